@@ -90,7 +90,10 @@ def run(
             Event.objects.create(run=made, stage=stage, attempt=1, kind="stage_done", message=f"{stage} is done")
         begun = ended
     if state == "done":
-        Run.objects.filter(id=made.id).update(verdict=known.verify.verdict if known.verify else "", finished_at=begun)
+        same = known.price.same_load if known.price else None
+        costs = {"usd_before": same.usd_before.value, "usd_after": same.usd_after.value} if same else {}
+        verdict = known.verify.verdict if known.verify else ""
+        Run.objects.filter(id=made.id).update(verdict=verdict, finished_at=begun, **costs)
     if state == "failed":
         sentence = "config.json: num_attention_heads is 7, which does not divide hidden_size 2048."
         failure = StageFailure(sentence=sentence, refused=True, file="config.json", field="num_attention_heads")

@@ -45,6 +45,7 @@ from workers.loadtest.endpoint.session import EndpointSession
 from workers.shared import logs
 from workers.shared.delivery import celery_app, worker_is_stopping
 from workers.shared.scratch import scratch
+from workers.wording.stages import out_of_time
 
 log = logging.getLogger(__name__)
 app = celery_app("workers", fixups=[])
@@ -242,8 +243,7 @@ def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, 
     except (OSError, ValueError, ValidationError) as error:
         log.error("stage output unreadable: %s", error)
     if status.why == "timeout":
-        sentence = f"The {document.stage} stage used up its time and was stopped."
-        return Outcome(**identity, failure=StageFailure(sentence=sentence))
+        return Outcome(**identity, failure=StageFailure(sentence=out_of_time(document.stage)))
     return Outcome(**identity, died=stage_process.death(status.code))
 
 

@@ -23,7 +23,9 @@ OF_README = {"example": "screenshot.png", "report-of-run": "report-h200.png"}
 """Pages of the gallery, both of the committed run on an H200, and their files in docs/."""
 README_SIZE = {"width": 1280, "height": 1600}
 VIEWS: list[tuple[str, int, str]] = [("wide", 1280, "light"), ("phone", 390, "dark")]
-CHARTS = "section.card > figure > [data-figure]"
+OPEN = """(most) => [...document.querySelectorAll("details.question")].slice(0, most)
+  .forEach((question) => { question.open = true; })"""
+CHARTS = "section.card > figure > [data-figure]:visible"
 
 
 def seeded(workbench: Workbench) -> dict[str, Any]:
@@ -48,6 +50,7 @@ def open_page(chromium: Browser, url: str, cookie: str, width: int, scheme: Any)
 def shoot(page: Page, address: str, file: Path, whole: bool) -> None:
     """Open the address and write what is seen, the whole page or the window."""
     page.goto(address)
+    page.evaluate(OPEN, 99 if whole else 1)
     for area in page.locator(CHARTS).all():  # each is drawn when it comes into view
         area.scroll_into_view_if_needed()
         area.locator("svg.main-svg").first.wait_for()

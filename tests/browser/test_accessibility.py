@@ -1,6 +1,7 @@
 """WCAG 2.2 AA, as far as axe-core can check it: every page in every state, wide and on a phone, light and dark."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,11 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 ALIKE_PARTS = """() => {
+  for (const question of document.querySelectorAll("details.question")) question.open = true;
   for (const body of document.querySelectorAll("tbody")) [...body.rows].slice(4).forEach((row) => row.remove());
   [...document.querySelectorAll("main > section.card[id]")].slice(6).forEach((part) => part.remove());
   [...document.querySelectorAll(".document > *")].slice(40).forEach((part) => part.remove());
 }"""
-"""Leaves the beginnings of what is long: four rows of each table, six schemas of the API, forty blocks of a document.
+"""Opens what is folded, and leaves the beginnings of what is long: four rows of each table, six schemas of the API,
+forty blocks of a document.
 
 Hundreds that are alike take axe-core ten seconds.
 """
@@ -133,7 +136,7 @@ def test_axe_finds_what_is_planted(page_of) -> None:
 def test_a_chart_on_a_phone_draws_every_name_by_itself(page_of, gallery) -> None:
     page = page_of("admin")
     page.set_viewport_size({"width": 390, "height": 900})
-    page.goto(next(address for name, _, address in gallery["pages"] if name == "result-h200"))
+    page.goto(next(address for name, _, address in gallery["pages"] if name == "result-h200") + "#plan")
     drawn = page.locator('[data-figure="figure-chosen"]')
     drawn.scroll_into_view_if_needed()
     expect(drawn).to_have_attribute("data-drawn", "yes")
@@ -142,3 +145,24 @@ def test_a_chart_on_a_phone_draws_every_name_by_itself(page_of, gallery) -> None
     assert sum(name.startswith("small_gemm: linear 128") for name in set(names)) > 1, "names that begin alike"
     assert set(drawn.evaluate("(area) => area._fullLayout.yaxis._categories")) == set(names)
     assert "small_gemm: linear128×8192×2048 with …" in " ".join(drawn.locator(".ytick").all_text_contents())
+
+
+def test_a_link_opens_what_it_leads_to_and_a_term_explains_itself(page_of, gallery) -> None:
+    page = page_of("admin")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(next(address for name, _, address in gallery["pages"] if name == "result-h200"))
+    heading = page.locator("#roofline")
+    expect(heading).not_to_be_visible()
+    page.evaluate("location.hash = '#roofline'")
+    expect(heading).to_be_in_viewport()
+    expect(page.get_by_role("navigation", name="Contents")).to_be_in_viewport()
+    page.get_by_role("link", name="Verdict", exact=True).first.click()
+    meaning = page.get_by_role("tooltip")
+    speedup = page.locator(".stat a.term", has_text="Speedup")
+    speedup.hover()
+    expect(meaning).to_contain_text("before and after alternate")
+    page.keyboard.press("Escape")
+    expect(meaning).not_to_be_visible()
+    speedup.focus()
+    expect(meaning).to_contain_text("before and after alternate")
+    expect(speedup).to_have_accessible_description(re.compile("before and after alternate"))

@@ -1,6 +1,7 @@
 """Errors of the API: problem+json (RFC 9457) in the sentences that forms and the command line show too."""
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -74,7 +75,9 @@ def _on_unauthenticated(request: HttpRequest, error: AuthenticationError) -> Htt
 
 
 def _on_not_found(request: HttpRequest, error: Http404) -> HttpResponse:
-    return respond(404, DETAILS[404])
+    missing = re.match(r"No (\w+) matches", str(error))
+    name = re.sub(r"(?<!^)(?=[A-Z])", " ", missing[1]).lower() if missing else "thing"
+    return respond(404, f"No such {name} in this organisation.")
 
 
 def _on_forbidden(request: HttpRequest, error: PermissionDenied) -> HttpResponse:
@@ -107,7 +110,6 @@ DETAILS = {
     400: "The request could not be read.",
     401: "Send a valid API token as `Authorization: Bearer …`, or log in.",
     403: "You are not allowed to do this.",
-    404: "There is no such thing here, or it is not yours.",
     405: "This address does not take that method.",
     413: "The request's body is too large.",
     500: "Something went wrong on our side; the log has it under this response's X-Request-ID.",

@@ -59,8 +59,17 @@ class ApiClient:
             limit -= len(document["items"])
             cursor = document["next"]
 
-    def run_id(self, given: str) -> str:
-        """The id of a run; `given` is the whole id or its beginning. Raises CliError unless one run has it."""
+    def run_id(self, given: str, latest: bool = False) -> str:
+        """The id of a run; `given` is the whole id or its beginning, or "" for the `latest`. Raises CliError unless one
+        run has it.
+        """
+        if latest == bool(given):
+            raise CliError("Name a run or say --latest, one of the two.")
+        if latest:
+            newest = [row["id"] for row in self.rows("/runs", 1)]
+            if not newest:
+                raise CliError("There is no run yet.")
+            return str(newest[0])
         if not SHORT_ID.fullmatch(given):
             with suppress(ValueError):
                 return str(uuid.UUID(given))

@@ -15,9 +15,9 @@ from workbench.cli.client import ApiClient
 from workbench.cli.consoles import err, out
 from workbench.cli.errors import CliError, Exit
 from workbench.cli.follow import OVER, exit_code, follow
-from workbench.cli.load_tables import under_load
 from workbench.cli.measure import find_limit, measure
 from workbench.cli.references import model_reference, recording_reference
+from workbench.cli.run_output import print_json, print_run, started
 from workbench.cli.server import start_server
 from workbench.cli.sla import read_sla
 from workers.charts.comparison import MOST_RUNS, labelled
@@ -83,6 +83,9 @@ def main(
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+OneRun = Annotated[str, typer.Argument(metavar="[RUN]", help="a run's id or its beginning")]
+Latest = Annotated[bool, typer.Option("--latest", help="the newest run, in place of RUN")]
+Wait = Annotated[bool, typer.Option("--wait", help="follow the run; exit 0 met, 1 missed, 3 failed, …")]
 
 
 @app.command()
@@ -90,7 +93,7 @@ def submit(
     ctx: typer.Context,
     model: Annotated[str, typer.Argument(help="a model directory, the name of a catalogue entry, or a model's digest")],
     sla: Annotated[Path, typer.Option(help="the SLA, YAML or JSON")],
-    wait: Annotated[bool, typer.Option("--wait", help="follow the run; exit 0 met, 1 missed, 3 failed, …")] = False,
+    wait: Wait = False,
     gpu_class: Annotated[str, typer.Option(help="run on this class, such as h200 or cpu")] = "",
     text: Annotated[Path | None, typer.Option(help="text to measure quality on, plain or JSON")] = None,
     name: Annotated[str, typer.Option(help="name of the workload, instead of the SLA's")] = "",
@@ -108,12 +111,35 @@ def submit(
         with suppress(CliError):
             api.delete(f"/workloads/{workload['id']}")
         raise
-    err.print(f"Run {run['id']}  {api.url}/runs/{run['id']}/", highlight=False, soft_wrap=True)
-    if wait:
-        run = follow(api, run["id"], err)
-    _print_run(api, run, as_json)
-    if wait:
-        raise typer.Exit(exit_code(run))
+    started(api, run, wait, as_json)
+
+
+@app.command()
+def rerun(
+    ctx: typer.Context,
+    run_id: OneRun = "",
+    latest: Latest = False,
+    search_again: Annotated[bool, typer.Option("--search-again", help="do not take over the plan it found")] = False,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the workload of a run again."""
+    api = ctx.obj.api()
+    earlier = api.get(f"/runs/{api.run_id(run_id, latest)}")
+    run = api.post("/runs", {"workload": earlier["workload"], "search_again": search_again})
+    started(api, run, wait, as_json)
+
+
+@app.command()
+def cancel(ctx: typer.Context, run_id: OneRun = "", latest: Latest = False, as_json: AsJson = False) -> None:
+    """Cancel a run that is not over. What was measured stays."""
+    api = ctx.obj.api()
+    run = api.post(f"/runs/{api.run_id(run_id, latest)}/cancel", {})
+    if as_json:
+        print_json(run)
+    else:
+        ended = "is cancelled" if run["state"] in OVER else "stops at its worker's next heartbeat"
+        out.print(f"Run {run['id']} {ended}.", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -121,7 +147,7 @@ def runs(ctx: typer.Context, limit: Annotated[int, typer.Option(min=1)] = 20, as
     """List runs, newest first."""
     rows = list(ctx.obj.api().rows("/runs", limit))
     if as_json:
-        _json(rows)
+        print_json(rows)
     else:
         tables.run_list(rows, out)
 
@@ -129,8 +155,9 @@ def runs(ctx: typer.Context, limit: Annotated[int, typer.Option(min=1)] = 20, as
 @app.command()
 def show(
     ctx: typer.Context,
-    run_id: Annotated[str, typer.Argument(metavar="RUN")],
-    wait: Annotated[bool, typer.Option("--wait", help="follow it to its end, exit code as of submit")] = False,
+    run_id: OneRun = "",
+    latest: Latest = False,
+    wait: Wait = False,
     against: Annotated[str, typer.Option(metavar="RUN", help="a kept run that this one must not be slower than")] = "",
     fail_on_regression: Annotated[
         str, typer.Option(metavar="PERCENT", help="with --against: exit code 7 if it is slower by more, such as 3%")
@@ -142,11 +169,11 @@ def show(
         raise CliError("--against and --fail-on-regression go together.")
     limit = regression.limit_of(fail_on_regression) if fail_on_regression else None
     api = ctx.obj.api()
-    run_id = api.run_id(run_id)
+    run_id = api.run_id(run_id, latest)
     run = follow(api, run_id, err) if wait else api.get(f"/runs/{run_id}")
     if not as_json:
         tables.stages(run, out)
-    _print_run(api, run, as_json)
+    print_run(api, run, as_json)
     if limit is not None:
         _hold_against(api, run, against, limit)
     if wait:
@@ -167,23 +194,25 @@ def _hold_against(api: ApiClient, run: dict[str, Any], kept: str, limit: float) 
 @app.command()
 def report(
     ctx: typer.Context,
-    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    run_id: OneRun = "",
+    latest: Latest = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="where to write it")] = Path("report.html"),
 ) -> None:
     """Take the report: one HTML file that needs nothing else."""
     api = ctx.obj.api()
-    _save(output, api.content(f"/runs/{api.run_id(run_id)}/report"))
+    _save(output, api.content(f"/runs/{api.run_id(run_id, latest)}/report"))
 
 
 @app.command()
 def plan(
     ctx: typer.Context,
-    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    run_id: OneRun = "",
+    latest: Latest = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="where to write it")] = Path("plan.json"),
 ) -> None:
     """Take the plan, to be run with `python -m kernels run --plan plan.json --model DIR`."""
     api = ctx.obj.api()
-    document = api.get(f"/runs/{api.run_id(run_id)}/plan")
+    document = api.get(f"/runs/{api.run_id(run_id, latest)}/plan")
     _save(output, json.dumps(document, indent=2).encode() + b"\n")
 
 
@@ -210,7 +239,7 @@ def models(ctx: typer.Context, as_json: AsJson = False) -> None:
     api = ctx.obj.api()
     own, catalogue = list(api.rows("/models", 1000)), api.get("/catalogue")
     if as_json:
-        _json({"models": own, "catalogue": catalogue})
+        print_json({"models": own, "catalogue": catalogue})
     else:
         tables.model_list(own, catalogue, out)
 
@@ -232,34 +261,6 @@ def up(port: Annotated[int, typer.Option(min=1, max=65535)] = 8000) -> None:
     from workbench.embedded import main as serve
 
     raise typer.Exit(serve(port))
-
-
-def _print_run(api: ApiClient, run: dict[str, Any], as_json: bool) -> None:
-    over = run["state"] in OVER
-    result = api.get(f"/runs/{run['id']}/result") if over else None
-    if as_json:
-        _json(run | ({"results": result["results"]} if result else {}))
-        return
-    if result:
-        results = Results.model_validate(result["results"])
-        if results.load is not None:
-            under_load(results.load, out)
-        tables.outcome(results, out)
-        if results.price and results.price.economics and results.price.economics.stated:
-            out.print(results.price.economics.stated.sentence, highlight=False, markup=False, soft_wrap=True)
-    if run["error"]:
-        raise CliError(_failure(run["error"]), exit_code(run))
-    if over and run["state"] != "done":
-        err.print(f"The run was {run['state']}.")
-
-
-def _failure(error: dict[str, Any]) -> str:
-    sentence: str = error["sentence"]
-    return ": ".join([*(part for part in (error["file"], error["field"]) if part and part not in sentence), sentence])
-
-
-def _json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=2))
 
 
 def _save(output: Path, content: bytes) -> None:

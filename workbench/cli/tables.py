@@ -17,6 +17,7 @@ from workers.documents.prices import CostLine, PriceResult
 from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 from workers.wording import provenance
+from workers.wording.stages import DOING
 from workers.wording.text import VERDICTS, promised
 
 STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow", "too_close": "bold yellow"}
@@ -78,7 +79,9 @@ def stages(run: dict[str, Any], console: Console) -> None:
     """How far each stage is."""
     table = Table("stage", "state", "", box=None, pad_edge=False)
     for stage in run["stages"]:
-        table.add_row(stage["stage"], stage["state"], Text(stage["message"]))
+        done = stage["state"] == "done"
+        message = stage["message"] or DOING.get(stage["stage"], "")
+        table.add_row(stage["stage"], "finished" if done else stage["state"], Text("" if done else message))
     console.print(table)
 
 
@@ -104,7 +107,7 @@ def outcome(results: Results, console: Console) -> None:
         console.print(Text(f"Plan: {plan.label}. {plan.summary}".rstrip()))
         console.print(Text(plans.why(results)))
     if results.verify.quality is not None:
-        console.print(Text(results.verify.quality.sentence))
+        console.print(Text(results.verify.quality.summary))
     if results.price is not None:
         console.print(Text(results.price.sentence))
     console.print(Text(measured_on(results.verify.environment), "dim"))
@@ -153,7 +156,7 @@ def _objective(row: ObjectiveOutcome) -> tuple[str | Text, ...]:
 def _speedup(gain: Speedup) -> tuple[str, str, str, str, str]:
     ratio, noise = gain.ratio, gain.noise
     spread = f"{ratio.value:.2f}x ({ratio.low:.2f}–{ratio.high:.2f})"
-    words = f"noise floor {noise.low:.2f}–{noise.high:.2f}"
+    words = f"repeats {noise.low:.2f}–{noise.high:.2f}"
     return "speedup (measured)", "", spread, words, "" if gain.difference else "no difference"
 
 

@@ -17,6 +17,8 @@ SORTS = {
     "oldest": "Oldest run first",
     "name": "By name",
     "model": "By model",
+    "price": "Lowest price after first",
+    "saving": "Largest saving first",
 }
 
 

@@ -4,7 +4,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from django.db.models import Count, F, Q, QuerySet
-from django.utils import timezone
 
 from workbench.intake.models import Workload
 from workbench.reports.models import Report
@@ -26,6 +25,8 @@ ORDERS: dict[str, tuple[Any, ...]] = {
     "oldest": (F("newest_run__created_at").asc(nulls_last=True), "created_at"),
     "name": ("name", "-created_at"),
     "model": ("model__name", "-created_at"),
+    "price": (F("newest_run__usd_after").asc(nulls_last=True), "-created_at"),
+    "saving": ((F("newest_run__usd_before") / F("newest_run__usd_after")).desc(nulls_last=True), "-created_at"),
 }
 
 
@@ -40,6 +41,7 @@ SHOWN = (
     *("name", "document", "created_at"),
     *("model__name", "organisation__name", "created_by__email", "created_by__name"),
     *("newest_run__state", "newest_run__verdict", "newest_run__gpu_class", "newest_run__created_at"),
+    *("newest_run__usd_before", "newest_run__usd_after"),
 )
 """The columns that a row of the page shows."""
 
@@ -104,19 +106,7 @@ def open_runs(user: Any) -> list[OpenRun]:
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")
     shown = list(rows.only(*SHOWN_OF_OPEN).order_by("created_at")[:MOST_SHOWN])
     lines = {name: run_queue.ClassQueue(name) for name in {run.gpu_class for run in shown}}
-    return [OpenRun(run, _seconds_left(run, lines[run.gpu_class])) for run in shown]
-
-
-def _seconds_left(run: Run, waiting: run_queue.ClassQueue) -> float | None:
-    typical = waiting.typical_seconds
-    if typical is None:
-        return None
-    if run.started_at is not None:
-        return max(0.0, typical - (timezone.now() - run.started_at).total_seconds())
-    if not waiting.workers:
-        return None
-    place = waiting.place_of(run)
-    return None if place is None or place.seconds is None else place.seconds + typical
+    return [OpenRun(run, lines[run.gpu_class].seconds_left(run)) for run in shown]
 
 
 def awaiting_review(user: Any) -> tuple[list[Report], int]:
@@ -127,14 +117,15 @@ def awaiting_review(user: Any) -> tuple[list[Report], int]:
 
 
 def savings(user: Any) -> tuple[int, int, float | None]:
-    """How many workloads' newest runs made a token (or what the model gives) cheaper, of how many, the median factor.
+    """How many workloads' newest runs made a token (or what the model gives) cheaper at one load, promise or not; of
+    how many; and the median factor.
 
     Runs without a price on either side do not count, nor those that served one request at a time: they measured a
     latency.
     """
     newest = Workload.objects.of_memberships(user).filter(archived_at=None, newest_run__state="done")
     prices = StageRun.objects.filter(run__in=newest.values("newest_run"), stage="price", state=StageRun.State.DONE)
-    values = prices.values_list("result__before_after_ratio", "result__at_once")
-    ratios = [ratio for ratio, at_once in values if ratio and at_once and at_once > 1]
+    values = prices.values_list("run__usd_before", "run__usd_after", "result__same_load__before__users")
+    ratios = [before / after for before, after, users in values if before and after and users and users > 1]
     factors = [ratio for ratio in ratios if ratio > 1]
     return len(factors), len(ratios), median(factors) if factors else None

@@ -14,6 +14,7 @@ from workbench.home import example as examples
 from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
 from workbench.home.forms import FilterForm
+from workbench.intake.services import placement
 from workbench.pages.filters import left_out
 from workbench.results import page_context
 from workbench.runs.services import RunError, headlines
@@ -42,6 +43,7 @@ def portfolio(request: Any) -> HttpResponse:
     reached = headlines(run.id for run in ended)
     reviews, review_count = portfolios.awaiting_review(user)
     cheaper, compared, factor = portfolios.savings(user)
+    newcomer = not counts["all"] and not portfolios.has_any(user)
     context = {
         "form": form,
         "choices": (
@@ -60,7 +62,8 @@ def portfolio(request: Any) -> HttpResponse:
         "cheaper": cheaper,
         "compared": compared,
         "factor": factor,
-        "newcomer": not counts["all"] and not portfolios.has_any(user),
+        "newcomer": newcomer,
+        "example": examples.example() if newcomer else None,
         "has_example": examples.FILE.exists(),
     }
     return render(request, "home/portfolio.html", context)
@@ -85,4 +88,5 @@ def example(request: HttpRequest) -> HttpResponse:
     if shown is None:
         raise Http404("This installation has no example.")
     context = page_context.context(shown.workload, shown.model, shown.results, shown.stages)
-    return render(request, "home/example.html", context | {"example": shown})
+    has_gpu = any(gpu_class != "cpu" for gpu_class in placement.alive())
+    return render(request, "home/example.html", context | {"example": shown, "has_gpu": has_gpu})

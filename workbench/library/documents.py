@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from html import unescape
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,8 @@ PAGE_OF = re.compile(r"(?:kernels/)?([a-z0-9-]+)\.md(#[\w-]*)?")
 METHOD_OF = re.compile(r"(?:\.\./)?method\.md(#[\w-]*)?")
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 """Raw HTML in a document is escaped, and addresses with schemes such as javascript: do not become links."""
+WORD = re.compile(r'<(strong|em|h2|h3) id="([^"]+)">')
+END = re.compile(r"</p>|</li>|<[uo]l>|<table|<strong id=[^<]*</strong>(?=:| =| \()")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 """Says where a table comes from (`benchmarks/figures.py`)."""
 
@@ -42,6 +44,17 @@ class LibraryPage:
     def words(self) -> list[tuple[str, str]]:
         """(id, text) of each word that is defined here, by the alphabet."""
         return sorted(self._named("strong"), key=lambda word: word[1].lower())
+
+    @cached_property
+    def meanings(self) -> dict[str, str]:
+        """What each id of a word or a heading says: its text up to the next word, list or block, without tags."""
+        meanings = {}
+        for word in WORD.finditer(self.html):
+            tag, name, text = word[1], word[2], self.html[word.end() :]
+            if tag in ("h2", "h3"):
+                text = re.sub(r"^\s*(<[^>]+>\s*)+", "", text.partition(f"</{tag}>")[2])
+            meanings[name] = unescape(strip_tags(END.split(text, maxsplit=1)[0])).strip()
+        return meanings
 
     def _named(self, tags: str) -> list[tuple[str, str]]:
         tagged = re.findall(rf'<({tags}) id="([^"]+)">(.*?)</\1>', self.html)

@@ -6,6 +6,7 @@ from workbench.library import views
 
 urlpatterns = [
     path("method/", views.method, name="method"),
+    path("method/meanings/", views.meanings, name="meanings"),
     path("kernels/", views.kernel_list, name="kernel-list"),
     path("kernels/<slug:name>/", views.kernel_page, name="kernel"),
 ]

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.text import capfirst
 from django.views.decorators.http import require_safe
@@ -44,3 +44,9 @@ def kernel_page(request: HttpRequest, name: str) -> HttpResponse:
 def method(request: HttpRequest) -> HttpResponse:
     """What each word and figure means, by which formula it is computed, and when something counts as proven."""
     return render(request, "library/method.html", {"page": documents.method()})
+
+
+@require_safe
+def meanings(request: HttpRequest) -> JsonResponse:
+    """What each word of the method means, by its id, for the explanations beside terms."""
+    return JsonResponse(documents.method().meanings)

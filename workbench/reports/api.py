@@ -62,7 +62,7 @@ def read_report_file(request: Any, report_id: uuid.UUID) -> HttpResponse:
 def review_report(request: Any, report_id: uuid.UUID, body: Review) -> Report:
     """A draft becomes reviewed, with a note."""
     try:
-        return services.review(_report(request, report_id), request.user, body.note)
+        return services.review(_report(request, report_id), request.user, body.note, body.customer)
     except services.ReportError as error:
         raise Problem(409, str(error)) from error
 

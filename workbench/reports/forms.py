@@ -6,8 +6,14 @@ from workbench.reports.schemas import MOST_NOTE
 
 
 class ReviewForm(forms.Form):
-    """The reviewer's note."""
+    """The reviewer's note, and whom the report is for."""
 
+    customer = forms.CharField(
+        label="Customer",
+        required=False,
+        max_length=120,
+        help_text="Whom the report is for, as it names them. Empty: the organisation.",
+    )
     note = forms.CharField(
         label="Note to the reader",
         required=False,

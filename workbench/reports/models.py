@@ -15,7 +15,7 @@ class Report(models.Model):
     """A run's results as they were when the report was made; `snapshot` never changes afterwards.
 
     draft -- review --> reviewed -- publish --> published, and reviewed -- reopen --> draft. `services.py` alone
-    changes the state.
+    changes the state. `customer` is whom it is for; "" is the organisation.
     """
 
     class State(models.TextChoices):
@@ -30,6 +30,7 @@ class Report(models.Model):
     verdict = models.CharField(max_length=20)
     state = models.CharField(max_length=10, choices=State.choices, default=State.DRAFT)
     snapshot = models.JSONField()
+    customer = models.CharField(max_length=120, blank=True)
     note = models.TextField(blank=True)
     row_bytes = row_bytes("snapshot", "note")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")

@@ -20,9 +20,10 @@ class NewReport(Document):
 
 
 class Review(Document):
-    """The reviewer's note to the reader."""
+    """The reviewer's note to the reader, and the customer whom the report is for; "" is the organisation."""
 
     note: str = Field("", max_length=MOST_NOTE)
+    customer: str = Field("", max_length=120)
 
 
 class ReportSummary(Schema):

@@ -86,10 +86,10 @@ def _transition(report: Report, action: Action, user: Any, **changes: Any) -> Re
     return report
 
 
-def review(report: Report, user: Any, note: str) -> Report:
-    """A draft becomes reviewed, with the reviewer's note. Raises ReportError when it is not a draft."""
-    now = timezone.now()
-    return _transition(report, Action.REPORT_REVIEWED, user, note=note.strip(), reviewed_by=user, reviewed_at=now)
+def review(report: Report, user: Any, note: str, customer: str = "") -> Report:
+    """A draft becomes reviewed, with a note and the customer. Raises ReportError when it is not a draft."""
+    words = {"note": note.strip(), "customer": customer.strip()}
+    return _transition(report, Action.REPORT_REVIEWED, user, reviewed_by=user, reviewed_at=timezone.now(), **words)
 
 
 def reopen(report: Report, user: Any) -> Report:
@@ -123,7 +123,7 @@ def page(report: Report) -> str:
     document = report.document
     cover = Cover(
         title=report.title,
-        customer=document.customer or report.organisation.name,
+        customer=report.customer or document.customer or report.organisation.name,
         logo=document.logo,
         state=report.get_state_display(),
         note=notes.html(report.note) if report.state != Report.State.DRAFT else Markup(),

@@ -116,8 +116,11 @@ class FleetAnswer:
     sentences: list[str]
 
 
-def answer(economics: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
-    """The fleets for a cleaned form. Raises ValueError where the lengths cannot be modelled."""
+def answer(economics: UnitEconomics, data: dict[str, Any], same_load: bool) -> FleetAnswer:
+    """The fleets for a cleaned form; `same_load`: both sides stand at one load, promise or not.
+
+    Raises ValueError where the lengths cannot be modelled.
+    """
     stated = {name: value for name, value in data.items() if value is not None}
     if "usd_per_hour" in stated:
         economics = assumptions.at_price(economics, stated["usd_per_hour"])
@@ -135,6 +138,9 @@ def answer(economics: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
         fee=stated.get("fee"),
     )
     notes = []
+    if same_load and economics.before and demand.users and not demand.cycle_s:
+        demand = fleet.as_before(demand, economics.before)
+        notes.append("Each user is taken to send as many requests as before: faster answers are not taken for more.")
     if changed:
         notes.append("Other lengths than those measured are modelled from the medians of TTFT and TPOT.")
     sides = (economics.before, economics.after)
@@ -146,14 +152,14 @@ def answer(economics: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
         compared = fleet.compare(demand, economics.before, economics.after)
         sentences = [compared.sentence, *_outside(economics), *idle.sentences, *notes]
         return FleetAnswer([*rows, *idle.rows, *_saved(compared)], sentences)
-    notes.insert(0, "A side whose load or price is not known has no fleet, so nothing can be compared.")
-    return FleetAnswer([*rows, *idle.rows], [notes[0], *_outside(economics), *idle.sentences, *notes[1:]])
+    unknown = "One side has no price, since no load of it keeps the promise or nobody knows what its hour costs."
+    return FleetAnswer([*rows, *idle.rows], [unknown, *_outside(economics), *idle.sentences, *notes])
 
 
 def _outside(economics: UnitEconomics) -> list[str]:
     """A sentence for each side that misses a promise at its load, or is not shown to hold them all."""
-    missed = "does not hold every promise at its load: so many GPUs carry the requests, but not within the SLA."
-    words = {False: missed, None: "is not shown to hold every promise at its load."}
+    missed = "misses a promise at this load: its GPUs carry the requests, but not within the SLA."
+    words = {False: missed, None: "is not shown to keep every promise at this load."}
     sides = (("Before", economics.before), ("After", economics.after))
     return [f"{name} {words[side.holds]}" for name, side in sides if side is not None and not side.holds]
 
@@ -181,7 +187,15 @@ def counted_by(economics: UnitEconomics) -> str:
     sentence = f"Counted by what one server was measured to serve, {'; '.join(served)}."
     if _searched(economics):
         return f"{sentence} More at once was not shown to hold every promise."
-    return f"{sentence} More at once was not measured and a GPU may well hold more: the fleets are upper bounds."
+    return f"{sentence} A GPU may well hold more at once: the fleets are upper bounds."
+
+
+def promise_or_not(economics: UnitEconomics | None, load: str) -> str:
+    """Why both sides are counted at one `load`, whether or not the promise holds there."""
+    neither = economics is None or (economics.before is None and economics.after is None)
+    side = "before" if economics is None or economics.before is None else "after"
+    start = "The promise holds at no load, before or after." if neither else f"The promise holds at no load {side}."
+    return f"{start} So both sides are counted at one load, promise or not: {load}."
 
 
 def _whole(interval: Interval) -> str:

@@ -22,11 +22,12 @@ from workers.charts import (
 )
 from workers.charts.base import Figure, Table
 from workers.charts.svg import draw
-from workers.cost import against_endpoint, any_load, study
+from workers.cost import against_endpoint, any_load, same_load, study
 from workers.documents import budget
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
+from workers.report import other_promise
 from workers.wording import plan_profile, provenance, serving, text
 
 PLACED = (
@@ -183,6 +184,8 @@ def context(
             "when_before": text.when(compared_with),
             "today": text.today(compared_with),
             "undecided": _undecided(results),
+            "other_promise": other_promise.sentence(results),
+            "kept_loads": under_load.kept_loads(results.load) if results.load else "",
             "load_notes": under_load.load_notes(results),
             "kernels_by_load": under_load.kernels_by_load(results.load),
             "load_promises": under_load.promises(results, workload.objectives if workload else []),
@@ -224,6 +227,7 @@ def _costs(results: Results, workload: Workload | None, model: ModelManifest | N
     """What the template reads of prices, unit costs, the demand and energy."""
     units = study.of_results(results, workload, model) if workload and model else None
     anywhere = any_load.of_results(results, workload, model) if workload and model else None
+    same = same_load.of_results(results, workload, model) if workload and model else None
     sides = economics.sides(results)
     return {
         "price": results.price,
@@ -231,7 +235,8 @@ def _costs(results: Results, workload: Workload | None, model: ModelManifest | N
         "unit_sides": sides,
         "unit_loads": economics.loads(units, sides),
         "units": units,
-        "demand": study.demand_of(units, workload) if workload and results.price else None,
+        "same_load": same,
+        "demand": study.demand_of(units, workload, same) if workload and results.price else None,
         "any_load": anywhere,
         "any_load_rows": economics.any_load_rows(anywhere),
         "energy_words": economics.energy_words(units, sides),

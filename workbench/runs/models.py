@@ -15,8 +15,8 @@ class Run(models.Model):
 
     `state` belongs to the run, not to the verdict. `(stage, attempt)` is the attempt that is queued or running; while
     it runs, `worker` holds it until `lease_until`, by the claim `claim_id`. `published_at` is when its message last
-    went to the broker, None when that failed. `gpu_class_fixed` keeps a class that was asked for, where otherwise a
-    living worker decides.
+    went to the broker, None when that failed. `usd_before` and `usd_after` are USD for a million at one load, known
+    once the run is priced. `gpu_class_fixed` keeps a class that was asked for, where otherwise a living worker decides.
     """
 
     class State(models.TextChoices):
@@ -38,6 +38,8 @@ class Run(models.Model):
     gpu_class = models.CharField(max_length=16)
     gpu_class_fixed = models.BooleanField(default=False)
     verdict = models.CharField(max_length=20, blank=True)
+    usd_before = models.FloatField(null=True)
+    usd_after = models.FloatField(null=True)
     cancel_requested = models.BooleanField(default=False)
     worker = models.CharField(max_length=200, blank=True)
     heartbeat_at = models.DateTimeField(null=True)

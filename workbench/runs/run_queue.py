@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from django.db import IntegrityError
 from django.db.models import Count, F, Max, Min, Q, QuerySet
+from django.utils import timezone
 
 from workbench.intake.services import placement
 from workbench.runs import state
@@ -126,6 +127,19 @@ class ClassQueue:
                 ahead += min(share.waiting, max(0, position - share.begun + share.goes_before(own)))
         length = self._begun + sum(share.waiting for share in self._shares)
         return QueuePosition(ahead + 1, length, self._seconds_until(ahead))
+
+    def seconds_left(self, run: Run) -> float | None:
+        """Computed seconds until a run of the class ends, by how long the last ones took; 0 for one that took longer.
+
+        None where no run of the class has ended, or where nothing serves it.
+        """
+        typical = self.typical_seconds
+        if typical is None:
+            return None
+        if run.started_at is not None:
+            return max(0.0, typical - (timezone.now() - run.started_at).total_seconds())
+        place = self.place_of(run) if self.workers else None
+        return None if place is None or place.seconds is None else place.seconds + typical
 
     @cached_property
     def typical_seconds(self) -> float | None:

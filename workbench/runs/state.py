@@ -149,6 +149,9 @@ def advance(key: StageKey, result: dict[str, Any], artifacts: Iterable[Artifact]
     )
     if "verdict" in result:
         run.verdict = result["verdict"]
+    if same_load := result.get("same_load"):
+        before, after = (same_load[side]["value"] for side in ("usd_before", "usd_after"))
+        Run.objects.filter(id=run.id).update(usd_before=before, usd_after=after)
     _record(run.id, key, "stage_done", f"{key.stage} is done")
     following = StageRun.objects.filter(run=run).exclude(state=StageRun.State.DONE).order_by("position").first()
     if run.cancel_requested:

@@ -25,7 +25,7 @@ from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective, metric_title
 from workers.wording.serving import change_over
-from workers.wording.text import number, promised, quantity
+from workers.wording.text import number, promised, quantity, traffic_words
 
 WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "not_enough_samples": "too few requests"}
 THERE = PALETTE[1]
@@ -48,6 +48,13 @@ def sides(results: Results) -> list[tuple[str, str, LoadCurve]]:
     today = "Today" if results.verify is not None and not results.verify.recommended else "Before"
     curves = ((today, BEFORE, load.before), ("After", AFTER, load.after), ("Endpoint", THERE, load.endpoint))
     return [(name, colour, curve) for name, colour, curve in curves if curve is not None and curve.limit.loads]
+
+
+def kept_loads(load: UnderLoadResult) -> str:
+    """The highest load of each side at which every promise is kept: `20 users after, none before`."""
+    sides = [("after", load.after), ("before", load.before)]
+    held = [(name, curve.limit.held) for name, curve in sides if curve is not None]
+    return ", ".join(f"{traffic_words(most.traffic) if most else 'none'} {name}" for name, most in held)
 
 
 def verdict_words(load: LoadResult) -> str:

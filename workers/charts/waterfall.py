@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from workers.charts.base import AFTER, BAD, BEFORE, PALETTE, Cell, Chart, Figure, Table, layout
 from workers.charts.plans import verified
 from workers.documents.stages import PlanTrial, Results
-from workers.wording.text import capitalised, quantity
+from workers.wording.text import capitalised, dollars, quantity
 
 HOST, LAUNCH, LIBRARY = "host out of the way", "one launch", "library kernels"
 WHOLE_REQUEST = ("e2e", "batch_latency")
@@ -107,7 +107,7 @@ def figure(results: Results) -> Figure | None:
     if not bars:
         return None
     colours = {"side": BEFORE, "residual": PALETTE[2], "floor": PALETTE[1]}
-    named = [capitalised(bar.name) for bar in bars]
+    named, usd = [capitalised(bar.name) for bar in bars], usd_per_thousand(results)
     trace = {
         "type": "bar",
         "orientation": "h",
@@ -115,7 +115,7 @@ def figure(results: Results) -> Figure | None:
         "y": named,
         "base": [min(bar.start, bar.end) for bar in bars],
         "x": [abs(bar.saved) for bar in bars],
-        "text": [_words(bar) for bar in bars],
+        "text": [_words(bar, usd) for bar in bars],
         "textposition": "auto",
         "textangle": 0,
         "marker": {"color": [_colour(bar, colours) for bar in bars]},
@@ -131,10 +131,16 @@ def _colour(step: WaterfallBar, colours: dict[str, str]) -> str:
     return colours.get(step.kind) or (AFTER if step.saved >= 0 else BAD)
 
 
-def _words(step: WaterfallBar) -> str:
-    if step.kind in ("side", "floor"):
-        return quantity(step.end, "ms")
-    return f"{'−' if step.saved >= 0 else '+'}{quantity(abs(step.saved), 'ms')}"
+LEAST_USD = 1e-4
+"""Less is not written beside a bar."""
+
+
+def _words(step: WaterfallBar, usd: float | None) -> str:
+    """The bar in ms and, where a ms costs `usd`, in dollars."""
+    whole = step.kind in ("side", "floor")
+    sign, ms = "" if whole else "−" if step.saved >= 0 else "+", step.end if whole else abs(step.saved)
+    money = f", {sign}{dollars(ms * usd)}" if usd and ms * usd >= LEAST_USD else ""
+    return f"{sign}{quantity(ms, 'ms')}{money}"
 
 
 def table(results: Results) -> Table:
@@ -156,10 +162,8 @@ def table(results: Results) -> Table:
 CHART = Chart(
     "waterfall",
     "From kernel to dollar",
-    "Each step is the difference of two plans that compose measured with it and without it. The first bar and after "
-    "are verify's medians, so the first step also has what today's runner took more or less in verify than in compose; "
-    "the residual is the same of the plan. Steps that nobody toggled are not told apart. USD are of these medians; "
-    "unit costs are of the throughput over all requests.",
+    "Each step is the difference of two plans, measured with it and without it. Changes not tested separately share a "
+    "bar. The residual is what the plan took more or less when it was verified. Dollars are for a thousand requests.",
     "verify",
     "measured",
     figure,

@@ -13,7 +13,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.money import AnyLoad, AnyLoadRow, LoadPrice
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, Workload
-from workers.wording.text import plain, quantity
+from workers.wording.text import dollars, quantity
 
 
 def of_results(results: Results, workload: Workload, model: ModelManifest) -> AnyLoad | None:
@@ -35,14 +35,14 @@ def at_any_load(priced: PriceBreakdown, results: Results) -> AnyLoad | None:
         return None
     rows = [_row(price, after, first) for price in before]
     most = [min(side, key=lambda price: price.usd_per_mtok.value) for side in (before, after)]
-    words = [same_load(rows), *_no_slower(rows, first), _most(before, after, *most)]
+    words = [*_no_slower(rows, first), _most(before, after, *most)]
     return AnyLoad(
         promise=first.label,
         unit=first.unit,
         rows=rows,
         most_before=most[0],
         most_after=most[1],
-        sentence=" ".join(filter(None, words)),
+        sentence=" ".join(words),
     )
 
 
@@ -84,16 +84,7 @@ def _cheapest(before: LoadPrice, after: Sequence[LoadPrice], first: Objective) -
 
 
 def _usd(price: LoadPrice) -> str:
-    return f"{plain(price.usd_per_mtok.value)} USD"
-
-
-def same_load(rows: Sequence[AnyLoadRow]) -> str:
-    """Both prices at the highest load that was measured on both sides; "" where there is none."""
-    both = [(row.before, row.same) for row in rows if row.same is not None]
-    if not both:
-        return ""
-    before, after = both[-1]
-    return f"At {before.load} a million output tokens costs {_usd(before)} before and {_usd(after)} after."
+    return dollars(price.usd_per_mtok.value)
 
 
 def _no_slower(rows: Sequence[AnyLoadRow], first: Objective) -> list[str]:

@@ -7,7 +7,7 @@ import math
 
 from workers.cost.unit_costs import scaled
 from workers.documents.measurement import Interval
-from workers.documents.money import Demand, Fleet, FleetComparison, ServedLoad, StatedFleet
+from workers.documents.money import Demand, Fleet, FleetComparison, SameLoad, ServedLoad, StatedFleet
 from workers.documents.workload import Workload
 from workers.wording.text import dollars, plain
 
@@ -97,6 +97,13 @@ def _required_rate(demand: Demand) -> float:
     return max(demand.requests_per_second or 0.0, by_users)
 
 
+def as_before(demand: Demand, before: ServedLoad) -> Demand:
+    """The demand at one load of both sides: users who always wait send as many requests as `before` answers them."""
+    if demand.users is None or demand.cycle_s is not None:
+        return demand
+    return demand.model_copy(update={"cycle_s": before.users / before.requests_per_second.value})
+
+
 def difference(before: Interval, after: Interval) -> Interval:
     """before − after; the ends suppose that both err to the same disadvantage, so the interval is not too narrow."""
     return Interval(value=before.value - after.value, low=before.low - after.high, high=before.high - after.low)
@@ -124,10 +131,13 @@ def compare(demand: Demand, before: ServedLoad, after: ServedLoad) -> FleetCompa
     return comparison.model_copy(update={"sentence": _sentence(comparison)})
 
 
-def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | None) -> StatedFleet | None:
+def stated(
+    workload: Workload, before: ServedLoad | None, after: ServedLoad | None, same: SameLoad | None
+) -> StatedFleet | None:
     """What the demand that the workload states takes; None where it states none.
 
-    A side counts at the highest load at which every promise is shown to hold, and with a price.
+    A side counts at the highest load at which every promise is shown to hold, and with a price. Where a side has none,
+    both are compared at the `same` load as well, promise or not.
     """
     promised = workload.load.demand if workload.load else None
     if promised is None:
@@ -153,12 +163,15 @@ def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | No
         other = "Before" if name == "after" else "After"
         sentence = (
             f"To carry {carried} it takes {_count(needed.gpus)} {name}, with {100 * demand.spare:.0f} % of each kept "
-            f"free: {_usd(needed.month.value)} a month. {other}, no load with a price is shown to hold every promise."
+            f"free: {_usd(needed.month.value)} a month. {other}, no load is shown to keep every promise."
         )
     else:
         sentence = (
-            f"What it takes to carry {carried} is not known: no load with a price is shown to hold every promise."
+            f"What it takes to carry {carried} is not known: no load with a price is shown to keep every promise."
         )
+    if same is not None and len(holding) < len(sides) and same.before.users > 1:
+        compared = compare(as_before(demand, same.before), same.before, same.after)
+        sentence += f" Promise or not, at {same.before.load} each: {compared.sentence}"
     return StatedFleet(demand=demand, before=fleets.get("before"), after=fleets.get("after"), sentence=sentence)
 
 

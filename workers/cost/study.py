@@ -1,13 +1,13 @@
 """The unit economics of a run: what each side costs by the unit, and what moves it."""
 
-from workers.cost import fleet, unit_costs
+from workers.cost import fleet, same_load, unit_costs
 from workers.cost.loads import LoadPair, PriceBreakdown
 from workers.cost.pricing import GpuPrice, gpu_price
 from workers.documents.base import Basis
 from workers.documents.load import LoadCurve
 from workers.documents.measurement import Interval
 from workers.documents.model import ModelManifest
-from workers.documents.money import CostKey, PricePoint, ServedLoad, StatedFleet, UnitCost, UnitEconomics
+from workers.documents.money import CostKey, PricePoint, SameLoad, ServedLoad, StatedFleet, UnitCost, UnitEconomics
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
 from workers.wording.text import dollars
@@ -23,20 +23,24 @@ def study(priced: PriceBreakdown, results: Results) -> UnitEconomics | None:
     sides = priced.sides(results)
     if sides == (None, None):
         return None
-    traffic = priced.workload.traffic
-    economics = UnitEconomics(
-        duty_cycle=priced.workload.duty_cycle,
-        prompt_tokens=traffic.prompt_tokens,
-        output_tokens=traffic.output_tokens,
-        generates=priced.generates,
-        counted=priced.model.counted,
+    economics = served(priced.workload, priced.model, sides)
+    points = [*moves(economics, gpu_price(priced.book, priced.gpu_class)), *_over_load(priced, results)]
+    stated = fleet.stated(priced.workload, *sides, same_load.same_load(priced, results))
+    return economics.model_copy(update={"costs": costs(economics), "moves": points, "stated": stated})
+
+
+def served(workload: Workload, model: ModelManifest, sides: LoadPair) -> UnitEconomics:
+    """What both sides serve, without costs."""
+    return UnitEconomics(
+        duty_cycle=workload.duty_cycle,
+        prompt_tokens=workload.traffic.prompt_tokens,
+        output_tokens=workload.traffic.output_tokens,
+        generates=model.kind == "decoder",
+        counted=model.counted,
         before=sides[0],
         after=sides[1],
         costs=[],
     )
-    points = [*moves(economics, gpu_price(priced.book, priced.gpu_class)), *_over_load(priced, results)]
-    stated = fleet.stated(priced.workload, *sides)
-    return economics.model_copy(update={"costs": costs(economics), "moves": points, "stated": stated})
 
 
 def of_results(results: Results, workload: Workload, model: ModelManifest) -> UnitEconomics | None:
@@ -50,11 +54,12 @@ def of_results(results: Results, workload: Workload, model: ModelManifest) -> Un
     return results.price.economics or study(priced, results)
 
 
-def demand_of(economics: UnitEconomics | None, workload: Workload) -> StatedFleet | None:
+def demand_of(economics: UnitEconomics | None, workload: Workload, same: SameLoad | None) -> StatedFleet | None:
     """What the demand that the workload states takes; `economics` is None where neither side has a load."""
     if economics is not None and economics.stated is not None:
         return economics.stated
-    return fleet.stated(workload, economics.before if economics else None, economics.after if economics else None)
+    sides = (economics.before, economics.after) if economics else (None, None)
+    return fleet.stated(workload, *sides, same)
 
 
 def costs(economics: UnitEconomics) -> list[UnitCost]:

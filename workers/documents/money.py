@@ -152,6 +152,23 @@ class AnyLoad(Document):
     sentence: str
 
 
+class SameLoad(Document):
+    """Both sides at the highest load that was measured on both, whether or not a promise holds there.
+
+    `usd_before` and `usd_after` are USD for a million of what the model gives.
+    """
+
+    before: ServedLoad
+    after: ServedLoad
+    usd_before: Interval
+    usd_after: Interval
+
+    @property
+    def ratio(self) -> float:
+        """How many times cheaper after is."""
+        return self.usd_before.value / self.usd_after.value
+
+
 class UnitEconomics(Document):
     """Unit costs before and after of servers that are busy all the hour, and what moves them.
 

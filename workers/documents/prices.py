@@ -6,7 +6,7 @@ from pydantic import Field
 
 from workers.documents.base import Basis, Document
 from workers.documents.model import Counted
-from workers.documents.money import HIGHEST, AnyLoad, UnitEconomics
+from workers.documents.money import HIGHEST, AnyLoad, SameLoad, UnitEconomics
 
 
 class Price(Document):
@@ -81,6 +81,7 @@ class PriceResult(Document):
     any_load: AnyLoad | None = Field(
         default=None, description="prices at each load, where both sides were put under it"
     )
+    same_load: SameLoad | None = Field(default=None, description="both prices at one load, promise or not")
     sentence: str
 
     @property

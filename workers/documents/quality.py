@@ -60,3 +60,12 @@ class Quality(Document):
     perplexity_after: float | None = None
     acceptable: bool
     sentence: str
+
+    @property
+    def summary(self) -> str:
+        """Whether it stays within the limit, in a sentence; `sentence` says by which figures."""
+        name = self.called.capitalize()
+        if self.acceptable and self.tokens < self.needed:
+            reached = f"{self.tokens:,} of the {self.needed:,} {self.compared} that this takes were compared"
+            return f"{name} is undecided: {reached}."
+        return f"{name} {'stays within' if self.acceptable else 'does not stay within'} the limit."

@@ -59,11 +59,9 @@ class Speedup(Document):
         return f"over {count} processes, {count - 1} of them fresh" if self.across else "within one process"
 
     @property
-    def noise_words(self) -> str:
-        """What the noise floor compares, in words."""
-        if self.across:
-            return "the plan in one process against itself in another"
-        return "odd requests of a side against its even ones"
+    def noise_sentence(self) -> str:
+        """How far repeats of the same thing differed."""
+        return f"Repeats varied {self.noise.low:.3g} to {self.noise.high:.3g}x; smaller differences mean nothing."
 
     @property
     def drift_words(self) -> str:

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 from workers.documents.stages import StageFailure, StageInput
 from workers.harness.context import Context, GpuLost, StageError
 from workers.wording.errors import error_sentence
+from workers.wording.stages import out_of_time
 
 StageFunction = Callable[[StageInput, Context], BaseModel]
 
@@ -95,7 +96,7 @@ def _attempt(run: StageFunction, document: StageInput, context: Context) -> tupl
     except StageError as error:
         return error.failure, 1
     except OutOfTime:
-        return StageFailure(sentence=f"The {document.stage} stage used up its time and was stopped."), 1
+        return StageFailure(sentence=out_of_time(document.stage)), 1
     except GpuLost as error:
         traceback.print_exc()
         return StageFailure(sentence=f"The {document.stage} stage ended with {error}."), 1

@@ -133,7 +133,7 @@ class PlanMeasurement:
     def _not_faster(self) -> str:
         ratio, objective = self.speedup.ratio, self.outcomes[0].objective
         if not self.speedup.difference:
-            return f"The change of the median {objective.title} lies inside the noise floor, which is no difference."
+            return f"The change of the median {objective.title} is no difference: repeats vary as much."
         if ratio.value < 1:
             return f"The median {objective.title} is {times(ratio.value, objective.unit)} than {self.today}."
         return ""

@@ -9,6 +9,7 @@ from kernels.plan import Plan, PlannedOp
 from workers.documents.measurement import Candidate
 from workers.documents.stages import PlanTrial
 from workers.planning.precision import weights_of
+from workers.wording.text import number
 
 APPLIED = ("linear", "attention")
 """Ops whose variants `kernels.runners.apply` puts into a model."""
@@ -87,7 +88,7 @@ def explain(trials: list[PlanTrial], lower_is_better: bool, winner: PlanTrial) -
         elif _precisions(trial) != _precisions(first):
             why = f"The best of all, in another precision than {first.label}: verify judges its quality."
         else:
-            why = f"The best of all: {_times(trial, first, lower_is_better):.2f}x faster than {first.label}."
+            why = f"The best of all: {number(_times(trial, first, lower_is_better))}x faster than {first.label}."
         trial.reason = f"{why} {trial.reason}".strip()
 
 
@@ -97,7 +98,7 @@ def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str
     if better(winner, trial, lower_is_better) and _precisions(winner) != _precisions(trial):
         return f"Slower than {winner.label}, which is in another precision."
     if better(winner, trial, lower_is_better):
-        return f"{_times(winner, trial, lower_is_better):.2f}x slower than {winner.label}."
+        return f"{number(_times(winner, trial, lower_is_better))}x slower than {winner.label}."
     return f"The difference to {winner.label} lies inside the noise."
 
 

@@ -10,7 +10,7 @@ from workers.documents.stages import ObjectiveOutcome, PlanTrial
 from workers.documents.workload import Objective
 from workers.planning.confirmation import PlanMeasurement
 from workers.stats.verdicts import needed_requests, overall
-from workers.wording.text import capitalised, in_a_sentence, percent, plain, promised, quantity, times
+from workers.wording.text import capitalised, in_a_sentence, number, percent, plain, promised, quantity, times
 
 
 def sentence(
@@ -26,11 +26,8 @@ def sentence(
     parts += [_change_words(outcomes[0].objective, gain, before), gain.drift_words if gain.difference else ""]
     if judged is None:
         parts += [f"Quality could not be measured: {no_quality}."]
-    elif judged.acceptable and judged.tokens < judged.needed:
-        reached = f"{judged.tokens:,} of {judged.needed:,} {judged.compared}"
-        parts += [f"{judged.called.capitalize()} is undecided after {reached}."]
     else:
-        parts += [f"{judged.called.capitalize()} is {'acceptable' if judged.acceptable else 'not acceptable'}."]
+        parts.append(judged.summary)
     return " ".join([f"The SLA is {in_a_sentence(verdict)}.", *filter(None, parts)])
 
 
@@ -101,11 +98,11 @@ def _change_words(objective: Objective, gain: Speedup, before: str) -> str:
     """The speedup as a sentence. It is a ratio of medians, whichever percentile was promised."""
     ratio = gain.ratio
     if not gain.difference:
-        return f"The change of {ratio.value:.2f}x lies inside the noise floor, which is no difference."
+        return f"The change of {number(ratio.value)}x is no difference: repeats vary as much."
     low, high = (ratio.low, ratio.high) if ratio.value >= 1 else (1 / ratio.high, 1 / ratio.low)
     change = f"The median {objective.title} is {times(ratio.value, objective.unit)} than {before}"
     mean = "geometric mean, " if gain.across else ""
-    return f"{change} ({mean}95 % interval {low:.2f}x to {high:.2f}x, {gain.scope})."
+    return f"{change} ({mean}95 % interval {number(low)}x to {number(high)}x, {gain.scope})."
 
 
 def _objective_words(outcome: ObjectiveOutcome) -> str:

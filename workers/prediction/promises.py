@@ -104,6 +104,8 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     """
     gpu, limit = single_gpu_class(gpu_class), objective.limit or 0.0
     floor = floor_ms(objective, sla, model, gpu)
+    if not floor:
+        return ""
     gpus_now = _dividing(model, gpu_class)
     more = [ranks for ranks in RANKS if ranks > gpus_now and floor / ranks <= limit and divides(model, ranks)]
     classes = {ranks: class_of_several(gpu, ranks) for ranks in more}

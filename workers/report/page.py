@@ -12,14 +12,14 @@ from markupsafe import Markup
 
 from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, time_spent, under_load
 from workers.charts.svg import draw
-from workers.cost import against_endpoint, any_load, study
+from workers.cost import against_endpoint, any_load, same_load, study
 from workers.documents import budget
 from workers.documents.load import UnderLoadResult
 from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Sla, Workload
-from workers.report import glossary
+from workers.report import glossary, summary
 from workers.wording import plan_profile, provenance, serving, text
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -77,9 +77,7 @@ def headline(verify: VerifyResult, load: UnderLoadResult | None = None) -> str:
 def _under_load(load: UnderLoadResult | None) -> str:
     if load is None or load.before is None or load.after is None:
         return ""
-    after, before = (curve.limit.held for curve in (load.after, load.before))
-    traffics = [text.traffic_words(load.traffic) if load else "none" for load in (after, before)]
-    return f"; shown to hold under load: {traffics[0]} after, {traffics[1]} before"
+    return f"; shown to hold under load: {under_load.kept_loads(load)}"
 
 
 def speedup_words(verify: VerifyResult) -> str:
@@ -120,6 +118,9 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
     workload = document.workload
     units = study.of_results(document.results, workload, document.model)
     anywhere = any_load.of_results(document.results, workload, document.model)
+    same = same_load.of_results(document.results, workload, document.model)
+    demand = study.demand_of(units, workload, same) if document.results.price else None
+    chosen = plans.chosen(document.results)
     page = templates.get_template("report.html").render(
         document=document,
         cover=cover,
@@ -136,13 +137,13 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
         unit_sides=economics.sides(document.results),
         unit_loads=economics.loads(units, economics.sides(document.results)),
         units=units,
-        demand=study.demand_of(units, workload) if document.results.price else None,
+        summary=summary.rows(document.results, verify, same, demand, chosen.label if chosen else ""),
         any_load=anywhere,
         any_load_rows=economics.any_load_rows(anywhere),
         energy_words=economics.energy_words(units, economics.sides(document.results)),
         price_lines=economics.lines(document.results),
         price_caution=economics.caution(document.results, workload.traffic.batch),
-        chosen_plan=plans.chosen(document.results),
+        chosen_plan=chosen,
         why_chosen=plans.why(document.results),
         predicted=prediction.rows(document.results),
         predicted_words=prediction.words(document.results),

@@ -5,10 +5,11 @@ The whole GPU is charged to what is counted, such as tokens or images. Money nev
 
 from collections.abc import Sequence
 
-from workers.cost.any_load import at_any_load, same_load
+from workers.cost.any_load import at_any_load
 from workers.cost.loads import LoadPair, PriceBreakdown
 from workers.cost.present import present_line, present_ratios
 from workers.cost.pricing import GpuPrice, gpu_price, usd_per_mtok
+from workers.cost.same_load import same_load
 from workers.cost.several_gpus import several_gpus
 from workers.cost.study import study
 from workers.documents.load import LoadCurve, UnderLoadResult
@@ -18,10 +19,10 @@ from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivi
 from workers.documents.stages import PlanTrial, Results, StageInput, VerifyResult
 from workers.documents.workload import Workload
 from workers.harness.context import Context, StageError
-from workers.wording.text import plain
+from workers.wording.text import capitalised, dollars, number, plain, times
 
-NONE_HOLDS = "No load that was measured holds the SLA."
-NONE_SHOWN = "No load is shown to hold the SLA, and the lowest that was measured is not shown to miss it."
+NONE_HOLDS = "No load that was measured keeps the promises."
+NONE_SHOWN = "No load is shown to keep the promises. The lowest that was measured is not shown to miss them."
 NOT_LOADED = "It was not measured under load, where the price after stands."
 
 
@@ -72,17 +73,17 @@ def _line_note(side: ServedLoad, priced: PriceBreakdown) -> str:
     model, traffic, rate = priced.model, priced.workload.traffic, side.per_second.value
     notes, unit = [f"At {side.load}."] if side.highest else [], model.counted
     if side.gpus > 1 and side.usd_per_hour is not None:
-        notes.append(f"{side.gpus} GPUs at {side.usd_per_hour / side.gpus:.2f} USD per hour each.")
+        notes.append(f"{side.gpus} GPUs at {dollars(side.usd_per_hour / side.gpus)} an hour each.")
     if side.holds is False:
-        at = "" if side.usd_per_hour is None else f" at {plain(usd_per_mtok(side.usd_per_hour, rate))} USD/M {unit}"
-        notes.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s{at}.")
+        cost = "" if side.usd_per_hour is None else f", {dollars(usd_per_mtok(side.usd_per_hour, rate))} a million"
+        notes.append(f"The promise is missed. Ignoring it: {plain(rate, 4)} {unit}/s{cost}.")
     elif side.holds is None:
-        notes.append("Too few samples to say that the SLA holds.")
+        notes.append("Too few samples to say that the promise holds.")
     if side.usd_per_hour is None:
         notes.append("What an hour of this hardware costs is not known here.")
     elif side.read_per_second is not None:
         both = usd_per_mtok(side.usd_per_hour, rate + side.read_per_second.value)
-        notes.append(f"Output tokens; over prompt and output tokens together {plain(both)} USD/M.")
+        notes.append(f"For output tokens. Prompt and output tokens together: {dollars(both)} a million.")
     elif model.counted == "tokens":
         notes.append("Tokens are those the model reads.")
     elif model.counted in ("sequences", "embeddings"):
@@ -105,52 +106,80 @@ def _sensitivity(price: GpuPrice, sides: LoadPair) -> list[Sensitivity]:
 
 
 def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult, searched: bool) -> str:
-    """The sentence. Where loads were `searched`, the prices stand at these, and the verdict is of another load."""
-    recommended, void = verify.recommended, verify.environment.telemetry.void
+    """The sentences. Where loads were `searched`, the prices stand at these, and the verdict is of another load."""
+    sentences = [
+        *_under_the_promise(result, price, verify.recommended, searched),
+        _whatever_the_promise(result),
+        _per_dollar_words(result),
+        _against_present(result, verify.gpus),
+        _at_load(result),
+        verify.environment.telemetry.void,
+        price.note,
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _under_the_promise(result: PriceResult, price: GpuPrice, recommended: bool, searched: bool) -> list[str]:
+    """What a million costs while the promises hold, after and before."""
     before, after = result.lines[0], result.lines[1]
-    counted, gpu, hour = result.counted, after.gpu, after.usd_per_hour or price.typical
+    gpu, counted = after.gpu, result.counted
     if after.usd_per_mtok is None:
-        does = "does not hold" if after.holds_sla is False else "is not shown to hold"
-        start = f"The SLA {does} on {gpu} at this traffic, so no {counted} served under it have a price there."
+        missed = after.holds_sla is False
         if searched:
-            start = f"Under load the SLA {does} on {gpu}, not even at the lowest load: no {counted} have a price there."
-    else:
-        written = "output tokens" if result.economics and result.economics.generates else counted
-        start = f"A million {written} costs {plain(after.usd_per_mtok)} USD on {gpu} at {hour:.2f} USD per hour"
-        start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
-        start += f"{_was(before, searched) if recommended else ', as it runs today'}."
-    if result.before_after_ratio is not None:
-        ratio = result.before_after_ratio
-        same = "the same" if before.usd_per_hour == after.usd_per_hour else "its own"
-        start += (
-            f" At {result.loads}, and at {same} price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
-        )
-    if result.present_ratio is not None:
-        speed, money, of = result.present_speed_ratio, result.present_price_ratio, result.present_speed
-        gives = f"a dollar buys {{}} the {counted}" if of == "throughput" else "latency and price together give {}"
-        start += (
-            f" Against the present deployment {gives.format(f'{result.present_ratio:.2f}x')}: {speed:.2f}x in {of}, "
-            f"and {money:.2f}x in the price of {_hour(verify.gpus)}, as stated."
-        )
-    return " ".join(part for part in (start, _at_load(result), void, price.note) if part)
+            load = "No load" if missed else "Not even the lowest load"
+            return [f"{load} {'keeps' if missed else 'is shown to keep'} the promises on {gpu}."]
+        return [f"The promise is {'missed' if missed else 'not shown to hold'} on {gpu}."]
+    written = "output tokens" if result.economics and result.economics.generates else counted
+    start = "" if recommended else "As it runs today, "
+    words = f"{start}a million {written} costs {dollars(after.usd_per_mtok)} on {gpu} at "
+    sentences = [f"{capitalised(words)}{dollars(after.usd_per_hour or price.typical)} an hour."]
+    if not after.holds_sla:
+        sentences.append("There are too few samples to say that the promise holds there.")
+    return [*sentences, _was(before, searched)] if recommended else sentences
+
+
+def _was(before: CostLine, searched: bool) -> str:
+    if before.usd_per_mtok is not None:
+        return f"Before, it cost {dollars(before.usd_per_mtok)}."
+    if before.holds_sla is False:
+        return "Before, no load kept the promise." if searched else "Before, the promise was missed."
+    return "What it cost before is not known."
+
+
+def _whatever_the_promise(result: PriceResult) -> str:
+    """Both prices at one load, where a side has none under the promise; "" elsewhere."""
+    both = result.same_load
+    if both is None or all(line.usd_per_mtok is not None for line in result.lines[:2]):
+        return ""
+    after, before = dollars(both.usd_after.value), dollars(both.usd_before.value)
+    return f"Promise or not, at {both.before.load}: {after} instead of {before} a million."
+
+
+def _per_dollar_words(result: PriceResult) -> str:
+    ratio, (before, after) = result.before_after_ratio, result.lines[:2]
+    if ratio is None:
+        return ""
+    own = "" if before.usd_per_hour == after.usd_per_hour else ", each at its own price"
+    return f"A dollar buys {number(ratio)}x the {result.counted} at {result.loads}{own}."
+
+
+def _against_present(result: PriceResult, gpus: int) -> str:
+    """The speed and the price of an hour beside those of the present deployment, and both together."""
+    speed, money, together = result.present_speed_ratio, result.present_price_ratio, result.present_ratio
+    if speed is None or money is None or together is None:
+        return ""
+    faster = (
+        f"{number(speed)}x the {result.counted} per second" if result.present_speed == "throughput" else times(speed)
+    )
+    on = "a GPU" if gpus == 1 else f"{gpus} GPUs"
+    cheaper = f"{on} {times(money, 'USD')}"
+    return f"Against the present deployment, as stated: {faster} on {cheaper}, together {number(together)}x."
 
 
 def _one_step(model: ModelManifest) -> str:
     if not model.decodes_once:
         return ""
     return "Each pays for the encoder's pass and one decoder step, not for the text that the decoder writes after it."
-
-
-def _hour(gpus: int) -> str:
-    return "a GPU-hour" if gpus == 1 else f"an hour of {gpus} GPUs"
-
-
-def _was(before: CostLine, searched: bool) -> str:
-    if before.usd_per_mtok is not None:
-        return f", {plain(before.usd_per_mtok)} before"
-    if before.holds_sla is False:
-        return "; before, the SLA held at no load" if searched else "; before, the SLA did not hold"
-    return "; what it cost before is not known"
 
 
 def _at_load(result: PriceResult) -> str:
@@ -163,7 +192,7 @@ def _at_load(result: PriceResult) -> str:
         return f"These prices stand at {result.loads}."
     alone = f" Their ratio is that of the latencies, so it is no ratio of {result.counted} per dollar."
     same = alone if result.at_once == 1 and len(prices) == 2 else ""
-    return f"These prices stand at {result.load}{both}; other loads were not measured.{same}"
+    return f"These prices stand at {result.load}{both}. Other loads were not measured.{same}"
 
 
 def price(
@@ -194,7 +223,6 @@ def price(
     ]
     if workload.present is not None:
         lines.append(present_line(workload.present, workload, model))
-    anywhere = at_any_load(priced, results)
     against = present_ratios(workload, verify, gpu, model, after)
     result = PriceResult(
         book=book,
@@ -211,19 +239,14 @@ def price(
         sensitivity=_sensitivity(gpu, sides),
         counted=model.counted,
         economics=study(priced, results),
-        any_load=anywhere,
+        any_load=at_any_load(priced, results),
+        same_load=same_load(priced, results),
         sentence="",
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
     first = _sentence(result, gpu, verify, searched=curves[1] is not None)
-    notes = [first, several, _one_step(model), _whatever_the_promise(result)]
+    notes = [first, several, _one_step(model)]
     return result.model_copy(update={"sentence": " ".join(filter(None, notes))})
-
-
-def _whatever_the_promise(result: PriceResult) -> str:
-    """Both prices at one load, where before has none under the promise; "" elsewhere."""
-    words = same_load(result.any_load.rows) if result.any_load and result.lines[0].usd_per_mtok is None else ""
-    return f"Whatever the promise: {words[0].lower()}{words[1:]}" if words else ""
 
 
 def _per_dollar(sides: LoadPair) -> float | None:

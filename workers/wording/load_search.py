@@ -26,7 +26,6 @@ NO_NETWORK = (
     + IN_ITS_PLACE
 )
 LATE = "the generator itself was late"
-SLOW_PERIODS = "slow periods that come fewer than eight times in a load may escape it"
 TOO_FEW = "served too few requests to say: with more minutes a load lasts longer."
 
 
@@ -99,9 +98,7 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
     sides = [(name, curve) for name, curve in ((today, before), ("after", after)) if curve]
     if not sides:
         return "No load was measured."
-    sentence = "; ".join(f"{name}{_vllm_label(curve)}: {_limit_words(curve.limit)}" for name, curve in sides)
-    confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
-    return f"{capitalised(sentence)}. Each search as a whole is judged at {confidence} confidence; {SLOW_PERIODS}."
+    return " ".join(f"{capitalised(name)}{_vllm_label(curve)}, {_limit_words(curve.limit)}." for name, curve in sides)
 
 
 def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
@@ -171,6 +168,5 @@ def _limit_words(limit: LimitResult) -> str:
     if not any(load.verdict for load in limit.loads):
         return f"no load could be measured, since {LATE}"
     if limit.held is None:
-        return "no load is shown to hold every objective"
-    rate = f"{number(limit.held.tokens_per_second)} tokens/s"
-    return f"every objective holds {at_load(limit)}, {rate}"
+        return "no load is shown to keep every promise"
+    return f"every promise is kept {at_load(limit)}: {number(limit.held.tokens_per_second)} tokens/s"

@@ -190,7 +190,7 @@ def when(compared_with: str) -> str:
 def times(ratio: float, unit: str = "") -> str:
     """A ratio of before to after in words: `2.00x faster`, `1.25x slower`; of prices `2.00x cheaper`."""
     better, worse = ("cheaper", "dearer") if unit.startswith("USD") else ("faster", "slower")
-    return f"{ratio:.2f}x {better}" if ratio >= 1 else f"{1 / ratio:.2f}x {worse}"
+    return f"{number(ratio)}x {better}" if ratio >= 1 else f"{number(1 / ratio)}x {worse}"
 
 
 FUSED = {

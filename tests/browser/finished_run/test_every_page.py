@@ -43,7 +43,7 @@ def test_no_page_complains_on_a_phone(open_page, finished_run):
 
 def test_a_wide_table_says_so_on_a_phone_and_keeps_its_first_column(open_page, finished_run):
     page = open_page(width=390)
-    page.goto(f"{finished_run}result/")
+    page.goto(f"{finished_run}result/#objectives")
     table = page.locator('div[aria-labelledby="objectives"]')
     expect(table).to_have_class("table-wrap wide")
     assert "Scroll sideways" in table.evaluate("(wrap) => getComputedStyle(wrap, '::before').content")
@@ -81,9 +81,13 @@ def test_the_keyboard_is_enough(open_page, finished_run):
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/result/$"))
     page.wait_for_load_state()
+    _tab_to(page, "Is it right")
+    page.keyboard.press("Enter")
     _tab_to(page, "The numbers of")
     page.keyboard.press("Enter")
-    expect(page.locator("details[open] table").first).to_be_visible()
+    expect(page.locator("details details[open] table").first).to_be_visible()
+    _tab_to(page, "What was tried")
+    page.keyboard.press("Enter")
     _tab_to(page, "^candidates-filter$")
     page.keyboard.type("no such kernel")
     expect(page.locator("#candidates tbody tr:visible")).to_have_count(0)
@@ -110,6 +114,8 @@ def test_the_api_can_be_read_without_scripts(open_page):
 def test_charts_without_scripts_leave_no_room_empty(open_page, finished_run):
     page = open_page(java_script_enabled=False)
     page.goto(f"{finished_run}result/")
+    for question in page.locator("details.question > summary").all():
+        question.click()
     figures = page.locator("figure.chart:visible")
     assert figures.count() >= 3
     for figure in figures.all():

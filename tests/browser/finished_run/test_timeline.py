@@ -43,7 +43,7 @@ def test_the_timeline_is_read_by_keyboard_and_pointer_and_searched(open_page, fi
 def test_without_javascript_the_lanes_are_a_table(chromium, site, session, finished_run):
     context = chromium.new_context(base_url=site.url, storage_state=session, java_script_enabled=False)
     page = context.new_page()
-    page.goto(f"{finished_run}result/")
+    page.goto(f"{finished_run}result/#one-request")
     section = page.locator(".timelines")
     assert "drawing needs JavaScript" in section.inner_text()
     section.get_by_text("The lanes in numbers").first.click()

@@ -19,6 +19,8 @@ def test_the_run_page_ends_with_the_verdict(open_page, finished_run):
 def test_every_chart_of_the_result_is_drawn(open_page, finished_run):
     page = open_page()
     page.goto(f"{finished_run}result/")
+    for question in page.locator("details.question > summary").all():
+        question.click()
     areas = page.locator("section.card > figure > [data-figure]")
     assert areas.count() >= 6
     for index in range(areas.count()):
@@ -28,7 +30,7 @@ def test_every_chart_of_the_result_is_drawn(open_page, finished_run):
 
 def test_candidates_are_filtered(open_page, finished_run):
     page = open_page()
-    page.goto(f"{finished_run}result/")
+    page.goto(f"{finished_run}result/#decisions")
     rows, said = page.locator("#candidates tbody tr"), page.locator("#candidates-count")
     texts = rows.all_text_contents()
     total, chosen = len(texts), sum("chosen" in text.lower() for text in texts)

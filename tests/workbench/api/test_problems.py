@@ -120,7 +120,7 @@ def test_an_unknown_address_is_not_taken_for_a_foreign_object(api, engineer, pat
     said = "There is no such address; /api/v1/docs has all of them, and the form of the ids in them."
     assert _problem(api(engineer).get(f"/api/v1/{path}"), 404)["detail"] == said
     foreign = _problem(api(engineer).get("/api/v1/runs/00000000-0000-4000-8000-000000000000"), 404)
-    assert foreign["detail"] == "There is no such thing here, or it is not yours."
+    assert foreign["detail"] == "No such run in this organisation."
 
 
 def test_an_unknown_address_a_wrong_method_and_a_huge_body(api, engineer, settings):

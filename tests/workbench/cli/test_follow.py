@@ -80,7 +80,7 @@ def test_before_and_after_say_where_they_come_from(cli, finished_run):
         "(measured",
         "81.0 ms",
         "speedup (measured)",
-        "noise floor",
+        "repeats",
         "$/M tokens (speed measured",
     ):
         assert words in shown
@@ -99,6 +99,20 @@ def test_where_no_change_is_recommended_there_is_no_ratio(cli, finished_run):
     assert "It is the baseline, and no change is recommended." in shown
     assert "speedup" not in shown
     assert "3.46x" not in shown
+
+
+def test_the_latest_run_is_shown_cancelled_and_run_again(cli, make_run, finished_run):
+    shown = cli("show", "--latest").stdout
+    assert "verify  " in shown
+    assert "finished" in shown
+    assert "Verdict: met" in shown
+    again = json.loads(cli("rerun", "--latest", "--json").stdout)
+    assert (again["workload"], again["state"]) == (str(finished_run.workload_id), "queued")
+    assert "is cancelled." in cli("cancel", again["id"][:8]).stdout
+    over = cli("cancel", "--latest")
+    assert (over.exit_code, "the run is over" in over.stderr) == (2, True)
+    for none in (cli("show"), cli("cancel", finished_run.id, "--latest")):
+        assert (none.exit_code, "Name a run or say --latest" in none.stderr) == (2, True)
 
 
 def test_json_is_the_run_with_its_results(cli, finished_run):
@@ -130,6 +144,6 @@ def test_what_cannot_be_written_or_found_is_a_sentence(cli, finished_run, tmp_pa
     unwritable = cli("plan", finished_run.id, "-o", tmp_path / "no" / "p.json")
     assert (unwritable.exit_code, "No such file or directory" in unwritable.stderr) == (2, True)
     foreign = cli("show", "00000000-0000-4000-8000-000000000000")
-    assert (foreign.exit_code, "There is no such thing here" in foreign.stderr) == (2, True)
+    assert (foreign.exit_code, "No such run in this organisation" in foreign.stderr) == (2, True)
     odd = cli("show", "../../etc")
     assert (odd.exit_code, "Traceback" not in odd.output) == (2, True)

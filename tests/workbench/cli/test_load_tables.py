@@ -20,7 +20,7 @@ def test_both_sides_stand_in_one_table_with_the_load_that_holds():
     assert len(rows) == 12
     assert "TTF64 p50" in said
     assert "void" in said
-    assert "every objective holds with 20 users at once" in said
+    assert "every promise is kept with 20 users at once" in said
     assert "After: This workbench's server with the plan's kernels" in said
     assert "64 of its answers were held against the model's logits" in " ".join(said.split())
 

@@ -1,5 +1,6 @@
 """The portfolio: what each role sees first, filters, several customers, the archive and the newest run."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -26,6 +27,10 @@ def test_a_newcomer_reaches_a_result_from_an_h200_by_two_clicks(browser, organis
     client = browser(engineer)
     first = client.get("/", follow=True)
     assert reverse("example").encode() in first.content
+    start = first.content.decode()
+    assert "what you promise your users" in start
+    before, after = re.search(r">([\d.,]+) ms →</span> ([\d.,]+) ms", start).groups()
+    assert float(before.replace(",", "")) > 10 * float(after), "one figure before and after"
     shown = client.get(reverse("example")).content.decode()
     assert "NVIDIA H200" in shown
     assert "Nothing of it was measured on your machines." in shown
@@ -114,19 +119,32 @@ def test_only_what_was_served_several_at_once_makes_tokens_cheaper(browser, orga
     run = sample_runs.run(organisation, engineer)
     stage = run.stages.get(stage="price")
     sample_runs.run(organisation, engineer)
-    none = "no run has a price on both sides with several at once"
-    for at_once, ratio, found, words in (
+    none = "no run has served several at once on both sides"
+    for users, ratio, found, words in (
         (None, 3.5, (0, None), none),
         (1, 3.5, (0, None), none),
         (8, None, (0, None), none),
-        (8, 0.9, (0, None), "0 <small>of 1</small>"),
-        (8, 3.5, (1, 3.5), "1 <small>of 1</small>"),
+        (8, 0.5, (0, None), "0 <small>of 1</small>"),
+        (8, 4.0, (1, 4.0), "1 <small>of 1</small>"),
     ):
-        stage.result |= {"at_once": at_once, "before_after_ratio": ratio}
+        Run.objects.filter(id=run.id).update(usd_before=ratio and 2 * ratio, usd_after=2)
+        stage.result["same_load"] = {"before": {"users": users}}
         stage.save()
         page = browser(engineer).get(PORTFOLIO)
         assert (page.context["cheaper"], page.context["factor"]) == found
         assert words in page.content.decode()
+
+
+def test_prices_stand_in_the_portfolio_and_sort_it(browser, organisation, engineer):
+    client = browser(engineer)
+    for name, before, after in (("dear", 9.0, 8.0), ("saving", 30.0, 3.0), ("cheap", 2.0, 1.0), ("none", None, None)):
+        run = sample_runs.run(organisation, engineer)
+        Run.objects.filter(pk=run.pk).update(usd_before=before, usd_after=after)
+        Workload.objects.filter(pk=run.workload_id).update(name=name)
+    assert _names(client.get(f"{PORTFOLIO}?sort=price")) == ["cheap", "saving", "dear", "none"]
+    page = client.get(f"{PORTFOLIO}?sort=saving")
+    assert _names(page) == ["saving", "cheap", "dear", "none"]
+    assert "$30.00 → <strong>$3.00</strong>" in page.content.decode()
 
 
 def test_an_archived_workload_returns(browser, organisation, engineer):

@@ -217,7 +217,7 @@ def test_pages_show_what_is_there(
     api: Clients, browser: Callable[[User], Client], engineer: User, model_files: dict[str, bytes], upload_model: Any
 ) -> None:
     client = browser(engineer)
-    assert "Begin here" in client.get("/workloads/").content.decode()
+    assert "what you promise your users" in client.get("/workloads/").content.decode()
     model = upload_model(api(engineer), model_files).json()
     workload = post(api(engineer), GOOD | {"model": model["digest"], "name": "Calls"}).json()
     assert "Calls" in client.get("/workloads/").content.decode()

@@ -30,7 +30,7 @@ def test_every_figure_of_a_result_leads_to_its_line(browser: Any, engineer: User
     charts = re.findall(r'<figure class="chart">.*?</figure>', page, re.DOTALL)
     assert len(charts) > 3
     assert [each for each in charts if "/method/#" not in each] == []
-    quality = page[page.index('<h2 id="quality"') :]
+    quality = page[page.index('<h3 id="quality"') :]
     assert re.findall(r'<th scope="row">(?!<a class="term")', quality[: quality.index("</table>")]) == []
 
 
@@ -68,3 +68,14 @@ def test_ids_are_unique_and_links_lead_somewhere(browser: Any, engineer: User) -
     assert set(re.findall(r'<h[23] id="([^"]+)"', article)) | {"verdict", "speedup", "noise-floor"} <= set(contents)
     assert set(contents) <= set(ids)
     assert ".md" not in "".join(re.findall(r'href="(/[^"]*)"', article))
+
+
+def test_every_term_of_a_result_explains_itself(browser: Any, engineer: User, done: Run) -> None:
+    client = browser(engineer)
+    page = client.get(f"/runs/{done.id}/result/").content.decode()
+    terms = set(re.findall(r'class="term" href="/method/#([^"]*)"', page))
+    meanings = client.get("/method/meanings/").json()
+    assert {each: meanings.get(each, "") for each in terms if len(meanings.get(each, "")) < 20} == {}
+    assert meanings["ttft"].startswith("TTFT: the first token's arrival minus the intended send time")
+    assert "TTF-N" not in meanings["ttft"]
+    assert not [words for words in meanings.values() if "<" in words and ">" in words]

@@ -14,7 +14,7 @@ NOTE = (
 
 @pytest.fixture
 def published(report, account):
-    return services.publish(services.review(report, account, NOTE), account)
+    return services.publish(services.review(report, account, NOTE, "Acme"), account)
 
 
 def test_the_download_has_customer_note_people_dates_and_prices(browser, engineer, published, done):
@@ -24,8 +24,9 @@ def test_the_download_has_customer_note_people_dates_and_prices(browser, enginee
     assert answer["Content-Disposition"] == 'attachment; filename="voice-agent-test-data-on-llama-32-1b.html"'
     assert "sandbox" in answer["Content-Security-Policy"]
     assert "<strong>for this prompt length</strong>" in page
-    assert "For Voice · Published on 20" in page
+    assert "<strong>For Acme</strong> · Published on 20" in page
     assert "by Account · reviewed on 20" in page
+    assert "Reviewed by Account on 20" in page
     assert f"<h1>{published.title}</h1>" in page
     assert "TTF64 p50 is 81.0 ms against a limit of 100 ms" in page, "the results are the frozen ones"
     assert published.document.prices.source in html.unescape(page)

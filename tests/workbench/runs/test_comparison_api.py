@@ -44,7 +44,7 @@ def test_a_run_is_worse_beyond_what_was_asked(compared, by, percent, regressed):
         (5, "kept_id={kept}&percent=0", 422, "percent: should be greater than 0, not '0'"),
         (5, "percent=3", 422, "kept_id: is required"),
         (5, "against={kept}", 422, "against: is no parameter here; this address takes kept_id, percent"),
-        (5, f"kept_id={MISSING}", 404, "There is no such thing here, or it is not yours."),
+        (5, f"kept_id={MISSING}", 404, "No such run in this organisation."),
     ],
 )
 def test_what_cannot_be_compared_is_said(compared, count, query, status, said):

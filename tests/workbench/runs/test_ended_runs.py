@@ -11,7 +11,8 @@ def test_a_run_that_was_cancelled_before_anything_was_measured_says_so(browser, 
     assert "The run was cancelled. Nothing was measured before." in page
     assert "Nothing was measured.</p>" in page
     assert "yet" not in page.partition("<main")[2]
-    assert '<span class="stage-message"></span>' in page.partition('data-stage="admit"')[2].partition("</li>")[0]
+    admit = page.partition('data-stage="admit"')[2].partition("</li>")[0]
+    assert '<span class="stage-message">Checking the model and predicting what is possible</span>' in admit
 
 
 @pytest.mark.parametrize(("state", "stage"), [("failed", "verify"), ("cancelled", "compose"), ("lost", "verify")])

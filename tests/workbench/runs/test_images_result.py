@@ -40,7 +40,7 @@ def results() -> Results:
 
 def test_the_page_counts_images(results):
     page = render_to_string("results/_result.html", page_context.context(WORKLOAD, MODEL, results, []))
-    assert "Images per dollar" in page
+    assert "A dollar buys" in page
     assert "Another class is the most likely" in page
     assert "$/M images" in page
     assert "USD per M images" in page

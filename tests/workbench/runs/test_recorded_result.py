@@ -13,7 +13,7 @@ from workers.documents.prices import default_price_book
 from workers.report.page import render
 from workers.stages.price import price
 
-HELD = "every objective holds at 2 times the recorded speed"
+HELD = "every promise is kept at 2 times the recorded speed"
 HOW = "Every load replays it from its first line on, for as many seconds as the load lasts."
 REPLAYED = f"calls.csv: 12,000 requests over 600 s. {HOW}"
 

@@ -1,5 +1,6 @@
 """Who is next for a GPU: begun runs first, organisations alternately, and where a run stands in line."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -115,7 +116,13 @@ def test_the_estimate_goes_by_the_last_runs(
     assert place == {"position": 3, "length": 3, "seconds": 360}
     page = browser(engineer).get(f"/runs/{runs[2].id}/").content.decode()
     assert "Number 3 of 3 in line for class h200." in page
-    assert "It begins in about" in page
+    assert "It starts in about" in page
+    begun = submit(organisation, engineer)
+    Run.objects.filter(id=begun.id).update(state="running", started_at=now - timedelta(seconds=30))
+    running = browser(engineer).get(f"/runs/{begun.id}/").content.decode()
+    assert re.search(r"about 2 min \d\d s left", running)
+    assert "Measuring what runs today" in running, "what each stage does"
+    Run.objects.filter(id=begun.id).delete()
     assert run_queue.claim(_message(runs[0]), "gpu-0@host", "h200") is not None
     runs[0].refresh_from_db()
     assert run_queue.place_of(runs[0]) is None

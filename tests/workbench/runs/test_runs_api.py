@@ -59,7 +59,7 @@ def test_foreign_runs_and_workloads_cannot_be_touched(api: Api, foreigner: User,
     assert _post(client, f"/runs/{run.id}/cancel").status_code == 404
     refused = _post(client, "/runs", {"workload": str(run.workload_id)})
     assert refused.status_code == 404
-    assert refused.json()["detail"].startswith("workload: there is no such workload here")
+    assert refused.json()["detail"].startswith("workload: no such workload")
     assert client.get("/api/v1/runs").json()["items"] == []
     run.refresh_from_db()
     assert run.state == "queued"

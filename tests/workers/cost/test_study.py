@@ -98,7 +98,7 @@ def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
     assert money.per_dollar is None
     assert "2 requests at once." in money.sentence
     asked = sample_results.workload().model_copy(update={"load": LoadSearch(demand=StatedDemand(users=70))})
-    said = demand_of(study(priced(load=asked.load), Results(verify=today, load=load)), asked).sentence
+    said = demand_of(study(priced(load=asked.load), Results(verify=today, load=load)), asked, None).sentence
     today_alone = "To carry 70 users at once it takes 50 GPUs as it runs today, with 30 % of each kept free: $"
     assert said.startswith(today_alone)
 
@@ -108,13 +108,13 @@ def test_tokens_per_dollar_at_the_loads_that_hold():
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert found.per_dollar == pytest.approx(4000 / 400)
     loads = "the highest loads that hold, 2 requests at once before and 8 requests at once after"
-    assert f" At {loads}, and at the same price, measured throughput gives 10.00x" in found.sentence
+    assert f" A dollar buys 10.0x the tokens at {loads}." in found.sentence
     assert f" These prices stand at {loads}." in found.sentence
     assert found.loads == loads
     same = sample_held_loads.under_load(before_users=8)
     at_eight = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), same)
     assert at_eight.loads == "the highest load that holds, 8 requests at once"
-    assert f" At {at_eight.loads}, and at the same price, measured throughput gives 4.44x" in at_eight.sentence
+    assert f" A dollar buys 4.44x the tokens at {at_eight.loads}." in at_eight.sentence
 
 
 def test_after_is_priced_at_its_load_where_before_could_not_be_measured_under_load():
@@ -126,16 +126,16 @@ def test_after_is_priced_at_its_load_where_before_could_not_be_measured_under_lo
     assert after.tokens_per_second == 4000
     assert (found.economics.after.users, found.economics.before) == (8, None)
     assert found.before_after_ratio is None
-    assert "what it cost before is not known" in found.sentence
+    assert "What it cost before is not known." in found.sentence
 
 
 def test_a_side_that_holds_at_no_load_has_no_price():
     load = sample_held_loads.under_load(before_users=0)
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert found.lines[0].usd_per_mtok is None
-    assert found.lines[0].note == "No load that was measured holds the SLA."
+    assert found.lines[0].note == "No load that was measured keeps the promises."
     assert found.before_after_ratio is None
-    assert "before, the SLA held at no load" in found.sentence
+    assert "Before, no load kept the promise." in found.sentence
     assert found.loads == found.load == "the highest load that holds, 8 requests at once"
     assert found.lines[0].holds_sla is False
 
@@ -150,8 +150,8 @@ def test_a_side_of_which_too_little_is_known_is_not_said_to_miss_the_sla():
     assert "too few requests to say" not in curve_of(load.before.server, load.before.limit).sentence
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert [each.holds_sla for each in found.lines[:2]] == [False, None]
-    assert found.sentence.startswith("Under load the SLA is not shown to hold on Test device, not even at the lowest")
-    assert "the lowest that was measured is not shown to miss it" in found.lines[1].note
+    assert found.sentence.startswith("Not even the lowest load is shown to keep the promises on Test device.")
+    assert "The lowest that was measured is not shown to miss" in found.lines[1].note
     load.after.limit.loads[-1].verdict = "missed"
     after = curve_of(load.after.server, load.after.limit)
     assert "The lowest, one user, served too few requests to say" in after.sentence
@@ -160,7 +160,7 @@ def test_a_side_of_which_too_little_is_known_is_not_said_to_miss_the_sla():
     load.after.limit.loads[0].verdict = "missed"
     none = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert none.lines[1].holds_sla is False
-    assert none.sentence.startswith("Under load the SLA does not hold on Test device, not even at the lowest load")
+    assert none.sentence.startswith("No load keeps the promises on Test device.")
 
 
 def test_hardware_that_is_not_ours_has_no_price():
@@ -169,7 +169,7 @@ def test_hardware_that_is_not_ours_has_no_price():
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert found.lines[0].usd_per_mtok is None
     assert found.before_after_ratio is None
-    assert "what it cost before is not known" in found.sentence
+    assert "What it cost before is not known." in found.sentence
 
 
 def test_energy_that_is_not_known_says_why():
@@ -203,14 +203,13 @@ def test_a_stated_demand_has_its_gpus_and_its_bill_on_both_sides():
 def test_a_side_on_which_no_load_holds_has_no_gpus():
     found = studied(sample_held_loads.under_load(before_users=0), asked=CARRIED).stated
     assert found.before is None
-    assert found.sentence == (
-        "To carry 100 users at once it takes 18 GPUs after, with 30 % of each kept free: $47,304 a month. Before, no "
-        "load with a price is shown to hold every promise."
-    )
+    carried = "To carry 100 users at once it takes 18 GPUs after, with 30 % of each kept free: $47,304 a month."
+    assert found.sentence.startswith(f"{carried} Before, no load is shown to keep every promise. Promise or not, at ")
+    assert "8 requests at once each: 18 GPUs (18 to 19) before and 5 GPUs (4 to 5) after" in found.sentence
     rate = LoadSearch(demand=StatedDemand(requests_per_second=2.5))
-    nothing = demand_of(None, sample_results.workload().model_copy(update={"load": rate}))
+    nothing = demand_of(None, sample_results.workload().model_copy(update={"load": rate}), None)
     assert nothing.sentence.startswith("What it takes to carry 2.5 requests per second is not known: no load")
-    assert demand_of(None, sample_results.workload()) is None
+    assert demand_of(None, sample_results.workload(), None) is None
 
 
 def test_a_demand_without_a_number_is_refused():

@@ -66,7 +66,8 @@ def test_only_a_change_has_a_ratio_of_tokens_per_dollar(recommended):
     verify = verified().model_copy(update={"recommended": recommended})
     found = price(workload(traffic=Traffic(batch=8)), BOOK, "h100", verify)
     assert (found.before_after_ratio is not None) == recommended
-    assert ("the tokens per dollar" in found.sentence) == recommended
+    assert ("A dollar buys" in found.sentence) == recommended
+    assert (found.same_load is not None) == recommended
 
 
 def test_a_million_tokens_by_hand():
@@ -80,18 +81,17 @@ def test_281_to_77_ms_is_3_65x_and_7_2x_only_with_the_price_ratio():
     assert price(same_price, BOOK, "h100", verified()).present_ratio == pytest.approx(3.65, abs=0.005)
     found = price(dearer, BOOK, "h100", verified())
     assert found.present_ratio == pytest.approx(7.2, abs=0.01)
-    parts = "3.65x in latency, and 1.97x in the price of a GPU-hour, as stated."
-    assert f"latency and price together give 7.20x: {parts}" in found.sentence
-    assert "a dollar buys" not in found.sentence
+    assert all(factor in found.sentence for factor in ("3.65x faster", "1.97x cheaper", "together 7.20x"))
+    assert "A dollar buys" not in found.sentence
 
 
 @pytest.mark.parametrize(("batch", "words"), [(1, "one request at a time"), (32, "32 requests at once")])
 def test_a_price_says_the_load_that_it_stands_at(batch, words):
     asked = workload(traffic=Traffic(batch=batch))
     found = price(asked, BOOK, "h100", verified(before="met"))
-    ratio = f"At {words}, and at the same price, measured throughput gives 3.65x the tokens per dollar."
+    ratio = f"A dollar buys 3.65x the tokens at {words}."
     assert (ratio in found.sentence) == (found.per_dollar is not None) == (batch > 1)
-    stands, others = f"These prices stand at {words}", "; other loads were not measured."
+    stands, others = f"These prices stand at {words}", ". Other loads were not measured."
     assert f"{stands}, before as well as after{others}" in found.sentence
     alone = "Their ratio is that of the latencies, so it is no ratio of tokens per dollar."
     assert (alone in found.sentence) == (found.before_after_ratio is None) == (batch == 1)
@@ -100,6 +100,9 @@ def test_a_price_says_the_load_that_it_stands_at(batch, words):
     assert f"{stands}{others}" in one_side.sentence
     assert alone not in one_side.sentence
     assert one_side.sentence.startswith("A million output tokens costs ")
+    assert f"Promise or not, at {words}: " in one_side.sentence
+    assert (one_side.same_load.before.holds, one_side.same_load.after.holds) == (False, True)
+    assert one_side.same_load.ratio == pytest.approx(281 / 77)
 
 
 def test_a_price_before_names_what_was_measured_where_vllm_was_not():
@@ -122,7 +125,7 @@ def test_tokens_served_outside_the_sla_have_no_price():
     assert before.holds_sla is False
     assert before.tokens_per_second is None
     assert before.usd_per_mtok is None
-    assert "SLA does not hold" in before.note
+    assert "The promise is missed. Ignoring it: " in before.note
     assert after.usd_per_mtok == pytest.approx(3 / (64 / 0.077 * 3600) * 1e6)
     assert after.usd_per_mtok_at_duty == pytest.approx(2 * after.usd_per_mtok)
 
@@ -133,7 +136,7 @@ def test_an_open_verdict_is_priced_and_says_so():
     assert line.holds_sla is None
     assert line.usd_per_mtok is not None
     assert "Too few samples" in line.note
-    assert "if the SLA holds there, for which there are too few samples" in result.sentence
+    assert "too few samples" in result.sentence
 
 
 def test_sensitivity_spans_the_books_prices():

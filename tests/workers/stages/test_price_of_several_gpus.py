@@ -41,8 +41,8 @@ def test_two_gpus_cost_two_and_today_costs_one():
     assert (two.lines[1].usd_per_hour, two.lines[1].gpu) == (6, "2 x NVIDIA H100")
     assert two.lines[1].usd_per_mtok == pytest.approx(2 * one.lines[1].usd_per_mtok)
     assert two.lines[0].usd_per_mtok == one.lines[0].usd_per_mtok
-    assert "2 GPUs at 3.00 USD per hour each." in two.lines[1].note
-    assert "USD on 2 x NVIDIA H100 at 6.00 USD per hour" in two.sentence
+    assert "2 GPUs at $3.00 an hour each." in two.lines[1].note
+    assert "on 2 x NVIDIA H100 at $6.00 an hour" in two.sentence
     assert all(b.after == pytest.approx(2 * a.after) for a, b in zip(one.sensitivity, two.sensitivity, strict=True))
     assert all(b.before == a.before for a, b in zip(one.sensitivity, two.sensitivity, strict=True))
 
@@ -51,7 +51,7 @@ def test_the_present_deployment_is_held_against_the_price_of_both():
     present = Deployment(metric="ttf_n", n=64, latency_ms=281, gpu="B200", usd_per_hour=5.92)
     one, two = (price(on(gpus), present=present) for gpus in (1, 2))
     assert two.present_ratio == pytest.approx(one.present_ratio / 2)
-    assert "0.99x in the price of an hour of 2 GPUs, as stated" in two.sentence
+    assert "on 2 GPUs 1.01x dearer" in two.sentence
 
 
 def test_a_fleet_counts_gpus_and_not_servers():

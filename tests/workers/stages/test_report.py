@@ -33,12 +33,25 @@ def test_keeps_a_self_contained_page_and_the_plan(tmp_path):
 
 
 def test_the_report_begins_with_the_price_of_a_token():
-    """Who opens the file reads the verdict, and what a million tokens costs, before the contents."""
+    """Who opens the file reads what decides on one page, before the technical appendix."""
     document = stage_input()
-    head = render(document).partition('class="contents"')[0]
-    assert document.results.price.sentence in head
+    head = render(document).partition('class="appendix"')[0]
+    for line in (
+        "Promise",
+        "Verdict",
+        "Before and after",
+        "Price under the promise",
+        "Risk",
+        "Quality",
+        "Recommendation",
+    ):
+        assert f"<dt>{line}</dt>" in head
+    assert "$1.47 a million tokens" in head
+    assert "$5.12 → $1.47 a million, at one request at a time" in head
+    assert "Numerical fidelity stays within the limit." in head
+    assert "Run the plan “compiled, CUDA graphs”" in head
     unpriced = document.model_copy(update={"results": document.results.model_copy(update={"price": None})})
-    assert "A million" not in render(unpriced).partition('class="contents"')[0]
+    assert "a million" not in render(unpriced).partition('class="appendix"')[0]
 
 
 def test_the_plans_own_profile_is_shown_where_there_is_one():
@@ -144,7 +157,7 @@ def test_where_vllm_is_before_under_load_the_report_names_what_the_plan_is_compa
     assert "x faster than generate of transformers in the median" in page
     assert "than before in the median" not in page
     assert "<dt>Before</dt><dd>vLLM, under load alone; without load the plan is compared with generate" in page
-    start = page.index('id="part-1"')
+    start = page.index('id="part-2"')
     without_load = page[start : page.index("Cost over the price of the GPU", start)]
     assert re.findall(r">([^<>]*\b[Bb]efore\b[^<>]*)<", without_load) == ["Predicted before the run"]
     page = render(vllm(no_change()))
@@ -158,3 +171,20 @@ def test_what_was_predicted_of_the_customers_text_stands_with_its_intervals():
     assert "42.13 % (41.02 % to 43.31 %)" in page
     assert "12.3 (11.8 to 12.9)" in page
     assert "22 sequences of 192 tokens" in page
+
+
+def test_the_summary_of_a_missed_promise_says_what_would_be_kept():
+    document = stage_input()
+    verify = document.results.verify
+    samples = next(each for each in verify.after if each.metric == "ttf_n").samples
+    first = verify.outcomes[0]
+    asked = first.objective.model_copy(update={"limit": 60.0})
+    changes = {"objective": asked, "verdict": "missed", "over": len(samples), "requests": len(samples)}
+    missed = first.model_copy(update=changes)
+    found = verify.model_copy(update={"outcomes": [missed], "verdict": "missed"})
+    results = document.results.model_copy(update={"verify": found})
+    head = render(document.model_copy(update={"results": results})).partition('class="appendix"')[0]
+    assert "Do not give the promise yet." in head
+    kept = re.search(r"would keep TTF64 p50 of at most ([\d.]+) ms", head)
+    assert kept
+    assert min(samples) <= float(kept[1]) <= 1.1 * max(samples)

@@ -16,11 +16,11 @@ def test_the_sentence_names_vllm_where_it_is_before():
     found = sample_loads.under_load()
     server = found.before.server.model_copy(update={"kind": "vllm", "label": "vLLM 0.22.1"})
     before = found.before.model_copy(update={"server": server})
-    assert whole_sentence(before, found.after).startswith(
-        "Before (vLLM 0.22.1): no load is shown to hold every objective; after: every objective holds with 20 users"
-    )
-    assert whole_sentence(found.before, None).startswith("Before: no load is shown")
-    assert whole_sentence(found.before, None, recommended=False).startswith("Today: no load is shown")
+    one = whole_sentence(before, found.after).split(". ")
+    two = whole_sentence(found.before, None, recommended=False)
+    assert one[0].startswith("Before (vLLM 0.22.1), no load")
+    assert one[1].startswith("After, every promise is kept with 20 users at once")
+    assert two.startswith("Today, no load")
 
 
 def test_void_loads_and_the_confidence_are_explained():
@@ -28,8 +28,6 @@ def test_void_loads_and_the_confidence_are_explained():
     assert "Not measured, since the generator itself was late: 24 users." in after.sentence
     assert "each at 99.923 % confidence." in after.sentence
     assert "Above 22 users a higher load hardly brings more tokens per second." in after.sentence
-    whole = whole_sentence(None, after)
-    assert whole.endswith("slow periods that come fewer than eight times in a load may escape it.")
 
 
 def test_a_load_that_is_void_is_not_said_to_be_judged():

@@ -120,7 +120,7 @@ def general() -> list[Input]:
             "What runs today",
             "select",
             choices=RUNNERS,
-            hint="The “before” of the comparison. vLLM is before under load alone: state the users there.",
+            hint="What the plan is compared with. vLLM is measured under load alone: fill in the users there.",
         ),
         Input("duty_cycle", "Duty cycle, 0 to 1", hint=_said(Sla, "duty_cycle")),
     ]
@@ -135,7 +135,7 @@ def traffic() -> list[Input]:
         Input(
             "load.most_users",
             "Users under load, at most",
-            hint="Finds how many hold. Left empty, no load is put on, or up to 64 users where the next two state any.",
+            hint="Most users to try. Empty: no load test, unless you fill in one of the next two.",
         ),
         Input("load.demand.users", "Users it must carry", hint="The report says the GPUs and the bill for them."),
         Input("load.demand.requests_per_second", "Or requests per second"),
@@ -143,13 +143,13 @@ def traffic() -> list[Input]:
         Input(
             "traffic.arrivals.rate",
             "Requests per second, at most",
-            hint="Of Poisson or gamma arrivals: finds the highest rate that holds. Users are those served at once.",
+            hint="Highest rate to try, with Poisson or gamma arrivals. Users are then those served at once.",
         ),
         Input("traffic.arrivals.cv", "Spread of the gaps", hint="Of gamma arrivals: 1 is Poisson, above is burstier."),
         Input(
             "traffic.arrivals.speed",
             "Times as fast as recorded, at most",
-            hint="Finds the highest speed that holds. Users are those served at once.",
+            hint="Highest speed to try. Users are then those served at once.",
         ),
         Input("traffic.arrivals.think_s", "Mean pause, seconds", hint="Between an answer and the next request."),
     ]

@@ -64,7 +64,7 @@ def create(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def report_page(request: HttpRequest, report_id: UUID) -> HttpResponse:
     """One report: its state and note, then the result as it was frozen."""
     report = get_report(request, report_id)
-    return show(request, report, ReviewForm(initial={"note": report.note}))
+    return show(request, report, ReviewForm(initial={"note": report.note, "customer": report.customer}))
 
 
 def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200, **more: Any) -> HttpResponse:
@@ -115,7 +115,7 @@ def review(request: HttpRequest, report_id: UUID) -> HttpResponse:
         return show(request, report, form, status=422)
     note = form.cleaned_data["note"]
     try:
-        services.review(report, request.user, note)
+        services.review(report, request.user, note, form.cleaned_data["customer"])
     except services.ReportError as error:
         messages.error(request, str(error))
         return show(request, get_report(request, report_id), form, status=409, untaken=note.strip())

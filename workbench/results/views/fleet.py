@@ -9,10 +9,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 from django_htmx.http import replace_url
 
-from workbench.results.fleet import FleetAnswer, FleetForm, answer, counted_by, demanded, one_at_a_time
+from workbench.results.fleet import FleetAnswer, FleetForm, answer, counted_by, demanded, one_at_a_time, promise_or_not
 from workbench.runs import services
 from workbench.runs.views.runs import get_run
-from workers.cost import any_load, study
+from workers.cost import any_load, same_load, study
 
 
 @require_safe
@@ -31,8 +31,13 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
         raise Http404("The run has no prices yet.")
     part = request.htmx  # type: ignore[attr-defined]
     template = "results/_fleet.html" if part else "results/fleet.html"
-    stated = study.demand_of(economics, workload) if workload else None
+    both = same_load.of_results(known, workload, manifest) if workload and manifest else None
+    stated = study.demand_of(economics, workload, both) if workload else None
     anywhere = bool(workload and manifest and any_load.of_results(known, workload, manifest))
+    why = ""
+    if workload and manifest and both and not (economics and economics.before and economics.after):
+        why = promise_or_not(economics, both.before.load)
+        economics = study.served(workload, manifest, (both.before, both.after))
     if economics is None:
         loaded = known.load is not None
         return render(request, template, {"run": run, "stated": stated, "loaded": loaded, "any_load": anywhere})
@@ -41,13 +46,11 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     form, calculated = FleetForm(economics, request.GET or demanded(stated)), FleetAnswer([], [])
     if form.is_valid():
         try:
-            calculated = answer(economics, form.cleaned_data)
+            calculated = answer(economics, form.cleaned_data, same_load=bool(why))
         except ValueError as error:
             form.add_error(None, str(error))
-    alone = economics.before is None or economics.after is None
-    more = alone and anywhere
-    context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": more}
-    context |= {"counted_by": counted_by(economics)}
+    context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": bool(why) and anywhere}
+    context |= {"counted_by": counted_by(economics), "promise_or_not": why}
     page = render(request, template, context)
     return replace_url(page, request.get_full_path()) if part and _shown_at(request) else page
 

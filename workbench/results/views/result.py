@@ -26,8 +26,11 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     rendered = _kept_body(run) if run.state == Run.State.DONE else _body(run)
     context = {
         "run": run,
+        "summary": rendered.summary,
         "body": rendered.html,
         "stages": rendered.stages,
+        "servable": rendered.servable,
+        "other_promise": rendered.other_promise,
         "unreadable": rendered.unreadable,
         "minutes_wanted": services.minutes_wanted(run),
         "artifacts": run.artifacts.all(),
@@ -37,23 +40,30 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 
 class RenderedResult(NamedTuple):
-    """The part of a result's page that is made of stored documents: `html`, the `stages` whose results are known, and
-    a sentence about the first document that cannot be read, or ""."""
+    """The part of a result's page that is made of stored documents.
 
+    `summary` is its first screen and `html` the rest. `stages` have known results, `servable` says whether the plan
+    can be served, and `other_promise` which limit would hold. `unreadable` is a sentence about the first document that
+    cannot be read, or "".
+    """
+
+    summary: str
     html: str
     stages: list[str]
-    unreadable: str
+    servable: bool
+    other_promise: str
+    unreadable: str = ""
 
 
 def _kept_body(run: Run) -> RenderedResult:
     """The body of a run that is done, which never changes; it is kept for some minutes."""
     kept = caches["results"].get(str(run.pk))
     if kept is not None:
-        html, stages = kept
-        return RenderedResult(mark_safe(html), stages, "")
+        summary, html, *rest = kept
+        return RenderedResult(mark_safe(summary), mark_safe(html), *rest)
     rendered = _body(run)
     if not rendered.unreadable:
-        caches["results"].set(str(run.pk), [rendered.html, rendered.stages])
+        caches["results"].set(str(run.pk), list(rendered[:-1]))
     return rendered
 
 
@@ -67,9 +77,15 @@ def _body(run: Run) -> RenderedResult:
         "no_verdict": services.lacks(run, "verdict"),
         "timelines": _timelines(known, context["compared_with"]),
     }
-    html = render_to_string("results/_result.html", context)
-    stages: list[str] = [stage for stage in STAGES if getattr(known, stage) is not None]
-    return RenderedResult(html, stages, unreadable or unreadable_model or unreadable_result)
+    serving = context["serving"]
+    return RenderedResult(
+        summary=render_to_string("results/_summary.html", context),
+        html=render_to_string("results/_result.html", context),
+        stages=[stage for stage in STAGES if getattr(known, stage) is not None],
+        servable=serving is not None and not serving.refusal,
+        other_promise=context["other_promise"],
+        unreadable=unreadable or unreadable_model or unreadable_result,
+    )
 
 
 class _Timeline(NamedTuple):

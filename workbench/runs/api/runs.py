@@ -35,7 +35,7 @@ def start_run(request: Any, body: NewRun) -> Any:
     """Start the pipeline on a workload."""
     workload = Workload.objects.for_user(request.user).select_related("model").filter(id=body.workload).first()
     if workload is None:
-        reason = "there is no such workload here, or it is not yours"
+        reason = "no such workload in this organisation"
         raise Problem(404, f"workload: {reason}", [{"field": "workload", "reason": reason}])
     try:
         run = services.create_run(workload, request.user, body.gpu_class, body.search_again)

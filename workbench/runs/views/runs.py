@@ -3,13 +3,14 @@
 import functools
 import itertools
 import re
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.text import capfirst
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -17,8 +18,9 @@ from workbench.accounts.permissions import submitter_required
 from workbench.api.sentences import Problem
 from workbench.runs import run_queue, services
 from workbench.runs.models import Event, Run, StageRun
-from workers.charts import decisions
-from workers.documents.stages import Results
+from workers.charts import decisions, prediction
+from workers.documents.stages import Results, Stage
+from workers.wording.stages import DOING
 
 READ_EVENTS, SHOWN_EVENTS = 600, 200
 _COUNT = re.compile(r": [\d,]+(?=$|[,;])")
@@ -58,7 +60,8 @@ def _live_context(run: Run) -> dict[str, Any]:
 
     return {
         "run": run,
-        "stages": [(stage, _seconds(stage)) for stage in stages],
+        "stages": [(stage, _seconds(stage), capfirst(DOING.get(cast(Stage, stage.stage), ""))) for stage in stages],
+        "left": run_queue.ClassQueue(run.gpu_class).seconds_left(run) if run.is_open else None,
         "done_stages": sum(stage.state == StageRun.State.DONE for stage in stages),
         "measured": any(stage.state == StageRun.State.DONE for stage in stages if stage.stage != "admit"),
         "elapsed": (ended - begun).total_seconds(),
@@ -68,6 +71,7 @@ def _live_context(run: Run) -> dict[str, Any]:
         "known": known,
         "tried": lambda: len(decisions.tried(known())),
         "refused": lambda: len(decisions.candidates(known())) - len(decisions.tried(known())),
+        "predicted_best": lambda: prediction.best(known()),
         "partial": next((stage for stage in stages if stage.partial), None),
     }
 

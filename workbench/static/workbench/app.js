@@ -155,3 +155,51 @@ document.addEventListener("htmx:afterSettle", () => {
   const status = document.getElementById("run-status");
   if (live && status && status.textContent !== live.dataset.status) status.textContent = live.dataset.status;
 });
+
+// A term says what it means on hover and on focus, in the words of the page about the method that it leads to.
+const meaning = Object.assign(document.createElement("div"), { id: "meaning", className: "meaning", popover: "manual" });
+meaning.setAttribute("role", "tooltip");
+document.body.append(meaning);
+let meanings = null;
+let explained = null;
+let leaving = 0;
+
+function hideMeaning() {
+  meaning.hidePopover();
+  explained?.removeAttribute("aria-describedby");
+  explained = null;
+}
+
+async function explain(term) {
+  clearTimeout(leaving);
+  if (term === explained) return;
+  if (explained) hideMeaning();
+  explained = term;
+  meanings ??= fetch("/method/meanings/").then((answer) => (answer.ok ? answer.json() : {}), () => ({}));
+  const words = (await meanings)[term.hash.slice(1)];
+  if (!words || term !== explained) return;
+  meaning.textContent = words;
+  meaning.showPopover();
+  const { left, top, bottom } = term.getBoundingClientRect();
+  const { width, height } = meaning.getBoundingClientRect();
+  meaning.style.left = `${Math.max(8, Math.min(left, document.documentElement.clientWidth - width - 8))}px`;
+  meaning.style.top = `${bottom + height > window.innerHeight ? Math.max(8, top - height) : bottom}px`;
+  term.setAttribute("aria-describedby", "meaning");
+}
+
+for (const [enter, leave] of [["mouseover", "mouseout"], ["focusin", "focusout"]]) {
+  document.addEventListener(enter, (event) => {
+    const term = event.target.closest("a.term");
+    if (term) explain(term);
+    else if (event.target === meaning) clearTimeout(leaving);
+  });
+  document.addEventListener(leave, (event) => {
+    if (!event.target.closest("a.term, .meaning")) return;
+    clearTimeout(leaving);
+    leaving = setTimeout(hideMeaning, 200);
+  });
+}
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && explained) hideMeaning();
+});
+document.addEventListener("scroll", () => explained && hideMeaning(), { capture: true, passive: true });

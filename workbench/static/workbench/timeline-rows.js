@@ -8,6 +8,12 @@ export function time(ns) {
   return ns < 1e6 ? `${Number((ns / 1e3).toPrecision(4))} µs` : `${Number((ns / 1e6).toPrecision(4))} ms`;
 }
 
+// A mark on an axis whose marks are `step` ns apart: as many digits as tell neighbours apart.
+export function tick(ns, step) {
+  const [size, unit] = ns < 1e3 ? [1, "ns"] : ns < 1e6 ? [1e3, "µs"] : [1e6, "ms"];
+  return `${(ns / size).toFixed(Math.max(0, Math.ceil(Math.log10(size / step))))} ${unit}`;
+}
+
 export function share(part, whole) {
   const percent = (100 * part) / whole;
   return percent > 0 && percent < 0.05 ? "<0.1 %" : `${percent.toFixed(1)} %`;

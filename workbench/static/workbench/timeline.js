@@ -1,6 +1,6 @@
 // Draws every <div data-timeline="address"> once it comes into view: lanes of a traced request that can be zoomed, moved
 // and searched by pointer, touch and keyboard.
-import { AXIS, LABEL, ROW, firstAfter, share, time, unpack } from "./timeline-rows.js";
+import { AXIS, LABEL, ROW, firstAfter, share, tick, time, unpack } from "./timeline-rows.js";
 
 const HUES = [195, 30, 265, 140, 340, 55, 220, 95];
 const KEYS = "Drag, or ← and →, to move; pinch, Ctrl and wheel, or + and −, to zoom. ↑ and ↓ choose a row, comma and full stop an event in it; Enter zooms to it, Escape shows everything.";
@@ -217,7 +217,7 @@ class Timeline {
       pen.fillStyle = this.colours.grid;
       pen.fillRect(x, AXIS - 6, 1, this.height);
       pen.fillStyle = this.colours.muted;
-      if (x < this.width - 45) pen.fillText(time(Math.round(at)), x + 3, AXIS / 2);
+      if (x < this.width - 45) pen.fillText(tick(Math.round(at), step), x + 3, AXIS / 2);
     }
   }
 

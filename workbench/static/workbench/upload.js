@@ -115,6 +115,10 @@ function progress() {
   const sent = state.files.reduce((sum, { bar }) => sum + (bar.value || 0), 0);
   part("total").max = total || 1;
   part("total").value = Math.min(sent, total);
+  const seconds = (performance.now() - state.from?.at) / 1000;
+  const rate = (sent - state.from?.sent) / seconds;
+  const left = Math.round((total - sent) / rate);
+  part("rate").textContent = seconds > 1 && rate > 0 && sent < total ? `${units(rate)}/s, about ${left < 60 ? `${left} s` : `${Math.round(left / 60)} min`} left` : "";
 }
 
 function say(text) {
@@ -170,6 +174,7 @@ async function sendFiles() {
   const pairs = state.files.map((entry) => [entry, rows.get(entry.path)]);
   const isConfig = ([{ path }]) => path === "config.json";
   const hashes = [];
+  state.from = { at: performance.now(), sent: pairs.reduce((sum, [, { received }]) => sum + received, 0) };
   for (const [entry, row] of pairs.sort((a, b) => isConfig(b) - isConfig(a))) {
     say(`Sending ${entry.path}`);
     hashes.push(await sendFile(entry, row));

@@ -1,0 +1,84 @@
+"""The first page of a report, for who decides: what is promised, what was found, what it saves, and what to do."""
+
+from workers.charts import under_load
+from workers.documents.money import SameLoad, StatedFleet
+from workers.documents.stages import Results, VerifyResult
+from workers.report import other_promise
+from workers.wording.text import VERDICT_LABELS, capitalised, dollars, percent, promised, quantity
+
+RISK = {
+    "met": "Judged at 99 % confidence for this traffic on this device. Other lengths and arrivals were not measured.",
+    "missed": "The promise is broken at this traffic: do not give it for this model on this device.",
+    "not_enough_samples": "Too few requests were measured to say. A longer run decides.",
+    "too_close": "The limit lies where these requests cannot tell the side. A longer run or another limit decides.",
+}
+
+
+def rows(
+    results: Results, verify: VerifyResult, same: SameLoad | None, demand: StatedFleet | None, plan: str
+) -> list[tuple[str, str]]:
+    """Name and sentence of each line; `plan` is the label of the chosen one."""
+    outcomes, quality = verify.outcomes, verify.quality
+    lines = [
+        ("Promise", "; ".join(f"{each.objective.label} {promised(each.objective)}" for each in outcomes)),
+        ("Verdict", VERDICT_LABELS[verify.verdict]),
+        (
+            f"{capitalised(verify.compared_with)} and after",
+            "; ".join(_change(verify, at) for at in range(len(outcomes))),
+        ),
+        ("Under load", under_load.kept_loads(results.load) if results.load else ""),
+        ("Price under the promise", _under_the_promise(results)),
+        ("Price at one load, promise or not", _at_one_load(same)),
+        ("Saving a month", _saving(same, demand)),
+        ("Risk", RISK[verify.verdict]),
+        ("Quality", quality.summary if quality else "Quality was not measured."),
+        ("Recommendation", _recommendation(results, verify, plan)),
+    ]
+    return [(name, sentence) for name, sentence in lines if sentence]
+
+
+def _change(verify: VerifyResult, at: int) -> str:
+    outcome = verify.outcomes[at]
+    unit = outcome.objective.unit
+    if not verify.recommended:
+        return f"{outcome.objective.label} {quantity(outcome.before, unit)} as it runs today"
+    return f"{outcome.objective.label} {quantity(outcome.before, unit)} → {quantity(outcome.after, unit)}"
+
+
+def _under_the_promise(results: Results) -> str:
+    if results.price is None:
+        return ""
+    before, after = results.price.lines[:2]
+    if after.usd_per_mtok is None:
+        return (
+            "None: the promise is not kept." if after.holds_sla is False else "None: the promise is not shown to hold."
+        )
+    then = "; before, none, since the promise was not kept" if before.holds_sla is False else ""
+    if before.usd_per_mtok is not None and results.verify and results.verify.recommended:
+        then = f"; before, {dollars(before.usd_per_mtok)}"
+    return f"{dollars(after.usd_per_mtok)} a million {results.price.counted}, at {results.price.loads}{then}"
+
+
+def _at_one_load(same: SameLoad | None) -> str:
+    if same is None:
+        return ""
+    return f"{dollars(same.usd_before.value)} → {dollars(same.usd_after.value)} a million, at {same.before.load}"
+
+
+def _saving(same: SameLoad | None, demand: StatedFleet | None) -> str:
+    """In dollars where the workload states its demand, else as a share of the bill."""
+    if demand is not None:
+        return demand.sentence
+    if same is None or same.before.users == 1 or same.ratio <= 1:
+        return ""
+    return f"{percent(1 - 1 / same.ratio, 0)} of the bill for the same requests at {same.before.load}, promise or not."
+
+
+def _recommendation(results: Results, verify: VerifyResult, plan: str) -> str:
+    if not verify.recommended:
+        advice = "Keep what runs today: no plan is shown to be better."
+    elif verify.verdict == "met":
+        advice = f"Run the plan “{plan}” and give the promise." if plan else "Run the plan and give the promise."
+    else:
+        advice = f"Do not give the promise yet. The plan “{plan}” comes nearest." if plan else ""
+    return f"{advice} {other_promise.sentence(results)}".strip()

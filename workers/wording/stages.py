@@ -1,0 +1,20 @@
+"""What each stage of a run does, as people read it."""
+
+from workers.documents.stages import Stage
+
+DOING: dict[Stage, str] = {
+    "admit": "checking the model and predicting what is possible",
+    "baseline": "measuring what runs today",
+    "profile": "finding where the time of a request goes",
+    "explore": "trying faster kernels for each operation",
+    "compose": "timing whole plans made of the fastest kernels",
+    "verify": "measuring the best plan beside today and checking its quality",
+    "load": "finding how many users keep the promises",
+    "price": "computing what a million costs",
+    "report": "writing the report",
+}
+
+
+def out_of_time(stage: Stage) -> str:
+    """Why a stage ended that used up its time."""
+    return f"Out of time while {DOING[stage]}; allow more minutes."
