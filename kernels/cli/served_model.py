@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels import runners
+from kernels.dequantising import plain_model
 from kernels.measure.roofline import floor_ms
 from kernels.model import written_model
 from kernels.model.model_case import model_case
@@ -69,7 +70,7 @@ def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
     """A directory as it is, or a catalogue entry written to `folder` with weights from a seed. Raises ValueError."""
     config = catalogue_config(named)
     if config is None:
-        return ServedModel(Path(named).resolve(), Path(named).resolve().name, dtype, device)
+        return ServedModel(plain_model(Path(named)).resolve(), Path(named).resolve().name, dtype, device)
     model: Any = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
     written_model.write(model, folder)
     del model

@@ -86,7 +86,7 @@ def names_of(*tables: str) -> set[str]:
 def mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
     """transformers' tables of model types and classes, by the tables' names."""
     tables: dict[str, dict[str, str | tuple[str, ...]]] = {}
-    auto = _transformers() / "models" / "auto"
+    auto = transformers_folder() / "models" / "auto"
     for file in ("auto_mappings.py", "configuration_auto.py", "modeling_auto.py"):
         if not (auto / file).exists():
             continue
@@ -114,7 +114,7 @@ def _collect(node: ast.stmt, tables: dict[str, dict[str, str | tuple[str, ...]]]
 
 
 def _has_class(model_type: str, name: str) -> bool:
-    folder = _transformers() / "models" / model_type.replace("-", "_")
+    folder = transformers_folder() / "models" / model_type.replace("-", "_")
     if not name.isidentifier() or not model_type.replace("-", "_").isidentifier():
         return False
     return any(f"class {name}(" in file.read_text(encoding="utf-8") for file in folder.glob("modeling_*.py"))
@@ -125,12 +125,12 @@ def _main_inputs(model_type: str) -> set[str]:
     """The main inputs that a family's classes declare; ids, which need no declaration, are left out."""
     if not model_type.replace("-", "_").isidentifier():
         return set()
-    folder = _transformers() / "models" / model_type.replace("-", "_")
+    folder = transformers_folder() / "models" / model_type.replace("-", "_")
     return {name for file in folder.glob("modeling_*.py") for name in MAIN_INPUT.findall(file.read_text("utf-8"))}
 
 
 @cache
-def _transformers() -> Path:
+def transformers_folder() -> Path:
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:
         raise RuntimeError("transformers is not installed, so no architecture can be checked")

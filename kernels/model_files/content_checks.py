@@ -15,10 +15,11 @@ MAX_DEPTH = 5
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pt2", ".pkl", ".pickle", ".joblib", ".dill", ".npy", ".npz", ".mar"}
 ARCHIVES = {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".whl", ".egg", ".nemo"}
 CODE = {".py", ".pyc", ".pyd", ".so", ".dll", ".sh", ".ipynb", ".cu"}
-OTHER_WEIGHTS = {".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".pb", ".tflite", ".engine", ".llamafile"}
+OTHER_WEIGHTS = {".ggml", ".h5", ".msgpack", ".onnx", ".pb", ".tflite", ".engine", ".llamafile"}
 TAKEN = {
     ".json",
     ".safetensors",
+    ".gguf",
     ".txt",
     ".model",
     ".md",
@@ -102,7 +103,7 @@ def _check_kind(path: str, name: str) -> None:
     if suffix in ARCHIVES:
         raise ModelRefused(path, "", "archives are not taken; hand in the files themselves")
     if suffix in OTHER_WEIGHTS:
-        raise ModelRefused(path, "", f"{suffix} weights are not taken; hand in safetensors")
+        raise ModelRefused(path, "", f"{suffix} weights are not taken; hand in safetensors or GGUF")
     if suffix not in TAKEN and name.split(".")[0].upper() not in TAKEN_NAMES and name not in TAKEN_NAMES:
         taken = ", ".join(sorted(TAKEN))
         raise ModelRefused(path, "", f"this kind of file is no part of a model directory; taken are {taken}")
@@ -114,7 +115,7 @@ def check_content(path: str, head: bytes, size: int) -> None:
     `head` is the file's first MiB, or all of it. Raises ModelRefused.
     """
     for magic, what in ARCHIVE_MAGIC.items():
-        if head.startswith(magic):
+        if head.startswith(magic) and not (magic == b"GGUF" and path.endswith(".gguf")):
             raise ModelRefused(path, "", f"the content is a {what}, whatever the name says")
     if head[257:262] == b"ustar":
         raise ModelRefused(path, "", "the content is a tar archive, whatever the name says")

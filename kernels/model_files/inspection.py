@@ -2,12 +2,13 @@
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from kernels.model_files import gguf, gguf_config
 from kernels.model_files.architectures import Kind, check_architecture, kind_of
 from kernels.model_files.config import FILE, MAX_PARAMETERS, check_config, check_no_remote_code
 from kernels.model_files.content_checks import check_content, check_paths
@@ -31,7 +32,8 @@ class ModelFacts(BaseModel):
     """What the files say of a model. `dtype` is the weights' most common type, or the configuration's.
 
     `parameters` and `weight_bytes` are counted from the headers, or follow from the configuration when `generated`
-    (then weights are made from a seed); 0 when a foreign family's configuration does not tell.
+    (then weights are made from a seed); 0 when a foreign family's configuration does not tell. `quantised` names the
+    format of weights that are dequantised to bf16 before anything else, which `config` and `weight_bytes` are about.
     """
 
     config: dict[str, Any]
@@ -44,6 +46,7 @@ class ModelFacts(BaseModel):
     generated: bool
     has_tokenizer: bool
     files: dict[str, int]
+    quantised: str = ""
 
 
 def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> ModelFacts:
@@ -57,8 +60,11 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     sizes = {path: _plain_size(path, at) for path, at in files.items()}
     if quota is not None and sum(sizes.values()) > quota:
         raise ModelRefused("", "files", f"{sum(sizes.values()):,} bytes are over the quota of {quota:,}")
+    if single := gguf_file(files):
+        return _inspect_gguf(single, files, sizes)
     if FILE not in files:
-        raise ModelRefused(FILE, "", "the file is missing; a model directory has it at its top")
+        reason = "the file is missing; a model directory has it at its top, and a model in one file is GGUF"
+        raise ModelRefused(FILE, "", reason)
     facts = inspect_config_file(files[FILE])
     for path in sorted(files.keys() - {FILE}):
         _check_head(path, files[path])
@@ -72,6 +78,49 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
         facts.parameters = sum(tensor.numel for tensor in tensors.values())
         facts.weight_bytes = sum(tensor.end - tensor.start for tensor in tensors.values())
         facts.dtype = _common_dtype(tensors)
+    return facts
+
+
+def gguf_file(files: Iterable[str]) -> str:
+    """The path of the GGUF file that a model consists of; "" for a model directory. Raises ModelRefused where there
+    are several, and where config.json or safetensors lie beside one.
+    """
+    first, *others = [path for path in sorted(files) if path.endswith(gguf.SUFFIX)] or [""]
+    if others:
+        raise ModelRefused(others[0], "", f"{first} is there too; hand in one GGUF file, which holds a whole model")
+    beside = next((path for path in sorted(files) if path == FILE or path.endswith(".safetensors")), None)
+    if first and beside:
+        raise ModelRefused(first, "", f"a GGUF file holds a whole model; hand it in without {beside}")
+    return first
+
+
+def files_at(source: Path) -> dict[str, Path]:
+    """A model of this machine's user, a directory or a GGUF file, as `inspect` takes it; links are followed."""
+    if source.is_file():
+        return {source.name: source}
+    return {path.relative_to(source).as_posix(): path for path in source.rglob("*") if path.is_file()}
+
+
+def is_quantised(files: Mapping[str, Path]) -> bool:
+    """Whether the weights are dequantised before anything else. Raises ModelRefused."""
+    return bool(gguf_file(files))
+
+
+def _inspect_gguf(name: str, files: Mapping[str, Path], sizes: dict[str, int]) -> ModelFacts:
+    header = gguf.read_gguf(name, files[name])
+    for path in sorted(files.keys() - {name}):
+        _check_head(path, files[path])
+    _check_others(files, sizes)
+    try:
+        facts = inspect_config(gguf_config.config_of(header, name, files[name]))
+        tensors = gguf_config.named(header, facts.config, name)
+        check_against_config(tensors, facts.config)
+    except ModelRefused as error:
+        raise ModelRefused(name, error.field, error.reason.replace(FILE, "the metadata")) from None
+    facts.files, facts.generated, facts.quantised = sizes, False, f"GGUF ({header.types})"
+    facts.has_tokenizer = gguf_config.has_tokenizer(header)
+    facts.parameters = sum(tensor.numel for tensor in tensors.values())
+    facts.weight_bytes = facts.parameters * DTYPE_BYTES[facts.dtype]
     return facts
 
 
@@ -148,7 +197,7 @@ def _check_others(files: Mapping[str, Path], sizes: Mapping[str, int]) -> None:
         if path.endswith(".json") and path not in (FILE, INDEX):
             most = MAX_CONFIG if path.endswith(FILE) else MAX_INDEX
             check_no_remote_code(path, read_json(path, files[path], most))
-        elif not path.endswith((".json", ".safetensors")) and sizes[path] > MAX_OTHER:
+        elif not path.endswith((".json", ".safetensors", gguf.SUFFIX)) and sizes[path] > MAX_OTHER:
             raise ModelRefused(path, "", f"the file has {sizes[path]:,} bytes, more than the {MAX_OTHER:,} allowed")
 
 

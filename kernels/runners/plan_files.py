@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kernels.model_files.digests import hash_of, plan_digest
+from kernels.model_files.digests import SOURCE_HASHES, hash_of, plan_digest
 from kernels.plan import Plan
 
 
@@ -47,7 +47,9 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
 
 
 def _hashes(directory: Path) -> list[tuple[str, str]]:
-    """Path and SHA-256 of each file in the directory, hidden ones left out."""
+    """Path and SHA-256 of each file in the directory, hidden ones left out, or of those that it was made of."""
+    if (made_of := directory / SOURCE_HASHES).is_file():
+        return [(path, sha256) for path, sha256 in json.loads(made_of.read_text())]
     paths = {path.relative_to(directory): path for path in directory.rglob("*") if path.is_file()}
     shown = {name: path for name, path in paths.items() if not any(part.startswith(".") for part in name.parts)}
     return [(name.as_posix(), hash_of(path)) for name, path in shown.items()]

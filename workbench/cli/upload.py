@@ -31,11 +31,14 @@ class LocalFile:
     sha256: str
 
 
-def read_directory(directory: Path, say: Say) -> list[LocalFile]:
-    """Every file but hidden ones, hashed. Raises CliError when there is no config.json."""
-    paths = sorted(path for path in directory.rglob("*") if path.is_file() and not _hidden(path, directory))
-    if directory / "config.json" not in paths:
-        raise CliError(f"{directory}: config.json is missing; give a Hugging Face model directory.")
+def read_directory(source: Path, say: Say) -> list[LocalFile]:
+    """Every file but hidden ones, hashed, or the one GGUF file. Raises CliError when there is no config.json."""
+    directory, paths = source.parent, [source]
+    if source.is_dir():
+        directory = source
+        paths = sorted(path for path in directory.rglob("*") if path.is_file() and not _hidden(path, directory))
+    if directory / "config.json" not in paths and not any(path.suffix == ".gguf" for path in paths):
+        raise CliError(f"{source}: config.json is missing; give a Hugging Face model directory or a GGUF file.")
     total, done = sum(path.stat().st_size for path in paths), 0
     files = []
     for path in paths:
@@ -54,13 +57,13 @@ def _hidden(path: Path, directory: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(directory).parts)
 
 
-def upload(api: ApiClient, directory: Path, say: Say) -> dict[str, Any]:
-    """Uploads the directory unless the organisation has the same files already. Returns the model."""
-    files = read_directory(directory, say)
+def upload(api: ApiClient, source: Path, say: Say) -> dict[str, Any]:
+    """Uploads the directory or GGUF file unless the organisation has the same files already. Returns the model."""
+    files = read_directory(source, say)
     known = _known_model(api, files)
     if known is not None:
         return known
-    entry = _open_upload(api, directory.resolve().name, files, "model")
+    entry = _open_upload(api, source.resolve().name.removesuffix(".gguf"), files, "model")
     _send(api, entry, files, say)
     return _finish(api, entry)["model"]  # type: ignore[no-any-return]
 

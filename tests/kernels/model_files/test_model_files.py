@@ -116,7 +116,7 @@ def test_paths_that_climb_out_or_hide_are_refused(path: str) -> None:
         ("modeling_llama.py", "code"),
         ("model.zip", "archives"),
         ("model.tar.gz", "archives"),
-        ("model.gguf", "safetensors"),
+        ("model.h5", "safetensors or GGUF"),
         ("virus.exe", "no part of a model"),
     ],
 )

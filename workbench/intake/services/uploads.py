@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from django.utils import timezone
 
-from kernels.model_files import ModelFacts, ModelRefused, check_config_size, check_paths
+from kernels.model_files import ModelFacts, ModelRefused, check_config_size, check_paths, gguf_file
 from workbench.accounts.models import Organisation
 from workbench.api.sentences import Problem, invalid
 from workbench.intake import blobs
@@ -31,9 +31,10 @@ def create(organisation: Any, user: Any, name: str, files: Sequence[AnnouncedFil
     paths = _without_common_folder([file.path for file in files])
     try:
         check_paths(paths)
-        if CONFIG not in paths:
-            raise ModelRefused(CONFIG, "", "the file is missing")
-        check_config_size(files[paths.index(CONFIG)].size)
+        if not gguf_file(paths):
+            if CONFIG not in paths:
+                raise ModelRefused(CONFIG, "", "the file is missing")
+            check_config_size(files[paths.index(CONFIG)].size)
     except ModelRefused as error:
         raise refused(error) from None
     with transaction.atomic():
