@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernels.cuda.nvrtc import cache_directory
-from kernels.model_files import ModelRefused, files_at, is_quantised
+from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
 from kernels.model_files.digests import SOURCE_HASHES, content_digest, hash_of
 
 
@@ -26,6 +26,7 @@ def plain_model(source: Path, folder: Path | None = None) -> Path:
     files = files_at(source)
     if not is_quantised(files):
         return source
+    inspect(files)
     hashes = {path: hash_of(at) for path, at in files.items()}
     folder = folder or cache_directory() / "dequantised" / content_digest(hashes.items())
     if folder.is_dir():
