@@ -16,9 +16,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from kernels.dequantising import gguf_tokenizer, gguf_weights
+from kernels.dequantising import checkpoint_weights, gguf_tokenizer, gguf_weights
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
+from kernels.model_files.quantised import scheme_of
 from kernels.model_files.tensors import INDEX
 
 SHARD_BYTES = 2**32
@@ -53,10 +54,18 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
 
 
 def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    name = gguf_file(files)
-    if facts.has_tokenizer:
-        gguf_tokenizer.write(name, files[name], folder)
-    yield from gguf_weights.weights(name, files[name], facts.config)
+    if name := gguf_file(files):
+        if facts.has_tokenizer:
+            gguf_tokenizer.write(name, files[name], folder)
+        yield from gguf_weights.weights(name, files[name], facts.config)
+        return
+    for path in files.keys() - {FILE, INDEX}:
+        if not path.endswith(".safetensors"):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(files[path], folder / path)
+    scheme = scheme_of(json.loads(files[FILE].read_bytes()))
+    assert scheme is not None
+    yield from checkpoint_weights.weights(files, scheme)
 
 
 def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor]]) -> None:

@@ -92,9 +92,6 @@ def check_config(config: Any) -> None:
     if not isinstance(config, dict):
         raise ModelRefused(FILE, "", "the file must hold one JSON object")
     check_no_remote_code(FILE, config)
-    if config.get("quantization_config") is not None:
-        reason = "quantised checkpoints are not taken; hand in the weights before quantisation"
-        raise ModelRefused(FILE, "quantization_config", reason)
     _check_finite(config)
     _check_bases(config)
     _check_identity(config)

@@ -1,8 +1,10 @@
 """A whole model directory: every check in order, and the facts that come of it."""
 
+import json
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from kernels.model_files.content_checks import check_content, check_paths
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.families import check_family_fields, estimated_parameters
 from kernels.model_files.headers import BITS, Tensor
+from kernels.model_files.quantised import FIELD, plain_config, scheme_of
+from kernels.model_files.stored_weights import as_tensors, stored_weights
 from kernels.model_files.strict_json import check_size, read_json
 from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_tensors
 
@@ -70,14 +74,19 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
         _check_head(path, files[path])
     _check_others(files, sizes)
     tensors = read_tensors(files)
+    if scheme := scheme_of(facts.config):
+        if not tensors:
+            raise ModelRefused(FILE, FIELD, "without safetensors there are no quantised weights; leave the field out")
+        facts.config, facts.quantised = plain_config(facts.config), scheme.label
+        tensors = as_tensors(stored_weights(tensors, scheme))
     check_against_config(tensors, facts.config)
     facts.files = sizes
     facts.has_tokenizer = any(name in files for name in TOKENIZERS)
     if tensors:
         facts.generated = False
         facts.parameters = sum(tensor.numel for tensor in tensors.values())
-        facts.weight_bytes = sum(tensor.end - tensor.start for tensor in tensors.values())
         facts.dtype = _common_dtype(tensors)
+        facts.weight_bytes = sum(tensor.numel * BITS[tensor.dtype] // 8 for tensor in tensors.values())
     return facts
 
 
@@ -103,7 +112,11 @@ def files_at(source: Path) -> dict[str, Path]:
 
 def is_quantised(files: Mapping[str, Path]) -> bool:
     """Whether the weights are dequantised before anything else. Raises ModelRefused."""
-    return bool(gguf_file(files))
+    if gguf_file(files):
+        return True
+    with suppress(KeyError, OSError, ValueError, TypeError, RecursionError):
+        return json.loads(files[FILE].read_bytes())[FIELD] is not None
+    return False
 
 
 def _inspect_gguf(name: str, files: Mapping[str, Path], sizes: dict[str, int]) -> ModelFacts:
@@ -143,6 +156,7 @@ def _check_head(path: str, at: Path) -> None:
 def inspect_config(config: Any) -> ModelFacts:
     """Checks a configuration alone, as of a catalogue entry; its weights are to be generated. Raises ModelRefused."""
     check_config(config)
+    scheme_of(config)
     names = config.get("architectures") or []
     check_architecture(config["model_type"], names)
     check_family_fields(config)
