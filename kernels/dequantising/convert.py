@@ -56,7 +56,7 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
 def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
     if name := gguf_file(files):
         if facts.has_tokenizer:
-            gguf_tokenizer.write(name, files[name], folder)
+            gguf_tokenizer.write(name, files[name], facts.config, folder)
         yield from gguf_weights.weights(name, files[name], facts.config)
         return
     for path in files.keys() - {FILE, INDEX}:

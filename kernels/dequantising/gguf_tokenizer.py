@@ -1,51 +1,88 @@
-"""The tokenizer of a GGUF file as transformers reads it, corrected where transformers leaves things out."""
+"""The tokenizer of a GGUF file as transformers converts it, corrected where transformers leaves things out."""
 
 import json
+import resource
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
+from transformers import PreTrainedTokenizerFast
+from transformers.integrations.ggml import GGUF_TOKENIZER_MAPPING, convert_gguf_tokenizer
 
 from kernels.model_files import ModelRefused
-from kernels.model_files.gguf import read_gguf
+from kernels.model_files.gguf import CHAT_TEMPLATE, read_gguf
 from kernels.model_files.gguf_config import SPLITS
 
 SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 """transformers' names of special tokens, and GGUF's."""
 ENDS = ("eos", "eot", "eom")
+CPU_SECONDS = 120
 
 
-def write(name: str, path: Path, folder: Path) -> None:
+def write(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:
     """Writes tokenizer.json, its settings, the chat template, and which tokens end an answer. Raises ModelRefused."""
     metadata = read_gguf(name, path).metadata
+    own = {key.removeprefix("tokenizer."): value for key, value in metadata.items()}
+    given = {ours: own[key] for key, ours in GGUF_TOKENIZER_MAPPING["tokenizer"].items() if key in own}
+    if own["ggml.model"] == "llama" and "merges" not in given:
+        given["merges"] = merges(dict(zip(given["tokens"], given.get("scores", ()), strict=False)))
+    special = {
+        f"{ours}_token": given["tokens"][number]
+        for ours, theirs in SPECIAL.items()
+        if (number := own.get(f"ggml.{theirs}_token_id")) is not None
+    }
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
+        with _limited():
+            backend, _ = convert_gguf_tokenizer(config["model_type"], given)
+            tokenizer = PreTrainedTokenizerFast(
+                tokenizer_object=backend, chat_template=metadata.get(CHAT_TEMPLATE), **special
+            )
+            tokenizer.save_pretrained(folder)
     except Exception as error:  # the libraries raise what they like
         reason = f"the tokenizer cannot be read: {' '.join(str(error).split())[:200]}"
         raise ModelRefused(name, "tokenizer.ggml", reason) from error
-    tokens = metadata["tokenizer.ggml.tokens"]
-    for ours, theirs in SPECIAL.items():
-        number = metadata.get(f"tokenizer.ggml.{theirs}_token_id")
-        setattr(tokenizer, f"{ours}_token", None if number is None else tokens[number])
-    tokenizer.clean_up_tokenization_spaces = False
-    tokenizer.save_pretrained(folder)
-    _correct(folder / "tokenizer.json", metadata)
-    ends = [metadata.get(f"tokenizer.ggml.{each}_token_id") for each in ENDS]
+    _correct(folder / "tokenizer.json", own)
+    ends = [own.get(f"ggml.{each}_token_id") for each in ENDS]
     document = {"eos_token_id": sorted({number for number in ends if isinstance(number, int)})}
     (folder / "generation_config.json").write_text(json.dumps(document))
 
 
-def _correct(path: Path, metadata: dict[str, Any]) -> None:
+def merges(scores: Mapping[str, float]) -> list[str]:
+    """The merges that the scores of a SentencePiece vocabulary stand for. transformers' own way takes minutes."""
+    merges = [
+        (score, scores[token[:at]], scores[token[at:]], f"{token[:at]} {token[at:]}")
+        for token, score in scores.items()
+        for at in range(1, len(token))
+        if " " not in token and token[:at] in scores and token[at:] in scores
+    ]
+    return [merge for *_, merge in sorted(merges, key=lambda each: each[:3], reverse=True)]
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Within the block this process has CPU_SECONDS; more ends it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    until = int(time.process_time()) + CPU_SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (until if hard < 0 else min(until, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def _correct(path: Path, own: Mapping[str, Any]) -> None:
     """How text is split before it is encoded, and the token that every text begins with."""
     document = json.loads(path.read_text())
-    if metadata["tokenizer.ggml.model"] == "gpt2" and (splits := SPLITS[metadata.get("tokenizer.ggml.pre", "default")]):
+    if own["ggml.model"] == "gpt2":
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-        document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*map(_split, splits), byte_level]}
-    first = metadata.get("tokenizer.ggml.bos_token_id")
-    begins = metadata.get("tokenizer.ggml.add_bos_token", metadata["tokenizer.ggml.model"] == "llama")
+        splits = map(_split, SPLITS[own.get("ggml.pre", "default")])
+        document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
+    first = own.get("ggml.bos_token_id")
     document["post_processor"] = None
-    if begins and isinstance(first, int):
-        document["post_processor"] = _beginning(metadata["tokenizer.ggml.tokens"][first], first)
+    if own.get("ggml.add_bos_token", own["ggml.model"] == "llama") and first is not None:
+        document["post_processor"] = _beginning(own["ggml.tokens"][first], first)
     path.write_text(json.dumps(document, ensure_ascii=False))
 
 

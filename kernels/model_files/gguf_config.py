@@ -102,7 +102,7 @@ def has_tokenizer(header: GgufHeader) -> bool:
     """Whether the file holds a tokenizer that is known."""
     names = ("tokens", "model", "pre")
     tokens, model, splits = (header.metadata.get(f"tokenizer.ggml.{name}") for name in names)
-    return bool(tokens) and model in TOKENIZERS and (model == "llama" or (splits or "default") in SPLITS)
+    return bool(tokens) and model in TOKENIZERS and (model == "llama" or str(splits or "default") in SPLITS)
 
 
 @cache
@@ -158,7 +158,8 @@ def _check_tokens(metadata: dict[str, Any], config: dict[str, Any], file: str) -
     if not isinstance(tokens, list) or len(tokens) > config["vocab_size"]:
         reason = f"the tokens are more than the {config['vocab_size']:,} rows of token_embd.weight"
         raise ModelRefused(file, "tokenizer.ggml.tokens", reason)
+    known = len(tokens) or config["vocab_size"]
     for field in ("bos", "eos", "unk", "pad"):
         number = config.get(f"{field}_token_id", 0)
-        if type(number) is not int or not 0 <= number < config["vocab_size"]:
+        if type(number) is not int or not 0 <= number < known:
             raise ModelRefused(file, f"tokenizer.ggml.{field}", "the special token is none of the vocabulary")

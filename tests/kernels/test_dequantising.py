@@ -5,18 +5,21 @@ against dequantisers of their own, weight by weight.
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from gguf import MODEL_ARCH_NAMES, GGUFWriter, get_tensor_name_map
 from gguf import GGMLQuantizationType as Type
 
-from kernels.dequantising import plain_model
+from kernels.dequantising import gguf_tokenizer, plain_model
 from kernels.dequantising.convert import convert
 from kernels.dequantising.gguf_weights import dequantised
 from kernels.model_files import ModelRefused, inspect
 from kernels.model_files.digests import SOURCE_HASHES
 from kernels.model_files.gguf import read_gguf
+from kernels.model_files.gguf_config import ARCHITECTURES
 from tests.kernels.gguf_files import BEGIN, END, TEMPLATE, random_blocks, write_gguf
 
 F32 = np.float32
@@ -150,3 +153,71 @@ def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     with pytest.raises(ModelRefused, match=r"the weights are not all numbers once they are dequantised"):
         convert({path.name: path}, tmp_path / "plain")
+
+
+FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
+    "qwen2": {"num_key_value_heads": 2},
+    "qwen3": {"num_key_value_heads": 2, "head_dim": 24},
+    "gemma2": {"num_key_value_heads": 2, "head_dim": 24, "query_pre_attn_scalar": 256, "sliding_window": 32},
+    "gemma3": {"num_key_value_heads": 2, "head_dim": 24, "query_pre_attn_scalar": 256, "sliding_window": 32},
+}
+
+
+@pytest.mark.parametrize("arch", FAMILY_CONFIGS)
+def test_a_model_that_becomes_a_gguf_file_comes_back(tmp_path: Path, arch: str) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "vocab_size": 64}
+    sizes |= {"num_attention_heads": 4, "max_position_embeddings": 128, "tie_word_embeddings": True}
+    config = AutoConfig.for_model(ARCHITECTURES[arch], **sizes, **FAMILY_CONFIGS[arch])
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    for parameter in model.parameters():
+        parameter.data.copy_(torch.randint(-50, 50, parameter.shape) / 256)
+    path = write_model(tmp_path / "model.gguf", arch, model)
+    (tmp_path / "plain").mkdir()
+    convert({path.name: path}, tmp_path / "plain")
+    read = AutoModelForCausalLM.from_pretrained(tmp_path / "plain")
+    theirs = model.state_dict()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in read.state_dict().items())
+    ids = torch.arange(40)[None]
+    assert torch.equal(read(ids).logits, model(ids).logits), "the configuration is the same where it matters"
+
+
+def write_model(path: Path, arch: str, model: Any) -> Path:
+    """The model as llama.cpp would store it: norms of Gemma plus one, and gguf's names."""
+    config, numbers = model.config, {arch_of: key for key, arch_of in MODEL_ARCH_NAMES.items()}
+    writer, names = GGUFWriter(path, arch), get_tensor_name_map(numbers[arch], 1)
+    writer.add_block_count(1)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(1_000_000.0 if arch == "gemma3" else 10_000.0)
+    if "head_dim" in FAMILY_CONFIGS[arch]:
+        writer.add_key_length(config.head_dim)
+    if "sliding_window" in FAMILY_CONFIGS[arch]:
+        writer.add_sliding_window(config.sliding_window)
+    for name, weight in model.state_dict().items():
+        stem, _, kind = name.rpartition(".")
+        if name == "lm_head.weight":
+            continue
+        values = weight.float() + (1 if "norm" in name and arch.startswith("gemma") else 0)
+        writer.add_tensor(f"{names.get_name(stem)}.{kind}", values.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_merges_of_a_vocabulary_with_scores_are_those_of_transformers() -> None:
+    from transformers.integrations.ggml import GGUFTokenizerSkeleton
+
+    tokens = ["a", "b", "c", "ab", "bc", "abc", "aab", "cab", "abcab", "ca"]
+    scores = [-float(number) for number in range(len(tokens))]
+    theirs = GGUFTokenizerSkeleton({"tokens": tokens, "scores": scores}).merges
+    assert [
+        tuple(merge.split(" ")) for merge in gguf_tokenizer.merges(dict(zip(tokens, scores, strict=True)))
+    ] == theirs
