@@ -17,9 +17,11 @@ from kernels.dequantising import gguf_tokenizer, plain_model
 from kernels.dequantising.convert import convert
 from kernels.dequantising.gguf_weights import dequantised
 from kernels.model_files import ModelRefused, inspect
-from kernels.model_files.digests import SOURCE_HASHES
+from kernels.model_files.digests import SOURCE_HASHES, hash_of, model_digest
 from kernels.model_files.gguf import read_gguf
 from kernels.model_files.gguf_config import ARCHITECTURES
+from kernels.plan import Plan
+from kernels.runners.plan_files import read_model
 from tests.kernels.gguf_files import BEGIN, END, TEMPLATE, random_blocks, write_gguf
 
 F32 = np.float32
@@ -142,6 +144,12 @@ def test_the_directory_is_made_once_and_names_its_source(gguf: Path, plain: Path
     ((path, digest),) = json.loads((plain / SOURCE_HASHES).read_text())
     assert (path, len(digest)) == ("model.gguf", 64)
     assert plain_model(plain) == plain, "a directory in bf16 stays as it is"
+
+
+def test_a_plan_for_the_file_is_one_for_the_directory(gguf: Path, plain: Path) -> None:
+    config = inspect({gguf.name: gguf}).config
+    digest = model_digest(config, [("as it was handed in.gguf", hash_of(gguf))], generated=False)
+    assert read_model(plain, Plan(model_digest=digest, gpu="cpu", runner="eager")) == (config, False, 0)
 
 
 def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
