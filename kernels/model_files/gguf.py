@@ -169,8 +169,9 @@ class _Reader:
 
     def bytes(self, count: int) -> bytes:
         if self.at + count > self.end:
-            reason = f"the header goes beyond byte {self.end:,}"
-            raise self.refused("header", f"{reason}, where the file ends" if self.end < MAX_HEADER else reason)
+            truncated = f"the header goes beyond the file's {self.end:,} bytes: it is truncated"
+            too_long = f"the header has more than the {MAX_HEADER:,} bytes that are allowed"
+            raise self.refused("header", truncated if self.end < MAX_HEADER else too_long)
         self.at += count
         return self.data[self.at - count : self.at]
 

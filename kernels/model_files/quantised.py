@@ -60,9 +60,12 @@ def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
 
 
 def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of the model whose weights are dequantised to bf16."""
+    """The configuration of the model whose weights are dequantised to bf16. It keeps how they were quantised, which the
+    model's digest has to cover.
+    """
     left_out = (FIELD, "dtype", "torch_dtype")
-    return {key: value for key, value in config.items() if key not in left_out} | {"dtype": "bfloat16"}
+    kept = {key: value for key, value in config.items() if key not in left_out}
+    return kept | {"dtype": "bfloat16", "dequantised_from": config[FIELD]}
 
 
 def _gptq(given: Mapping[str, Any]) -> Scheme:

@@ -255,7 +255,11 @@ def test_every_weight_has_its_value_to_the_bit(
     values = checkpoint(tmp_path / "source", given, make)
     facts = inspect(tmp_path / "source")
     assert (facts.quantised, facts.dtype, facts.weight_bytes) == (label, "bfloat16", 2 * facts.parameters)
-    assert "quantization_config" not in facts.config
+    assert facts.config == {
+        **{key: value for key, value in CONFIG.items() if key != "torch_dtype"},
+        "dtype": "bfloat16",
+        "dequantised_from": given,
+    }
     weights = converted(tmp_path / "source", tmp_path / "plain")
     assert weights.keys() == dict(shapes(CONFIG)).keys()
     for name, value in values.items():

@@ -63,7 +63,7 @@ class ModelManifest(Document):
         """What becomes of quantised weights, as a sentence; "" for a model without."""
         if not self.quantised:
             return ""
-        return f"Its weights are {self.quantised}: they are dequantised to bf16, and measured and judged as such."
+        return f"Its weights are {self.quantised}: they are dequantised to bf16 before anything is measured."
 
     @property
     def decodes_once(self) -> bool:

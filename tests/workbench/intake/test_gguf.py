@@ -9,7 +9,7 @@ from tests.kernels.gguf_files import write_gguf
 from tests.workbench.intake.conftest import Api, nothing_kept
 from workbench.accounts.models import User
 
-SENTENCE = "Its weights are GGUF (Q8_0, F32): they are dequantised to bf16, and measured and judged as such."
+SENTENCE = "Its weights are GGUF (Q8_0, F32): they are dequantised to bf16 before anything is measured."
 
 
 def test_one_file_is_a_model_and_its_page_says_what_becomes_of_the_weights(

@@ -35,6 +35,10 @@ def test_keeps_a_self_contained_page_and_the_plan(tmp_path):
 def test_the_report_begins_with_the_price_of_a_token():
     """Who opens the file reads the verdict, and what a million tokens costs, before the contents."""
     document = stage_input()
+    document.model.quantised = "GPTQ (4 bits)"
+    assert "Its weights are GPTQ (4 bits): they are dequantised to bf16 before anything is measured." in render(
+        document
+    )
     head = render(document).partition('class="contents"')[0]
     assert document.results.price.sentence in head
     unpriced = document.model_copy(update={"results": document.results.model_copy(update={"price": None})})
