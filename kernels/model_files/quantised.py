@@ -69,7 +69,7 @@ def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gptq(given: Mapping[str, Any]) -> Scheme:
-    version = given.get("checkpoint_format", "gptq")
+    version = given.get("checkpoint_format", given.get("format", "gptq"))
     if version not in ("gptq", "gptq_v2"):
         raise ModelRefused(FILE, f"{FIELD}.checkpoint_format", f"{str(version)[:40]!r} is not one of gptq, gptq_v2")
     bits = _bits(given.get("bits"), "bits")

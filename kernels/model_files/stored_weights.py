@@ -121,14 +121,15 @@ def _scaled(parts: Mapping[str, Tensor], scheme: Scheme) -> tuple[str, tuple[int
     stored = "packed" if "packed" in parts else "plain"
     _need(parts, {stored, "scale"}, {"zero", "shape", "g_idx"} if stored == "packed" else {"zero"})
     kinds = {"packed": ("I32",), "plain": SCALED, "scale": SCALES, "g_idx": ("I32",), "shape": ("I64", "I32")}
-    _typed(parts, kinds | {"zero": ("I32",) if stored == "packed" else ("I8",)})
+    _typed(parts, kinds | {"zero": ("I8", "I32") if stored == "packed" else ("I8",)})
     outputs, inputs = _two(parts[stored])
     inputs *= WORD // scheme.bits if stored == "packed" else 1
     rows, groups = scale_shape(parts["scale"].shape, outputs)
     block_of(rows, groups, (outputs, inputs), scheme)
-    zeros = -(-outputs // (WORD // scheme.bits)) if stored == "packed" else rows
-    if "zero" in parts and scale_shape(parts["zero"].shape, zeros) != (zeros, groups):
-        raise _DoesNotFit("the zero points are not as many as the scales")
+    if zero := parts.get("zero"):
+        zeros = rows if zero.dtype == "I8" else -(-rows // (WORD // scheme.bits))
+        if scale_shape(zero.shape, zeros) != (zeros, groups):
+            raise _DoesNotFit("the zero points are not as many as the scales")
     if "g_idx" in parts and parts["g_idx"].shape != (inputs,):
         raise _DoesNotFit(f"weight_g_idx must name the group of each of the {inputs} inputs")
     return "packed" if stored == "packed" else "scaled", (outputs, inputs)
@@ -138,10 +139,11 @@ def _in_blocks(parts: Mapping[str, Tensor], scheme: Scheme) -> tuple[int, ...]:
     """[experts, in, out] of MXFP4, whose blocks of 32 lie along the inputs."""
     _need(parts, {"blocks", "scales"}, set())
     _typed(parts, {"blocks": ("U8",), "scales": ("U8",)})
-    *lead, groups, size = parts["blocks"].shape
-    if size != 16 or len(lead) < 2 or parts["scales"].shape != (*lead, groups):
+    *lead, size = parts["blocks"].shape or (0,)
+    if size != 16 or len(lead) < 3 or parts["scales"].shape != tuple(lead):
         raise _DoesNotFit("the shapes of blocks and scales do not fit together")
-    return *lead[:-1], groups * 2 * size, lead[-1]
+    *experts, outputs, groups = lead
+    return *experts, groups * 2 * size, outputs
 
 
 def scale_shape(shape: tuple[int, ...], outputs: int) -> tuple[int, int]:
