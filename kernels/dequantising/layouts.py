@@ -63,10 +63,9 @@ def _packed(parts: Parts, scheme: Scheme) -> Tensor:
     codes = _unpacked(parts["packed"], scheme.bits, 1) - middle
     if "shape" in parts and parts["shape"].tolist() != list(codes.shape):
         raise WrongParts(f"its shape is {parts['shape'].tolist()[:4]}, but {list(codes.shape)} are stored")
-    zero = parts.get("zero")
-    if zero is not None:
-        outputs = len(codes) if len(parts["scale"]) == len(codes) else len(parts["scale"])
-        zero = _unpacked(zero.reshape(len(zero), -1), scheme.bits, 0)[:outputs] - middle
+    if (zero := parts.get("zero")) is not None and zero.dtype == torch.int32:
+        rows, groups = scale_shape(tuple(parts["scale"].shape), len(codes))
+        zero = _unpacked(zero.reshape(-1, groups), scheme.bits, 0)[:rows] - middle
     return _with_scales(codes, parts["scale"], zero, parts.get("g_idx"), scheme)
 
 
