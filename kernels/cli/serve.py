@@ -153,7 +153,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     )
     directory, config = configuration(spec)
     if directory and not spec.plan and not any(directory.rglob("*.safetensors")):  # else they would be generated
-        raise ValueError(f"--model: {directory} holds no safetensors, the only files of weights that are read")
+        raise ValueError(f"--model: {directory} holds no safetensors and no GGUF file")
     embeds = encoder.gives_vectors(config)
     name = options.name or (source.resolve().name.removesuffix(".gguf") if directory else options.model)
     served = WebSpec(spec, name, _key(options.api_key_file), embeds, options.wait_seconds)

@@ -15,6 +15,7 @@ from pathlib import Path
 from kernels.cuda.nvrtc import cache_directory
 from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
 from kernels.model_files.digests import SOURCE_HASHES, content_digest, hash_of
+from kernels.model_files.gguf import SUFFIX
 
 
 def plain_model(source: Path, folder: Path | None = None) -> Path:
@@ -23,6 +24,8 @@ def plain_model(source: Path, folder: Path | None = None) -> Path:
 
     Raises ModelRefused.
     """
+    if source.is_file() and source.suffix != SUFFIX:
+        raise ModelRefused(source.name, "", "a model is a directory or a GGUF file")
     files = files_at(source)
     if not is_quantised(files):
         return source

@@ -33,12 +33,12 @@ class Spec:
 
 def catalogue_config(model: str) -> dict[str, Any] | None:
     """The configuration of a catalogue entry, None for a directory. Raises ValueError where it is neither."""
-    if Path(model).exists():
+    if Path(model).is_dir():
         return None
     try:
         return catalogue.entry(model)[0]
     except KeyError as error:
-        raise ValueError(f"--model: {model} is no directory or file, and {error.args[0]}") from error
+        raise ValueError(f"--model: {model} is no directory, and {error.args[0]}") from error
 
 
 def configuration(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
