@@ -22,7 +22,7 @@ from kernels.model_files.config import FILE
 from kernels.model_files.quantised import scheme_of
 from kernels.model_files.tensors import INDEX
 
-SHARD_BYTES = 2**32
+SHARD_BYTES = 2**31
 SPARE_BYTES = 2**28
 
 
