@@ -39,7 +39,8 @@ def plain_model(source: Path, folder: Path | None = None) -> Path:
     try:
         (draft / SOURCE_HASHES).write_text(json.dumps(list(hashes.items())))
         _convert(files, draft)
-        draft.rename(folder)
+        if not folder.is_dir():  # another process may have been faster
+            draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder

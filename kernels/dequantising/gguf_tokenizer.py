@@ -19,6 +19,9 @@ SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 """transformers' names of special tokens, and GGUF's."""
 ENDS = ("eos", "eot", "eom")
 CPU_SECONDS = 120
+CONTROL, USER_DEFINED = 3, 4
+"""GGUF's types of tokens that are found in a text before it is split."""
+PLAIN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 
 def write(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:
@@ -73,12 +76,17 @@ def _limited() -> Iterator[None]:
 
 
 def _correct(path: Path, own: Mapping[str, Any]) -> None:
-    """How text is split before it is encoded, and the token that every text begins with."""
+    """How text is split before it is encoded, which tokens are never split, and the one that every text begins with."""
     document = json.loads(path.read_text())
     if own["ggml.model"] == "gpt2":
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-        splits = map(_split, SPLITS[own.get("ggml.pre", "default")])
+        splits = map(_split, SPLITS[own["ggml.pre"]])
         document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
+    known = {each["id"] for each in document["added_tokens"]}
+    for number, (token, kind) in enumerate(zip(own["ggml.tokens"], own.get("ggml.token_type", ()), strict=False)):
+        if kind in (CONTROL, USER_DEFINED) and number not in known:
+            document["added_tokens"].append(PLAIN | {"id": number, "content": token, "special": kind == CONTROL})
+    document["added_tokens"].sort(key=lambda each: each["id"])
     first = own.get("ggml.bos_token_id")
     document["post_processor"] = None
     if own.get("ggml.add_bos_token", own["ggml.model"] == "llama") and first is not None:

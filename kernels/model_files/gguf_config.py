@@ -23,11 +23,10 @@ _LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 SPLITS: dict[str, tuple[str, ...]] = {
-    "default": (_GPT2,),
     "gpt-2": (_GPT2,),
     "smollm": (r"\p{N}", _GPT2),
-    "llama-bpe": (rf"{_LETTERS}|\p{{N}}{{1,3}}|{_REST}",),
-    "qwen2": (rf"{_LETTERS}|\p{{N}}|{_REST}",),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), (rf"{_LETTERS}|\p{{N}}{{1,3}}|{_REST}",)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), (rf"{_LETTERS}|\p{{N}}|{_REST}",)),
 }
 """The published expressions that split text before byte-level BPE, by GGUF's names of them."""
 ROTARY_FACTORS = "rope_freqs.weight"
@@ -102,7 +101,7 @@ def has_tokenizer(header: GgufHeader) -> bool:
     """Whether the file holds a tokenizer that is known."""
     names = ("tokens", "model", "pre")
     tokens, model, splits = (header.metadata.get(f"tokenizer.ggml.{name}") for name in names)
-    return bool(tokens) and model in TOKENIZERS and (model == "llama" or str(splits or "default") in SPLITS)
+    return bool(tokens) and model in TOKENIZERS and (model == "llama" or str(splits) in SPLITS)
 
 
 @cache

@@ -19,7 +19,7 @@ LAYER = {
 }
 NORMS = {"blk.0.attn_norm": (HIDDEN,), "blk.0.ffn_norm": (HIDDEN,), "output_norm": (HIDDEN,)}
 SHAPES = {"token_embd": (VOCABULARY, HIDDEN), **{f"blk.0.{name}": shape for name, shape in LAYER.items()}}
-END, BEGIN = 256, 257
+END, BEGIN, TOOL = 256, 257, 260
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 _LETTERS = [*range(33, 127), *range(161, 173), *range(174, 256)]
 
@@ -80,8 +80,8 @@ def write_gguf(
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_add_bos_token(True)
-    writer.add_token_list([*byte_names(), "<end>", "<begin>", "12", "ab"])
-    writer.add_token_types([1] * 256 + [3, 3, 1, 1])
+    writer.add_token_list([*byte_names(), "<end>", "<begin>", "12", "ab", "<tool>"])
+    writer.add_token_types([1] * 256 + [3, 3, 1, 1, 4])
     writer.add_token_merges(["1 2", "a b"])
     writer.add_chat_template(TEMPLATE)
     for seed, (name, shape) in enumerate((SHAPES if tied else {**SHAPES, "output": SHAPES["token_embd"]}).items()):

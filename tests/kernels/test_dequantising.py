@@ -22,7 +22,7 @@ from kernels.model_files.gguf import read_gguf
 from kernels.model_files.gguf_config import ARCHITECTURES
 from kernels.plan import Plan
 from kernels.runners.plan_files import read_model
-from tests.kernels.gguf_files import BEGIN, END, TEMPLATE, random_blocks, write_gguf
+from tests.kernels.gguf_files import BEGIN, END, TEMPLATE, TOOL, random_blocks, write_gguf
 
 F32 = np.float32
 
@@ -132,6 +132,7 @@ def test_the_tokenizer_splits_begins_and_ends_as_the_file_says(plain: Path) -> N
     tokenizer = AutoTokenizer.from_pretrained(plain)
     assert tokenizer("12").input_ids == [BEGIN, *b"12"], "digits are apart, though there is a merge of 1 and 2"
     assert tokenizer.decode(tokenizer("Ü a  b\n").input_ids, skip_special_tokens=True) == "Ü a  b\n"
+    assert tokenizer("a<tool><end>").input_ids == [BEGIN, ord("a"), TOOL, END]
     assert (tokenizer.bos_token, tokenizer.eos_token) == ("<begin>", "<end>")
     assert tokenizer.chat_template == TEMPLATE
     assert json.loads((plain / "generation_config.json").read_text()) == {"eos_token_id": [END]}
