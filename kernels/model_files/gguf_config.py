@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
-
 from kernels.model_files.architectures import mappings, transformers_folder
 from kernels.model_files.config import value
 from kernels.model_files.errors import ModelRefused
@@ -84,6 +82,8 @@ def config_of(header: GgufHeader, file: str, path: Path) -> dict[str, Any]:
 
 def named(header: GgufHeader, config: dict[str, Any], file: str) -> dict[str, Tensor]:
     """The weights by transformers' names. Raises ModelRefused for a tensor that the model does not have."""
+    from gguf import MODEL_ARCH_NAMES, get_tensor_name_map  # it brings numpy, which web processes do not need
+
     layers = config["num_hidden_layers"]
     arch = next(key for key, name in MODEL_ARCH_NAMES.items() if name == header.metadata["general.architecture"])
     names, family = get_tensor_name_map(arch, layers), FAMILIES[config["model_type"]]
