@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.cli.numbers import positive
 from kernels.hardware import GPUS
-from kernels.model_files import catalogue
+from kernels.model_files import ModelRefused, catalogue, files_at, inspect, is_quantised
 from kernels.tune.jobs import one_by_one
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def compile(options: argparse.Namespace) -> int:
     try:
         wanted = {each.name: each for each in _wanted(options)}
         options.into.mkdir(parents=True, exist_ok=True)
-    except (KeyError, ValueError, OSError, RuntimeError) as error:
+    except (KeyError, ValueError, OSError, RuntimeError, ModelRefused) as error:
         print(f"kernels compile: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
         return 2
     lacking = [name for name in wanted if not (options.into / name).exists()]
@@ -115,10 +115,12 @@ def _wanted(options: argparse.Namespace) -> Iterator["Build | Proof"]:
 
 
 def _config(model: str) -> dict[str, Any]:
-    path = Path(model, "config.json")
-    if not path.is_file():
+    source = Path(model)
+    if not source.exists():
         return catalogue.entry(model)[0]
-    config: dict[str, Any] = json.loads(path.read_text())
+    if is_quantised(files := files_at(source)):
+        return inspect(files).config
+    config: dict[str, Any] = json.loads((source / "config.json").read_text())
     return config
 
 

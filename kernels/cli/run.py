@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from kernels.cli.bench_document import unwritable
+from kernels.dequantising import plain_model
 from kernels.measure.intervals import median_interval
 from kernels.measure.latency import Served, pooled
+from kernels.model_files import ModelRefused
 from kernels.plan import Expected, Plan
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 
@@ -37,7 +39,7 @@ class RunDocument(BaseModel):
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", type=Path, required=True, help="plan.json")
-    parser.add_argument("--model", type=Path, required=True, help="the model's directory; config.json at least")
+    parser.add_argument("--model", type=Path, required=True, help="a directory with config.json at least, or GGUF file")
     parser.add_argument("--requests", type=int, default=30, help="requests that are measured (default 30)")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
     parser.add_argument("--json", type=Path, help="write the result document here")
@@ -51,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
         if options.json and (reason := unwritable(options.json)):
             raise PlanRefused(f"--json: {reason}")
         plan = read_plan(options.plan)
-        document = run_plan(plan, options.model, options.requests, options.device)
-    except (PlanRefused, ValueError) as error:
+        document = run_plan(plan, plain_model(options.model), options.requests, options.device)
+    except (PlanRefused, ModelRefused, ValueError) as error:
         print(f"kernels run: {error}", file=sys.stderr)
         return 2
     if options.json:

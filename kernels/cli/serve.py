@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernels.dequantising import plain_model
 from kernels.load import sockets
+from kernels.model_files import ModelRefused
 from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.excluded import MEGAKERNEL, NAMES
@@ -46,7 +48,7 @@ LONGEST_NUMBER = 40
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="the model's directory, or the name of a catalogue entry")
+    parser.add_argument("--model", required=True, help="a directory, a GGUF file, or the name of a catalogue entry")
     parser.add_argument("--plan", type=Path, help="plan.json: the plan's variants, for its model and GPU only")
     parser.add_argument("--name", help="the model's name to clients (default: the directory's)")
     parser.add_argument("--host", default="127.0.0.1")
@@ -114,7 +116,7 @@ def serve(options: argparse.Namespace) -> int:
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda number, _: ended.append(number))
         return asyncio.run(_serve(options, ended))
-    except (ValueError, OSError, PlanRefused) as error:
+    except (ValueError, OSError, PlanRefused, ModelRefused) as error:
         print(f"kernels serve: {error}", file=sys.stderr)
         return 2
     except ImportError as error:
@@ -146,8 +148,9 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     from kernels.server.processes.web_servers import web_servers
 
     size = (read_plan(options.plan).serving if options.plan else None) or Serving()
+    source = Path(options.model)
     spec = Spec(
-        model=options.model,
+        model=str(plain_model(source)) if source.exists() else options.model,
         plan=str(options.plan) if options.plan else None,
         device=options.device,
         dtype=options.dtype,
@@ -161,9 +164,9 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     )
     directory, config = configuration(spec)
     if directory and not spec.plan and not any(directory.rglob("*.safetensors")):  # else they would be generated
-        raise ValueError(f"--model: {directory} holds no safetensors, the only files of weights that are read")
+        raise ValueError(f"--model: {directory} holds no safetensors and no GGUF file")
     embeds = encoder.gives_vectors(config)
-    name = options.name or (directory.resolve().name if directory else options.model)
+    name = options.name or (source.resolve().name.removesuffix(".gguf") if directory else options.model)
     key, origins = _key(options.api_key_file), tuple(origin.rstrip("/") for origin in options.allowed_origins)
     served = WebSpec(spec, name, key, embeds, options.wait_seconds, origins)
     engine = EngineProcess(spec, encoder.main if embeds else worker.main, options.hang_seconds)

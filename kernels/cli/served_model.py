@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from kernels import runners
+from kernels.dequantising import plain_model
 from kernels.measure.roofline import floor_ms
 from kernels.model import written_model
 from kernels.model.model_case import model_case
+from kernels.model_files import ModelRefused
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import LogitGaps, answer_gaps, joined
 from kernels.server.spec import catalogue_config
@@ -67,9 +69,13 @@ class ServedModel:
 
 def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
     """A directory as it is, or a catalogue entry written to `folder` with weights from a seed. Raises ValueError."""
-    config = catalogue_config(named)
+    config = None if Path(named).is_file() else catalogue_config(named)
     if config is None:
-        return ServedModel(Path(named).resolve(), Path(named).resolve().name, dtype, device)
+        try:
+            directory = plain_model(Path(named)).resolve()
+        except ModelRefused as error:
+            raise ValueError(f"--model: {error}") from error
+        return ServedModel(directory, Path(named).resolve().name, dtype, device)
     model: Any = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
     written_model.write(model, folder)
     del model

@@ -93,7 +93,7 @@ def names_of(*tables: str) -> set[str]:
 def mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
     """transformers' tables of model types and classes, by the tables' names."""
     tables: dict[str, dict[str, str | tuple[str, ...]]] = {}
-    auto = _transformers() / "models" / "auto"
+    auto = transformers_folder() / "models" / "auto"
     for file in ("auto_mappings.py", "configuration_auto.py", "modeling_auto.py"):
         if not (auto / file).exists():
             continue
@@ -124,7 +124,7 @@ def _has_class(name: str) -> bool:
     """Whether any family has the class: the tables name those alone that an Auto class builds."""
     if not name.isidentifier():
         return False
-    files = (_transformers() / "models").glob("*/modeling_*.py")
+    files = (transformers_folder() / "models").glob("*/modeling_*.py")
     return any(f"\nclass {name}(" in file.read_text(encoding="utf-8") for file in files)
 
 
@@ -133,12 +133,12 @@ def _main_inputs(model_type: str) -> set[str]:
     """The main inputs that a family's classes declare; ids, which need no declaration, are left out."""
     if not model_type.replace("-", "_").isidentifier():
         return set()
-    folder = _transformers() / "models" / model_type.replace("-", "_")
+    folder = transformers_folder() / "models" / model_type.replace("-", "_")
     return {name for file in folder.glob("modeling_*.py") for name in MAIN_INPUT.findall(file.read_text("utf-8"))}
 
 
 @cache
-def _transformers() -> Path:
+def transformers_folder() -> Path:
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:
         raise RuntimeError("transformers is not installed, so no architecture can be checked")

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernels.model_files.errors import ModelRefused
-from kernels.model_files.quantised import check_fields
 from kernels.model_files.strict_json import special_float
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -94,7 +93,6 @@ def check_config(config: Any) -> None:
     if not isinstance(config, dict):
         raise ModelRefused(FILE, "", "the file must hold one JSON object")
     check_no_remote_code(FILE, {key: item for key, item in config.items() if key != "auto_map"})
-    check_fields(config, FILE)
     _check_finite(config)
     _check_bases(config)
     _check_identity(config)

@@ -78,7 +78,7 @@ def check_content(path: str, head: bytes, size: int) -> None:
     `head` is the file's first MiB, or all of it. Raises ModelRefused.
     """
     for magic, what in ARCHIVE_MAGIC.items():
-        if head.startswith(magic):
+        if head.startswith(magic) and not (magic == b"GGUF" and path.endswith(".gguf")):
             raise ModelRefused(path, "", f"the content is a {what}, whatever the name says")
     if head[257:262] == b"ustar":
         raise ModelRefused(path, "", "the content is a tar archive, whatever the name says")

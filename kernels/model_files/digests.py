@@ -14,6 +14,8 @@ GENERATOR_VERSION = 1
 """Part of a generated model's digest: raise it when the weights of a seed change."""
 
 CONFIG = "config.json"
+SOURCE_HASHES = ".source-hashes.json"
+"""In a directory that was made of a model of quantised weights: [path, SHA-256] of each of that model's files."""
 DOCUMENTATION_SUFFIXES = {".md", ".png", ".jpg"}
 DOCUMENTATION_NAMES = {"LICENSE", "NOTICE", "README", "COPYING"}
 
@@ -35,10 +37,15 @@ def model_digest(config: dict[str, Any], files: Pairs, generated: bool, seed: in
     document: dict[str, Any] = {"config": config}
     if generated:
         document |= {"seed": seed, "generator": GENERATOR_VERSION}
-    counted = sorted([path, sha256] for path, sha256 in files if path != CONFIG and changes_outputs(path))
+    counted = sorted([_renamed(path), sha256] for path, sha256 in files if path != CONFIG and changes_outputs(path))
     if counted:
         document["files"] = counted
     return _sha256(document)
+
+
+def _renamed(path: str) -> str:
+    """A GGUF file is the same model under every name."""
+    return "model.gguf" if path.endswith(".gguf") else path
 
 
 def changes_outputs(path: str) -> bool:

@@ -1,23 +1,27 @@
 """A whole model directory: every check in order, and the facts that come of it."""
 
+import json
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from kernels.model_files import gguf, gguf_config
 from kernels.model_files.architectures import Kind, check_architecture, kind_of
 from kernels.model_files.config import FILE, MAX_PARAMETERS, check_config, check_no_remote_code
 from kernels.model_files.content_checks import check_content, check_paths
 from kernels.model_files.errors import ModelRefused, run_checks
 from kernels.model_files.families import check_family_fields, estimated_parameters
 from kernels.model_files.headers import BITS, Tensor
-from kernels.model_files.quantised import check_files, check_tensors
-from kernels.model_files.selection import select_files
+from kernels.model_files.quantised import FIELD, check_files, check_tensors, plain_config, scheme_of
+from kernels.model_files.selection import gguf_file, select_files
 from kernels.model_files.sentence_transformers import SentenceModules, sentence_modules, with_modules
+from kernels.model_files.stored_weights import as_tensors, stored_weights
 from kernels.model_files.strict_json import check_size, read_json
 from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_index, read_tensors
 
@@ -35,8 +39,9 @@ class ModelFacts(BaseModel):
     """What the files say of a model. `dtype` is the weights' most common type, or the configuration's.
 
     `parameters` and `weight_bytes` are counted from the headers, or follow from the configuration when `generated`
-    (then weights are made from a seed); 0 when a foreign family's configuration does not tell. `files` are the sizes of
-    those that are read; `notes` are sentences on what is left out or ignored.
+    (then weights are made from a seed); 0 when a foreign family's configuration does not tell. `quantised` names the
+    format of weights that are dequantised to bf16 before anything else, which `config` and `weight_bytes` are about.
+    `files` are the sizes of those that are read; `notes` are sentences on what is left out or ignored.
     """
 
     config: dict[str, Any]
@@ -49,6 +54,7 @@ class ModelFacts(BaseModel):
     generated: bool
     has_tokenizer: bool
     files: dict[str, int]
+    quantised: str = ""
     notes: list[str] = []
 
 
@@ -65,21 +71,66 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     check_paths(files)
     if quota is not None and sum(sizes.values()) > quota:
         raise ModelRefused("", "files", f"{sum(sizes.values()):,} bytes are over the quota of {quota:,}")
-    checks = [partial(_check_file, path, files[path], sizes[path]) for path in sorted(files.keys() - {FILE})]
-    run_checks([partial(_config_of, files), *checks, partial(check_files, files)])
-    facts = _config_of(files)
-    tensors = read_tensors(files)
-    check_tensors(tensors.values())
-    check_against_config(tensors, facts.config)
+    single = gguf_file(files)
+    facts = _inspect_gguf(single, files[single]) if single else _inspect_directory(files, sizes)
     facts.files = {path: sizes[path] for path in files}
     if selection.left_out:
         facts.notes.append(f"Left out, as the workbench does not read them: {', '.join(selection.left_out)}.")
+    return facts
+
+
+def _inspect_directory(files: Mapping[str, Path], sizes: Mapping[str, int]) -> ModelFacts:
+    checks = [partial(_check_file, path, files[path], sizes[path]) for path in sorted(files.keys() - {FILE})]
+    signs = [] if is_quantised(files) else [partial(check_files, files)]
+    run_checks([partial(_config_of, files), *checks, *signs])
+    facts = _config_of(files)
+    tensors = read_tensors(files)
+    if scheme := scheme_of(facts.config):
+        if not tensors:
+            raise ModelRefused(FILE, FIELD, "without safetensors there are no quantised weights; leave the field out")
+        facts.config, facts.quantised = plain_config(facts.config), scheme.label
+        tensors = as_tensors(stored_weights(tensors, scheme))
+    else:
+        check_tensors(tensors.values())
+    check_against_config(tensors, facts.config)
     facts.has_tokenizer = any(name in files for name in TOKENIZERS)
     if tensors:
         facts.generated = False
         facts.parameters = sum(tensor.numel for tensor in tensors.values())
-        facts.weight_bytes = sum(tensor.end - tensor.start for tensor in tensors.values())
         facts.dtype = _common_dtype(tensors)
+        facts.weight_bytes = sum(tensor.numel * BITS[tensor.dtype] // 8 for tensor in tensors.values())
+    return facts
+
+
+def files_at(source: Path) -> dict[str, Path]:
+    """A model of this machine's user, a directory or a GGUF file, as `inspect` takes it; links are followed."""
+    if source.is_file():
+        return {source.name: source}
+    return {path.relative_to(source).as_posix(): path for path in source.rglob("*") if path.is_file()}
+
+
+def is_quantised(files: Mapping[str, Path]) -> bool:
+    """Whether the weights are dequantised before anything else. Raises ModelRefused."""
+    if gguf_file(files):
+        return True
+    with suppress(KeyError, OSError, ValueError, TypeError, RecursionError):
+        return json.loads(files[FILE].read_bytes())[FIELD] is not None
+    return False
+
+
+def _inspect_gguf(name: str, at: Path) -> ModelFacts:
+    header = gguf.read_gguf(name, at)
+    _check_head(name, at)
+    try:
+        facts = inspect_config(gguf_config.config_of(header, name, at))
+        tensors = gguf_config.named(header, facts.config, name)
+        check_against_config(tensors, facts.config)
+    except ModelRefused as error:
+        raise ModelRefused(name, error.field, error.reason.replace(FILE, "the metadata")) from None
+    facts.generated, facts.quantised = False, f"GGUF ({header.types})"
+    facts.has_tokenizer = gguf_config.has_tokenizer(header)
+    facts.parameters = sum(tensor.numel for tensor in tensors.values())
+    facts.weight_bytes = facts.parameters * DTYPE_BYTES[facts.dtype]
     return facts
 
 
@@ -106,6 +157,7 @@ def _check_head(path: str, at: Path) -> None:
 def inspect_config(config: Any) -> ModelFacts:
     """Checks a configuration alone, as of a catalogue entry; its weights are to be generated. Raises ModelRefused."""
     check_config(config)
+    scheme_of(config)
     names = config.get("architectures") or []
     notes = _ignored_code(config)
     try:

@@ -1,16 +1,22 @@
-"""Signs of a quantised checkpoint beside `quantization_config`: without its scales, its codes are other weights."""
+"""Checkpoints of quantised weights: which formats of `quantization_config` are taken, and the signs of others: without
+its scales, a checkpoint's codes are other weights.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernels.model_files.config import FILE
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.headers import Tensor
 from kernels.model_files.strict_json import read_json
 
+FIELD = "quantization_config"
+TAKEN = "GPTQ, AWQ, compressed-tensors, fp8, ModelOpt's FP8 and MXFP4"
+BITS_TAKEN = (4, 8)
 FILES = {"hf_quant_config.json": "ModelOpt", "quantize_config.json": "GPTQ", "quant_config.json": "AWQ"}
-FIELDS = ("quantization_config", "compression_config")
 SCALES = re.compile(
     r"(.*\.)?(\w*weight_scale\w*|(input|output|activation|[qkv]|kv)_scale(_inv)?|(\w+_proj_)?scales"
     r"|\w+_proj_scale(_inv)?|weight_packed|qweight|qzeros)"
@@ -19,11 +25,125 @@ CODES = ("F8_E4M3", "F8_E5M2", "F8_E8M0")
 MAX_BYTES = 2**22
 
 
-def check_fields(config: dict[str, Any], file: str) -> None:
-    """Refuses a configuration that names a quantisation. Raises ModelRefused."""
-    for field in FIELDS:
-        if (stated := config.get(field)) is not None:
-            raise _refused(file, field, str(stated.get("quant_method", "")) if isinstance(stated, dict) else "")
+@dataclass(frozen=True)
+class Scheme:
+    """How a checkpoint's weights are quantised. `label` is for people; `layout` is how its tensors lie: `gptq`, `awq`,
+    `mxfp4`, or `scaled` for those of compressed-tensors and fp8. `zero_offset` is added to stored zero points. `group`
+    is the number of inputs, and `block` of outputs and inputs, that share a scale, where the configuration says so.
+    """
+
+    label: str
+    layout: str
+    bits: int = 8
+    zero_offset: int = 0
+    group: int | None = None
+    block: tuple[int, int] | None = None
+
+
+def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
+    """The scheme of a configuration's weights; None where they are not quantised. Raises ModelRefused for a format that
+    is not taken, with its name.
+    """
+    if isinstance(config.get("quantization"), dict):
+        raise ModelRefused(FILE, "quantization", f"MLX's quantised weights are not taken; taken are {TAKEN}")
+    if (older := config.get("compression_config")) is not None:
+        raise _refused(FILE, "compression_config", str(older.get("quant_method", "")) if _is_map(older) else "")
+    given = config.get(FIELD)
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise ModelRefused(FILE, FIELD, "must be an object")
+    method = str(given.get("quant_method") or "").lower()
+    if not method and ("load_in_4bit" in given or "load_in_8bit" in given):
+        method = "bitsandbytes"
+    if method == "gptq":
+        return _gptq(given)
+    if method == "awq":
+        return _awq(given)
+    if method == "compressed-tensors":
+        return _compressed(given)
+    if method in ("fp8", "fbgemm_fp8"):
+        block = given.get("weight_block_size")
+        return Scheme(f"fp8{_of_block(block)}", "scaled", block=_block(block))
+    if method == "modelopt" and str(given.get("quant_algo")).upper() == "FP8":
+        return Scheme("ModelOpt's FP8", "scaled")
+    if method == "mxfp4":
+        return Scheme("MXFP4", "mxfp4", bits=4)
+    shown = f"{method} {given.get('quant_algo')}" if method == "modelopt" else method
+    shown = "".join(c for c in shown[:40] if c.isprintable()) or "an unnamed method"
+    raise ModelRefused(FILE, FIELD, f"weights quantised by {shown} are not taken; taken are {TAKEN}")
+
+
+def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of the model whose weights are dequantised to bf16. It keeps how they were quantised, which the
+    model's digest has to cover.
+    """
+    left_out = (FIELD, "dtype", "torch_dtype")
+    kept = {key: value for key, value in config.items() if key not in left_out}
+    return kept | {"dtype": "bfloat16", "dequantised_from": config[FIELD]}
+
+
+def _gptq(given: Mapping[str, Any]) -> Scheme:
+    version = given.get("checkpoint_format", given.get("format", "gptq"))
+    if version not in ("gptq", "gptq_v2"):
+        raise ModelRefused(FILE, f"{FIELD}.checkpoint_format", f"{str(version)[:40]!r} is not one of gptq, gptq_v2")
+    bits = _bits(given.get("bits"), "bits")
+    return Scheme(
+        f"GPTQ ({bits} bits)", "gptq", bits, zero_offset=int(version == "gptq"), group=_group(given.get("group_size"))
+    )
+
+
+def _awq(given: Mapping[str, Any]) -> Scheme:
+    version = str(given.get("version", "gemm")).lower()
+    if version != "gemm":
+        raise ModelRefused(FILE, f"{FIELD}.version", f"{version[:40]!r} is not taken; only gemm's layout is")
+    bits = _bits(given.get("bits", given.get("w_bit")), "bits")
+    return Scheme(f"AWQ ({bits} bits)", "awq", bits, group=_group(given.get("group_size", given.get("q_group_size"))))
+
+
+def _compressed(given: Mapping[str, Any]) -> Scheme:
+    for name in ("sparsity_config", "transform_config"):
+        if given.get(name) and given[name] != {"format": "dense"}:
+            raise ModelRefused(FILE, f"{FIELD}.{name}", "only weights without sparsity and rotations are taken")
+    groups = given.get("config_groups")
+    listed = groups.values() if isinstance(groups, dict) else ()
+    wanted = [weights for each in listed if isinstance(each, dict) and isinstance(weights := each.get("weights"), dict)]
+    if len({tuple(str(each.get(name)) for name in ("num_bits", "type", "block_structure")) for each in wanted}) != 1:
+        raise ModelRefused(FILE, f"{FIELD}.config_groups", "all groups must quantise weights, and to the same type")
+    weights = wanted[0]
+    bits, kind = _bits(weights.get("num_bits"), "config_groups"), weights.get("type")
+    if kind not in ("int", "float") or (kind == "float" and bits != 8):
+        reason = f"weights of type {str(kind)[:20]} in {bits} bits are not taken"
+        raise ModelRefused(FILE, f"{FIELD}.config_groups", reason)
+    block = weights.get("block_structure")
+    label = f"compressed-tensors ({'fp8' if kind == 'float' else f'{bits} bits'}{_of_block(block)})"
+    return Scheme(label, "scaled", bits, block=_block(block))
+
+
+def _bits(bits: Any, name: str) -> int:
+    if type(bits) is not int or bits not in BITS_TAKEN:
+        raise ModelRefused(FILE, f"{FIELD}.{name}", f"weights of {str(bits)[:20]} bits are not taken, only of 4 and 8")
+    return bits
+
+
+def _group(size: Any) -> int | None:
+    if size in (None, -1):
+        return None
+    if type(size) is not int or size < 1:
+        raise ModelRefused(FILE, f"{FIELD}.group_size", "must be a whole number above 0, or -1")
+    return size
+
+
+def _block(block: Any) -> tuple[int, int] | None:
+    if block is None:
+        return None
+    if not isinstance(block, list) or len(block) != 2 or not all(type(each) is int and each > 0 for each in block):
+        raise ModelRefused(FILE, FIELD, "the block of weights that share a scale must be two whole numbers above 0")
+    return block[0], block[1]
+
+
+def _of_block(block: Any) -> str:
+    return f" in blocks of {' × '.join(map(str, block))}" if isinstance(block, list) else ""
 
 
 def check_files(files: Mapping[str, Path]) -> None:
@@ -49,3 +169,7 @@ def _refused(file: str, field: str, what: str) -> ModelRefused:
     return ModelRefused(
         file, field, f"quantised checkpoints are not taken{named}; hand in the weights before quantisation"
     )
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, dict)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kernels.model_files.config import FILE
 from kernels.model_files.content_checks import climbs_out
 from kernels.model_files.errors import ModelRefused, refuse
+from kernels.model_files.gguf import SUFFIX
 from kernels.model_files.tensors import INDEX, SINGLE, read_index
 
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pt2", ".pkl", ".pickle", ".joblib", ".dill", ".npy", ".npz", ".mar"}
@@ -38,8 +39,11 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
     where the weights are there in a form alone that is not read.
     """
     paths = list(paths)
+    if single := gguf_file(paths):
+        return Selection([single], [_at_the_top(path) for path in sorted(paths) if path != single])
     if FILE not in paths:
-        raise ModelRefused(FILE, "", "the file is missing")
+        reason = "the file is missing; a model directory has it at its top, and a model in one file is GGUF"
+        raise ModelRefused(FILE, "", reason)
     files = [path for path in paths if _is_read(path)]
     weights = {path for path in files if path.endswith(".safetensors") and "/" not in path}
     kept = _kept_weights(weights, INDEX in files, shards)
@@ -47,6 +51,19 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
     others = sorted(set(paths).difference(files))
     refuse(list(_bad_names(kept, INDEX in files, shards) if weights else _unread_weights(others)))
     return Selection(files, list(dict.fromkeys(_at_the_top(path) for path in others)))
+
+
+def gguf_file(paths: Iterable[str]) -> str:
+    """The GGUF file that a model consists of; "" for a model directory, which has a config.json. Raises ModelRefused
+    where there are several.
+    """
+    paths = list(paths)
+    found = sorted(path for path in paths if path.endswith(SUFFIX) and "/" not in path)
+    if FILE in paths or not found:
+        return ""
+    if len(found) > 1:
+        raise ModelRefused(found[1], "", f"{found[0]} is there too; hand in one GGUF file, which holds a whole model")
+    return found[0]
 
 
 def select_in(directory: Path) -> Selection:
@@ -111,7 +128,9 @@ def _unread_weights(paths: Iterable[str]) -> Iterator[ModelRefused]:
             yield ModelRefused(path, "", reason)
         elif suffix in ARCHIVES:
             yield ModelRefused(path, "", "archives are not taken; hand in the files themselves")
+        elif suffix == SUFFIX:
+            yield ModelRefused(path, "", f"a GGUF file holds a whole model; hand it in without {FILE}")
         elif suffix in OTHER_WEIGHTS:
-            yield ModelRefused(path, "", f"{suffix} weights are not taken; hand in safetensors")
+            yield ModelRefused(path, "", f"{suffix} weights are not taken; hand in safetensors or GGUF")
     for folder in sorted(folders):
         yield ModelRefused(folder, "", "the folder is not read, and no safetensors lie beside config.json")

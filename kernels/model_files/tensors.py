@@ -85,7 +85,7 @@ def check_against_config(tensors: dict[str, Tensor], config: dict[str, Any]) -> 
 def _check_shape(tensors: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> None:
     tensor = tensors.get(name)
     if tensor is None:
-        raise ModelRefused(FILE, name, "the configuration implies this tensor, but no safetensors file holds it")
+        raise ModelRefused(FILE, name, "the configuration implies this tensor, but no file of weights holds it")
     if tensor.shape != shape:
         raise ModelRefused(tensor.file, name, f"the shape is {list(tensor.shape)}, but {FILE} implies {list(shape)}")
 
@@ -96,4 +96,4 @@ def _check_layers(tensors: dict[str, Tensor], config: dict[str, Any], family: Fa
     field = dimension_name(config, "layers")
     if len(present) != config[field] or present != set(range(len(present))):
         counted = f"{len(present)} layers" if present else "no layers"
-        raise ModelRefused(FILE, field, f"the field says {config[field]}, but the safetensors files hold {counted}")
+        raise ModelRefused(FILE, field, f"the field says {config[field]}, but the files of weights hold {counted}")

@@ -1,13 +1,14 @@
 """A plan's file and the directory of its model, read and held against each other. Imports without torch."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from kernels.model_files import ModelRefused, select_in
-from kernels.model_files.digests import hash_of, plan_digest
+from kernels.model_files.digests import SOURCE_HASHES, hash_of, plan_digest
 from kernels.model_files.sentence_transformers import in_folder, sentence_modules, with_modules
 from kernels.model_files.strict_json import tagged
 from kernels.plan import Plan
@@ -45,11 +46,17 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
     except ModelRefused as error:
         raise PlanRefused(f"{directory}: {error}") from error
     generated = not any(path.endswith(".safetensors") for path in files)
-    hashes = [(path, hash_of(directory / path)) for path in files]
-    digest = plan_digest(plan.version, config, hashes, generated, seed)
+    digest = plan_digest(plan.version, config, _hashes(directory, files), generated, seed)
     if digest != plan.model_digest:
         what = f"its configuration and files with seed {seed} have" if generated else "its files have"
         raise PlanRefused(
             f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {digest[:12]}…"
         )
     return config, generated, seed
+
+
+def _hashes(directory: Path, files: Iterable[str]) -> list[tuple[str, str]]:
+    """Path and SHA-256 of each of the directory's files, or of those that it was made of."""
+    if (made_of := directory / SOURCE_HASHES).is_file():
+        return [(path, sha256) for path, sha256 in json.loads(made_of.read_text())]
+    return [(path, hash_of(directory / path)) for path in files]

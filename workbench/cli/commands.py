@@ -91,7 +91,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="follow the run; exit 0 met, 
 @app.command()
 def submit(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(help="a model directory, the name of a catalogue entry, or a model's digest")],
+    model: Annotated[str, typer.Argument(help="a directory or GGUF file, a catalogue entry, or a model's digest")],
     sla: Annotated[Path, typer.Option(help="the SLA, YAML or JSON")],
     wait: Wait = False,
     gpu_class: Annotated[str, typer.Option(help="run on this class, such as h200 or cpu")] = "",

@@ -15,11 +15,11 @@ from workbench.cli.upload import Say, upload, upload_recording
 
 
 def model_reference(api: ApiClient, model: str) -> str:
-    """The name or digest of the model for the workload document. A directory is uploaded first."""
+    """The name or digest of the model for the workload document. What lies on this machine is uploaded first."""
     path = Path(model)
-    if not path.is_dir():
+    if not path.is_dir() and not (path.is_file() and model.endswith(".gguf")):
         if path.exists():
-            raise CliError(f"{model}: is a file; give the model's directory.")
+            raise CliError(f"{model}: is a file; give the model's directory, or a GGUF file.")
         if model.startswith((".", "/", "~")):
             raise CliError(f"{model}: there is no such directory.")
         return model

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.model_files import ModelRefused, inspect, select_in
+from kernels.model_files import ModelRefused, inspect, select_files, select_in
 from workbench.api.sentences import sentence
 from workbench.cli.client import ApiClient, refusal
 from workbench.cli.consoles import err
@@ -34,15 +34,17 @@ class LocalFile:
     sha256: str
 
 
-def read_directory(directory: Path, say: Say) -> list[LocalFile]:
-    """The files that are read of a model directory, checked, then hashed; says which are left out. Raises CliError."""
-    if not (directory / "config.json").is_file():
-        raise CliError(f"{directory}: config.json is missing; give a Hugging Face model directory.")
+def read_directory(source: Path, say: Say) -> list[LocalFile]:
+    """The files that are read of a model directory, or its GGUF file, checked, then hashed; says which are left out.
+    Raises CliError.
+    """
+    single = source.is_file() and source.suffix == ".gguf"
+    directory = source.parent if single else source
     try:
-        selection = select_in(directory)
+        selection = select_files([source.name]) if single else select_in(directory)
         inspect({path: directory / path for path in selection.files})
     except ModelRefused as error:
-        raise CliError([f"{directory}: {sentence(reason)}" for reason in error.reasons]) from None
+        raise CliError([f"{source}: {sentence(reason)}" for reason in error.reasons]) from None
     if selection.left_out:
         _tell(f"Left out, as the workbench does not read them: {', '.join(selection.left_out)}.")
     paths = {path: directory / path for path in selection.files}
@@ -63,12 +65,12 @@ def _tell(line: str) -> None:
     err.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def upload(api: ApiClient, directory: Path, say: Say) -> dict[str, Any]:
-    """Uploads the directory unless the organisation has the same files already. Returns the model."""
-    files = read_directory(directory, say)
+def upload(api: ApiClient, source: Path, say: Say) -> dict[str, Any]:
+    """Uploads the directory or GGUF file unless the organisation has the same files already. Returns the model."""
+    files = read_directory(source, say)
     model = _known_model(api, files)
     if model is None:
-        entry = _open_upload(api, directory.resolve().name, files, "model")
+        entry = _open_upload(api, source.resolve().name.removesuffix(".gguf"), files, "model")
         _send(api, entry, files, say)
         model = _finish(api, entry)["model"]
     for note in model["notes"]:

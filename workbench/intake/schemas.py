@@ -43,6 +43,7 @@ class ModelOut(Schema):
     weight_bytes: int | None = None
     generated: bool | None = None
     has_tokenizer: bool | None = None
+    quantised: str | None = Field(None, description="the format of weights that are dequantised to bf16")
     notes: list[str] = []
     size: int
     files: list[ModelFile] = []

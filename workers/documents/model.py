@@ -22,8 +22,9 @@ class ModelManifest(Document):
 
     `digest` covers what changes the outputs and names the model in plans; `content_digest` covers all of `files` and
     names what is stored and served (`kernels.model_files.digests`). Without weights among the files, they are
-    `generated` from `seed`. `notes` are sentences on what of the files is ignored. Results of older versions have no
-    `content_digest`.
+    `generated` from `seed`. `quantised` names the format of weights that are dequantised to bf16 before a stage reads
+    them, which `config` and `weight_bytes` are about. `notes` are sentences on what of the files is ignored. Results of
+    older versions have no `content_digest`.
     """
 
     digest: str
@@ -41,6 +42,7 @@ class ModelManifest(Document):
     parameters: int
     weight_bytes: int
     has_tokenizer: bool = False
+    quantised: str = ""
     notes: list[str] = []
 
     @property
@@ -51,6 +53,19 @@ class ModelManifest(Document):
         if self.decodes_once:
             return "encoder-decoder"
         return f"encoder of {self.counted}" if self.counted in ("images", "recordings") else "other"
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether stages can turn text into tokens: they read tokenizer.json, which they make of a GGUF file's own."""
+        names = {file.path for file in self.files}
+        return "tokenizer.json" in names or (self.has_tokenizer and any(name.endswith(".gguf") for name in names))
+
+    @property
+    def dequantised_sentence(self) -> str:
+        """What becomes of quantised weights, as a sentence; "" for a model without."""
+        if not self.quantised:
+            return ""
+        return f"Its weights are {self.quantised}: they are dequantised to bf16 before anything is measured."
 
     @property
     def decodes_once(self) -> bool:

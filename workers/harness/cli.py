@@ -24,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from workers.documents.stages import StageFailure, StageInput
 from workers.harness.context import Context, GpuLost, StageError
+from workers.harness.plain_model import on_plain_model
 from workers.wording.errors import error_sentence
 from workers.wording.stages import out_of_time
 
@@ -50,7 +51,7 @@ def main(run: StageFunction) -> NoReturn:
             seconds_left = document.seconds_left - (started or 0.0)
             say = partial(tell, speech)
             context = Context(model_dir, artifacts, say, seconds_left, started, arguments.recordings)
-            code = perform(run, document, context, arguments.output)
+            code = perform(on_plain_model(run, artifacts / "plain-model"), document, context, arguments.output)
         except (OSError, ValidationError) as error:
             failure, code = StageFailure(sentence=f"{arguments.input}: {error_sentence(error)}"), 1
             _write(arguments.output, failure)

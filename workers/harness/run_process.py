@@ -19,6 +19,7 @@ from workers.documents.stage_command import StageCommand, StageEnded
 from workers.harness import fresh_processes
 from workers.harness.cli import leave, perform, take_stdout, tell
 from workers.harness.context import Context
+from workers.harness.plain_model import on_plain_model
 
 
 def main() -> None:
@@ -52,7 +53,9 @@ def _run(command: StageCommand, speech: TextIO, shared: dict[str, Any]) -> int:
         shared=shared,
     )
     run = importlib.import_module(command.module).run
-    return perform(run, command.document, context, folder / "out.json")
+    return perform(
+        on_plain_model(run, folder.absolute().parent / "plain-model"), command.document, context, folder / "out.json"
+    )
 
 
 def _clear() -> None:

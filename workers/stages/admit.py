@@ -196,9 +196,10 @@ def _check_text(document: StageInput, model_dir: Path) -> None:
 
 
 def _compare_tensors(document: StageInput, context: Context) -> list[str]:
+    dequantised = [document.model.dequantised_sentence] if document.model.quantised else []
     if document.model.generated:
         return ["The weights are generated from a seed: speed is that of the real model, quality cannot be measured."]
-    return check_tensors(context.model_dir, document.model.config)
+    return [*dequantised, *check_tensors(context.model_dir, document.model.config)]
 
 
 def run(document: StageInput, context: Context) -> AdmitResult:

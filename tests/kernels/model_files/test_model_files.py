@@ -218,7 +218,7 @@ def test_config_that_is_not_utf8(tmp_path: Path) -> None:
         ({"text_config": {"auto_map": {"AutoModel": "evil/repo--modeling.X"}}}, "text_config.auto_map"),
         ({"attn_implementation": "evil/kernel"}, "attn_implementation"),
         ({"_attn_implementation": {"": "evil/kernel"}}, "_attn_implementation"),
-        ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config"),
         ({"compression_config": {"quant_method": "compressed-tensors"}}, "compression_config"),
     ],
 )

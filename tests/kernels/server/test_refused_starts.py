@@ -137,8 +137,17 @@ def test_a_file_that_holds_no_object_is_refused(tmp_path: Path, name: str) -> No
 def test_a_directory_without_weights_is_refused(tmp_path: Path) -> None:
     shutil.copy(MODEL / "config.json", tmp_path)
     (tmp_path / "pytorch_model.bin").touch()
-    sentence = f"kernels serve: --model: {tmp_path} holds no safetensors, the only files of weights that are read"
+    sentence = f"kernels serve: --model: {tmp_path} holds no safetensors and no GGUF file"
     assert refused("--model", str(tmp_path)) == sentence
+
+
+def test_a_file_is_a_whole_gguf_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF\3\0\0\0")
+    sentence = "model.gguf: header: the header goes beyond the file's 8 bytes: it is truncated"
+    assert refused("--model", str(path)) == f"kernels serve: {sentence}"
+    path = path.rename(tmp_path / "model.txt")
+    assert refused("--model", str(path)) == "kernels serve: model.txt: a model is a directory or a GGUF file"
 
 
 def short_of_memory(spec: Spec, connection: Connection) -> None:

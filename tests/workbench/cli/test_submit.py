@@ -155,7 +155,7 @@ def test_a_missing_sla_or_directory_is_a_usage_error(cli, sla_file, tmp_path):
     file = cli("submit", sla_file, "--sla", sla_file)
     assert (file.exit_code, "is a file; give the model's directory" in file.stderr) == (2, True)
     empty = cli("submit", tmp_path, "--sla", sla_file)
-    assert (empty.exit_code, "config.json is missing" in empty.stderr) == (2, True)
+    assert (empty.exit_code, "config.json: the file is missing" in empty.stderr) == (2, True)
 
 
 def test_what_the_workbench_refuses_is_said_in_its_words(cli, model_dir, sla_file):

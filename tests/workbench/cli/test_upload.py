@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from tests.kernels.gguf_files import write_gguf
 from tests.workbench.intake.conftest import CONFIG
 from workbench.cli import upload as uploading
 from workbench.cli.client import ApiClient
@@ -69,6 +70,12 @@ def test_another_day_it_goes_on(live_server, secret, model_dir):
     uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
     assert line.sent == _size(model_dir) - kept
     assert Model.objects.count() == 1
+
+
+def test_a_gguf_file_is_handed_in_alone(live_server, secret, tmp_path):
+    path = write_gguf(tmp_path / "tiny.gguf")
+    model = uploading.upload(ApiClient(live_server.url, secret), path, _say)
+    assert (model["name"], [file["path"] for file in model["files"]]) == ("tiny", ["tiny.gguf"])
 
 
 def test_changed_files_start_anew(live_server, secret, model_dir):

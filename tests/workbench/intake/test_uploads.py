@@ -191,7 +191,7 @@ def test_a_truncated_shard_is_refused(
 
 def test_without_a_configuration(api: Api, engineer: User) -> None:
     answer = announce(api(engineer), {"model.safetensors": b"x"})
-    assert answer.json()["detail"] == "config.json: the file is missing"
+    assert answer.json()["detail"].startswith("config.json: the file is missing")
 
 
 def test_a_name_is_neither_spaces_alone_nor_has_control_characters(

@@ -40,7 +40,7 @@ def test_a_load_that_is_void_is_not_said_to_be_judged():
         "The generator itself was 9.0 ms late at p99."
     )
     server = sample_loads.under_load().after.server
-    assert "After: no load could be measured, since the generator" in whole_sentence(None, curve_of(server, alone))
+    assert "After, no load could be measured, since the generator" in whole_sentence(None, curve_of(server, alone))
     ended = limit_sentence(limit.model_copy(update={"users": 3, "loads": [met, void]}))
     assert "4 users, could not be measured: the generator itself was late. So this limit is the generator's" in ended
     assert "One load was judged, at " in ended

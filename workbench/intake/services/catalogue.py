@@ -80,6 +80,7 @@ def manifest_of(facts: ModelFacts, name: str, source: Any, files: list[ModelFile
         parameters=facts.parameters,
         weight_bytes=facts.weight_bytes,
         has_tokenizer=facts.has_tokenizer,
+        quantised=facts.quantised,
         notes=facts.notes,
     )
 

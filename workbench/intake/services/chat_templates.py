@@ -13,7 +13,7 @@ from jinja2 import TemplateSyntaxError, nodes
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import MAX_RANGE, SandboxedEnvironment
 
-from kernels.model_files import ModelRefused
+from kernels.model_files import ModelRefused, gguf
 from kernels.model_files.config import walk
 from kernels.model_files.strict_json import read_json
 from kernels.server.http.chat_template import Generation
@@ -54,6 +54,9 @@ def _templates(files: Mapping[str, Path]) -> Iterator[tuple[str, str, str]]:
             if at.stat().st_size > MAX_BYTES:
                 raise ModelRefused(path, "", TOO_LARGE)
             yield path, "", at.read_text(encoding="utf-8", errors="replace")
+        elif path.endswith(gguf.SUFFIX):
+            template = gguf.read_gguf(path, at).metadata.get(gguf.CHAT_TEMPLATE)
+            yield from [(path, gguf.CHAT_TEMPLATE, template)] if isinstance(template, str) else []
         elif PurePosixPath(path).name in SETTINGS:
             document: Any = read_json(path, at, MAX_SETTINGS)
             items = walk(document) if isinstance(document, (dict, list)) else ()

@@ -35,7 +35,8 @@ def create(organisation: Any, user: Any, name: str, files: Sequence[AnnouncedFil
     kept = set(selection.files)
     rows = {number: file for number, file in enumerate(files) if paths[number] in kept}
     try:
-        check_config_size(files[paths.index(CONFIG)].size)
+        if CONFIG in paths:
+            check_config_size(files[paths.index(CONFIG)].size)
     except ModelRefused as error:
         raise refused(error) from None
     with transaction.atomic():

@@ -188,7 +188,7 @@ def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> I
         return
     if facts.counted in ("images", "recordings"):
         yield {"field": "quality_text", "reason": f"{facts.name} reads no text"}
-    elif all(file.path != TOKENIZER for file in facts.files):
+    elif not facts.reads_text:
         yield {"field": "quality_text", "reason": f"{facts.name} has no {TOKENIZER}, which the text takes"}
 
 

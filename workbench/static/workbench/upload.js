@@ -156,7 +156,8 @@ function working(on) {
 // Sending
 
 function begin() {
-  const name = part("name").value || state.folder || "Unnamed model";
+  const single = state.files.find(({ path }) => path.endsWith(".gguf"))?.path.slice(0, -".gguf".length);
+  const name = part("name").value || state.folder || single || "Unnamed model";
   return uploads.begin(name, "model", state.files.map(({ path, file }) => ({ path, size: file.size })));
 }
 

@@ -1,0 +1,57 @@
+"""Models whose files hold quantised weights are written once as a model directory in bf16, which everything else reads.
+
+A process of its own converts them: the libraries that read a stranger's tokenizer may end it. Imports without torch.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernels.cuda.nvrtc import cache_directory
+from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
+from kernels.model_files.digests import SOURCE_HASHES, content_digest, hash_of
+from kernels.model_files.gguf import SUFFIX
+
+
+def plain_model(source: Path, folder: Path | None = None) -> Path:
+    """The model at `source`, a directory or a GGUF file, as a directory in bf16: `source` itself where it is one, else
+    `folder`, which is made unless it is there (default: one in the user's cache, named by the content).
+
+    Raises ModelRefused.
+    """
+    if source.is_file() and source.suffix != SUFFIX:
+        raise ModelRefused(source.name, "", "a model is a directory or a GGUF file")
+    files = files_at(source)
+    if not is_quantised(files):
+        return source
+    inspect(files)
+    hashes = {path: hash_of(at) for path, at in files.items()}
+    folder = folder or cache_directory() / "dequantised" / content_digest(hashes.items())
+    if folder.is_dir():
+        return folder
+    draft = folder.with_name(f".draft-{folder.name}-{os.getpid()}")
+    draft.mkdir(parents=True)
+    try:
+        (draft / SOURCE_HASHES).write_text(json.dumps(list(hashes.items())))
+        _convert(files, draft)
+        if not folder.is_dir():  # another process may have been faster
+            draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def _convert(files: Mapping[str, Path], folder: Path) -> None:
+    request = json.dumps({"files": {path: str(at.absolute()) for path, at in files.items()}, "folder": str(folder)})
+    command = [sys.executable, "-m", f"{__name__}.convert"]
+    done = subprocess.run(command, input=request, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
+        raise ModelRefused(next(iter(files)), "", f"reading the weights or the tokenizer ends the process ({how})")
+    if refused := json.loads(done.stdout.splitlines()[-1]):
+        raise ModelRefused(**refused)

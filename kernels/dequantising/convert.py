@@ -1,0 +1,98 @@
+"""A program of its own: writes a model of quantised weights as a model directory in bf16.
+
+    python -m kernels.dequantising.convert < request.json
+
+The request is a JSON object: `files` (paths in the model's folder, and where their contents lie) and `folder`, which is
+there. It prints one JSON object: `file`, `field` and `reason` of what is refused, or nothing in it.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from kernels.dequantising import checkpoint_weights, gguf_tokenizer, gguf_weights
+from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
+from kernels.model_files.config import FILE
+from kernels.model_files.quantised import scheme_of
+from kernels.model_files.tensors import INDEX
+
+SHARD_BYTES = 2**31
+SPARE_BYTES = 2**28
+
+
+def main() -> None:
+    speech = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print
+    request = json.load(sys.stdin)
+    files = {path: Path(at) for path, at in request["files"].items()}
+    refused: dict[str, str] = {}
+    try:
+        convert(files, Path(request["folder"]))
+    except ModelRefused as error:
+        refused = {"file": error.file, "field": error.field, "reason": error.reason}
+    except MemoryError:
+        refused = {"file": next(iter(files)), "field": "", "reason": "dequantising takes more memory than there is"}
+    except OSError as error:
+        refused = {"file": next(iter(files)), "field": "", "reason": f"it cannot be dequantised: {error.strerror}"}
+    print(json.dumps(refused), file=speech, flush=True)
+
+
+def convert(files: Mapping[str, Path], folder: Path) -> None:
+    """Fills the folder. Raises ModelRefused."""
+    facts = inspect(files)
+    if shutil.disk_usage(folder).free < facts.weight_bytes + SPARE_BYTES:
+        reason = f"in bf16 its weights take {facts.weight_bytes:,} bytes, more than are free on this disk"
+        raise ModelRefused(next(iter(files)), "", reason)
+    (folder / FILE).write_text(json.dumps(facts.config, indent=2))
+    _write(folder, _weights(files, facts, folder))
+
+
+def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    if name := gguf_file(files):
+        if facts.has_tokenizer:
+            gguf_tokenizer.write(name, files[name], facts.config, folder)
+        yield from gguf_weights.weights(name, files[name], facts.config)
+        return
+    for path in files.keys() - {FILE, INDEX}:
+        if not path.endswith(".safetensors"):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(files[path], folder / path)
+    scheme = scheme_of(json.loads(files[FILE].read_bytes()))
+    assert scheme is not None
+    yield from checkpoint_weights.weights(files, scheme)
+
+
+def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    """Shards of SHARD_BYTES, and their index. Raises ModelRefused for a weight that is no number."""
+    shard: dict[str, torch.Tensor] = {}
+    places: dict[str, str] = {}
+    size = number = 0
+    for name, weight in weights:
+        if not torch.isfinite(weight).all():
+            raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
+        shard[name] = weight.contiguous()
+        size += weight.nbytes
+        if size >= SHARD_BYTES:
+            number, size = number + 1, 0
+            places |= _save(folder, shard, number)
+    places |= _save(folder, shard, number + 1)
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+def _save(folder: Path, shard: dict[str, torch.Tensor], number: int) -> dict[str, str]:
+    path = folder / f"model-{number:05}.safetensors"
+    if shard:
+        save_file(shard, path, metadata={"format": "pt"})
+    places = dict.fromkeys(shard, path.name)
+    shard.clear()
+    return places
+
+
+if __name__ == "__main__":
+    main()

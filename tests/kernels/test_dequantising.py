@@ -1,0 +1,232 @@
+"""Models of quantised weights as model directories in bf16: GGUF against transformers' own reading, and its blocks
+against dequantisers of their own, weight by weight.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gguf import MODEL_ARCH_NAMES, GGUFWriter, get_tensor_name_map
+from gguf import GGMLQuantizationType as Type
+
+from kernels.dequantising import gguf_tokenizer, plain_model
+from kernels.dequantising.convert import convert
+from kernels.dequantising.gguf_weights import dequantised
+from kernels.model_files import ModelRefused, inspect
+from kernels.model_files.digests import SOURCE_HASHES, hash_of, model_digest
+from kernels.model_files.gguf import read_gguf
+from kernels.model_files.gguf_config import ARCHITECTURES
+from kernels.plan import Plan
+from kernels.runners.plan_files import read_model
+from tests.kernels.gguf_files import BEGIN, END, TEMPLATE, TOOL, random_blocks, write_gguf
+
+F32 = np.float32
+
+
+def half(block: bytes, at: int) -> np.float32:
+    return F32(np.frombuffer(block[at : at + 2], np.float16)[0])
+
+
+def q4_0(block: bytes) -> Iterator[np.float32]:
+    for number in range(32):
+        code = block[2 + number % 16] >> (4 if number >= 16 else 0) & 15
+        yield half(block, 0) * F32(code - 8)
+
+
+def q4_1(block: bytes) -> Iterator[np.float32]:
+    for number in range(32):
+        code = block[4 + number % 16] >> (4 if number >= 16 else 0) & 15
+        yield half(block, 0) * F32(code) + half(block, 2)
+
+
+def q8_0(block: bytes) -> Iterator[np.float32]:
+    for code in block[2:]:
+        yield half(block, 0) * F32(code - 256 if code > 127 else code)
+
+
+def six_bits(block: bytes, group: int) -> tuple[int, int]:
+    """The scale and the least value of a group of 32 in a block of Q4_K or Q5_K."""
+    packed = block[4:16]
+    if group < 4:
+        return packed[group] & 63, packed[group + 4] & 63
+    high = packed[group + 4]
+    return high & 15 | packed[group - 4] >> 6 << 4, high >> 4 | packed[group] >> 6 << 4
+
+
+def q4_k(block: bytes) -> Iterator[np.float32]:
+    yield from k_quant(block, 16, lambda group, at: 0)
+
+
+def q5_k(block: bytes) -> Iterator[np.float32]:
+    yield from k_quant(block, 48, lambda group, at: (block[16 + at] >> group & 1) << 4)
+
+
+def k_quant(block: bytes, begin: int, high: Callable[[int, int], int]) -> Iterator[np.float32]:
+    for number in range(256):
+        group, at = divmod(number, 32)
+        scale, least = six_bits(block, group)
+        code = block[begin + group // 2 * 32 + at] >> 4 * (group % 2) & 15 | high(group, at)
+        yield half(block, 0) * F32(scale) * F32(code) - half(block, 2) * F32(least)
+
+
+def q6_k(block: bytes) -> Iterator[np.float32]:
+    for number in range(256):
+        part, rest = divmod(number, 128)
+        quarter, at = divmod(rest, 32)
+        low = block[part * 64 + quarter % 2 * 32 + at] >> 4 * (quarter // 2) & 15
+        code = low | (block[128 + part * 32 + at] >> 2 * quarter & 3) << 4
+        scale = np.int8(np.uint8(block[192 + number // 16]))
+        yield half(block, 208) * F32(scale) * F32(code - 32)
+
+
+BLOCKS = {Type.Q4_0: q4_0, Type.Q4_1: q4_1, Type.Q8_0: q8_0, Type.Q4_K: q4_k, Type.Q5_K: q5_k, Type.Q6_K: q6_k}
+
+
+@pytest.mark.parametrize("kind", BLOCKS, ids=lambda kind: kind.name)
+def test_blocks_are_dequantised_to_the_bit(kind: Type) -> None:
+    stored = random_blocks((3, 512), kind)
+    size = {Type.Q4_0: 18, Type.Q4_1: 20, Type.Q8_0: 34, Type.Q4_K: 144, Type.Q5_K: 176, Type.Q6_K: 210}[kind]
+    wanted = [value for block in stored.reshape(-1, size) for value in BLOCKS[kind](block.tobytes())]
+    assert dequantised(stored, kind.name).tobytes() == np.array(wanted, F32).tobytes()
+
+
+def test_16_bit_weights_keep_their_values() -> None:
+    values = torch.randn(4, 8)
+    for dtype, name in ((torch.bfloat16, "BF16"), (torch.float16, "F16")):
+        stored = values.to(dtype).view(torch.uint8).numpy()
+        assert torch.equal(torch.from_numpy(dequantised(stored, name)), values.to(dtype).float())
+
+
+@pytest.fixture(scope="module")
+def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_gguf(tmp_path_factory.mktemp("gguf") / "model.gguf", Type.Q4_K, tied=False)
+
+
+@pytest.fixture(scope="module")
+def plain(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plain_model(gguf, tmp_path_factory.mktemp("plain") / "model")
+
+
+def test_the_directory_is_the_model_that_transformers_reads(gguf: Path, plain: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    wanted = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
+    read = AutoModelForCausalLM.from_pretrained(plain)
+    ours, theirs = read.state_dict(), wanted.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    same = ("num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "rope_parameters", "eos_token_id")
+    assert [getattr(read.config, name) for name in same] == [getattr(wanted.config, name) for name in same]
+    facts = inspect(plain)
+    assert facts.dtype == "bfloat16"
+    assert not facts.quantised
+
+
+def test_the_tokenizer_splits_begins_and_ends_as_the_file_says(plain: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(plain)
+    assert tokenizer("12").input_ids == [BEGIN, *b"12"], "digits are apart, though there is a merge of 1 and 2"
+    assert tokenizer.decode(tokenizer("Ü a  b\n").input_ids, skip_special_tokens=True) == "Ü a  b\n"
+    assert tokenizer("a<tool><end>").input_ids == [BEGIN, ord("a"), TOOL, END]
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<begin>", "<end>")
+    assert tokenizer.chat_template == TEMPLATE
+    assert json.loads((plain / "generation_config.json").read_text()) == {"eos_token_id": [END]}
+
+
+def test_the_directory_is_made_once_and_names_its_source(gguf: Path, plain: Path) -> None:
+    written = (plain / "config.json").stat().st_mtime_ns
+    assert plain_model(gguf, plain) == plain
+    assert (plain / "config.json").stat().st_mtime_ns == written
+    ((path, digest),) = json.loads((plain / SOURCE_HASHES).read_text())
+    assert (path, len(digest)) == ("model.gguf", 64)
+    assert plain_model(plain) == plain, "a directory in bf16 stays as it is"
+
+
+def test_a_plan_for_the_file_is_one_for_the_directory(gguf: Path, plain: Path) -> None:
+    config = inspect({gguf.name: gguf}).config
+    digest = model_digest(config, [("as it was handed in.gguf", hash_of(gguf))], generated=False)
+    assert read_model(plain, Plan(model_digest=digest, gpu="cpu", runner="eager")) == (config, False, 0)
+
+
+def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf")
+    content = bytearray(path.read_bytes())
+    start = next(tensor.start for tensor in read_gguf(path.name, path).tensors if tensor.dtype == "Q8_0")
+    content[start : start + 2] = np.float16("nan").tobytes()
+    path.write_bytes(bytes(content))
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(ModelRefused, match=r"the weights are not all numbers once they are dequantised"):
+        convert({path.name: path}, tmp_path / "plain")
+
+
+FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
+    "qwen2": {"num_key_value_heads": 2},
+    "qwen3": {"num_key_value_heads": 2, "head_dim": 24},
+    "gemma2": {"num_key_value_heads": 2, "head_dim": 24, "query_pre_attn_scalar": 256, "sliding_window": 32},
+    "gemma3": {"num_key_value_heads": 2, "head_dim": 24, "query_pre_attn_scalar": 256, "sliding_window": 32},
+}
+
+
+@pytest.mark.parametrize("arch", FAMILY_CONFIGS)
+def test_a_model_that_becomes_a_gguf_file_comes_back(tmp_path: Path, arch: str) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "vocab_size": 64}
+    sizes |= {"num_attention_heads": 4, "max_position_embeddings": 128, "tie_word_embeddings": True}
+    config = AutoConfig.for_model(ARCHITECTURES[arch], **sizes, **FAMILY_CONFIGS[arch])
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    for parameter in model.parameters():
+        parameter.data.copy_(torch.randint(-50, 50, parameter.shape) / 256)
+    path = write_model(tmp_path / "model.gguf", arch, model)
+    (tmp_path / "plain").mkdir()
+    convert({path.name: path}, tmp_path / "plain")
+    read = AutoModelForCausalLM.from_pretrained(tmp_path / "plain")
+    theirs = model.state_dict()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in read.state_dict().items())
+    ids = torch.arange(40)[None]
+    assert torch.equal(read(ids).logits, model(ids).logits), "the configuration is the same where it matters"
+
+
+def write_model(path: Path, arch: str, model: Any) -> Path:
+    """The model as llama.cpp would store it: norms of Gemma plus one, and gguf's names."""
+    config, numbers = model.config, {arch_of: key for key, arch_of in MODEL_ARCH_NAMES.items()}
+    writer, names = GGUFWriter(path, arch), get_tensor_name_map(numbers[arch], 1)
+    writer.add_block_count(1)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(1_000_000.0 if arch == "gemma3" else 10_000.0)
+    if "head_dim" in FAMILY_CONFIGS[arch]:
+        writer.add_key_length(config.head_dim)
+    if "sliding_window" in FAMILY_CONFIGS[arch]:
+        writer.add_sliding_window(config.sliding_window)
+    for name, weight in model.state_dict().items():
+        stem, _, kind = name.rpartition(".")
+        if name == "lm_head.weight":
+            continue
+        values = weight.float() + (1 if "norm" in name and arch.startswith("gemma") else 0)
+        writer.add_tensor(f"{names.get_name(stem)}.{kind}", values.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_merges_of_a_vocabulary_with_scores_are_those_of_transformers() -> None:
+    from transformers.integrations.ggml import GGUFTokenizerSkeleton
+
+    tokens = ["a", "b", "c", "ab", "bc", "abc", "aab", "cab", "abcab", "ca"]
+    scores = [-float(number) for number in range(len(tokens))]
+    theirs = GGUFTokenizerSkeleton({"tokens": tokens, "scores": scores}).merges
+    assert [
+        tuple(merge.split(" ")) for merge in gguf_tokenizer.merges(dict(zip(tokens, scores, strict=True)))
+    ] == theirs

@@ -1,0 +1,180 @@
+"""Quantised checkpoints: every format against a dequantiser of its own, which goes from weight to weight."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from kernels.dequantising.convert import convert
+from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
+from kernels.model_files.families import FAMILIES
+from tests.kernels.model_folders import LLAMA
+from tests.kernels.quantised_formats import E2M1, F32, FORMATS, Draw, Made, compressed
+
+HIDDEN, INNER, VOCABULARY = 96, 160, 64
+CONFIG = LLAMA | {"hidden_size": HIDDEN, "intermediate_size": INNER, "vocab_size": VOCABULARY, "num_attention_heads": 6}
+CONFIG |= {"num_hidden_layers": 1, "tie_word_embeddings": False, "torch_dtype": "float16"}
+
+
+def shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    family = FAMILIES["llama"]
+    yield from ((family.prefix + name, shape) for name, shape in family.shapes(config))
+    if not config["tie_word_embeddings"]:
+        yield family.head, (config["vocab_size"], config["hidden_size"])
+
+
+def checkpoint(folder: Path, given: dict[str, Any], make: Callable[[Draw], Made], **config: Any) -> dict[str, Any]:
+    """Writes a checkpoint whose products, the LM head among them, are quantised; the value of each quantised weight."""
+    config = CONFIG | config
+    tensors: dict[str, torch.Tensor] = {}
+    values: dict[str, Any] = {}
+    for name, shape in shapes(config):
+        if len(shape) == 1 or "embed" in name:
+            tensors[name] = torch.randn(shape).half()
+            continue
+        parts, values[name] = make(Draw(*shape))
+        tensors |= {f"{name.removesuffix('.weight')}.{part}": tensor for part, tensor in parts.items()}
+    folder.mkdir(exist_ok=True)
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": given}))
+    (folder / "tokenizer_config.json").write_text("{}")
+    return values
+
+
+def converted(folder: Path, into: Path) -> dict[str, torch.Tensor]:
+    into.mkdir()
+    convert(files_at(folder), into)
+    return {name: tensor for path in into.glob("*.safetensors") for name, tensor in load_file(path).items()}
+
+
+@pytest.mark.parametrize(("given", "make", "label"), FORMATS.values(), ids=FORMATS)
+def test_every_weight_has_its_value_to_the_bit(
+    tmp_path: Path, given: dict[str, Any], make: Callable[[Draw], Made], label: str
+) -> None:
+    values = checkpoint(tmp_path / "source", given, make)
+    facts = inspect(tmp_path / "source")
+    assert (facts.quantised, facts.dtype, facts.weight_bytes) == (label, "bfloat16", 2 * facts.parameters)
+    assert facts.config == {
+        **{key: value for key, value in CONFIG.items() if key != "torch_dtype"},
+        "dtype": "bfloat16",
+        "dequantised_from": given,
+    }
+    weights = converted(tmp_path / "source", tmp_path / "plain")
+    assert weights.keys() == dict(shapes(CONFIG)).keys()
+    for name, value in values.items():
+        outputs, inputs = weights[name].shape
+        wanted = np.array([[value(output, at) for at in range(inputs)] for output in range(outputs)], F32)
+        got, expected = weights[name].view(torch.int16), torch.from_numpy(wanted).bfloat16().view(torch.int16)
+        assert torch.equal(got, expected), name
+    assert json.loads((tmp_path / "plain" / "config.json").read_text()) == facts.config
+    assert (tmp_path / "plain" / "tokenizer_config.json").is_file()
+    assert not is_quantised(files_at(tmp_path / "plain"))
+    assert inspect(tmp_path / "plain").parameters == facts.parameters
+
+
+def test_transformers_loads_a_tied_model(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    given, make, _ = FORMATS["AWQ"]
+    checkpoint(tmp_path / "source", given, make, tie_word_embeddings=True)
+    weights = converted(tmp_path / "source", tmp_path / "plain")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "plain")
+    assert model.dtype == torch.bfloat16
+    assert torch.equal(model.lm_head.weight, weights["model.embed_tokens.weight"])
+
+
+def test_mxfp4_is_gpt_oss_own_and_its_experts_are_turned(tmp_path: Path) -> None:
+    draw, experts, rows, groups = Draw(4, 64), 2, 4, 2
+    blocks, scales = draw.bytes(experts, rows, groups, 16), draw.bytes(experts, rows, groups) // 2 + 64
+    config = {
+        "model_type": "gpt_oss",
+        "architectures": ["GptOssForCausalLM"],
+        "hidden_size": 64,
+        "num_hidden_layers": 1,
+    }
+    name = "model.layers.0.mlp.experts.gate_up_proj"
+    save_file({f"{name}_blocks": blocks, f"{name}_scales": scales}, tmp_path / "model.safetensors")
+    given = {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}}
+    (tmp_path / "config.json").write_text(json.dumps(config | given))
+    weight = converted(tmp_path, tmp_path / "plain")[name]
+    assert weight.shape == (experts, groups * 32, rows)
+    for expert, at, row in np.ndindex(*weight.shape):
+        byte = int(blocks[expert, row, at // 32, at % 32 // 2])
+        four = byte >> 4 if at % 2 else byte & 15
+        size = (-1) ** (four >> 3) * E2M1[four & 7] * 2.0 ** (int(scales[expert, row, at // 32]) - 127)
+        assert float(weight[expert, at, row]) == size
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "bitsandbytes": ({"load_in_4bit": True}, "weights quantised by bitsandbytes are not taken; taken are GPTQ, AWQ"),
+    "NVFP4": ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "weights quantised by modelopt NVFP4 are not taken"),
+    "another": ({"quant_method": "aqlm"}, "weights quantised by aqlm are not taken"),
+    "no name": ({}, "weights quantised by an unnamed method are not taken"),
+    "three bits": ({"quant_method": "gptq", "bits": 3}, "weights of 3 bits are not taken, only of 4 and 8"),
+    "marlin": ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, "'marlin' is not one of gptq"),
+    "gemv": ({"quant_method": "awq", "bits": 4, "version": "GEMV"}, "'gemv' is not taken; only gemm's layout is"),
+    "group": ({"quant_method": "gptq", "bits": 4, "group_size": 0}, "group_size: must be a whole number above 0"),
+    "groups": ({"quant_method": "gptq", "bits": 4, "group_size": 48}, "3 groups of scales do not fit 96 inputs"),
+    "bits": ({"quant_method": "gptq", "bits": 8, "group_size": 32}, "do not fit together"),
+    "sparse": (compressed(8) | {"sparsity_config": {"format": "sparse-24"}}, "only weights without sparsity"),
+    "nothing": (compressed(8) | {"config_groups": {}}, "all groups must quantise weights, and to the same type"),
+    "other parts": ({"quant_method": "mxfp4"}, "the weight is of type I32, but has no scale"),
+    "a list": ([], "must be an object"),  # type: ignore[dict-item]
+}
+
+
+@pytest.fixture(scope="module")
+def gptq_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gptq") / "source"
+    checkpoint(folder, FORMATS["GPTQ"][0], FORMATS["GPTQ"][1])
+    return folder
+
+
+@pytest.mark.parametrize(("given", "sentence"), BAD.values(), ids=BAD)
+def test_what_is_not_taken_is_one_sentence(gptq_folder: Path, given: dict[str, Any], sentence: str) -> None:
+    (gptq_folder / "config.json").write_text(json.dumps(CONFIG | {"quantization_config": given}))
+    with pytest.raises(ModelRefused, match=re.escape(sentence)):
+        inspect(gptq_folder)
+
+
+def test_mlx_is_refused_by_its_name(gptq_folder: Path) -> None:
+    (gptq_folder / "config.json").write_text(json.dumps(CONFIG | {"quantization": {"bits": 4, "group_size": 64}}))
+    with pytest.raises(ModelRefused, match="MLX's quantised weights are not taken"):
+        inspect(gptq_folder)
+
+
+def test_no_weights_are_no_quantised_weights(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"quantization_config": FORMATS["GPTQ"][0]}))
+    with pytest.raises(ModelRefused, match="without safetensors there are no quantised weights"):
+        inspect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"scales": lambda scales: scales.fill_(float("nan"))}, "the weights are not all numbers"),
+        ({"g_idx": lambda order: order.fill_(3)}, "an input is of none of the 3 groups"),
+        ({"g_idx": lambda order: order.fill_(-1)}, "an input is of none of the 3 groups"),
+        ({"g_idx": lambda order: order[:5].clone()}, "g_idx must name the group of each of the 96 inputs"),
+        ({"scales": lambda scales: scales.int()}, "its scales is of type I32, not F64 or F32"),
+        ({"qzeros": lambda zeros: zeros[:1].clone()}, "do not fit together"),
+        ({"qzeros": None}, "its qzeros is missing"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
+    given, make, _ = FORMATS["GPTQ in the order of activations"]
+    checkpoint(tmp_path / "source", given, make)
+    path = tmp_path / "source" / "model.safetensors"
+    tensors, module = load_file(path), "model.layers.0.self_attn.q_proj"
+    for part, changed in change.items():
+        old = tensors.pop(f"{module}.{part}")
+        tensors |= {f"{module}.{part}": changed(old)} if changed else {}
+    save_file(tensors, path)
+    with pytest.raises(ModelRefused, match=sentence):
+        converted(tmp_path / "source", tmp_path / "plain")
