@@ -105,8 +105,8 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
     assert chosen["exclude"] == ["skinny", "step_hopper"]
     assert chosen["kv_bytes"] > 0
     assert Plan.model_validate(verified.plan | {"serving": chosen}).serving.device == found.after.server.hardware
-    assert found.sentence.startswith("Before: ")
-    assert "; after: " in found.sentence
+    assert found.sentence.startswith("Before, ")
+    assert ". After, " in found.sentence
     assert "each at 99.9 % confidence." in found.before.sentence
 
 
