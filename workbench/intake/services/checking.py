@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 PYTHON_PATHS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")
 """All that the program is told of the worker's environment: where packages lie that are not beside Python."""
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""numpy's threads, one for each processor, would take the memory that the program may have."""
 SECONDS = 600
 """How long a check may take on a busy machine; its processor time is limited to check_files.CPU_SECONDS."""
 TOO_LONG = f"checking them takes more than {check_files.CPU_SECONDS} seconds of processor time"
@@ -117,7 +119,7 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
             input=json.dumps(request).encode(),
             capture_output=True,
             cwd=settings.BASE_DIR,
-            env={name: os.environ[name] for name in PYTHON_PATHS if name in os.environ},
+            env={name: os.environ[name] for name in PYTHON_PATHS if name in os.environ} | ONE_THREAD,
             timeout=SECONDS,
             check=False,
         )
