@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from kernels.model_files import ModelFacts, ModelRefused
 from kernels.model_files.errors import refuse
+from kernels.model_files.sentence_transformers import MODULES
 from workbench.api.in_flight import held
 from workbench.api.problems import DETAILS, problem_document
 from workbench.api.sentences import Problem
@@ -85,9 +86,11 @@ def _check(upload: Upload) -> None:
 
 
 def _config(upload: Upload) -> dict[str, Any]:
-    """Check a model's config.json before the rest has come. Raises ModelRefused."""
+    """Check a model's config.json before the rest has come; what modules.json replaces of it waits for that. Raises
+    ModelRefused.
+    """
     file = upload.files.filter(path=CONFIG).first()
-    if file is not None:
+    if file is not None and not upload.files.filter(path=MODULES).exists():
         _facts("config", {file.path: file_of(upload, file.number)})
     return {}
 
