@@ -63,7 +63,9 @@ def gguf_file(paths: Iterable[str]) -> str:
     if FILE in paths or not ggufs:
         return ""
     if len(ggufs) > 1:
-        raise ModelRefused(ggufs[1], "", f"{ggufs[0]} is there too; hand in one GGUF file, which holds a whole model")
+        raise ModelRefused(
+            ggufs[1], "", f"{ggufs[0]} is there too; hand in one file, parts merged by `llama-gguf-split --merge`"
+        )
     return ggufs[0]
 
 

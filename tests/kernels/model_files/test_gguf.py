@@ -49,7 +49,7 @@ def test_a_renamed_file_is_the_same_model() -> None:
 def test_a_file_stands_alone(tmp_path: Path, whole: bytes) -> None:
     (tmp_path / "a.gguf").write_bytes(whole)
     (tmp_path / "b.gguf").write_bytes(whole)
-    with pytest.raises(ModelRefused, match=r"b\.gguf: a\.gguf is there too; hand in one GGUF file"):
+    with pytest.raises(ModelRefused, match=r"b\.gguf: a\.gguf is there too; hand in one file, parts merged by"):
         inspect(tmp_path)
     (tmp_path / "b.gguf").rename(tmp_path / "config.json")
     with pytest.raises(ModelRefused, match=r"a\.gguf: a GGUF file holds a whole model; hand it in without config"):
