@@ -4,11 +4,11 @@ A process of its own converts them: the libraries that read a stranger's tokeniz
 """
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,13 +29,13 @@ def plain_model(source: Path, folder: Path | None = None) -> Path:
     files = files_at(source)
     if not is_quantised(files):
         return source
-    inspect(files)
+    files = {path: files[path] for path in inspect(files).files}
     hashes = {path: hash_of(at) for path, at in files.items()}
     folder = folder or cache_directory() / "dequantised" / content_digest(hashes.items())
     if folder.is_dir():
         return folder
-    draft = folder.with_name(f".draft-{folder.name}-{os.getpid()}")
-    draft.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     try:
         (draft / SOURCE_HASHES).write_text(json.dumps(list(hashes.items())))
         _convert(files, draft)

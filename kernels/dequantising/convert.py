@@ -19,15 +19,16 @@ from safetensors.torch import save_file
 from kernels.dequantising import checkpoint_weights, gguf_tokenizer, gguf_weights
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
+from kernels.model_files.quantised import FILES as QUANTISERS_FILES
 from kernels.model_files.quantised import scheme_of
 from kernels.model_files.tensors import INDEX
 
 SHARD_BYTES = 2**31
-SPARE_BYTES = 2**28
+SPARE_BYTES = 2**30
 
 
 def main() -> None:
-    speech = os.fdopen(os.dup(1), "w")
+    answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print
     request = json.load(sys.stdin)
     files = {path: Path(at) for path, at in request["files"].items()}
@@ -40,7 +41,7 @@ def main() -> None:
         refused = {"file": next(iter(files)), "field": "", "reason": "dequantising takes more memory than there is"}
     except OSError as error:
         refused = {"file": next(iter(files)), "field": "", "reason": f"it cannot be dequantised: {error.strerror}"}
-    print(json.dumps(refused), file=speech, flush=True)
+    print(json.dumps(refused), file=answer, flush=True)
 
 
 def convert(files: Mapping[str, Path], folder: Path) -> None:
@@ -59,8 +60,8 @@ def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iter
             gguf_tokenizer.write(name, files[name], facts.config, folder)
         yield from gguf_weights.weights(name, files[name], facts.config)
         return
-    for path in files.keys() - {FILE, INDEX}:
-        if not path.endswith(".safetensors"):
+    for path in files.keys() - {FILE, INDEX, *QUANTISERS_FILES}:
+        if "/" in path or not path.endswith(".safetensors"):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(files[path], folder / path)
     scheme = scheme_of(json.loads(files[FILE].read_bytes()))

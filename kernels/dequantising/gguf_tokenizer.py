@@ -29,8 +29,6 @@ def write(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> Non
     metadata = read_gguf(name, path).metadata
     own = {key.removeprefix("tokenizer."): value for key, value in metadata.items()}
     given = {ours: own[key] for key, ours in GGUF_TOKENIZER_MAPPING["tokenizer"].items() if key in own}
-    if own["ggml.model"] == "llama" and "merges" not in given:
-        given["merges"] = merges(dict(zip(given["tokens"], given.get("scores", ()), strict=False)))
     special = {
         f"{ours}_token": given["tokens"][number]
         for ours, theirs in SPECIAL.items()
@@ -38,6 +36,8 @@ def write(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> Non
     }
     try:
         with _limited():
+            if own["ggml.model"] == "llama" and "merges" not in given:
+                given["merges"] = merges(dict(zip(given["tokens"], given.get("scores", ()), strict=False)))
             backend, _ = convert_gguf_tokenizer(config["model_type"], given)
             tokenizer = PreTrainedTokenizerFast(
                 tokenizer_object=backend, chat_template=metadata.get(CHAT_TEMPLATE), **special
@@ -47,7 +47,7 @@ def write(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> Non
         reason = f"the tokenizer cannot be read: {' '.join(str(error).split())[:200]}"
         raise ModelRefused(name, "tokenizer.ggml", reason) from error
     _correct(folder / "tokenizer.json", own)
-    ends = [own.get(f"ggml.{each}_token_id") for each in ENDS]
+    ends = [own.get(f"ggml.{name}_token_id") for name in ENDS]
     document = {"eos_token_id": sorted({number for number in ends if isinstance(number, int)})}
     (folder / "generation_config.json").write_text(json.dumps(document))
 
@@ -60,7 +60,7 @@ def merges(scores: Mapping[str, float]) -> list[str]:
         for at in range(1, len(token))
         if " " not in token and token[:at] in scores and token[at:] in scores
     ]
-    return [merge for *_, merge in sorted(merges, key=lambda each: each[:3], reverse=True)]
+    return [merge for *_, merge in sorted(merges, key=lambda merge: merge[:3], reverse=True)]
 
 
 @contextmanager
@@ -82,11 +82,11 @@ def _correct(path: Path, own: Mapping[str, Any]) -> None:
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
         splits = map(_split, SPLITS[own["ggml.pre"]])
         document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
-    known = {each["id"] for each in document["added_tokens"]}
+    known = {token["id"] for token in document["added_tokens"]}
     for number, (token, kind) in enumerate(zip(own["ggml.tokens"], own.get("ggml.token_type", ()), strict=False)):
         if kind in (CONTROL, USER_DEFINED) and number not in known:
             document["added_tokens"].append(PLAIN | {"id": number, "content": token, "special": kind == CONTROL})
-    document["added_tokens"].sort(key=lambda each: each["id"])
+    document["added_tokens"].sort(key=lambda token: token["id"])
     first = own.get("ggml.bos_token_id")
     document["post_processor"] = None
     if own.get("ggml.add_bos_token", own["ggml.model"] == "llama") and first is not None:
@@ -100,7 +100,7 @@ def _split(pattern: str) -> dict[str, Any]:
 
 def _beginning(token: str, number: int) -> dict[str, Any]:
     special = {"SpecialToken": {"id": token, "type_id": 0}}
-    first, second = ({"Sequence": {"id": each, "type_id": at}} for at, each in enumerate("AB"))
+    first, second = ({"Sequence": {"id": name, "type_id": at}} for at, name in enumerate("AB"))
     return {
         "type": "TemplateProcessing",
         "single": [special, first],

@@ -35,7 +35,7 @@ def _gptq(parts: Parts, scheme: Scheme) -> Tensor:
 
 def _awq(parts: Parts, scheme: Scheme) -> Tensor:
     outputs = parts["scales"].shape[1]
-    codes, zeros = (_in_order(_unpacked(parts[each], scheme.bits, 1), scheme.bits) for each in ("qweight", "qzeros"))
+    codes, zeros = (_in_order(_unpacked(parts[part], scheme.bits, 1), scheme.bits) for part in ("qweight", "qzeros"))
     groups = _groups(parts, len(codes), len(zeros), scheme)
     return ((codes - zeros[groups])[:, :outputs] * parts["scales"].float()[groups]).T
 
@@ -89,7 +89,7 @@ def _with_scales(codes: Tensor, scale: Tensor, zero: Tensor | None, order: Tenso
 
 def _mxfp4(parts: Parts, scheme: Scheme) -> Tensor:
     low, high = parts["blocks"] & 15, parts["blocks"] >> 4
-    values = torch.tensor([*E2M1, *(-each for each in E2M1)])
+    values = torch.tensor([*E2M1, *(-value for value in E2M1)])
     exponents = parts["scales"].int()
     scales = torch.ldexp(torch.ones(exponents.shape), exponents - BIAS).masked_fill(exponents == NO_NUMBER, torch.nan)
     codes = torch.stack((low, high), -1).flatten(-2).long()

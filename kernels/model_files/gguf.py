@@ -7,7 +7,7 @@ and of metadata entries, the entries, a description of each tensor, and the tens
 import math
 import mmap
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +61,16 @@ def read_gguf(name: str, path: Path) -> GgufHeader:
     with path.open("rb") as stream:
         if stream.read(4) != MAGIC:
             raise ModelRefused(name, "header", "the file does not begin with GGUF: this is not a GGUF file")
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _Reader(name, data).header()
+        size = path.stat().st_size
+        with mmap.mmap(stream.fileno(), min(size, MAX_HEADER), access=mmap.ACCESS_READ) as data:
+            return _Reader(name, data, size).header()
 
 
 class _Reader:
-    """Reads from `at` on, and never beyond the file's end or MAX_HEADER."""
+    """Reads from `at` on; `data` is the beginning of a file of `size` bytes, MAX_HEADER at most."""
 
-    def __init__(self, name: str, data: mmap.mmap) -> None:
-        self.name, self.data, self.at = name, data, len(MAGIC)
-        self.end, self.items_left = min(len(data), MAX_HEADER), MAX_ITEMS
+    def __init__(self, name: str, data: mmap.mmap, size: int) -> None:
+        self.name, self.data, self.size, self.at, self.items_left = name, data, size, len(MAGIC), MAX_ITEMS
 
     def header(self) -> GgufHeader:
         version = self.number("I")
@@ -106,7 +106,7 @@ class _Reader:
         if any(not 0 < size <= MAX_DIM for size in shape):
             raise self.refused(shown, "each dimension is from 1 to 2^40")
         if kind not in BLOCKS:
-            taken = ", ".join(each for each, _, _ in BLOCKS.values())
+            taken = ", ".join(name for name, _, _ in BLOCKS.values())
             raise self.refused(shown, f"tensors of ggml's type {kind} are not taken, only {taken}")
         dtype, weights, size = BLOCKS[kind]
         if shape[0] % weights:
@@ -119,15 +119,15 @@ class _Reader:
     def placed(self, tensors: list[Tensor], begin: int) -> list[Tensor]:
         """The tensors at their places in the file. Raises ModelRefused where two share bytes, or a name."""
         placed, end, names = [], begin, set[str]()
-        for each in sorted(tensors, key=lambda tensor: tensor.start):
-            tensor = Tensor(each.name, each.dtype, each.shape, begin + each.start, begin + each.end, self.name)
+        for described in sorted(tensors, key=lambda tensor: tensor.start):
+            tensor = replace(described, start=begin + described.start, end=begin + described.end)
             shown = tensor.name[:100]
             if tensor.name in names:
                 raise self.refused(shown, "the tensor is there twice")
             if tensor.start < end:
                 raise self.refused(shown, f"the tensor starts at byte {tensor.start:,}, inside the one before it")
-            if tensor.end > len(self.data):
-                reason = f"the tensor ends at byte {tensor.end:,}, but the file has {len(self.data):,}: it is truncated"
+            if tensor.end > self.size:
+                reason = f"the tensor ends at byte {tensor.end:,}, but the file has {self.size:,}: it is truncated"
                 raise self.refused(shown, reason)
             names.add(tensor.name)
             placed.append(tensor)
@@ -168,10 +168,10 @@ class _Reader:
             raise self.refused(field, "the text is not UTF-8") from None
 
     def bytes(self, count: int) -> bytes:
-        if self.at + count > self.end:
-            truncated = f"the header goes beyond the file's {self.end:,} bytes: it is truncated"
+        if self.at + count > len(self.data):
+            truncated = f"the header goes beyond the file's {self.size:,} bytes: it is truncated"
             too_long = f"the header has more than the {MAX_HEADER:,} bytes that are allowed"
-            raise self.refused("header", truncated if self.end < MAX_HEADER else too_long)
+            raise self.refused("header", truncated if self.size < MAX_HEADER else too_long)
         self.at += count
         return self.data[self.at - count : self.at]
 

@@ -57,8 +57,10 @@ def config_of(header: GgufHeader, file: str, path: Path) -> dict[str, Any]:
     architecture = mappings()["MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"][model_type]
     config: dict[str, Any] = {"architectures": [architecture], "model_type": model_type, "dtype": "bfloat16"}
     for key, field in _fields(name).items():
-        if field and metadata.get(key) is not None:
-            config[field] = metadata[key]
+        if field and (number := metadata.get(key)) is not None:
+            if not isinstance(number, (int, float)):
+                raise ModelRefused(file, key, "must be one number")
+            config[field] = number
     if (head_dim := metadata.get(f"{name}.attention.key_length")) is not None:
         config["head_dim"] = head_dim
     by_name = {tensor.name: tensor for tensor in header.tensors}
@@ -123,7 +125,7 @@ def _rope_scaling(name: str, metadata: dict[str, Any], file: str) -> dict[str, A
     if kind not in ("linear", "yarn") or type(factor) is not float or not factor > 0:
         raise ModelRefused(file, f"{key}.type", "only rotary embeddings scaled by linear or yarn are taken")
     scaling = {"rope_type": kind, "factor": factor}
-    if original := metadata.get(f"{key}.original_context_length"):
+    if type(original := metadata.get(f"{key}.original_context_length")) is int:
         scaling["original_max_position_embeddings"] = original
     return scaling
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernels.model_files.config import FILE
 from kernels.model_files.errors import ModelRefused
-from kernels.model_files.headers import Tensor
+from kernels.model_files.headers import MAX_DIM, Tensor
 from kernels.model_files.strict_json import read_json
 
 FIELD = "quantization_config"
@@ -107,8 +107,10 @@ def _compressed(given: Mapping[str, Any]) -> Scheme:
             raise ModelRefused(FILE, f"{FIELD}.{name}", "only weights without sparsity and rotations are taken")
     groups = given.get("config_groups")
     listed = groups.values() if isinstance(groups, dict) else ()
-    wanted = [weights for each in listed if isinstance(each, dict) and isinstance(weights := each.get("weights"), dict)]
-    if len({tuple(str(each.get(name)) for name in ("num_bits", "type", "block_structure")) for each in wanted}) != 1:
+    sections = [group.get("weights") for group in listed if isinstance(group, dict)]
+    wanted = [weights for weights in sections if isinstance(weights, dict)]
+    types = {tuple(str(weights.get(name)) for name in ("num_bits", "type", "block_structure")) for weights in wanted}
+    if len(types) != 1:
         raise ModelRefused(FILE, f"{FIELD}.config_groups", "all groups must quantise weights, and to the same type")
     weights = wanted[0]
     bits, kind = _bits(weights.get("num_bits"), "config_groups"), weights.get("type")
@@ -129,16 +131,18 @@ def _bits(bits: Any, name: str) -> int:
 def _group(size: Any) -> int | None:
     if size in (None, -1):
         return None
-    if type(size) is not int or size < 1:
-        raise ModelRefused(FILE, f"{FIELD}.group_size", "must be a whole number above 0, or -1")
+    if type(size) is not int or not 1 <= size <= MAX_DIM:
+        raise ModelRefused(FILE, f"{FIELD}.group_size", "must be a whole number from 1 to 2^40, or -1")
     return size
 
 
 def _block(block: Any) -> tuple[int, int] | None:
     if block is None:
         return None
-    if not isinstance(block, list) or len(block) != 2 or not all(type(each) is int and each > 0 for each in block):
-        raise ModelRefused(FILE, FIELD, "the block of weights that share a scale must be two whole numbers above 0")
+    whole = isinstance(block, list) and all(type(size) is int and 1 <= size <= MAX_DIM for size in block)
+    if not whole or len(block) != 2:
+        reason = "the block of weights that share a scale must be two whole numbers from 1 to 2^40"
+        raise ModelRefused(FILE, FIELD, reason)
     return block[0], block[1]
 
 
@@ -166,9 +170,8 @@ def check_tensors(tensors: Iterable[Tensor]) -> None:
 
 def _refused(file: str, field: str, what: str) -> ModelRefused:
     named = f" ({what[:60]})" if what else ""
-    return ModelRefused(
-        file, field, f"quantised checkpoints are not taken{named}; hand in the weights before quantisation"
-    )
+    reason = f"the weights are quantised{named}, but {FILE} has no {FIELD} that says how; taken are {TAKEN}"
+    return ModelRefused(file, field, reason)
 
 
 def _is_map(value: Any) -> bool:

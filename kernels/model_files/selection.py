@@ -40,17 +40,18 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
     """
     paths = list(paths)
     if single := gguf_file(paths):
-        return Selection([single], [_at_the_top(path) for path in sorted(paths) if path != single])
+        return Selection([single], _at_the_top(set(paths) - {single}))
     if FILE not in paths:
         reason = "the file is missing; a model directory has it at its top, and a model in one file is GGUF"
         raise ModelRefused(FILE, "", reason)
     files = [path for path in paths if _is_read(path)]
     weights = {path for path in files if path.endswith(".safetensors") and "/" not in path}
     kept = _kept_weights(weights, INDEX in files, shards)
-    files = [path for path in files if path not in weights - kept]
-    others = sorted(set(paths).difference(files))
-    refuse(list(_bad_names(kept, INDEX in files, shards) if weights else _unread_weights(others)))
-    return Selection(files, list(dict.fromkeys(_at_the_top(path) for path in others)))
+    superfluous = weights - kept
+    files = [path for path in files if path not in superfluous]
+    others = set(paths).difference(files)
+    refuse(list(_bad_names(kept, INDEX in files, shards) if weights else _unread_weights(sorted(others))))
+    return Selection(files, _at_the_top(others))
 
 
 def gguf_file(paths: Iterable[str]) -> str:
@@ -58,12 +59,14 @@ def gguf_file(paths: Iterable[str]) -> str:
     where there are several.
     """
     paths = list(paths)
-    found = sorted(path for path in paths if path.endswith(SUFFIX) and "/" not in path)
-    if FILE in paths or not found:
+    ggufs = sorted(path for path in paths if path.endswith(SUFFIX) and "/" not in path)
+    if FILE in paths or not ggufs:
         return ""
-    if len(found) > 1:
-        raise ModelRefused(found[1], "", f"{found[0]} is there too; hand in one GGUF file, which holds a whole model")
-    return found[0]
+    if len(ggufs) > 1:
+        raise ModelRefused(
+            ggufs[1], "", f"{ggufs[0]} is there too; hand in one file, parts merged by `llama-gguf-split --merge`"
+        )
+    return ggufs[0]
 
 
 def select_in(directory: Path) -> Selection:
@@ -110,19 +113,19 @@ def _bad_names(kept: set[str], indexed: bool, shards: Collection[str] | None) ->
         yield ModelRefused(SINGLE, "", f"{INDEX} names other files as the weights; hand in one or the other")
 
 
-def _at_the_top(path: str) -> str:
-    folder, slash, _ = path.partition("/")
-    return folder + slash
+def _at_the_top(paths: Iterable[str]) -> list[str]:
+    """Their names at the folder's top, each once; folders with a slash."""
+    return sorted({"".join(path.partition("/")[:2]) for path in paths})
 
 
 def _unread_weights(paths: Iterable[str]) -> Iterator[ModelRefused]:
     """Why a folder without safetensors at its top is refused: else its weights would be made from a seed."""
-    folders = set()
+    inside = []
     for path in paths:
         suffix = PurePosixPath(path).suffix.lower()
         if "/" in path:
             if suffix in {".safetensors", *PICKLES, *OTHER_WEIGHTS} and not path.startswith("."):
-                folders.add(_at_the_top(path))
+                inside.append(path)
         elif suffix in PICKLES:
             reason = "this is a pickle format, which can run code when it is read; hand in safetensors"
             yield ModelRefused(path, "", reason)
@@ -132,5 +135,5 @@ def _unread_weights(paths: Iterable[str]) -> Iterator[ModelRefused]:
             yield ModelRefused(path, "", f"a GGUF file holds a whole model; hand it in without {FILE}")
         elif suffix in OTHER_WEIGHTS:
             yield ModelRefused(path, "", f"{suffix} weights are not taken; hand in safetensors or GGUF")
-    for folder in sorted(folders):
+    for folder in _at_the_top(inside):
         yield ModelRefused(folder, "", "the folder is not read, and no safetensors lie beside config.json")

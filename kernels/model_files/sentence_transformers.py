@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from kernels.model_files.architectures import mappings
+from kernels.model_files.content_checks import climbs_out
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.headers import read_header
 from kernels.model_files.strict_json import read_json
@@ -67,12 +68,12 @@ def sentence_modules(find: Find) -> SentenceModules | None:
 
     Raises ModelRefused for modules that the product has not.
     """
-    listed = [each for each in _read(find, MODULES, list) if isinstance(each, dict)]
-    modules = [(str(each.get("type")).rpartition(".")[2], each.get("path")) for each in listed]
+    listed = [entry for entry in _read(find, MODULES, list) if isinstance(entry, dict)]
+    modules = [(str(entry.get("type")).rpartition(".")[2], entry.get("path")) for entry in listed]
     if [name for name, _ in modules] in ([], ["Transformer"]):
         return None
     if [name for name, _ in modules[:2]] != ["Transformer", "Pooling"] or modules[0][1]:
-        names = ", ".join(name for name, _ in modules)
+        names = ", ".join(name for name, _ in modules)[:200]
         raise ModelRefused(MODULES, "", f"the modules must begin with a Transformer and its Pooling, but are {names}")
     width, pooling = _pooling(find, f"{modules[1][1]}/config.json")
     layers: list[Dense | Literal["normalize"]] = []
@@ -115,8 +116,8 @@ def with_modules(config: dict[str, Any], modules: SentenceModules | None) -> dic
 
 
 def in_folder(directory: Path) -> Find:
-    """Finds the files of a model's folder."""
-    return lambda path: file if (file := directory / path).is_file() else None
+    """Finds the files of a model's folder, and nothing outside it."""
+    return lambda path: file if not climbs_out(path) and (file := directory / path).is_file() else None
 
 
 def _pooling(find: Find, path: str) -> tuple[int | None, tuple[str, ...]]:

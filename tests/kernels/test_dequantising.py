@@ -3,6 +3,7 @@ against dequantisers of their own, weight by weight.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,11 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return plain_model(gguf, tmp_path_factory.mktemp("plain") / "model")
+    """Made of a folder with another file in it, beside what a process of the same id left behind."""
+    (gguf.parent / "training.log").write_text("loss 1.0")
+    folder = tmp_path_factory.mktemp("plain") / "model"
+    folder.with_name(f".draft-model-{os.getpid()}").mkdir()
+    return plain_model(gguf.parent, folder)
 
 
 def test_the_directory_is_the_model_that_transformers_reads(gguf: Path, plain: Path) -> None:

@@ -18,6 +18,7 @@ from tests.kernels.model_folders import LLAMA
 from tests.kernels.quantised_formats import E2M1, F32, FORMATS, Draw, Made, compressed
 
 HIDDEN, INNER, VOCABULARY = 96, 160, 64
+DENSE = "2_Dense/model.safetensors"
 CONFIG = LLAMA | {"hidden_size": HIDDEN, "intermediate_size": INNER, "vocab_size": VOCABULARY, "num_attention_heads": 6}
 CONFIG |= {"num_hidden_layers": 1, "tie_word_embeddings": False, "torch_dtype": "float16"}
 
@@ -43,7 +44,10 @@ def checkpoint(folder: Path, given: dict[str, Any], make: Callable[[Draw], Made]
     folder.mkdir(exist_ok=True)
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": given}))
-    (folder / "tokenizer_config.json").write_text("{}")
+    for name in ("tokenizer_config.json", "quantize_config.json"):
+        (folder / name).write_text("{}")
+    (folder / "2_Dense").mkdir(exist_ok=True)
+    save_file({"linear.weight": torch.ones(1, 1)}, folder / DENSE)
     return values
 
 
@@ -73,7 +77,8 @@ def test_every_weight_has_its_value_to_the_bit(
         got, expected = weights[name].view(torch.int16), torch.from_numpy(wanted).bfloat16().view(torch.int16)
         assert torch.equal(got, expected), name
     assert json.loads((tmp_path / "plain" / "config.json").read_text()) == facts.config
-    assert (tmp_path / "plain" / "tokenizer_config.json").is_file()
+    copied = files_at(tmp_path / "plain").keys() - {"config.json", "model.safetensors.index.json"}
+    assert copied == {"tokenizer_config.json", DENSE, "model-00001.safetensors"}
     assert not is_quantised(files_at(tmp_path / "plain"))
     assert inspect(tmp_path / "plain").parameters == facts.parameters
 
@@ -119,8 +124,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "three bits": ({"quant_method": "gptq", "bits": 3}, "weights of 3 bits are not taken, only of 4 and 8"),
     "marlin": ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, "'marlin' is not one of gptq"),
     "gemv": ({"quant_method": "awq", "bits": 4, "version": "GEMV"}, "'gemv' is not taken; only gemm's layout is"),
-    "group": ({"quant_method": "gptq", "bits": 4, "group_size": 0}, "group_size: must be a whole number above 0"),
+    "group": ({"quant_method": "gptq", "bits": 4, "group_size": 0}, "group_size: must be a whole number from 1"),
     "groups": ({"quant_method": "gptq", "bits": 4, "group_size": 48}, "3 groups of scales do not fit 96 inputs"),
+    "block": ({"quant_method": "fp8", "weight_block_size": [10**99, 1]}, "must be two whole numbers from 1 to 2^40"),
     "bits": ({"quant_method": "gptq", "bits": 8, "group_size": 32}, "do not fit together"),
     "sparse": (compressed(8) | {"sparsity_config": {"format": "sparse-24"}}, "only weights without sparsity"),
     "nothing": (compressed(8) | {"config_groups": {}}, "all groups must quantise weights, and to the same type"),

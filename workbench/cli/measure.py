@@ -115,8 +115,9 @@ def _test(target: LoadTarget, sla: Path, traffic_file: Path | None, limits: Load
         promised.check_against(traffic)
         test.check()
         if test.recording:
-            name = f"{test.folder / traffic.recording}"
-            err.print(" ".join([f"{name}: {test.recording.words}.", *test.recording.notes]), highlight=False)
+            read = f"{test.folder / traffic.recording}: {test.recording.words}."
+            line = " ".join([read, *test.recording.notes])
+            err.print(line, highlight=False, markup=False, soft_wrap=True)
     except InvalidRecording as error:
         raise CliError(str(error)) from None
     except ValueError as error:

@@ -21,7 +21,7 @@ def model_reference(api: ApiClient, model: str) -> str:
         if path.exists():
             raise CliError(f"{model}: is a file; give the model's directory, or a GGUF file.")
         if model.startswith((".", "/", "~")):
-            raise CliError(f"{model}: there is no such directory.")
+            raise CliError(f"{model}: there is no such file or directory.")
         return model
     with _bars() as say:
         return str(upload(api, path, say)["content_digest"])

@@ -87,7 +87,7 @@ def upload_recording(api: ApiClient, file: Path, say: Say) -> str:
         holds = facts(file)
     except InvalidRecording as error:
         raise CliError(str(error)) from None
-    err.print(" ".join([f"{file.name}: {holds.words}.", *holds.notes]), highlight=False, soft_wrap=True)
+    _tell(" ".join([f"{file.name}: {holds.words}.", *holds.notes]))
     with file.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     local = [LocalFile(file.name, file, file.stat().st_size, sha256)]

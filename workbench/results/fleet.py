@@ -194,7 +194,7 @@ def promise_or_not(economics: UnitEconomics | None, load: str) -> str:
     """Why both sides are counted at one `load`, whether or not the promise holds there."""
     neither = economics is None or (economics.before is None and economics.after is None)
     side = "before" if economics is None or economics.before is None else "after"
-    start = "The promise holds at no load, before or after." if neither else f"The promise holds at no load {side}."
+    start = f"The promise is shown to hold at no load{', before or after' if neither else f' {side}'}."
     return f"{start} So both sides are counted at one load, promise or not: {load}."
 
 

@@ -149,7 +149,8 @@ def advance(key: StageKey, result: dict[str, Any], artifacts: Iterable[Artifact]
     )
     if "verdict" in result:
         run.verdict = result["verdict"]
-    if same_load := result.get("same_load"):
+    same_load = result.get("same_load")
+    if same_load and all(same_load[side]["price_basis"] == "stated" for side in ("before", "after")):
         before, after = (same_load[side]["value"] for side in ("usd_before", "usd_after"))
         Run.objects.filter(id=run.id).update(usd_before=before, usd_after=after)
     _record(run.id, key, "stage_done", f"{key.stage} is done")

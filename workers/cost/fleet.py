@@ -170,8 +170,10 @@ def stated(
             f"What it takes to carry {carried} is not known: no load with a price is shown to keep every promise."
         )
     if same is not None and len(holding) < len(sides) and same.before.users > 1:
-        compared = compare(as_before(demand, same.before), same.before, same.after)
-        sentence += f" Promise or not, at {same.before.load} each: {compared.sentence}"
+        requests = as_before(demand, same.before)
+        as_many = "" if requests == demand else ", with as many requests as before"
+        compared = compare(requests, same.before, same.after)
+        sentence += f" Promise or not, at {same.before.load} each{as_many}: {compared.sentence}"
     return StatedFleet(demand=demand, before=fleets.get("before"), after=fleets.get("after"), sentence=sentence)
 
 

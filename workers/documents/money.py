@@ -168,6 +168,12 @@ class SameLoad(Document):
         """How many times cheaper after is."""
         return self.usd_before.value / self.usd_after.value
 
+    @property
+    def where(self) -> str:
+        """The load, and that the price of an hour is assumed where the price book has none."""
+        stated = self.before.price_basis == self.after.price_basis == "stated"
+        return self.before.load if stated else f"{self.before.load}; the price of an hour is assumed"
+
 
 class UnitEconomics(Document):
     """Unit costs before and after of servers that are busy all the hour, and what moves them.

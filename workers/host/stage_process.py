@@ -163,7 +163,8 @@ class RunProcess:
                 ResourceLimits(
                     cpu_seconds=LONGEST_STAGE_SECONDS * (os.cpu_count() or 1),
                     memory_bytes=self._config.stage_memory_bytes,
-                    mapped_bytes=sum(file.size for file in document.model.files),
+                    mapped_bytes=sum(file.size for file in document.model.files)
+                    + (document.model.weight_bytes if document.model.quantised else 0),
                 ),
                 bounds,
                 on_line=lambda line: None,

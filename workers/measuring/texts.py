@@ -47,7 +47,7 @@ class TokenizedText:
 
     def sequences(self, length: int) -> list[list[int]]:
         """Consecutive sequences of `length`, what is added included; the rest of the text is left out."""
-        found: list[list[int]] = []
+        sequences: list[list[int]] = []
         at = 0
         while True:
             begins = self.ids[at : at + len(self.before)] == self.before  # as a chat by its template does
@@ -56,8 +56,8 @@ class TokenizedText:
             if room < 1:
                 before, after, room = [], [], length
             if at + room > len(self.ids):
-                return found
-            found.append([*before, *self.ids[at : at + room], *after])
+                return sequences
+            sequences.append([*before, *self.ids[at : at + room], *after])
             at += room
 
 
@@ -158,7 +158,7 @@ def for_quality(
     if not writes or missing < length:
         return text or random(vocabulary, length, most)
     before = _tokenized(model_dir, (), 0).before if (model_dir / TOKENIZER).is_file() else []
-    more = sampled(model, vocabulary, length, missing, wrote, [each for each in before if each < vocabulary])
+    more = sampled(model, vocabulary, length, missing, wrote, [token for token in before if token < vocabulary])
     if text is None:
         return more
     return Tokens(torch.cat([text.ids, more.ids]), f"{text.source} and {more.source}", text.written)
@@ -203,7 +203,7 @@ def sampled(
     torch.manual_seed(20)
     device = next(model.parameters()).device
     count = -(-most // length)
-    first = torch.tensor(before[: length - 1], dtype=torch.int64).expand(count, -1)
+    first = torch.tensor(before[: max(0, length - 2)], dtype=torch.int64).expand(count, -1)
     starts = torch.cat([first, torch.randint(vocabulary, (count, 1))], 1).to(device)
     written = []
     for group in starts.split(WRITTEN_AT_ONCE):

@@ -18,8 +18,8 @@ def sentence(results: Results) -> str:
         return ""
     objective = open_outcome.objective
     return (
-        f"These requests would keep {objective.label} of at most {quantity(limit, objective.unit)}. A run with that "
-        "promise proves it."
+        f"These requests would keep {objective.label} of at most {quantity(limit, objective.unit)}. Only a run "
+        "with that promise can show it."
     )
 
 

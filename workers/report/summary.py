@@ -62,7 +62,7 @@ def _under_the_promise(results: Results) -> str:
 def _at_one_load(same: SameLoad | None) -> str:
     if same is None:
         return ""
-    return f"{dollars(same.usd_before.value)} → {dollars(same.usd_after.value)} a million, at {same.before.load}"
+    return f"{dollars(same.usd_before.value)} → {dollars(same.usd_after.value)} a million, at {same.where}"
 
 
 def _saving(same: SameLoad | None, demand: StatedFleet | None) -> str:

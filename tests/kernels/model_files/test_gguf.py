@@ -1,5 +1,7 @@
 """GGUF files: what is read of them before anything loads them, and the sentences about broken and hostile ones."""
 
+import os
+import resource
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -47,7 +49,7 @@ def test_a_renamed_file_is_the_same_model() -> None:
 def test_a_file_stands_alone(tmp_path: Path, whole: bytes) -> None:
     (tmp_path / "a.gguf").write_bytes(whole)
     (tmp_path / "b.gguf").write_bytes(whole)
-    with pytest.raises(ModelRefused, match=r"b\.gguf: a\.gguf is there too; hand in one GGUF file"):
+    with pytest.raises(ModelRefused, match=r"b\.gguf: a\.gguf is there too; hand in one file, parts merged by"):
         inspect(tmp_path)
     (tmp_path / "b.gguf").rename(tmp_path / "config.json")
     with pytest.raises(ModelRefused, match=r"a\.gguf: a GGUF file holds a whole model; hand it in without config"):
@@ -70,6 +72,18 @@ def test_a_changed_byte_is_read_or_refused(tmp_path: Path, whole: bytes) -> None
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         with suppress(ModelRefused):
             inspect({path.name: path})
+
+
+def test_a_long_file_takes_no_more_memory_than_its_header(tmp_path: Path, whole: bytes) -> None:
+    path, limits = tmp_path / "long.gguf", resource.getrlimit(resource.RLIMIT_AS)
+    path.write_bytes(whole)
+    os.truncate(path, 2**34)
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + 2**30, limits[1]))
+    try:
+        assert inspect({path.name: path}).files == {path.name: 2**34}
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def with_counts(tensors: int, entries: int, rest: bytes = b"", version: int = 3) -> bytes:
@@ -131,6 +145,7 @@ def test_a_hostile_header_is_one_sentence(tmp_path: Path, content: bytes, senten
         ({"llama__embedding_length": HIDDEN * 2}, "implies"),
         ({"llama__attention__head_count": None}, "the field is missing"),
         ({"llama__rope__scaling__type": "longrope"}, "only rotary embeddings scaled by linear or yarn"),
+        ({"arch": "gemma2", "gemma2__attention__sliding_window": "wide"}, "sliding_window: must be one number"),
         ({"tokenizer__ggml__eos_token_id": 10**6}, "the special token is none of the vocabulary"),
     ],
 )

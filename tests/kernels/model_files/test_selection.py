@@ -1,6 +1,7 @@
 """Which files of a folder are read, what is left out, and what a folder is refused for by names alone."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,13 @@ def refused(*paths: str, shards: list[str] | None = None) -> list[tuple[str, str
 )
 def test_what_is_never_read_is_left_out(path: str, named: str) -> None:
     assert select_files([*READ, path]) == (READ, [named])
+
+
+def test_a_folder_of_ten_thousand_files_is_no_work() -> None:
+    assert select_files(["model.gguf", "notes/a.md", "notes/b.md"]) == (["model.gguf"], ["notes/"])
+    others, begin = [f"{number}.safetensors" for number in range(10_000)], time.process_time()
+    assert len(select_files(["config.json", SINGLE, *others]).left_out) == len(others)
+    assert time.process_time() - begin < 1
 
 
 def test_weights_in_other_forms_alone_are_refused_all_at_once() -> None:

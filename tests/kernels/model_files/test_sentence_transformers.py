@@ -57,6 +57,7 @@ def test_both_spellings_and_all_modules_give_the_vector(tmp_path: Path, pooling:
         (("Pooling",), {}, "1_Pooling/config.json: the file is missing"),
         (("Pooling",), {"1_Pooling/config.json": {"pooling_mode": "median"}}, "'median' is not one of cls, max, mean"),
         (("Pooling",), {"1_Pooling/config.json": COMPACT | {"include_prompt": False}}, "without the tokens of the"),
+        (("A" * 10**6,), {}, "must begin with a Transformer and its Pooling, but are Transformer, AAA"),
         (("SpladePooling",), {}, "must begin with a Transformer and its Pooling, but are Transformer, SpladePooling"),
         (("Pooling", "LSTM"), {"1_Pooling/config.json": COMPACT}, "the module 'LSTM' is not one that is taken"),
         (
@@ -85,6 +86,7 @@ def test_modules_that_would_give_other_vectors_are_refused(tmp_path, modules, fi
     with pytest.raises(ModelRefused) as refused:
         sentence_modules(in_folder(sentence_model(tmp_path, files, modules)))
     assert sentence in str(refused.value)
+    assert len(str(refused.value)) < 400
 
 
 def test_a_generator_with_modules_of_sentences_embeds_texts(tmp_path: Path) -> None:
@@ -103,6 +105,7 @@ def test_a_generator_with_modules_of_sentences_embeds_texts(tmp_path: Path) -> N
 def test_a_transformer_alone_is_what_its_configuration_says(tmp_path: Path) -> None:
     assert sentence_modules(in_folder(tmp_path)) is None
     assert sentence_modules(in_folder(sentence_model(tmp_path, {}, ()))) is None
+    assert in_folder(tmp_path / "inside")("../modules.json") is None, "nothing outside the folder is read"
     assert SentenceModules().layers == ("normalize",)
 
 

@@ -134,7 +134,7 @@ def test_scales_of_quantised_weights_are_never_dropped(tmp_path: Path, name: str
     weights = weights_of(LLAMA) | {name: ("F32", [1], bytes(4))}
     refused = refusal(write_model(tmp_path / "m", model__safetensors=safetensors(weights)))
     assert refused.field == name
-    assert "quantised checkpoints are not taken" in refused.reason
+    assert "(the tensor holds their scales), but config.json has no quantization_config" in refused.reason
 
 
 def test_weights_in_fp8_among_others_are_refused(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_missing_sla_or_directory_is_a_usage_error(cli, sla_file, tmp_path):
     missing = cli("submit", "tiny-llama", "--sla", tmp_path / "none.yaml")
     assert (missing.exit_code, "No such file" in missing.stderr) == (2, True)
     nowhere = cli("submit", tmp_path / "nowhere", "--sla", sla_file)
-    assert (nowhere.exit_code, "there is no such directory" in nowhere.stderr) == (2, True)
+    assert (nowhere.exit_code, "there is no such file or directory" in nowhere.stderr) == (2, True)
     file = cli("submit", sla_file, "--sla", sla_file)
     assert (file.exit_code, "is a file; give the model's directory" in file.stderr) == (2, True)
     empty = cli("submit", tmp_path, "--sla", sla_file)

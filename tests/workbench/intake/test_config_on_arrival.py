@@ -53,6 +53,14 @@ def test_a_bad_one_is_refused_before_the_weights_come(
     assert nothing_kept(settings)
 
 
+def test_a_class_that_modules_of_sentences_replace_is_no_reason(api: Api, engineer: User, model_files: Files) -> None:
+    client, files = api(engineer), model_files | {"config.json": REFUSED["an unknown class"], "modules.json": b"[]"}
+    upload = announce(client, files).json()["id"]
+    assert send(client, upload, 0, files["config.json"]).status_code == 200
+    checking.check_waiting()
+    assert send(client, upload, 1, files["model.safetensors"]).status_code == 200
+
+
 def test_a_bad_one_is_refused_also_after_the_weights(
     api: Api, engineer: User, model_files: Files, settings: Any
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.kernels.gguf_files import write_gguf
-from tests.workbench.intake.conftest import Api, nothing_kept
+from tests.workbench.intake.conftest import Api, announce, nothing_kept
 from workbench.accounts.models import User
 
 SENTENCE = "Its weights are GGUF (Q8_0, F32): they are dequantised to bf16 before anything is measured."
@@ -24,6 +24,8 @@ def test_one_file_is_a_model_and_its_page_says_what_becomes_of_the_weights(
     assert SENTENCE in browser(engineer).get(f"/models/{document['id']}/").content.decode()
     renamed = upload_model(api(engineer), {"other.gguf": content}).json()
     assert renamed["digest"] == document["digest"]
+    (file,) = announce(api(engineer), {"folder/tiny.gguf": content}).json()["files"]
+    assert file["path"] == "tiny.gguf", "as of a directory, the folder's own name is no part of it"
 
 
 @pytest.mark.parametrize(

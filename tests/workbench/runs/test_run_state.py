@@ -83,6 +83,20 @@ def test_the_last_stage_finishes_the_run_with_its_verdict(run: Run) -> None:
     run.refresh_from_db()
     assert (run.state, run.verdict) == ("done", "met")
     assert run.finished_at is not None
+    assert run.usd_after == results.price.same_load.usd_after.value  # type: ignore[union-attr]
+
+
+def test_an_assumed_price_of_an_hour_is_no_cost_of_a_run(run: Run) -> None:
+    results = sample_results.results()
+    for stage in stages_of(load=False)[:-1]:
+        key = StageKey(run_id=str(run.id), stage=stage, attempt=1)
+        assert state.claim(key, "w") is not None
+        document = getattr(results, stage).model_dump(mode="json")
+        if stage == "price":
+            document["same_load"]["after"]["price_basis"] = "modelled"
+        assert state.advance(key, document)
+    run.refresh_from_db()
+    assert (run.stage, run.usd_after) == ("report", None)
 
 
 @pytest.mark.parametrize("end", ["fail", "retry"])

@@ -5,7 +5,7 @@ import sample_loads
 from sample_no_change import no_change
 from sample_results import PREDICTED, results
 
-from workers.charts.prediction import compared, rows, words
+from workers.charts.prediction import best, compared, rows, words
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
 from workers.report.page import render
 
@@ -25,6 +25,22 @@ def test_the_error_is_of_the_measured_median():
     assert ttf.error == pytest.approx(60 / measured["ttf_n"] - 1)
     assert rows(found)[0].error == f"{100 * ttf.error:+.0f} %"
     assert words(found) == PREDICTED.assumptions
+
+
+def test_the_fastest_plan_is_the_one_of_the_fastest_whole_request():
+    figures = {"compiled": (1, 9), "kernels": (2, 5)}
+    plans = [
+        PredictedPlan(
+            runner=runner,
+            weights="bf16",
+            figures=[PredictedFigure(metric="ttft", value=first), PredictedFigure(metric="e2e", value=whole)],
+        )
+        for runner, (first, whole) in figures.items()
+    ]
+    found = results()
+    predicted = PREDICTED.model_copy(update={"plans": plans})
+    admit = found.admit.model_copy(update={"predicted": predicted})
+    assert best(found.model_copy(update={"admit": admit})) == "End-to-end latency p50 5.00 ms with kernels in bf16"
 
 
 def with_server(settings):

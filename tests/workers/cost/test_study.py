@@ -205,7 +205,10 @@ def test_a_side_on_which_no_load_holds_has_no_gpus():
     assert found.before is None
     carried = "To carry 100 users at once it takes 18 GPUs after, with 30 % of each kept free: $47,304 a month."
     assert found.sentence.startswith(f"{carried} Before, no load is shown to keep every promise. Promise or not, at ")
-    assert "8 requests at once each: 18 GPUs (18 to 19) before and 5 GPUs (4 to 5) after" in found.sentence
+    assert (
+        "8 requests at once each, with as many requests as before: 18 GPUs (18 to 19) before and 5 GPUs (4 to 5) after"
+        in found.sentence
+    )
     rate = LoadSearch(demand=StatedDemand(requests_per_second=2.5))
     nothing = demand_of(None, sample_results.workload().model_copy(update={"load": rate}), None)
     assert nothing.sentence.startswith("What it takes to carry 2.5 requests per second is not known: no load")

@@ -182,6 +182,14 @@ def test_accuracy_and_perplexity_are_counted_token_by_token(model_dir):
     assert "16 sequences of 16 tokens" in found.sentence
 
 
+def test_a_model_writes_behind_the_tokens_that_begin_a_text():
+    model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
+    for length, begins in ((2, 0), (3, 1), (8, 2)):
+        ids = texts.sampled(model, 256, length, 2 * length, before=[5, 6]).ids
+        assert ids.shape == (2, length)
+        assert ids[:, :begins].tolist() == 2 * [[5, 6][:begins]]
+
+
 def test_the_intervals_are_those_of_whole_sequences():
     before, after = quality.NextToken(), quality.NextToken()
     before.right, before.surprise = [0.1, 0.3] * 8, [2.0, 4.0] * 8

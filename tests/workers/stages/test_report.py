@@ -177,6 +177,17 @@ def test_what_was_predicted_of_the_customers_text_stands_with_its_intervals():
     assert "22 sequences of 192 tokens" in page
 
 
+def test_the_summary_says_that_the_price_of_an_hour_is_assumed():
+    document = stage_input()
+    assumed = document.results.model_copy(deep=True)
+    assumed.price.same_load.after.price_basis = "modelled"
+    heads = [
+        render(document.model_copy(update={"results": results})).partition('class="appendix"')[0]
+        for results in (document.results, assumed)
+    ]
+    assert ["; the price of an hour is assumed" in head for head in heads] == [False, True]
+
+
 def test_the_summary_of_a_missed_promise_says_what_would_be_kept():
     document = stage_input()
     verify = document.results.verify

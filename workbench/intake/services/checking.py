@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from kernels.model_files import ModelFacts, ModelRefused
 from kernels.model_files.errors import refuse
+from kernels.model_files.sentence_transformers import MODULES
 from workbench.api.in_flight import held
 from workbench.api.problems import DETAILS, problem_document
 from workbench.api.sentences import Problem
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 PYTHON_PATHS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")
 """All that the program is told of the worker's environment: where packages lie that are not beside Python."""
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""numpy's threads, one for each processor, would take the memory that the program may have."""
 SECONDS = 600
 """How long a check may take on a busy machine; its processor time is limited to check_files.CPU_SECONDS."""
 TOO_LONG = f"checking them takes more than {check_files.CPU_SECONDS} seconds of processor time"
@@ -83,9 +86,11 @@ def _check(upload: Upload) -> None:
 
 
 def _config(upload: Upload) -> dict[str, Any]:
-    """Check a model's config.json before the rest has come. Raises ModelRefused."""
+    """Check a model's config.json before the rest has come; what modules.json replaces of it waits for that. Raises
+    ModelRefused.
+    """
     file = upload.files.filter(path=CONFIG).first()
-    if file is not None:
+    if file is not None and not upload.files.filter(path=MODULES).exists():
         _facts("config", {file.path: file_of(upload, file.number)})
     return {}
 
@@ -117,7 +122,7 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
             input=json.dumps(request).encode(),
             capture_output=True,
             cwd=settings.BASE_DIR,
-            env={name: os.environ[name] for name in PYTHON_PATHS if name in os.environ},
+            env={name: os.environ[name] for name in PYTHON_PATHS if name in os.environ} | ONE_THREAD,
             timeout=SECONDS,
             check=False,
         )

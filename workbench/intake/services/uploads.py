@@ -63,10 +63,8 @@ def select(paths: Sequence[str], shards: Sequence[str] | None = None) -> Selecti
 
 def _without_common_folder(paths: list[str]) -> list[str]:
     """The paths as they are inside the model's folder, when all of them begin with that folder's name."""
-    folder = paths[0].partition("/")[0] if paths else ""
-    if f"{folder}/config.json" in paths and all(path.startswith(f"{folder}/") for path in paths):
-        return [path.removeprefix(f"{folder}/") for path in paths]
-    return paths
+    folder = f"{paths[0].partition('/')[0]}/"
+    return [path.removeprefix(folder) for path in paths] if all(path.startswith(folder) for path in paths) else paths
 
 
 def begin_check(upload: Upload, hashes: Mapping[str, str]) -> None:
