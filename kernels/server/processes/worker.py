@@ -94,7 +94,7 @@ def _take(
         news.report = asdict(_report(engine))
         return
     if isinstance(message, AbortRequest):
-        compiler.pending.pop(message.name, None)
+        compiler.cancel(message.name)
         request = open_requests.pop(message.name, None)
         if request is not None:
             engine.cancel(request)
