@@ -50,9 +50,10 @@ async def tokenized(document: TokenizeRequest, prompts: Prompts) -> dict[str, An
     else:
         messages = [message.document for message in document.messages]
         variables = document.chat_template_kwargs | ({"tools": document.tools} if document.tools else {})
-        contents = [message["content"] for message in messages]
-        ids = await prompts.beside(lambda: text.chat(messages, variables=variables), contents)
-    strings = [_text(text, [token]) for token in ids] if document.return_token_strs else None
+        ids = await prompts.chat(messages, variables)
+    strings = None
+    if document.return_token_strs:
+        strings = await prompts.beside(lambda: [_text(text, [token]) for token in ids], None)
     return {"count": len(ids), "max_model_len": prompts.ready.longest, "tokens": ids, "token_strs": strings}
 
 
@@ -61,7 +62,7 @@ async def detokenized(document: DetokenizeRequest, prompts: Prompts) -> dict[str
     vocabulary = prompts.ready.vocabulary
     if document.tokens and (min(document.tokens) < 0 or max(document.tokens) >= vocabulary):
         raise ApiError(400, f"tokens: an id lies outside of the vocabulary of {vocabulary:,}", "tokens")
-    return {"prompt": _text(prompts.text, document.tokens)}
+    return {"prompt": await prompts.beside(lambda: _text(prompts.text, document.tokens), None)}
 
 
 def _text(text: TextCodec, ids: list[int]) -> str:
