@@ -5,9 +5,14 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, Field, StrictInt, model_validator
 
 from kernels.server.http.chat_messages import Message
-from kernels.server.http.errors import ApiError
+from kernels.server.http.errors import ApiError, refused
 from kernels.server.http.prompts import Prompts
+from kernels.server.http.schemas import UNSERVED, without_nulls
 from kernels.server.http.text import TextCodec
+from kernels.server.http.unserved import not_served
+
+OF_TEMPLATES = {"add_generation_prompt", "chat_template", "continue_final_message"}
+"""Fields of chats that would change the ids, as `UNSERVED` has them."""
 
 
 class TokenizeRequest(BaseModel):
@@ -20,6 +25,14 @@ class TokenizeRequest(BaseModel):
     chat_template_kwargs: dict[str, Any] = {}
     add_special_tokens: bool = True
     return_token_strs: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served(cls, given: Any) -> Any:
+        for name in given.keys() & OF_TEMPLATES if isinstance(given, dict) else ():
+            if given[name] not in UNSERVED[name]:
+                raise refused(name, not_served(name))
+        return without_nulls(given)
 
     @property
     def field(self) -> str:
