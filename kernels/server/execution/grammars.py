@@ -58,8 +58,9 @@ class Grammars:
         if grammar.form == "json_schema":
             options: Any = {"whitespace_pattern": WHITESPACE, "coerce_one_of": True}
             text = LLMatcher.grammar_from_json_schema(text, defaults=options)
-        elif grammar.form == "choice":  # as one lexeme: an alternative of a rule is an item of the parser, which has few
-            text = LLMatcher.grammar_from_lark("start: CHOICE\nCHOICE: " + " | ".join(map(json.dumps, json.loads(text))))
+        elif grammar.form == "choice":  # one lexeme: the alternatives of a rule are items of the parser, which has few
+            lexeme = " | ".join(map(json.dumps, json.loads(text)))
+            text = LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {lexeme}")
         else:
             text = grammar_from(grammar.form, text)
         own = LLMatcher(self._tokenizer, text, log_level=0, limits=LLParserLimits(verbose_errors=False))

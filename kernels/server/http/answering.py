@@ -191,7 +191,7 @@ class StreamState:
     def repeat(
         self, piece: Piece, texts: Sequence[str], prompt: Sequence[int], logprobs: list[Logprobs] | None
     ) -> None:
-        """Begins with the texts of the prompt's tokens. `logprobs` are those from the second one on, if any are told."""
+        """Begins with the texts of the prompt's tokens. `logprobs` are those from the second one on, or None."""
         piece.text += "".join(texts)
         if logprobs is not None:
             for text, token, own in zip(texts, prompt, [None, *logprobs], strict=True):

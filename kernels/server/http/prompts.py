@@ -47,9 +47,7 @@ class Prompts:
         """The ids of a chat that the assistant is to continue. Raises ApiError."""
         return (await self._checked([await self.chat(messages, variables, self.ready.longest)]))[0]
 
-    async def chat(
-        self, messages: Sequence[dict[str, Any]], variables: Variables, most: float = math.inf
-    ) -> list[int]:
+    async def chat(self, messages: Sequence[dict[str, Any]], variables: Variables, most: float = math.inf) -> list[int]:
         """The same of a chat of any length. Raises ApiError where it must have more than `most` tokens."""
         contents = [message["content"] for message in messages]
         plain = not variables and all(message.keys() <= PLAIN_MESSAGE for message in messages)

@@ -13,6 +13,7 @@ from kernels import runners
 from kernels.ops.sampling import GREEDY, Sampling, choose
 from kernels.server.execution.grammars import Grammars, Matcher
 from kernels.server.execution.logits_processing import Processor
+from kernels.server.messages import Refusal
 from kernels.server.processes.grammar_compiler import GrammarCompiler
 from kernels.server.scheduler.requests import Grammar, LogitsOptions, Request, Token
 from kernels.server.spec import Spec
@@ -129,7 +130,9 @@ def test_a_grammar_that_breaks_a_library_ends_no_engine_and_delays_no_penalty() 
     wait_for(lambda: [(request.name, error) for request, error in compiler.compiled()] == [("penalty", None)], 60, "it")
     begin.set()
     wait_for(compiler.pending["broken"][1].done, 60, "the grammar")
-    assert [*compiler.compiled()] == [(broken, "it could not be read, and the server's log says why")]
+    ((request, refusal),) = compiler.compiled()
+    said = "response_format: the grammar could not be read, and the server's log says why"
+    assert (request, refusal) == (broken, Refusal(said, "response_format"))
     assert left.cancelled()
 
 
