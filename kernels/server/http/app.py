@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -36,7 +35,6 @@ from kernels.server.messages import Ready
 
 Found = TypeVar("Found")
 Tokens = TypeVar("Tokens", TokenizeRequest, DetokenizeRequest)
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 """The headers of an error, by its status."""
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
