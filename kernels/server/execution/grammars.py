@@ -4,8 +4,13 @@ llguidance reads a grammar within milliseconds and finds the tokens that may com
 them ahead for each state of the grammar. It lets go of the interpreter's lock for both.
 """
 
+import json
+import math
+import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from contextlib import suppress
+from decimal import Decimal
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +22,13 @@ WORD = 32
 """The tokens of a word of a mask."""
 WHITESPACE = r"[ \n]{0,20}"
 """Between the parts of JSON: without a bound a small model may write nothing else. 20 characters indent ten levels."""
+MULTIPLE = re.compile(r'"multipleOf": (\d+(?:\.\d+)?(?:[eE][+-]?\d{1,9})?)')
+MOST_REMAINDERS = 100_000
+"""llguidance makes a state of each remainder of `multipleOf` when it reads a grammar: so many take a second, and ten
+million take the machine's memory.
+"""
+KEPT = 8
+"""So many grammars are kept, for the choices of a request and for those that come again."""
 
 
 class Grammars:
@@ -28,20 +40,34 @@ class Grammars:
 
         wrapper: Any = _Tokens(tokens, special, encode)
         self._tokenizer = LLTokenizer(wrapper, n_vocab=len(tokens) + 1)
+        self._read_once = lru_cache(KEPT)(self._read)
 
     def matcher(self, grammar: Grammar, stop_ids: frozenset[int]) -> "Matcher":
         """Raises ValueError with the reason why the grammar cannot be followed."""
+        return Matcher(self._read_once(grammar).deep_copy(), self._tokenizer.vocab_size, stop_ids)
+
+    def _read(self, grammar: Grammar) -> Any:
         from llguidance import LLMatcher, LLParserLimits, grammar_from
 
+        text = grammar.text
+        if grammar.form == "json_schema":
+            with suppress(ValueError, RecursionError):  # llguidance says what is wrong
+                text = json.dumps(json.loads(text))
+        if math.lcm(*map(_remainders, MULTIPLE.findall(text))) > MOST_REMAINDERS:
+            raise ValueError(f"a multipleOf, or several together, have more than {MOST_REMAINDERS:,} remainders")
         if grammar.form == "json_schema":
             options: Any = {"whitespace_pattern": WHITESPACE, "coerce_one_of": True}
-            text = LLMatcher.grammar_from_json_schema(grammar.text, defaults=options)
+            text = LLMatcher.grammar_from_json_schema(text, defaults=options)
+        elif grammar.form == "choice":  # one lexeme: the alternatives of a rule are items of the parser, which has few
+            lexeme = " | ".join(map(json.dumps, json.loads(text)))
+            text = LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {lexeme}")
         else:
-            text = grammar_from(grammar.form, grammar.text)
+            text = grammar_from(grammar.form, text)
         own = LLMatcher(self._tokenizer, text, log_level=0, limits=LLParserLimits(verbose_errors=False))
         if own.is_error():
-            raise ValueError(" ".join(own.get_error().split()))
-        return Matcher(own, self._tokenizer.vocab_size, stop_ids)
+            error = own.get_error().rpartition("failed to compile JSON schema: ")[2]
+            raise ValueError(" ".join((error.split("\n")[0] if grammar.form == "lark" else error).split()))
+        return own
 
 
 class Matcher:
@@ -68,12 +94,23 @@ class Matcher:
         _executor().unsafe_compute_mask_ptr(places, masks.ctypes.data, masks.strides[0], len(masks))
         masks = np.pad(masks, ((0, 0), (0, max(0, -(-vocabulary // WORD) - own))))
         for mask, matcher in zip(masks, matchers, strict=True):
-            if matcher._own.is_accepting():
-                words, bits = mask.view(np.uint32), np.uint32(1) << (matcher._stop_ids % WORD).astype(np.uint32)
+            words, bits = mask.view(np.uint32), np.uint32(1) << (matcher._stop_ids % WORD).astype(np.uint32)
+            known = matcher._stop_ids // WORD < len(words)
+            if matcher._own.is_error():  # any token but one that would end the answer well: `accept` then fails
+                mask[:] = -1
+                np.bitwise_and.at(words, (matcher._stop_ids // WORD)[known], ~bits[known])
+            elif matcher._own.is_accepting():
                 words[(matcher._tokens - 1) // WORD] &= ~(np.uint32(1) << np.uint32((matcher._tokens - 1) % WORD))
-                known = matcher._stop_ids // WORD < len(words)
                 np.bitwise_or.at(words, (matcher._stop_ids // WORD)[known], bits[known])
         return masks
+
+
+def _remainders(multiple: str) -> int:
+    """Those of a number that `multipleOf` names."""
+    value = Decimal(multiple)
+    if value.adjusted() > len(str(MOST_REMAINDERS)):
+        return MOST_REMAINDERS + 1
+    return max(1, int("".join(map(str, value.as_tuple().digits))) * 10 ** max(0, int(value.as_tuple().exponent)))
 
 
 class _Tokens:

@@ -17,6 +17,11 @@ from kernels.server.http.text import IncrementalDetokenizer, StopChecker, TextCo
 from kernels.server.http.tools import ToolCall, ToolCalling, ToolParser
 from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
+LONGEST_GRAMMAR = 1 << 17
+"""The characters of a grammar. OpenAI takes 120,000 of a schema; ten times as many keep others waiting for seconds."""
+MOST_ECHOED = 1 << 21
+"""The tokens of prompts that an answer repeats, each with its likeliest ones. All of them take some 250 MiB."""
+
 
 @dataclass
 class Piece:
@@ -65,6 +70,7 @@ class Completion:
     calling: ToolCalling | None = None
     """How calls of tools are looked for in the answers."""
     usage: Usage = field(default_factory=Usage)
+    _texts: dict[int, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.usage.prompt = sum(map(len, self.prompts))
@@ -74,6 +80,12 @@ class Completion:
         self._options = request.logits_options
         if self.calling and self.calling.grammar:
             self._options = (self._options or LogitsOptions())._replace(grammar=self.calling.grammar)
+        if self._options and self._options.grammar and len(self._options.grammar.text) > LONGEST_GRAMMAR:
+            name = "tools" if self.calling and self.calling.grammar else "response_format"
+            raise ApiError(400, f"{name}: the grammar has more than {LONGEST_GRAMMAR:,} characters", name)
+        echo = isinstance(request, CompletionRequest) and request.echo
+        if echo and self.usage.prompt * request.n * (1 + (request.likeliest or 0)) > MOST_ECHOED:
+            raise ApiError(400, f"echo: more than {MOST_ECHOED:,} tokens or log probabilities of prompts", "echo")
         seed = secrets.randbits(63) if request.seed is None else request.seed % (1 << 64)
         try:
             self._sampling = [
@@ -117,6 +129,14 @@ class Completion:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _texts_of(self, prompt: int) -> list[str]:
+        """The text of each token of a prompt, found once for all of its choices: 8,000 tokens take 70 ms."""
+        if prompt not in self._texts:
+            detokenizer = IncrementalDetokenizer(self.text, (), self.request.skip_special_tokens)
+            texts = [detokenizer.add(token) for token in self.prompts[prompt]]
+            self._texts[prompt] = [*texts[:-1], texts[-1] + detokenizer.rest()]
+        return self._texts[prompt]
+
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
         request, text = self.request, self.text
         stop_ids = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else text.stop_ids)
@@ -138,8 +158,8 @@ class Completion:
                         self.metrics.cached_tokens.inc(events[0].cached)
                 piece = Piece(choice)
                 if echo and not count:
-                    detokenizer = IncrementalDetokenizer(text, [])
-                    state.repeat(piece, detokenizer, ids, events[0].prompt or [] if of_prompt else None)
+                    texts = self._texts_of(choice // request.n)
+                    state.repeat(piece, texts, ids, events[0].prompt or [] if of_prompt else None)
                 for event in events:
                     if request.limit == 0:  # the answer's only token was made for the sake of the prompt
                         piece.reason = "length"
@@ -169,14 +189,13 @@ class StreamState:
     tools: ToolParser | None = None
 
     def repeat(
-        self, piece: Piece, pieces: IncrementalDetokenizer, prompt: Sequence[int], logprobs: list[Logprobs] | None
+        self, piece: Piece, texts: Sequence[str], prompt: Sequence[int], logprobs: list[Logprobs] | None
     ) -> None:
-        """Begins with the prompt's text. `logprobs` are those of its tokens from the second one on, if any are told."""
-        for place, token in enumerate(prompt):
-            new = pieces.add(token) + (pieces.rest() if place == len(prompt) - 1 else "")
-            piece.text += new
-            if logprobs is not None:
-                self.entries.add(token, logprobs[place - 1] if place else None, len(new))
+        """Begins with the texts of the prompt's tokens. `logprobs` are those from the second one on, or None."""
+        piece.text += "".join(texts)
+        if logprobs is not None:
+            for text, token, own in zip(texts, prompt, [None, *logprobs], strict=True):
+                self.entries.add(token, own, len(text))
         piece.entries += self.entries.told(len(piece.text)) + self.entries.rest()
 
     def extend(self, piece: Piece, event: TokenEvent) -> None:

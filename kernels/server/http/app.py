@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,11 +30,11 @@ from kernels.server.http.schemas import MOST_ANSWERS, ChatCompletionRequest, Com
 from kernels.server.http.text import TextCodec
 from kernels.server.http.tokenizing import DetokenizeRequest, TokenizeRequest, detokenized, tokenized
 from kernels.server.http.tools import ToolCalling
+from kernels.server.http.writing import piece_by_piece
 from kernels.server.messages import Ready
 
 Found = TypeVar("Found")
 Tokens = TypeVar("Tokens", TokenizeRequest, DetokenizeRequest)
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 """The headers of an error, by its status."""
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -182,7 +181,8 @@ class Server:
         async def handle(request: Request) -> Response:
             document = await self._document(request, kind)
             self._check_name(document.model or self.name)
-            return JSONResponse(await answer(document, self._prompts(document.field)))
+            content = await answer(document, self._prompts(document.field))
+            return Response(await asyncio.to_thread(piece_by_piece, content), media_type="application/json")
 
         return handle
 

@@ -21,7 +21,7 @@ from typing import Any
 from kernels.server.http.body_parsing import Document, document_in
 from kernels.server.http.errors import ApiError
 
-LONG_FIELDS = ("prompt", "input", "messages")
+LONG_FIELDS = ("prompt", "input", "messages", "tokens")
 """Fields whose lists are sent in slices."""
 SLICE = 1024
 """Elements of a slice; those of lists in a list are counted, and none of these is divided."""

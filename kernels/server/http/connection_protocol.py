@@ -40,8 +40,8 @@ class FirstRequest(asyncio.Protocol):
         end = HEAD_END.search(self._head)
         if end is None and self._head[:1].isalpha() and len(self._head) <= LONGEST_HEAD:
             return
-        other = len(self._head) > LONGEST_HEAD if end is None else NEEDS_H11.search(self._head[: end.end()])
-        protocol = self._make(PlainH11Protocol if other else HttpToolsProtocol)
+        needs_h11 = len(self._head) > LONGEST_HEAD if end is None else NEEDS_H11.search(self._head[: end.end()])
+        protocol = self._make(PlainH11Protocol if needs_h11 else HttpToolsProtocol)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(self._head)

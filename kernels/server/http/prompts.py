@@ -1,6 +1,7 @@
 """The ids of what clients send. Texts are encoded beside other requests; what can never be served is refused."""
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,6 +16,8 @@ LONG_TEXT, MANY_PARTS = 2000, 100
 """Texts of so many characters, or so many of them, are encoded in a thread. The tokenizer lets go of the interpreter's
 lock there, so that other requests go on.
 """
+PLAIN_MESSAGE = {"role", "content"}
+"""The fields of a message that is as long as its content."""
 MANY_IDS = 1 << 16
 """After so many ids have been looked at, other requests get a turn. It takes some 2 ms."""
 Found = TypeVar("Found")
@@ -42,20 +45,22 @@ class Prompts:
 
     async def of_chat(self, messages: Sequence[dict[str, Any]], variables: Variables) -> list[int]:
         """The ids of a chat that the assistant is to continue. Raises ApiError."""
+        return (await self._checked([await self.chat(messages, variables, self.ready.longest)]))[0]
 
-        def ids() -> list[int]:
-            return self.text.chat(messages, self.ready.longest, variables)
-
-        return (await self._checked([await self.beside(ids, [message["content"] for message in messages])]))[0]
+    async def chat(self, messages: Sequence[dict[str, Any]], variables: Variables, most: float = math.inf) -> list[int]:
+        """The same of a chat of any length. Raises ApiError where it must have more than `most` tokens."""
+        contents = [message["content"] for message in messages]
+        plain = not variables and all(message.keys() <= PLAIN_MESSAGE for message in messages)
+        return await self.beside(lambda: self.text.chat(messages, most, variables), contents if plain else None)
 
     @property
     def _most(self) -> int:
         return self.ready.longest - (self.answer or 0)
 
-    async def beside(self, work: Callable[[], Found], texts: Sequence[str]) -> Found:
-        """What encodes these texts, run here if they are short."""
+    async def beside(self, work: Callable[[], Found], texts: Sequence[str] | None) -> Found:
+        """What encodes these texts, run here if they are short; None: their length is not known."""
         try:
-            if len(texts) < MANY_PARTS and sum(map(len, texts)) < LONG_TEXT:
+            if texts is not None and len(texts) < MANY_PARTS and sum(map(len, texts)) < LONG_TEXT:
                 return work()
             return await asyncio.to_thread(work)
         except TooLong as error:

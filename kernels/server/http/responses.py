@@ -14,12 +14,18 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from kernels.server.http.answering import Completion, Piece
 from kernels.server.http.errors import ApiError, of_validation, refused
 from kernels.server.http.schemas import MOST_MESSAGES, ChatCompletionRequest, without_nulls
+from kernels.server.http.schemas import UNSERVED as UNSERVED_OF_CHATS
+from kernels.server.http.unserved import not_served
 
+OF_CHATS = {name: (None, field.default) for name, field in ChatCompletionRequest.model_fields.items()}
 UNSERVED: dict[str, tuple[Any, ...]] = {
+    **UNSERVED_OF_CHATS,
+    **OF_CHATS,
     "background": (None, False),
     "conversation": (None,),
     "include": (None, []),
     "max_tool_calls": (None,),
+    "parallel_tool_calls": (None, True, False),
     "previous_response_id": (None,),
     "prompt": (None,),
     "reasoning": (None, {}),
@@ -28,7 +34,7 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "top_logprobs": (None, 0),
     "truncation": (None, "disabled"),
 }
-"""Fields that this server has no part for, with the values that change nothing."""
+"""Fields that this server has no part for, those of chats among them, with the values that change nothing."""
 
 
 class InputPart(BaseModel):
@@ -92,9 +98,9 @@ class ResponsesRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _served(cls, given: Any) -> Any:
-        for name, harmless in UNSERVED.items() if isinstance(given, dict) else ():
-            if name in given and given[name] not in harmless:
-                raise refused(name, f"{name} is not served here")
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if name not in (*cls.model_fields, "stream_options") and value not in UNSERVED.get(name, (value,)):
+                raise refused(name, not_served(name))
         return without_nulls(given)
 
     @property

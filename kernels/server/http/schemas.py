@@ -30,7 +30,7 @@ DEFAULT_TOKENS = 16
 """OpenAI's default of a completion's `max_tokens`."""
 MOST_ANSWERS = 1024
 """The most answers to all prompts of a request together."""
-MOST_TOP_K = (1 << 31) - 1
+LARGEST_ID = (1 << 31) - 1
 """No vocabulary has so many tokens: a larger `top_k` keeps no more of them."""
 LEAST_TOP_P = 1e-30
 """A smaller `top_p`, which may be 0 in float32, keeps the same tokens: those as likely as the likeliest."""
@@ -120,7 +120,7 @@ class GenerationRequest(LogitsFields, ABC):
     seed: int | None = None
     n: int = Field(default=1, ge=1, le=MOST_CHOICES)
     stop: list[Annotated[str, Field(max_length=LONGEST_STOP)]] = Field(default=[], max_length=MOST_STOPS)
-    stop_token_ids: list[StrictInt] = Field(default=[], max_length=MOST_STOP_IDS)
+    stop_token_ids: list[Annotated[StrictInt, Field(ge=0, le=LARGEST_ID)]] = Field(default=[], max_length=MOST_STOP_IDS)
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     ignore_eos: bool = False
@@ -163,7 +163,7 @@ class GenerationRequest(LogitsFields, ABC):
         if any(not each for each in self.stop):
             raise refused("stop", "stop: an empty text would end every answer at once")
         self.temperature = max(self.temperature, TEMPERATURES[0]) if self.temperature > 0 else self.temperature
-        self.top_k = 0 if self.top_k == -1 else min(self.top_k, MOST_TOP_K)
+        self.top_k = 0 if self.top_k == -1 else min(self.top_k, LARGEST_ID)
         self.top_p = max(self.top_p, LEAST_TOP_P) if self.top_p > 0 else self.top_p
         return self
 

@@ -72,7 +72,7 @@ def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
     if directory is not None and (directory / "generation_config.json").is_file():
         given.append(json_object(directory / "generation_config.json").get("eos_token_id"))
     ids = [each for one in given for each in (one if isinstance(one, list) else [one])]
-    return frozenset(each for each in ids if isinstance(each, int))
+    return frozenset(each for each in ids if isinstance(each, int) and each >= 0)
 
 
 class ModelText:

@@ -5,9 +5,14 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, Field, StrictInt, model_validator
 
 from kernels.server.http.chat_messages import Message
-from kernels.server.http.errors import ApiError
+from kernels.server.http.errors import ApiError, refused
 from kernels.server.http.prompts import Prompts
+from kernels.server.http.schemas import UNSERVED, without_nulls
 from kernels.server.http.text import TextCodec
+from kernels.server.http.unserved import not_served
+
+OF_TEMPLATES = {"add_generation_prompt", "chat_template", "continue_final_message"}
+"""Fields of chats that would change the ids, as `UNSERVED` has them."""
 
 
 class TokenizeRequest(BaseModel):
@@ -20,6 +25,14 @@ class TokenizeRequest(BaseModel):
     chat_template_kwargs: dict[str, Any] = {}
     add_special_tokens: bool = True
     return_token_strs: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served(cls, given: Any) -> Any:
+        for name in given.keys() & OF_TEMPLATES if isinstance(given, dict) else ():
+            if given[name] not in UNSERVED[name]:
+                raise refused(name, not_served(name))
+        return without_nulls(given)
 
     @property
     def field(self) -> str:
@@ -50,9 +63,10 @@ async def tokenized(document: TokenizeRequest, prompts: Prompts) -> dict[str, An
     else:
         messages = [message.document for message in document.messages]
         variables = document.chat_template_kwargs | ({"tools": document.tools} if document.tools else {})
-        contents = [message["content"] for message in messages]
-        ids = await prompts.beside(lambda: text.chat(messages, variables=variables), contents)
-    strings = [_text(text, [token]) for token in ids] if document.return_token_strs else None
+        ids = await prompts.chat(messages, variables)
+    strings = None
+    if document.return_token_strs:
+        strings = await prompts.beside(lambda: [_text(text, [token]) for token in ids], None)
     return {"count": len(ids), "max_model_len": prompts.ready.longest, "tokens": ids, "token_strs": strings}
 
 
@@ -61,7 +75,7 @@ async def detokenized(document: DetokenizeRequest, prompts: Prompts) -> dict[str
     vocabulary = prompts.ready.vocabulary
     if document.tokens and (min(document.tokens) < 0 or max(document.tokens) >= vocabulary):
         raise ApiError(400, f"tokens: an id lies outside of the vocabulary of {vocabulary:,}", "tokens")
-    return {"prompt": _text(prompts.text, document.tokens)}
+    return {"prompt": await prompts.beside(lambda: _text(prompts.text, document.tokens), None)}
 
 
 def _text(text: TextCodec, ids: list[int]) -> str:

@@ -31,6 +31,8 @@ BEGIN, END = "<tool_call>", "</tool_call>"
 PYTHON_TAG = "<|python_tag|>"
 ARGUMENTS: dict[ToolFormat, str] = {"hermes": "arguments", "llama3": "parameters"}
 """The name of a call's arguments in its object."""
+DEFINITIONS = ("$defs", "definitions")
+"""What references within the parameters lead to, by its newer name and the older one."""
 
 
 class Function(BaseModel):
@@ -147,14 +149,14 @@ def grammar_of(tools: list[Tool], form: ToolFormat) -> Grammar:
     """Answers that call one of these tools, and say nothing else."""
     rules = []
     for number, function in enumerate(tool.function for tool in tools):
+        parameters = {"type": "object"} | function.parameters
         call = {
             "type": "object",
-            "properties": {"name": {"const": function.name}, ARGUMENTS[form]: function.parameters},
+            "properties": {"name": {"const": function.name}, ARGUMENTS[form]: parameters},
             "required": ["name", ARGUMENTS[form]],
             "additionalProperties": False,
-            "$defs": function.parameters.get("$defs", {}),  # which references within the parameters lead to
             "x-guidance": {"whitespace_pattern": " ?"},
-        }
+        } | {name: parameters[name] for name in DEFINITIONS if name in parameters}
         rules.append(f"call_{number}: %json {json.dumps(call)}")
     one = " | ".join(f"call_{number}" for number in range(len(tools)))
     start = f'"{BEGIN}\\n" ({one}) "\\n{END}"' if form == "hermes" else one
@@ -209,6 +211,9 @@ class ToolParser:
 
     def _llama3(self, end: bool) -> tuple[str, list[WrittenCall]]:
         text = self._text.lstrip()
+        if PYTHON_TAG.startswith(text) and not end:
+            return "", []
+        text = text.removeprefix(PYTHON_TAG)  # it is seen where special tokens are
         self._plain |= bool(text) and text[0] != "{"
         if not end and not self._plain:
             return "", []
@@ -216,7 +221,7 @@ class ToolParser:
         while rest.startswith("{") and not self._plain:
             try:
                 document, size = json.JSONDecoder().raw_decode(rest)
-            except ValueError:
+            except (ValueError, RecursionError):
                 break
             call = _call(document, ARGUMENTS["llama3"])
             if call is None:
@@ -238,7 +243,12 @@ def _call(document: Any, arguments: str) -> WrittenCall | None:
     """The call that an object says; None where it is none."""
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         return None
-    given = document.get(arguments, {})
+    name, given = document["name"], document.get(arguments, {})
     if not isinstance(given, dict):
         return None
-    return document["name"], json.dumps(given, ensure_ascii=False)
+    try:
+        written = json.dumps(given, ensure_ascii=False, allow_nan=False)
+        (name + written).encode()
+    except (ValueError, RecursionError):  # a number that JSON has not, or half of a surrogate pair
+        return None
+    return name, written

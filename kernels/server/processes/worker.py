@@ -55,11 +55,11 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
             _take(engine, connection.recv(), open_requests, news, compiler)
             if news.refusals or news.report:
                 break
-        for request, error in compiler.compiled():
-            if error is None:
+        for request, refusal in compiler.compiled():
+            if refusal is None:
                 _add(engine, request, open_requests, news)
             else:
-                news.refusals[request.name] = Refusal(f"response_format: {error}", "response_format")
+                news.refusals[request.name] = refusal
         if compiler.pending and engine.idle and not (news.refusals or news.report):
             continue
         tokens = engine.run_step()
@@ -94,7 +94,7 @@ def _take(
         news.report = asdict(_report(engine))
         return
     if isinstance(message, AbortRequest):
-        compiler.pending.pop(message.name, None)
+        compiler.cancel(message.name)
         request = open_requests.pop(message.name, None)
         if request is not None:
             engine.cancel(request)

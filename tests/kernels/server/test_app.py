@@ -62,6 +62,13 @@ def test_cached_tokens_are_a_part_of_the_prompt_however_many_choices_it_has() ->
     assert "serve_cached_prompt_tokens_total 192.0" in metrics.text
 
 
+def test_prompts_are_repeated_with_a_bounded_number_of_log_probabilities() -> None:
+    echo = {"prompt": [[1] * 250] * 8, "n": 128, "echo": True}
+    refused, plain = answers(post(BODY | echo | {"logprobs": 20}), post(BODY | echo))
+    assert (refused.status_code, plain.status_code) == (400, 200)
+    assert refused.json()["error"]["message"].startswith("echo: more than 2,097,152 tokens or log probabilities")
+
+
 def test_what_autoscalers_read_has_vllms_names_too() -> None:
     *_, metrics = answers(post(), get("/metrics"))
     for own, vllms in (

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
@@ -184,6 +185,20 @@ def test_slices_are_small_and_lose_nothing(values: list[Any]) -> None:
         sizes = [len(each) if isinstance(each, list) else 1 for each in one]
         assert one
         assert sum(sizes[:-1]) < SLICE
+
+
+@pytest.mark.parametrize(
+    ("message", "variables", "beside"),
+    [({}, {}, False), ({}, {"tools": [{}]}, True), ({"tool_calls": [{}]}, {}, True), ({"name": "Ann"}, {}, True)],
+)
+def test_a_chat_of_unknown_length_is_written_beside_others(message: dict, variables: dict, beside: bool) -> None:
+    class Text(ByteText):
+        def chat(self, *_: Any) -> list[int]:
+            return [int(threading.current_thread() is not threading.main_thread())]
+
+    prompts = Prompts(Text(frozenset()), Ready(9, 9, "cpu"), 1, "messages")
+    chat = [{"role": "user", "content": "a"} | message]
+    assert asyncio.run(prompts.of_chat(chat, variables)) == [beside]
 
 
 def test_others_get_a_turn_while_many_ids_are_looked_at() -> None:

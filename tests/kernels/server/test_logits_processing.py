@@ -1,6 +1,8 @@
 """Penalties, biases and grammars: what they change of an answer, and that requests beside it stay as they are."""
 
+import json
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -11,8 +13,12 @@ from kernels import runners
 from kernels.ops.sampling import GREEDY, Sampling, choose
 from kernels.server.execution.grammars import Grammars, Matcher
 from kernels.server.execution.logits_processing import Processor
+from kernels.server.messages import Refusal
+from kernels.server.processes.grammar_compiler import GrammarCompiler
 from kernels.server.scheduler.requests import Grammar, LogitsOptions, Request, Token
+from kernels.server.spec import Spec
 from tests.kernels.server.test_engine import made, one_thread, requests_of, served
+from tests.waiting import wait_for
 
 SAMPLED = Sampling(1.0, seed=5)
 PATTERN = r"[a-c]{3}(-[0-9]{2})+!"
@@ -93,6 +99,43 @@ def test_a_stop_token_may_end_a_whole_answer_and_no_other(grammars: Grammars) ->
     assert matcher.accept(ord("b")) == "failed"
 
 
+def test_an_answer_is_one_of_many_choices(grammars: Grammars) -> None:
+    """Also one that begins another. A grammar that comes again begins anew."""
+    choices = Grammar("choice", json.dumps(["a", "ab", *map(str, range(5000))]))
+    for text in ("ab", "4999", "4999"):
+        matcher = grammars.matcher(choices, frozenset())
+        ends = [matcher.accept(token) for token in text.encode()]
+        assert (ends[:-1], matcher._own.is_accepting()) == ([None] * (len(text) - 1), True)
+
+
+def test_no_stop_token_ends_an_answer_whose_grammar_has_no_end(grammars: Grammars) -> None:
+    endless = Grammar("json_schema", '{"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}')
+    matcher = grammars.matcher(endless, frozenset({0, STOP}))
+    (mask,) = Matcher.masks([matcher], 600)
+    allowed = np.unpackbits(mask.view(np.uint8), bitorder="little")
+    assert (allowed[0], allowed[1], allowed[STOP]) == (0, 1, 0)
+    assert matcher.accept(1) == "failed"
+
+
+def test_a_grammar_that_breaks_a_library_ends_no_engine_and_delays_no_penalty() -> None:
+    compiler = GrammarCompiler(Spec("tiny-llama"))
+    begin, waits = threading.Event(), LogitsOptions(Grammar("regex", "a"))
+    compiler._grammar_thread.submit(begin.wait)
+    broken = Request("broken", [1], 1, stop_ids=frozenset({10**30}))
+    compiler.start(broken, waits)
+    compiler.start(Request("left", [1], 1), waits)
+    compiler.start(Request("penalty", [1], 1), LogitsOptions(presence_penalty=1))
+    left = compiler.pending["left"][1]
+    compiler.cancel("left")
+    wait_for(lambda: [(request.name, error) for request, error in compiler.compiled()] == [("penalty", None)], 60, "it")
+    begin.set()
+    wait_for(compiler.pending["broken"][1].done, 60, "the grammar")
+    ((request, refusal),) = compiler.compiled()
+    said = "response_format: the grammar could not be read, and the server's log says why"
+    assert (request, refusal) == (broken, Refusal(said, "response_format"))
+    assert left.cancelled()
+
+
 @pytest.mark.parametrize(
     ("grammar", "said"),
     [
@@ -100,6 +143,8 @@ def test_a_stop_token_may_end_a_whole_answer_and_no_other(grammars: Grammars) ->
         (Grammar("json_schema", '{"not": {"type": "null"}}'), 'Unimplemented keys: ["not"]'),
         (Grammar("json_schema", "5"), "Expecting object"),
         (Grammar("json_schema", '{"items":' * 5000 + "{}" + "}" * 5000), "recursion limit"),
+        (Grammar("json_schema", '{"multipleOf":9999991}'), "more than 100,000 remainders"),
+        (Grammar("json_schema", '{"allOf": [{"multipleOf": 9.97}, {"multipleOf": 991}]}'), "100,000 remainders"),
         (Grammar("regex", "(?=a)"), "look-around"),
         (Grammar("regex", "(" * 5000), "regex"),
     ],

@@ -96,7 +96,7 @@ def test_texts_and_chats_become_ids_and_back(api: httpx.Client) -> None:
         ({"prompt": long}, text.encode(long)),
         ({"messages": [{"role": "user", "content": PROMPT}]}, text.chat([{"role": "user", "content": PROMPT}])),
     ):
-        found = api.post("/tokenize", json=asked | {"return_token_strs": True}).json()
+        found = api.post("/tokenize", json=asked | {"return_token_strs": True, "chat_template_kwargs": None}).json()
         assert (found["tokens"], found["count"], found["max_model_len"]) == (ids, len(ids), 128)
         back = api.post("/detokenize", json={"model": "voice-agent", "tokens": ids}).json()["prompt"]
         assert back == "".join(found["token_strs"])
@@ -107,6 +107,7 @@ def test_texts_and_chats_become_ids_and_back(api: httpx.Client) -> None:
             {"messages": [{"role": "user", "content": "a", "name": "Ann"}]},
             "messages: this model has no chat",
         ),
+        ("/tokenize", {"prompt": "a", "add_generation_prompt": False}, "add_generation_prompt is not served here"),
         ("/detokenize", {"tokens": [4096]}, "tokens: an id lies outside of the vocabulary"),
     ):
         refused = api.post(path, json=wrong)
@@ -178,6 +179,8 @@ def test_a_repeated_prompt_has_its_log_probabilities(api: httpx.Client, expected
     assert "".join(choice["text"] for choice in stream).startswith(PROMPT + answer)
     plain = api.post("/v1/completions", json=asked | {"prompt": PROMPT, "logprobs": None}).json()["choices"][0]
     assert (plain["text"].startswith(PROMPT), plain["logprobs"]) == (True, None)
+    special = GREEDY | {"prompt": [0, *prompt], "max_tokens": 0, "echo": True, "skip_special_tokens": False}
+    assert api.post("/v1/completions", json=special).json()["choices"][0]["text"] == "<|end|>" + text.decode(prompt)
 
 
 def test_a_chat_has_the_log_probabilities_of_its_text(api: httpx.Client) -> None:
@@ -255,8 +258,9 @@ def test_a_response_is_the_answer_of_its_chat_whole_and_as_events(api: httpx.Cli
     expected = api.post("/v1/chat/completions", json=chat).json()
     part = {"type": "input_text", "text": PROMPT}
     asked = {"model": "voice-agent", "temperature": 0, "instructions": PROMPT, "max_output_tokens": 8}
+    harmless = {"n": 1, "stop": None, "parallel_tool_calls": False, "stream_options": {"include_obfuscation": False}}
     for given in (PROMPT, [{"role": "user", "content": [part]}]):
-        found = api.post("/v1/responses", json=asked | {"input": given}).json()
+        found = api.post("/v1/responses", json=asked | harmless | {"input": given}).json()
         (message,) = found["output"]
         assert message["content"][0]["text"] == expected["choices"][0]["message"]["content"]
         assert (found["status"], found["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
@@ -273,6 +277,8 @@ def test_a_response_is_the_answer_of_its_chat_whole_and_as_events(api: httpx.Cli
         ({"previous_response_id": "resp_1"}, "previous_response_id is not served here"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format: its schema is missing"),
         ({"temperature": 200}, "temperature: 200.0 is neither 0 nor in"),
+        ({"max_tokens": 8}, "max_tokens is not served here"),
+        ({"stop_token_ids": [5]}, "stop_token_ids is not served here"),
     ):
         refused = api.post("/v1/responses", json=asked | {"input": PROMPT} | field)
         assert (refused.status_code, refused.json()["error"]["message"].startswith(said)) == (400, True)

@@ -28,6 +28,9 @@ WEATHER = {
     },
 }
 NOW = {"type": "function", "function": {"name": "now"}}
+HALF_PAIR = '{"name": "now", "parameters": {"zone": "\\ud83d"}}'
+NO_NUMBER = '{"name": "now", "arguments": {"zone": NaN}}'
+NESTED = '{"name": "now", "parameters": ' + '{"a":' * 2000
 BYTES = ByteText(frozenset())
 
 
@@ -68,6 +71,10 @@ def answer(text: str, form: ToolFormat, parallel: bool = True) -> tuple[str, lis
         ),
         ("llama3", 'Say {"name": "now", "parameters": {}}', 'Say {"name": "now", "parameters": {}}', []),
         ("llama3", '{"place": "a"}', '{"place": "a"}', []),
+        ("llama3", '<|python_tag|>{"name": "now", "parameters": {}}', "", [("now", "{}")]),
+        ("llama3", HALF_PAIR, HALF_PAIR, []),
+        ("llama3", NESTED, NESTED, []),
+        ("hermes", f"<tool_call>{NO_NUMBER}</tool_call>", f"<tool_call>{NO_NUMBER}</tool_call>", []),
         ("llama3", '{"name": "now", "param', '{"name": "now", "param', []),
     ],
 )
@@ -133,3 +140,16 @@ def test_an_answer_that_must_be_a_call_can_be_no_other(form: ToolFormat, choice,
     assert ends("weather", {"place": "a", "unit": "C"}) == "complete"
     assert ends("weather", {"place": 5}) == ends("weather", {"unit": "K"}) == ends("later", {}) == "failed"
     assert ends("now", {}) == ("complete" if "now" in called else "failed")
+
+
+def test_arguments_are_an_object_and_may_refer_to_definitions() -> None:
+    zone = {"properties": {"zone": {"$ref": "#/definitions/Zone"}}, "definitions": {"Zone": {"enum": ["UTC"]}}}
+    tool = {"type": "function", "function": {"name": "now", "parameters": zone}}
+    grammars = Grammars([bytes([byte]) for byte in range(256)], frozenset(), BYTES.encode)
+    for arguments, end in (({"zone": "UTC"}, "complete"), ({"zone": "CET"}, "failed"), (5, "failed")):
+        calling = chat(tools=[tool], tool_choice="required").calling("llama3")
+        assert calling is not None
+        assert calling.grammar is not None
+        matcher = grammars.matcher(calling.grammar, frozenset())
+        ends = map(matcher.accept, BYTES.encode(json.dumps({"name": "now", "parameters": arguments})))
+        assert next(filter(None, ends)) == end

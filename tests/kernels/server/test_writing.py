@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kernels.server.http.writing import with_list
+from kernels.server.http.writing import piece_by_piece, with_list
 
 
 def written(elements: Iterator[object], others: dict) -> tuple[bytes, int]:
@@ -47,3 +49,14 @@ def test_an_element_is_made_when_it_is_written() -> None:
 
     asyncio.run(whole())
     assert len(set(made)) == 3
+
+
+def test_others_go_on_while_a_large_document_is_written_in_a_thread() -> None:
+    document = {"tokens": [*range(500_000)], "token_strs": ["ä"]}
+    with ThreadPoolExecutor(1) as pool:
+        writing, turns = pool.submit(piece_by_piece, document), 0
+        while not writing.done():
+            turns += 1
+            time.sleep(0.001)
+    assert json.loads(writing.result()) == document
+    assert turns > 4
