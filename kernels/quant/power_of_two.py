@@ -56,7 +56,9 @@ class QuantisedMatrix:
         return QuantisedMatrix(self.codes[chosen], self.row_scales[chosen], blocks)
 
     def columns(self, first: int, count: int) -> "QuantisedMatrix":
-        """Columns [first, first + count) of the matrix; `first` begins a block of scales."""
+        """Columns [first, first + count) of the matrix. Raises ValueError where `first` begins no block of scales."""
+        if self.block_scales is not None and first % self.block:
+            raise ValueError(f"columns: {first} lies within {self.block} columns that share a scale")
         last = -(-(first + count) // self.block)
         blocks = None if self.block_scales is None else self.block_scales[:, first // self.block : last]
         return QuantisedMatrix(self.codes[:, first : first + count], self.row_scales, blocks)

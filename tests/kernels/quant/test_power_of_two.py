@@ -100,6 +100,8 @@ def test_int8_rounds_to_the_nearest_by_scales_that_cut_nothing_off() -> None:
     assert ((found.block_scales.float() * 127 >= largest) & (found.block_scales.float() * 126.8 <= largest)).all()
     assert ((found.values(torch.float32) - weight).abs() <= 0.5001 * steps).all()
     assert torch.equal(found.columns(32, 48).values(), found.values()[:, 32:])
+    with pytest.raises(ValueError, match="16 lies within 32 columns that share a scale"):
+        found.columns(16, 32)
 
 
 def test_int8_takes_zeros_and_refuses_what_float16_cannot_scale() -> None:
