@@ -1,6 +1,6 @@
-"""Other people's clients against `kernels serve`, unchanged: the `openai` package, aiperf and guidellm; and our own.
+"""Other people's clients against `kernels serve`, unchanged: aiperf and guidellm; and our own.
 
-    python -m benchmarks.serve_clients --openai PYTHON --aiperf PROGRAM --guidellm PROGRAM --json FILE
+    python -m benchmarks.serve_clients --aiperf PROGRAM --guidellm PROGRAM --json FILE
 
 Each lives in an environment of its own, and is left out where it is not named. The server runs the sample model on this
 machine's CPU. What is kept is whether each tool took the server for an OpenAI server: its version, what it asked, how
@@ -76,12 +76,6 @@ def the_workbench(url: str, job: Job = JOB) -> dict[str, Any]:
     }
 
 
-def the_openai_package(python: str, url: str, folder: Path) -> dict[str, Any]:
-    """Every call that `openai_calls.py` makes."""
-    found: dict[str, Any] = json.loads(called([python, str(ROOT / "benchmarks" / "openai_calls.py"), url]))
-    return found
-
-
 def aiperf(program: str, url: str, folder: Path, job: Job = JOB) -> dict[str, Any]:
     """A closed loop, streamed, counted by the server's own usage."""
     asked = {"--model": job.model, "--url": url, "--endpoint-type": "completions", "--concurrency": str(job.users)}
@@ -133,7 +127,6 @@ def guidellm(program: str, url: str, folder: Path, job: Job = JOB) -> dict[str, 
 
 
 TOOLS: dict[str, Callable[[str, str, Path], dict[str, Any]]] = {
-    "openai": the_openai_package,
     "aiperf": aiperf,
     "guidellm": guidellm,
 }
@@ -142,7 +135,6 @@ TOOLS: dict[str, Callable[[str, str, Path], dict[str, Any]]] = {
 def main() -> int:
     """0 when every tool that was named got all of its answers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--openai", metavar="PYTHON", help="an interpreter with the openai package")
     parser.add_argument("--aiperf", metavar="PROGRAM")
     parser.add_argument("--guidellm", metavar="PROGRAM")
     parser.add_argument("--json", type=Path, required=True)
