@@ -44,19 +44,6 @@ class Client(FastHttpUser):
     def completion(self):
         self.client.post("/v1/completions", json={BODY})
 """
-JAVA = """\
-import java.net.URI;
-import java.net.http.*;
-
-public class Post {
-    public static void main(String[] given) throws Exception {
-        var client = HttpClient.newHttpClient();
-        var post = HttpRequest.newBuilder(URI.create(given[0])).header("Content-Type", "application/json")
-            .POST(HttpRequest.BodyPublishers.ofString(given[1])).build();
-        System.out.print(client.send(post, HttpResponse.BodyHandlers.ofString()).body());
-    }
-}
-"""
 Outcome = dict[str, str | None]
 """Of each call null, or what went wrong."""
 
@@ -68,19 +55,15 @@ def openai(url: str) -> tuple[str, Outcome]:
     return result["version"], {f"{result['answered']} of {result['asked']} calls": ", ".join(result["errors"]) or None}
 
 
-def jdk(url: str, folder: Path) -> tuple[str, Outcome]:
+def jdk(url: str) -> tuple[str, Outcome]:
     """A completion, whole and streamed."""
-    source = folder / "Post.java"
-    source.write_text(JAVA)
-    body = BODY | {"temperature": 0}
-    whole, events = (
-        called(["java", str(source), f"{url}/v1/completions", json.dumps(body | {"stream": stream})])
-        for stream in (False, True)
+    bodies = (json.dumps(BODY | {"temperature": 0, "stream": stream}) for stream in (False, True))
+    post = ["java", str(ROOT / "benchmarks" / "Post.java"), f"{url}/v1/completions", *bodies]
+    whole, *events = (
+        json.loads(line) for line in re.findall(r"^(?:200 )?(?:data: )?(\{.*\})$", called(post), re.MULTILINE)
     )
-    parts = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: {")]
-    text, streamed = json.loads(whole)["choices"][0]["text"], "".join(part["choices"][0]["text"] for part in parts)
-    answers = {"completion": bool(text), "stream": text == streamed}
-    outcome = {call: None if right else "another answer than expected" for call, right in answers.items()}
+    text, streamed = whole["choices"][0]["text"], "".join(event["choices"][0]["text"] for event in events)
+    outcome = {"completion and stream": None if text and text == streamed else f"{text!r} and {streamed!r}"}
     return called(["java", "--version"]).split()[1], outcome
 
 
@@ -100,6 +83,7 @@ def genai_bench(program: str, url: str, folder: Path) -> dict[str, Any]:
     command += ["--api-model-name", JOB.model, "--model-tokenizer", str(MODEL), "--task", "text-to-text"]
     command += ["--traffic-scenario", f"D({JOB.prompt},{JOB.tokens})", "--num-concurrency", str(JOB.users)]
     command += ["--max-requests-per-run", str(JOB.requests), "--max-time-per-run", "1"]
+    command += ["--log-dir", str(folder)]
     called([*command, "--experiment-base-dir", str(folder)], HF_HUB_OFFLINE="1")
     (path,) = folder.glob("*/D*.json")
     metrics = json.loads(path.read_text())["aggregated_metrics"]
@@ -158,7 +142,7 @@ def rows(name: str, url: str, model: Path, environments: Path) -> list[dict[str,
         if name == "openai":
             number, outcome = openai(url)
         elif name == "jdk":
-            number, outcome = jdk(url, environments)
+            number, outcome = jdk(url)
         else:
             outcome = outcome_of(name, pins[name], url, model, environments)
     except (RuntimeError, OSError, LookupError, ValueError, subprocess.TimeoutExpired) as error:
