@@ -16,12 +16,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.serve_clients import MODEL, ROOT, Job, aiperf, called, guidellm
+from benchmarks.load_tools import MODEL, ROOT, Job, aiperf, called, genai_bench, guidellm, locust
 from kernels.load.server_process import reserved_port, running
 from kernels.measure.environment import environment_info
 
@@ -36,14 +35,6 @@ TEMPLATE = """\
 {% endfor %}Call one as <tool_call>{"name": NAME, "arguments": OBJECT}</tool_call>.
 {% endif %}{% for message in messages %}{{ message.role }}: {{ message.content or message.tool_calls | tojson }}
 {% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"""
-LOCUST = f"""\
-from locust import FastHttpUser, task
-
-class Client(FastHttpUser):
-    @task
-    def completion(self):
-        self.client.post("/v1/completions", json={BODY})
-"""
 Outcome = dict[str, str | None]
 """Of each call null, or what went wrong."""
 
@@ -67,39 +58,7 @@ def jdk(url: str) -> tuple[str, Outcome]:
     return called(["java", "--version"]).split()[1], outcome
 
 
-def locust(program: str, url: str, folder: Path) -> dict[str, Any]:
-    """Two users for three seconds."""
-    file = folder / "locustfile.py"
-    file.write_text(LOCUST)
-    load = ["--users", "2", "--spawn-rate", "2", "--run-time", "3s"]
-    told = called([program, "-f", str(file), "--headless", "--json", "--only-summary", *load, "--host", url])
-    (row,) = json.loads(told)
-    return {"asked": row["num_requests"], "answered": row["num_requests"] - row["num_failures"], "errors": 0}
-
-
-def genai_bench(program: str, url: str, folder: Path) -> dict[str, Any]:
-    """Chats of one size, streamed."""
-    command = [program, "benchmark", "--api-backend", "openai", "--api-base", url, "--api-key", "none"]
-    command += ["--api-model-name", JOB.model, "--model-tokenizer", str(MODEL), "--task", "text-to-text"]
-    command += ["--traffic-scenario", f"D({JOB.prompt},{JOB.tokens})", "--num-concurrency", str(JOB.users)]
-    command += ["--max-requests-per-run", str(JOB.requests), "--max-time-per-run", "1"]
-    command += ["--log-dir", str(folder)]
-    called([*command, "--experiment-base-dir", str(folder)], HF_HUB_OFFLINE="1")
-    (path,) = folder.glob("*/D*.json")
-    metrics = json.loads(path.read_text())["aggregated_metrics"]
-    return {
-        "asked": metrics["num_requests"],
-        "answered": metrics["num_completed_requests"],
-        "errors": metrics["num_error_requests"],
-    }
-
-
-LOADS = {
-    "locust": locust,
-    "guidellm": partial(guidellm, job=JOB),
-    "aiperf": partial(aiperf, job=JOB),
-    "genai-bench": genai_bench,
-}
+LOADS = {"locust": locust, "guidellm": guidellm, "aiperf": aiperf, "genai-bench": genai_bench}
 CLIENTS = "openai", "jdk", *LIBRARIES, *LOADS, "inference-perf"
 
 
@@ -129,7 +88,7 @@ def outcome_of(name: str, requirement: str, url: str, model: Path, environments:
         outcome: Outcome = json.loads(called(command, PYTHONWARNINGS="ignore").splitlines()[-1])
         return outcome
     with tempfile.TemporaryDirectory() as folder:
-        result = LOADS[name](str(programs / name), url, Path(folder))
+        result = LOADS[name](str(programs / name), url, Path(folder), JOB)
     right = result["asked"] == result["answered"] and not result["errors"]
     return {f"{result['answered']} of {result['asked']} requests": None if right else str(result["errors"])}
 
