@@ -5,7 +5,8 @@
 Each client is installed by `constraints/public-clients.txt` into a virtual environment of its own, which also sees the
 project's packages, so that torch comes from there and never from an index. `openai` is that of `make setup`; the JDK's
 HttpClient runs where there is a JDK. The server runs the sample model, with a chat template that knows tools. A client
-that cannot be installed here has a row that says why.
+that cannot be installed here has a row that says why. An environment that is in FOLDER already is used: inference-perf,
+which wants Python 3.12, may have one of a newer Python than the project's.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load_tools import MODEL, ROOT, Job, aiperf, called, genai_bench, guidellm, locust
+from benchmarks.load_tools import MODEL, ROOT, Job, aiperf, called, genai_bench, guidellm, inference_perf, locust
 from kernels.load.server_process import reserved_port, running
 from kernels.measure.environment import environment_info
 
@@ -58,8 +59,14 @@ def jdk(url: str) -> tuple[str, Outcome]:
     return called(["java", "--version"]).split()[1], outcome
 
 
-LOADS = {"locust": locust, "guidellm": guidellm, "aiperf": aiperf, "genai-bench": genai_bench}
-CLIENTS = "openai", "jdk", *LIBRARIES, *LOADS, "inference-perf"
+LOADS = {
+    "locust": locust,
+    "guidellm": guidellm,
+    "aiperf": aiperf,
+    "genai-bench": genai_bench,
+    "inference-perf": inference_perf,
+}
+CLIENTS = "openai", "jdk", *LIBRARIES, *LOADS
 
 
 def installed(name: str, requirement: str, folder: Path) -> Path:

@@ -117,3 +117,25 @@ def genai_bench(program: str, url: str, folder: Path, job: Job) -> dict[str, Any
         "answered": metrics["num_completed_requests"],
         "errors": metrics["num_error_requests"],
     }
+
+
+def inference_perf(program: str, url: str, folder: Path, job: Job) -> dict[str, Any]:
+    """Streamed completions at two requests a second."""
+    configuration, rate = folder / "configuration.yaml", 2
+    lengths = {
+        f"{part}_distribution": {"type": "fixed", "mean": tokens, "min": tokens, "max": tokens, "std_dev": 0}
+        for part, tokens in (("input", job.prompt), ("output", job.tokens))
+    }
+    settings = {
+        "api": {"type": "completion", "streaming": True},
+        "data": {"type": "random"} | lengths,
+        "load": {"type": "constant", "stages": [{"rate": rate, "duration": job.requests // rate}], "num_workers": 1},
+        "server": {"type": "vllm", "model_name": job.model, "base_url": url, "ignore_eos": True},
+        "tokenizer": {"pretrained_model_name_or_path": str(MODEL)},
+        "storage": {"local_storage": {"path": str(folder)}},
+    }
+    configuration.write_text(json.dumps(settings))
+    called([program, "--config_file", str(configuration)], HF_HUB_OFFLINE="1")
+    report = json.loads((folder / "summary_lifecycle_metrics.json").read_text())
+    answered, errors = report["successes"]["count"], report["failures"]["count"]
+    return {"asked": job.requests, "answered": answered, "errors": errors}
