@@ -9,21 +9,24 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
 
 MODEL, PROMPT = "voice-agent", "What is a list?"
 MESSAGES = [{"role": "user", "content": PROMPT}]
 TOO_LONG = "word " * 3000
 KINDS = ("list", "set")
-SCHEMA = {
-    "title": "Kind",
-    "description": "The kind of a collection.",
-    "type": "object",
-    "properties": {"kind": {"enum": KINDS}},
-    "required": ["kind"],
-    "additionalProperties": False,
-}
 Calls = dict[str, Callable[[], object]]
+
+
+class Kind(BaseModel, extra="forbid"):
+    """The kind of a collection."""
+
+    kind: Literal["list", "set"]
+
+
+SCHEMA = Kind.model_json_schema()
 
 
 def raises(error: type[Exception], call: Callable[[], object]) -> bool:
@@ -33,18 +36,6 @@ def raises(error: type[Exception], call: Callable[[], object]) -> bool:
     except error:
         return True
     return False
-
-
-def kind() -> Any:
-    """A pydantic model of SCHEMA."""
-    from typing import Literal
-
-    from pydantic import BaseModel
-
-    class Kind(BaseModel, extra="forbid"):
-        kind: Literal["list", "set"]
-
-    return Kind
 
 
 def litellm(url: str, folder: str) -> Calls:
@@ -104,12 +95,12 @@ def instructor(url: str, folder: str) -> Calls:
     import openai
     from instructor import Mode, from_openai
 
-    client, wanted = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0), kind()
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
 
     def ask(mode: Mode) -> Callable[[], object]:
         given = {"model": MODEL, "messages": MESSAGES, "max_retries": 1, "max_tokens": 100, "temperature": 0}
         return lambda: (
-            from_openai(client, mode=mode).chat.completions.create(response_model=wanted, **given).kind in KINDS
+            from_openai(client, mode=mode).chat.completions.create(response_model=Kind, **given).kind in KINDS
         )
 
     return {"structured output": ask(Mode.JSON_SCHEMA), "tool": ask(Mode.TOOLS)}
@@ -132,9 +123,9 @@ def pydantic_ai_slim(url: str, folder: str) -> Calls:
         "chat": lambda: agent.run_sync(PROMPT).output,
         "stream": stream,
         "structured output": lambda: (
-            Agent(model, output_type=NativeOutput(kind()), **given).run_sync(PROMPT).output.kind in KINDS
+            Agent(model, output_type=NativeOutput(Kind), **given).run_sync(PROMPT).output.kind in KINDS
         ),
-        "tool": lambda: Agent(model, output_type=kind(), **given).run_sync(PROMPT).output.kind in KINDS,
+        "tool": lambda: Agent(model, output_type=Kind, **given).run_sync(PROMPT).output.kind in KINDS,
     }
 
 

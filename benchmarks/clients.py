@@ -59,13 +59,8 @@ def jdk(url: str) -> tuple[str, Outcome]:
     return called(["java", "--version"]).split()[1], outcome
 
 
-LOADS = {
-    "locust": locust,
-    "guidellm": guidellm,
-    "aiperf": aiperf,
-    "genai-bench": genai_bench,
-    "inference-perf": inference_perf,
-}
+TOOLS = locust, guidellm, aiperf, genai_bench, inference_perf
+LOADS = {tool.__name__.replace("_", "-"): tool for tool in TOOLS}
 CLIENTS = "openai", "jdk", *LIBRARIES, *LOADS
 
 
