@@ -1,4 +1,4 @@
-# make demo | up | test | chaos | lint | format | client | screenshots | setup | clean | distclean
+# make demo | up | test | chaos | lint | format | client | clients | screenshots | setup | clean | distclean
 #
 # setup installs once; a stamp inside the virtual environment lets every later call skip it.
 
@@ -16,7 +16,7 @@ STAMP := $(VENV)/.installed-$(FLAVOUR)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test chaos lint format client screenshots pin-images pin-hashes migrate train-sample clean distclean
+.PHONY: help setup demo up test chaos lint format client clients screenshots pin-images pin-hashes migrate train-sample clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ format: setup  ## let ruff fix and format
 
 client: setup  ## clients/openapi.json from the REST API, and the Python client from that
 	@$(BIN)/python -m scripts.make_client
+
+clients: setup  ## public clients against `kernels serve` (ten minutes; installs them in /tmp); ARGS="litellm" for some
+	@$(BIN)/python -m benchmarks.clients $(ARGS)
 
 screenshots: setup  ## the images of the README, of a site started for it; ARGS="--tour FOLDER" for every page
 	@$(BIN)/python -m tests.browser.screenshots $(ARGS)

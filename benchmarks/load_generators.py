@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.host import load_average, machine
-from benchmarks.serve_clients import Job, aiperf, guidellm
+from benchmarks.load_tools import Job, aiperf, guidellm
 from kernels.load.connection import Address, Connections
 from kernels.load.exchange import Exchange
 from kernels.load.planned import PlannedRequest

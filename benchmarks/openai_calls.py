@@ -1,4 +1,4 @@
-"""The calls of the `openai` package against one server, for `benchmarks/serve_clients.py`; it runs where that is.
+"""The calls of the `openai` package against one server, for `benchmarks/clients.py`; it runs where that is.
 
 Its argument is the server's address. It writes JSON: the package's version, how many calls there were, how many gave
 what they should, and the names of those that did not.

@@ -23,23 +23,7 @@ HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n" % len(BODY)
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
 CLOSE = b"Connection: close\r\n"
 Result = TypeVar("Result")
-
-JAVA = """
-import java.net.URI;
-import java.net.http.*;
-
-public class Post {
-    public static void main(String[] given) throws Exception {
-        var client = HttpClient.newHttpClient();
-        for (int request = 0; request < 2; request++) {
-            var body = HttpRequest.BodyPublishers.ofString(given[1]);
-            var post = HttpRequest.newBuilder(URI.create(given[0])).POST(body).build();
-            var answer = client.send(post, HttpResponse.BodyHandlers.ofString());
-            System.out.println(answer.statusCode() + " " + answer.body());
-        }
-    }
-}
-"""
+POST = Path(__file__).parents[3] / "benchmarks" / "Post.java"
 
 
 async def echo(request: Request) -> StreamingResponse:
@@ -101,11 +85,9 @@ def test_what_is_no_request_is_refused_at_once(sent: bytes) -> None:
 
 
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
-def test_javas_own_client_is_answered(tmp_path: Path) -> None:
-    (tmp_path / "Post.java").write_text(JAVA)
-
+def test_javas_own_client_is_answered() -> None:
     def work(port: int) -> str:
-        command = ["java", str(tmp_path / "Post.java"), f"http://127.0.0.1:{port}/", BODY.decode()]
+        command = ["java", str(POST), f"http://127.0.0.1:{port}/", *[BODY.decode()] * 2]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
     assert served(work).splitlines() == [f"200 {BODY.decode()}"] * 2
