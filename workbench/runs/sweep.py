@@ -42,14 +42,15 @@ def sweep() -> SweepCounts:
         swept.retried += state.retry(run_queue.key_of(run), f"{run.worker} was not heard of any more", stale_since=now)
     if not away:
         reroute_waiting()
-    swept.published = _publish_missing(now - timedelta(seconds=settings.REPUBLISH_SECONDS))
+    swept.published = _publish_missing(now - timedelta(seconds=settings.REPUBLISH_SECONDS), now)
     return swept
 
 
 def _resume() -> tuple[datetime, timedelta]:
     """The time now, and how long sweep or database were away since the last sweep, which no lease is to count.
 
-    A worker could not be heard then, or nobody looked. Each lease lasts so much longer, at most a whole one from now.
+    A worker could not be heard then, or nobody looked. Each lease lasts so much longer, at most a whole one from now;
+    where the clock was put back, none lasts longer than that.
     """
     with transaction.atomic():
         running = Run.objects.filter(state=Run.State.RUNNING)
@@ -59,17 +60,20 @@ def _resume() -> tuple[datetime, timedelta]:
         pause = now - last.at if last else timedelta()
         away = max(timedelta(), pause - timedelta(seconds=settings.SWEEP_SECONDS))
         LastSweep.objects.update_or_create(pk=1, defaults={"at": now})
+        most = now + timedelta(seconds=settings.LEASE_SECONDS)
+        if pause < timedelta():
+            running.filter(lease_until__gt=most).update(lease_until=most)
         if away < LATE:
             return now, timedelta()
-        most = now + timedelta(seconds=settings.LEASE_SECONDS)
         counted = running.filter(lease_until__lt=most).update(lease_until=Least(F("lease_until") + away, Value(most)))
     if counted:
         log.warning("no sweep for %.0f s: the leases of %d runs do not count that time", pause.total_seconds(), counted)
     return now, away
 
 
-def _publish_missing(before: datetime) -> int:
-    """Send again what was not sent, or was sent `before` and is not claimed, as far as its queue lacks messages.
+def _publish_missing(before: datetime, now: datetime) -> int:
+    """Send again what was not sent, or was sent `before` (or after `now`, by a clock that was put back) and is not
+    claimed, as far as its queue lacks messages.
 
     A queue that has a message for every run that waits in it is long, but lacks none: nothing is sent to it.
     """
@@ -79,7 +83,7 @@ def _publish_missing(before: datetime) -> int:
     for run_id, stage, gpu_class, sent in rows.values_list("id", "stage", "gpu_class", "published_at"):
         queue = dispatch.queue_of(stage, gpu_class)
         waiting[queue] += 1
-        if sent is None or sent < before:
+        if sent is None or not before <= sent <= now:
             lacking[queue].append(run_id)
     published = 0
     for queue, run_ids in lacking.items():

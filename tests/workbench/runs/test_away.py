@@ -43,6 +43,18 @@ def test_a_sweep_that_was_away_gives_the_worker_time_to_be_heard(held: Run, sett
 
 
 @pytest.mark.django_db
+def test_a_dead_worker_is_found_although_the_clock_was_put_back(held: Run, settings: Any) -> None:
+    """By an hour: the last sweep lies ahead, and so does the end of the lease."""
+    _silent_for(held, settings, -3600)
+    LastSweep.objects.update(at=_ago(seconds=-3600))
+    assert sweep().retried == 0
+    held.refresh_from_db()
+    assert held.lease_until <= timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
+    _silent_for(held, settings, settings.LEASE_SECONDS + 1)
+    assert sweep().retried == 1
+
+
+@pytest.mark.django_db
 def test_a_worker_that_stays_silent_is_found_afterwards(held: Run, settings: Any) -> None:
     _silent_for(held, settings, 3600)
     LastSweep.objects.update(at=_ago(seconds=3600))
