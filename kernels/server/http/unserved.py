@@ -32,6 +32,8 @@ OF_OTHER_SERVERS: dict[str, tuple[Any, ...]] = dict.fromkeys(OWN_NAMES, NONE) | 
     # Text Generation Inference
     "adapter_id": NONE,
     "do_sample": (None, True),
+    "inputs": NONE,
+    "parameters": (None, {}),
     "return_full_text": OFF,
     "top_n_tokens": NONE,
     "truncate": NONE,

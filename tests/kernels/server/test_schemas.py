@@ -42,6 +42,7 @@ def test_checking_a_list_ends_at_its_first_mistake(kind: type[BaseModel], given:
         ("n_predict", 5, None),
         ("mirostat", 2, 0),
         ("do_sample", False, True),
+        ("parameters", {"max_new_tokens": 5}, {}),
         ("regex", "a+", None),
         ("options", {"temperature": 0}, {}),
         ("think", False, None),
