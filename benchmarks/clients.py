@@ -109,7 +109,7 @@ def rows(name: str, url: str, model: Path, environments: Path) -> list[dict[str,
     except (RuntimeError, OSError, LookupError, ValueError, subprocess.TimeoutExpired) as error:
         outcome = {"run": f"{type(error).__name__}: {error}"[-300:]}
     return [
-        {"client": name, "version": number, "call": call, "passed": error is None, "said": error}
+        {"client": name, "version": number, "call": call, "passed": error is None, "error": error}
         for call, error in outcome.items()
     ]
 

@@ -34,7 +34,7 @@ class Client(FastHttpUser):
 
 
 def called(command: list[str], **more: str) -> str:
-    """What a tool prints, with `more` variables. Raises RuntimeError with the end of what it said when it fails."""
+    """What a tool prints, with `more` variables. Raises RuntimeError with the end of its errors when it fails."""
     environment = os.environ | {"PYTHONPATH": ""} | more
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment)
     if done.returncode:
@@ -44,27 +44,27 @@ def called(command: list[str], **more: str) -> str:
 
 def aiperf(program: str, url: str, folder: Path, job: Job) -> dict[str, Any]:
     """A closed loop, streamed, counted by the server's own usage."""
-    asked = {"--model": job.model, "--url": url, "--endpoint-type": "completions", "--concurrency": str(job.users)}
-    asked |= {
+    options = {"--model": job.model, "--url": url, "--endpoint-type": "completions", "--concurrency": str(job.users)}
+    options |= {
         "--request-count": str(job.requests),
         "--tokenizer": str(MODEL),
         "--artifact-dir": str(folder),
         "--ui": "none",
     }
-    asked |= {"--synthetic-input-tokens-mean": str(job.prompt), "--output-tokens-mean": str(job.tokens)}
-    asked |= {"--extra-inputs": "ignore_eos:true"}
-    words = [word for pair in asked.items() for word in pair]
+    options |= {"--synthetic-input-tokens-mean": str(job.prompt), "--output-tokens-mean": str(job.tokens)}
+    options |= {"--extra-inputs": "ignore_eos:true"}
+    words = [word for pair in options.items() for word in pair]
     called([program, "profile", "--streaming", "--use-server-token-count", *words])
-    told = json.loads((folder / "profile_export_aiperf.json").read_text())
+    report = json.loads((folder / "profile_export_aiperf.json").read_text())
     return {
-        "version": told["aiperf_version"],
+        "version": report["aiperf_version"],
         "asked": job.requests,
-        "answered": int(told["request_count"]["avg"]),
-        "errors": told["error_summary"],
-        "ttft_ms": {each: told["time_to_first_token"][each] for each in ("p50", "p99")},
-        "tpot_ms": {"p50": told["inter_token_latency"]["p50"]},
-        "requests_per_second": told["request_throughput"]["avg"],
-        "output_tokens": told["usage_completion_tokens"]["avg"],
+        "answered": int(report["request_count"]["avg"]),
+        "errors": report["error_summary"],
+        "ttft_ms": {each: report["time_to_first_token"][each] for each in ("p50", "p99")},
+        "tpot_ms": {"p50": report["inter_token_latency"]["p50"]},
+        "requests_per_second": report["request_throughput"]["avg"],
+        "output_tokens": report["usage_completion_tokens"]["avg"],
     }
 
 
@@ -97,8 +97,8 @@ def locust(program: str, url: str, folder: Path, job: Job) -> dict[str, Any]:
     file = folder / "locustfile.py"
     file.write_text(LOCUST % (job.model, job.tokens))
     load = ["--users", str(job.users), "--spawn-rate", str(job.users), "--run-time", "3s"]
-    told = called([program, "-f", str(file), "--headless", "--json", "--only-summary", *load, "--host", url])
-    (row,) = json.loads(told)
+    printed = called([program, "-f", str(file), "--headless", "--json", "--only-summary", *load, "--host", url])
+    (row,) = json.loads(printed)
     return {"asked": row["num_requests"], "answered": row["num_requests"] - row["num_failures"], "errors": 0}
 
 

@@ -21,54 +21,58 @@ def main(url: str) -> dict[str, object]:
     messages = [{"role": "user", "content": "What is a list?"}]
 
     def completion() -> bool:
-        found = client.completions.create(**greedy)
-        return bool(found.choices[0].text) and found.usage.completion_tokens <= 12
+        response = client.completions.create(**greedy)
+        return bool(response.choices[0].text) and response.usage.completion_tokens <= 12
 
     def streamed_completion() -> bool:
         whole = client.completions.create(**greedy)
         events = list(client.completions.create(**greedy, stream=True, stream_options={"include_usage": True}))
-        said = "".join(each.choices[0].text for each in events if each.choices)
-        return said == whole.choices[0].text and events[-1].usage == whole.usage.model_copy(
+        joined = "".join(each.choices[0].text for each in events if each.choices)
+        return joined == whole.choices[0].text and events[-1].usage == whole.usage.model_copy(
             update={"prompt_tokens_details": events[-1].usage.prompt_tokens_details}
         )
 
     def chat() -> bool:
-        found = client.chat.completions.create(model=model, messages=messages, max_tokens=8, seed=1, n=2)
-        return [each.message.role for each in found.choices] == ["assistant", "assistant"]
+        response = client.chat.completions.create(model=model, messages=messages, max_tokens=8, seed=1, n=2)
+        return [each.message.role for each in response.choices] == ["assistant", "assistant"]
 
     def streamed_chat() -> bool:
-        asked = {"model": model, "messages": messages, "max_completion_tokens": 8, "temperature": 0}
-        whole = client.chat.completions.create(**asked).choices[0].message.content
-        events = client.chat.completions.create(**asked, stream=True)
+        parameters = {"model": model, "messages": messages, "max_completion_tokens": 8, "temperature": 0}
+        whole = client.chat.completions.create(**parameters).choices[0].message.content
+        events = client.chat.completions.create(**parameters, stream=True)
         return "".join(each.choices[0].delta.content or "" for each in events) == whole
 
     def log_probabilities() -> bool:
-        found = client.completions.create(**greedy, logprobs=2).choices[0]
-        told = found.logprobs
-        best = [max(each.values()) for each in told.top_logprobs]
-        return "".join(told.tokens) == found.text and best == told.token_logprobs and not told.text_offset[0]
+        response = client.completions.create(**greedy, logprobs=2).choices[0]
+        logprobs = response.logprobs
+        best = [max(each.values()) for each in logprobs.top_logprobs]
+        return (
+            "".join(logprobs.tokens) == response.text
+            and best == logprobs.token_logprobs
+            and not logprobs.text_offset[0]
+        )
 
     def log_probabilities_of_a_chat() -> bool:
-        asked = {"model": model, "messages": messages, "max_completion_tokens": 8, "temperature": 0}
-        asked |= {"logprobs": True, "top_logprobs": 20}
-        whole = client.chat.completions.create(**asked).choices[0].logprobs.content
-        events = client.chat.completions.create(**asked, stream=True)
-        told = [each for event in events for each in event.choices[0].logprobs.content]
-        return all(len(each.top_logprobs) == 20 for each in told) and [each.bytes for each in told] == [
+        parameters = {"model": model, "messages": messages, "max_completion_tokens": 8, "temperature": 0}
+        parameters |= {"logprobs": True, "top_logprobs": 20}
+        whole = client.chat.completions.create(**parameters).choices[0].logprobs.content
+        events = client.chat.completions.create(**parameters, stream=True)
+        logprobs = [each for event in events for each in event.choices[0].logprobs.content]
+        return all(len(each.top_logprobs) == 20 for each in logprobs) and [each.bytes for each in logprobs] == [
             each.bytes for each in whole
         ]
 
     def structured_answer() -> bool:
         schema = {"name": "kind", "schema": {"enum": ["list", "set"]}}
         form = {"type": "json_schema", "json_schema": schema}
-        found = client.chat.completions.create(model=model, messages=messages, response_format=form, temperature=0)
-        return json.loads(found.choices[0].message.content) in ("list", "set")
+        response = client.chat.completions.create(model=model, messages=messages, response_format=form, temperature=0)
+        return json.loads(response.choices[0].message.content) in ("list", "set")
 
     def response() -> bool:
-        asked = {"model": model, "input": "What is a list?", "max_output_tokens": 8, "temperature": 0}
-        events = client.responses.create(**asked, stream=True)
-        said = "".join(each.delta for each in events if each.type == "response.output_text.delta")
-        return said == client.responses.create(**asked).output_text
+        parameters = {"model": model, "input": "What is a list?", "max_output_tokens": 8, "temperature": 0}
+        events = client.responses.create(**parameters, stream=True)
+        joined = "".join(each.delta for each in events if each.type == "response.output_text.delta")
+        return joined == client.responses.create(**parameters).output_text
 
     def top_logprobs_alone() -> bool:
         try:

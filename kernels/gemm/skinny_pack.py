@@ -12,7 +12,7 @@ from torch import Tensor
 from kernels.gemm.skinny_tiles import STEP_K, TileConfig
 from kernels.quant.absmax import INT4_GROUP, NVFP4_BLOCK, QuantisedWeight
 from kernels.quant.gf2 import gf2_inverse
-from kernels.quant.power_of_two import GROUP
+from kernels.quant.quantised_matrix import GROUP
 
 
 def paired(weight: Tensor) -> Tensor:

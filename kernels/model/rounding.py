@@ -11,7 +11,7 @@ from torch import Tensor
 from kernels.model.bound_variants import folded_in
 from kernels.model.layer_weights import Weights
 from kernels.quant.gptq import gptq
-from kernels.quant.power_of_two import QUANTISERS, QuantisedMatrix
+from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix
 
 HELD_BYTES = 12 * 2**30
 """Layers of at most so many bytes are rounded together. The next ones take another pass over the calibration."""

@@ -70,9 +70,9 @@ def kind_of(model_type: str, architectures: list[str], encoder_decoder: bool = F
 def default_class(model_type: str) -> str:
     """As `kernels.model.loading.model_class` chooses it."""
     for table in ("MODEL_FOR_MASKED_LM", "MODEL_FOR_CAUSAL_LM", "MODEL"):
-        found = mappings()[f"{table}_MAPPING_NAMES"].get(model_type)
-        if isinstance(found, str):
-            return found
+        name = mappings()[f"{table}_MAPPING_NAMES"].get(model_type)
+        if isinstance(name, str):
+            return name
     return ""
 
 

@@ -47,7 +47,9 @@ def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
     if isinstance(config.get("quantization"), dict):
         raise ModelRefused(FILE, "quantization", f"MLX's quantised weights are not taken; taken are {TAKEN}")
     if (older := config.get("compression_config")) is not None:
-        raise _refused(FILE, "compression_config", str(older.get("quant_method", "")) if _is_map(older) else "")
+        raise _refused(
+            FILE, "compression_config", str(older.get("quant_method", "")) if isinstance(older, dict) else ""
+        )
     given = config.get(FIELD)
     if given is None:
         return None
@@ -172,7 +174,3 @@ def _refused(file: str, field: str, what: str) -> ModelRefused:
     named = f" ({what[:60]})" if what else ""
     reason = f"the weights are quantised{named}, but {FILE} has no {FIELD} that says how; taken are {TAKEN}"
     return ModelRefused(file, field, reason)
-
-
-def _is_map(value: Any) -> bool:
-    return isinstance(value, dict)

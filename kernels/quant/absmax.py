@@ -1,8 +1,8 @@
 """The weights of single products in int8, fp8, nvfp4 and int4. Imports torch.
 
-int8 has a scale per 32 values and fp8 a power of two per row, as in `power_of_two.py`: values that a whole model was
-rounded to, by GPTQ say, are rounded to themselves in fp8. The scales of nvfp4 (e4m3, per 16 values) and int4 (per group
-of 128) are absmax: the largest value of what shares a scale becomes the largest code.
+int8 has a scale per 32 values and fp8 a power of two per row, as in `quantised_matrix.py`. So values that a whole model
+was rounded to, by GPTQ say, are rounded to themselves in fp8. The scales of nvfp4 (e4m3, per 16 values) and int4 (per
+group of 128) are absmax: the largest value of what shares a scale becomes the largest code.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import torch
 from kernels.dtypes import DTYPES
 from kernels.quant import e2m1
 from kernels.quant.formats import E4M3_MOST
-from kernels.quant.power_of_two import GROUP, fp8_power_of_two, int8_groups
+from kernels.quant.quantised_matrix import GROUP, fp8_power_of_two, int8_groups
 
 NVFP4_BLOCK = 16
 INT4_GROUP = 128

@@ -1,14 +1,15 @@
 """Rounding with error feedback: each column's error is made good by the columns that are not rounded yet.
 
 The algorithm is GPTQ: E. Frantar, S. Ashkboos, T. Hoefler, D. Alistarh, *GPTQ: Accurate post-training quantization for
-generative pre-trained transformers*, ICLR 2023, arXiv:2210.17323. The codes and scales are those of `power_of_two.py`.
+generative pre-trained transformers*, ICLR 2023, arXiv:2210.17323. The codes and scales are those of
+`quantised_matrix.py`.
 """
 
 import torch
 from torch import Tensor
 
 from kernels.quant import e2m1
-from kernels.quant.power_of_two import (
+from kernels.quant.quantised_matrix import (
     BLOCK,
     E2M1_MOST,
     E4M3_MOST,

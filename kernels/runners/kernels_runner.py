@@ -11,7 +11,7 @@ from kernels.model.bound_variants import BoundVariants
 from kernels.model.experts import has_experts
 from kernels.model.prompts import bucket
 from kernels.model.rounding import Rounding, rounded_decoder, rounded_weights, with_folded_norms
-from kernels.quant.power_of_two import QUANTISERS
+from kernels.quant.quantised_matrix import QUANTISERS
 from kernels.runners.bucket_session import BucketSession
 from kernels.runners.compiled import CompiledRunner
 from kernels.runners.kernels_session import KernelsSession

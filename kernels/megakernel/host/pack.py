@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
     from kernels.model.rounding import RoundedWeights
-    from kernels.quant.power_of_two import QuantisedMatrix
+    from kernels.quant.quantised_matrix import QuantisedMatrix
 
 
 def fragments(weight: "torch.Tensor") -> "torch.Tensor":
@@ -113,7 +113,7 @@ def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
     """A matrix in a precision of `FORMATS`; in bf16 the codes are the values."""
     import torch
 
-    from kernels.quant.power_of_two import QUANTISERS, QuantisedMatrix
+    from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix
 
     if weights != "bf16":
         return QUANTISERS[weights](weight)

@@ -9,7 +9,7 @@ import torch
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
 from kernels.model.tensor_parallel import TensorParallelModel, divide
-from kernels.quant.power_of_two import QUANTISERS, QuantisedMatrix, parts_power_of_two
+from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix, quantised_parts
 
 _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
 """The codes of each whole model that some runner holds, by their precision and their rounding."""
@@ -65,10 +65,10 @@ def _of_divided(divided: TensorParallelModel, weights: str, rounding: Rounding) 
     layers: list[list[dict[str, QuantisedMatrix]]] = [[] for _ in own]
     for matrices in zip(*(compact.layers for compact in own), strict=True):
         ranks_codes = [
-            ("qkv", parts_power_of_two([matrix.qkv[0] for matrix in matrices], weights, columns=False)),
-            ("o", parts_power_of_two([matrix.o for matrix in matrices], weights, columns=True)),
-            ("gate_up", parts_power_of_two([matrix.dense.gate_up[0] for matrix in matrices], weights, columns=False)),
-            ("down", parts_power_of_two([matrix.dense.down for matrix in matrices], weights, columns=True)),
+            ("qkv", quantised_parts([matrix.qkv[0] for matrix in matrices], weights, columns=False)),
+            ("o", quantised_parts([matrix.o for matrix in matrices], weights, columns=True)),
+            ("gate_up", quantised_parts([matrix.dense.gate_up[0] for matrix in matrices], weights, columns=False)),
+            ("down", quantised_parts([matrix.dense.down for matrix in matrices], weights, columns=True)),
         ]
         for rank, layer_codes in enumerate(layers):
             layer_codes.append({name: codes[rank] for name, codes in ranks_codes})

@@ -19,7 +19,7 @@ from kernels.megakernel.program.weights import (
 )
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import Rounding, rounded_weights
-from kernels.quant.power_of_two import rounded
+from kernels.quant.quantised_matrix import rounded
 from tests.kernels.megakernel.tiny_models import as_numpy, model, program_of
 
 

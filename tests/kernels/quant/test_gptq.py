@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernels.quant.gptq import gptq
-from kernels.quant.power_of_two import QUANTISERS
+from kernels.quant.quantised_matrix import QUANTISERS
 
 LOWER = ("fp8", "nvfp4")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernels.megakernel.host.pack import quantised, streams
 from kernels.megakernel.program.weights import FORMATS, e2m1_values, e4m3_values, format_of, matrix_of_unit
 from kernels.quant.formats import E2M1
-from kernels.quant.power_of_two import QUANTISERS, fp8_power_of_two, int8_groups, nvfp4_power_of_two, rounded
+from kernels.quant.quantised_matrix import QUANTISERS, fp8_power_of_two, int8_groups, nvfp4_power_of_two, rounded
 
 LOWER = sorted(QUANTISERS)
 

@@ -192,10 +192,11 @@ QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
 }
 
 
-def parts_power_of_two(parts: Sequence[Tensor], weights: str, columns: bool) -> list[QuantisedMatrix]:
+def quantised_parts(parts: Sequence[Tensor], weights: str, columns: bool) -> list[QuantisedMatrix]:
     """The parts of one matrix as the whole one is rounded, each on its device: some of its `columns`, or of its rows.
 
-    Raises ValueError as the functions above.
+    In int8 the groups of a part begin with the part, so parts of columns are as the whole one only where they have
+    multiples of 32. Raises ValueError as the functions above.
     """
     quantise, largest = QUANTISERS[weights], None
     if weights == "nvfp4" or (weights == "fp8" and columns):
