@@ -49,7 +49,11 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt", action="append", type=positive, metavar="N", help="decode, serve: these prompts' lengths"
     )
     parser.add_argument(
-        "--gpus", action="append", type=positive, metavar="N", help="decode: the megakernel on N GPUs as well"
+        "--gpus",
+        action="append",
+        type=positive,
+        metavar="N",
+        help="decode: the megakernel on N GPUs as well; serve: over N",
     )
     parser.add_argument("--weights", action="append", metavar="NAME", help="decode: beside the peers, these precisions")
     parser.add_argument(

@@ -66,6 +66,12 @@ class ServeBench:
     capacity: float | None = None
 
     @property
+    def gpus(self) -> int | None:
+        """The GPUs over which every server divides the model; None for one."""
+        most = max(self.options.gpus or [1])
+        return most if most > 1 else None
+
+    @property
     def drawn(self) -> Lengths:
         """The lengths of unequal requests."""
         most = min(MOST_TIMES, self.model.positions // self.lengths.longest)
@@ -81,10 +87,12 @@ class ServeBench:
                 self.model.directory, self.model.name, self.model.dtype, reserved_port(), longest, max(self.users)
             )
 
-        commands = [serve_servers.ours(wanted(), self.model.device, self.options.own_option or [])]
+        divided = [f"--tensor-parallel-size={self.gpus}"] if self.gpus else []
+        own_options = [*(self.options.own_option or []), *divided]
+        commands = [serve_servers.ours(wanted(), self.model.device, own_options)]
         if self.options.vllm:
             try:
-                options, count = self.options.vllm_option or [], self.options.vllm_api_servers
+                options, count = [*(self.options.vllm_option or []), *divided], self.options.vllm_api_servers
                 commands.insert(0, vllm(wanted(), self.options.vllm, environment(), options))
                 if count:
                     again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])
@@ -147,6 +155,7 @@ class ServeBench:
             lengths=lengths.described,
             arrivals="closed" if "concurrency" in load else "poisson",
             requests=requests,
+            gpus=self.gpus,
             **load,
         )
 
@@ -233,8 +242,9 @@ def bench_serve(options: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="bench-serve-") as folder:
             try:
                 model = prepared(named, dtype, device.type, Path(folder) / "model")
-                floors = model.floors(lengths.prompt, list(users), document.ceilings)
-                bench = ServeBench(options, model, list(users), lengths, floors, Path(folder))
+                bench = ServeBench(options, model, list(users), lengths, {}, Path(folder))
+                if bench.gpus is None:
+                    bench.floors = model.floors(lengths.prompt, list(users), document.ceilings)
                 servers = bench.servers()
             except ValueError as error:
                 print(f"kernels bench: {error}", file=sys.stderr)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
 GIB = 1 << 30
 MOST_WEB_PROCESSES = 64
+MOST_GPUS = 8
 MOST_CONNECTIONS = 1 << 16
 """Connections are open files. On many systems a process may have 1,024 of them unless it asks for more."""
 NUMBERS: dict[str, tuple[float, float]] = {
@@ -39,6 +40,7 @@ NUMBERS: dict[str, tuple[float, float]] = {
     "hang_seconds": (0, math.inf),
     "drain_seconds": (0, 10**9),
     "port": (0, (1 << 16) - 1),
+    "tensor_parallel_size": (1, MOST_GPUS),
     "web_processes": (1, MOST_WEB_PROCESSES),
 }
 """The least and the most of each option that is a number. Those of ABOVE must be above the least."""
@@ -58,6 +60,9 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", choices=("bf16", "fp16", "fp32"), help="default: the plan's; bf16 on a GPU, else fp32"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
+    parser.add_argument(
+        "--tensor-parallel-size", type=int, help="GPUs that run the model together (default: the plan's, else 1)"
+    )
     parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
     parser.add_argument("--max-num-seqs", type=int, help="requests served at once (default: the plan's, else 64)")
     parser.add_argument(
@@ -160,6 +165,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         kv_bytes=max(1, int(options.kv_gib * GIB)) if options.kv_gib else None,
         pause_ms=options.pause_ms,
         exclude=tuple(options.exclude),
+        tensor_parallel_size=options.tensor_parallel_size,
         web_processes=options.web_processes,
     )
     directory, config = configuration(spec)

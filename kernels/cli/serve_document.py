@@ -13,7 +13,7 @@ Percentiles = dict[Literal["p50", "p99"], float]
 class ServeCase(BaseModel):
     """A model and its traffic. `prompt` and `tokens` are the lengths, or their medians where `lengths` says so.
 
-    `concurrency` users of a closed loop, or `rate` requests a second.
+    `concurrency` users of a closed loop, or `rate` requests a second. `gpus` divide the model, one if it is None.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -29,6 +29,7 @@ class ServeCase(BaseModel):
     requests: int
     concurrency: int | None = None
     rate: float | None = None
+    gpus: int | None = None
 
 
 class ServeRow(BaseModel):

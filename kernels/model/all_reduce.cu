@@ -97,6 +97,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) all_reduce(const __grid_co
 
 // Copies `count` values of 8 bytes that another GPU has. An earlier kernel wrote them, which this one follows.
 extern "C" __global__ void fetch(u64* to, const u64* from, u64 count) {
-  for (u64 i = threadIdx.x; i < count; i += blockDim.x)
+  for (u64 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(to[i]) : "l"(from + i));
 }

@@ -17,6 +17,7 @@ from kernels.cuda.peer_access import connect
 SOURCE = Path(__file__).with_name("all_reduce.cu")
 BLOCKS, THREADS = 64, 512
 """The grid, smaller than the SMs of any GPU that has such peers, since its blocks wait for each other."""
+FETCH_THREADS = 128
 TIMEOUT_NS = 2_000_000_000
 """How long a rank waits for another's partial sum before all give up."""
 VECTOR = 8
@@ -112,7 +113,8 @@ class AllReduceByPeerAccess(AllReduce):
         found = torch.empty(held.shape, dtype=held.dtype, device=gpu)
         with current(gpu):
             arguments = [found.data_ptr(), held.data_ptr(), held.numel()]
-            Launch(self._fetches[rank].ptr, (1,), 128, arguments, raw_stream(gpu.index))()
+            blocks = min(BLOCKS, -(-held.numel() // FETCH_THREADS))
+            Launch(self._fetches[rank].ptr, (blocks,), FETCH_THREADS, arguments, raw_stream(gpu.index))()
         return found
 
     def check(self) -> None:

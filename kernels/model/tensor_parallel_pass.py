@@ -8,8 +8,8 @@ Every rank adds the same partials in the same order, rank 0's first, so that all
 choose the same token (`kernels.model.all_reduce`).
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -18,7 +18,8 @@ from kernels.cuda.current import current
 from kernels.model import decoder
 from kernels.model.all_reduce import AllReduce, all_reduce
 from kernels.model.bound_variants import BoundVariants
-from kernels.model.passes import LayerInput, Pass
+from kernels.model.passes import Pass
+from kernels.model.products import Stream
 from kernels.model.prompts import Bucket, PromptReader
 from kernels.model.state import State
 
@@ -33,6 +34,46 @@ class RankPart(NamedTuple):
     @property
     def device(self) -> torch.device:
         return self.state.position.device
+
+
+class HasStream(Protocol):
+    """What each half of a layer takes: the residual stream with whatever else the half needs."""
+
+    stream: Stream
+
+
+def run_halves(
+    halves: Sequence[Sequence[Callable[..., None]]],
+    inputs: Sequence[HasStream],
+    devices: Sequence[torch.device],
+    exchange: AllReduce,
+) -> None:
+    """Runs all layers: `halves[r]` are rank r's, on `devices[r]`. After each half all ranks add the partial sums that
+    the half left in `delta` of their streams.
+    """
+    for of_ranks in zip(*halves, strict=True):
+        for half, given, device in zip(of_ranks, inputs, devices, strict=True):
+            with current(device):
+                half(given)
+        sums = exchange.summed([given.stream.x for given in inputs], [_partial(given.stream) for given in inputs])
+        for given, x in zip(inputs, sums, strict=True):
+            given.stream.x, given.stream.delta = x, None
+
+
+def follow(devices: Sequence[torch.device]) -> None:
+    """Makes what comes next on the other GPUs' current streams wait for the first one's current stream."""
+    if devices[0].type == "cuda":
+        first = torch.cuda.current_stream(devices[0])
+        for device in devices[1:]:
+            torch.cuda.current_stream(device).wait_stream(first)
+
+
+def join(devices: Sequence[torch.device]) -> None:
+    """Makes what comes next on the first GPU's current stream wait for the other GPUs' current streams."""
+    if devices[0].type == "cuda":
+        first = torch.cuda.current_stream(devices[0])
+        for device in devices[1:]:
+            first.wait_stream(torch.cuda.current_stream(device))
 
 
 class TensorParallelPass:
@@ -52,22 +93,16 @@ class TensorParallelPass:
         """See `Pass.run`. What other GPUs do, each on its current stream, follows the first one's current stream, which
         then waits for it.
         """
-        self._order(ends=False)
+        follow(self._devices)
         inputs = []
         for rank, (own, device) in enumerate(zip(self._passes, self._devices, strict=True)):
             with current(device):
                 if rank:
                     own.state.position.copy_(self.exchange.fetched(rank, self.state.position))
                 inputs.append(own.begin(*self._given(rank, ids, length)))
-        for halves in zip(*(rank_pass.halves for rank_pass in self._passes), strict=True):
-            for half, given, device in zip(halves, inputs, self._devices, strict=True):
-                with current(device):
-                    half(given)
-            sums = self.exchange.summed([given.stream.x for given in inputs], [_partial(given) for given in inputs])
-            for given, x in zip(inputs, sums, strict=True):
-                given.stream.x, given.stream.delta = x, None
+        run_halves([rank_pass.halves for rank_pass in self._passes], inputs, self._devices, self.exchange)
         hidden = self._passes[0].end(inputs[0], length)
-        self._order(ends=True)
+        join(self._devices)
         return hidden
 
     def _given(self, rank: int, ids: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -75,19 +110,10 @@ class TensorParallelPass:
             return ids, length
         return self.exchange.fetched(rank, ids), None if length is None else self.exchange.fetched(rank, length)
 
-    def _order(self, ends: bool) -> None:
-        if self._devices[0].type != "cuda":
-            return
-        first = torch.cuda.current_stream(self._devices[0])
-        for device in self._devices[1:]:
-            other = torch.cuda.current_stream(device)
-            before, after = (other, first) if ends else (first, other)
-            after.wait_stream(before)
 
-
-def _partial(given: LayerInput) -> Tensor:
-    assert given.stream.delta is not None
-    return given.stream.delta
+def _partial(stream: Stream) -> Tensor:
+    assert stream.delta is not None
+    return stream.delta
 
 
 class TensorParallelPrompts(PromptReader):

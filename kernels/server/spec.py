@@ -28,6 +28,8 @@ class Spec:
     pause_ms: float | None = None
     exclude: tuple[str, ...] = ()
     """What the server leaves out, of `kernels.server.execution.excluded.NAMES`."""
+    tensor_parallel_size: int | None = None
+    """The GPUs that run the model together; None: the plan's, else one."""
     web_processes: int | None = None
     """How many processes speak HTTP; None: as `kernels.server.processes.web_servers.processes_for` has it."""
 

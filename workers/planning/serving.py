@@ -8,7 +8,7 @@ from kernels.server.execution.served_plans import precision_refusal
 from kernels.server.execution.shapes import default_decodes
 from kernels.server.execution.sizing import LONGEST_CONTEXT
 from workers.documents.stages import StageInput
-from workers.wording.serving import ROUNDS, SEVERAL
+from workers.wording.serving import ROUNDS
 
 
 def serving_of(plan: Plan, document: StageInput) -> tuple[Serving | None, str]:
@@ -22,8 +22,6 @@ def serving_of(plan: Plan, document: StageInput) -> tuple[Serving | None, str]:
         return None, "The model generates no text token by token."
     if PASSES in excluded:
         return None, f"The workload excludes {PASSES}, of which all passes of the server are made."
-    if plan.tensor_parallel_size > 1:
-        return None, SEVERAL.format(gpus=plan.tensor_parallel_size)
     if precision_refusal(plan):
         return None, ROUNDS
     skeleton = loading.skeleton(document.model.config, plan.dtype)

@@ -19,7 +19,6 @@ TAKEN = {
 OTHERS = "the library's kernels compute it, since the plan's runner answers one batch after another."
 
 ROUNDS = "The plan rounds weights; the server has no such products for every number of rows yet."
-SEVERAL = "The plan is for {gpus} GPUs, and the server runs on one."
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,6 @@ def _refusal(plan: dict[str, Any], verify: VerifyResult) -> str:
         return ROUNDS
     if plan.get("serving", {}) is not None:
         return ""
-    if verify.gpus > 1:
-        return SEVERAL.format(gpus=verify.gpus)
     return verify.not_served or "The workbench's own server cannot serve this plan."
 
 

@@ -8,10 +8,12 @@ from functools import cached_property
 import torch
 
 from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
-from kernels.cuda.graphs import captured
+from kernels.cuda.current import current
+from kernels.cuda.graphs import captured_together
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.model import decoder
+from kernels.model.all_reduce import AllReduce, all_reduce
 from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
@@ -23,7 +25,7 @@ from kernels.server.execution.inputs import Fields, Sequences, size, views
 from kernels.server.execution.logits_processing import processed
 from kernels.server.execution.logprobs import logprobs_of, read_back, read_prompts
 from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
-from kernels.server.execution.packed import PackedPass, PagedState
+from kernels.server.execution.packed import PackedPass, PagedState, TensorParallelPackedPass
 from kernels.server.execution.shapes import Shape, fitting, shapes
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Step
@@ -65,8 +67,11 @@ class KernelsBackend:
         ops: Sequence[PlannedOp] = (),
         copies: Copies = Copies.ALL,
         exclude: Collection[str] = (),
+        other_ranks: Sequence[decoder.Decoder] = (),
     ) -> None:
-        """`decodes` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
+        """`model` is the whole model, or the first rank's part of one that is divided over `1 + len(other_ranks)` GPUs.
+
+        `decodes` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
         `packed_ops` where both are for the same number of rows, unless fewer than all `copies` of the weights may be
         made: they may copy. No variant in `exclude` is used.
         """
@@ -74,15 +79,23 @@ class KernelsBackend:
             raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
         self.model, self.gpu, self.limits = model, gpu, limits
         self.count, self.longest, self.max_num_seqs = 1, limits.max_model_len, 0
-        self.device, self.copies = model.embedding.device, copies
+        self._ranks = [model, *other_ranks]
+        self._devices = [part.embedding.device for part in self._ranks]
+        self.device, self.copies = self._devices[0], copies
         self._planned = [op for op in ops if op.variant not in exclude] if copies is Copies.ALL else []
         self._exclude = frozenset(exclude)
         self.shapes = shapes(limits, decodes)
         self._pages = -(-(limits.max_model_len + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
-        self.state = PagedState(model, limits.pages, limits.page_size, limits.max_num_seqs, positions)
+        self.states = []
+        for part, device in zip(self._ranks, self._devices, strict=True):
+            with current(device):
+                self.states.append(PagedState(part, limits.pages, limits.page_size, limits.max_num_seqs, positions))
+        self.state = self.states[0]
+        rows = max(shape.rows for shape in self.shapes)
+        self._exchange: AllReduce | None = all_reduce(self._devices, rows, model.embedding) if other_ranks else None
         self._sequences = Sequences(limits.max_num_seqs, self._pages, limits.page_size)
-        self._packed: Packed = {}
+        self._packed: list[Packed] = [{} for _ in self._ranks]
         self._captured: dict[Shape, Captured] = {}
         self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
         """The passes that end with an LM head, where that is faster than logits and a draw."""
@@ -159,6 +172,8 @@ class KernelsBackend:
         done = self._launched.popleft()
         if done.event is not None:
             done.event.synchronize()
+        if self._exchange is not None:
+            self._exchange.check()
         ids = done.ids.tolist()
         tokens = [[ids[draw]] for draw in done.draws]
         if [-1] in tokens:
@@ -202,7 +217,7 @@ class KernelsBackend:
         for shape, ops, head in self.passes():
             memory = torch.empty(size(shape, self._pages), dtype=torch.uint8, device=self.device)
             noted = NotedVariants(ops, self.gpu)
-            PackedPass(self.model, noted, self.state, shape, views(memory, shape, self._pages), head)
+            PackedPass(self.model, noted, self.state, shape, views(memory, shape, self._pages), head, self._rank(0))
             builds += noted.builds
         return list(dict.fromkeys(builds))
 
@@ -212,7 +227,10 @@ class KernelsBackend:
         """
         capacity = self._pages * self.limits.page_size
         given = self.model, shape, self.limits.page_size, capacity
-        every = (Usable(self.gpu, most, self._exclude) for most in (self.copies, min(self.copies, Copies.STREAMED)))
+        every = (
+            Usable(self.gpu, most, self._exclude, partial=len(self._ranks) > 1)
+            for most in (self.copies, min(self.copies, Copies.STREAMED))
+        )
         ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
         separate = [op for op in ops if op.op != "step_attention"]
         if shape.blocks or len(separate) == len(ops):
@@ -243,13 +261,24 @@ class KernelsBackend:
 
     def _capture(self, shape: Shape, ops: Sequence[PlannedOp], head: SamplingKind | None = None) -> Captured:
         length = size(shape, self._pages)
-        memory = torch.zeros(length, dtype=torch.uint8, device=self.device)
+        memories = [torch.zeros(length, dtype=torch.uint8, device=device) for device in self._devices]
         host = deque(self._host(shape, length) for _ in range(IN_FLIGHT + 1))
         self._sequences.fill(Step(), shape, host[0].fields)  # nothing but padding
-        memory.copy_(host[0].memory)
-        variants = BoundVariants(ops, self.gpu, self._packed)
-        one_pass = PackedPass(self.model, variants, self.state, shape, views(memory, shape, self._pages), head)
-        return Captured(one_pass, captured(one_pass.run, self.device), memory, host)
+        memories[0].copy_(host[0].memory)
+        passes = []
+        for rank, (model, state, memory) in enumerate(zip(self._ranks, self.states, memories, strict=True)):
+            with current(memory.device):
+                variants = BoundVariants(ops, self.gpu, self._packed[rank])
+                fields = views(memory, shape, self._pages)
+                passes.append(PackedPass(model, variants, state, shape, fields, head, self._rank(rank)))
+        owner: PackedPass | TensorParallelPackedPass = passes[0]
+        if self._exchange is not None:
+            owner = TensorParallelPackedPass(passes, memories, self._exchange)
+        return Captured(passes[0], captured_together(owner.run, self._devices), memories[0], host, owner)
+
+    def _rank(self, rank: int) -> int | None:
+        """The rank that a pass is told; None where the model is not divided."""
+        return None if self._exchange is None else rank
 
     @torch.no_grad()
     def _ms(

@@ -12,7 +12,9 @@ from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel.program.shape import Unsupported
+from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
+from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
@@ -62,11 +64,22 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     elif plan is not None:
         seed = catalogue_seed(spec.model, config, plan)
     dtype = spec.dtype or (plan.dtype if plan else "bf16" if device == "cuda" else "fp32")
-    with phases.phase("device"):  # makes the CUDA context
-        torch.zeros(1, device=device)
+    gpus = spec.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1)
+    if plan and plan.tensor_parallel_size not in (1, gpus):
+        raise ValueError(f"--tensor-parallel-size: {gpus}, and the plan is for {plan.tensor_parallel_size} GPUs")
+    with phases.phase("device"):  # makes the CUDA contexts
+        devices = tensor_parallel.devices_of(gpus, device)
+        for each in devices:
+            torch.zeros(1, device=each)
     with phases.phase("weights"):
-        model: Any = runners.load(directory, config, seed=seed, generated=generated, dtype=dtype, device=device)
-    reason = refusal(model)
+        how: dict[str, Any] = {"seed": seed, "generated": generated, "dtype": dtype}
+        model: Any
+        if gpus > 1:
+            model = tensor_parallel.load(directory, config, devices, **how)
+        else:
+            model = runners.load(directory, config, device=device, **how)
+    first = parts_of(model)[0]
+    reason = refusal(first)
     if reason:
         raise ValueError(f"this server runs the compact decoder, which cannot run the model: {reason}")
     gpu = gpu_of(model.device)
@@ -82,11 +95,12 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms)
     exclude = of_server([*spec.exclude, *(planned.exclude if planned else ())])
     made = backends(model, wanted, plan, exclude, phases)
+    del model
     serving = chosen(made, planned, here, exclude)
-    kernels, vocabulary = made[-1], len(model.lm_head.weight)
+    kernels, vocabulary = made[-1], len(first.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
     longest, graphs = kernels.limits.longest, kernels.graphs
-    on_gpu = model.device.type == "cuda"
+    on_gpu = first.device.type == "cuda"
     return Engine(made), Ready(
         longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu, kernels.pause_ms
     )
@@ -158,13 +172,16 @@ def backends(
     exclude: Collection[str] = (),
     phases: Phases | None = None,
 ) -> list[Backend]:
-    """The backends of a transformers model, in the order in which a step tries them.
+    """The backends of a transformers model, or of one divided over several GPUs, in the order in which a step tries
+    them.
 
     The last one runs this library's kernels and can run every step; its graphs are captured, and it uses the plan's
     variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left out, as
     `kernels.server.execution.excluded` names it. Raises ValueError with one sentence.
     """
-    decoder, gpu = Decoder(model), gpu_of(model.device)
+    parts = parts_of(model)
+    decoder, *others = (Decoder(part) for part in parts)
+    gpu = gpu_of(model.device)
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
@@ -177,11 +194,13 @@ def backends(
     limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
-    kernels = KernelsBackend(decoder, gpu, limits, decodes=rows, ops=ops, copies=copies, exclude=exclude)
+    kernels = KernelsBackend(
+        decoder, gpu, limits, decodes=rows, ops=ops, copies=copies, exclude=exclude, other_ranks=others
+    )
     phases = phases or Phases()
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
-            ahead = megakernels(model.config.to_dict(), gpu, capacity_of(context), batches)
+            ahead = megakernels(model.config.to_dict(), gpu, capacity_of(context), batches, ranks=len(parts))
             compile_together([*kernels.builds(), *(build for build, _ in ahead)])
     with phases.phase("graphs"):
         kernels.prepare()
@@ -205,13 +224,14 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[in
     They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together. The answer is
     {} if the megakernel does not serve the model or the GPU.
     """
-    if gpu.sm != 90 or model.dtype != torch.bfloat16:
+    first = parts_of(model)[0]
+    if gpu.sm != 90 or first.dtype != torch.bfloat16:
         return {}
     from kernels.server.execution.megakernel_instance import instance_bytes
 
     free = free_bytes(model.device) * MEGAKERNEL_SHARE
     try:
-        return batches_within(most, free, lambda batch: instance_bytes(model, batch, capacity_of(context)))
+        return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context)))
     except Unsupported as reason:
         _tell(f"no megakernel: {reason}")
         return {}
@@ -234,7 +254,7 @@ def megakernel_beside(
     except ValueError as reason:
         _tell(f"no megakernel: {reason}")
         return []
-    backend = MegakernelBackend(kernels.state, kernels.limits, instances)
+    backend = MegakernelBackend(kernels.states, kernels.limits, instances)
     backend.prepare()
     if up_to is not None:
         backend.keep(min(up_to, backend.max_num_seqs))
@@ -250,6 +270,11 @@ def megakernel_beside(
     return [backend]
 
 
+def parts_of(model: Any) -> list[Any]:
+    """The part of each rank; of a model that is not divided the model."""
+    return model.parts if isinstance(model, TensorParallelModel) else [model]
+
+
 def _tell(sentence: str) -> None:
     print(f"kernels serve: {sentence}", file=sys.stderr, flush=True)
 
@@ -261,9 +286,6 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
             f"--plan: it was made for {plan.gpu} and this device is {gpu.gpu_class}: "
             "measure the model here, or serve it without a plan"
         )
-    if plan.tensor_parallel_size > 1:
-        gpus = plan.tensor_parallel_size
-        return f"--plan: it is for {gpus} GPUs and this server runs on one: serve the model without a plan"
     here = _measured_with(facts)
     for what, value in here.items():
         wanted = getattr(plan.expected, what, None)

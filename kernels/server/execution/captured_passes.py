@@ -13,12 +13,15 @@ from kernels.server.execution.packed import PackedPass
 
 
 class Captured(NamedTuple):
-    """One shape: its pass, its graph, the device's memory of its fields, and the host's, to be used alternately."""
+    """One shape: its pass, of several ranks the first one's; its graph; the device's memory of its fields, and the
+    host's, to be used alternately; and what owns the buffers that the graph works on.
+    """
 
     one_pass: PackedPass
     run: Callable[[], object]
     memory: Tensor
     host: "deque[HostBuffers]"
+    owner: object
 
 
 class HostBuffers(NamedTuple):

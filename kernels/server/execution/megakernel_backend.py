@@ -19,6 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kernels.cuda.current import current
+from kernels.model.tensor_parallel_pass import follow, join
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.execution.packed import PagedState
 from kernels.server.scheduler.batching import SchedulerLimits
@@ -39,13 +41,13 @@ TIMED_LENGTH, TIMED_LAUNCHES = 256, 10
 class Instance(Protocol):
     """A megakernel for `batch` sequences of up to `capacity` tokens.
 
-    `keys` and `values` [layers, batch, capacity, kv_heads, head_dim] hold what precedes a launch, and get its rows.
+    `caches` are each rank's keys and values [layers, batch, capacity, kv_heads, head_dim]: they hold what precedes a
+    launch, and get its rows.
     """
 
     batch: int
     capacity: int
-    keys: Tensor
-    values: Tensor
+    caches: Sequence[tuple[Tensor, Tensor]]
 
     def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
         """Makes tokens [count, batch] int32, in the host's memory, after the tokens `first` [batch] int64 at
@@ -77,21 +79,25 @@ class MegakernelHostBuffers(NamedTuple):
 
 
 class MegakernelBackend:
-    """Computes steps of up to `max_num_seqs` decodes. It has the pages of `state`, as the kernels backend has."""
+    """Computes steps of up to `max_num_seqs` decodes. It has the pages of `states`, each rank's, as the kernels backend
+    has.
+    """
 
     def __init__(
-        self, state: PagedState, limits: SchedulerLimits, instances: Sequence[Instance], count: int = COUNT
+        self, states: Sequence[PagedState], limits: SchedulerLimits, instances: Sequence[Instance], count: int = COUNT
     ) -> None:
         """`instances` by rising batch, all of one capacity. Raises ValueError without any."""
         if not instances:
             raise ValueError("instances: there is none")
-        self.state, self.limits, self.instances, self.count = state, limits, list(instances), count
+        self._pages = [(state.keys, state.values) for state in states]
+        self._devices = [state.last.device for state in states]
+        self.state, self.limits, self.instances, self.count = states[0], limits, list(instances), count
         self.longest = min(instance.capacity for instance in instances)
         self.max_num_seqs = instances[-1].batch
         self._held: list[list[SlotState | None]] = [[None] * instance.batch for instance in instances]
         numbers, self._device = (
             2 * self.max_num_seqs * (self.longest + count) + 3 * self.max_num_seqs,
-            state.last.device,
+            self._devices[0],
         )
         self._numbers = torch.zeros(numbers, dtype=torch.int64, device=self._device)
         self._newest = torch.zeros(self.max_num_seqs, dtype=torch.int32, device=self._device)
@@ -106,11 +112,9 @@ class MegakernelBackend:
         the pages to an instance and back.
         """
         row = torch.zeros((2, 1), dtype=torch.int64, device=self._device)
-        pages = self.state.keys, self.state.values
         for instance in self.instances:
-            own = instance.keys, instance.values
-            move_rows(row, pages, own)
-            move_rows(row, own, pages)
+            self._move(row, self._pages, instance.caches)
+            self._move(row, instance.caches, self._pages)
 
     def keep(self, most: int) -> None:
         """Takes no more than `most` sequences from now on, and lets go of the instances for more."""
@@ -148,14 +152,13 @@ class MegakernelBackend:
             self._rows(part, place, instance, part.start, step.count)[::-1]
             for place, part in zip(places, step.decodes, strict=True)
         ]
-        join, back, first, slots, to = self._sent(host, joined, np.concatenate(made, axis=1), given, source, target)
-        pages, own = (self.state.keys, self.state.values), (instance.keys, instance.values)
-        move_rows(join, pages, own)
+        joining, back, first, slots, to = self._sent(host, joined, np.concatenate(made, axis=1), given, source, target)
+        self._move(joining, self._pages, instance.caches)
         first = torch.where(slots >= 0, self.state.last[slots.clamp_min(0)], first)
         tokens = host.tokens[: step.count * instance.batch].view(step.count, instance.batch)
         tokens.fill_(-1)
         instance.launch(first, positions, sampling, tokens)
-        move_rows(back, own, pages)
+        self._move(back, instance.caches, self._pages)
         newest = self._newest[: instance.batch].copy_(tokens[-1], non_blocking=True)
         self.state.last.index_copy_(0, to, newest.long())
         self._launched.append(MegakernelLaunchedStep(tokens.numpy(), places, self._event()))
@@ -185,6 +188,16 @@ class MegakernelBackend:
             self._synchronize()
         self._held[self._number(sequences)] = [None] * instance.batch
         return (time.perf_counter() - began) * 1e3 / rounds / self.count
+
+    def _move(
+        self, at: Tensor, source: Sequence[tuple[Tensor, Tensor]], target: Sequence[tuple[Tensor, Tensor]]
+    ) -> None:
+        """`move_rows` of every rank, on its GPU, in order with the first GPU's current stream."""
+        follow(self._devices)
+        for device, own, to in zip(self._devices, source, target, strict=True):
+            with current(device):
+                move_rows(at.to(device, non_blocking=True), own, to)
+        join(self._devices)
 
     def _number(self, sequences: int) -> int:
         """The number of the smallest instance for `sequences` sequences."""

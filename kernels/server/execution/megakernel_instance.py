@@ -1,4 +1,4 @@
-"""Instances of the megakernel for a server, on a Hopper GPU."""
+"""Instances of the megakernel for a server, on one Hopper GPU or on several."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,22 +9,35 @@ from torch import Tensor
 
 from kernels.megakernel.host.device import Tuning
 from kernels.megakernel.host.machine import DecodeRequest, SingleGpuMegakernel
+from kernels.megakernel.host.rank_models import rank_models
+from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program.layout import default_layout
+from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
+from kernels.model.rounding import Rounding
+from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.ops.sampling import Sampling
 
 
 class MachineInstance:
-    """The megakernel of a transformers model in bf16, for `batch` sequences of up to `capacity` tokens."""
+    """The megakernel of a transformers model in bf16, or of one divided over several GPUs, for `batch` sequences of up
+    to `capacity` tokens.
+    """
 
     def __init__(self, model: Any, batch: int, capacity: int) -> None:
         """Packs the weights and compiles, which may take a minute. Raises ValueError as `MegakernelRunner`."""
-        shape = shape_of(model.config.to_dict())
-        sms = torch.cuda.get_device_properties(model.device).multi_processor_count
-        layout = default_layout(shape, batch, capacity, "bf16", sms)
-        self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning())
+        gpus = [part.device for part in model.parts] if isinstance(model, TensorParallelModel) else [model.device]
+        shape = part_of(shape_of(model.config.to_dict()), len(gpus))
+        sms = torch.cuda.get_device_properties(gpus[0]).multi_processor_count
+        layout = default_layout(shape, batch, capacity, "bf16", sms, len(gpus))
+        self._machine: SingleGpuMegakernel | RankedMachine
+        if len(gpus) == 1:
+            self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning())
+        else:
+            ranks = rank_models(model, gpus, "bf16", Rounding())
+            self._machine = RankedMachine(ranks, shape, layout, capacity, Tuning())
         self.batch, self.capacity = batch, capacity
-        self.keys, self.values = self._machine.keys, self._machine.values
+        self.caches: Sequence[tuple[Tensor, Tensor]] = [(rank.keys, rank.values) for rank in self._machine.ranks]
         self._cancel = torch.zeros(1, dtype=torch.int32, pin_memory=True).numpy()
 
     def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
@@ -34,7 +47,9 @@ class MachineInstance:
 
 
 def instance_bytes(model: Any, batch: int, capacity: int) -> int:
-    """About the GPU memory of an instance: its weights, and its keys and values."""
+    """About the GPU memory of an instance: its weights, and its keys and values. Of a divided model, on the GPU of the
+    part `model`.
+    """
     shape = shape_of(model.config.to_dict())
     matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
     return 2 * (matrices + 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim)

@@ -65,11 +65,14 @@ PREFERRED = {
 
 @dataclass(frozen=True)
 class Usable:
-    """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`."""
+    """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`. The
+    products that end the halves of a layer are `partial` sums where a model is divided over several GPUs.
+    """
 
     gpu: Gpu
     most_copies: Copies = Copies.ALL
     exclude: Collection[str] = ()
+    partial: bool = False
 
     @property
     def copies(self) -> Copies:
@@ -120,7 +123,8 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
     """Norms, products and activation of one layer of `rows` rows, with the epilogues of `fused`. A norm is a kernel of
     its own where no variant serves the product that would normalise. Fusions with a norm go before equally many others.
     """
-    layer_ops, wanted = LayerOps(model, BatchShape(rows, 1, 1)), fused(rows, usable.copies)
+    layer_ops = LayerOps(model, BatchShape(rows, 1, 1))
+    wanted = set(fused(rows, usable.copies)) - ({"residual"} if usable.partial else set())
 
     def fuses(case: LinearCase) -> bool:
         return case.epilogue in wanted and (not case.normalises or _op(case, usable) is not None)

@@ -10,19 +10,23 @@ short sequence of queries whose last one sees the most keys, so its length says 
 pass of decodes alone, one kernel may rotate, append and attend: no row then reads what another row of the pass writes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kernels.cuda.current import current
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
+from kernels.model.all_reduce import AllReduce
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.layer_cases import attention_case, rope_case, step_case
 from kernels.model.layer_weights import Weights
 from kernels.model.passes import default_scale
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
+from kernels.model.tensor_parallel_pass import follow, join, run_halves
 from kernels.ops.base import SamplingKind
 from kernels.server.execution.attention import paged_attention
 from kernels.server.execution.heads import drawing_head
@@ -31,7 +35,17 @@ from kernels.server.execution.sampling import draw_tokens
 from kernels.server.execution.shapes import Shape
 
 RopeAngles = tuple[Tensor, Tensor]
-LayerCall = Callable[[Stream, RopeAngles | None], None]
+
+
+@dataclass
+class PackedInput:
+    """What each half of a layer takes: the residual stream, and the rows' angles where an op asks for them."""
+
+    stream: Stream
+    angles: RopeAngles | None
+
+
+Half = Callable[[PackedInput], None]
 
 
 class PagedState:
@@ -55,7 +69,11 @@ class PagedState:
 
 
 class PackedPass:
-    """The pass of one shape. `run` works on the tensors of `fields` and can be captured."""
+    """The pass of one shape. `run` works on the tensors of `fields` and can be captured.
+
+    With a `rank` the model is that rank's part of a divided one: each of its `halves` leaves a partial sum, as those of
+    `kernels.model.passes.Pass` do, and the first rank alone has a head.
+    """
 
     def __init__(
         self,
@@ -65,6 +83,7 @@ class PackedPass:
         shape: Shape,
         fields: Fields,
         head: SamplingKind | None = None,
+        rank: int | None = None,
     ) -> None:
         """It ends with the LM head of this kind, which must be planned; None: with logits and a draw."""
         self.model, self.variants, self.state, self.shape, self.fields = model, variants, state, shape, fields
@@ -72,8 +91,11 @@ class PackedPass:
         self._rows = Rows(variants, shape.rows, self.dtype, model.eps)
         self._drawn = Rows(variants, shape.draws, self.dtype, model.eps)
         self._rotates = False
-        self._layers = [self._layer(index) for index in range(len(model.layers))]
+        self._partial = rank is not None
+        self.halves = [half for index in range(len(model.layers)) for half in self._layer(index)]
         self.head = head
+        if rank:
+            return
         if head is None:
             self._end = normed_product(self._drawn, model.norm, model.lm_head, None)
         else:
@@ -91,15 +113,23 @@ class PackedPass:
         """Computes the rows, writes their keys and values, and leaves each draw's token in `chosen` and in `last` of
         its slot; without an LM head its logits in `logits`.
         """
+        given = self.begin()
+        for half in self.halves:
+            half(given)
+        self.end(given)
+
+    def begin(self) -> PackedInput:
+        """What `run` does before the layers."""
         fields, state = self.fields, self.state
         stream = Stream(embedded(fields, state.last, self.model.embedding))
-        angles = None
-        if self._rotates:
-            angles = state.cos[fields.position][:, None], state.sin[fields.position][:, None]
-        for layer in self._layers:
-            layer(stream, angles)
-        x = stream.summed()
-        ends = x.index_select(0, fields.end) if self.shape.blocks else x
+        if not self._rotates:
+            return PackedInput(stream, None)
+        return PackedInput(stream, (state.cos[fields.position][:, None], state.sin[fields.position][:, None]))
+
+    def end(self, given: PackedInput) -> None:
+        """What `run` does after the layers."""
+        x = given.stream.summed()
+        ends = x.index_select(0, self.fields.end) if self.shape.blocks else x
         self.hidden = x
         logits = self._end(Stream(ends))
         if self.head is None:
@@ -108,7 +138,7 @@ class PackedPass:
                 self.draw(logits)
         else:
             self.chosen = logits
-            state.last.index_copy_(0, fields.target, logits)
+            self.state.last.index_copy_(0, self.fields.target, logits)
 
     def logits_of(self, hidden: Tensor) -> Tensor:
         """The logits of some rows of `hidden`."""
@@ -118,19 +148,21 @@ class PackedPass:
         """Leaves the token of each draw, from these logits, in `chosen` and in `last` of its slot."""
         draw_tokens(logits, self.fields, self.chosen, self.state.last)
 
-    def _layer(self, index: int) -> LayerCall:
+    def _layer(self, index: int) -> tuple[Half, Half]:
         w, shape = self.model.layers[index], self.model.shapes[index]
         keys, values = self.state.caches[index]
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, keys, values)
-        out = added_product(self._rows, w.o, w.o_bias)
-        mlp = mlp_half(self._rows, w)
+        out = added_product(self._rows, w.o, w.o_bias, self._partial)
+        transform = mlp_half(self._rows, w, self._partial)
 
-        def run(stream: Stream, angles: RopeAngles | None) -> None:
-            out(attend(qkv(stream), angles), stream)
-            mlp(stream)
+        def attention(given: PackedInput) -> None:
+            out(attend(qkv(given.stream), given.angles), given.stream)
 
-        return run
+        def mlp(given: PackedInput) -> None:
+            transform(given.stream)
+
+        return attention, mlp
 
     def _attention(
         self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
@@ -199,6 +231,33 @@ class PackedPass:
         if planned is not None:
             return planned.function
         return lambda *given, out: out.copy_(paged_attention(*given, scaling=shape.scaling, window=case.window))
+
+
+class TensorParallelPackedPass:
+    """The passes of all ranks as one. The first rank's pass has the fields, the draws and the logits.
+
+    `memories[r]` [bytes] is what the fields of rank r view; those of the first rank and its newest tokens are copied to
+    the others before each run.
+    """
+
+    def __init__(self, passes: Sequence[PackedPass], memories: Sequence[Tensor], exchange: AllReduce) -> None:
+        self._passes, self._exchange = passes, exchange
+        self._memories = [memory.view(torch.int64) for memory in memories]
+        self._devices = [memory.device for memory in memories]
+
+    def run(self) -> None:
+        """See `PackedPass.run`. The first GPU's current stream waits for what the others do."""
+        follow(self._devices)
+        first, inputs = self._passes[0], []
+        for rank, (own, memory, device) in enumerate(zip(self._passes, self._memories, self._devices, strict=True)):
+            with current(device):
+                if rank:
+                    memory.copy_(self._exchange.fetched(rank, self._memories[0]))
+                    own.state.last.copy_(self._exchange.fetched(rank, first.state.last))
+                inputs.append(own.begin())
+        run_halves([own.halves for own in self._passes], inputs, self._devices, self._exchange)
+        first.end(inputs[0])
+        join(self._devices)
 
 
 def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ from kernels.megakernel.variant import Megakernel
 from kernels.ops import ModelCase
 from kernels.plan import Plan
 from kernels.runners import by_name
-from kernels.server.execution.building import plan_refusal
 from tests.kernels.runners import parts_runner
 from tests.kernels.runners.engine_models import CONFIGS, load
 
@@ -61,13 +60,6 @@ def test_a_model_is_loaded_whole_only_where_its_rounding_needs_that() -> None:
     assert plan(tensor_parallel_size=2, options=rounded).parts == 2
     assert plan(tensor_parallel_size=2, options=rounded | {"rounding": {"method": "gptq"}}).parts == 1
     assert plan(tensor_parallel_size=2, options={"rounding": "gptq"}).parts == 2  # the runner says what is wrong
-
-
-def test_the_server_which_has_one_gpu_refuses_it() -> None:
-    facts = {"device": "NVIDIA H200", "versions": {}}
-    assert "it is for 2 GPUs and this server runs on one" in (
-        plan_refusal(plan(tensor_parallel_size=2), GPUS["h200"], facts) or ""
-    )
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(None, None), (2, None), (4, None), (3, "gpus is 3")])

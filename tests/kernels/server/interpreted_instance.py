@@ -6,23 +6,27 @@ import torch
 from torch import Tensor
 
 from kernels.ops.sampling import Sampling
-from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
+from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu, run
 from tests.kernels.megakernel.orders import round_robin
-from tests.kernels.megakernel.tiny_models import arrays_of, program_of
+from tests.kernels.megakernel.tiny_models import arrays_of, programs_of
 
 
 class InterpretedInstance:
-    """The tiny model `name` on 4 SMs, with splits of 8 keys."""
+    """The tiny model `name` on `ranks` GPUs of 4 SMs, with splits of 8 keys."""
 
-    def __init__(self, name: str, batch: int, capacity: int) -> None:
+    def __init__(self, name: str, batch: int, capacity: int, ranks: int = 1) -> None:
         self.batch, self.capacity, self.launches = batch, capacity, 0
-        self._program = program_of(name, sms=4, splits=3, batch=batch, sliced=batch > 1)
-        self._arrays, shape = arrays_of(name, self._program.layout), self._program.shape
+        layout = {"sms": 4, "splits": 3, "batch": batch, "sliced": batch > 1}
+        self._programs = programs_of(name, tensor_parallel_size=ranks, **layout)
+        self._arrays = [arrays_of(name, program.layout, rank) for rank, program in enumerate(self._programs)]
+        shape = self._programs[0].shape
         size = shape.layers, batch, capacity, shape.kv_heads, shape.head_dim
-        self.keys, self.values = (torch.full(size, float("nan")) for _ in range(2))
+        self.caches = [(torch.full(size, float("nan")), torch.full(size, float("nan"))) for _ in range(ranks)]
 
     def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
-        context = DecodeStart(self.keys.numpy(), self.values.numpy(), first.numpy(), positions)
-        gpu = SimulatedGpu(self._program, self._arrays, context, len(tokens), split_keys=8, sampling=sampling)
-        tokens.copy_(torch.from_numpy(gpu.run(round_robin())))
+        gpus = []
+        for program, arrays, (keys, values) in zip(self._programs, self._arrays, self.caches, strict=True):
+            context = DecodeStart(keys.numpy(), values.numpy(), first.numpy(), positions)
+            gpus.append(SimulatedGpu(program, arrays, context, len(tokens), split_keys=8, sampling=sampling))
+        tokens.copy_(torch.from_numpy(run(gpus, round_robin())))
         self.launches += 1

@@ -8,17 +8,18 @@ import torch
 
 from kernels import runners
 from kernels.hardware import GPUS
+from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
-from kernels.server.execution import backend, logprobs
+from kernels.server.execution import backend, building, logprobs
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.ops import Usable, packed_cases
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Request, Token
-from tests.kernels.runners.engine_models import SPARSE, load
+from tests.kernels.runners.engine_models import CONFIGS, SPARSE, load
 
 FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral", *SPARSE)
 LOGPROB_ERROR = 1e-5
@@ -38,11 +39,11 @@ def served(
     tokens: list[Token] | None = None,
 ) -> Engine:
     """The engine after it has served them all; they arrive in the course of its first turns. `tokens` gets what it
-    told.
+    told. `model` may be divided over several ranks.
     """
-    decoder = Decoder(model)
+    decoder, *others = map(Decoder, building.parts_of(model))
     limits = SchedulerLimits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
-    kernels = KernelsBackend(decoder, GPUS["cpu"], limits, ops=ops)
+    kernels = KernelsBackend(decoder, GPUS["cpu"], limits, ops=ops, other_ranks=others)
     if ops:
         kernels.prepare()
         assert {*kernels.timed} == {shape for shape in kernels.shapes if not shape.blocks}
@@ -77,6 +78,20 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("family", "ranks"), [("llama", 2), ("qwen2-window", 2), ("qwen3", 2), ("llama-bias", 2), ("llama-bias", 4)]
+)
+def test_ranks_together_answer_as_one(family: str, ranks: int) -> None:
+    """Greedy and sampled, in float32, whatever else is in the batch."""
+    config = CONFIGS[family] | ({"num_key_value_heads": ranks} if ranks > 2 else {})
+    model = runners.load(None, config, seed=1, generated=True, dtype="fp32", device="cpu")
+    divided = tensor_parallel.divide(model, [torch.device("cpu")] * ranks)
+    together, alone = (requests_of(6, (GREEDY, *SAMPLED)) for _ in range(2))
+    served(divided, together)
+    served(model, alone)
+    assert [request.ids for request in together] == [request.ids for request in alone]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kernels import runners
+from kernels.model import tensor_parallel
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
@@ -21,8 +22,12 @@ from tests.kernels.runners.test_gpu_experts import EVERY
 pytestmark = pytest.mark.gpu
 
 
+TWO_GPUS = pytest.param(2, marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs"))
+
+
+@pytest.mark.parametrize("gpus", [1, TWO_GPUS])
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
-def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_backends_give_the_models_answers(family: str, gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """24 requests of unequal lengths come and go, at most 12 at once: the megakernel takes up to 8 of them.
 
     Triton compiles nothing while they are served.
@@ -32,7 +37,8 @@ def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.
 
     model, _ = models(GPU_CONFIGS[family])
     draw, vocab = random.Random(1), GPU_CONFIGS[family]["vocab_size"]
-    own = Engine(building.backends(model, RequestedSize(512, 12)))
+    served = model if gpus == 1 else tensor_parallel.divide(model, tensor_parallel.devices_of(gpus))
+    own = Engine(building.backends(served, RequestedSize(512, 12)))
     assert len(own.backends) == 2
     requests = [
         Request(

@@ -12,6 +12,7 @@ import torch
 
 from kernels import runners
 from kernels.hardware import GPUS
+from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
@@ -29,17 +30,19 @@ from kernels.server.spec import Spec
 from tests.kernels.megakernel.tiny_models import exact
 from tests.kernels.server.interpreted_instance import InterpretedInstance
 
-NAME, CAPACITY = "llama-32", 48
+NAME, DIVIDED_NAME, CAPACITY = "llama-32", "llama-of-4", 48
 
 
-def engine_of(most: int = 4) -> tuple[torch.nn.Module, Engine, list[InterpretedInstance]]:
-    """The tiny model in float32, an engine of both backends, and the instances."""
-    model = copy.deepcopy(exact(NAME))
-    decoder = Decoder(model)
+def engine_of(most: int = 4, ranks: int = 1) -> tuple[torch.nn.Module, Engine, list[InterpretedInstance]]:
+    """The tiny model in float32, an engine of both backends over so many ranks, and the instances."""
+    name = NAME if ranks == 1 else DIVIDED_NAME
+    model = copy.deepcopy(exact(name))
+    divided = tensor_parallel.divide(model, [torch.device("cpu")] * ranks).parts if ranks > 1 else [model]
+    decoder, *others = map(Decoder, divided)
     limits = SchedulerLimits(40, 8, 6, 64, 3 * block_of(decoder), block_of(decoder), 3)
-    kernels = KernelsBackend(decoder, GPUS["cpu"], limits)
-    instances = [InterpretedInstance(NAME, batch, CAPACITY) for batch in (1, 2, 4)]
-    megakernel = MegakernelBackend(kernels.state, limits, instances)
+    kernels = KernelsBackend(decoder, GPUS["cpu"], limits, other_ranks=others)
+    instances = [InterpretedInstance(name, batch, CAPACITY, ranks) for batch in (1, 2, 4)]
+    megakernel = MegakernelBackend(kernels.states, limits, instances)
     megakernel.keep(most)
     return model, Engine([megakernel, kernels]), instances
 
@@ -72,9 +75,10 @@ def check_answers(model: torch.nn.Module, requests: list[Request]) -> None:
         assert not logit_gaps(eager, torch.tensor([prompt]), [ids]).refusal(LARGEST_DIFFERENCE["bf16"]), request.name
 
 
-def test_sequences_join_leave_and_change_over_both_ways() -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_sequences_join_leave_and_change_over_both_ways(ranks: int) -> None:
     """One alone, then two, then more than the megakernel takes, and back; one is cancelled, one grows too long."""
-    model, own, instances = engine_of()
+    model, own, instances = engine_of(ranks=ranks)
     first, second, long = request_of(1, 9, 30), request_of(2, 21, 12), request_of(3, 30, 24)
     burst = [request_of(number, 3 + number, 5) for number in range(4, 8)]
     gone = request_of(9, 6, 30)
@@ -188,8 +192,9 @@ def test_preparing_copies_a_row_to_each_instance_and_changes_no_page() -> None:
     assert torch.equal(megakernel.state.keys, before[0])
     assert torch.equal(megakernel.state.values, before[1])
     for instance in instances:
-        assert torch.equal(instance.keys[:, 0, 0], megakernel.state.keys[:, 0, 0])
-        assert torch.equal(instance.values[:, 0, 0], megakernel.state.values[:, 0, 0])
+        ((keys, values),) = instance.caches
+        assert torch.equal(keys[:, 0, 0], megakernel.state.keys[:, 0, 0])
+        assert torch.equal(values[:, 0, 0], megakernel.state.values[:, 0, 0])
 
 
 def test_both_can_be_timed() -> None:

@@ -36,11 +36,6 @@ def model(name: str, **fields) -> ModelManifest:
             plan(),
             "The workload excludes kernels, of which",
         ),
-        (
-            stage_input("verify"),
-            plan(runner="megakernel", tensor_parallel_size=2),
-            "The plan is for 2 GPUs, and the server runs on one.",
-        ),
         (stage_input("verify"), plan(options={"weights": "fp8"}), "The plan rounds weights; "),
         (
             stage_input("verify", model("tiny-gemma")),
