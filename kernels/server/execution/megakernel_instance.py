@@ -1,5 +1,6 @@
 """Instances of the megakernel for a server, on one Hopper GPU or on several."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ class MachineInstance:
         """Packs the weights and compiles, which may take a minute. Raises ValueError as `MegakernelRunner`."""
         gpus = [part.device for part in model.parts] if isinstance(model, TensorParallelModel) else [model.device]
         shape = part_of(shape_of(model.config.to_dict()), len(gpus))
-        sms = torch.cuda.get_device_properties(gpus[0]).multi_processor_count
+        sms = torch.cuda.get_device_properties(gpus[0]).multi_processor_count // max(Counter(gpus).values())
         layout = default_layout(shape, batch, capacity, "bf16", sms, len(gpus))
         self._machine: SingleGpuMegakernel | RankedMachine
         if len(gpus) == 1:

@@ -15,19 +15,18 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request, Token
-from tests.kernels.megakernel.on_gpu import models
+from tests.kernels.megakernel.on_gpu import PLACES, config_of, models
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.test_gpu_experts import EVERY
 
 pytestmark = pytest.mark.gpu
 
 
-TWO_GPUS = pytest.param(2, marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs"))
-
-
-@pytest.mark.parametrize("gpus", [1, TWO_GPUS])
+@pytest.mark.parametrize("devices", [None, *PLACES])
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
-def test_both_backends_give_the_models_answers(family: str, gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_backends_give_the_models_answers(
+    family: str, devices: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """24 requests of unequal lengths come and go, at most 12 at once: the megakernel takes up to 8 of them.
 
     Triton compiles nothing while they are served.
@@ -35,9 +34,13 @@ def test_both_backends_give_the_models_answers(family: str, gpus: int, monkeypat
     monkeypatch.setattr(building, "crossing", lambda *given: 8)
     from triton import knobs
 
-    model, _ = models(GPU_CONFIGS[family])
-    draw, vocab = random.Random(1), GPU_CONFIGS[family]["vocab_size"]
-    served = model if gpus == 1 else tensor_parallel.divide(model, tensor_parallel.devices_of(gpus))
+    config = config_of(family, devices or [0])
+    model, _ = models(config)
+    draw, vocab = random.Random(1), config["vocab_size"]
+    if devices is None:
+        served = model
+    else:
+        served = tensor_parallel.divide(model, [torch.device("cuda", number) for number in devices])
     own = Engine(building.backends(served, RequestedSize(512, 12)))
     assert len(own.backends) == 2
     requests = [
