@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from kernels.server.starting import start_line
 
 if TYPE_CHECKING:
     from kernels.server.processes.engine_process import EngineProcess
+    from kernels.server.processes.replicas import EngineReplicas
     from kernels.server.processes.web_servers import WebServers
 
 KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
@@ -41,6 +43,7 @@ NUMBERS: dict[str, tuple[float, float]] = {
     "drain_seconds": (0, 10**9),
     "port": (0, (1 << 16) - 1),
     "tensor_parallel_size": (1, MOST_GPUS),
+    "data_parallel_size": (1, MOST_GPUS),
     "web_processes": (1, MOST_WEB_PROCESSES),
 }
 """The least and the most of each option that is a number. Those of ABOVE must be above the least."""
@@ -62,6 +65,9 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
     parser.add_argument(
         "--tensor-parallel-size", type=int, help="GPUs that run the model together (default: the plan's, else 1)"
+    )
+    parser.add_argument(
+        "--data-parallel-size", type=int, default=1, help="engines behind one address, each on GPUs of its own"
     )
     parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
     parser.add_argument("--max-num-seqs", type=int, help="requests served at once (default: the plan's, else 64)")
@@ -149,10 +155,12 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     from kernels.server.http import web
     from kernels.server.processes import encoder, worker
     from kernels.server.processes.engine_process import EngineProcess
+    from kernels.server.processes.replicas import EngineReplicas, on_gpus
     from kernels.server.processes.web_process import WebSpec
     from kernels.server.processes.web_servers import web_servers
 
-    size = (read_plan(options.plan).serving if options.plan else None) or Serving()
+    plan = read_plan(options.plan) if options.plan else None
+    size = (plan.serving if plan else None) or Serving()
     source = Path(options.model)
     spec = Spec(
         model=str(plain_model(source)) if source.exists() else options.model,
@@ -175,7 +183,14 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     name = options.name or (source.resolve().name.removesuffix(".gguf") if directory else options.model)
     key, origins = _key(options.api_key_file), tuple(origin.rstrip("/") for origin in options.allowed_origins)
     served = WebSpec(spec, name, key, embeds, options.wait_seconds, origins)
-    engine = EngineProcess(spec, encoder.main if embeds else worker.main, options.hang_seconds)
+    main, hang, replicas = encoder.main if embeds else worker.main, options.hang_seconds, options.data_parallel_size
+    gpus = options.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1)
+    places = [range(number * gpus, (number + 1) * gpus) for number in range(replicas)]
+    engine = (
+        EngineProcess(spec, main, hang)
+        if replicas == 1
+        else EngineReplicas([EngineProcess(spec, partial(on_gpus, main, place), hang) for place in places])
+    )
     listening = await web.listening(options.host, options.port)
     engine.start()  # it takes the longest: the web server is made beside it
     try:
@@ -187,7 +202,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
 
 async def _until_signalled(
     options: argparse.Namespace,
-    engine: "EngineProcess",
+    engine: "EngineProcess | EngineReplicas",
     servers: "WebServers",
     listening: list[socket.socket],
     name: str,

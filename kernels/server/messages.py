@@ -123,6 +123,13 @@ class News:
     report: dict[str, int] | None = None
 
 
+class RequestsFailed(NamedTuple):
+    """To web servers: the engine of these requests has died, one of several. Open ones get the sentence."""
+
+    names: list[str]
+    sentence: str
+
+
 class RequestVectors(NamedTuple):
     """From an encoder: the vectors of requests by their names."""
 

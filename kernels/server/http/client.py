@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import AbortRequest, AddRequest, News, Ready, RequestVectors
+from kernels.server.messages import AbortRequest, AddRequest, News, Ready, RequestsFailed, RequestVectors
 from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
@@ -63,6 +63,11 @@ class EngineClient:
                 queue = self._open.pop(name, None)
                 if queue is not None:
                     queue.put_nowait(vector)
+        elif isinstance(message, RequestsFailed):
+            for name in message.names:
+                queue = self._open.pop(name, None)
+                if queue is not None:
+                    queue.put_nowait(ApiError(500, message.sentence))
 
     def engine_died(self, error: ApiError) -> None:
         """Ends all open requests with this error."""

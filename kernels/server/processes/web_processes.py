@@ -17,12 +17,13 @@ from typing import Any
 
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import AbortRequest, AddRequest, News, Ping, RequestVectors
+from kernels.server.messages import AbortRequest, AddRequest, News, Ping, RequestsFailed, RequestVectors
 from kernels.server.processes import web_process
 from kernels.server.processes.connections import GivenConnections
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.heartbeat import ON_GPU_SECONDS, EngineHeartbeat
 from kernels.server.processes.pipes import start_process
+from kernels.server.processes.replicas import EngineReplicas
 from kernels.server.processes.restarts import REAP_SECONDS, Restarts, end_of
 from kernels.server.processes.web_process import Alive, Drain, EndOpen, EngineDied, WebSpec
 
@@ -57,7 +58,7 @@ class WebProcesses:
     no two processes, one started after the other, have a name in common.
     """
 
-    def __init__(self, engine: EngineProcess, web: WebSpec, count: int) -> None:
+    def __init__(self, engine: EngineProcess | EngineReplicas, web: WebSpec, count: int) -> None:
         self._engine, self._web, self._count = engine, web, count
         self._folder = tempfile.mkdtemp(prefix="kernels-serve-metrics-")
         self._state = replace(engine.state)
@@ -136,6 +137,11 @@ class WebProcesses:
                 if (own := self._processes.get(_number(name))) is not None:
                     own.open.discard(name)
                     own.outbox.put(RequestVectors({name: vector}))
+        elif isinstance(message, RequestsFailed):
+            for name in message.names:
+                if (own := self._processes.get(_number(name))) is not None:
+                    own.open.discard(name)
+                    own.outbox.put(RequestsFailed([name], message.sentence))
 
     def engine_died(self, error: ApiError) -> None:
         """Tells all processes, whose open requests get the sentence."""

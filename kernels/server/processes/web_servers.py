@@ -10,6 +10,7 @@ from kernels.measure import nvml
 from kernels.measure.cpu_threads import usable_cpus
 from kernels.server.http.client import EngineClient
 from kernels.server.processes.engine_process import EngineProcess
+from kernels.server.processes.replicas import EngineReplicas
 from kernels.server.processes.web_process import METRICS_FOLDER, WebSpec
 from kernels.server.processes.web_processes import WebProcesses
 from kernels.server.spec import Spec
@@ -55,7 +56,7 @@ class WebServers(Protocol):
 
 
 @asynccontextmanager
-async def web_servers(engine: EngineProcess, web: WebSpec) -> AsyncIterator[WebServers]:
+async def web_servers(engine: EngineProcess | EngineReplicas, web: WebSpec) -> AsyncIterator[WebServers]:
     """The web servers of one engine: one in this process, or several in processes of their own.
 
     Raises ValueError with a sentence where the model's tokenizer cannot be read.
