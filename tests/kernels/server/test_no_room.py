@@ -2,14 +2,11 @@
 
 import asyncio
 import os
-import resource
 import select
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,30 +14,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kernels.server.messages import Ready, Stop
 from kernels.server.processes import restarts
 from kernels.server.processes.connections import MOST_GIVEN, PAUSE_SECONDS
 from kernels.server.processes.engine_process import EngineProcess
-from kernels.server.processes.lifecycle import live
 from kernels.server.processes.pipes import spawn
 from kernels.server.spec import Spec
-from kernels.server.starting import Phases
 from tests.kernels.server.conftest import engine_of, metric, ready, served, spawned, until
-from tests.kernels.server.test_starting import becomes
+from tests.kernels.server.engines import becomes, without_files, without_files_itself
 
 ASKED = {"model": "voice-agent", "prompt": "A list is", "max_tokens": 6, "temperature": 0}
-
-
-@contextmanager
-def without_files(pid: int) -> Iterator[None]:
-    """Within it the process can open no file; those that it has stay open."""
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
-    try:
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
 def _connections_go_to_another(api: httpx.Client, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -110,24 +92,6 @@ def _whole(connection: socket.socket) -> bytes:
     """What comes until the other side closes the connection."""
     with connection:
         return b"".join(iter(partial(connection.recv, 4096), b""))
-
-
-def without_files_itself(spec: Spec, connection: Connection) -> None:
-    """An engine that may open no file at its second start. `spec.model` is a file that has a letter for each start."""
-    file = Path(spec.model)
-    file.write_text(starts := file.read_text() + "x")
-
-    def build(phases: Phases) -> tuple[None, Ready]:
-        if len(starts) == 2:
-            with without_files(os.getpid()):
-                file.read_text()
-        return None, Ready(8, 8, spec.model)
-
-    def serve(engine: None, connection: Connection) -> None:
-        while not isinstance(connection.recv(), Stop):
-            pass
-
-    live(build, serve, connection)
 
 
 def test_an_engine_that_can_open_no_file_as_it_starts_again_ends_no_server(tmp_path: Path) -> None:
