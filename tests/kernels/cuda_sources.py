@@ -15,9 +15,3 @@ def own_headers(source: Path) -> list[Path]:
                 found.append(header)
                 waiting.append(header)
     return sorted(found)
-
-
-def code_lines(source: Path) -> int:
-    """Lines of a source that are neither blank nor a comment alone."""
-    lines = (line.strip() for line in source.read_text().splitlines())
-    return sum(bool(line) and not line.startswith("//") for line in lines)

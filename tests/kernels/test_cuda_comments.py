@@ -44,27 +44,15 @@ def names_of(module: Path) -> set[str]:
     return identifiers([PYTHON[module]]) if module in PYTHON else set()
 
 
-EACH = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
-
-
-@EACH
-def test_names_in_backticks_exist(source: Path) -> None:
-    quoted = re.findall(r"`([^`]*)`", comments(source))
-    named = identifiers([re.sub(r"[\w.]+\.\w+", "", each) for each in quoted])
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_names_and_files_exist(source: Path) -> None:
+    """Names in backticks; files; `module.name` and `kernels.room.module.name`, also in messages of static_assert."""
+    text = comments(source)
+    named = identifiers([re.sub(r"[\w.]+\.\w+", "", quoted) for quoted in re.findall(r"`([^`]*)`", text)])
     assert not named - code_of(source.parent) - {"__grid_constant__"}
-
-
-@EACH
-def test_files_exist(source: Path) -> None:
-    missing = [name for name in FILE.findall(comments(source)) if not any(file.endswith(f"/{name}") for file in FILES)]
-    assert not missing
-
-
-@EACH
-def test_python_names_exist(source: Path) -> None:
-    """`module.name` and `kernels.room.module.name`, in comments and in the messages of static_assert."""
+    assert not [name for name in FILE.findall(text) if not any(file.endswith(f"/{name}") for file in FILES)]
     messages = re.findall(r"static_assert\(.*?\"(.*?)\"\)", source.read_text(), re.S)
-    for module, name, path in DOTTED.findall(FILE.sub("", "\n".join((comments(source), *messages)))):
+    for module, name, path in DOTTED.findall(FILE.sub("", "\n".join((text, *messages)))):
         if path:
             *rooms, last = path.strip(".").split(".")
             whole = ROOT.joinpath("kernels", *rooms, f"{last}.py")

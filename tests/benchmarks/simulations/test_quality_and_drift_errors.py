@@ -9,7 +9,7 @@ from tests.simulations_page import agrees, quoted_shares
 @pytest.mark.parametrize("text", ["independent tokens", "AR(1), 0.9"])
 @pytest.mark.parametrize("name", quality_errors.LOSSES)
 def test_a_plan_that_loses_what_is_allowed_is_accepted_as_seldom_as_the_page_says(name, text):
-    quoted, paths = quoted_shares("benchmarks.simulations.quality_errors"), 40
+    quoted, paths = quoted_shares("benchmarks.simulations.quality_errors"), 15
     column = list(quality_errors.TEXTS).index(text)
     for size, times in quality_errors.SIZES.items():
         share = quoted[f"{name}: {size}"][column]
@@ -22,14 +22,14 @@ def test_a_plan_that_loses_nothing_is_accepted():
 
 
 def test_few_answers_of_a_classifier_err_as_often_as_the_page_says():
-    quoted, paths = quoted_shares("benchmarks.simulations.quality_errors answers")["300"], 100
+    quoted, paths = quoted_shares("benchmarks.simulations.quality_errors answers")["300"], 30
     for times, share in zip(quality_errors.SIZES.values(), quoted, strict=True):
         assert agrees(quality_errors.accepted_answers(times, paths=paths), share, paths)
 
 
 @pytest.mark.parametrize("name", drift_errors.TIMES)
 def test_times_without_a_trend_are_said_to_drift_as_seldom_as_the_page_says(name):
-    quoted, paths = quoted_shares("benchmarks.simulations.drift_errors")[name], 1000
+    quoted, paths = quoted_shares("benchmarks.simulations.drift_errors")[name], 300
     for requests, share in zip(drift_errors.REQUESTS, quoted, strict=True):
         assert agrees(drift_errors.false_alarms(name, requests, paths), share, paths)
         assert share <= 0.001 or name != "independent"

@@ -46,17 +46,11 @@ def contexts() -> Iterator[tuple[str, dict[str, int]]]:
     ("name", "layout"),
     [
         ("llama-3.2-1b", {"sliced": True}),
-        ("llama-3.2-1b", {"batch": 2}),
         ("llama-3.2-1b", {"batch": 3, "capacity": 4096}),
         ("llama-3.1-8b", {"batch": 8}),
-        ("qwen2.5-1.5b", {"batch": 8, "capacity": 4096}),
         ("llama-3.2-1b", {"weights": "int8"}),
-        ("qwen2.5-1.5b", {"weights": "int8", "batch": 8}),
-        ("smollm2-1.7b", {"weights": "fp8"}),
         ("llama-3.1-8b", {"weights": "fp8", "batch": 5}),
         ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
-        ("qwen2.5-1.5b", {"weights": "nvfp4", "batch": 6}),
-        ("llama-3.2-1b", {"sms": 114}),
         ("llama-3.1-8b", {"sms": 78, "capacity": 4096}),
         *contexts(),
     ],
@@ -71,7 +65,6 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "ranks", "layout"),
     [
-        ("llama-3.2-1b", 2, {}),
         ("llama-3.1-8b", 4, {"capacity": 4096}),
         ("llama-3.1-70b", 4, {"weights": "fp8"}),
         ("qwen2.5-1.5b", 2, {"batch": 2}),
@@ -126,13 +119,12 @@ def test_the_unit_that_a_gpu_test_runs_compiles(weights: str) -> None:
     assert resources(compile_log(unit, constants("llama-3.2-1b", weights=weights, batch=2))).spill_stores == 0
 
 
-@pytest.mark.parametrize("capacity", [192, 4096])
-def test_a_debug_build_compiles(capacity: int) -> None:
+def test_a_debug_build_compiles() -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"])
-    program = build_program(shape, default_layout(shape, capacity=capacity))
-    assert (
-        resources(compile_log(DECODE, device.defines(program, device.Tuning(trace=True, debug=True)))).spill_stores == 0
+    made = device.defines(
+        build_program(shape, default_layout(shape, capacity=4096)), device.Tuning(trace=True, debug=True)
     )
+    assert resources(compile_log(DECODE, made)).spill_stores == 0
 
 
 def test_an_error_in_the_source_is_told() -> None:

@@ -2,13 +2,11 @@
 
 import asyncio
 import os
-import resource
 import select
 import signal
 import socket
+import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,34 +14,43 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kernels.server.messages import Ready, Stop
 from kernels.server.processes import restarts
 from kernels.server.processes.connections import MOST_GIVEN, PAUSE_SECONDS
 from kernels.server.processes.engine_process import EngineProcess
-from kernels.server.processes.lifecycle import live
 from kernels.server.processes.pipes import spawn
 from kernels.server.spec import Spec
-from kernels.server.starting import Phases
 from tests.kernels.server.conftest import engine_of, metric, ready, served, spawned, until
-from tests.kernels.server.test_starting import becomes
+from tests.kernels.server.engines import becomes, without_files, without_files_itself
 
 ASKED = {"model": "voice-agent", "prompt": "A list is", "max_tokens": 6, "temperature": 0}
 
 
-@contextmanager
-def without_files(pid: int) -> Iterator[None]:
-    """Within it the process can open no file; those that it has stay open."""
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
-    try:
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+def _connections_go_to_another(api: httpx.Client, server: subprocess.Popen[bytes], log: Path) -> None:
+    """Those of a web server that may open no files or that is dead."""
+    address = (api.base_url.host, api.base_url.port)
+    first, second = spawned(server)[False]
+    with without_files(first.pid):
+        assert {httpx.get(f"{api.base_url}/livez", trust_env=False).status_code for _ in range(20)} == {200}
+        refused = log.read_text().count("a connection was given back")
+        assert refused >= 1
+        with without_files(second.pid):
+            held = [socket.create_connection(address, timeout=300) for _ in range(4)]
+            for each in held:
+                each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            until(lambda: log.read_text().count("a connection was given back") >= refused + 3)
+    assert [_whole(each)[:15] for each in held] == [b"HTTP/1.1 200 OK"] * 4
+    second.suspend()
+    time.sleep(PAUSE_SECONDS)
+    held = [socket.create_connection(address, timeout=300) for _ in range(200)]
+    for each in held:
+        each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    until(lambda: len(select.select(held, [], [], 0)[0]) == len(held) - MOST_GIVEN)
+    second.kill()
+    assert {_whole(each)[:15] for each in held} == {b"HTTP/1.1 200 OK"}
 
 
-def test_an_engine_that_cannot_be_started_again_is_tried_again(tmp_path: Path) -> None:
-    """Behind two web servers, which the main process tells of it."""
+def test_what_cannot_be_started_again_or_take_a_connection_is_tried_again(tmp_path: Path) -> None:
+    """The engine behind two web servers, which the main process tells of it, and then each of these."""
     log = tmp_path / "log"
     with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
         before = api.post("/v1/completions", json=ASKED).json()["choices"]
@@ -65,8 +72,9 @@ def test_an_engine_that_cannot_be_started_again_is_tried_again(tmp_path: Path) -
         assert metric(api, "engine_restarts_total") == 1
         assert api.post("/v1/completions", json=ASKED).json()["choices"] == before
         assert metric(api, "steps_total") > steps
-    waits = [line.rpartition(" in ")[2] for line in log.read_text().splitlines() if "it is started again" in line]
-    assert waits == ["1 s", "2 s", "4 s"]
+        waits = [line.rpartition(" in ")[2] for line in log.read_text().splitlines() if "it is started again" in line]
+        assert waits == ["1 s", "2 s", "4 s"]
+        _connections_go_to_another(api, server, log)
 
 
 def test_a_server_whose_engine_cannot_be_started_ends_at_a_signal(tmp_path: Path) -> None:
@@ -80,53 +88,10 @@ def test_a_server_whose_engine_cannot_be_started_ends_at_a_signal(tmp_path: Path
     assert "Traceback" not in log.read_text()
 
 
-def test_connections_of_a_web_server_without_files_or_that_is_dead_go_to_another(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
-        address = (api.base_url.host, api.base_url.port)
-        first, second = spawned(server)[False]
-        with without_files(first.pid):
-            assert {httpx.get(f"{api.base_url}/livez", trust_env=False).status_code for _ in range(20)} == {200}
-            refused = log.read_text().count("a connection was given back")
-            assert refused >= 1
-            with without_files(second.pid):
-                held = [socket.create_connection(address, timeout=300) for _ in range(4)]
-                for each in held:
-                    each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-                until(lambda: log.read_text().count("a connection was given back") >= refused + 3)
-        assert [_whole(each)[:15] for each in held] == [b"HTTP/1.1 200 OK"] * 4
-        second.suspend()
-        time.sleep(PAUSE_SECONDS)
-        held = [socket.create_connection(address, timeout=300) for _ in range(200)]
-        for each in held:
-            each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        until(lambda: len(select.select(held, [], [], 0)[0]) == len(held) - MOST_GIVEN)
-        second.kill()
-        assert {_whole(each)[:15] for each in held} == {b"HTTP/1.1 200 OK"}
-
-
 def _whole(connection: socket.socket) -> bytes:
     """What comes until the other side closes the connection."""
     with connection:
         return b"".join(iter(partial(connection.recv, 4096), b""))
-
-
-def without_files_itself(spec: Spec, connection: Connection) -> None:
-    """An engine that may open no file at its second start. `spec.model` is a file that has a letter for each start."""
-    file = Path(spec.model)
-    file.write_text(starts := file.read_text() + "x")
-
-    def build(phases: Phases) -> tuple[None, Ready]:
-        if len(starts) == 2:
-            with without_files(os.getpid()):
-                file.read_text()
-        return None, Ready(8, 8, spec.model)
-
-    def serve(engine: None, connection: Connection) -> None:
-        while not isinstance(connection.recv(), Stop):
-            pass
-
-    live(build, serve, connection)
 
 
 def test_an_engine_that_can_open_no_file_as_it_starts_again_ends_no_server(tmp_path: Path) -> None:

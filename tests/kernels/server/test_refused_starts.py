@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,10 @@ import torch
 from kernels.cli.serve import ABOVE, NUMBERS, serve, serve_arguments, wrong_number
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.http.web import listening
-from kernels.server.messages import Declined, Ready, Stop
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.spec import Spec
 from tests.kernels.server.conftest import MODEL, ROOT
-from tests.kernels.server.test_starting import becomes
+from tests.kernels.server.engines import becomes, short_of_memory
 from tests.ports import reserved_port
 
 
@@ -148,18 +146,6 @@ def test_a_file_is_a_whole_gguf_file(tmp_path: Path) -> None:
     assert refused("--model", str(path)) == f"kernels serve: {sentence}"
     path = path.rename(tmp_path / "model.txt")
     assert refused("--model", str(path)) == "kernels serve: model.txt: a model is a directory or a GGUF file"
-
-
-def short_of_memory(spec: Spec, connection: Connection) -> None:
-    """An engine that lacks memory at its second start. `spec.model` is a file that has a letter for each start."""
-    file = Path(spec.model)
-    file.write_text(starts := file.read_text() + "x")
-    if len(starts) == 2:
-        connection.send(Declined("there is no memory now", for_now=True))
-        return
-    connection.send(Ready(8, 8, spec.model))
-    while not isinstance(connection.recv(), Stop):
-        pass
 
 
 def test_a_lack_of_memory_ends_no_server_that_has_served(tmp_path: Path) -> None:

@@ -18,30 +18,14 @@ from kernels.cuda import compiler, nvrtc
 from kernels.cuda.nvrtc import Build
 from kernels.server.execution.compiling import compile_together
 from kernels.server.http.client import EngineClient
-from kernels.server.messages import Ready, Starting, Stop
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.pipes import SENDER
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases, start_line
+from tests.kernels.server.engines import becomes, engine
 from tests.ports import reserved_port
 
 ROOT = Path(__file__).parents[3]
-
-
-def engine(spec: Spec, connection: Connection) -> None:
-    """An engine that serves nothing. It goes on with its start when it is sent anything."""
-    phases = Phases(lambda name: connection.send(Starting(name)))
-    with phases.phase("weights"):
-        connection.recv()
-    connection.send(Ready(8, 8, spec.model, seconds=phases.seconds, graphs=3))
-    while not isinstance(connection.recv(), Stop):
-        pass
-
-
-async def becomes(own: EngineProcess, said: str) -> None:
-    async with asyncio.timeout(300):
-        while not own.state.said.startswith(said):
-            await asyncio.sleep(0.01)
 
 
 def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:

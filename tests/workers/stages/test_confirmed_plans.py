@@ -188,7 +188,7 @@ def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stand
         return Result(environment=ENVIRONMENT, before=served(600, 10, 8), after=served(310, 10, 8), refusal=wrong)
 
     monkeypatch.setattr(processes, "_run", process)
-    found = verify.run(document, Context(context.model_dir, context.artifacts, seconds=1000, startup_seconds=5))
+    found = verify.run(document, Context(context.model_dir, context.artifacts, seconds=120, startup_seconds=1))
     assert found.recommended
     assert found.plan["runner"] == "megakernel"
     assert len(found.speedup.processes) == ENOUGH_PROCESSES
