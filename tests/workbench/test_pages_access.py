@@ -28,6 +28,7 @@ PUBLIC = {
     "account_login",
     "invitation",
     "shared",
+    "shared-file",
     "api-docs",
     "api-docs-part",
     "api-docs-schemas",
@@ -39,7 +40,7 @@ OF_NOBODY = {"kernel", "mfa_remove_webauthn"}
 INLINE = re.compile(
     r"<script(?![^>]*\b(?:src=|type=\"application/json\"))|\son\w+\s*=\s*[\"']|javascript:", re.IGNORECASE
 )
-OUTSIDE = re.compile(r"api-docs|bring-up|kernel|method|mfa_|password|account_|login|invitation$|unsubscribe|shared$")
+OUTSIDE = re.compile(r"api-docs|bring-up|kernel|method|mfa_|password|account_|login|invitation$|unsubscribe|shared")
 """Pages that the footer, the person's name or a link in an e-mail leads to."""
 CLOCK = re.compile(r"\b\d\d:\d\d(?::\d\d)?\b(?: UTC)?")
 DATETIME = re.compile(r'datetime="[^"]*"')
@@ -89,6 +90,7 @@ def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
         "secret": secret,
         "pk": 0,
         "name": "megakernel",
+        "file": "report.html",
     }
     report_file = finished_run.artifacts.get()
     for stage, file in TIMELINES.values():

@@ -17,6 +17,6 @@ urlpatterns = [
     path("runs/<uuid:run_id>/timeline/before.json", files.timeline, {"side": "before"}, name="run-timeline-before"),
     path("runs/<uuid:run_id>/timeline/after.json", files.timeline, {"side": "after"}, name="run-timeline-after"),
     path("runs/<uuid:run_id>/plan.json", files.plan, name="run-plan"),
-    path("runs/<uuid:run_id>/report.html", files.report_file, name="run-report"),
     path("runs/<uuid:run_id>/artifacts/<str:sha256>/", files.artifact, name="run-artifact"),
+    path("runs/<uuid:run_id>/<str:file>", files.report_file, name="run-report"),
 ]
