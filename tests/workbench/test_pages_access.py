@@ -88,6 +88,7 @@ def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
         "token_id": tokens.issue(organisation, engineer, "t", "read")[0].id,
         "sha256": finished_run.artifacts.get().sha256,
         "secret": secret,
+        "view_id": admin.saved_views.create(name="met", query="state=met").pk,
         "pk": 0,
         "name": "megakernel",
         "file": "report.html",

@@ -13,7 +13,7 @@ from workbench.runs.models import Worker
 
 pytestmark = pytest.mark.django_db
 BASELINE = {
-    "/workloads/": 10,
+    "/workloads/": 13,
     "/models/": 5,
     "/reports/": 6,
     "/members/": 5,

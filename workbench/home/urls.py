@@ -6,6 +6,8 @@ from workbench.home import views
 
 urlpatterns = [
     path("workloads/", views.portfolio, name="workload-list"),
+    path("workloads/views/", views.save_view, name="view-save"),
+    path("workloads/views/<int:view_id>/delete/", views.delete_view, name="view-delete"),
     path("sample/", views.sample, name="sample"),
     path("example/", views.example, name="example"),
 ]

@@ -5,7 +5,9 @@ from typing import Any
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from workbench.accounts.permissions import submitter_required
@@ -13,13 +15,14 @@ from workbench.api.sentences import Problem
 from workbench.home import example as examples
 from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
-from workbench.home.forms import FilterForm
+from workbench.home.forms import FilterForm, SavedViewForm
 from workbench.intake.services import placement
 from workbench.pages.filters import left_out
 from workbench.results import page_context
 from workbench.runs.services import RunError, headlines
 
 PAGE_SIZE = 25
+MOST_VIEWS = 30
 
 
 @require_safe
@@ -28,12 +31,11 @@ def portfolio(request: Any) -> HttpResponse:
     user = request.user
     counts = portfolios.counts(user)
     rows = portfolios.workloads(user)
-    models, classes = portfolios.choices(user)
+    choices = portfolios.choices(user)
     form = FilterForm(
         request.GET,
         organisations=[membership.organisation for membership in request.memberships],
-        models=models,
-        classes=classes,
+        choices=choices,
     )
     paginator = Paginator(portfolios.filtered(rows, form.chosen), PAGE_SIZE)
     if not form.chosen:
@@ -47,11 +49,12 @@ def portfolio(request: Any) -> HttpResponse:
     context = {
         "form": form,
         "choices": (
-            models,
-            classes,
+            choices,
             [(membership.organisation_id, membership.organisation.name) for membership in request.memberships],
         ),
         "filtered": bool(form.chosen),
+        "saved_views": user.saved_views.all(),
+        "view_form": SavedViewForm(initial={"query": urlencode(form.chosen)}),
         "left_out": left_out(request.GET, form),
         "page": page,
         "rows": [(workload, workload.newest_run, reached.get(workload.newest_run_id or "", "")) for workload in page],
@@ -67,6 +70,28 @@ def portfolio(request: Any) -> HttpResponse:
         "has_example": examples.FILE.exists(),
     }
     return render(request, "home/portfolio.html", context)
+
+
+@require_POST
+def save_view(request: Any) -> HttpResponse:
+    """Keeps the filters of the portfolio for the person; one of the same name is replaced."""
+    form = SavedViewForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, next(iter(form.errors.values()))[0])
+    elif request.user.saved_views.count() >= MOST_VIEWS:
+        messages.error(request, f"You have {MOST_VIEWS} saved views. Delete one that you no longer use.")
+    else:
+        query = form.cleaned_data["query"]
+        request.user.saved_views.update_or_create(name=form.cleaned_data["name"], defaults={"query": query})
+        return redirect(f"{reverse('workload-list')}?{query}")
+    return redirect("workload-list")
+
+
+@require_POST
+def delete_view(request: Any, view_id: int) -> HttpResponse:
+    """Forgets one of the person's saved views."""
+    get_object_or_404(request.user.saved_views, pk=view_id).delete()
+    return redirect("workload-list")
 
 
 @require_POST

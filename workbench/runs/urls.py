@@ -2,12 +2,14 @@
 
 from django.urls import path
 
-from workbench.runs.views import deletion, files, runs, workloads
+from workbench.runs.views import deletion, files, labels, runs, workloads
 
 urlpatterns = [
     path("workloads/new/", workloads.workload_new, name="workload-new"),
     path("workloads/<uuid:workload_id>/archive/", workloads.archive, name="workload-archive"),
     path("workloads/<uuid:workload_id>/run/", workloads.run_again, name="workload-run"),
+    path("workloads/<uuid:workload_id>/project/", labels.set_project, name="workload-project"),
+    path("runs/<uuid:run_id>/tags/", labels.set_tags, name="run-tags"),
     path("models/<uuid:model_id>/delete/", deletion.delete, {"kind": "model"}, name="model-delete"),
     path("workloads/<uuid:workload_id>/delete/", deletion.delete, {"kind": "workload"}, name="workload-delete"),
     path("runs/<uuid:run_id>/delete/", deletion.delete, {"kind": "run"}, name="run-delete"),

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from workbench.accounts import shown_once
 from workbench.accounts.permissions import reviewer_required
 from workbench.api.sentences import Problem
+from workbench.pages.sorting import ordered
 from workbench.reports import notes, services
 from workbench.reports.forms import ReviewForm, ShareForm
 from workbench.reports.models import Report
@@ -24,6 +25,8 @@ from workbench.runs.views.runs import get_run
 from workbench.web import pdf
 
 PAGE_SIZE = 25
+ORDERS = {"title": "title", "state": "state", "verdict": "verdict", "made": "created_at"}
+ORDERS |= {"reviewer": "reviewed_by__email"}
 
 
 def get_report(request: HttpRequest, report_id: UUID) -> Report:
@@ -38,7 +41,7 @@ def get_report(request: HttpRequest, report_id: UUID) -> Report:
 def report_list(request: HttpRequest) -> HttpResponse:
     """Every report of the organisation, the newest first."""
     rows = Report.objects.for_user(request.user).defer("snapshot").select_related("created_by", "reviewed_by")
-    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    page = Paginator(ordered(rows, request, ORDERS), PAGE_SIZE).get_page(request.GET.get("page"))
     reached = headlines(report.run_id for report in page)
     return render(
         request,

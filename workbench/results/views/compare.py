@@ -18,6 +18,9 @@ from workers.stats.run_differences import difference
 OFFERED = 50
 """How many of the newest runs can be added from a list."""
 
+BASES = {"asked": "stated", "cost": "modelled"}
+"""Where the figures of a section come from, unless they were measured."""
+
 
 @require_safe
 def compare(request: HttpRequest) -> HttpResponse:
@@ -33,7 +36,7 @@ def compare(request: HttpRequest) -> HttpResponse:
             section.key,
             section.title,
             section.note,
-            "modelled" if section.key == "cost" else "measured",
+            BASES.get(section.key, "measured"),
             "",
             section.figure,
             section.table,

@@ -77,7 +77,8 @@ def _body(run: Run) -> RenderedResult:
     context |= {
         "run": run,
         "no_verdict": services.lacks(run, "verdict"),
-        "timelines": _timelines(known, context["compared_with"]),
+        "timelines": (timelines := _timelines(known, context["compared_with"])),
+        "longest_timeline_ms": max((each.shown.duration_ms for each in timelines), default=0),
     }
     serving = context["serving"]
     return RenderedResult(
