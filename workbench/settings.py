@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "workbench.runs",
     "workbench.results",
     "workbench.reports",
+    "workbench.comments",
     "workbench.bring_ups",
     "workbench.library",
     "workbench.home",
@@ -99,6 +100,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "workbench.accounts.context_processors.caller",
+                "workbench.notifications.context_processors.inbox",
             ]
         },
     }

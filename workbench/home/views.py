@@ -4,18 +4,22 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.dateparse import parse_datetime
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from workbench.accounts.permissions import submitter_required
 from workbench.api.sentences import Problem
+from workbench.home import activity as activities
 from workbench.home import example as examples
 from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
+from workbench.home.first_steps import first_steps
 from workbench.home.forms import FilterForm, SavedViewForm
+from workbench.home.palette import found_by
 from workbench.intake.services import placement
 from workbench.pages.filters import left_out
 from workbench.results import page_context
@@ -66,10 +70,38 @@ def portfolio(request: Any) -> HttpResponse:
         "compared": compared,
         "factor": factor,
         "newcomer": newcomer,
+        "first_steps": [] if newcomer else first_steps(request.membership),
         "example": examples.example() if newcomer else None,
         "has_example": examples.FILE.exists(),
     }
     return render(request, "home/portfolio.html", context)
+
+
+@require_safe
+def activity(request: Any) -> HttpResponse:
+    """What happened in the organisation; `?before=` an ISO 8601 time goes on where a page ended."""
+    try:
+        before = parse_datetime(request.GET.get("before", ""))
+    except ValueError:
+        before = None
+    rows = activities.newest(request.user, request.organisation, before if before and before.tzinfo else None)
+    older = rows[-1].at.isoformat() if len(rows) == activities.MOST_SHOWN else ""
+    return render(request, "home/activity.html", {"rows": rows, "older": older})
+
+
+@require_safe
+def palette(request: Any) -> JsonResponse:
+    """What the command palette finds for `?q=`: workloads, models and reports by name, and runs by their id."""
+    return JsonResponse({"found": found_by(request.user, request.GET.get("q", ""))})
+
+
+@require_POST
+def close_first_steps(request: Any) -> HttpResponse:
+    """Closes the member's list of first steps for good."""
+    if request.membership:
+        request.membership.start_hidden = True
+        request.membership.save(update_fields=["start_hidden"])
+    return redirect("workload-list")
 
 
 @require_POST
