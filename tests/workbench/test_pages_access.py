@@ -41,7 +41,9 @@ OF_NOBODY = {"kernel", "mfa_remove_webauthn"}
 INLINE = re.compile(
     r"<script(?![^>]*\b(?:src=|type=\"application/json\"))|\son\w+\s*=\s*[\"']|javascript:", re.IGNORECASE
 )
-OUTSIDE = re.compile(r"api-docs|inbox|bring-up|kernel|method|mfa_|password|account_|login|invitation$|unsubscribe|shared")
+OUTSIDE = re.compile(
+    r"api-docs|inbox|bring-up|kernel|method|mfa_|password|account_|login|invitation$|unsubscribe|shared"
+)
 """Pages that the footer, the person's name or a link in an e-mail leads to."""
 CLOCK = re.compile(r"\b\d\d:\d\d(?::\d\d)?\b(?: UTC)?")
 DATETIME = re.compile(r'datetime="[^"]*"')

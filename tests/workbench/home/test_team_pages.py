@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from tests import sample_runs
@@ -63,3 +64,20 @@ def test_first_steps_remain_until_they_are_done_or_closed(browser, organisation,
     assert [step.words for step in client.get("/workloads/").context["first_steps"]] == ["Review and publish a report"]
     client.post(reverse("first-steps-close"))
     assert "First steps" not in client.get("/workloads/").content.decode()
+
+
+def test_a_demo_organisation_is_made_by_one_command(client, db, settings, tmp_path, capsys):
+    settings.WORKBENCH_DATA = tmp_path
+    call_command("seed_demo", runs=12)
+    email, password = (line.split()[1] for line in capsys.readouterr().out.splitlines()[:2])
+    client.post("/login/", {"username": email, "password": password})
+    page = client.get("/workloads/")
+    assert page.context["counts"]["all"] == 3
+    copy = Run.objects.order_by("-created_at").first()
+    shown = client.get(f"/runs/{copy.id}/result/").content.decode()
+    assert "NVIDIA H200" in shown
+    assert client.get(f"/runs/{copy.id}/report.html").status_code == 200
+    assert client.get("/reports/").context["page"].paginator.count == 2
+    for options, reason in (({"runs": 12}, "an organisation Demo already"), ({"runs": 0}, "a number from 1")):
+        with pytest.raises(CommandError, match=reason):
+            call_command("seed_demo", **options)
