@@ -54,7 +54,7 @@ def seed(runs: int = RUNS) -> dict[str, Any]:
     scale = runs / RUNS
     made = demo.copies(first, runs, int(WORKLOADS * scale), MODELS, int(BUSIEST * scale), FULL_EVERY)
     demo.copy_reports(report, made, int(REPORTS * scale))
-    _entries(organisation, users[0])
+    _entries(organisation, users)
     Worker.objects.create(name="worker", gpu_class="h200", last_seen=timezone.now() + timedelta(hours=1))
     workload = made[0].workload
     return {
@@ -63,11 +63,11 @@ def seed(runs: int = RUNS) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _entries(organisation: Any, user: Any) -> None:
+def _entries(organisation: Any, users: list[Any]) -> None:
     from workbench.audit.models import Entry
 
     entries = (
-        Entry(organisation=organisation, action="token.issued", actor=user, actor_email=user.email, subject=f"t{each}")
+        Entry(organisation=organisation, action="token.issued", actor=users[each % len(users)], subject=f"t{each}")
         for each in range(ENTRIES)
     )
     Entry.objects.bulk_create(entries, BATCH)
