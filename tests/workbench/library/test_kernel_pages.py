@@ -39,7 +39,7 @@ def test_a_kernel_is_shown_with_its_source(browser: Any, engineer: User) -> None
     assert {"kernels/gemm/small.py", "kernels/gemm/small_call.py"} < set(files)
     assert sources.of_page("megakernel")[0].path == "kernels/megakernel/cuda/decode.cu"
     assert "__global__ void" in page
-    assert "#include &lt;" in page
+    assert "#include &quot;" in page
     with_variants = {each.page for each in registry.variants() if each.page}
     assert all(sources.of_page(name) for name in with_variants)
     assert sources.of_page("tiles") == []
