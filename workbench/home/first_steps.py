@@ -39,5 +39,9 @@ def first_steps(membership: Membership | None) -> list[FirstStep]:
         (can_review, "Review and publish a report", reports),
         (can_admin, "Invite a colleague", members),
     ]
-    known = [FirstStep(*step, is_done) for (may, *step), is_done in zip(steps, done, strict=True) if may(membership)]
+    known = [
+        FirstStep(words, address, is_done)
+        for (may, words, address), is_done in zip(steps, done, strict=True)
+        if may(membership)
+    ]
     return known if not all(step.done for step in known) else []

@@ -109,7 +109,7 @@ def save_view(request: Any) -> HttpResponse:
     """Keeps the filters of the portfolio for the person; one of the same name is replaced."""
     form = SavedViewForm(request.POST)
     if not form.is_valid():
-        messages.error(request, next(iter(form.errors.values()))[0])
+        messages.error(request, str(next(iter(form.errors.values()))[0]))
     elif request.user.saved_views.count() >= MOST_VIEWS:
         messages.error(request, f"You have {MOST_VIEWS} saved views. Delete one that you no longer use.")
     else:

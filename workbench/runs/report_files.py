@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import time
 
 from django.core.cache import caches
 from django.http import HttpResponse
@@ -19,6 +20,8 @@ MEDIA_TYPES = {
     "tables.json": "application/json",
 }
 LABELS = {"report.pdf": "PDF", "report.html?download": "HTML", "tables.zip": "Tables as CSV", "tables.json": "as JSON"}
+PATIENCE_SECONDS = 20.0
+"""How long a reader waits while other PDF files are made."""
 BUSY = "The server is making another PDF. Try again in some seconds."
 
 
@@ -53,15 +56,22 @@ def _links() -> str:
 
 def _pdf(page: str) -> tuple[bytes | None, str]:
     """The PDF, kept for some minutes, or why there is none. One at a time, since each takes a core and much memory."""
-    key = f"pdf-{hashlib.sha256(page.encode()).hexdigest()}"
-    if kept := caches["results"].get(key):
-        return base64.b64decode(kept), ""
-    with held("pdf") as free:
-        if not free:
+    key, end = f"pdf-{hashlib.sha256(page.encode()).hexdigest()}", time.monotonic() + PATIENCE_SECONDS
+    while True:
+        if kept := caches["results"].get(key):
+            return base64.b64decode(kept), ""
+        with held("pdf") as free:
+            if free:
+                return _made(page, key)
+        if time.monotonic() > end:
             return None, BUSY
-        try:
-            made = pdf.pdf(page)
-        except pdf.NoPdf as error:
-            return None, str(error)
+        time.sleep(0.25)
+
+
+def _made(page: str, key: str) -> tuple[bytes | None, str]:
+    try:
+        made = pdf.pdf(page)
+    except pdf.NoPdf as error:
+        return None, str(error)
     caches["results"].set(key, base64.b64encode(made).decode())
     return made, ""

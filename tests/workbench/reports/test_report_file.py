@@ -11,6 +11,7 @@ from django.core.cache import caches
 
 from workbench.api.in_flight import held
 from workbench.reports import notes, services
+from workbench.runs import report_files
 from workbench.web import pdf
 
 NOTE = (
@@ -118,5 +119,6 @@ def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, 
     settings.CHROMIUM = ["/bin/sh", "-c", "sleep 60"]
     monkeypatch.setattr(pdf, "SECONDS", 0.05)
     assert "took too long" in client.get(address).content.decode()
+    monkeypatch.setattr(report_files, "PATIENCE_SECONDS", 0)
     with held("pdf"):
         assert "Try again in some seconds" in client.get(address).content.decode()

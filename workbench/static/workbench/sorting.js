@@ -38,6 +38,7 @@ function makeSortable(table) {
     const name = head.textContent.trim();
     if (!name || head.querySelector("input, button")) continue;
     const button = Object.assign(document.createElement("button"), { type: "button", className: "sort", title: `Sort by ${name}` });
+    if (head.querySelector("a")) button.ariaLabel = `Sort by ${name}`;
     if (head.querySelector("a")) button.append(Object.assign(document.createElement("span"), { className: "on-screen", textContent: "↕" }));
     else button.append(...head.childNodes);
     button.addEventListener("click", () => sortBy(table, head));
