@@ -85,18 +85,9 @@ def addresses(facts: dict[str, Any]) -> list[str]:
         *(f"/runs/{run}/", f"/runs/{facts['open'].id}/", f"/runs/{run}/result/", f"/runs/{run}/delete/"),
         *("/compare/", f"/compare/?{compared}", "/example/", "/models/", f"/models/{facts['model'].id}/"),
         *(f"/models/{facts['model'].id}/delete/", "/models/upload/", "/reports/", f"/reports/{report}/", "/prices/"),
-        *(
-            "/members/",
-            "/tokens/",
-            "/security/",
-            "/audit/",
-            "/notifications/",
-            "/notifications/log/",
-            "/kernels/",
-            "/activity/",
-            "/inbox/",
-            "/palette/?q=workload+19",
-        ),
+        *("/members/", "/tokens/", "/security/", "/audit/", "/notifications/", "/notifications/log/", "/kernels/"),
+        *("/activity/", "/inbox/", "/palette/?q=workload+19", "/workloads/?tag=nightly", "/workloads/?project=Voice"),
+        *("/reports/?sort=-title", "/kernels/small-gemm/"),
     ]
     api = [
         *("workloads", "workloads?limit=200", "runs", "runs?limit=200", "runs?state=done", "runs?prefix=ab12"),

@@ -13,7 +13,7 @@ from workbench.intake import blobs
 from workbench.intake.models import Model, Workload
 from workbench.intake.services.workloads import create_workload
 from workbench.reports.models import Report
-from workbench.runs.models import Event, Run, StageRun, StoredArtifact
+from workbench.runs.models import Event, Run, StageRun, StoredArtifact, Tag
 from workbench.runs.services import stage_input
 from workers.documents.worker_api import StageKey
 from workers.documents.workload import Workload as WorkloadDocument
@@ -22,6 +22,7 @@ from workers.report.page import render
 KEPT_RUNS = Path(settings.BASE_DIR) / "benchmarks" / "results" / "h200"
 WHOLE = ("price", "report")
 """Stages whose results every copy has; those of the others are large."""
+PROJECTS, TAGS = ("Voice", "Chat", "Search", ""), ("nightly", "candidate", "release")
 BATCH = 500
 
 
@@ -82,7 +83,7 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
     )  # fmt: skip
     made_workloads = Workload.objects.bulk_create(
         Workload(organisation=organisation, name=f"workload {each}", document=document,
-                 model=made_models[each % models], created_by=user)
+                 model=made_models[each % models], created_by=user, project=PROJECTS[each % len(PROJECTS)])
         for each in range(workloads)
     )  # fmt: skip
     now, rest = timezone.now(), max(workloads - 1, 1)
@@ -103,6 +104,9 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
     for workload in made_workloads:
         workload.newest_run = newest.get(workload.id)
     Workload.objects.bulk_update(made_workloads, ["newest_run"], BATCH)
+    tags = Tag.objects.bulk_create(Tag(organisation=organisation, name=name) for name in TAGS)
+    tagged = [Run.tags.through(run=run, tag=tags[each % len(TAGS)]) for each, run in enumerate(made[::5])]
+    Run.tags.through.objects.bulk_create(tagged, BATCH)
     _fill(made, first, whole)
     return made
 
