@@ -7,8 +7,10 @@ ARG FLAVOUR=cpu
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 # Inductor and Triton compile with the system's compiler when a stage runs.
+# PACKAGES="chromium fonts-dejavu-core" lets the web server make PDF files of reports.
+ARG PACKAGES=""
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends gcc g++ libc6-dev \
+    && apt-get install -y --no-install-recommends gcc g++ libc6-dev ${PACKAGES} \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /app

@@ -29,22 +29,20 @@ MODELS, WORKLOADS, RUNS, REPORTS, PEOPLE, ENTRIES = 200, 2_000, 10_000, 1_000, 1
 BUSIEST = 2_000
 """Runs of one workload; the others share the rest."""
 FULL_EVERY = 100
-EVENTS = 10
 BATCH = 2_000
 
 
 def seed(runs: int = RUNS) -> dict[str, Any]:
     """Fills the database; returns the user, and ids of things to look at. Django is set up by then."""
-    import sample_results
     import sample_runs
     from django.contrib.auth.hashers import make_password
     from django.utils import timezone
 
     from workbench.accounts import services
     from workbench.accounts.models import Membership, User
-    from workbench.intake.models import Model, Workload
+    from workbench.home import demo
     from workbench.reports.services import freeze
-    from workbench.runs.models import Run, Worker
+    from workbench.runs.models import Worker
 
     secret = make_password("correct horse battery")
     users = User.objects.bulk_create(User(email=f"member{each}@load.test", password=secret) for each in range(PEOPLE))
@@ -53,88 +51,23 @@ def seed(runs: int = RUNS) -> dict[str, Any]:
     first = sample_runs.run(organisation, users[0])
     open_run = sample_runs.run(organisation, users[0], state="running", upto="explore")
     report = freeze(first, users[0])
-    manifest, document = sample_results.manifest().model_dump(), sample_results.workload().model_dump()
-    models = Model.objects.bulk_create(
-        Model(organisation=organisation, name=f"model-{each}", digest=f"{each:064x}", content_digest=f"{each:064x}",
-              manifest=manifest, created_by=users[0])
-        for each in range(MODELS)
-    )  # fmt: skip
     scale = runs / RUNS
-    workloads = Workload.objects.bulk_create(
-        Workload(organisation=organisation, name=f"workload {each}", document=document, model=models[each % MODELS],
-                 created_by=users[each % PEOPLE])
-        for each in range(int(WORKLOADS * scale))
-    )  # fmt: skip
-    now, busiest, rest = timezone.now(), int(BUSIEST * scale), len(workloads) - 1
-    made = [
-        Run(organisation=organisation, workload=workloads[0 if each < busiest else 1 + each % rest], gpu_class="h200",
-            state="done", stage="report", verdict=("met", "missed", "too_close")[each % 3], created_by=users[0],
-            started_at=now - timedelta(minutes=each + 7), finished_at=now - timedelta(minutes=each))
-        for each in range(runs)
-    ]  # fmt: skip
-    Run.objects.bulk_create(made, BATCH)
-    for number, each in enumerate(made):
-        each.created_at = now - timedelta(minutes=number + 8)
-    Run.objects.bulk_update(made, ["created_at"], BATCH)
-    newest = {run.workload_id: run for run in reversed(made)}
-    for workload in workloads:
-        workload.newest_run = newest[workload.id]
-    Workload.objects.bulk_update(workloads, ["newest_run"], BATCH)
-    _fill(made, first)
-    _copy_reports(report, made, int(REPORTS * scale))
-    _entries(organisation, users[0])
-    Worker.objects.create(name="worker", gpu_class="h200", last_seen=now + timedelta(hours=1))
+    made = demo.copies(first, runs, int(WORKLOADS * scale), MODELS, int(BUSIEST * scale), FULL_EVERY)
+    demo.copy_reports(report, made, int(REPORTS * scale))
+    _entries(organisation, users)
+    Worker.objects.create(name="worker", gpu_class="h200", last_seen=timezone.now() + timedelta(hours=1))
+    workload = made[0].workload
     return {
         "user": users[0], "organisation": organisation, "run": first, "open": open_run, "report": report,
-        "workload": workloads[0], "model": models[0], "others": made[:5],
+        "workload": workload, "model": workload.model, "others": made[:5],
     }  # fmt: skip
 
 
-def _fill(made: list[Any], first: Any) -> None:
-    """Stages, events and files of every run, after those of `first`."""
-    from workbench.runs.models import Event, StageRun, StoredArtifact
-
-    stages, files = list(first.stages.all()), list(first.artifacts.all())
-    kept = ("price", "report")
-    for begin in range(0, len(made), BATCH // 4):
-        part = list(enumerate(made[begin : begin + BATCH // 4], start=begin))
-        StageRun.objects.bulk_create(
-            StageRun(run=run, position=each.position, stage=each.stage, state="done", started_at=run.started_at,
-                     finished_at=run.finished_at, progress=1,
-                     result=each.result if each.stage in kept or not number % FULL_EVERY else None)
-            for number, run in part for each in stages
-        )  # fmt: skip
-        Event.objects.bulk_create(
-            Event(run=run, stage="verify", attempt=1, kind="stage_done", message=f"event {each}")
-            for _, run in part
-            for each in range(EVENTS)
-        )
-        StoredArtifact.objects.bulk_create(
-            StoredArtifact(run=run, organisation_id=run.organisation_id, stage=each.stage, name=each.name,
-                           sha256=each.sha256, size=each.size, media_type=each.media_type)
-            for _, run in part for each in files
-        )  # fmt: skip
-
-
-def _copy_reports(report: Any, made: list[Any], many: int) -> None:
-    from workbench.reports.models import Report
-
-    states = Report.State.values
-    Report.objects.bulk_create(
-        [
-            Report(organisation_id=report.organisation_id, run=run, title=f"report {number}", verdict=run.verdict,
-                   state=states[number % len(states)], snapshot=report.snapshot, created_by=run.created_by)
-            for number, run in enumerate(made[:many])
-        ],
-        BATCH // 10,
-    )  # fmt: skip
-
-
-def _entries(organisation: Any, user: Any) -> None:
+def _entries(organisation: Any, users: list[Any]) -> None:
     from workbench.audit.models import Entry
 
     entries = (
-        Entry(organisation=organisation, action="token.issued", actor=user, actor_email=user.email, subject=f"t{each}")
+        Entry(organisation=organisation, action="token.issued", actor=users[each % len(users)], subject=f"t{each}")
         for each in range(ENTRIES)
     )
     Entry.objects.bulk_create(entries, BATCH)
@@ -153,6 +86,8 @@ def addresses(facts: dict[str, Any]) -> list[str]:
         *("/compare/", f"/compare/?{compared}", "/example/", "/models/", f"/models/{facts['model'].id}/"),
         *(f"/models/{facts['model'].id}/delete/", "/models/upload/", "/reports/", f"/reports/{report}/", "/prices/"),
         *("/members/", "/tokens/", "/security/", "/audit/", "/notifications/", "/notifications/log/", "/kernels/"),
+        *("/activity/", "/inbox/", "/palette/?q=workload+19", "/workloads/?tag=nightly", "/workloads/?project=Voice"),
+        *("/reports/?sort=-title", "/kernels/small-gemm/"),
     ]
     api = [
         *("workloads", "workloads?limit=200", "runs", "runs?limit=200", "runs?state=done", "runs?prefix=ab12"),

@@ -5,6 +5,8 @@ A setting that is read here is also passed on in docker-compose.yml and explaine
 
 import importlib.util
 import os
+import shlex
+import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -51,6 +53,7 @@ INSTALLED_APPS = [
     "workbench.runs",
     "workbench.results",
     "workbench.reports",
+    "workbench.comments",
     "workbench.bring_ups",
     "workbench.library",
     "workbench.home",
@@ -97,6 +100,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "workbench.accounts.context_processors.caller",
+                "workbench.notifications.context_processors.inbox",
             ]
         },
     }
@@ -239,6 +243,10 @@ EMAIL_TIMEOUT = 10
 EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'filebased'}.EmailBackend"
 EMAIL_FILE_PATH = WORKBENCH_DATA / "mail"
 DEFAULT_FROM_EMAIL = env("EMAIL_FROM", default=f"workbench@{PUBLIC_HOST}")
+
+# PDF of reports: Chromium's command line. Its own sandbox is left out for root, whom Chromium refuses otherwise
+_chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+CHROMIUM = shlex.split(env("CHROMIUM", default=_chromium)) + ["--no-sandbox"] * (os.geteuid() == 0)
 
 # Webhooks: hosts, or host:port, that may be inside the operator's network and without HTTPS
 WEBHOOK_ALLOWED_HOSTS = env.list("WEBHOOK_ALLOWED_HOSTS", default=[])

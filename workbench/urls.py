@@ -21,6 +21,7 @@ urlpatterns = [
     path("", include("workbench.runs.urls")),
     path("", include("workbench.results.urls")),
     path("", include("workbench.reports.urls")),
+    path("", include("workbench.comments.urls")),
     path("", include("workbench.bring_ups.urls")),
     path("", include("workbench.library.urls")),
     path("", include("workbench.home.urls")),

@@ -53,7 +53,6 @@ def test_ten_times_as_many_runs_take_no_more_queries_and_no_longer_answers(monke
         "BUSIEST": half,
         "PEOPLE": 30,
         "ENTRIES": 60,
-        "EVENTS": 2,
     }
     for name, size in sizes.items():
         monkeypatch.setattr(web_pages, name, size)

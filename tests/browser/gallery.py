@@ -22,9 +22,10 @@ from kernels.megakernel.host.trace import timeline_of  # noqa: E402
 from tests import sample_bring_up, sample_endpoint, sample_loads, sample_results, sample_runs, sample_two_gpus  # noqa: E402
 from tests.kernels.megakernel.recorded import llama  # noqa: E402
 from tests.sample_no_change import no_change  # noqa: E402
-from tests.upgrades.make_database import finished_run  # noqa: E402
 from workbench.accounts import services, tokens  # noqa: E402
 from workbench.accounts.models import Membership, Organisation, Role, User  # noqa: E402
+from workbench.comments import services as comments  # noqa: E402
+from workbench.home.demo import kept_run  # noqa: E402
 from workbench.intake.models import Workload  # noqa: E402
 from workbench.notifications import outbox  # noqa: E402
 from workbench.notifications import services as notifications  # noqa: E402
@@ -137,8 +138,8 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         "no-change": without_change(organisation, admin),
         "vllm": beside_vllm(sample_runs.run(organisation, admin, load=True)),
         "two-gpus": on_two_gpus(organisation, admin),
-        "inside": inside(finished_run(organisation, admin, "llama-3.2-1b")),
-        "h200": finished_run(organisation, admin, "llama-3.2-1b"),
+        "inside": inside(kept_run(organisation, admin, "llama-3.2-1b")),
+        "h200": kept_run(organisation, admin, "llama-3.2-1b"),
     }
     found_there = sample_endpoint.measured(sample_results.results())
     beside_endpoint(done["undecided"], found_there)
@@ -174,6 +175,7 @@ def report_pages(run: Run, admin: User) -> list[tuple[str, str, str]]:
     published = reports.publish(reports.review(reports.freeze(run, admin), admin, "Safe to promise."), admin)
     _, open_link = sharing.share(published, admin, 7)
     _, closed_link = sharing.share(published, admin, 7, PASSWORD)
+    comments.add(draft, admin, "@Account, is this safe to promise?\nThe load stage ended early.")
     each = (("draft", draft), ("reviewed", reviewed), ("published", published))
     return [
         *((f"report-{state}", "admin", f"/reports/{report.id}/") for state, report in each),
@@ -195,6 +197,8 @@ def fixed_pages(invitation: str) -> list[tuple[str, str, str]]:
         "models": "/models/",
         "model-upload": "/models/upload/",
         "reports": "/reports/",
+        "activity": "/activity/",
+        "inbox": "/inbox/",
         "prices": "/prices/",
         "members": "/members/",
         "audit": "/audit/",
@@ -211,7 +215,7 @@ def fixed_pages(invitation: str) -> list[tuple[str, str, str]]:
         "kernel": "/kernels/megakernel/",
         "not-found": "/runs/00000000-0000-4000-8000-000000000000/",
     }
-    empty = ("/workloads/", "/models/", "/reports/", "/tokens/", "/bring-ups/")
+    empty = ("/workloads/", "/models/", "/reports/", "/tokens/", "/bring-ups/", "/inbox/")
     return [
         *((name, "admin", address) for name, address in as_admin.items()),
         *((f"empty-{address.strip('/')}", "newcomer", address) for address in empty),

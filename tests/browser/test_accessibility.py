@@ -166,3 +166,48 @@ def test_a_link_opens_what_it_leads_to_and_a_term_explains_itself(page_of, galle
     speedup.focus()
     expect(meaning).to_contain_text("before and after alternate")
     expect(speedup).to_have_accessible_description(re.compile("before and after alternate"))
+
+
+def test_the_palette_and_shortcuts_work_by_keyboard_and_can_be_turned_off(page_of) -> None:
+    page = page_of("admin")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto("/workloads/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Shortcuts")).to_be_visible()
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog", name="Search and commands")
+    assert violations(page) == []
+    page.keyboard.type("two-gpus-nothing")
+    expect(palette.get_by_text("Nothing found.")).to_be_visible()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("activ")
+    expect(palette.get_by_role("option").first).to_contain_text("Activity")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/activity/")
+    page.keyboard.press("g")
+    page.keyboard.press("m")
+    page.wait_for_url("**/models/")
+    page.keyboard.press("?")
+    page.get_by_label("Shortcuts of single keys").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.evaluate("localStorage.clear()")
+
+
+def test_a_head_sorts_its_table_by_numbers_both_ways(page_of, gallery) -> None:
+    page = page_of("admin")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(next(address for name, _, address in gallery["pages"] if name == "result-h200") + "#decisions")
+    head = page.locator("#candidates thead th", has_text="ms").first
+    times = "() => [...document.querySelectorAll('#candidates tbody tr')].map((row) => row.cells[2].textContent.trim())"
+    for order, way in (("ascending", 1), ("descending", -1)):
+        head.get_by_role("button", name="Sort by ms").click()
+        expect(head).to_have_attribute("aria-sort", order)
+        shown = page.evaluate(times)
+        known = [float(each.replace(",", "")) for each in shown if each != "–"]
+        assert known == sorted(known, reverse=way < 0)
+        assert len(known) > 20
+        assert "–" not in shown[: len(known)], "what has no time stays last"

@@ -29,10 +29,10 @@ LONGER = """() => { const row = document.querySelector('#objectives ~ .table-wra
 
 
 SEED = """
-from tests.upgrades.make_database import finished_run
+from workbench.home.demo import kept_run
 from workbench.accounts.models import User
 admin = User.objects.get(email="{email}"); organisation = admin.memberships.earliest("pk").organisation
-for name in ("llama-3.2-1b-load", "qwen2.5-1.5b-load"): print(finished_run(organisation, admin, name).id)
+for name in ("llama-3.2-1b-load", "qwen2.5-1.5b-load"): print(kept_run(organisation, admin, name).id)
 """
 REMOVE = """
 from workbench.intake.models import Workload

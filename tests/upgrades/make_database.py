@@ -7,16 +7,11 @@ that was committed is never made again: `test_upgrades.py` upgrades all of them.
 
 import json
 import os
-import re
 import sqlite3
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import Any
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-H200 = ROOT / "benchmarks" / "results" / "h200"
 
 
 def seed() -> None:
@@ -29,6 +24,7 @@ def seed() -> None:
     from tests.workbench.intake.conftest import announce, finish, send_files
     from workbench.accounts import services, tokens
     from workbench.accounts.models import Membership, Role, User
+    from workbench.home.demo import kept_run
     from workbench.intake.models import Workload
     from workbench.prices.services import add_price_book, price_book
     from workbench.reports.services import freeze, publish, review
@@ -54,7 +50,7 @@ def seed() -> None:
     send_files(api, upload, files)
     assert finish(api, upload, files).status_code == 201
     published, reviewed = (
-        freeze(finished_run(organisation, admin, name), admin) for name in ("llama-3.2-1b", "qwen2.5-1.5b")
+        freeze(kept_run(organisation, admin, name), admin) for name in ("llama-3.2-1b", "qwen2.5-1.5b")
     )
     publish(review(published, account, "Safe to promise, *for this prompt length*."), account)
     review(reviewed, account, "The limit is missed in the tail.")
@@ -63,62 +59,6 @@ def seed() -> None:
         sample_runs.run(organisation, admin, state, upto)
     sample_runs.run(organisation, admin, "cancelled", "compose")
     Workload.objects.filter(runs=None).delete()
-
-
-def finished_run(organisation: Any, user: Any, name: str) -> Any:
-    """The run of benchmarks/results/h200/NAME.json, as its worker reported it, with the files that it wrote."""
-    from workbench.intake.services.workloads import create_workload
-    from workbench.runs.models import Event, Run, StageRun
-    from workbench.runs.services import stage_input
-    from workers.documents.worker_api import StageKey
-    from workers.documents.workload import Workload as Document
-    from workers.report.page import render
-
-    kept = json.loads((H200 / f"{name}.json").read_text("utf-8"))
-    facts, results = kept["run"], kept["results"]
-    minutes = re.search(r"minutes: ([\d.]+)", kept["sla"])
-    under_load = {"load": {"most_users": 64}, "baseline_runner": "vllm"} if results.get("load") else {}
-    asked = Document(
-        name=f"Voice agent, {name}",
-        model=kept["model"],
-        objectives=[{"metric": "ttf_n", "n": 64, "percentile": 95 if under_load else 50, "limit": 100}],
-        constraints={"minutes": float(minutes[1])} if minutes else {},
-        **under_load,
-    )
-    workload = create_workload(organisation, user, asked)
-    times = {key: facts[key] for key in ("started_at", "finished_at")}
-    run = Run.objects.create(
-        organisation=organisation,
-        workload=workload,
-        created_by=user,
-        gpu_class="h200",
-        state="done",
-        stage="report",
-        verdict=facts["verdict"],
-        **times,
-    )
-    for position, stage in enumerate(facts["stages"]):
-        StageRun.objects.create(run=run, position=position, result=results[stage["stage"]], **stage)
-    for event in kept["events"]:
-        Event.objects.create(run=run, **{key: event[key] for key in ("stage", "attempt", "kind", "message", "data")})
-    run.refresh_from_db()
-    document = stage_input(run, StageKey(run_id=str(run.id), stage="report", attempt=1))
-    results["report"]["html"] |= keep(run, "report.html", "text/html", render(document).encode())
-    plan = json.dumps(results["verify"]["plan"], indent=2) + "\n"
-    results["report"]["plan"] |= keep(run, "plan.json", "application/json", plan.encode())
-    run.stages.filter(stage="report").update(result=results["report"])
-    return run
-
-
-def keep(run: Any, name: str, media_type: str, content: bytes) -> dict[str, Any]:
-    """Stores a file of the run; returns its facts."""
-    from workbench.intake import blobs
-    from workbench.runs.models import StoredArtifact
-
-    sha256, size = blobs.store([content])
-    facts = {"name": name, "sha256": sha256, "size": size, "media_type": media_type}
-    StoredArtifact.objects.create(run=run, organisation_id=run.organisation_id, stage="report", **facts)
-    return facts
 
 
 def main(file: Path) -> None:

@@ -21,6 +21,8 @@ from workbench.accounts.models import ApiToken, Invitation, Membership, User  # 
 from workbench.accounts.tokens import issue  # noqa: E402
 from workbench.api_v1 import api  # noqa: E402
 from workbench.bring_ups.models import BringUpRow  # noqa: E402
+from workbench.comments.models import Comment  # noqa: E402
+from workbench.home.models import SavedView  # noqa: E402
 from workbench.intake.models import Model, StoredFile, Upload, UploadFile, Workload  # noqa: E402
 from workbench.notifications.models import Delivery, Webhook  # noqa: E402
 from workbench.reports.models import Report, Share  # noqa: E402
@@ -55,7 +57,10 @@ def values() -> dict[str, list[str]]:
         "name": ids(StoredArtifact, "name"),
         "path": ids(StoredFile, "path"),
         "number": ids(UploadFile, "number"),
+        "comment_id": ids(Comment),
+        "view_id": ids(SavedView),
         "stage": list(STAGES),
+        "file": ["report.html", "tables.json"],
     }
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from tests import sample_bring_up
 from workbench.accounts import services as accounts
 from workbench.accounts import tokens
+from workbench.comments import services as comments
 from workbench.notifications import outbox
 from workbench.notifications import services as notifications
 from workbench.notifications.mail import unsubscribe_address
@@ -28,6 +29,7 @@ PUBLIC = {
     "account_login",
     "invitation",
     "shared",
+    "shared-file",
     "api-docs",
     "api-docs-part",
     "api-docs-schemas",
@@ -39,7 +41,9 @@ OF_NOBODY = {"kernel", "mfa_remove_webauthn"}
 INLINE = re.compile(
     r"<script(?![^>]*\b(?:src=|type=\"application/json\"))|\son\w+\s*=\s*[\"']|javascript:", re.IGNORECASE
 )
-OUTSIDE = re.compile(r"api-docs|bring-up|kernel|method|mfa_|password|account_|login|invitation$|unsubscribe|shared$")
+OUTSIDE = re.compile(
+    r"api-docs|inbox|bring-up|kernel|method|mfa_|password|account_|login|invitation$|unsubscribe|shared"
+)
 """Pages that the footer, the person's name or a link in an e-mail leads to."""
 CLOCK = re.compile(r"\b\d\d:\d\d(?::\d\d)?\b(?: UTC)?")
 DATETIME = re.compile(r'datetime="[^"]*"')
@@ -87,8 +91,11 @@ def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
         "token_id": tokens.issue(organisation, engineer, "t", "read")[0].id,
         "sha256": finished_run.artifacts.get().sha256,
         "secret": secret,
+        "comment_id": comments.add(report, engineer, "x").pk,
+        "view_id": admin.saved_views.create(name="met", query="state=met").pk,
         "pk": 0,
         "name": "megakernel",
+        "file": "report.html",
     }
     report_file = finished_run.artifacts.get()
     for stage, file in TIMELINES.values():

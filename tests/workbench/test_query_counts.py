@@ -13,13 +13,15 @@ from workbench.runs.models import Worker
 
 pytestmark = pytest.mark.django_db
 BASELINE = {
-    "/workloads/": 10,
-    "/models/": 5,
-    "/reports/": 6,
-    "/members/": 5,
-    "/tokens/": 5,
-    "/prices/": 7,
-    "/bring-ups/": 5,
+    "/workloads/": 15,
+    "/models/": 6,
+    "/reports/": 7,
+    "/members/": 6,
+    "/tokens/": 6,
+    "/prices/": 8,
+    "/bring-ups/": 6,
+    "/inbox/": 6,
+    "/activity/": 7,
     "/api/v1/workloads": 5,
     "/api/v1/models": 4,
     "/api/v1/uploads": 4,

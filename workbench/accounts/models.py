@@ -74,13 +74,15 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
-    """A user's role in an organisation."""
+    """A user's role in an organisation. `start_hidden`: the list of first steps is closed."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role.choices, default=Role.ENGINEER)
     created_at = models.DateTimeField(auto_now_add=True)
+    inbox_read_at = models.DateTimeField(null=True)
+    start_hidden = models.BooleanField(default=False)
 
     objects = OrganisationQuerySet.as_manager()
 

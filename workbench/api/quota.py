@@ -22,6 +22,7 @@ ROWS = {
     "api.IdempotentRequest": "organisation",
     "audit.Entry": "organisation",
     "bring_ups.BringUpRow": "organisation",
+    "comments.Comment": "organisation",
     "intake.Model": "organisation",
     "intake.Workload": "organisation",
     "notifications.Delivery": "organisation",

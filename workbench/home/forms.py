@@ -4,6 +4,9 @@ from typing import Any
 
 from django import forms
 
+from workbench.home.models import SavedView
+from workbench.short_text import ShortTextField
+
 STATES = {
     "open": "Running or queued",
     "met": "Met",
@@ -23,22 +26,28 @@ SORTS = {
 
 
 class FilterForm(forms.Form):
-    """The filters of the portfolio, from the address. `organisations`, `models` and `classes` are the choices."""
+    """The filters of the portfolio, from the address. `organisations` and `choices` (`portfolio.choices`) may be
+    chosen.
+    """
 
     q = forms.CharField(label="Search", required=False, max_length=120)
     state = forms.ChoiceField(label="State", required=False, choices=[("", "Any"), *STATES.items()])
     model = forms.ChoiceField(label="Model", required=False)
     gpu = forms.ChoiceField(label="GPU", required=False)
+    project = forms.ChoiceField(label="Project", required=False)
+    tag = forms.ChoiceField(label="Tag", required=False)
     customer = forms.ChoiceField(label="Customer", required=False)
     sort = forms.ChoiceField(label="Sort", required=False, choices=list(SORTS.items()))
     archived = forms.BooleanField(label="Archived", required=False)
 
-    def __init__(self, data: Any, organisations: list[Any], models: list[str], classes: list[str]) -> None:
+    def __init__(self, data: Any, organisations: list[Any], choices: dict[str, list[str]]) -> None:
         super().__init__(data)
         fields: dict[str, Any] = self.fields
         fields["q"].widget.attrs |= {"type": "search", "placeholder": "workload or model"}
-        fields["model"].choices = [("", "Any"), *((name, name) for name in models)]
-        fields["gpu"].choices = [("", "Any"), *((name, name) for name in classes)]
+        for name, values in choices.items():
+            fields[name].choices = [("", "Any"), *((value, value) for value in values)]
+            if name in ("project", "tag") and not values:
+                del fields[name]
         fields["customer"].choices = [
             ("", "All"),
             *((str(organisation.pk), organisation.name) for organisation in organisations),
@@ -51,3 +60,14 @@ class FilterForm(forms.Form):
         """The valid filters that were set; an unknown value counts as not set."""
         self.is_valid()
         return {name: value for name, value in self.cleaned_data.items() if value}
+
+
+class SavedViewForm(forms.ModelForm):
+    """A name for what the list shows now."""
+
+    name = ShortTextField(label="Save this view as", max_length=60)
+
+    class Meta:
+        model = SavedView
+        fields = ("name", "query")
+        widgets = {"query": forms.HiddenInput}

@@ -3,12 +3,12 @@
 from statistics import median
 from typing import Any, NamedTuple
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from workbench.intake.models import Workload
 from workbench.reports.models import Report
 from workbench.runs import run_queue
-from workbench.runs.models import Run, StageRun
+from workbench.runs.models import Run, StageRun, Tag
 
 MOST_SHOWN = 8
 """How many open runs, and reports that await review, the page names."""
@@ -38,7 +38,7 @@ class OpenRun(NamedTuple):
 
 
 SHOWN = (
-    *("name", "document", "created_at"),
+    *("name", "document", "created_at", "project"),
     *("model__name", "organisation__name", "created_by__email", "created_by__name"),
     *("newest_run__state", "newest_run__verdict", "newest_run__gpu_class", "newest_run__created_at"),
     *("newest_run__usd_before", "newest_run__usd_after"),
@@ -55,14 +55,16 @@ SHOWN_OF_OPEN = (
 def workloads(user: Any) -> QuerySet[Workload]:
     """The workloads of all the user's organisations, with what their rows show."""
     related = Workload.objects.of_memberships(user).select_related("model", "organisation", "newest_run", "created_by")
-    return related.only(*SHOWN)
+    return related.only(*SHOWN).prefetch_related("newest_run__tags")
 
 
-def choices(user: Any) -> tuple[list[str], list[str]]:
-    """The names of the models, and the GPU classes, that the user's workloads have."""
-    rows = Workload.objects.of_memberships(user).order_by().values_list("model__name", "newest_run__gpu_class")
-    pairs = list(rows.distinct())
-    return sorted({name for name, _ in pairs}), sorted({gpu_class for _, gpu_class in pairs if gpu_class})
+def choices(user: Any) -> dict[str, list[str]]:
+    """What the user's workloads can be filtered by: models, GPU classes, projects, and the tags of their runs."""
+    fields = {"model": "model__name", "gpu": "newest_run__gpu_class", "project": "project"}
+    rows = set(Workload.objects.of_memberships(user).order_by().values_list(*fields.values()).distinct())
+    found = {name: sorted({row[at] for row in rows if row[at]}) for at, name in enumerate(fields)}
+    tags = Tag.objects.of_memberships(user).order_by("name").values_list("name", flat=True)
+    return found | {"tag": list(tags.distinct())}
 
 
 def filtered(rows: QuerySet[Workload], chosen: dict[str, Any]) -> QuerySet[Workload]:
@@ -72,7 +74,9 @@ def filtered(rows: QuerySet[Workload], chosen: dict[str, Any]) -> QuerySet[Workl
         rows = rows.filter(Q(name__icontains=text) | Q(model__name__icontains=text))
     if state := chosen.get("state"):
         rows = rows.filter(_in_state(state))
-    names = {"model": "model__name", "gpu": "newest_run__gpu_class", "customer": "organisation"}
+    if tag := chosen.get("tag"):
+        rows = rows.filter(Exists(Run.objects.filter(workload=OuterRef("pk"), tags__name=tag)))
+    names = {"model": "model__name", "gpu": "newest_run__gpu_class", "customer": "organisation", "project": "project"}
     rows = rows.filter(**{field: chosen[name] for name, field in names.items() if name in chosen})
     return rows.order_by(*ORDERS[chosen.get("sort", "newest")])
 

@@ -4,22 +4,29 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.dateparse import parse_datetime
+from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from workbench.accounts.permissions import submitter_required
 from workbench.api.sentences import Problem
+from workbench.home import activity as activities
 from workbench.home import example as examples
 from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
-from workbench.home.forms import FilterForm
+from workbench.home.first_steps import first_steps
+from workbench.home.forms import FilterForm, SavedViewForm
+from workbench.home.palette import found_by
 from workbench.intake.services import placement
 from workbench.pages.filters import left_out
 from workbench.results import page_context
 from workbench.runs.services import RunError, headlines
 
 PAGE_SIZE = 25
+MOST_VIEWS = 30
 
 
 @require_safe
@@ -28,12 +35,11 @@ def portfolio(request: Any) -> HttpResponse:
     user = request.user
     counts = portfolios.counts(user)
     rows = portfolios.workloads(user)
-    models, classes = portfolios.choices(user)
+    choices = portfolios.choices(user)
     form = FilterForm(
         request.GET,
         organisations=[membership.organisation for membership in request.memberships],
-        models=models,
-        classes=classes,
+        choices=choices,
     )
     paginator = Paginator(portfolios.filtered(rows, form.chosen), PAGE_SIZE)
     if not form.chosen:
@@ -47,11 +53,12 @@ def portfolio(request: Any) -> HttpResponse:
     context = {
         "form": form,
         "choices": (
-            models,
-            classes,
+            choices,
             [(membership.organisation_id, membership.organisation.name) for membership in request.memberships],
         ),
         "filtered": bool(form.chosen),
+        "saved_views": user.saved_views.all(),
+        "view_form": SavedViewForm(initial={"query": urlencode(form.chosen)}),
         "left_out": left_out(request.GET, form),
         "page": page,
         "rows": [(workload, workload.newest_run, reached.get(workload.newest_run_id or "", "")) for workload in page],
@@ -63,10 +70,60 @@ def portfolio(request: Any) -> HttpResponse:
         "compared": compared,
         "factor": factor,
         "newcomer": newcomer,
+        "first_steps": [] if newcomer else first_steps(request.membership),
         "example": examples.example() if newcomer else None,
         "has_example": examples.FILE.exists(),
     }
     return render(request, "home/portfolio.html", context)
+
+
+@require_safe
+def activity(request: Any) -> HttpResponse:
+    """What happened in the organisation; `?before=` an ISO 8601 time goes on where a page ended."""
+    try:
+        before = parse_datetime(request.GET.get("before", ""))
+    except ValueError:
+        before = None
+    rows = activities.newest(request.user, request.organisation, before if before and before.tzinfo else None)
+    older = rows[-1].at.isoformat() if len(rows) == activities.MOST_SHOWN else ""
+    return render(request, "home/activity.html", {"rows": rows, "older": older})
+
+
+@require_safe
+def palette(request: Any) -> JsonResponse:
+    """What the command palette finds for `?q=`: workloads, models and reports by name, and runs by their id."""
+    return JsonResponse({"found": found_by(request.user, request.GET.get("q", ""))})
+
+
+@require_POST
+def close_first_steps(request: Any) -> HttpResponse:
+    """Closes the member's list of first steps for good."""
+    if request.membership:
+        request.membership.start_hidden = True
+        request.membership.save(update_fields=["start_hidden"])
+    return redirect("workload-list")
+
+
+@require_POST
+def save_view(request: Any) -> HttpResponse:
+    """Keeps the filters of the portfolio for the person; one of the same name is replaced."""
+    form = SavedViewForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, str(next(iter(form.errors.values()))[0]))
+    elif request.user.saved_views.count() >= MOST_VIEWS:
+        messages.error(request, f"You have {MOST_VIEWS} saved views. Delete one that you no longer use.")
+    else:
+        query = form.cleaned_data["query"]
+        request.user.saved_views.update_or_create(name=form.cleaned_data["name"], defaults={"query": query})
+        return redirect(f"{reverse('workload-list')}?{query}")
+    return redirect("workload-list")
+
+
+@require_POST
+def delete_view(request: Any, view_id: int) -> HttpResponse:
+    """Forgets one of the person's saved views."""
+    get_object_or_404(request.user.saved_views, pk=view_id).delete()
+    return redirect("workload-list")
 
 
 @require_POST

@@ -218,7 +218,7 @@ class Workload(models.Model):
     """A model with an SLA; `document` is a `workers.documents.workload.Workload`.
 
     `endpoint_key` is the encrypted key of the document's endpoint, which the document itself never holds. `newest_run`
-    is kept beside the runs, so that a list of workloads needs no search among them.
+    is kept beside the runs, so that a list of workloads needs no search among them. `project` groups workloads.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -233,6 +233,7 @@ class Workload(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     archived_at = models.DateTimeField(null=True)
+    project = models.CharField(max_length=80, blank=True)
 
     objects = WorkloadQuerySet.as_manager()
 

@@ -8,7 +8,7 @@ from django.utils.text import capfirst
 from django.views.decorators.http import require_safe
 
 from kernels import registry
-from workbench.library import documents
+from workbench.library import documents, sources
 
 TITLES = {"lm_head": "LM head", "model": "Whole models", "rmsnorm": "RMSNorm", "rope": "RoPE"}
 """Headings of operations whose names are more than words."""
@@ -37,7 +37,8 @@ def kernel_page(request: HttpRequest, name: str) -> HttpResponse:
     except KeyError as error:
         raise Http404("There is no such page.") from error
     about = [variant for variant in registry.variants() if variant.page == name]
-    return render(request, "library/kernel.html", {"page": page, "variants": about})
+    context = {"page": page, "variants": about, "sources": sources.of_page(name)}
+    return render(request, "library/kernel.html", context)
 
 
 @require_safe

@@ -2,7 +2,7 @@
 
 from django import forms
 
-from workbench.notifications.models import CHOOSABLE
+from workbench.notifications.models import CHOOSABLE, POSTED
 
 
 class MailForm(forms.Form):
@@ -26,8 +26,8 @@ class WebhookForm(forms.Form):
         help_text="It is posted to over HTTPS; addresses inside a network are refused.",
     )
     kinds = forms.MultipleChoiceField(
-        choices=CHOOSABLE,
+        choices=POSTED,
         label="Post when",
-        initial=[kind for kind, _ in CHOOSABLE],
+        initial=[kind for kind, _ in POSTED],
         widget=forms.CheckboxSelectMultiple,
     )

@@ -30,7 +30,7 @@ def unsubscribed(token: str) -> UUID | None:
 def message(delivery: Delivery) -> EmailMessage:
     """The e-mail of a delivery to a member. Every try has the same Message-ID."""
     notice, address = delivery.notice, unsubscribe_address(delivery.membership_id)
-    subject, lines = _words(notice)
+    subject, lines = words(notice)
     lines += ["", "--", f"You chose this e-mail about {notice.organisation.name}. To get none: {address}"]
     return EmailMessage(
         subject=" ".join(f"{subject} · Kernel Workbench".split()),
@@ -45,7 +45,7 @@ def message(delivery: Delivery) -> EmailMessage:
     )
 
 
-def _words(notice: Notice) -> tuple[str, list[str]]:
+def words(notice: Notice) -> tuple[str, list[str]]:
     """Subject and lines of a notice."""
     data = notice.data
     match notice.kind:
@@ -63,6 +63,9 @@ def _words(notice: Notice) -> tuple[str, list[str]]:
             subject = "To review" if ready else "Published"
             sentence = "The report was frozen and waits for its review." if ready else "The report has been published."
             return f"{subject}: {report['title']}", [report["title"], sentence, "", report["url"]]
+        case Kind.MENTIONED:
+            comment = data["comment"]
+            return f"{comment['author']} mentions you: {comment['title']}", [comment["text"], "", comment["url"]]
         case _:
             return "A test", ["You asked for this test. E-mail from the workbench reaches you."]
 

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from typing import Any
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
@@ -19,11 +19,14 @@ class Kind(models.TextChoices):
     RUN_MISSED = "run.missed", "A run has missed an objective"
     REPORT_READY = "report.ready_for_review", "A report waits for its review"
     REPORT_PUBLISHED = "report.published", "A report has been published"
+    MENTIONED = "comment.mentioned", "Somebody mentions me in a comment"
     TEST = "test", "A test"
 
 
 CHOOSABLE = [choice for choice in Kind.choices if choice[0] != Kind.TEST]
-"""Kinds that a webhook or a member asks for. A test is sent to the member who asked for it."""
+"""Kinds that a member asks for. A test is sent to the member who asked for it."""
+POSTED = [choice for choice in CHOOSABLE if choice[0] != Kind.MENTIONED]
+"""Kinds that a webhook asks for: a mention concerns one member."""
 
 
 class Webhook(models.Model):
@@ -56,21 +59,35 @@ class Subscription(models.Model):
         return f"e-mail to {self.membership.user}"
 
 
+class NoticeQuerySet(OrganisationQuerySet):
+    def inbox(self, membership: Any) -> Self:
+        """What concerns a member, once: of a run that missed its promise its end tells already."""
+        mine = models.Q(member=membership) | models.Q(member=None)
+        return self.filter(mine, organisation=membership.organisation_id).exclude(kind__in=(Kind.RUN_MISSED, Kind.TEST))
+
+
 class Notice(models.Model):
-    """One thing that happened, written in the transaction in which it happened. Rows never change."""
+    """One thing that happened, written in the transaction in which it happened. Rows never change.
+
+    `member` is whom it concerns; without one it concerns every member.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="notices")
     kind = models.CharField(max_length=40, choices=Kind.choices)
     data = models.JSONField(default=dict)
+    member = models.ForeignKey("accounts.Membership", on_delete=models.CASCADE, null=True, related_name="+")
     row_bytes = row_bytes("data")
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
-    objects = OrganisationQuerySet.as_manager()
+    objects = NoticeQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)
-        indexes = (models.Index(fields=("organisation", "row_bytes"), name="notice_bytes"),)
+        indexes = (
+            models.Index(fields=("organisation", "row_bytes"), name="notice_bytes"),
+            models.Index(fields=("organisation", "-created_at"), name="notice_of_organisation"),
+        )
 
     def __str__(self) -> str:
         return self.get_kind_display()

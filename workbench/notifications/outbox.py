@@ -23,10 +23,13 @@ SAID_BEFORE = {Kind.RUN_MISSED: Kind.RUN_FINISHED}
 """A member who gets the second by e-mail does not get the first, which says the same."""
 
 
-def announce(organisation_id: Any, kind: Kind, data: Callable[[], dict[str, Any]]) -> None:
-    """Tells every webhook and member of the organisation that asked for `kind`.
+def announce(
+    organisation_id: Any, kind: Kind, data: Callable[[], dict[str, Any]], member: Any = None, alone: bool = False
+) -> None:
+    """Tells the inbox, and every webhook and member of the organisation that asked for `kind`.
 
-    `data` makes the JSON of the message; it is called only where somebody asked.
+    `data` makes the JSON of the message. `member` is the id of the membership that it concerns, whose inbox alone has
+    it; with `alone` nobody else is told by e-mail or webhook either.
     """
     webhooks = [webhook for webhook in Webhook.objects.filter(organisation=organisation_id) if kind in webhook.kinds]
     subscriptions = Subscription.objects.filter(membership__organisation=organisation_id)
@@ -35,14 +38,19 @@ def announce(organisation_id: Any, kind: Kind, data: Callable[[], dict[str, Any]
         for subscription in subscriptions
         if kind in subscription.kinds and SAID_BEFORE.get(kind, "") not in subscription.kinds
     ]
-    if webhooks or members:
-        _write(organisation_id, kind, data(), [{"webhook": webhook} for webhook in webhooks], members)
+    if alone:
+        webhooks, members = [], [each for each in members if each == member]
+    if webhooks or members or kind not in SAID_BEFORE:
+        hooks = [{"webhook": webhook} for webhook in webhooks]
+        _write(Notice(organisation_id=organisation_id, kind=kind, data=data(), member_id=member), hooks, members)
 
 
-def _write(organisation_id: Any, kind: Kind, data: dict[str, Any], hooks: list[Any], members: list[Any]) -> None:
-    notice = Notice.objects.create(organisation_id=organisation_id, kind=kind, data=data)
+def _write(notice: Notice, hooks: list[Any], members: list[Any]) -> None:
+    notice.save()
     places = [*hooks, *({"membership_id": member} for member in members)]
-    Delivery.objects.bulk_create(Delivery(notice=notice, organisation_id=organisation_id, **place) for place in places)
+    Delivery.objects.bulk_create(
+        Delivery(notice=notice, organisation_id=notice.organisation_id, **place) for place in places
+    )
 
 
 def again(delivery: Delivery) -> None:
@@ -55,13 +63,13 @@ def again(delivery: Delivery) -> None:
 def test_webhook(webhook: Webhook) -> None:
     """A message of the kind `test` to one webhook. Raises TooManyTests."""
     _check_tests(webhook=webhook)
-    _write(webhook.organisation_id, Kind.TEST, {}, [{"webhook": webhook}], [])
+    _write(Notice(organisation_id=webhook.organisation_id, kind=Kind.TEST), [{"webhook": webhook}], [])
 
 
 def test_mail(membership: Any) -> None:
     """A message of the kind `test` to one member. Raises TooManyTests."""
     _check_tests(membership__user=membership.user_id)
-    _write(membership.organisation_id, Kind.TEST, {}, [], [membership.pk])
+    _write(Notice(organisation_id=membership.organisation_id, kind=Kind.TEST), [], [membership.pk])
 
 
 def _check_tests(**place: Any) -> None:

@@ -10,7 +10,7 @@ from workbench.notifications.models import Delivery
 from workers.documents.base import Document
 
 Wanted = Literal["run.finished", "run.missed", "report.ready_for_review", "report.published"]
-"""The kinds of CHOOSABLE: nobody asks for tests in general."""
+"""The kinds of POSTED: nobody asks for tests in general."""
 
 
 class WebhookIn(Document):

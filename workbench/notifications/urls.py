@@ -5,6 +5,7 @@ from django.urls import path
 from workbench.notifications import views
 
 urlpatterns = [
+    path("inbox/", views.inbox, name="inbox"),
     path("notifications/", views.notifications, name="notifications"),
     path("notifications/test/", views.test_mail, name="test-mail"),
     path("notifications/log/", views.deliveries, name="deliveries"),

@@ -1,6 +1,8 @@
 """The pages of notifications: what a member gets by e-mail, the organisation's webhooks, and the log."""
 
+from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib import messages
@@ -9,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -17,9 +20,37 @@ from workbench.accounts import shown_once
 from workbench.accounts.permissions import admin_required, can_admin
 from workbench.notifications import mail, outbox, services
 from workbench.notifications.forms import MailForm, WebhookForm
-from workbench.notifications.models import Delivery, Webhook
+from workbench.notifications.models import Delivery, Notice, Webhook
 
 PAGE_SIZE = 50
+
+
+@never_cache
+def inbox(request: Any) -> HttpResponse:
+    """What concerns the member, newest first; a POST marks all as read."""
+    membership = request.membership
+    if membership is None:
+        raise PermissionDenied("You are not a member of any organisation.")
+    if request.method == "POST":
+        membership.inbox_read_at = timezone.now()
+        membership.save(update_fields=["inbox_read_at"])
+        return redirect("inbox")
+    page = Paginator(Notice.objects.inbox(membership), PAGE_SIZE).get_page(request.GET.get("page"))
+    rows = [_inbox_row(notice, membership.inbox_read_at) for notice in page]
+    return render(request, "notifications/inbox.html", {"page": page, "rows": rows})
+
+
+def _inbox_row(notice: Notice, read_at: datetime | None) -> dict[str, Any]:
+    subject, lines = mail.words(notice)
+    address = urlsplit(next(iter(notice.data.values()))["url"])
+    text = "\n".join(line for line in lines[:-1] if line)
+    return {
+        "subject": subject,
+        "text": text,
+        "address": address._replace(scheme="", netloc="").geturl(),
+        "at": notice.created_at,
+        "unread": read_at is None or notice.created_at > read_at,
+    }
 
 
 @never_cache

@@ -1,7 +1,7 @@
 """Reports in the public API."""
 
 import uuid
-from typing import Any
+from typing import Any, Literal
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
@@ -18,6 +18,7 @@ from workbench.reports.views.reports import file_response
 from workbench.runs.models import Run
 
 router = Router(tags=["reports"])
+ReportFile = Literal["report.html", "report.pdf", "tables.zip", "tables.json"]
 
 
 def _report(request: Any, report_id: uuid.UUID) -> Report:
@@ -52,9 +53,9 @@ def read_report(request: Any, report_id: uuid.UUID) -> Report:
 @router.get(
     "/reports/{uuid:report_id}/file", summary="Take the report as a file", openapi_extra=answers_file("text/html")
 )
-def read_report_file(request: Any, report_id: uuid.UUID) -> HttpResponse:
-    """The self-contained HTML file with note, reviewer, dates and prices."""
-    return file_response(_report(request, report_id), download=True)
+def read_report_file(request: Any, report_id: uuid.UUID, file: ReportFile = "report.html") -> HttpResponse:
+    """The self-contained HTML file with note, reviewer, dates and prices; or that as PDF, or its tables."""
+    return file_response(_report(request, report_id), file, download=True)
 
 
 @router.post("/reports/{uuid:report_id}/review", response=ReportSummary, summary="Review a report")

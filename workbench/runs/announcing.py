@@ -5,6 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
+from workbench.accounts.models import Membership
 from workbench.notifications.models import Kind
 from workbench.notifications.outbox import announce
 from workbench.runs.models import Run, StageRun
@@ -14,7 +15,8 @@ from workers.wording.text import VERDICT_LABELS
 def run_ended(run: Run, state: Run.State, sentence: str) -> None:
     """`sentence` says why it ended; of a run that is done, the report's headline is said instead."""
     data = functools.partial(_facts, run, state, sentence)
-    announce(run.organisation_id, Kind.RUN_FINISHED, data)
+    starter = Membership.objects.filter(user=run.created_by_id, organisation=run.organisation_id).first()
+    announce(run.organisation_id, Kind.RUN_FINISHED, data, starter.pk if starter else None)
     if state == Run.State.DONE and run.verdict == "missed":
         announce(run.organisation_id, Kind.RUN_MISSED, data)
 

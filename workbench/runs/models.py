@@ -10,6 +10,22 @@ from workbench.storage.row_bytes import row_bytes
 from workers.documents.stages import STAGES
 
 
+class Tag(models.Model):
+    """A word that members of an organisation put on runs."""
+
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="tags")
+    name = models.CharField(max_length=40)
+
+    objects = OrganisationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (models.UniqueConstraint("organisation", "name", name="one_tag_per_name"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Run(models.Model):
     """One workload on its way through the pipeline.
 
@@ -52,6 +68,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    tags = models.ManyToManyField(Tag, related_name="runs")
 
     objects = OrganisationQuerySet.as_manager()
 

@@ -2,12 +2,14 @@
 
 from django.urls import path
 
-from workbench.runs.views import deletion, files, runs, workloads
+from workbench.runs.views import deletion, files, labels, runs, workloads
 
 urlpatterns = [
     path("workloads/new/", workloads.workload_new, name="workload-new"),
     path("workloads/<uuid:workload_id>/archive/", workloads.archive, name="workload-archive"),
     path("workloads/<uuid:workload_id>/run/", workloads.run_again, name="workload-run"),
+    path("workloads/<uuid:workload_id>/project/", labels.set_project, name="workload-project"),
+    path("runs/<uuid:run_id>/tags/", labels.set_tags, name="run-tags"),
     path("models/<uuid:model_id>/delete/", deletion.delete, {"kind": "model"}, name="model-delete"),
     path("workloads/<uuid:workload_id>/delete/", deletion.delete, {"kind": "workload"}, name="workload-delete"),
     path("runs/<uuid:run_id>/delete/", deletion.delete, {"kind": "run"}, name="run-delete"),
@@ -17,6 +19,6 @@ urlpatterns = [
     path("runs/<uuid:run_id>/timeline/before.json", files.timeline, {"side": "before"}, name="run-timeline-before"),
     path("runs/<uuid:run_id>/timeline/after.json", files.timeline, {"side": "after"}, name="run-timeline-after"),
     path("runs/<uuid:run_id>/plan.json", files.plan, name="run-plan"),
-    path("runs/<uuid:run_id>/report.html", files.report_file, name="run-report"),
     path("runs/<uuid:run_id>/artifacts/<str:sha256>/", files.artifact, name="run-artifact"),
+    path("runs/<uuid:run_id>/<str:file>", files.report_file, name="run-report"),
 ]

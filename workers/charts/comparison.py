@@ -1,7 +1,7 @@
 """Two to six runs side by side: promises, latencies, operations, plans, places, prices. Each section is a table."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from workers.charts import latency, under_load
@@ -31,12 +31,16 @@ LOADS = "The highest load at which every promise of the run holds, and the load 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One of the compared runs. `label` is a letter; `workload` is None where it cannot be read."""
+    """One of the compared runs. `label` is a letter; `workload` is None where it cannot be read.
+
+    `differences` are of its medians from those of the first run, as shares, with their 95 % intervals.
+    """
 
     label: str
     workload: Workload | None
     model_digest: str
     results: Results
+    differences: Mapping[MetricKey, Interval] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,9 @@ def cautions(sides: Sequence[ComparedRun]) -> list[str]:
     """Sentences about what makes the runs differ beside their plans."""
     values = {
         "models": {side.model_digest for side in sides},
-        "traffic": {side.workload.traffic.model_dump_json() for side in sides if side.workload},
+        f"traffic ({_traffic_words(sides)})": {
+            side.workload.traffic.model_dump_json() for side in sides if side.workload
+        },
         "devices": {_environment(side, "Device") for side in sides},
         "driver or library versions": {
             _environment(side, "Driver") + _environment(side, "Libraries") for side in sides
@@ -75,6 +81,7 @@ def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
         f"not overlap, against run {names[0]}."
     )
     sections = [
+        ComparisonSection("asked", "What was asked", "", (["", *names], _workloads(sides))),
         ComparisonSection("objectives", "Objectives", AFTER, (["Objective", *names], _objectives(sides))),
         *(_distribution(sides, metric, unit) for metric, unit in _metrics(sides)),
         ComparisonSection("ops", "Operations", overlap, (["Operation", *names], _operations(sides))),
@@ -84,6 +91,51 @@ def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
         ComparisonSection("cost", "Cost", _cost_note(sides), (["", *names], _costs(sides))),
     ]
     return [section for section in sections if section.table[1]]
+
+
+def _workloads(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
+    """What each workload asks for, and in which parts their traffic differs."""
+    cells: dict[str, dict[str, str]] = {}
+    for side in sides:
+        if side.workload is None:
+            continue
+        limits, search = side.workload.constraints, side.workload.load
+        asked = {
+            "Promises": ", ".join(f"{each.label} {promised(each)}" for each in side.workload.objectives),
+            "Runs today": side.workload.baseline_runner,
+            "Under load": f"up to {search.most_users:,} users" if search else "not asked",
+            "Precisions": ", ".join(limits.precisions),
+            "GPU classes": ", ".join(limits.gpu_classes),
+            "Plan to prefer": limits.prefer,
+            "Minutes": f"{limits.minutes:g}",
+        }
+        for name, value in asked.items():
+            cells.setdefault(name, {})[side.label] = value
+    for name in _unlike_traffic(sides):
+        values = {side.label: _part(side, name) for side in sides if side.workload}
+        cells[capitalised(name)] = values
+    return _rows(sides, cells)
+
+
+def _unlike_traffic(sides: Sequence[ComparedRun]) -> list[str]:
+    """The parts of the traffic, in words, that are not the same in all runs."""
+    parts = [side.workload.traffic.model_dump() for side in sides if side.workload]
+    return [
+        name.replace("_", " ") for name in (parts[0] if parts else {}) if len({str(each[name]) for each in parts}) > 1
+    ]
+
+
+def _traffic_words(sides: Sequence[ComparedRun]) -> str:
+    """How the traffic differs: `prompt tokens A 128, B 256; batch A 1, B 8`."""
+    parts = _unlike_traffic(sides)
+    return "; ".join(f"{name} {', '.join(f'{side.label} {_part(side, name)}' for side in sides)}" for name in parts)
+
+
+def _part(side: ComparedRun, name: str) -> str:
+    value = side.workload.traffic.model_dump(exclude_none=True).get(name.replace(" ", "_")) if side.workload else None
+    if isinstance(value, dict):
+        return ", ".join(f"{key.replace('_', ' ')} {part}" for key, part in value.items())
+    return MISSING if value is None or value == "" else str(value)
 
 
 def _objectives(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
@@ -155,11 +207,34 @@ def _distribution(sides: Sequence[ComparedRun], metric: MetricKey, unit: str) ->
         [f"{capitalised(name)} {percentile}", *(_percentile(dist, percentile) for _, dist in dists)]
         for percentile in names
     ]
+    differences = [side.differences.get(metric) if dist else None for side, dist in dists]
+    if any(differences):
+        rows.append([f"Median, difference from {sides[0].label}, 95 %", *map(_difference_words, differences)])
     rows.append(["Samples", *(MISSING if dist is None else len(dist.samples) for _, dist in dists)])
     key = f"latency-{metric[0]}-{metric[1] or 0}-{unit.partition('/')[0]}"
-    table: Table = (["Percentile", *(side.label for side in sides)], rows)
+    best = _best(differences, highest=unit.endswith("/s"))
+    names = [f"{side.label}, best" if at in best else side.label for at, side in enumerate(sides)]
+    table: Table = (["Percentile", *names], rows)
     title = capitalised(name) if unit == "ms" else f"{capitalised(name)}, {unit}"
     return ComparisonSection(key, title, AFTER, table, {"data": traces, "layout": form})
+
+
+def _difference_words(share: Interval | None) -> str:
+    if share is None:
+        return MISSING
+    if share.low == share.high:
+        return "0 %"
+    return f"{100 * share.value:+.1f} % ({100 * share.low:+.1f} % to {100 * share.high:+.1f} %)"
+
+
+def _best(differences: Sequence[Interval | None], highest: bool) -> list[int]:
+    """Where the best medians stand: those whose intervals overlap that of the best value. None where all do."""
+    known = {at: each for at, each in enumerate(differences) if each is not None}
+    if not known:
+        return []
+    top = (max if highest else min)(known.values(), key=lambda each: each.value)
+    best = [at for at, each in known.items() if each.low <= top.high and each.high >= top.low]
+    return best if len(best) < len(known) else []
 
 
 def _percentile(distribution: Distribution | None, name: str) -> str:

@@ -117,7 +117,7 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     usable = {*sla.constraints.gpu_classes, *available.living}
     gpus = next((ranks for ranks in enough if classes[ranks] in usable), enough[0])
     choice, likely = classes[gpus], median[gpus]
-    words = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
+    words = f". {gpus} GPUs that divide the model have a floor of {quantity(floor / gpus, 'ms')}"
     if likely and objective.percentile >= MEDIAN:
         by = rates_words(gpu, rates)
         words += f" {'and' if kept else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"

@@ -123,6 +123,7 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
     chosen = plans.chosen(document.results)
     page = templates.get_template("report.html").render(
         document=document,
+        footer=_css_string(_footer(document, cover)),
         cover=cover,
         workload=workload,
         results=document.results,
@@ -167,6 +168,18 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
         serving=serving.offer(document.results, document.model),
     )
     return _with_contents(_with_words(page, document.model.kind == "decoder"))
+
+
+def _footer(document: ReportInput, cover: Cover | None) -> str:
+    """What stands below every page on paper."""
+    if cover is None:
+        return f"{document.workload.name or document.model.name} · draft"
+    return " · ".join(filter(None, (cover.title, cover.customer)))
+
+
+def _css_string(words: str) -> Markup:
+    """The text between the quotes of a string of CSS."""
+    return Markup("".join(each if each.isalnum() or each == " " else f"\\{ord(each):x} " for each in words))
 
 
 NO_WORDS = '<dl class="words"></dl>'

@@ -4,8 +4,10 @@ from workers.charts import under_load
 from workers.documents.money import SameLoad, StatedFleet
 from workers.documents.stages import Results, VerifyResult
 from workers.report import other_promise
-from workers.wording.text import VERDICT_LABELS, capitalised, dollars, percent, promised, quantity
+from workers.wording.text import VERDICT_LABELS, capitalised, dollars, percent, plain, promised, quantity
 
+MOST_NAMED = 3
+"""Plans that were not tried, by name on the first page."""
 RISK = {
     "met": "Judged at 99 % confidence for this traffic on this device. Other lengths and arrivals were not measured.",
     "missed": "The promise is broken at this traffic: do not give it for this model on this device.",
@@ -32,6 +34,7 @@ def rows(
         ("Saving a month", _saving(same, demand)),
         ("Risk", RISK[verify.verdict]),
         ("Quality", quality.summary if quality else "Quality was not measured."),
+        ("Not tried", "" if verify.verdict == "met" else _not_tried(results)),
         ("Recommendation", _recommendation(results, verify, plan)),
     ]
     return [(name, sentence) for name, sentence in lines if sentence]
@@ -72,6 +75,18 @@ def _saving(same: SameLoad | None, demand: StatedFleet | None) -> str:
     if same is None or same.before.users == 1 or same.ratio <= 1:
         return ""
     return f"{percent(1 - 1 / same.ratio, 0)} of the bill for the same requests at {same.before.load}, promise or not."
+
+
+def _not_tried(results: Results) -> str:
+    """The plans that were not measured, each with its reason, and how long a run takes that measures them."""
+    trials = results.compose.trials if results.compose else []
+    left_out = [trial for trial in trials if trial.gate == "refused" and trial.reason]
+    words = [f"{capitalised(trial.label)}: {trial.reason}" for trial in left_out[:MOST_NAMED]]
+    if len(left_out) > MOST_NAMED:
+        words.append(f"{len(left_out) - MOST_NAMED} more stand in the appendix.")
+    if results.verify and results.verify.minutes_wanted:
+        words.append(f"A run of {plain(results.verify.minutes_wanted)} minutes tries those that time was short for.")
+    return " ".join(words)
 
 
 def _recommendation(results: Results, verify: VerifyResult, plan: str) -> str:

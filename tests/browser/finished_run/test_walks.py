@@ -86,9 +86,14 @@ def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, s
     expect(customer.get_by_text("for this prompt length")).to_be_visible()
     expect(customer.get_by_text("Somebody New").first).to_be_visible()
     assert complaints == []
-    paper = customer.pdf(format="A4")
+    with customer.expect_download() as waiting:
+        customer.get_by_role("link", name="PDF").click()
+    paper = waiting.value.path().read_bytes()
     assert paper.startswith(b"%PDF-")
     assert 1 < paper.count(b"/Type /Page\n") <= 15
+    with customer.expect_download() as waiting:
+        customer.get_by_role("link", name="as JSON").click()
+    assert "Objectives" in waiting.value.path().read_text("utf-8")
 
     page.goto(page.url.removesuffix("share/"))
     expect(page.locator("section", has_text="Links for readers").locator("tbody td.number")).to_contain_text("1")

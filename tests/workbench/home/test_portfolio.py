@@ -184,3 +184,40 @@ def test_an_open_run_that_outlasts_the_estimate_says_so(browser, organisation, e
     assert "left <span" in client.get("/workloads/").content.decode()
     Run.objects.filter(id=late.id).update(started_at=timezone.now() - timedelta(hours=9))
     assert "longer than the last runs of this class" in client.get("/workloads/").content.decode()
+
+
+def test_workloads_are_found_by_project_and_by_the_tags_of_their_runs(browser, organisation, engineer, account):
+    runs = [sample_runs.run(organisation, engineer) for _ in range(2)]
+    for number, run in enumerate(runs):
+        Workload.objects.filter(pk=run.workload_id).update(name=f"w{number}", newest_run=run)
+    client = browser(engineer)
+    assert "Project" not in client.get(PORTFOLIO).content.decode()
+    assert client.post(f"/runs/{runs[0].id}/tags/", {"tags": "nightly, candidate,nightly , "}).status_code == 302
+    assert client.post(f"/workloads/{runs[1].workload_id}/project/", {"project": "Voice"}).status_code == 302
+    assert _names(client.get(PORTFOLIO, {"tag": "nightly"})) == ["w0"]
+    assert _names(client.get(PORTFOLIO, {"project": "Voice"})) == ["w1"]
+    page = client.get(PORTFOLIO).content.decode()
+    assert page.count('<span class="tag">candidate</span>') == 1
+    assert 'value="candidate, nightly"' in client.get(f"/runs/{runs[0].id}/").content.decode()
+    client.post(f"/runs/{runs[0].id}/tags/", {"tags": "candidate"})
+    assert not organisation.tags.filter(name="nightly").exists(), "a tag goes with its last run"
+    refused = client.post(f"/runs/{runs[0].id}/tags/", {"tags": ",".join(map(str, range(11)))}, follow=True)
+    assert "A run has at most 10 tags; these are 11." in refused.content.decode()
+    assert browser(account).post(f"/runs/{runs[0].id}/tags/", {"tags": "x"}).status_code == 403
+
+
+def test_a_view_is_saved_for_its_person_and_forgotten(browser, organisation, engineer, admin):
+    sample_runs.run(organisation, engineer)
+    client = browser(engineer)
+    page = client.get(PORTFOLIO, {"state": "met", "sort": "name"})
+    query = page.context["view_form"].initial["query"]
+    saved = client.post(reverse("view-save"), {"name": "Kept promises", "query": query}, follow=True)
+    assert saved.redirect_chain == [(f"{PORTFOLIO}?state=met&sort=name", 302)]
+    assert '<a href="?state=met&amp;sort=name">Kept promises</a>' in saved.content.decode()
+    client.post(reverse("view-save"), {"name": "Kept promises", "query": "state=missed"})
+    view = engineer.saved_views.get()
+    assert view.query == "state=missed", "of one name there is one"
+    assert browser(admin).post(reverse("view-delete", args=[view.pk])).status_code == 404
+    assert "Kept promises" not in browser(admin).get(PORTFOLIO).content.decode()
+    client.post(reverse("view-delete", args=[view.pk]))
+    assert not engineer.saved_views.exists()

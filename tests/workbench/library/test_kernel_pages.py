@@ -7,7 +7,7 @@ import pytest
 
 from kernels import registry
 from workbench.accounts.models import User
-from workbench.library import documents
+from workbench.library import documents, sources
 from workbench.pages.templatetags.page import variant
 
 
@@ -30,6 +30,19 @@ def test_the_list_names_every_variant(browser: Any, engineer: User) -> None:
     headings = re.findall(r'<h2 id="op-\d+">(.*?)</h2>', page)
     assert {"Attention", "LM head", "RMSNorm", "RoPE", "Step attention", "Whole models"} <= set(headings)
     assert all(f'<tr id="{each.name}">' in page for each in registry.variants())
+
+
+def test_a_kernel_is_shown_with_its_source(browser: Any, engineer: User) -> None:
+    page = browser(engineer).get("/kernels/small-gemm/").content.decode()
+    files = re.findall(r"<summary>(\S+)", page)
+    assert files[0] == "kernels/gemm/small.cu"
+    assert {"kernels/gemm/small.py", "kernels/gemm/small_call.py"} < set(files)
+    assert sources.of_page("megakernel")[0].path == "kernels/megakernel/cuda/decode.cu"
+    assert "__global__ void" in page
+    assert "#include &quot;" in page
+    with_variants = {each.page for each in registry.variants() if each.page}
+    assert all(sources.of_page(name) for name in with_variants)
+    assert sources.of_page("tiles") == []
 
 
 @pytest.mark.parametrize("name", ["nothing", "..", "../security", "%2e%2e%2fsecurity", "tiles.md"])

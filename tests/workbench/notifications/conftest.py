@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from workbench.notifications import services
-from workbench.notifications.models import CHOOSABLE
+from workbench.notifications.models import POSTED
 
-KINDS = [kind for kind, _ in CHOOSABLE]
+KINDS = [kind for kind, _ in POSTED]
 
 
 @dataclass

@@ -16,7 +16,7 @@ from django.utils import timezone
 from workbench.audit.models import Action, Entry
 from workbench.notifications import delivering, outbox, signing
 from workbench.notifications.delivering import BACK_OFF, deliver_due
-from workbench.notifications.models import CHOOSABLE, Delivery, Kind, Notice, Webhook
+from workbench.notifications.models import POSTED, Delivery, Kind, Notice, Webhook
 from workbench.notifications.schemas import Wanted
 from workbench.reports import services as reports
 from workbench.runs import state
@@ -101,10 +101,12 @@ def test_what_is_rolled_back_is_not_announced(hook, done):
     assert not Notice.objects.exists()
 
 
-def test_nothing_is_written_where_nobody_asked(hook, done, foreigner):
+def test_where_nobody_asked_the_inbox_of_who_started_the_run_alone_is_told(hook, done, engineer):
     hook(kinds=[Kind.REPORT_READY])
-    _end(done, verdict="met")
-    assert not Notice.objects.exists()
+    _end(done, verdict="missed")
+    notice = Notice.objects.get()
+    assert (notice.kind, notice.member.user) == (Kind.RUN_FINISHED, engineer)
+    assert not Delivery.objects.exists()
 
 
 def test_it_is_tried_again_with_the_same_id_and_body_until_it_is_given_up(hook, receiver, done):
@@ -242,7 +244,7 @@ def test_the_api_does_the_same(api, admin, engineer, receiver):
     assert found["tries"][0]["words"] == "Answered 200."
     for wrong in ({"url": "ftp://x"}, body | {"kinds": ["test"]}, body | {"kinds": []}):
         assert client.post("/api/v1/webhooks", wrong, content_type="application/json").status_code == 422
-    assert set(get_args(Wanted)) == {kind for kind, _ in CHOOSABLE}, "the API takes what the page offers"
+    assert set(get_args(Wanted)) == {kind for kind, _ in POSTED}, "the API takes what the page offers"
     assert api(engineer).get("/api/v1/webhooks").status_code == 403
     assert client.delete(address).status_code == 204
 
@@ -254,7 +256,7 @@ def test_the_log_has_pages_and_takes_the_same_queries(browser, admin, hook, djan
     for _ in range(51):
         outbox.test_webhook(webhook)
         outbox.test_mail(admin.memberships.get())
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         page = client.get("/notifications/log/").content.decode()
     assert "Page 1 of 3" in page
     assert page.count("<tr>") == 51

@@ -1,11 +1,18 @@
 """What the customer downloads is the frozen report with everything that the account team added."""
 
+import csv
 import html
+import io
 import re
+import zipfile
 
 import pytest
+from django.core.cache import caches
 
+from workbench.api.in_flight import held
 from workbench.reports import notes, services
+from workbench.runs import report_files
+from workbench.web import pdf
 
 NOTE = (
     "Safe to promise, **for this prompt length**.\n\n- risk: <script>alert(1)</script>\n- [plan](https://voice.test/p)"
@@ -47,7 +54,7 @@ def test_the_api_gives_the_same_file(api, engineer, published):
 
 def test_what_a_run_wrote_by_itself_says_that_it_is_a_draft(browser, engineer, done):
     client = browser(engineer)
-    page = b"".join(client.get(f"/runs/{done.id}/report.html").streaming_content).decode()
+    page = client.get(f"/runs/{done.id}/report.html").content.decode()
     assert "Draft: nobody has reviewed these results." in page
     assert str(done.id) not in page
     assert "Report to share" not in client.get(f"/runs/{done.id}/result/").content.decode()
@@ -67,3 +74,51 @@ def test_what_a_run_wrote_by_itself_says_that_it_is_a_draft(browser, engineer, d
 def test_a_hostile_note_is_only_text(hostile):
     page = notes.html(hostile)
     assert not re.search(r"<(img|script|style|svg|iframe)|href=\"(?!https?:)|\son\w+=\"", page)
+
+
+def test_every_table_of_the_report_is_in_its_files(browser, engineer, published):
+    client, address = browser(engineer), f"/reports/{published.id}"
+    page = client.get(f"{address}/report.html").content.decode()
+    answer = client.get(f"{address}/tables.json")
+    assert answer["Content-Disposition"] == 'attachment; filename="voice-agent-test-data-on-llama-32-1b-tables.json"'
+    tables = answer.json()
+    assert len(tables) == page.count("<table") > 8
+    assert len({table["title"] for table in tables}) == len(tables)
+    first = tables[0]
+    assert (first["title"], first["columns"][:3]) == ("Objectives", ["Objective", "Before", "After"])
+    assert first["rows"][0][:3] == ["TTF64 p50", "285 ms", "81.8 ms"]
+    assert all(len(row) == len(table["columns"]) for table in tables for row in table["rows"])
+    archive = zipfile.ZipFile(io.BytesIO(client.get(f"{address}/tables.zip").content))
+    assert len(archive.namelist()) == len(tables)
+    rows = list(csv.reader(io.StringIO(archive.read("01-objectives.csv").decode(), newline="")))
+    assert rows == [first["columns"], *first["rows"]]
+    assert client.get(f"{address}/other.txt").status_code == 404
+
+
+def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, settings, tmp_path, monkeypatch):
+    client, address = browser(engineer), f"/reports/{published.id}/report.pdf"
+    made = tmp_path / "chromium"
+    made.write_text(
+        '#!/bin/sh\nfor each; do\ncase "$each" in --print-to-pdf=*) to=${each#*=};; file://*) from=${each#file://};; '
+        "esac\ndone\n"
+        'echo "%PDF $(env | grep -c SECRET) $(grep -c default-src "$from")" > "$to"\n'
+    )
+    made.chmod(0o755)
+    settings.CHROMIUM = [str(made)]
+    answer = client.get(address)
+    assert (answer["Content-Type"], answer.content) == ("application/pdf", b"%PDF 0 1\n")
+    assert answer["Content-Disposition"].endswith('llama-32-1b.pdf"')
+    settings.CHROMIUM = []
+    assert client.get(address).content == b"%PDF 0 1\n", "it is kept"
+    caches["results"].clear()
+    assert client.get(address).status_code == 503
+    assert "no Chromium" in client.get(address).content.decode()
+    assert "report.pdf" not in client.get(f"/reports/{published.id}/report.html").content.decode()
+    settings.CHROMIUM = ["/bin/true"]
+    assert "Chromium made no PDF" in client.get(address).content.decode()
+    settings.CHROMIUM = ["/bin/sh", "-c", "sleep 60"]
+    monkeypatch.setattr(pdf, "SECONDS", 0.05)
+    assert "took too long" in client.get(address).content.decode()
+    monkeypatch.setattr(report_files, "PATIENCE_SECONDS", 0)
+    with held("pdf"):
+        assert "Try again in some seconds" in client.get(address).content.decode()

@@ -47,7 +47,7 @@ def test_an_unfinished_run_is_a_conflict(api, engineer, organisation):
 
 def test_the_report_file(api, engineer, foreigner, done):
     answer = api(engineer).get(f"/api/v1/runs/{done.id}/report")
-    assert b"<h1>Voice agent, test data</h1>" in b"".join(answer.streaming_content)
+    assert b"<h1>Voice agent, test data</h1>" in answer.content
     assert api(foreigner).get(f"/api/v1/runs/{done.id}/report").status_code == 404
 
 

@@ -158,7 +158,7 @@ def test_files_of_a_run(browser, engineer, done):
     assert plan.json()["runner"] == "compiled"
     assert "attachment" in plan["Content-Disposition"]
     page = client.get(f"/runs/{done.id}/report.html")
-    assert b"Voice agent, test data" in b"".join(page.streaming_content)
+    assert b"Voice agent, test data" in page.content
     assert "script-src" not in page["Content-Security-Policy"]
     assert "default-src 'none'" in page["Content-Security-Policy"]
     kept = done.artifacts.get(name="plan.json")

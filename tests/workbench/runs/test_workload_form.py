@@ -57,6 +57,20 @@ def test_an_encoder_begins_with_what_it_can_promise(browser: Callable[[User], Cl
     assert '<p class="hint" id="f-objectives-0-limit-hint">In ms, at most.</p>' in page
 
 
+def test_a_large_model_begins_on_classes_that_hold_it_with_a_promise_that_a_gpu_may_keep(
+    browser: Callable[[User], Client], engineer: User
+) -> None:
+    client = browser(engineer)
+    page = client.get("/workloads/new/?model=llama-3.1-70b")
+    form = page.context["form"]
+    assert form.values["constraints.gpu_classes"] == ["b200"]
+    assert 1_000 < float(form.values["objectives[0].limit"]) < 5_000
+    assert "impossible" not in page.content.decode()
+    assert "fits no allowed" not in page.content.decode()
+    small = client.get("/workloads/new/?model=llama-3.2-1b").context["form"].values
+    assert (small["constraints.gpu_classes"], small["objectives[0].limit"]) == (["h200", "h100", "cpu"], "100")
+
+
 def test_the_form_and_the_api_make_the_same_document(
     api: Clients, browser: Callable[[User], Client], engineer: User
 ) -> None:

@@ -251,6 +251,13 @@ def test_the_ticks_of_a_cpus_roofline_are_in_the_unit_of_its_axis():
     assert min(form["tickvals"]) <= 100 <= 200 <= max(form["tickvals"])
 
 
+def test_a_dot_of_the_roofline_says_what_it_is_worth():
+    dots = [trace for trace in roofline.figure(results())["data"] if trace["mode"] == "markers"]
+    said = dict(pair for trace in dots for pair in zip(trace["text"], trace["customdata"], strict=True))
+    assert said["linear gate_up (decode)"] == "150 ms, 25.0 % of the time; 8.3 % of the ceiling"
+    assert all("%{customdata}" in trace["hovertemplate"] for trace in dots)
+
+
 def test_each_ceiling_of_the_roofline_has_a_colour_of_its_own():
     lines = [trace["line"]["color"] for trace in roofline.figure(results())["data"] if trace["mode"] == "lines"]
     assert set(roofline.DASHES) <= set(DASHES), "the report's drawing has every dash of the page's"

@@ -10,7 +10,7 @@ from sample_results import results, stage_input
 from sample_two_gpus import two_gpus
 from sample_two_gpus import workload as on_two_gpus
 
-from workers.documents.stages import Results
+from workers.documents.stages import PlanTrial, Results
 from workers.documents.workload import LoadSearch
 from workers.harness.context import Context, StageError
 from workers.report.page import headline, render
@@ -203,3 +203,18 @@ def test_the_summary_of_a_missed_promise_says_what_would_be_kept():
     kept = re.search(r"would keep TTF64 p50 of at most ([\d.]+) ms", head)
     assert kept
     assert min(samples) <= float(kept[1]) <= 1.1 * max(samples)
+
+
+def test_a_missed_report_says_what_was_not_tried_and_why():
+    known, document = results(), stage_input()
+    left_out = [
+        PlanTrial(label=f"plan {each}", plan={}, gate="refused", reason="It would take 4 more minutes.")
+        for each in range(5)
+    ]
+    compose = known.compose.model_copy(update={"trials": [*known.compose.trials, *left_out]})
+    missed = known.verify.model_copy(update={"verdict": "missed", "minutes_wanted": 22.0})
+    for verify, said in ((missed, True), (known.verify, False)):
+        found = known.model_copy(update={"compose": compose, "verify": verify})
+        first_page = render(document.model_copy(update={"results": found})).partition("Technical appendix")[0]
+        assert ("Plan 0: It would take 4 more minutes. Plan 1" in first_page) == said
+        assert ("2 more stand in the appendix. A run of 22 minutes tries" in first_page) == said

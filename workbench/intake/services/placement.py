@@ -2,14 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 from django.apps import apps
 from django.utils import timezone
 
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import class_memory_gib, needed_gib
-from workers.documents.gpu_class import gpus_of
+from workers.documents.gpu_class import GpuClass, gpus_of
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS
@@ -113,6 +113,25 @@ def missed_by_fewer(
     allowed = workload.constraints.gpu_classes
     fewer = [name for name in allowed if gpus_of(name) < gpus_of(gpu_class) and _possible(workload, manifest, name)]
     return [sentence for name in fewer if (sentence := promises.predicted_miss(workload, manifest, name, ceilings))]
+
+
+def suited(workload: Workload, manifest: ModelManifest) -> Workload:
+    """The workload that a form begins with for a model: on classes that hold it, with promises above its floor there.
+
+    Where no class holds it, the classes stay. A limit that no GPU can keep becomes 1.5 times the lowest floor.
+    """
+    needed, constraints = needed_gib(manifest, workload), workload.constraints
+    if all(class_memory_gib(name) < needed for name in constraints.gpu_classes):
+        larger = [name for name in get_args(GpuClass) if name != "cpu" and class_memory_gib(name) >= needed]
+        constraints = constraints.model_copy(update={"gpu_classes": larger or constraints.gpu_classes})
+    gpus = [name for name in constraints.gpu_classes if name != "cpu"]
+    objectives = []
+    for objective in workload.objectives:
+        floors = [promises.floor_ms(objective, workload, manifest, name) for name in gpus]
+        if objective.limit and objective.unit == "ms" and floors and min(floors) > objective.limit:
+            objective = objective.model_copy(update={"limit": float(f"{1.5 * min(floors):.2g}")})
+        objectives.append(objective)
+    return workload.model_copy(update={"constraints": constraints, "objectives": objectives})
 
 
 def _first(names: Sequence[str], living: Collection[str]) -> str:

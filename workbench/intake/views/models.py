@@ -14,9 +14,11 @@ from kernels.model_files.config import value
 from workbench.accounts.permissions import submitter_required
 from workbench.intake.models import Model, Upload
 from workbench.intake.services import catalogue, quota
+from workbench.pages.sorting import ordered
 from workers.documents.model import ModelManifest
 
 PAGE_SIZE = 25
+ORDERS = {"name": "name", "size": "size", "uploaded": "created_at"}
 CONFIG_SHOWN = {"is_encoder_decoder"}
 """What the list's words about a model's kind go by."""
 
@@ -26,7 +28,7 @@ def model_list(request: HttpRequest) -> HttpResponse:
     """The organisation's own models, uploads under way, and the catalogue."""
     own = Model.objects.for_user(request.user).filter(manifest__source="upload").select_related("created_by")
     uploads = Upload.objects.for_user(request.user).open().prefetch_related("files")
-    page = Paginator(own, PAGE_SIZE).get_page(request.GET.get("page"))
+    page = Paginator(ordered(own, request, ORDERS), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "page": page,
         "models": [_shown(model) for model in cast("QuerySet[Model]", page.object_list).iterator(chunk_size=1)],

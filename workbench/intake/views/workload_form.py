@@ -18,9 +18,9 @@ from workbench.intake.forms import live_checks
 from workbench.intake.forms.inputs import Choices
 from workbench.intake.forms.workload import OWN, WorkloadForm
 from workbench.intake.models import Model, Recording, Workload
-from workbench.intake.services import catalogue, endpoints
+from workbench.intake.services import catalogue, endpoints, placement
 from workbench.intake.views import unsent
-from workers.documents.model import Kind
+from workers.documents.model import ModelManifest
 from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Workload as WorkloadDocument
 
@@ -80,8 +80,11 @@ def recording_choices(request: HttpRequest) -> Choices:
 def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> WorkloadForm:
     """The form to begin with: `?model=` chooses one, `?from=` copies a workload."""
     chosen = request.GET.get("model", "").replace("\0", "")
-    form = WorkloadForm.empty(models, chosen, _kind(request, chosen))
+    facts = _facts(request, chosen)
+    form = WorkloadForm.empty(models, chosen, facts.kind if facts else "decoder")
     form.recordings = recording_choices(request)
+    if facts:
+        form.fill(placement.suited(document_of(form), facts).model_dump(mode="json"))
     with contextlib.suppress(ValueError):
         copied = own_workload(request, UUID(request.GET.get("from", "")))
         form.fill(copied.document | {"model": _choice(copied.model)})
@@ -89,12 +92,12 @@ def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> Workloa
     return form
 
 
-def _kind(request: HttpRequest, chosen: str) -> Kind:
-    """The kind of the chosen model; a decoder where none is chosen or its manifest cannot be read."""
+def _facts(request: HttpRequest, chosen: str) -> ModelManifest | None:
+    """The chosen model; None where none is chosen or its manifest cannot be read."""
     own = Model.objects.for_user(request.user).filter(content_digest=chosen).first() if chosen else None
-    facts = own.reading[0] if own else None
-    known = {name: entry.kind for name, _, entry in catalogue.entries()}
-    return facts.kind if facts else known.get(chosen, "decoder")
+    if own or chosen not in {name for name, _, _ in catalogue.entries()}:
+        return own.reading[0] if own else None
+    return catalogue.catalogue_manifest(chosen)[0]
 
 
 def _choice(model: Model) -> str:

@@ -61,6 +61,17 @@ def nav_link(context: dict[str, Any], name: str, label: str, *also: str) -> Safe
     return format_html('<a href="{}"{}>{}</a>', url, SafeString(' aria-current="page"') if here else "", label)
 
 
+@register.simple_tag(takes_context=True)
+def sort_head(context: dict[str, Any], column: str, label: str) -> SafeString:
+    """The head of a column that a list in pages is sorted by (`workbench.pages.sorting`)."""
+    asked, query = context["request"].GET.get("sort", ""), context["request"].GET.copy()
+    here = {column: "ascending", f"-{column}": "descending"}.get(asked, "")
+    query["sort"] = f"-{column}" if here == "ascending" else column
+    query.pop("page", None)
+    mark = format_html(' aria-sort="{}"', here) if here else ""
+    return format_html('<th scope="col"{}><a class="sort" href="?{}">{}</a></th>', mark, query.urlencode(), label)
+
+
 @register.simple_tag
 def badge(state: str | None) -> SafeString:
     """A verdict or a state in words, with its colour and symbol."""

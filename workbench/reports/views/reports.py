@@ -14,15 +14,19 @@ from django.views.decorators.http import require_POST, require_safe
 from workbench.accounts import shown_once
 from workbench.accounts.permissions import reviewer_required
 from workbench.api.sentences import Problem
+from workbench.pages.sorting import ordered
 from workbench.reports import notes, services
 from workbench.reports.forms import ReviewForm, ShareForm
 from workbench.reports.models import Report
 from workbench.results import page_context
+from workbench.runs import report_files
 from workbench.runs.services import headlines
-from workbench.runs.views.files import REPORT_POLICY
 from workbench.runs.views.runs import get_run
+from workbench.web import pdf
 
 PAGE_SIZE = 25
+ORDERS = {"title": "title", "state": "state", "verdict": "verdict", "made": "created_at"}
+ORDERS |= {"reviewer": "reviewed_by__email"}
 
 
 def get_report(request: HttpRequest, report_id: UUID) -> Report:
@@ -37,7 +41,7 @@ def get_report(request: HttpRequest, report_id: UUID) -> Report:
 def report_list(request: HttpRequest) -> HttpResponse:
     """Every report of the organisation, the newest first."""
     rows = Report.objects.for_user(request.user).defer("snapshot").select_related("created_by", "reviewed_by")
-    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    page = Paginator(ordered(rows, request, ORDERS), PAGE_SIZE).get_page(request.GET.get("page"))
     reached = headlines(report.run_id for report in page)
     return render(
         request,
@@ -72,7 +76,7 @@ def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 2
     document = report.document
     context = page_context.context(document.workload, document.model, document.results, document.stages)
     context["link"] = shown_once.take(request, f"link to {report.id}")
-    context |= {"report": report, "form": form, "note": notes.html(report.note)}
+    context |= {"report": report, "form": form, "note": notes.html(report.note), "has_pdf": pdf.available()}
     context |= {"shares": report.shares.select_related("created_by"), "share_form": ShareForm()} | more
     return render(request, "reports/report.html", context, status=status)
 
@@ -88,21 +92,20 @@ def _change(request: HttpRequest, report: Report, change: Any, done: str) -> Htt
 
 
 @require_safe
-def report_file(request: HttpRequest, report_id: UUID) -> HttpResponse:
-    """The frozen report as one HTML file; `?download` saves it. It may not run scripts."""
-    return file_response(get_report(request, report_id), "download" in request.GET)
+def report_file(request: HttpRequest, report_id: UUID, file: str) -> HttpResponse:
+    """The frozen report, or a file made of it (`report_files.MEDIA_TYPES`); `?download` saves the page."""
+    return file_response(get_report(request, report_id), file, "download" in request.GET)
 
 
-def file_response(report: Report, download: bool) -> HttpResponse:
-    """The report's file under a policy that forbids scripts, named after its title."""
+def file_response(report: Report, file: str, download: bool) -> HttpResponse:
+    """A file of the report, named after its title. Raises Http404 for a file of another name."""
+    if file not in report_files.MEDIA_TYPES:
+        raise Http404("A report has no such file.")
     try:
-        response = HttpResponse(services.page(report), content_type="text/html; charset=utf-8")
+        page = services.page(report)
     except services.ReportError as error:
         raise Http404(str(error)) from error
-    response["Content-Security-Policy"] = REPORT_POLICY
-    name = slugify(report.title) or "report"
-    response["Content-Disposition"] = f'{"attachment" if download else "inline"}; filename="{name}.html"'
-    return response
+    return report_files.respond(page, file, slugify(report.title) or "report", download)
 
 
 @require_POST

@@ -55,8 +55,8 @@ def revoke(request: HttpRequest, share_id: UUID) -> HttpResponse:
 @never_cache
 @sensitive_post_parameters("password")
 @require_http_methods(["GET", "HEAD", "POST"])
-def shared(request: HttpRequest, secret: str) -> HttpResponse:
-    """The report behind a link, after its password where it has one. `?download` saves it. HEAD opens nothing."""
+def shared(request: HttpRequest, secret: str, file: str = "") -> HttpResponse:
+    """The report behind a link, after its password where it has one, or a file made of it. HEAD opens nothing."""
     made = sharing.find(secret)
     if made is None:
         return render(request, "reports/share_ended.html", status=404)
@@ -67,9 +67,9 @@ def shared(request: HttpRequest, secret: str) -> HttpResponse:
             return render(request, "reports/share_password.html", {"form": form}, status=422 if form.is_bound else 200)
         request.session[key] = True
         return redirect("shared", secret)
-    if request.method == "GET":
+    if request.method == "GET" and not file:
         sharing.count_view(made)
-    return file_response(made.report, "download" in request.GET)
+    return file_response(made.report, file or "report.html", "download" in request.GET)
 
 
 def _opens(request: HttpRequest, made: Share, form: OpenForm) -> bool:

@@ -1,5 +1,6 @@
 """The page that compares runs. Its address holds which."""
 
+from dataclasses import replace
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -10,9 +11,15 @@ from workbench.results import page_context
 from workbench.runs import services
 from workbench.runs.models import Run
 from workers.charts import comparison
+from workers.documents.measurement import Interval
+from workers.stats import run_differences
+from workers.stats.run_differences import difference
 
 OFFERED = 50
 """How many of the newest runs can be added from a list."""
+
+BASES = {"asked": "stated", "cost": "modelled"}
+"""Where the figures of a section come from, unless they were measured."""
 
 
 @require_safe
@@ -22,16 +29,14 @@ def compare(request: HttpRequest) -> HttpResponse:
     asked = list(dict.fromkeys(filter(None, map(_uuid, request.GET.getlist("run")))))
     known = {run.id: run for run in rows.filter(id__in=asked)}
     runs = [known[run_id] for run_id in asked if run_id in known][: comparison.MOST_RUNS]
-    sides = comparison.labelled(
-        (run.workload.reading[0], run.workload.model.digest, services.reading(run)[0]) for run in runs
-    )
+    sides = _sides(runs)
     enough = len(sides) > 1
     sections = [
         page_context.chart_view(
             section.key,
             section.title,
             section.note,
-            "modelled" if section.key == "cost" else "measured",
+            BASES.get(section.key, "measured"),
             "",
             section.figure,
             section.table,
@@ -49,6 +54,17 @@ def compare(request: HttpRequest) -> HttpResponse:
         "most": comparison.MOST_RUNS,
     }
     return render(request, "results/compare.html", context)
+
+
+def _sides(runs: list[Run]) -> list[comparison.ComparedRun]:
+    """The runs with their results, and with how far each lies from the first."""
+    sides = comparison.labelled(
+        (run.workload.reading[0], run.workload.model.digest, services.reading(run)[0]) for run in runs
+    )
+    first, *others = (run_differences.medians(side.results) for side in sides) if sides else [{}]
+    differences = [dict.fromkeys(first, Interval(value=0, low=0, high=0))]
+    differences += [{key: difference(first[key], own[key]) for key in own if key in first} for own in others]
+    return [replace(side, differences=found) for side, found in zip(sides, differences, strict=False)]
 
 
 def _uuid(text: str) -> UUID | None:

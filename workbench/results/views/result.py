@@ -14,6 +14,7 @@ from workbench.results import page_context
 from workbench.runs import services
 from workbench.runs.models import Run
 from workbench.runs.views.runs import get_run
+from workbench.web import pdf
 from workers.documents.base import Artifact
 from workers.documents.stages import STAGES, Results
 from workers.documents.timeline import LaneSummary, RequestTimeline
@@ -33,6 +34,7 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "other_promise": rendered.other_promise,
         "unreadable": rendered.unreadable,
         "minutes_wanted": services.minutes_wanted(run),
+        "has_pdf": pdf.available(),
         "artifacts": run.artifacts.all(),
         "reports": run.reports.defer("snapshot"),
     }
@@ -75,7 +77,8 @@ def _body(run: Run) -> RenderedResult:
     context |= {
         "run": run,
         "no_verdict": services.lacks(run, "verdict"),
-        "timelines": _timelines(known, context["compared_with"]),
+        "timelines": (timelines := _timelines(known, context["compared_with"])),
+        "longest_timeline_ms": max((each.shown.duration_ms for each in timelines), default=0),
     }
     serving = context["serving"]
     return RenderedResult(

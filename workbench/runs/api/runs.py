@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import CharField
 from django.db.models.functions import Cast
-from django.http import FileResponse
+from django.http import FileResponse, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Status
 
@@ -137,10 +137,10 @@ def read_artifact(request: Any, run_id: uuid.UUID, stage: Stage, name: str) -> F
     summary="Take the report",
     openapi_extra=answers_file("text/html"),
 )
-def read_run_report(request: Any, run_id: uuid.UUID) -> FileResponse:
+def read_run_report(request: Any, run_id: uuid.UUID) -> HttpResponse:
     """The self-contained HTML report that the run wrote."""
     run = own_run(request, run_id)
-    response = report_response(run, download=True)
+    response = report_response(run, "report.html", download=True)
     if response is None:
         raise Problem(404, services.lacks(run, "report"))
     return response

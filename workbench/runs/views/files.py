@@ -8,11 +8,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from workbench.intake.blobs import path_of
-from workbench.runs import services
+from workbench.runs import report_files, services
 from workbench.runs.models import Run, StoredArtifact
 from workbench.runs.views.runs import get_run
 
-REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
 TIMELINES = {"before": ("profile", "timeline.json.gz"), "after": ("verify", "plan-timeline.json.gz")}
 """The stage that keeps the timeline of a traced request, and the file's name."""
 
@@ -43,25 +42,24 @@ def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 
 @require_safe
-def report_file(request: HttpRequest, run_id: UUID) -> HttpResponse | FileResponse:
-    """The self-contained report; `?download` saves it. It may not run scripts."""
+def report_file(request: HttpRequest, run_id: UUID, file: str) -> HttpResponse:
+    """The draft that the run wrote, or a file made of it (`report_files.MEDIA_TYPES`); `?download` saves the page."""
     run = get_run(request, run_id)
-    return report_response(run, download="download" in request.GET) or _lacking(request, run, "report")
+    return report_response(run, file, "download" in request.GET) or _lacking(request, run, "report")
 
 
 def _lacking(request: HttpRequest, run: Run, what: str) -> HttpResponse:
     return render(request, "404.html", {"reason": services.lacks(run, what), "run": run}, status=404)
 
 
-def report_response(run: Run, download: bool) -> FileResponse | None:
-    """The report's file under a policy that forbids scripts; None before it is written."""
+def report_response(run: Run, file: str, download: bool) -> HttpResponse | None:
+    """A file of the report; None before it is written. Raises Http404 for a file of another name."""
     row = StoredArtifact.objects.filter(run=run, stage="report", name="report.html").first()
     if row is None:
         return None
-    response = FileResponse(path_of(row.sha256).open("rb"), content_type="text/html; charset=utf-8")
-    response["Content-Security-Policy"] = REPORT_POLICY
-    response["Content-Disposition"] = f'{"attachment" if download else "inline"}; filename="report-{run.id}.html"'
-    return response
+    if file not in report_files.MEDIA_TYPES:
+        raise Http404("A report has no such file.")
+    return report_files.respond(path_of(row.sha256).read_text("utf-8"), file, f"report-{run.id}", download)
 
 
 @require_safe

@@ -18,10 +18,17 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
+const drawn = [];
+
+// Timelines of a page have one axis, of the longest of them, and show the same part of it.
 class Timeline {
   constructor(area, file) {
     Object.assign(this, unpack(file), { from: 0, to: 1, found: null, chosen: null, pointers: new Map() });
+    this.duration = this.whole;
+    this.whole = Math.max(this.whole, Number(area.dataset.longest) * 1e6);
     this.to = this.whole;
+    if (drawn.length) [this.from, this.to] = [drawn[0].from, drawn[0].to];
+    drawn.push(this);
     this.build(area);
     this.listen();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -69,9 +76,11 @@ class Timeline {
 
   show(from, to) {
     const span = clamp(to - from, Math.min(200, this.whole), this.whole);
-    this.from = clamp(from, 0, this.whole - span);
-    this.to = this.from + span;
-    this.draw();
+    const first = clamp(from, 0, this.whole - span);
+    for (const each of drawn) {
+      [each.from, each.to] = [first, first + span];
+      each.draw();
+    }
   }
 
   zoom(factor, x = this.width / 2) {
@@ -157,12 +166,12 @@ class Timeline {
 
   tell(event) {
     if (!event) {
-      this.detail.textContent = `${time(this.whole)} in all. Point at an event, or choose one by keyboard, to read it.`;
+      this.detail.textContent = `${time(this.duration)} in all. Point at an event, or choose one by keyboard, to read it.`;
       return "";
     }
     const { row, index } = event, name = row.events[index], total = this.totals[name], took = row.ends[index] - row.starts[index];
-    const every = total.events > 1 ? ` ${total.events.toLocaleString("en")} of this name take ${time(total.ns)}, ${share(total.ns, this.whole)}.` : "";
-    const said = `${row.lane}, at ${time(row.starts[index])}: ${time(took)}, ${share(took, this.whole)} of the timeline.${every}`;
+    const every = total.events > 1 ? ` ${total.events.toLocaleString("en")} of this name take ${time(total.ns)}, ${share(total.ns, this.duration)}.` : "";
+    const said = `${row.lane}, at ${time(row.starts[index])}: ${time(took)}, ${share(took, this.duration)} of the timeline.${every}`;
     this.detail.replaceChildren(make("strong", { textContent: this.names[name] }), make("br"), said);
     return `${this.names[name]}. ${said}`;
   }

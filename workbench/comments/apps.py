@@ -1,0 +1,8 @@
+"""Comments of members on runs and reports."""
+
+from django.apps import AppConfig
+
+
+class CommentsConfig(AppConfig):
+    name = "workbench.comments"
+    label = "comments"

@@ -1,0 +1,48 @@
+"""Adds comments, and tells the members that they mention."""
+
+import re
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.urls import reverse
+
+from workbench.accounts.models import Membership
+from workbench.api import quota
+from workbench.audit.models import Action
+from workbench.audit.services import record
+from workbench.comments.models import Comment
+from workbench.notifications.models import Kind
+from workbench.notifications.outbox import announce
+from workbench.reports.models import Report
+from workbench.runs.models import Run
+
+
+def add(thing: Run | Report, user: Any, text: str) -> Comment:
+    """A comment on a run or a report. Raises Problem 413 or 507 when no more may be kept."""
+    quota.check_bytes(thing.organisation)
+    kind = "run" if isinstance(thing, Run) else "report"
+    title = thing.workload.name if isinstance(thing, Run) else thing.title
+    with transaction.atomic():
+        comment = Comment.objects.create(organisation=thing.organisation, author=user, text=text, **{kind: thing})
+        record(Action.COMMENT_ADDED, thing.organisation, title, actor=user, **{kind: str(thing.pk)})
+        data = {
+            "author": str(user),
+            "text": text,
+            "title": title,
+            "url": f"{settings.PUBLIC_URL}{reverse(kind, args=[thing.pk])}#comment-{comment.pk}",
+        }
+        for membership in mentioned(comment):
+            announce(thing.organisation_id, Kind.MENTIONED, lambda: {"comment": data}, membership.pk, alone=True)
+    return comment
+
+
+def mentioned(comment: Comment) -> list[Membership]:
+    """The members whose name, address, or what stands before the address's @, follows an @; not the author."""
+    members = Membership.objects.filter(organisation=comment.organisation_id).exclude(user=comment.author)
+    return [member for member in members.select_related("user") if _mentions(comment.text, member.user)]
+
+
+def _mentions(text: str, user: Any) -> bool:
+    calls = filter(None, (user.name, user.email, user.email.partition("@")[0]))
+    return any(re.search(rf"(?<!\w)@{re.escape(call)}(?![\w@]|\.\w)", text, re.IGNORECASE) for call in calls)
