@@ -41,18 +41,26 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
         raise PlanRefused(f"{config_path}: no valid JSON: {error}") from error
     seed = int(plan.options.get("seed", 0))
     try:
-        files = select_in(directory).files
         config = with_modules(config, sentence_modules(in_folder(directory)))
+        digest, generated = digest_in(directory, config, plan.version, seed)
     except ModelRefused as error:
         raise PlanRefused(f"{directory}: {error}") from error
-    generated = not any(path.endswith(".safetensors") for path in files)
-    digest = plan_digest(plan.version, config, _hashes(directory, files), generated, seed)
     if digest != plan.model_digest:
         what = f"its configuration and files with seed {seed} have" if generated else "its files have"
         raise PlanRefused(
             f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {digest[:12]}…"
         )
     return config, generated, seed
+
+
+def digest_in(directory: Path, config: dict[str, Any], version: int, seed: int) -> tuple[str, bool]:
+    """The `model_digest` of a plan of this version for a directory's files, and whether its weights are generated.
+
+    Raises ModelRefused.
+    """
+    files = select_in(directory).files
+    generated = not any(path.endswith(".safetensors") for path in files)
+    return plan_digest(version, config, _hashes(directory, files), generated, seed), generated
 
 
 def _hashes(directory: Path, files: Iterable[str]) -> list[tuple[str, str]]:

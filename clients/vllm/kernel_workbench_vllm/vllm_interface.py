@@ -1,0 +1,212 @@
+"""All that is used of vLLM's interfaces. Tried with the versions in TRIED; another one is refused, and vLLM goes on.
+
+The registered classes of Llama and Qwen2 are replaced by subclasses whose `forward` runs a step of decodes by
+`decode_step`, outside of what torch.compile sees. vLLM captures that step into its CUDA graphs, one for each number of
+rows, as it captures its own. All other steps, the logits, the sampler and the scheduler are vLLM's.
+"""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernel_workbench_vllm.decode_step import DecodeSteps, EngineModel, plan_for
+from kernels.measure.gpu_entry import gpu_of
+from kernels.model.decoder import LayerShape
+from kernels.model.layer_weights import Dense, Weights
+from kernels.runners.plan_files import PlanRefused
+
+TRIED = ("0.26.0",)
+LOGGER = "vllm.kernel_workbench"
+"""Of vLLM's loggers, so that its log shows what this one says."""
+TABLE_TOKENS = 128
+"""vLLM's tables of blocks have columns for a multiple of so many tokens."""
+MODELS = {"LlamaForCausalLM": "PlannedLlama", "Qwen2ForCausalLM": "PlannedQwen2"}
+
+
+def register_models() -> None:
+    """Tells vLLM of the classes below. A version of vLLM that was not tried goes on as it is, with a sentence in its
+    log.
+    """
+    from vllm.logger import init_logger
+
+    if (found := version("vllm")) not in TRIED:
+        init_logger(LOGGER).warning(
+            "KERNELS_PLAN is not used: this plug-in was tried with vLLM %s, and this is %s", ", ".join(TRIED), found
+        )
+        return
+    from vllm import ModelRegistry
+
+    for architecture, name in MODELS.items():
+        ModelRegistry.register_model(architecture, f"{__name__}:{name}")
+
+
+def __getattr__(name: str) -> Any:
+    """PlannedLlama and PlannedQwen2, which need vLLM's models."""
+    if name == "PlannedLlama":
+        from vllm.model_executor.models.llama import LlamaForCausalLM as model_class
+    elif name == "PlannedQwen2":
+        from vllm.model_executor.models.qwen2 import Qwen2ForCausalLM as model_class
+    else:
+        raise AttributeError(name)
+    globals()[name] = planned_class(name, model_class)
+    return globals()[name]
+
+
+def planned_class(name: str, model_class: Any) -> Any:
+    """A subclass of vLLM's model class that runs the steps of decodes by the plan."""
+
+    def __init__(self: Any, *, vllm_config: Any, prefix: str = "", **others: Any) -> None:
+        model_class.__init__(self, vllm_config=vllm_config, prefix=prefix, **others)
+        self.planned = Planned(self, vllm_config)
+
+    def forward(
+        self: Any,
+        input_ids: Any,
+        positions: Any,
+        intermediate_tensors: Any = None,
+        inputs_embeds: Any = None,
+    ) -> Any:
+        if intermediate_tensors is None and inputs_embeds is None:
+            hidden = self.planned.hidden(input_ids, positions)
+            if hidden is not None:
+                return hidden
+        return model_class.forward(self, input_ids, positions, intermediate_tensors, inputs_embeds)
+
+    return type(name, (model_class,), {"__init__": __init__, "forward": forward, "__module__": __name__})
+
+
+class Planned:
+    """The steps of one of vLLM's models. They are made in the pass by which vLLM measures the memory that it needs:
+    the weights are loaded by then, and there are no KV pages yet.
+    """
+
+    def __init__(self, model: Any, vllm_config: Any) -> None:
+        from vllm.logger import init_logger
+
+        # A list hides the model from torch's modules, of which it would become a part of itself.
+        self._model, self._config, self._log = [model], vllm_config, init_logger(LOGGER)
+        self._steps: DecodeSteps | None = None
+        self._tried = False
+
+    def hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
+        """The normed hidden states of a step in which every sequence has one token; None where vLLM is to run it."""
+        if not self._tried:
+            self._tried = True
+            self._make()
+        if self._steps is None or (step := self._steps.steps.get(len(ids))) is None:
+            return None
+        from vllm.forward_context import get_forward_context
+
+        layers, by_layer = self._model[0].model.layers, get_forward_context().attn_metadata
+        if not isinstance(by_layer, dict):
+            return None
+        metadata = by_layer[layers[0].self_attn.attn.layer_name]
+        table = metadata.block_table
+        if metadata.max_query_len != 1 or len(table) != len(ids):
+            return None
+        return step(ids, positions, table, [halves(layer.self_attn.attn.kv_cache) for layer in layers])
+
+    def _make(self) -> None:
+        config = self._config
+        try:
+            if reason := refusal(self._model[0], config):
+                raise PlanRefused(reason)
+            gpu = gpu_of(torch.device("cuda"))
+            plan = plan_for(Path(os.environ["KERNELS_PLAN"]), Path(config.model_config.model), gpu)
+            page_size = config.cache_config.block_size
+            capacity = -(-config.model_config.max_model_len // TABLE_TOKENS) * TABLE_TOKENS
+            sizes = config.compilation_config.cudagraph_capture_sizes or ()
+            model = engine_model(self._model[0], capacity)
+            self._steps = DecodeSteps(model, plan, gpu, sizes, page_size, capacity)
+        except (PlanRefused, ValueError, RuntimeError) as error:
+            self._log.warning("KERNELS_PLAN is not used, and vLLM goes on without it: %s", error)
+            return
+        for name, rows in self._steps.variants.items():
+            self._log.info("KERNELS_PLAN: %s in steps of %s sequences", name, ", ".join(map(str, rows)))
+
+
+def halves(cache: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values [pages, page_size, kv_heads, head_dim] of vLLM's [pages, kv_heads, page_size, 2 · head_dim]."""
+    keys, values = cache.transpose(1, 2).chunk(2, dim=-1)
+    return keys, values
+
+
+def refusal(model: Any, config: Any) -> str | None:
+    """Why vLLM keeps this model to itself, in a sentence; None if the plan may run it."""
+    parallel, cache = config.parallel_config, config.cache_config
+    layers = model.model.layers
+    attention = layers[0].self_attn
+    rotary = attention.rotary_emb
+    products = [
+        (layer.self_attn.qkv_proj, layer.self_attn.o_proj, layer.mlp.gate_up_proj, layer.mlp.down_proj)
+        for layer in layers
+    ]
+    methods = {type(product.quant_method).__name__ for each in products for product in each}
+    reasons = {
+        "the model is served with LoRA": config.lora_config is not None,
+        "the model is divided over several GPUs": parallel.world_size > 1,
+        f"its layers are {', '.join(sorted(methods))}": methods != {"UnquantizedLinearMethod"},
+        f"the KV cache is {cache.cache_dtype}": cache.cache_dtype not in ("auto", "bfloat16", "float16"),
+        f"the KV cache has the layout of {attention.attn.get_attn_backend().get_name()}": (
+            attention.attn.get_attn_backend().get_name() != "FLASH_ATTN"
+        ),
+        f"dtype is {config.model_config.dtype}": config.model_config.dtype not in (torch.bfloat16, torch.float16),
+        "hidden states of several layers are asked for": bool(getattr(model.model, "aux_hidden_state_layers", ())),
+        f"{type(rotary).__name__} is not a rotation of whole heads by halves": (
+            not getattr(rotary, "is_neox_style", False)
+            or getattr(rotary, "rotary_dim", 0) != attention.head_dim
+            or not hasattr(rotary, "cos_sin_cache")
+        ),
+        "attention has another scale": attention.scaling != attention.head_dim**-0.5,
+        "attention has a window": getattr(attention.attn, "sliding_window", None) is not None,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def engine_model(model: Any, positions: int) -> EngineModel:
+    """vLLM's weights, without a copy."""
+    layers, core = model.model.layers, model.model
+    attention = layers[0].self_attn
+    table = attention.rotary_emb.cos_sin_cache[:positions].to(core.embed_tokens.weight)
+    table = torch.cat([table, table[-1:].expand(max(0, positions - len(table)), -1)])
+    cos, sin = (torch.cat([half, half], dim=-1).contiguous() for half in table.chunk(2, dim=-1))
+    shape = LayerShape(
+        heads=attention.num_heads,
+        kv_heads=attention.num_kv_heads,
+        head_dim=attention.head_dim,
+        eps=layers[0].input_layernorm.variance_epsilon,
+        scaling=attention.scaling,
+    )
+    return EngineModel(
+        embedding=core.embed_tokens.weight,
+        layers=[weights_of(layer) for layer in layers],
+        shapes=[shape] * len(layers),
+        norm=core.norm.weight,
+        lm_head=model.lm_head.weight,
+        rope_table=(cos, sin),
+    )
+
+
+def weights_of(layer: Any) -> Weights:
+    """The weights of one of vLLM's layers, whose q, k and v are one matrix, and gate and up another."""
+    attention, mlp = layer.self_attn, layer.mlp
+    return Weights(
+        input_norm=layer.input_layernorm.weight,
+        qkv=(attention.qkv_proj.weight,),
+        qkv_bias=(attention.qkv_proj.bias,),
+        q_norm=None,
+        k_norm=None,
+        o=attention.o_proj.weight,
+        o_bias=attention.o_proj.bias,
+        post_norm=layer.post_attention_layernorm.weight,
+        mlp=Dense(
+            gate_up=(mlp.gate_up_proj.weight,),
+            gate_up_bias=(mlp.gate_up_proj.bias,),
+            down=mlp.down_proj.weight,
+            down_bias=mlp.down_proj.bias,
+        ),
+    )
