@@ -29,7 +29,7 @@ from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm
 from kernels.measure.environment import current_device
 from kernels.plan import Plan, Serving
-from kernels.runners.plan_files import digest_in
+from kernels.runners.plan_files import digested
 from kernels.server.spec import catalogue_config
 
 ROUNDS = 20
@@ -102,7 +102,7 @@ class ServeBench:
 
     def _plan(self) -> Path:
         """The file of a plan that leaves every choice to the library."""
-        digest, _ = digest_in(self.model.directory, self.model.config, 2, 0)
+        *_, digest = digested(self.model.directory, 2, 0)
         plan = Plan(model_digest=digest, gpu=current_device()[1].gpu_class, runner="kernels", serving=Serving())
         path = self.folder / "plan.json"
         path.write_text(plan.model_dump_json())

@@ -32,19 +32,8 @@ def read_plan(path: Path) -> Plan:
 
 def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
     """Configuration, whether weights are generated, and their seed. Raises PlanRefused where the model differs."""
-    config_path = directory / "config.json"
-    try:
-        config = json.loads(config_path.read_text(), parse_constant=tagged)
-    except OSError as error:
-        raise PlanRefused(f"{config_path}: {error.strerror}") from error
-    except ValueError as error:
-        raise PlanRefused(f"{config_path}: no valid JSON: {error}") from error
     seed = int(plan.options.get("seed", 0))
-    try:
-        config = with_modules(config, sentence_modules(in_folder(directory)))
-        digest, generated = digest_in(directory, config, plan.version, seed)
-    except ModelRefused as error:
-        raise PlanRefused(f"{directory}: {error}") from error
+    config, generated, digest = digested(directory, plan.version, seed)
     if digest != plan.model_digest:
         what = f"its configuration and files with seed {seed} have" if generated else "its files have"
         raise PlanRefused(
@@ -53,14 +42,25 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
     return config, generated, seed
 
 
-def digest_in(directory: Path, config: dict[str, Any], version: int, seed: int) -> tuple[str, bool]:
-    """The `model_digest` of a plan of this version for a directory's files, and whether its weights are generated.
+def digested(directory: Path, version: int, seed: int) -> tuple[dict[str, Any], bool, str]:
+    """Configuration, whether weights are generated, and the `model_digest` of a plan of this version for a directory.
 
-    Raises ModelRefused.
+    Raises PlanRefused where it holds no model.
     """
-    files = select_in(directory).files
+    config_path = directory / "config.json"
+    try:
+        config = json.loads(config_path.read_text(), parse_constant=tagged)
+    except OSError as error:
+        raise PlanRefused(f"{config_path}: {error.strerror}") from error
+    except ValueError as error:
+        raise PlanRefused(f"{config_path}: no valid JSON: {error}") from error
+    try:
+        files = select_in(directory).files
+        config = with_modules(config, sentence_modules(in_folder(directory)))
+    except ModelRefused as error:
+        raise PlanRefused(f"{directory}: {error}") from error
     generated = not any(path.endswith(".safetensors") for path in files)
-    return plan_digest(version, config, _hashes(directory, files), generated, seed), generated
+    return config, generated, plan_digest(version, config, _hashes(directory, files), generated, seed)
 
 
 def _hashes(directory: Path, files: Iterable[str]) -> list[tuple[str, str]]:

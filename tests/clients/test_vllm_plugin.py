@@ -1,0 +1,139 @@
+"""The plug-in of vLLM, as far as it runs without vLLM: the step of decodes, and whose plan it takes."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import kernel_workbench_vllm
+import pytest
+import torch
+from kernel_workbench_vllm import decode_step, vllm_interface
+from kernel_workbench_vllm.decode_step import MOST_ROWS, DecodeStep, DecodeSteps, EngineModel, plan_for, planned_ops
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from kernels.hardware import GPUS
+from kernels.model.decoder import Decoder, LayerShape
+from kernels.model.layer_weights import Dense, Weights
+from kernels.ops import TORCH_VARIANTS
+from kernels.plan import Plan, Serving
+from kernels.runners.plan_files import PlanRefused, digested
+from kernels.server.execution.compiling import NotedVariants
+
+PLAN = Plan(model_digest="", gpu="h200", runner="kernels")
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+}
+
+
+@pytest.fixture(params=["llama", "qwen2"])
+def model(request: pytest.FixtureRequest) -> Any:
+    torch.manual_seed(3)
+    of_llama = request.param == "llama"
+    made: Any = LlamaForCausalLM(LlamaConfig(**SMALL)) if of_llama else Qwen2ForCausalLM(Qwen2Config(**SMALL))
+    return made.eval().requires_grad_(False)
+
+
+def engine_model(model: Any) -> EngineModel:
+    own = Decoder(model)
+    return EngineModel(own.embedding, own.layers, own.shapes, own.norm, own.lm_head, own.rope_table(64))
+
+
+def test_a_step_on_vllms_pages_is_the_models(model: Any) -> None:
+    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, MOST_ROWS + 1], page_size=8, capacity=64)
+    assert list(steps.steps) == [2]
+    pages = [torch.zeros(20, 8, 2, 2 * 16).permute(0, 2, 1, 3) for _ in range(2)]  # as vLLM keeps them
+    caches = [vllm_interface.halves(each) for each in pages]
+    table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
+    ids = torch.randint(97, (2, 10))
+    for at in range(10):
+        hidden = steps.steps[2](ids[:, at].int(), torch.full((2,), at), table, caches)
+    torch.testing.assert_close(hidden, model.model(ids).last_hidden_state[:, -1], atol=1e-5, rtol=1e-5)
+    used = [page for page in range(20) if bool(pages[0][page].any())]
+    assert used == [3, 4, 11, 12]
+
+
+def on_meta(
+    hidden: int = 2048, heads: int = 32, kv_heads: int = 8, head_dim: int = 64, wide: int = 8192
+) -> EngineModel:
+    """One layer of Llama-3.2-1B's sizes, without memory."""
+
+    def empty(*size: int) -> torch.Tensor:
+        return torch.empty(*size, device="meta", dtype=torch.bfloat16)
+
+    mlp = Dense((empty(2 * wide, hidden),), (None,), empty(hidden, wide), None)
+    qkv = empty((heads + 2 * kv_heads) * head_dim, hidden)
+    layer = Weights(
+        empty(hidden), (qkv,), (None,), None, None, empty(hidden, heads * head_dim), None, empty(hidden), mlp
+    )
+    shape = LayerShape(heads, kv_heads, head_dim, 1e-5, head_dim**-0.5)
+    table = empty(768, head_dim), empty(768, head_dim)
+    return EngineModel(empty(128_256, hidden), [layer], [shape], empty(hidden), empty(128_256, hidden), table)
+
+
+@pytest.mark.parametrize(("rows", "product"), [(1, "skinny"), (16, "skinny"), (24, "small_gemm"), (128, "small_gemm")])
+def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, product: str) -> None:
+    engine = on_meta()
+    noted = NotedVariants(planned_ops(engine, PLAN, GPUS["h200"], rows, 16, 768), GPUS["h200"])
+    DecodeStep(engine, noted, rows, 16, 768)
+    assert noted.names == {product, "step_hopper"}
+
+
+def test_what_the_plan_excludes_is_not_used() -> None:
+    engine, plan = on_meta(), PLAN.model_copy(update={"serving": Serving(exclude=["step_hopper"])})
+    noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], 8, 16, 768), GPUS["h200"])
+    DecodeStep(engine, noted, 8, 16, 768)
+    assert noted.names & set(TORCH_VARIANTS) == {"torch_step_attention"}
+
+
+def test_a_plan_of_another_gpu_or_model_is_refused(tmp_path: Path) -> None:
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SMALL}
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    *_, digest = digested(folder, 2, 0)
+    path = tmp_path / "plan.json"
+    for change, said in (
+        ({}, ""),
+        ({"gpu": "h100"}, "it was made for 1 h100, and this is h200"),
+        ({"model_digest": "0" * 64}, "the plan is for the model 000000000000"),
+        ({"options": {"weights": "fp8"}}, "rounds weights"),
+    ):
+        path.write_text(PLAN.model_copy(update={"model_digest": digest, **change}).model_dump_json())
+        if said:
+            with pytest.raises(PlanRefused, match=said):
+                plan_for(path, folder, GPUS["h200"])
+        else:
+            assert plan_for(path, folder, GPUS["h200"]).model_digest == digest
+
+
+def test_without_a_plan_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(kernel_workbench_vllm.PLAN, raising=False)
+    monkeypatch.setattr(vllm_interface, "register_models", lambda: pytest.fail("registered"))
+    kernel_workbench_vllm.register()
+
+
+def test_another_version_of_vllm_goes_on_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    logger = ModuleType("vllm.logger")
+    logger.init_logger = lambda _: SimpleNamespace(warning=lambda text, *given: said.append(text % given))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm.logger", logger)
+    monkeypatch.setattr(vllm_interface, "version", lambda _: "0.27.1")
+    monkeypatch.setenv(kernel_workbench_vllm.PLAN, "plan.json")
+    kernel_workbench_vllm.register()
+    assert said == ["KERNELS_PLAN is not used: this plug-in was tried with vLLM 0.26.0, and this is 0.27.1"]
+
+
+def test_the_wheel_is_one_of_vllms_general_plug_ins() -> None:
+    import tomllib
+
+    project = tomllib.loads((Path(decode_step.__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    module, name = project["entry-points"]["vllm.general_plugins"]["kernel_workbench"].split(":")
+    assert getattr(sys.modules[module], name) is kernel_workbench_vllm.register
