@@ -1,10 +1,10 @@
 """vLLM through HTTP without and with the plug-in of `clients/vllm`, in turns, and where a step of each goes.
 
-    python -m benchmarks.vllm_plugin --vllm PYTHON --site FOLDER [--model llama-3.2-1b] [--users 1 8 32 128] --json OUT
+    python -m benchmarks.vllm_plugin --vllm PYTHON --site FOLDER [--model llama-3.2-1b] [--users N] --json OUT
 
 The loads are those of `kernels bench serve`. `--site` is the folder of packages of vLLM's environment: a wheel of the
 plug-in lies there already, and this adds a plug-in that times vLLM's engine (`vllm_probe.py`) for as long as it runs.
-Then vLLM's own profiler traces some steps of one and of 32 users: the kernels of a step and the time between them.
+Then vLLM's own profiler traces steps of one and of 32 users: the kernels of a step and the time between them.
 """
 
 import argparse
@@ -118,14 +118,15 @@ def main() -> int:
     parser.add_argument("--model", default="llama-3.2-1b")
     parser.add_argument("--site", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--turns", nargs="+", default=["vllm", "vllm_plugin"])
+    turns = "servers, one after the other; vllm_plugin+3 makes three further tokens of each sequence in a pass"
+    parser.add_argument("--turns", nargs="+", default=["vllm", "vllm_plugin", "vllm_plugin+3"], help=turns)
     parser.add_argument("--trace", action="store_true", help="trace the steps too")
     options = parser.parse_args()
     options.vllm_plugin = True
-    users = options.users or [1, 8, 32, 128]
+    users = options.users or [1, 8, 32]
     document: dict[str, Any] = {"model": options.model, "rows": [], "engine": [], "traces": []}
-    with tempfile.TemporaryDirectory(prefix="vllm-plugin-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="vllm-plugin-") as scratch:
+        folder = Path(scratch)
         model = prepared(options.model, "bf16", "cuda", folder / "model")
         bench = ServeBench(options, model, users, Lengths(128, 64), {}, folder)
         measured: list[Measured] = []
@@ -134,7 +135,12 @@ def main() -> int:
             if options.trace:
                 config = {"profiler": "torch", "torch_profiler_dir": str(traces), "torch_profiler_with_stack": False}
                 options.vllm_option = [f"--profiler-config={json.dumps(config)}"]
-            server = next(each for each in bench.servers() if each.variant == variant)
+            name, _, drafts = variant.partition("+")
+            server = next(each for each in bench.servers() if each.variant == name)
+            if drafts:
+                speculative = {"method": "ngram_gpu", "num_speculative_tokens": int(drafts)}
+                command = [*server.command, f"--speculative-config={json.dumps(speculative)}"]
+                server = replace(server, variant=variant, command=command)
             with probed(options.site, times) as probe:
                 server = replace(server, environment={**server.environment, **probe})
                 url = f"http://127.0.0.1:{server.command[server.command.index('--port') + 1]}"
@@ -143,7 +149,7 @@ def main() -> int:
                     print(f"{time.monotonic() - began:.0f} s {line(each.row)}", flush=True)
                     measured.append(each)
                     if options.trace and each.row.case.concurrency == users[-1]:
-                        for count in TRACED:
+                        for count in TRACED[:1] if drafts else TRACED:
                             found = {"turn": turn, "variant": variant} | traced(bench, url, count, traces)
                             document["traces"].append(found)
                             print(json.dumps(found), flush=True)

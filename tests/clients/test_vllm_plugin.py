@@ -10,7 +10,15 @@ import kernel_workbench_vllm
 import pytest
 import torch
 from kernel_workbench_vllm import decode_step, vllm_interface
-from kernel_workbench_vllm.decode_step import MOST_ROWS, DecodeStep, DecodeSteps, EngineModel, plan_for, planned_ops
+from kernel_workbench_vllm.decode_step import (
+    MOST_ROWS,
+    DecodeStep,
+    DecodeSteps,
+    EngineModel,
+    Pages,
+    plan_for,
+    planned_ops,
+)
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from kernels.hardware import GPUS
@@ -47,7 +55,7 @@ def engine_model(model: Any) -> EngineModel:
 
 
 def test_a_step_on_vllms_pages_is_the_models(model: Any) -> None:
-    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, MOST_ROWS + 1], page_size=8, capacity=64)
+    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, MOST_ROWS + 1], Pages(8, 64))
     assert list(steps.steps) == [2]
     pages = [torch.zeros(20, 8, 2, 2 * 16).permute(0, 2, 1, 3) for _ in range(2)]  # as vLLM keeps them
     caches = [vllm_interface.halves(each) for each in pages]
@@ -81,15 +89,15 @@ def on_meta(
 @pytest.mark.parametrize(("rows", "product"), [(1, "skinny"), (16, "skinny"), (24, "small_gemm"), (128, "small_gemm")])
 def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, product: str) -> None:
     engine = on_meta()
-    noted = NotedVariants(planned_ops(engine, PLAN, GPUS["h200"], rows, 16, 768), GPUS["h200"])
-    DecodeStep(engine, noted, rows, 16, 768)
+    noted = NotedVariants(planned_ops(engine, PLAN, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
+    DecodeStep(engine, noted, rows, Pages(16, 768))
     assert noted.names == {product, "step_hopper"}
 
 
 def test_what_the_plan_excludes_is_not_used() -> None:
     engine, plan = on_meta(), PLAN.model_copy(update={"serving": Serving(exclude=["step_hopper"])})
-    noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], 8, 16, 768), GPUS["h200"])
-    DecodeStep(engine, noted, 8, 16, 768)
+    noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], 8, Pages(16, 768)), GPUS["h200"])
+    DecodeStep(engine, noted, 8, Pages(16, 768))
     assert noted.names & set(TORCH_VARIANTS) == {"torch_step_attention"}
 
 

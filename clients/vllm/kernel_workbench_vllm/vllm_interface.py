@@ -13,13 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernel_workbench_vllm.decode_step import DecodeSteps, EngineModel, plan_for
+from kernel_workbench_vllm.decode_step import DecodeSteps, EngineModel, Pages, plan_for
 from kernels.measure.gpu_entry import gpu_of
 from kernels.model.decoder import LayerShape
 from kernels.model.layer_weights import Dense, Weights
 from kernels.runners.plan_files import PlanRefused
 
 TRIED = ("0.26.0",)
+DRAFTS = "ngram_gpu"
+"""vLLM's name of drafts without a model, with which it schedules asynchronously."""
 LOGGER = "vllm.kernel_workbench"
 """Of vLLM's loggers, so that its log shows what this one says."""
 TABLE_TOKENS = 128
@@ -42,6 +44,61 @@ def register_models() -> None:
 
     for architecture, name in MODELS.items():
         ModelRegistry.register_model(architecture, f"{__name__}:{name}")
+    _take_drafts()
+
+
+def writes_drafts(config: Any) -> bool:
+    """Whether a pass makes several tokens of each sequence: vLLM's `ngram_gpu`, which its Model Runner V2 has not."""
+    return config.speculative_config is not None and config.speculative_config.method == DRAFTS
+
+
+def _take_drafts() -> None:
+    """Lets Model Runner V2 take `ngram_gpu`, with `UnwrittenDrafts` in the place of a speculator."""
+    import sys
+
+    from vllm.config import VllmConfig
+    from vllm.v1.worker.gpu import spec_decode
+
+    unsupported, speculator = VllmConfig._get_v2_model_runner_unsupported_features, spec_decode.init_speculator
+
+    def without_drafts(config: Any) -> list[str]:
+        return [each for each in unsupported(config) if not (writes_drafts(config) and DRAFTS in each)]
+
+    def init_speculator(config: Any, device: torch.device) -> Any:
+        return UnwrittenDrafts(config, device) if writes_drafts(config) else speculator(config, device)
+
+    VllmConfig._get_v2_model_runner_unsupported_features = without_drafts
+    spec_decode.init_speculator = init_speculator
+    if runner := sys.modules.get("vllm.v1.worker.gpu.model_runner"):
+        runner.init_speculator = init_speculator  # type: ignore[attr-defined]
+
+
+class UnwrittenDrafts:
+    """Drafts that are written by the pass which vLLM verifies them in. It computes the tokens of a sequence one after
+    the other, so each is what the model chooses, and vLLM's rejection sampler judges it by the logits of that pass.
+
+    With structured output, whose masks vLLM makes before the pass, the drafts are 0, and a pass makes one token.
+    """
+
+    supports_mm_inputs = False
+    draft_logits = None
+
+    def __init__(self, config: Any, device: torch.device) -> None:
+        size = config.scheduler_config.max_num_seqs, config.num_speculative_tokens
+        self.model = torch.nn.Module()
+        self._unwritten = torch.full(size, -1, dtype=torch.int64, device=device)
+        self._zeros = torch.zeros_like(self._unwritten)
+
+    def init_cudagraph_manager(self, cudagraph_mode: Any) -> None:
+        """It has no graphs."""
+
+    def capture(self) -> None:
+        """It has no graphs."""
+
+    def propose(self, input_batch: Any, *others: Any, **named: Any) -> Tensor:
+        """The drafts [sequences, drafts] of the next step."""
+        drafts = self._zeros if input_batch.has_structured_output_reqs else self._unwritten
+        return drafts[: input_batch.num_reqs]
 
 
 def __getattr__(name: str) -> Any:
@@ -91,24 +148,34 @@ class Planned:
         self._model, self._config, self._log = [model], vllm_config, init_logger(LOGGER)
         self._steps: DecodeSteps | None = None
         self._tried = False
+        self._places = 1 + vllm_config.num_speculative_tokens if writes_drafts(vllm_config) else 1
+        """The tokens of each sequence in a step of decodes."""
 
     def hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
         """The normed hidden states of a step in which every sequence has one token; None where vLLM is to run it."""
         if not self._tried:
             self._tried = True
             self._make()
-        if self._steps is None or (step := self._steps.steps.get(len(ids))) is None:
-            return None
+        hidden = self._hidden(ids, positions) if self._steps is not None else None
+        if hidden is None and self._places > 1:
+            ids.clamp_(min=0)  # what no step of this library has written is no id
+        return hidden
+
+    def _hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
         from vllm.forward_context import get_forward_context
 
         layers, by_layer = self._model[0].model.layers, get_forward_context().attn_metadata
-        if not isinstance(by_layer, dict):
+        if self._steps is None or not isinstance(by_layer, dict):
             return None
         metadata = by_layer[layers[0].self_attn.attn.layer_name]
-        table = metadata.block_table
-        if metadata.max_query_len != 1 or len(table) != len(ids):
+        table, places = metadata.block_table, metadata.max_query_len
+        step = self._steps.steps.get(len(table))
+        if step is None or places not in (1, self._places) or len(table) * places != len(ids):
             return None
-        return step(ids, positions, table, [halves(layer.self_attn.attn.kv_cache) for layer in layers])
+        caches = [halves(layer.self_attn.attn.kv_cache) for layer in layers]
+        if places == 1:
+            return step(ids, positions, table, caches)
+        return step.several(ids.view(-1, places), positions.view(-1, places), table, caches).flatten(0, 1)
 
     def _make(self) -> None:
         config = self._config
@@ -119,9 +186,10 @@ class Planned:
             plan = plan_for(Path(os.environ["KERNELS_PLAN"]), Path(config.model_config.model), gpu)
             page_size = config.cache_config.block_size
             capacity = -(-config.model_config.max_model_len // TABLE_TOKENS) * TABLE_TOKENS
-            sizes = config.compilation_config.cudagraph_capture_sizes or ()
-            model = engine_model(self._model[0], capacity)
-            self._steps = DecodeSteps(model, plan, gpu, sizes, page_size, capacity)
+            captured = config.compilation_config.cudagraph_capture_sizes or ()
+            sizes = {-(-size // self._places) for size in captured}
+            model, pages = engine_model(self._model[0], capacity), Pages(page_size, capacity)
+            self._steps = DecodeSteps(model, plan, gpu, sizes, pages, choose=self._places > 1)
         except (PlanRefused, ValueError, RuntimeError) as error:
             self._log.warning("KERNELS_PLAN is not used, and vLLM goes on without it: %s", error)
             return
