@@ -139,6 +139,49 @@ def test_another_version_of_vllm_goes_on_without_it(monkeypatch: pytest.MonkeyPa
     assert said == ["KERNELS_PLAN is not used: this plug-in was tried with vLLM 0.26.0, and this is 0.27.1"]
 
 
+class UnquantizedLinearMethod:
+    """Named as vLLM's."""
+
+
+def served(**changes: Any) -> tuple[Any, Any]:
+    """A model and a configuration with the attributes of vLLM's that a refusal reads."""
+    given = {"method": UnquantizedLinearMethod(), "backend": "FLASH_ATTN", "neox": True, "window": None}
+    given |= {"lora": None, "world": 1, "cache": "auto", "dtype": torch.bfloat16, **changes}
+    product = SimpleNamespace(quant_method=given["method"])
+    backend = SimpleNamespace(get_name=lambda: given["backend"])
+    attn = SimpleNamespace(get_attn_backend=lambda: backend, sliding_window=given["window"])
+    rotary = SimpleNamespace(is_neox_style=given["neox"], rotary_dim=64)
+    attention = SimpleNamespace(
+        qkv_proj=product, o_proj=product, attn=attn, rotary_emb=rotary, head_dim=64, scaling=0.125
+    )
+    layer = SimpleNamespace(self_attn=attention, mlp=SimpleNamespace(gate_up_proj=product, down_proj=product))
+    config = SimpleNamespace(
+        lora_config=given["lora"],
+        parallel_config=SimpleNamespace(world_size=given["world"]),
+        cache_config=SimpleNamespace(cache_dtype=given["cache"]),
+        model_config=SimpleNamespace(dtype=given["dtype"]),
+    )
+    return SimpleNamespace(model=SimpleNamespace(layers=[layer])), config
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, None),
+        ({"lora": object()}, "the model is served with LoRA"),
+        ({"world": 2}, "the model is divided over several GPUs"),
+        ({"method": SimpleNamespace()}, "the products of its layers are of SimpleNamespace"),
+        ({"cache": "fp8"}, "the KV cache is in fp8"),
+        ({"backend": "FLASHINFER"}, "the KV cache has the layout of FLASHINFER"),
+        ({"dtype": torch.float32}, "dtype is torch.float32"),
+        ({"neox": False}, "SimpleNamespace does not rotate whole heads by halves"),
+        ({"window": 4096}, "attention has a window"),
+    ],
+)
+def test_what_vllm_keeps_to_itself_is_said(change: dict[str, Any], said: str | None) -> None:
+    assert vllm_interface.refusal(*served(**change)) == said
+
+
 def test_the_wheel_is_one_of_vllms_general_plug_ins() -> None:
     import tomllib
 

@@ -190,7 +190,7 @@ class Planned:
             sizes = {-(-size // self._places) for size in captured}
             model, pages = engine_model(self._model[0], capacity), Pages(page_size, capacity)
             self._steps = DecodeSteps(model, plan, gpu, sizes, pages, choose=self._places > 1)
-        except (PlanRefused, ValueError, RuntimeError) as error:
+        except Exception as error:  # whatever it is, the customer's server goes on
             self._log.warning("KERNELS_PLAN is not used, and vLLM goes on without it: %s", error)
             return
         for name, rows in self._steps.variants.items():
@@ -205,30 +205,27 @@ def halves(cache: Tensor) -> tuple[Tensor, Tensor]:
 
 def refusal(model: Any, config: Any) -> str | None:
     """Why vLLM keeps this model to itself, in a sentence; None if the plan may run it."""
-    parallel, cache = config.parallel_config, config.cache_config
-    layers = model.model.layers
-    attention = layers[0].self_attn
-    rotary = attention.rotary_emb
+    if config.lora_config is not None:
+        return "the model is served with LoRA"
+    if config.parallel_config.world_size > 1:
+        return "the model is divided over several GPUs"
+    layers, cache = model.model.layers, config.cache_config.cache_dtype
     products = [
-        (layer.self_attn.qkv_proj, layer.self_attn.o_proj, layer.mlp.gate_up_proj, layer.mlp.down_proj)
+        product
         for layer in layers
+        for product in (layer.self_attn.qkv_proj, layer.self_attn.o_proj, layer.mlp.gate_up_proj, layer.mlp.down_proj)
     ]
-    methods = {type(product.quant_method).__name__ for each in products for product in each}
+    methods = {type(product.quant_method).__name__ for product in products}
+    attention = layers[0].self_attn
+    rotary, backend = attention.rotary_emb, attention.attn.get_attn_backend().get_name()
+    whole = getattr(rotary, "is_neox_style", False) and getattr(rotary, "rotary_dim", 0) == attention.head_dim
     reasons = {
-        "the model is served with LoRA": config.lora_config is not None,
-        "the model is divided over several GPUs": parallel.world_size > 1,
-        f"its layers are {', '.join(sorted(methods))}": methods != {"UnquantizedLinearMethod"},
-        f"the KV cache is {cache.cache_dtype}": cache.cache_dtype not in ("auto", "bfloat16", "float16"),
-        f"the KV cache has the layout of {attention.attn.get_attn_backend().get_name()}": (
-            attention.attn.get_attn_backend().get_name() != "FLASH_ATTN"
-        ),
+        f"the products of its layers are of {', '.join(sorted(methods))}": methods != {"UnquantizedLinearMethod"},
+        f"the KV cache is in {cache}": cache not in ("auto", "bfloat16", "float16"),
+        f"the KV cache has the layout of {backend}": backend != "FLASH_ATTN",
         f"dtype is {config.model_config.dtype}": config.model_config.dtype not in (torch.bfloat16, torch.float16),
         "hidden states of several layers are asked for": bool(getattr(model.model, "aux_hidden_state_layers", ())),
-        f"{type(rotary).__name__} is not a rotation of whole heads by halves": (
-            not getattr(rotary, "is_neox_style", False)
-            or getattr(rotary, "rotary_dim", 0) != attention.head_dim
-            or not hasattr(rotary, "cos_sin_cache")
-        ),
+        f"{type(rotary).__name__} does not rotate whole heads by halves": not whole,
         "attention has another scale": attention.scaling != attention.head_dim**-0.5,
         "attention has a window": getattr(attention.attn, "sliding_window", None) is not None,
     }
