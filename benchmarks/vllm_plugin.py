@@ -21,10 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kernels.cli.bench_document import FACTS
 from kernels.cli.bench_serve import Measured, ServeBench, line
 from kernels.cli.bench_serve_arguments import serve_arguments
 from kernels.cli.served_model import prepared
 from kernels.load.lists import Lengths
+from kernels.measure.environment import current_device
 
 TRACED = (1, 32)
 """Users whose steps are traced."""
@@ -124,7 +126,9 @@ def main() -> int:
     options = parser.parse_args()
     options.vllm_plugin = True
     users = options.users or [1, 8, 32]
-    document: dict[str, Any] = {"model": options.model, "rows": [], "engine": [], "traces": []}
+    environment = current_device()[2]
+    facts = {name: environment.get(name) for name in (*FACTS, "versions")}
+    document: dict[str, Any] = {**facts, "model": options.model, "rows": [], "engine": [], "traces": []}
     with tempfile.TemporaryDirectory(prefix="vllm-plugin-") as scratch:
         folder = Path(scratch)
         model = prepared(options.model, "bf16", "cuda", folder / "model")
