@@ -122,10 +122,10 @@ def main() -> int:
     parser.add_argument("--json", type=Path, required=True)
     turns = "servers, one after the other; vllm_plugin+3 makes three further tokens of each sequence in a pass"
     parser.add_argument("--turns", nargs="+", default=["vllm", "vllm_plugin", "vllm_plugin+3"], help=turns)
-    parser.add_argument("--trace", action="store_true", help="trace the steps too")
+    parser.add_argument("--trace", nargs="*", default=[], metavar="TURN", help="turns whose steps are traced too")
     options = parser.parse_args()
     options.vllm_plugin = True
-    users = options.users or [1, 8, 32]
+    users = options.users or [1, 8, 32, 128]
     environment = current_device()[2]
     facts = {name: environment.get(name) for name in (*FACTS, "versions")}
     document: dict[str, Any] = {**facts, "model": options.model, "rows": [], "engine": [], "traces": []}
@@ -136,7 +136,8 @@ def main() -> int:
         measured: list[Measured] = []
         for turn, variant in enumerate(options.turns):
             traces, times = folder / f"traces-{turn}", folder / f"times-{turn}.json"
-            if options.trace:
+            options.vllm_option = []
+            if variant in options.trace:
                 config = {"profiler": "torch", "torch_profiler_dir": str(traces), "torch_profiler_with_stack": False}
                 options.vllm_option = [f"--profiler-config={json.dumps(config)}"]
             name, _, drafts = variant.partition("+")
@@ -152,23 +153,33 @@ def main() -> int:
                 for each in bench.rows(server):
                     print(f"{time.monotonic() - began:.0f} s {line(each.row)}", flush=True)
                     measured.append(each)
-                    if options.trace and each.row.case.concurrency == users[-1]:
-                        for count in TRACED[:1] if drafts else TRACED:
+                    document["rows"].append(each.row)
+                    if each.row.failed or each.row.tokens_per_second is None:
+                        break
+                    if variant in options.trace and each.row.case.concurrency == users[-1]:
+                        for count in TRACED:
                             found = {"turn": turn, "variant": variant} | traced(bench, url, count, traces)
                             document["traces"].append(found)
                             print(json.dumps(found), flush=True)
-            log = (folder / f"{variant}.log").read_text(errors="replace")
-            print(*[text for text in log.splitlines() if "KERNELS_PLAN" in text], sep="\n", flush=True)
+            log = (folder / f"{variant}.log").read_text(errors="replace").splitlines()
+            print(*[text for text in log if "KERNELS_PLAN" in text], sep="\n", flush=True)
+            if measured[-1].row.failed:
+                print(*[text for text in log if "ERROR" in text][:60], *log[-40:], sep="\n", flush=True)
             if times.exists():
                 document["engine"].append({"turn": turn, "variant": variant, "times": json.loads(times.read_text())})
                 for key, parts in document["engine"][-1]["times"].items():
                     print(f"{variant} {key}: {json.dumps(parts)}", flush=True)
+            _write(options.json, document)
         bench.judge(measured)
-        document["rows"] = [each.row.model_dump() for each in measured]
+        _write(options.json, document)
         for row in (each.row for each in measured):
             print(row.variant, row.case.concurrency, row.gate, row.logit_gaps, row.reason)
-    options.json.write_text(json.dumps(document, indent=1))
     return 0
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    rows = [row.model_dump() for row in document["rows"]]
+    path.write_text(json.dumps(document | {"rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -68,10 +68,60 @@ def test_a_step_on_vllms_pages_is_the_models(model: Any) -> None:
     assert used == [3, 4, 11, 12]
 
 
-def on_meta(
-    hidden: int = 2048, heads: int = 32, kv_heads: int = 8, head_dim: int = 64, wide: int = 8192
-) -> EngineModel:
+def test_several_places_are_written_with_what_the_model_chooses(model: Any) -> None:
+    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2], Pages(8, 64), choose=True)
+    caches = [vllm_interface.halves(torch.zeros(20, 2, 8, 2 * 16)) for _ in range(2)]
+    table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
+    ids = torch.tensor([[5, -1, -1, -1], [7, 8, 9, 10]], dtype=torch.int32)  # a decode, and a prompt of four tokens
+    hidden = steps.steps[2].several(ids, torch.arange(4).expand(2, 4), table, caches)
+    assert ids[1].tolist() == [7, 8, 9, 10]
+    expected = [5]
+    for _ in range(3):
+        expected.append(int(model(torch.tensor([expected])).logits[0, -1].argmax()))
+    assert ids[0].tolist() == expected
+    torch.testing.assert_close(hidden, model.model(ids.long()).last_hidden_state, atol=1e-5, rtol=1e-5)
+
+
+class RecordedStep:
+    """A step that answers without a model."""
+
+    def __call__(self, *given: Any) -> torch.Tensor:
+        return torch.ones(2, 4)
+
+    def several(self, *given: Any) -> torch.Tensor:
+        return torch.ones(2, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "actual", "longest", "runs"),
+    [
+        (8, 8, 4, True),  # two decodes of four tokens each
+        (2, 2, 1, True),  # of one token each
+        (8, 5, 4, False),  # one token and four, padded
+        (6, 6, 3, False),
+        (4, 4, 3, False),  # one token and three
+    ],
+)
+def test_only_sequences_of_equal_lengths_are_run(
+    given: int, actual: int, longest: int, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = SimpleNamespace(block_table=torch.zeros(2, 8), max_query_len=longest, num_actual_tokens=actual)
+    context: Any = ModuleType("vllm.forward_context")
+    context.get_forward_context = lambda: SimpleNamespace(attn_metadata={"first": metadata})
+    monkeypatch.setitem(sys.modules, "vllm.forward_context", context)
+    attn = SimpleNamespace(layer_name="first", kv_cache=torch.zeros(20, 2, 8, 32))
+    layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn))]
+    planned: Any = object.__new__(vllm_interface.Planned)
+    planned._model, planned._tried, planned._places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
+    planned._steps = SimpleNamespace(steps={2: RecordedStep()})
+    ids = torch.full((given,), -1, dtype=torch.int32)
+    assert (planned.hidden(ids, torch.zeros(given)) is not None) == runs
+    assert runs or bool((ids == 0).all()), "vLLM computes these itself, and takes ids only"
+
+
+def on_meta() -> EngineModel:
     """One layer of Llama-3.2-1B's sizes, without memory."""
+    hidden, heads, kv_heads, head_dim, wide = 2048, 32, 8, 64, 8192
 
     def empty(*size: int) -> torch.Tensor:
         return torch.empty(*size, device="meta", dtype=torch.bfloat16)

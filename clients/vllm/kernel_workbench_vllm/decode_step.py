@@ -123,13 +123,15 @@ class DecodeStep:
         """The normed hidden states [rows, places, hidden] of consecutive tokens `ids` [rows, places] of each sequence,
         one step after the other. An id below 0 is replaced, in `ids` too, by the most likely one after those before it.
         """
-        hidden, at, token = [], position.t().contiguous(), ids[:, 0].contiguous()
+        # Rows of padding hold what was there; no id of theirs may reach beyond the embedding.
+        last = len(self.model.embedding) - 1
+        hidden, at, token = [], position.t().contiguous(), ids[:, 0].clamp(0, last)
         for place, following in enumerate([*ids.t()[1:], None]):
             stream = self._layers(token, at[place], page_table, caches)
             hidden.append(self._rows.norm(Stream(stream.summed()), self.model.norm))
             if following is not None:
                 chosen = self._choose(stream) if self._choose else F.linear(hidden[-1], self.model.lm_head).argmax(-1)
-                token = torch.where(following < 0, chosen.to(ids.dtype), following)
+                token = torch.where(following < 0, chosen.to(ids.dtype), following).clamp_(0, last)
                 following.copy_(token)
         return torch.stack(hidden, dim=1)
 

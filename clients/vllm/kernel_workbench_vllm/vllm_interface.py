@@ -170,7 +170,9 @@ class Planned:
         metadata = by_layer[layers[0].self_attn.attn.layer_name]
         table, places = metadata.block_table, metadata.max_query_len
         step = self._steps.steps.get(len(table))
-        if step is None or places not in (1, self._places) or len(table) * places != len(ids):
+        # A piecewise graph pads the tokens of sequences of unlike lengths; a whole one says so of its own padding.
+        tokens = {len(ids), metadata.num_actual_tokens, len(table) * places}
+        if step is None or places not in (1, self._places) or len(tokens) > 1:
             return None
         caches = [halves(layer.self_attn.attn.kv_cache) for layer in layers]
         if places == 1:
