@@ -77,6 +77,29 @@ def _latencies(name: str) -> str:
     return markdown(header, lines)
 
 
+WITHIN_VLLM = {
+    "vllm": "vLLM",
+    "vllm_plugin": "with the plug-in",
+    "vllm_plugin+3": "four tokens a pass",
+}
+"""The servers of vllm-plugin.json, as the table names them."""
+
+
+@table("vllm-plugin")
+def within_vllm() -> str:
+    """vLLM without and with the plug-in, by users; the last column is the quotient of the medians of TPOT."""
+    lines = []
+    for users in (1, 8, 32, 128):
+        base = _row("vllm", users, "vllm-plugin")
+        for variant, label in WITHIN_VLLM.items():
+            row = _row(variant, users, "vllm-plugin")
+            times = [f"{row[key]['p50']:,.{digits}f} ({row[key]['p99']:,.{digits}f})" for key, digits in LATENCIES]
+            quotient = row["tpot_ms"]["p50"] / base["tpot_ms"]["p50"]
+            tokens = f"{row['tokens_per_second']:,.0f}"
+            lines.append([str(users), f"{label}{_late(row)}", tokens, *times, f"{quotient:.2f}"])
+    return markdown(["users", "", "tokens/s", "TTFT, ms", "TTF64, ms", "TPOT, ms", "TPOT over vLLM's"], lines)
+
+
 def _row(variant: str, users: int, name: str) -> Row:
     return one(name, variant=variant, concurrency=users, lengths="equal")
 

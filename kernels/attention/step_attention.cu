@@ -77,17 +77,17 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   cluster_arrive_relaxed();  // the block has started, so others may write to its shared memory
 
   const long long position = call.position[sequence * call.position_step];
-  const Slots slots{PAGE_SIZE ? call.tables + sequence * call.table_step : nullptr, call.pages};
+  const int* table = PAGE_SIZE ? call.tables + sequence * call.table_step : nullptr;
+  const Slots slots{table, call.pages, call.token_step, call.page_step};
   const long long newest = position >= 0 && position < call.capacity ? slots.of((int)position) : -1;
   const bool inside = newest >= 0;
   const int last = inside ? (int)position : 0, seen = call.window > 0 ? min(last + 1, call.window) : last + 1;
   const int share = (seen + SPLITS - 1) / SPLITS, begin = last + 1 - seen + split * share;
   const int end = min(begin + share, last + 1);
-  const long long first = PAGE_SIZE ? 0 : (long long)sequence * call.capacity;
-  const long long cache = (first * kv_heads + head) * HEAD_DIM;
+  const long long cache = (PAGE_SIZE ? 0 : sequence * call.page_step) + (long long)head * call.head_step;
   const Element *keys = call.keys + cache, *values = call.values + cache;
   const bool owner = begin <= last && end == last + 1;
-  fetch(shared, keys, values, slots, begin, min(end - begin, CHUNK), row);
+  fetch(shared, keys, values, slots, begin, min(end - begin, CHUNK));
   const Angles angles(call.cosines + (long long)last * HEAD_DIM, call.sines + (long long)last * HEAD_DIM);
   if (threadIdx.x < GROUP) {
     shared.top[threadIdx.x] = -infinity();
@@ -116,7 +116,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
       shared.fresh_value[i] = low;
       shared.fresh_value[i + kHalf] = high;
       if (group % PARTS) continue;
-      const long long to = cache + newest * row;
+      const long long to = cache + newest;
       call.keys[to + i] = (Element)rotated.x;
       call.keys[to + i + kHalf] = (Element)rotated.y;
       call.values[to + i] = low;
@@ -128,7 +128,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
     const int count = min(end - at, CHUNK);
     if (at != begin) {
       __syncthreads();
-      fetch(shared, keys, values, slots, at, count, row);
+      fetch(shared, keys, values, slots, at, count);
     }
     cp_async_wait_all();
     __syncthreads();

@@ -38,7 +38,8 @@ struct Call {
   Element *keys, *values, *out;
   const long long* position;
   const int* tables;  // [batch, table_step]; PAGE_SIZE
-  long long position_step, table_step;
+  long long position_step, table_step, page_step;
+  int token_step, head_step;  // elements of the caches from token to token and so on; page_step of sequences without pages
   int capacity, window, pages;
   float scale;
 };
@@ -68,25 +69,26 @@ __device__ __forceinline__ Eight read_eight(const float* from) {
   return found;
 }
 
-// The row of the caches in which a sequence's key lies: behind the sequence's first one or, PAGE_SIZE, in its page. -1
+// Where a sequence's key lies in the caches, in elements: behind the sequence's first one or, PAGE_SIZE, in its page. -1
 // where the table names no page.
 struct Slots {
   const int* table;
-  int pages;
+  int pages, token_step;
+  long long page_step;
   __device__ __forceinline__ long long of(int key) const {
-    if (!PAGE_SIZE) return key;
+    if (!PAGE_SIZE) return (long long)key * token_step;
     const int size = PAGE_SIZE ? PAGE_SIZE : 1, page = table[key / size];
-    return page >= 0 && page < pages ? (long long)page * size + key % size : -1;
+    return page >= 0 && page < pages ? page * page_step + key % size * token_step : -1;
   }
 };
 
-// Starts copying keys and values [first, first + count) of one head; the rows of one key are `row` elements apart. A
-// key of no page becomes NaN, and with it the sequence.
+// Starts copying keys and values [first, first + count) of one head. A key of no page becomes NaN, and with it the
+// sequence.
 __device__ void fetch(Shared& shared, const Element* keys, const Element* values, const Slots& slots, int first,
-                      int count, int row) {
+                      int count) {
   for (int i = threadIdx.x; i < count * kLanes; i += kThreads) {
     const int key = i / kLanes, part = i % kLanes * 8;
-    const long long slot = slots.of(first + key), from = slot * row + part;
+    const long long slot = slots.of(first + key), from = slot + part;
     if (PAGE_SIZE && slot < 0) {
       *(uint4*)&shared.keys[key][part] = make_uint4(kNan, kNan, kNan, kNan);
       continue;

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kernels.attention.step_hopper_tiles import FIELDS, THREADS, page_size_of
-from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.check_args import TensorLayout, check_out, check_presence, check_tensor
 from kernels.cuda.call import CudaCall, Prepared, layout, nothing
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
@@ -32,12 +32,12 @@ class StepArguments(NamedTuple):
 
 def contiguous_layout(values: Iterable[Any]) -> tuple[Any, ...]:
     """What can differ between the output and arguments of two right calls without pages: the case fixes all shapes but
-    the capacity of the caches and the number of positions, one for all sequences or one for each.
+    the capacity and strides of the caches and the number of positions, one for all sequences or one for each.
     """
     out, qkv, cos, sin, k_cache, v_cache, position, *_ = values
     return (
         out.data_ptr(), qkv.data_ptr(), cos.data_ptr(), sin.data_ptr(), k_cache.data_ptr(), v_cache.data_ptr(),
-        position.data_ptr(), k_cache.numel(), position.numel(),
+        position.data_ptr(), k_cache.numel(), k_cache.stride(), position.numel(),
     )  # fmt: skip
 
 
@@ -68,8 +68,8 @@ class StepCall(CudaCall):
         step, window = (0 if len(position) == 1 else 1), case.window or 0
         tables, table_step = (0, 0) if table is None else (table.data_ptr(), table.stride(0))
         fields = (
-            *addresses, 0, position.data_ptr(), tables, step, table_step,
-            held_of(given), window, len(k_cache), case.head_dim**-0.5,
+            *addresses, 0, position.data_ptr(), tables, step, table_step, k_cache.stride(0),
+            k_cache.stride(1), k_cache.stride(2), held_of(given), window, len(k_cache), case.head_dim**-0.5,
         )  # fmt: skip
         params = np.array(fields, CALL)
 
@@ -104,7 +104,8 @@ def check_step(case: StepAttentionCase, given: StepArguments) -> None:
         "v_cache": (v_cache, cache),
     }
     for name, (tensor, shape) in shapes.items():
-        check_tensor(name, tensor, shape, (DTYPES[case.dtype],), layout="contiguous", aligned=16)
+        needed: TensorLayout = "rows" if name in ("k_cache", "v_cache") else "contiguous"
+        check_tensor(name, tensor, shape, (DTYPES[case.dtype],), layout=needed, aligned=16)
         if tensor.device != qkv.device:
             raise ValueError(f"{name} is on {tensor.device} and qkv on {qkv.device}")
     positions = (1,) if position.shape == (1,) else (case.batch,)
@@ -112,3 +113,6 @@ def check_step(case: StepAttentionCase, given: StepArguments) -> None:
     if table is not None:
         check_tensor("page_table", table, (case.batch, None), (torch.int32,), qkv.device)
         check_tensor("v_cache", v_cache, tuple(k_cache.shape), (k_cache.dtype,), qkv.device)
+    if v_cache.stride() != k_cache.stride() or any(step % 8 for step in k_cache.stride()[:3]):
+        strides = f"k_cache has strides {list(k_cache.stride())}, v_cache {list(v_cache.stride())}"
+        raise ValueError(f"{strides}: they must be equal, and multiples of 8 but for the last")

@@ -13,8 +13,8 @@ THREADS, WARPS = 256, 8
 
 FIELDS = [
     *((name, "u8") for name in ("qkv", "cosines", "sines", "keys", "values", "out", "position", "tables")),
-    *((name, "i8") for name in ("position_step", "table_step")),
-    *((name, "i4") for name in ("capacity", "window", "pages")),
+    *((name, "i8") for name in ("position_step", "table_step", "page_step")),
+    *((name, "i4") for name in ("token_step", "head_step", "capacity", "window", "pages")),
     ("scale", "f4"),
 ]
 """The fields of `struct Call` of step_attention.cuh."""

@@ -3,7 +3,8 @@
 One after the other on the same GPU. Each gets the same lists in the same order: for every number of users at least 20
 times as many requests, replaced as they end; then lengths that are log-normal, by the most users at once, and as
 Poisson arrivals at 80 % of the requests a second that the first server reached with them, which is vLLM where it runs.
-vLLM has one API server by default; `--vllm-api-servers` measures it a second time, with several.
+vLLM has one API server by default; `--vllm-api-servers` measures it a second time, with several, and `--vllm-plugin`
+with the plug-in of `clients/vllm`, which must be installed in its environment.
 """
 
 import argparse
@@ -27,6 +28,8 @@ from kernels.load.server_process import NotStarted, reserved_port, running
 from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm
 from kernels.measure.environment import current_device
+from kernels.plan import Plan, Serving
+from kernels.runners.plan_files import digested
 from kernels.server.spec import catalogue_config
 
 ROUNDS = 20
@@ -97,9 +100,21 @@ class ServeBench:
                 if count:
                     again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])
                     commands.insert(1, replace(again, variant="vllm_api_servers"))
+                if self.options.vllm_plugin:
+                    plan = {"KERNELS_PLAN": str(self._plan())}
+                    again = vllm(wanted(), self.options.vllm, environment() | plan, options)
+                    commands.insert(1, replace(again, variant="vllm_plugin", peer=False))
             except ValueError as error:
                 raise ValueError(f"--vllm: {error}") from error
         return commands
+
+    def _plan(self) -> Path:
+        """The file of a plan that leaves every choice to the library."""
+        *_, digest = digested(self.model.directory, 2, 0)
+        plan = Plan(model_digest=digest, gpu=current_device()[1].gpu_class, runner="kernels", serving=Serving())
+        path = self.folder / "plan.json"
+        path.write_text(plan.model_dump_json())
+        return path
 
     @property
     def _unequal(self) -> bool:

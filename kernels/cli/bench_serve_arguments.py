@@ -12,6 +12,7 @@ OPTIONS = (
     "vllm",
     "vllm_option",
     "vllm_api_servers",
+    "vllm_plugin",
     "own_option",
     "poisson",
     "rate",
@@ -27,6 +28,9 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--vllm", metavar="PYTHON", help="serve: the Python of vLLM's environment, to stand beside it")
     own.add_argument("--vllm-option", action="append", metavar="TEXT", help="serve: a further option of vLLM's server")
     own.add_argument("--vllm-api-servers", type=positive, metavar="N", help="serve: vLLM again, with N API servers")
+    own.add_argument(
+        "--vllm-plugin", action="store_true", help="serve: vLLM again, with its plug-in of this library and a plan"
+    )
     own.add_argument("--own-option", action="append", metavar="TEXT", help="serve: a further option of `kernels serve`")
     own.add_argument(
         "--poisson",

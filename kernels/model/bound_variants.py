@@ -52,6 +52,11 @@ class BoundVariants:
         return bool(self._planned)
 
     @property
+    def names(self) -> set[str]:
+        """The variants that calls were bound to."""
+        return {bound.variant.name for bound in self._found.values() if bound is not None}
+
+    @property
     def lossy(self) -> bool:
         """Whether any planned variant lowers the precision of the weights."""
         return any(registry.variant(op.variant).lossy for ops in self._planned.values() for op in ops)

@@ -32,6 +32,21 @@ def read_plan(path: Path) -> Plan:
 
 def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
     """Configuration, whether weights are generated, and their seed. Raises PlanRefused where the model differs."""
+    seed = int(plan.options.get("seed", 0))
+    config, generated, digest = digested(directory, plan.version, seed)
+    if digest != plan.model_digest:
+        what = f"its configuration and files with seed {seed} have" if generated else "its files have"
+        raise PlanRefused(
+            f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {digest[:12]}…"
+        )
+    return config, generated, seed
+
+
+def digested(directory: Path, version: int, seed: int) -> tuple[dict[str, Any], bool, str]:
+    """Configuration, whether weights are generated, and the `model_digest` of a plan of this version for a directory.
+
+    Raises PlanRefused where it holds no model.
+    """
     config_path = directory / "config.json"
     try:
         config = json.loads(config_path.read_text(), parse_constant=tagged)
@@ -39,20 +54,13 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
         raise PlanRefused(f"{config_path}: {error.strerror}") from error
     except ValueError as error:
         raise PlanRefused(f"{config_path}: no valid JSON: {error}") from error
-    seed = int(plan.options.get("seed", 0))
     try:
         files = select_in(directory).files
         config = with_modules(config, sentence_modules(in_folder(directory)))
     except ModelRefused as error:
         raise PlanRefused(f"{directory}: {error}") from error
     generated = not any(path.endswith(".safetensors") for path in files)
-    digest = plan_digest(plan.version, config, _hashes(directory, files), generated, seed)
-    if digest != plan.model_digest:
-        what = f"its configuration and files with seed {seed} have" if generated else "its files have"
-        raise PlanRefused(
-            f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {digest[:12]}…"
-        )
-    return config, generated, seed
+    return config, generated, plan_digest(version, config, _hashes(directory, files), generated, seed)
 
 
 def _hashes(directory: Path, files: Iterable[str]) -> list[tuple[str, str]]:

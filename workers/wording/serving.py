@@ -18,19 +18,36 @@ TAKEN = {
 }
 OTHERS = "the library's kernels compute it, since the plan's runner answers one batch after another."
 
+IN_VLLM = ("LlamaForCausalLM", "Qwen2ForCausalLM")
+"""Architectures whose steps the plug-in of `clients/vllm` replaces."""
+VLLM_CLASSES = ("h100", "h200")
+PYTHON = """\
+from pathlib import Path
+from kernels import runners
+from kernels.runners.plan_files import read_model, read_plan
+
+plan, folder = read_plan(Path("plan.json")), Path("DIR")
+config, generated, seed = read_model(folder, plan)
+model = runners.load(folder, config, seed=seed, generated=generated, dtype=plan.dtype, gpus=plan.parts)
+runner = runners.apply(model, plan)  # prepare(batch, prompt, tokens), then generate(ids, tokens)"""
+"""The plan without a server, for a model whose files are in DIR."""
+
 ROUNDS = "The plan rounds weights; the server has no such products for every number of rows yet."
 
 
 @dataclass(frozen=True)
 class ServeInstructions:
     """`install` is run once in the workbench's source folder, `command` serves the plan and `request` asks it
-    something; `notes` are sentences. With `refusal` there is none of them but the reason.
+    something; `notes` are sentences. `vllm` are the commands for a customer's own vLLM, and `python` is the plan
+    without a server. With `refusal` there is none of them but the reason.
     """
 
     install: str = ""
     command: str = ""
     request: str = ""
     notes: tuple[str, ...] = ()
+    vllm: str = ""
+    python: str = ""
     refusal: str = ""
 
 
@@ -44,6 +61,8 @@ def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name).strip("-.") or "model"
     directory = model.name if model.source == "catalogue" else "DIR"
     request = {"model": name, "prompt": "A list is", "max_tokens": 20}
+    uploaded = model.source == "upload" and not model.generated
+    in_vllm = uploaded and model.architecture in IN_VLLM and results.verify.environment.gpu_class in VLLM_CLASSES
     extras = "serve" if results.verify.environment.gpu_class == "cpu" else "gpu,serve"
     return ServeInstructions(
         install=f"pip install '.[{extras}]'",
@@ -56,6 +75,8 @@ def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | 
                 [size(plan.get("serving") or {}), change_over(plan.get("serving") or {}), _not_of_it(results)],
             ),
         ),
+        vllm="pip install '.[gpu]' ./clients/vllm\nKERNELS_PLAN=plan.json vllm serve DIR" if in_vllm else "",
+        python=PYTHON if model.source == "upload" else "",
     )
 
 

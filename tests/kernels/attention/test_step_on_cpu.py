@@ -52,6 +52,8 @@ def attended(
         call[field] = given[name].data_ptr()
     call["out"], call["position_step"], call["capacity"] = o.data_ptr(), 1, capacity or given["k_cache"].shape[1]
     call["window"], call["scale"] = case.window or 0, case.head_dim**-0.5
+    steps = (capacity * case.kv_heads * case.head_dim, case.head_dim, case.head_dim) if capacity else None
+    call["page_step"], call["token_step"], call["head_step"] = steps or given["k_cache"].stride()[:3]
     if case.paged:
         table, pages, size_of_page = given["page_table"], *given["k_cache"].shape[:2]
         call["tables"], call["table_step"], call["pages"] = table.data_ptr(), table.stride(0), pages
@@ -85,6 +87,16 @@ def test_it_is_right(case: StepAttentionCase, splits: int, parts: int) -> None:
     assert torch.equal(given["v_cache"][at], own[2])
     given["k_cache"][at] = before[at]
     assert torch.equal(given["k_cache"], before)
+
+
+def test_caches_may_be_halves_of_one_tensor() -> None:
+    """As vLLM's pages, where a head's key and value of a token lie side by side."""
+    case = StepAttentionCase(batch=3, heads=8, kv_heads=2, head_dim=64, kv_len=90, paged=True)
+    given = inputs.draw(case, "cpu", 1)
+    halves = torch.cat([given["k_cache"], given["v_cache"]], dim=-1)
+    joined = given | dict(zip(("k_cache", "v_cache"), halves.split(case.head_dim, dim=-1), strict=True))
+    assert torch.equal(attended(case, joined, 2), attended(case, given, 2))
+    assert torch.equal(halves, torch.cat([given["k_cache"], given["v_cache"]], dim=-1))
 
 
 def test_offsets_beyond_32_bits() -> None:

@@ -1,6 +1,8 @@
 """What a result offers to serve its plan: a command that this library's own command line takes, or a reason."""
 
 import argparse
+import ast
+import importlib
 import json
 import shlex
 
@@ -33,6 +35,25 @@ def test_the_command_is_one_that_serve_takes(runner: str) -> None:
     assert asked["model"] == options.name
     assert f"localhost:{options.port}/v1/completions" in found.request
     assert found.install == "pip install '.[gpu,serve]'"
+
+
+def test_the_plug_in_is_offered_for_files_of_a_model_that_it_serves() -> None:
+    found = results(runner="kernels", options={}, ops=[])
+    model = sample_results.manifest().model_copy(update={"source": "upload", "generated": False})
+    offered = serving.offer(found, model)
+    assert offered.vllm.splitlines()[-1] == "KERNELS_PLAN=plan.json vllm serve DIR"
+    for other in ({"source": "catalogue"}, {"generated": True}, {"architecture": "Gemma2ForCausalLM"}):
+        assert serving.offer(found, model.model_copy(update=other)).vllm == ""
+
+
+def test_the_plan_from_python_is_code_of_this_library() -> None:
+    names = {
+        node.module: [each.name for each in node.names]
+        for node in ast.walk(ast.parse(serving.PYTHON))
+        if isinstance(node, ast.ImportFrom) and node.module
+    }
+    for module, imported in names.items():
+        assert all(hasattr(importlib.import_module(module), name) for name in imported)
 
 
 def test_the_size_is_the_plans_and_a_catalogue_model_needs_no_directory() -> None:

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# vLLM through HTTP without and with the plug-in of clients/vllm, and with it at four tokens a pass, one after the other,
+# at 1, 8, 32 and 128 users of Llama-3.2-1B: tokens, times, answers judged by the model; the times of the parts of vLLM's loop;
+# the kernels of a step of each.
+#
+#   VLLM=/srv/vllm bash benchmarks/h200/vllm-plugin.sh [OPTION...]    options of benchmarks.vllm_plugin
+#
+# Writes vllm-plugin.json. Predicted: 290 s: starts of vLLM 70, 65 and 85 s (with several tokens a pass it keeps nothing
+# that it compiles), loads 10 to 25 s each, weights and judging 25. --trace TURN takes 15 s more.
+set -euo pipefail
+LIMIT=${LIMIT:-360}
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$here/use-vllm.sh"
+
+site=${VLLM_SITE:-${VLLM_FOLDER:-/tmp/vllm}/site}
+# As `pip install` of the two wheels would.
+step install 20 "$PYTHON" - "$site" << 'END'
+import shutil, sys, tomllib
+from pathlib import Path
+
+site = Path(sys.argv[1])
+for source in (Path("kernels"), Path("clients/vllm/kernel_workbench_vllm")):
+    shutil.copytree(source, site / source.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+project = tomllib.loads(Path("clients/vllm/pyproject.toml").read_text())["project"]
+info = site / f"kernel_workbench_vllm-{project['version']}.dist-info"
+info.mkdir(exist_ok=True)
+(info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in names.items()) for group, names in project["entry-points"].items()]
+(info / "entry_points.txt").write_text("".join(lines))
+END
+step gate 40 "$PYTHON" -m pytest -q -x -m gpu tests/kernels/attention/test_step_attention.py -k halves
+step vllm 330 "$PYTHON" -m benchmarks.vllm_plugin --vllm "$VLLM_PYTHON" --site "$site" \
+    --json "$OUT/vllm-plugin.json" "$@"
+finish

@@ -1,0 +1,178 @@
+"""The decode step of a whole model by this library's kernels, on another engine's weights and KV pages.
+
+ids ─► embedding ─► ┌─ norm · QKV ─► rope, append to pages, attention ─► O ─► norm · gate_up, SwiGLU ─► down ─┐ ─►
+                    └────────────────────────────── once a layer ─────────────────────────────────────────────┘
+─► norm ─► hidden states
+"""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels.dtypes import DTYPE_NAMES
+from kernels.hardware import Gpu
+from kernels.model.bound_variants import BoundVariants, Packed
+from kernels.model.decoder import Decoder, LayerShape
+from kernels.model.layer_cases import step_case
+from kernels.model.layer_weights import Weights
+from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
+from kernels.ops import TORCH_VARIANTS
+from kernels.plan import Plan, PlannedOp
+from kernels.runners.plan_files import PlanRefused, read_model, read_plan
+from kernels.server.execution.compiling import NotedVariants, compile_together
+from kernels.server.execution.heads import drawing_head, head_case
+from kernels.server.execution.ops import Usable, head_ops, packed_ops
+from kernels.server.execution.served_plans import precision_refusal
+from kernels.server.execution.shapes import Shape
+from kernels.server.execution.sizing import packed_bytes
+
+MOST_ROWS = 192
+"""The most sequences of a step that this library computes: up to so many its products lead cuBLAS."""
+
+Caches = Sequence[tuple[Tensor, Tensor]]
+"""Keys and values of each layer, [pages, page_size, kv_heads, head_dim], of any strides but the last."""
+
+
+class Pages(NamedTuple):
+    """The tokens of a page of the caches, and the most tokens of a sequence."""
+
+    page_size: int
+    capacity: int
+
+
+class EngineModel(Decoder):
+    """The weights of a dense decoder that another engine has loaded: `layers` and `shapes` of equal length.
+
+    `cos` and `sin` are [positions, head_dim], in the dtype of the model.
+    """
+
+    def __init__(
+        self,
+        embedding: Tensor,
+        layers: list[Weights],
+        shapes: list[LayerShape],
+        norm: Tensor,
+        lm_head: Tensor,
+        rope_table: tuple[Tensor, Tensor],
+    ) -> None:
+        self.embedding, self.layers, self.shapes, self.norm, self.lm_head = embedding, layers, shapes, norm, lm_head
+        self.cos, self.sin = rope_table
+        self.eps = shapes[0].eps
+
+
+def plan_for(path: Path, model: Path, gpu: Gpu) -> Plan:
+    """The plan in a file. Raises PlanRefused in a sentence where it is not for this model, in this precision, or for
+    this GPU.
+    """
+    plan = read_plan(path)
+    if plan.gpu != gpu.gpu_class or plan.tensor_parallel_size > 1:
+        raise PlanRefused(
+            f"{path}: it was made for {plan.tensor_parallel_size} {plan.gpu}, and this is {gpu.gpu_class}"
+        )
+    if refusal := precision_refusal(plan):
+        raise PlanRefused(refusal)
+    read_model(model, plan)
+    return plan
+
+
+def planned_ops(model: EngineModel, plan: Plan, gpu: Gpu, rows: int, pages: Pages) -> list[PlannedOp]:
+    """The ops of a step of `rows` sequences: the plan's own first, then the defaults."""
+    exclude: Collection[str] = plan.serving.exclude if plan.serving else ()
+    usable, shape = Usable(gpu, exclude=exclude), Shape(decodes=rows, blocks=0, block=1, prefill_chunks=0)
+    own = [op for op in plan.ops if plan.runner == "kernels" and op.variant not in exclude]
+    return [*own, *packed_ops(model, shape, *pages, usable), *head_ops(model, shape, usable)]
+
+
+class DecodeStep:
+    """The step for a number of rows, which may be captured. Its products are bound and their weights packed once, its
+    attention at the first call, when the caches are there.
+    """
+
+    def __init__(
+        self, model: EngineModel, variants: BoundVariants, rows: int, pages: Pages, choose: bool = False
+    ) -> None:
+        """With `choose` the weight of the head that chooses a token within `several` is packed too."""
+        self.model, (page_size, capacity) = model, pages
+        dtype = DTYPE_NAMES[model.embedding.dtype]
+        self._rows = Rows(variants, rows, dtype, model.eps)
+        bound = [variants.bound(step_case(shape, rows, capacity, dtype, page_size)) for shape in model.shapes]
+        self._attend = [each.function for each in bound]
+        self._products = [
+            (
+                normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0]),
+                added_product(self._rows, w.o, w.o_bias),
+                mlp_half(self._rows, w),
+            )
+            for w in model.layers
+        ]
+
+        head = head_case(model, rows, "argmax")  # type: ignore[arg-type]
+        self._choose = drawing_head(self._rows, model, None, "argmax") if choose and variants.planned(head) else None
+
+    def __call__(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches) -> Tensor:
+        """The normed hidden states [rows, hidden] of the tokens `ids` [rows] at `position` [rows] int64; their keys and
+        values are in the caches afterwards. page_table [rows, pages] int32.
+        """
+        return self._rows.norm(self._layers(ids, position, page_table, caches), self.model.norm)
+
+    def several(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches) -> Tensor:
+        """The normed hidden states [rows, places, hidden] of consecutive tokens `ids` [rows, places] of each sequence,
+        one step after the other. An id below 0 is replaced, in `ids` too, by the most likely one after those before it.
+        """
+        # Rows of padding hold what was there; no id of theirs may reach beyond the embedding.
+        last = len(self.model.embedding) - 1
+        hidden, at, token = [], position.t().contiguous(), ids[:, 0].clamp(0, last)
+        for place, following in enumerate([*ids.t()[1:], None]):
+            stream = self._layers(token, at[place], page_table, caches)
+            hidden.append(self._rows.norm(Stream(stream.summed()), self.model.norm))
+            if following is not None:
+                chosen = self._choose(stream) if self._choose else F.linear(hidden[-1], self.model.lm_head).argmax(-1)
+                token = torch.where(following < 0, chosen.to(ids.dtype), following).clamp_(0, last)
+                following.copy_(token)
+        return torch.stack(hidden, dim=1)
+
+    def _layers(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches) -> Stream:
+        cos, sin = self.model.cos, self.model.sin
+        stream = Stream(F.embedding(ids, self.model.embedding))
+        for (qkv, out, mlp), attend, (keys, values) in zip(self._products, self._attend, caches, strict=True):
+            out(attend(qkv(stream), cos, sin, keys, values, position, page_table=page_table), stream)
+            mlp(stream)
+        return stream
+
+
+class DecodeSteps:
+    """The steps of a model by their number of rows. Compiles and packs all of them; nothing is allocated later."""
+
+    def __init__(
+        self, model: EngineModel, plan: Plan, gpu: Gpu, sizes: Collection[int], pages: Pages, choose: bool = False
+    ) -> None:
+        """Raises ValueError in a sentence where the memory does not hold the packed copies of the weights.
+
+        On a GPU a step with an op that torch would run is left out.
+        """
+        on_gpu = model.embedding.is_cuda
+        if on_gpu:
+            needed = packed_bytes(model, gpu) - (0 if choose else model.lm_head.nbytes)
+            free = torch.cuda.mem_get_info()[0]
+            if needed > free // 2:
+                raise ValueError(f"packed copies of the weights take {needed / 2**30:.1f} of {free / 2**30:.1f} GiB")
+        made = {rows: planned_ops(model, plan, gpu, rows, pages) for rows in sorted(sizes) if rows <= MOST_ROWS}
+        if on_gpu:
+            noted = {rows: NotedVariants(each, gpu) for rows, each in made.items()}
+            for rows, variants in noted.items():
+                DecodeStep(model, variants, rows, pages, choose)
+            made = {rows: made[rows] for rows, variants in noted.items() if not variants.names & set(TORCH_VARIANTS)}
+            compile_together(build for rows in made for build in noted[rows].builds)
+        packed: Packed = {}
+        self.steps: dict[int, DecodeStep] = {}
+        self.variants: dict[str, list[int]] = {}
+        """The rows of the steps that each variant was bound in."""
+        for rows, each in made.items():
+            variants = BoundVariants(each, gpu, packed)
+            self.steps[rows] = DecodeStep(model, variants, rows, pages, choose)
+            for name in sorted(variants.names):
+                self.variants.setdefault(name, []).append(rows)

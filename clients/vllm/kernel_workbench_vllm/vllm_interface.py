@@ -1,0 +1,279 @@
+"""All that is used of vLLM's interfaces. Tried with the versions in TRIED; another one is refused, and vLLM goes on.
+
+The registered classes of Llama and Qwen2 are replaced by subclasses whose `forward` runs a step of decodes by
+`decode_step`, outside of what torch.compile sees. vLLM captures that step into its CUDA graphs, one for each number of
+rows, as it captures its own. All other steps, the logits, the sampler and the scheduler are vLLM's.
+"""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernel_workbench_vllm.decode_step import DecodeSteps, EngineModel, Pages, plan_for
+from kernels.measure.gpu_entry import gpu_of
+from kernels.model.decoder import LayerShape
+from kernels.model.layer_weights import Dense, Weights
+from kernels.runners.plan_files import PlanRefused
+
+TRIED = ("0.26.0",)
+DRAFTS = "ngram_gpu"
+"""vLLM's name of drafts without a model, with which it schedules asynchronously."""
+LOGGER = "vllm.kernel_workbench"
+"""Of vLLM's loggers, so that its log shows what this one says."""
+TABLE_TOKENS = 128
+"""vLLM's tables of blocks have columns for a multiple of so many tokens."""
+MODELS = {"LlamaForCausalLM": "PlannedLlama", "Qwen2ForCausalLM": "PlannedQwen2"}
+
+
+def register_models() -> None:
+    """Tells vLLM of the classes below. A version of vLLM that was not tried goes on as it is, with a sentence in its
+    log.
+    """
+    from vllm.logger import init_logger
+
+    if (found := version("vllm")) not in TRIED:
+        init_logger(LOGGER).warning(
+            "KERNELS_PLAN is not used: this plug-in was tried with vLLM %s, and this is %s", ", ".join(TRIED), found
+        )
+        return
+    from vllm import ModelRegistry
+
+    for architecture, name in MODELS.items():
+        ModelRegistry.register_model(architecture, f"{__name__}:{name}")
+    _take_drafts()
+
+
+def writes_drafts(config: Any) -> bool:
+    """Whether a pass makes several tokens of each sequence: vLLM's `ngram_gpu`, which its Model Runner V2 has not."""
+    return config.speculative_config is not None and config.speculative_config.method == DRAFTS
+
+
+def _take_drafts() -> None:
+    """Lets Model Runner V2 take `ngram_gpu`, with `UnwrittenDrafts` in the place of a speculator."""
+    import sys
+
+    from vllm.config import VllmConfig
+    from vllm.v1.worker.gpu import spec_decode
+
+    unsupported, speculator = VllmConfig._get_v2_model_runner_unsupported_features, spec_decode.init_speculator
+
+    def without_drafts(config: Any) -> list[str]:
+        return [each for each in unsupported(config) if not (writes_drafts(config) and DRAFTS in each)]
+
+    def init_speculator(config: Any, device: torch.device) -> Any:
+        return UnwrittenDrafts(config, device) if writes_drafts(config) else speculator(config, device)
+
+    VllmConfig._get_v2_model_runner_unsupported_features = without_drafts
+    spec_decode.init_speculator = init_speculator
+    if runner := sys.modules.get("vllm.v1.worker.gpu.model_runner"):
+        runner.init_speculator = init_speculator  # type: ignore[attr-defined]
+
+
+class UnwrittenDrafts:
+    """Drafts that are written by the pass which vLLM verifies them in. It computes the tokens of a sequence one after
+    the other, so each is what the model chooses, and vLLM's rejection sampler judges it by the logits of that pass.
+
+    With structured output, whose masks vLLM makes before the pass, the drafts are 0, and a pass makes one token.
+    """
+
+    supports_mm_inputs = False
+    draft_logits = None
+
+    def __init__(self, config: Any, device: torch.device) -> None:
+        size = config.scheduler_config.max_num_seqs, config.num_speculative_tokens
+        self.model = torch.nn.Module()
+        self._unwritten = torch.full(size, -1, dtype=torch.int64, device=device)
+        self._zeros = torch.zeros_like(self._unwritten)
+
+    def init_cudagraph_manager(self, cudagraph_mode: Any) -> None:
+        """It has no graphs."""
+
+    def capture(self) -> None:
+        """It has no graphs."""
+
+    def propose(self, input_batch: Any, *others: Any, **named: Any) -> Tensor:
+        """The drafts [sequences, drafts] of the next step."""
+        drafts = self._zeros if input_batch.has_structured_output_reqs else self._unwritten
+        return drafts[: input_batch.num_reqs]
+
+
+def __getattr__(name: str) -> Any:
+    """PlannedLlama and PlannedQwen2, which need vLLM's models."""
+    if name == "PlannedLlama":
+        from vllm.model_executor.models.llama import LlamaForCausalLM as model_class
+    elif name == "PlannedQwen2":
+        from vllm.model_executor.models.qwen2 import Qwen2ForCausalLM as model_class
+    else:
+        raise AttributeError(name)
+    globals()[name] = planned_class(name, model_class)
+    return globals()[name]
+
+
+def planned_class(name: str, model_class: Any) -> Any:
+    """A subclass of vLLM's model class that runs the steps of decodes by the plan."""
+
+    def __init__(self: Any, *, vllm_config: Any, prefix: str = "", **others: Any) -> None:
+        model_class.__init__(self, vllm_config=vllm_config, prefix=prefix, **others)
+        self.planned = Planned(self, vllm_config)
+
+    def forward(
+        self: Any,
+        input_ids: Any,
+        positions: Any,
+        intermediate_tensors: Any = None,
+        inputs_embeds: Any = None,
+    ) -> Any:
+        if intermediate_tensors is None and inputs_embeds is None:
+            hidden = self.planned.hidden(input_ids, positions)
+            if hidden is not None:
+                return hidden
+        return model_class.forward(self, input_ids, positions, intermediate_tensors, inputs_embeds)
+
+    return type(name, (model_class,), {"__init__": __init__, "forward": forward, "__module__": __name__})
+
+
+class Planned:
+    """The steps of one of vLLM's models. They are made in the pass by which vLLM measures the memory that it needs:
+    the weights are loaded by then, and there are no KV pages yet.
+    """
+
+    def __init__(self, model: Any, vllm_config: Any) -> None:
+        from vllm.logger import init_logger
+
+        # A list hides the model from torch's modules, of which it would become a part of itself.
+        self._model, self._config, self._log = [model], vllm_config, init_logger(LOGGER)
+        self._steps: DecodeSteps | None = None
+        self._tried = False
+        self._places = 1 + vllm_config.num_speculative_tokens if writes_drafts(vllm_config) else 1
+        """The tokens of each sequence in a step of decodes."""
+
+    def hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
+        """The normed hidden states of a step in which every sequence has one token; None where vLLM is to run it."""
+        if not self._tried:
+            self._tried = True
+            self._make()
+        hidden = self._hidden(ids, positions) if self._steps is not None else None
+        if hidden is None and self._places > 1:
+            ids.clamp_(min=0)  # what no step of this library has written is no id
+        return hidden
+
+    def _hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
+        from vllm.forward_context import get_forward_context
+
+        layers, by_layer = self._model[0].model.layers, get_forward_context().attn_metadata
+        if self._steps is None or not isinstance(by_layer, dict):
+            return None
+        metadata = by_layer[layers[0].self_attn.attn.layer_name]
+        table, places = metadata.block_table, metadata.max_query_len
+        step = self._steps.steps.get(len(table))
+        # A piecewise graph pads the tokens of sequences of unlike lengths; a whole one says so of its own padding.
+        tokens = {len(ids), metadata.num_actual_tokens, len(table) * places}
+        if step is None or places not in (1, self._places) or len(tokens) > 1:
+            return None
+        caches = [halves(layer.self_attn.attn.kv_cache) for layer in layers]
+        if places == 1:
+            return step(ids, positions, table, caches)
+        return step.several(ids.view(-1, places), positions.view(-1, places), table, caches).flatten(0, 1)
+
+    def _make(self) -> None:
+        config = self._config
+        try:
+            if reason := refusal(self._model[0], config):
+                raise PlanRefused(reason)
+            gpu = gpu_of(torch.device("cuda"))
+            plan = plan_for(Path(os.environ["KERNELS_PLAN"]), Path(config.model_config.model), gpu)
+            page_size = config.cache_config.block_size
+            capacity = -(-config.model_config.max_model_len // TABLE_TOKENS) * TABLE_TOKENS
+            captured = config.compilation_config.cudagraph_capture_sizes or ()
+            sizes = {-(-size // self._places) for size in captured}
+            model, pages = engine_model(self._model[0], capacity), Pages(page_size, capacity)
+            self._steps = DecodeSteps(model, plan, gpu, sizes, pages, choose=self._places > 1)
+        except Exception as error:  # whatever it is, the customer's server goes on
+            self._log.warning("KERNELS_PLAN is not used, and vLLM goes on without it: %s", error)
+            return
+        for name, rows in self._steps.variants.items():
+            self._log.info("KERNELS_PLAN: %s in steps of %s sequences", name, ", ".join(map(str, rows)))
+
+
+def halves(cache: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values [pages, page_size, kv_heads, head_dim] of vLLM's [pages, kv_heads, page_size, 2 · head_dim]."""
+    keys, values = cache.transpose(1, 2).chunk(2, dim=-1)
+    return keys, values
+
+
+def refusal(model: Any, config: Any) -> str | None:
+    """Why vLLM keeps this model to itself, in a sentence; None if the plan may run it."""
+    if config.lora_config is not None:
+        return "the model is served with LoRA"
+    if config.parallel_config.world_size > 1:
+        return "the model is divided over several GPUs"
+    layers, cache = model.model.layers, config.cache_config.cache_dtype
+    products = [
+        product
+        for layer in layers
+        for product in (layer.self_attn.qkv_proj, layer.self_attn.o_proj, layer.mlp.gate_up_proj, layer.mlp.down_proj)
+    ]
+    methods = {type(product.quant_method).__name__ for product in products}
+    attention = layers[0].self_attn
+    rotary, backend = attention.rotary_emb, attention.attn.get_attn_backend().get_name()
+    whole = getattr(rotary, "is_neox_style", False) and getattr(rotary, "rotary_dim", 0) == attention.head_dim
+    reasons = {
+        f"the products of its layers are of {', '.join(sorted(methods))}": methods != {"UnquantizedLinearMethod"},
+        f"the KV cache is in {cache}": cache not in ("auto", "bfloat16", "float16"),
+        f"the KV cache has the layout of {backend}": backend != "FLASH_ATTN",
+        f"dtype is {config.model_config.dtype}": config.model_config.dtype not in (torch.bfloat16, torch.float16),
+        "hidden states of several layers are asked for": bool(getattr(model.model, "aux_hidden_state_layers", ())),
+        f"{type(rotary).__name__} does not rotate whole heads by halves": not whole,
+        "attention has another scale": attention.scaling != attention.head_dim**-0.5,
+        "attention has a window": getattr(attention.attn, "sliding_window", None) is not None,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def engine_model(model: Any, positions: int) -> EngineModel:
+    """vLLM's weights, without a copy."""
+    layers, core = model.model.layers, model.model
+    attention = layers[0].self_attn
+    table = attention.rotary_emb.cos_sin_cache[:positions].to(core.embed_tokens.weight)
+    table = torch.cat([table, table[-1:].expand(max(0, positions - len(table)), -1)])
+    cos, sin = (torch.cat([half, half], dim=-1).contiguous() for half in table.chunk(2, dim=-1))
+    shape = LayerShape(
+        heads=attention.num_heads,
+        kv_heads=attention.num_kv_heads,
+        head_dim=attention.head_dim,
+        eps=layers[0].input_layernorm.variance_epsilon,
+        scaling=attention.scaling,
+    )
+    return EngineModel(
+        embedding=core.embed_tokens.weight,
+        layers=[weights_of(layer) for layer in layers],
+        shapes=[shape] * len(layers),
+        norm=core.norm.weight,
+        lm_head=model.lm_head.weight,
+        rope_table=(cos, sin),
+    )
+
+
+def weights_of(layer: Any) -> Weights:
+    """The weights of one of vLLM's layers, whose q, k and v are one matrix, and gate and up another."""
+    attention, mlp = layer.self_attn, layer.mlp
+    return Weights(
+        input_norm=layer.input_layernorm.weight,
+        qkv=(attention.qkv_proj.weight,),
+        qkv_bias=(attention.qkv_proj.bias,),
+        q_norm=None,
+        k_norm=None,
+        o=attention.o_proj.weight,
+        o_bias=attention.o_proj.bias,
+        post_norm=layer.post_attention_layernorm.weight,
+        mlp=Dense(
+            gate_up=(mlp.gate_up_proj.weight,),
+            gate_up_bias=(mlp.gate_up_proj.bias,),
+            down=mlp.down_proj.weight,
+            down_bias=mlp.down_proj.bias,
+        ),
+    )

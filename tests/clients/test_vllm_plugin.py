@@ -1,0 +1,240 @@
+"""The plug-in of vLLM, as far as it runs without vLLM: the step of decodes, and whose plan it takes."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import kernel_workbench_vllm
+import pytest
+import torch
+from kernel_workbench_vllm import decode_step, vllm_interface
+from kernel_workbench_vllm.decode_step import (
+    MOST_ROWS,
+    DecodeStep,
+    DecodeSteps,
+    EngineModel,
+    Pages,
+    plan_for,
+    planned_ops,
+)
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from kernels.hardware import GPUS
+from kernels.model.decoder import Decoder, LayerShape
+from kernels.model.layer_weights import Dense, Weights
+from kernels.ops import TORCH_VARIANTS
+from kernels.plan import Plan, Serving
+from kernels.runners.plan_files import PlanRefused, digested
+from kernels.server.execution.compiling import NotedVariants
+
+PLAN = Plan(model_digest="", gpu="h200", runner="kernels")
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+}
+
+
+@pytest.fixture(params=["llama", "qwen2"])
+def model(request: pytest.FixtureRequest) -> Any:
+    torch.manual_seed(3)
+    of_llama = request.param == "llama"
+    made: Any = LlamaForCausalLM(LlamaConfig(**SMALL)) if of_llama else Qwen2ForCausalLM(Qwen2Config(**SMALL))
+    return made.eval().requires_grad_(False)
+
+
+def engine_model(model: Any) -> EngineModel:
+    own = Decoder(model)
+    return EngineModel(own.embedding, own.layers, own.shapes, own.norm, own.lm_head, own.rope_table(64))
+
+
+def test_a_step_on_vllms_pages_is_the_models(model: Any) -> None:
+    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, MOST_ROWS + 1], Pages(8, 64))
+    assert list(steps.steps) == [2]
+    pages = [torch.zeros(20, 8, 2, 2 * 16).permute(0, 2, 1, 3) for _ in range(2)]  # as vLLM keeps them
+    caches = [vllm_interface.halves(each) for each in pages]
+    table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
+    ids = torch.randint(97, (2, 10))
+    for at in range(10):
+        hidden = steps.steps[2](ids[:, at].int(), torch.full((2,), at), table, caches)
+    torch.testing.assert_close(hidden, model.model(ids).last_hidden_state[:, -1], atol=1e-5, rtol=1e-5)
+    used = [page for page in range(20) if bool(pages[0][page].any())]
+    assert used == [3, 4, 11, 12]
+
+
+def test_several_places_are_written_with_what_the_model_chooses(model: Any) -> None:
+    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2], Pages(8, 64), choose=True)
+    caches = [vllm_interface.halves(torch.zeros(20, 2, 8, 2 * 16)) for _ in range(2)]
+    table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
+    ids = torch.tensor([[5, -1, -1, -1], [7, 8, 9, 10]], dtype=torch.int32)  # a decode, and a prompt of four tokens
+    hidden = steps.steps[2].several(ids, torch.arange(4).expand(2, 4), table, caches)
+    assert ids[1].tolist() == [7, 8, 9, 10]
+    expected = [5]
+    for _ in range(3):
+        expected.append(int(model(torch.tensor([expected])).logits[0, -1].argmax()))
+    assert ids[0].tolist() == expected
+    torch.testing.assert_close(hidden, model.model(ids.long()).last_hidden_state, atol=1e-5, rtol=1e-5)
+
+
+class RecordedStep:
+    """A step that answers without a model."""
+
+    def __call__(self, *given: Any) -> torch.Tensor:
+        return torch.ones(2, 4)
+
+    def several(self, *given: Any) -> torch.Tensor:
+        return torch.ones(2, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "actual", "longest", "runs"),
+    [
+        (8, 8, 4, True),  # two decodes of four tokens each
+        (2, 2, 1, True),  # of one token each
+        (8, 5, 4, False),  # one token and four, padded
+        (6, 6, 3, False),
+        (4, 4, 3, False),  # one token and three
+    ],
+)
+def test_only_sequences_of_equal_lengths_are_run(
+    given: int, actual: int, longest: int, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = SimpleNamespace(block_table=torch.zeros(2, 8), max_query_len=longest, num_actual_tokens=actual)
+    context: Any = ModuleType("vllm.forward_context")
+    context.get_forward_context = lambda: SimpleNamespace(attn_metadata={"first": metadata})
+    monkeypatch.setitem(sys.modules, "vllm.forward_context", context)
+    attn = SimpleNamespace(layer_name="first", kv_cache=torch.zeros(20, 2, 8, 32))
+    layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn))]
+    planned: Any = object.__new__(vllm_interface.Planned)
+    planned._model, planned._tried, planned._places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
+    planned._steps = SimpleNamespace(steps={2: RecordedStep()})
+    ids = torch.full((given,), -1, dtype=torch.int32)
+    assert (planned.hidden(ids, torch.zeros(given)) is not None) == runs
+    assert runs or bool((ids == 0).all()), "vLLM computes these itself, and takes ids only"
+
+
+def on_meta() -> EngineModel:
+    """One layer of Llama-3.2-1B's sizes, without memory."""
+    hidden, heads, kv_heads, head_dim, wide = 2048, 32, 8, 64, 8192
+
+    def empty(*size: int) -> torch.Tensor:
+        return torch.empty(*size, device="meta", dtype=torch.bfloat16)
+
+    mlp = Dense((empty(2 * wide, hidden),), (None,), empty(hidden, wide), None)
+    qkv = empty((heads + 2 * kv_heads) * head_dim, hidden)
+    layer = Weights(
+        empty(hidden), (qkv,), (None,), None, None, empty(hidden, heads * head_dim), None, empty(hidden), mlp
+    )
+    shape = LayerShape(heads, kv_heads, head_dim, 1e-5, head_dim**-0.5)
+    table = empty(768, head_dim), empty(768, head_dim)
+    return EngineModel(empty(128_256, hidden), [layer], [shape], empty(hidden), empty(128_256, hidden), table)
+
+
+@pytest.mark.parametrize(("rows", "product"), [(1, "skinny"), (16, "skinny"), (24, "small_gemm"), (128, "small_gemm")])
+def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, product: str) -> None:
+    engine = on_meta()
+    noted = NotedVariants(planned_ops(engine, PLAN, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
+    DecodeStep(engine, noted, rows, Pages(16, 768))
+    assert noted.names == {product, "step_hopper"}
+
+
+def test_what_the_plan_excludes_is_not_used() -> None:
+    engine, plan = on_meta(), PLAN.model_copy(update={"serving": Serving(exclude=["step_hopper"])})
+    noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], 8, Pages(16, 768)), GPUS["h200"])
+    DecodeStep(engine, noted, 8, Pages(16, 768))
+    assert noted.names & set(TORCH_VARIANTS) == {"torch_step_attention"}
+
+
+def test_a_plan_of_another_gpu_or_model_is_refused(tmp_path: Path) -> None:
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SMALL}
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    *_, digest = digested(folder, 2, 0)
+    path = tmp_path / "plan.json"
+    for change, said in (
+        ({}, ""),
+        ({"gpu": "h100"}, "it was made for 1 h100, and this is h200"),
+        ({"model_digest": "0" * 64}, "the plan is for the model 000000000000"),
+        ({"options": {"weights": "fp8"}}, "rounds weights"),
+    ):
+        path.write_text(PLAN.model_copy(update={"model_digest": digest, **change}).model_dump_json())
+        if said:
+            with pytest.raises(PlanRefused, match=said):
+                plan_for(path, folder, GPUS["h200"])
+        else:
+            assert plan_for(path, folder, GPUS["h200"]).model_digest == digest
+
+
+def test_without_a_plan_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(kernel_workbench_vllm.PLAN, raising=False)
+    monkeypatch.setattr(vllm_interface, "register_models", lambda: pytest.fail("registered"))
+    kernel_workbench_vllm.register()
+
+
+def test_another_version_of_vllm_goes_on_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    logger = ModuleType("vllm.logger")
+    logger.init_logger = lambda _: SimpleNamespace(warning=lambda text, *given: said.append(text % given))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm.logger", logger)
+    monkeypatch.setattr(vllm_interface, "version", lambda _: "0.27.1")
+    monkeypatch.setenv(kernel_workbench_vllm.PLAN, "plan.json")
+    kernel_workbench_vllm.register()
+    assert said == ["KERNELS_PLAN is not used: this plug-in was tried with vLLM 0.26.0, and this is 0.27.1"]
+
+
+class UnquantizedLinearMethod:
+    """Named as vLLM's."""
+
+
+def served(**changes: Any) -> tuple[Any, Any]:
+    """A model and a configuration with the attributes of vLLM's that a refusal reads."""
+    given = {"method": UnquantizedLinearMethod(), "backend": "FLASH_ATTN", "neox": True, "window": None}
+    given |= {"lora": None, "world": 1, "cache": "auto", "dtype": torch.bfloat16, **changes}
+    product = SimpleNamespace(quant_method=given["method"])
+    backend = SimpleNamespace(get_name=lambda: given["backend"])
+    attn = SimpleNamespace(get_attn_backend=lambda: backend, sliding_window=given["window"])
+    rotary = SimpleNamespace(is_neox_style=given["neox"], rotary_dim=64)
+    attention = SimpleNamespace(
+        qkv_proj=product, o_proj=product, attn=attn, rotary_emb=rotary, head_dim=64, scaling=0.125
+    )
+    layer = SimpleNamespace(self_attn=attention, mlp=SimpleNamespace(gate_up_proj=product, down_proj=product))
+    config = SimpleNamespace(
+        lora_config=given["lora"],
+        parallel_config=SimpleNamespace(world_size=given["world"]),
+        cache_config=SimpleNamespace(cache_dtype=given["cache"]),
+        model_config=SimpleNamespace(dtype=given["dtype"]),
+    )
+    return SimpleNamespace(model=SimpleNamespace(layers=[layer])), config
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, None),
+        ({"lora": object()}, "the model is served with LoRA"),
+        ({"world": 2}, "the model is divided over several GPUs"),
+        ({"method": SimpleNamespace()}, "the products of its layers are of SimpleNamespace"),
+        ({"cache": "fp8"}, "the KV cache is in fp8"),
+        ({"backend": "FLASHINFER"}, "the KV cache has the layout of FLASHINFER"),
+        ({"dtype": torch.float32}, "dtype is torch.float32"),
+        ({"neox": False}, "SimpleNamespace does not rotate whole heads by halves"),
+        ({"window": 4096}, "attention has a window"),
+    ],
+)
+def test_what_vllm_keeps_to_itself_is_said(change: dict[str, Any], said: str | None) -> None:
+    assert vllm_interface.refusal(*served(**change)) == said
+
+
+def test_the_wheel_is_one_of_vllms_general_plug_ins() -> None:
+    import tomllib
+
+    project = tomllib.loads((Path(decode_step.__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    module, name = project["entry-points"]["vllm.general_plugins"]["kernel_workbench"].split(":")
+    assert getattr(sys.modules[module], name) is kernel_workbench_vllm.register
