@@ -1,0 +1,66 @@
+"""The CUDA source of the long convolution, run thread by thread on a CPU."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.fft import fft_tiles
+from kernels.fft.fft_tiles import FftConfig
+from kernels.ops import reference
+from kernels.ops.fft_conv import FftConvCase
+from kernels.proof import inputs
+from tests.kernels.on_cpu.translate import library
+
+ENTRY = """
+extern "C" int run(const Params* p, int blocks, long shared_bytes) {
+  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] { fft_conv(*p); });
+}"""
+
+
+def convolved(case: FftConvCase, config: FftConfig, given: dict[str, torch.Tensor], blocks: int = 1) -> torch.Tensor:
+    """y of the kernel."""
+    macros: dict[str, Any] = config.macros(case)
+    kernel = library(fft_tiles.SOURCE, ENTRY, macros)
+    words, scales = fft_tiles.spectrum(case, given["w"], config.points, int(not case.circular))
+    y = torch.full_like(given["u"], float("nan"))
+    params = np.zeros((), fft_tiles.PARAMS)
+    tensors = {"u": given["u"], "before": given.get("w_pre"), "after": given.get("w_post"), "skip": given.get("d")}
+    for name, tensor in (tensors | {"spectrum": words, "scales": scales, "y": y}).items():
+        params[name] = 0 if tensor is None else tensor.data_ptr()
+    for name in ("batch", "width", "length"):
+        params[name] = getattr(case, name)
+    params["per_filter"], params["in_fours"] = case.width // len(words), case.length % 4 == 0
+    size = ctypes.c_long(config.shared_bytes)
+    assert kernel.run(params.ctypes.data_as(ctypes.c_void_p), blocks, size) == 0, "all threads wait for each other"
+    return y
+
+
+def rms(x: torch.Tensor) -> float:
+    return float(x.double().square().mean().sqrt())
+
+
+@pytest.mark.parametrize(
+    ("changes", "config"),
+    [
+        ({"length": 256, "filter": 256, "batch": 3, "width": 2}, FftConfig(256, 4, 64, 1)),
+        ({"length": 301, "filter": 1000, "dtype": "fp16", "skip": True, "batch": 3}, FftConfig(512, 2, 64, 1)),
+        ({"length": 1024, "filter": 7, "gated": False}, FftConfig(1024, 1, 64, 1)),
+        ({"length": 2048, "filter": 3000, "circular": True, "dtype": "fp16"}, FftConfig(2048, 1, 64, 1)),
+        ({"length": 4096, "filter": 4096}, FftConfig(4096, 1, 128, 1)),
+        ({"length": 8191, "filter": 8000, "dtype": "fp16", "gated": False}, FftConfig(8192, 1, 128, 1)),
+        ({"length": 16384, "filter": 16384, "dtype": "fp16"}, FftConfig(16384, 1, 256, 1)),
+        ({"length": 32768, "filter": 32768, "dtype": "fp16", "skip": True}, FftConfig(32768, 1, 512, 1)),
+    ],
+)
+def test_it_is_right(changes: dict[str, Any], config: FftConfig) -> None:
+    case = FftConvCase(**({"batch": 1, "width": 1} | changes))
+    given = inputs.draw(case, "cpu", 1)
+    y = convolved(case, config, given)
+    truth, own = reference.compute(case, given)[0], case.native(given)[0]
+    oracle = case.oracle((truth,), (own,), reference.rounding(case, given), given, given)
+    for found in oracle.compare_all((y,), "here"):
+        print(found.error, found.limit)
+        assert found.holds, (found.error, found.limit)
