@@ -66,7 +66,7 @@ def refused(case: FftConvCase, gpu: Gpu) -> Refusal | None:
     if gpu.sm != 90:
         return Refusal(f"device is {gpu.name}: this variant is written for sm_90a")
     if case.dtype not in C_TYPES:
-        return Refusal(f"dtype is {case.dtype}: this variant multiplies in fp16, which is exact enough for bf16 and fp16")
+        return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16, since it multiplies in fp16")
     if case.circular and fft_tiles.points_of(case) != case.length:
         return Refusal(f"length is {case.length} and circular: this variant takes powers of two from {fft_tiles.LEAST}")
     if case.width % (case.filters or case.width):
