@@ -33,7 +33,7 @@ static_assert(sizeof(Params) == PARAMS_BYTES, "the fields of Python");
 struct Shared {
   Constants constants;
   u32 largest[kFours / 32];
-  u32 data[kTiles * kPitch];
+  alignas(16) u32 data[kTiles * kPitch];
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "the size that Python asks for");
 

@@ -46,8 +46,7 @@ class FftConfig:
     def shared_bytes(self) -> int:
         """Size of the kernel's `Shared`."""
         tiles, fours = self.sequences * self.points // 256, self.sequences * self.points // self.radix // 4
-        size = 6144 + 4 * (fours // 32) + 4 * tiles * (256 if self.stages == 1 else 264)
-        return -(-size // 16) * 16
+        return 6144 + -(-fours // 128) * 16 + 4 * tiles * (256 if self.stages == 1 else 264)
 
     def macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of fft_conv.cu."""
