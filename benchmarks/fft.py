@@ -89,7 +89,7 @@ def changed(case: FftConvCase, config: fft_tiles.FftConfig, changes: tuple[str, 
     call = fft_call.FftConv(case, config)
     source = folder / fft_tiles.SOURCE.name
     source.write_text(text)
-    call.compiled = type(call.compiled).of(source, config.macros(case))
+    call.builds = [type(call.builds[0]).of(source, config.macros(case))]
     return call
 
 

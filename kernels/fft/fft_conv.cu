@@ -4,31 +4,20 @@
 //
 // N = RADIX · 16^(STAGES + 1), n = ((i0 · 16 + i1) · 16 + i2) · 16 + i3, without i1 where STAGES is 1. Digit by digit, i
 // becomes k: i0 in registers (Radix), i1 across tiles, i2 and i3 within a tile, and back the same way.
-#include "tiles16.cuh"
+//
+// With OUTER > 1 the values are rows of the workspace, complex: OUTER for each sequence, as fft_outer.cu leaves them.
+#include "sequences.cuh"
 
 constexpr int kTilesAcross = STAGES == 2 ? 16 : 1, kRadix = RADIX, kPart = 256 * kTilesAcross, kSize = kRadix * kPart;
 constexpr int kPerRow = SEQUENCES * kRadix, kTiles = kPerRow * kTilesAcross, kWarps = THREADS / 32;
 // Tiles that are transformed across begin in different banks.
 constexpr int kPitch = STAGES == 2 ? 264 : 256;
-constexpr int kLog = STAGES * 4 + 4 + (RADIX == 2 ? 1 : RADIX == 4 ? 2 : RADIX == 8 ? 3 : 0);
-// |x| below 2^kBound: its sum of squares, which every step keeps, stays in the range of fp16.
-constexpr int kBound = 15 - (kLog + 1) / 2;
-constexpr float kUnitary = RADIX == 1 ? 1.f : RADIX == 2 ? 0.70710678f : RADIX == 4 ? 0.5f : 0.35355339f;
+constexpr int kBound = bound_of(kSize);
+constexpr float kUnitary = unitary(kRadix);
+constexpr bool kInner = OUTER > 1;
+constexpr int kQuarter = kInner ? 0 : QUARTER;
 // A thread takes four neighbours in each of the kRadix parts.
 constexpr int kFours = SEQUENCES * kPart / 4, kRounds = (kFours + THREADS - 1) / THREADS;
-
-using Element = tiles::ELEMENT;
-
-struct Params {
-  const Element *u, *before, *after;  // [batch][width][length]; before and after may be null
-  const u32* spectrum;                // [filters][kSize], in the order of the registers
-  const float *scales, *skip;         // [filters]; [width] or null
-  Element* y;
-  int batch, width, length, per_filter;  // channels of a filter
-  int in_fours;                          // whether rows begin at multiples of four values
-  int prefetched;                        // bytes of a row that are fetched to L2 ahead, a multiple of 16
-};
-static_assert(sizeof(Params) == PARAMS_BYTES, "the fields of Python");
 
 struct Shared {
   Constants constants;
@@ -41,79 +30,76 @@ __device__ __forceinline__ int word(int tile, int row, int column) {
   return tile * kPitch + row * 16 + (column ^ (row & 2) << 2);
 }
 
-// Four values from place n of a row; zeros beyond its end.
-__device__ __forceinline__ void load_four(float (&to)[4], const Element* row, int n, const Params& p) {
-  if (p.in_fours && n < p.length) {
-    const uint2 four = *(const uint2*)(row + n);
-    const float2 low = tiles::unpack<Element>(four.x), high = tiles::unpack<Element>(four.y);
-    to[0] = low.x, to[1] = low.y, to[2] = high.x, to[3] = high.y;
-  } else {
-#pragma unroll
-    for (int e = 0; e < 4; e++) to[e] = n + e < p.length ? (float)row[n + e] : 0.f;
-  }
-}
-
-__device__ __forceinline__ void store_four(Element* row, int n, const float (&from)[4], const Params& p) {
-  if (p.in_fours && n < p.length) {
-    *(uint2*)(row + n) = make_uint2(tiles::pack<Element>(from[0], from[1]), tiles::pack<Element>(from[2], from[3]));
-  } else {
-#pragma unroll
-    for (int e = 0; e < 4; e++)
-      if (n + e < p.length) row[n + e] = (Element)from[e];
-  }
-}
-
-// Where a sequence begins. They count channel by channel, so that a filter is read by neighbours in time.
-__device__ __forceinline__ long row_of(int sequence, const Params& p) {
-  return ((long)(sequence % p.batch) * p.width + sequence / p.batch) * p.length;
-}
+__device__ __forceinline__ int count_of(const Params& p) { return (p.end - p.begin) * OUTER; }
 
 // Fetches what is read next to L2: the gates behind the convolution, then the inputs of the next sequences.
 __device__ __forceinline__ void prefetch_next(int first, const Params& p) {
-  const int sequence = first + threadIdx.x, following = sequence + gridDim.x * SEQUENCES, count = p.batch * p.width;
-  if (!p.prefetched || threadIdx.x >= SEQUENCES) return;
-  if (p.after && sequence < count) tiles::bulk_prefetch_l2(p.after + row_of(sequence, p), p.prefetched);
-  if (following >= count) return;
+  const int sequence = first + threadIdx.x, following = sequence + gridDim.x * SEQUENCES;
+  if (kInner || !p.prefetched || threadIdx.x >= SEQUENCES) return;
+  if (p.after && sequence < p.end) tiles::bulk_prefetch_l2(p.after + row_of(sequence, p), p.prefetched);
+  if (following >= p.end) return;
   tiles::bulk_prefetch_l2(p.u + row_of(following, p), p.prefetched);
   if (p.before) tiles::bulk_prefetch_l2(p.before + row_of(following, p), p.prefetched);
 }
 
-// The place of four neighbours: their sequence, and j, the place of the first one within each part.
+// The place of four neighbours: their sequence in the block, that of all, and j, the place of the first one in a part.
 struct Place {
-  int sequence, j;
-  int channel;
+  int sequence, number, j;
   bool exists;
-  long row;
   __device__ __forceinline__ Place(int four, int first, const Params& p)
       : sequence(four / (kPart / 4)),
+        number(first + sequence),
         j(four % (kPart / 4) * 4),
-        channel((first + sequence) / p.batch),
-        exists(four < kFours && channel < p.width),
-        row(row_of(first + sequence, p)) {}
-  // exp(-2πi · j · (k + Quarter / 4) / kSize) for the frequencies k < kRadix; `next` goes on to j + 1.
+        exists(four < kFours && number < count_of(p)) {}
+  __device__ __forceinline__ uint4* words(int part, const Params& p) const {
+    return (uint4*)(p.workspace + (long)number * kSize + part * kPart + j);
+  }
+  __device__ __forceinline__ int word_of(int part) const {
+    return word((sequence * kRadix + part) * kTilesAcross + j / 256, j / 16 % 16, j % 16);
+  }
+  // exp(-2πi · j · (k + kQuarter / 4) / kSize) for the frequencies k < kRadix; `next` goes on to j + 1.
   __device__ __forceinline__ void twiddles(float2 (&w)[kRadix], float scale) const {
 #pragma unroll
     for (int k = 0; k < kRadix; k++) {
-      w[k] = root(j * (4 * k + QUARTER), 4 * kSize);
+      w[k] = root(j * (4 * k + kQuarter), 4 * kSize);
       w[k].x *= scale, w[k].y *= scale;
     }
   }
 };
 __device__ __forceinline__ void next(float2 (&w)[kRadix]) {
-  constexpr Roots<kRadix> step = roots<kRadix, QUARTER>(kSize);
+  constexpr Roots<kRadix> step = roots<kRadix, kQuarter>(kSize);
 #pragma unroll
   for (int k = 0; k < kRadix; k++) w[k] = times(w[k], make_float2(step.re[k], step.im[k]));
 }
 
-// The exponent of the largest |x| of a sequence, bounded so that its scale and the inverse of this are normal numbers;
-// that of infinity and NaN gives 1.
 __device__ __forceinline__ int exponent_of(const Shared& shared, int sequence) {
   constexpr int kGroups = kPart / 128;
   u32 largest = 0;
 #pragma unroll
   for (int i = 0; i < kGroups; i++) largest = max(largest, shared.largest[sequence * kGroups + i]);
-  const int exponent = largest >> 23;
-  return exponent == 255 ? kBound + 126 : max(exponent, kBound);
+  return exponent_of<kBound>(largest);
+}
+
+// The transform over i0 of four neighbours, whose parts at `value(i, e)` are real or complex, to shared memory.
+template <typename T, typename Value>
+__device__ __forceinline__ void transform_parts(Shared& shared, const Place& at, float scale, const Value& value) {
+  float2 w[kRadix];
+  u32 packed[kRadix][4];
+  at.twiddles(w, scale);
+#pragma unroll
+  for (int e = 0; e < 4; e++) {
+    T part[kRadix];
+    float2 z[kRadix];
+#pragma unroll
+    for (int i = 0; i < kRadix; i++) part[i] = value(i, e);
+    Radix<kRadix, kQuarter>::forward(part, z);
+#pragma unroll
+    for (int k = 0; k < kRadix; k++) packed[k][e] = packed_half(times(z[k], w[k]));
+    if (e < 3) next(w);
+  }
+#pragma unroll
+  for (int k = 0; k < kRadix; k++)
+    *(uint4*)&shared.data[at.word_of(k)] = make_uint4(packed[k][0], packed[k][1], packed[k][2], packed[k][3]);
 }
 
 // u · before of the block's sequences, scaled; its transform over i0, to shared memory.
@@ -126,20 +112,10 @@ __device__ __forceinline__ void load(Shared& shared, int first, const Params& p)
     u32 largest = 0;
 #pragma unroll
     for (int i = 0; i < kRadix; i++) {
-      if (at.exists) {
-        load_four(x[round][i], p.u + at.row, i * kPart + at.j, p);
-        if (p.before) {
-          float gate[4];
-          load_four(gate, p.before + at.row, i * kPart + at.j, p);
 #pragma unroll
-          for (int e = 0; e < 4; e++) x[round][i][e] *= gate[e];
-        }
-      } else {
-#pragma unroll
-        for (int e = 0; e < 4; e++) x[round][i][e] = 0;
-      }
-#pragma unroll
-      for (int e = 0; e < 4; e++) largest = max(largest, __float_as_uint(x[round][i][e]) & 0x7fffffff);
+      for (int e = 0; e < 4; e++) x[round][i][e] = 0;
+      if (at.exists) load_input(x[round][i], row_of(at.number, p), i * kPart + at.j, p);
+      largest = larger_of(largest, x[round][i]);
     }
     largest = __reduce_max_sync(~0u, largest);
     if (threadIdx.x % 32 == 0 && four < kFours) shared.largest[four / 32] = largest;
@@ -147,74 +123,77 @@ __device__ __forceinline__ void load(Shared& shared, int first, const Params& p)
   __syncthreads();
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
-    const int four = threadIdx.x + round * THREADS;
-    if (four >= kFours) break;
-    const Place at(four, first, p);
-    const int exponent = exponent_of(shared, at.sequence);
-    float2 w[kRadix];
-    at.twiddles(w, __uint_as_float((u32)(kBound + 253 - exponent) << 23) * kUnitary);
-    u32 packed[kRadix][4];
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-      float part[kRadix];
-      float2 z[kRadix];
-#pragma unroll
-      for (int i = 0; i < kRadix; i++) part[i] = x[round][i][e];
-      Radix<kRadix, QUARTER>::forward(part, z);
-#pragma unroll
-      for (int k = 0; k < kRadix; k++) {
-        const float2 turned = times(z[k], w[k]);
-        packed[k][e] = tiles::pack<f16>(turned.x, turned.y);
-      }
-      if (e < 3) next(w);
-    }
-#pragma unroll
-    for (int k = 0; k < kRadix; k++) {
-      const int tile = (at.sequence * kRadix + k) * kTilesAcross + at.j / 256;
-      *(uint4*)&shared.data[word(tile, at.j / 16 % 16, at.j % 16)] =
-          make_uint4(packed[k][0], packed[k][1], packed[k][2], packed[k][3]);
-    }
+    const Place at(threadIdx.x + round * THREADS, first, p);
+    if (threadIdx.x + round * THREADS >= kFours) break;
+    const float scale = scale_of<kBound>(exponent_of(shared, at.sequence)) * kUnitary;
+    transform_parts<float>(shared, at, scale, [&](int i, int e) { return x[round][i][e]; });
   }
 }
 
-// The transform over i0 back, and y = it · after + skip · u.
+// The same of rows of the workspace. A row has parts with scales of their own, which are made equal.
+__device__ __forceinline__ void load_words(Shared& shared, int first, const Params& p) {
+#pragma unroll 1
+  for (int round = 0; round < kRounds; round++) {
+    const Place at(threadIdx.x + round * THREADS, first, p);
+    if (threadIdx.x + round * THREADS >= kFours) break;
+    const int* exponents = p.exponents + (long)(at.number / OUTER) * (kSize / kStrip);
+    const int largest = at.exists ? largest_exponent<kSize>(exponents) : 0;
+    u32 words[kRadix][4];
+    float scale[kRadix];
+#pragma unroll
+    for (int i = 0; i < kRadix; i++) {
+      const uint4 four = at.exists ? *at.words(i, p) : make_uint4(0, 0, 0, 0);
+      words[i][0] = four.x, words[i][1] = four.y, words[i][2] = four.z, words[i][3] = four.w;
+      const int apart = at.exists ? exponents[(i * kPart + at.j) / kStrip] - largest - kMore<kSize> : 0;
+      scale[i] = __uint_as_float((u32)max(127 + apart, 0) << 23);
+    }
+    transform_parts<float2>(shared, at, kUnitary, [&](int i, int e) {
+      const float2 z = tiles::unpack<f16>(words[i][e]);
+      return make_float2(z.x * scale[i], z.y * scale[i]);
+    });
+  }
+}
+
+// The transform over i0 back, and y, or the rows of the workspace again.
 __device__ __forceinline__ void store(const Shared& shared, int first, const Params& p) {
 #pragma unroll 1
   for (int round = 0; round < kRounds; round++) {
     const Place at(threadIdx.x + round * THREADS, first, p);
     if (!at.exists) break;
-    const int exponent = exponent_of(shared, at.sequence);
     float2 w[kRadix];
-    at.twiddles(w, __uint_as_float((u32)(exponent + 1 - kBound) << 23) * kUnitary);
+    at.twiddles(w, kUnitary * (kInner ? 1.f : inverse_scale_of<kBound>(exponent_of(shared, at.sequence))));
     u32 packed[kRadix][4];
 #pragma unroll
     for (int k = 0; k < kRadix; k++) {
-      const int tile = (at.sequence * kRadix + k) * kTilesAcross + at.j / 256;
-      const uint4 four = *(const uint4*)&shared.data[word(tile, at.j / 16 % 16, at.j % 16)];
+      const uint4 four = *(const uint4*)&shared.data[at.word_of(k)];
       packed[k][0] = four.x, packed[k][1] = four.y, packed[k][2] = four.z, packed[k][3] = four.w;
     }
     float y[kRadix][4];
 #pragma unroll
     for (int e = 0; e < 4; e++) {
       float2 z[kRadix];
-      float part[kRadix];
 #pragma unroll
       for (int k = 0; k < kRadix; k++) z[k] = times(tiles::unpack<f16>(packed[k][e]), w[k]);
-      Radix<kRadix, QUARTER>::backward(z, part);
+      if (kInner) {
+        float2 part[kRadix];
+        Radix<kRadix, kQuarter>::backward(z, part);
 #pragma unroll
-      for (int i = 0; i < kRadix; i++) y[i][e] = part[i];
+        for (int i = 0; i < kRadix; i++)
+          packed[i][e] = packed_half(times(part[i], outer_twiddle<kSize>(at.number % OUTER, i * kPart + at.j + e)));
+      } else {
+        float part[kRadix];
+        Radix<kRadix, kQuarter>::backward(z, part);
+#pragma unroll
+        for (int i = 0; i < kRadix; i++) y[i][e] = part[i];
+      }
       if (e < 3) next(w);
     }
-    const float scale = p.scales[at.channel / p.per_filter], skip = p.skip ? p.skip[at.channel] : 0.f;
 #pragma unroll
     for (int i = 0; i < kRadix; i++) {
-      const int n = i * kPart + at.j;
-      float gate[4] = {1, 1, 1, 1}, u[4] = {};
-      if (p.after) load_four(gate, p.after + at.row, n, p);
-      if (p.skip) load_four(u, p.u + at.row, n, p);
-#pragma unroll
-      for (int e = 0; e < 4; e++) y[i][e] = y[i][e] * scale * gate[e] + skip * u[e];
-      store_four(p.y + at.row, n, y[i], p);
+      if (kInner)
+        *at.words(i, p) = make_uint4(packed[i][0], packed[i][1], packed[i][2], packed[i][3]);
+      else
+        store_output(y[i], row_of(at.number, p), at.number / p.batch, i * kPart + at.j, p);
     }
   }
 }
@@ -244,14 +223,10 @@ __device__ __forceinline__ void transform_across(Shared& shared) {
       for (int m = 0; m < 2; m++)
 #pragma unroll
         for (int n = 0; n < 2; n++) {
-          u32 pair[2];
-#pragma unroll
-          for (int e = 0; e < 2; e++) {
-            float2 z = make_float2(d[m][n][e], d[m][n][2 + e]);
-            if (Forward) z = times(z, w[m][n][e]);
-            pair[e] = tiles::pack<f16>(z.x, z.y);
-          }
-          *(uint2*)&shared.data[word(part * 16 + 8 * m + g, row, 8 * n + 2 * c)] = make_uint2(pair[0], pair[1]);
+          float2 z[2] = {make_float2(d[m][n][0], d[m][n][2]), make_float2(d[m][n][1], d[m][n][3])};
+          if (Forward) z[0] = times(z[0], w[m][n][0]), z[1] = times(z[1], w[m][n][1]);
+          *(uint2*)&shared.data[word(part * 16 + 8 * m + g, row, 8 * n + 2 * c)] =
+              make_uint2(packed_half(z[0]), packed_half(z[1]));
         }
     }
   }
@@ -272,9 +247,9 @@ __device__ __forceinline__ void multiply(Shared& shared, int first, const Params
 #pragma unroll 1
     for (int part = STAGES == 2 ? 0 : warp; part < kPerRow; part += STAGES == 2 ? 1 : kWarps) {
       const int tile = part * kTilesAcross + across;
-      const int channel = min((first + part / kRadix) / p.batch, p.width - 1);
-      const uint4* spectrum =
-          (const uint4*)(p.spectrum + (long)(channel / p.per_filter) * kSize + (tile - part / kRadix * kRadix * kTilesAcross) * 256);
+      const int number = min(first + part / kRadix, count_of(p) - 1), filter_of = (number / OUTER + p.begin) / p.batch / p.per_filter;
+      const long row = (long)filter_of * OUTER + number % OUTER;
+      const uint4* spectrum = (const uint4*)(p.spectrum + row * kSize + (part % kRadix * kTilesAcross + across) * 256);
       const uint4 filter[2] = {spectrum[lane], spectrum[32 + lane]};
       u32 b[2][2][2];
       float d[2][2][4], z[4][4];
@@ -301,7 +276,7 @@ __device__ __forceinline__ void multiply(Shared& shared, int first, const Params
         for (int t = 0; t < 4; t++) {
           float2 back = make_float2(z[t][2 * h], z[t][2 * h + 1]);
           if (STAGES == 2) back = times(back, w[h][t]);
-          shared.data[word(tile, 4 * t + c, 8 * h + g)] = tiles::pack<f16>(back.x, back.y);
+          shared.data[word(tile, 4 * t + c, 8 * h + g)] = packed_half(back);
         }
     }
   }
@@ -312,8 +287,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv(const __g
   Shared& shared = *(Shared*)memory;
   shared.constants.make();
   __syncthreads();
-  for (int first = blockIdx.x * SEQUENCES; first < p.batch * p.width; first += gridDim.x * SEQUENCES) {
-    load(shared, first, p);
+  for (int first = blockIdx.x * SEQUENCES; first < count_of(p); first += gridDim.x * SEQUENCES) {
+    if (kInner)
+      load_words(shared, first, p);
+    else
+      load(shared, first, p);
     prefetch_next(first, p);
     __syncthreads();
     if (STAGES == 2) {

@@ -1,5 +1,6 @@
-"""The sizes of fft_conv.cu, and the spectrum of filters in the order of its registers. Imports without torch."""
+"""The sizes of fft_conv.cu and fft_outer.cu, and filters' spectra in the order of its registers. Imports without torch."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,31 +8,47 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.check_args import C_TYPES
+from kernels.ops.base import BLOCK_ELEMENTS
 from kernels.ops.fft_conv import FftConvCase, folded
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SOURCE = Path(__file__).with_name("fft_conv.cu")
-LEAST, MOST = 256, 32_768
-"""Points of the transforms that one block holds in shared memory."""
+SOURCE, OUTER_SOURCE = (Path(__file__).with_name(name) for name in ("fft_conv.cu", "fft_outer.cu"))
+LEAST, MOST, LONGEST = 256, 32_768, 1 << 21
+"""Points of the transforms that one block holds in shared memory, and the most in several passes."""
+CONSTANTS = 6144
+"""Bytes of the matrices and twiddles of a block."""
 
 PARAMS = np.dtype(
-    [(name, np.uint64) for name in ("u", "before", "after", "spectrum", "scales", "skip", "y")]
-    + [(name, np.int32) for name in ("batch", "width", "length", "per_filter", "in_fours", "prefetched")],
+    [
+        (name, np.uint64)
+        for name in ("u", "before", "after", "spectrum", "scales", "skip", "y", "workspace", "exponents")
+    ]
+    + [
+        (name, np.int32)
+        for name in ("batch", "width", "length", "per_filter", "in_fours", "prefetched", "begin", "end")
+    ],
     align=True,
 )
-"""`struct Params` of fft_conv.cu."""
+"""`struct Params` of sequences.cuh."""
 
 
 @dataclass(frozen=True)
 class FftConfig:
-    """A block transforms `sequences` sequences of `points` by `threads` threads; `blocks` of them share an SM."""
+    """A block transforms `sequences` of `points` values by `threads` threads; `blocks` of them share an SM.
+
+    A longer sequence is `outer` of these. `strip` columns of them are transformed at once, and `chunk` MiB of workspace
+    are filled before they are read.
+    """
 
     points: int
     sequences: int
     threads: int
     blocks: int
+    outer: int = 1
+    strip: int = 64
+    chunk: int = 0
 
     @property
     def stages(self) -> int:
@@ -44,21 +61,45 @@ class FftConfig:
 
     @property
     def shared_bytes(self) -> int:
-        """Size of the kernel's `Shared`."""
+        """Size of `Shared` of fft_conv.cu."""
         tiles, fours = self.sequences * self.points // 256, self.sequences * self.points // self.radix // 4
-        return 6144 + -(-fours // 128) * 16 + 4 * tiles * (256 if self.stages == 1 else 264)
+        return CONSTANTS + -(-fours // 128) * 16 + 4 * tiles * (256 if self.stages == 1 else 264)
+
+    @property
+    def outer_threads(self) -> int:
+        return min(256, 4 * self.strip)
+
+    @property
+    def outer_shared_bytes(self) -> int:
+        """Size of `Shared` of fft_outer.cu."""
+        return CONSTANTS + -(-self.outer_threads // 128) * 16 + 4 * self.outer * (self.strip + 8)
 
     def macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of fft_conv.cu."""
-        return {
+        return self._common(case) | {
             "RADIX": self.radix,
             "STAGES": self.stages,
             "SEQUENCES": self.sequences,
             "THREADS": self.threads,
             "BLOCKS": self.blocks,
+            "SHARED_BYTES": self.shared_bytes,
+        }
+
+    def outer_macros(self, case: FftConvCase) -> dict[str, object]:
+        """The macros of fft_outer.cu."""
+        return self._common(case) | {
+            "RADIX": self.outer // 16,
+            "POINTS": self.points,
+            "THREADS": self.outer_threads,
+            "SHARED_BYTES": self.outer_shared_bytes,
+        }
+
+    def _common(self, case: FftConvCase) -> dict[str, object]:
+        return {
             "QUARTER": int(not case.circular),
             "ELEMENT": C_TYPES[case.dtype],
-            "SHARED_BYTES": self.shared_bytes,
+            "OUTER": self.outer,
+            "STRIP": self.strip,
             "PARAMS_BYTES": PARAMS.itemsize,
         }
 
@@ -69,28 +110,49 @@ def points_of(case: FftConvCase) -> int:
 
 
 def configs(case: FftConvCase) -> list[FftConfig]:
-    """The configs worth timing, the best guess first."""
+    """The configs worth timing of one block for each sequence, the best guess first."""
     points = points_of(case)
     if points < 4096:
-        return [FftConfig(points, *rest) for rest in ((8, 256, 2), (4, 128, 4), (16, 256, 2))]
-    rest = {4096: ((1, 256, 2), (1, 128, 4)), 8192: ((1, 256, 2), (1, 128, 4)), 16_384: ((1, 256, 2), (1, 512, 1))}
+        more = ((16, 256, 2),) if points < 2048 else ()
+        return [FftConfig(points, *rest) for rest in ((8, 256, 2), (4, 128, 4), *more)]
+    rest = {4096: ((1, 256, 2), (1, 128, 4)), 8192: ((1, 256, 2),), 16_384: ((1, 256, 2), (1, 512, 1))}
     return [FftConfig(points, *each) for each in rest.get(points, ((1, 512, 1),))]
 
 
-def spectrum(case: FftConvCase, w: "Tensor", points: int, quarter: int) -> "tuple[Tensor, Tensor]":
-    """The transform of the taps w [filters, filter] at the frequencies k + quarter / 4, and its scale for each filter.
+def long_configs(case: FftConvCase) -> list[FftConfig]:
+    """The same of several passes over a workspace."""
+    total = points_of(case)
+    return [
+        FftConfig(total // outer, 1, 512 if total // outer > 16_384 else 256, 1 if total // outer > 16_384 else 2, outer,
+                  128 if outer == 16 else 64, chunk)
+        for outer, chunk in ((16, 24), (16, 96), (32, 24), (64, 24), (128, 24))
+        if 4096 <= total // outer <= (16_384 if outer < 128 else MOST)
+    ]  # fmt: skip
 
-    int32 words [filters, points]: a complex number in fp16 each, in the order in which fft_conv.cu holds products; and
-    float32 [filters], a power of two by which they are to be multiplied.
+
+def spectrum(case: FftConvCase, w: "Tensor", config: FftConfig) -> "tuple[Tensor, Tensor]":
+    """The transform of the taps w [filters, filter] as the kernels of this config read it.
+
+    int32 words [filters, outer · points]: a complex number in fp16 each, in the order in which fft_conv.cu holds
+    products; and float32 [filters], a power of two by which they are to be multiplied.
     """
     import torch
 
-    taps = folded(case, w).double()
-    place = torch.arange(taps.shape[1], device=w.device, dtype=torch.float64)
-    turned = torch.polar(taps, (-torch.pi * quarter / (2 * points) * place).expand_as(taps))
-    found = torch.view_as_real(torch.fft.fft(turned, n=points))
+    step = max(1, BLOCK_ELEMENTS // (config.outer * config.points))
+    parts = [_spectrum(case, part, config) for part in folded(case, w).double().split(step)]
+    words, scales = zip(*parts, strict=True)
+    return torch.cat(words), torch.cat(scales)
+
+
+def _spectrum(case: FftConvCase, taps: "Tensor", config: FftConfig) -> "tuple[Tensor, Tensor]":
+    import torch
+
+    total, points = config.outer * config.points, config.points
+    place = torch.arange(taps.shape[1], device=taps.device, dtype=torch.float64)
+    turned = torch.polar(taps, (-math.pi / (2 * total) * (not case.circular) * place).expand_as(taps))
+    found = torch.view_as_real(torch.fft.fft(turned, n=total))
     scale = torch.exp2(found.abs().amax(dim=(1, 2)).clamp_min(1e-30).log2().ceil())
     words = (found / scale[:, None, None]).half().contiguous().view(torch.int32)
     across = 1 if points < 4096 else 16
-    digits = words.view(-1, 4, 4, 2, 8, across, points // (256 * across))
-    return digits.permute(0, 6, 5, 3, 4, 2, 1).reshape(len(w), points), scale.float()
+    digits = words.view(-1, 4, 4, 2, 8, across, points // (256 * across), config.outer)
+    return digits.permute(0, 7, 6, 5, 3, 4, 2, 1).reshape(len(taps), total), scale.float()

@@ -1,13 +1,12 @@
 """Long convolutions by a Monarch decomposition of the Fourier transform, on tensor cores, in one kernel."""
 
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.fft import fft_tiles
-from kernels.fft.fft_tiles import FftConfig, configs
+from kernels.fft.fft_tiles import FftConfig, configs, long_configs
 from kernels.gemm.config_lookup import matching
 from kernels.hardware import Gpu
 from kernels.ops import FftConvCase
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 CONFIG_PARAMS = ("sequences", "threads", "blocks")
+LONG_PARAMS = ("outer", "chunk")
 
 
 @register
@@ -27,16 +27,21 @@ class Monarch(Variant):
     """
 
     name = "monarch"
-    kernels = ("fft_conv",)
+    kernels: ClassVar[tuple[str, ...]] = ("fft_conv",)
     op = "fft_conv"
     page = "fft-conv"
     summary = "Fourier transforms on tensor cores, gates and filter in one kernel"
+    names = CONFIG_PARAMS
+    least, most = 1, fft_tiles.MOST
+
+    def configs(self, case: FftConvCase) -> list[FftConfig]:
+        return configs(case)
 
     def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
         if refusal := refused(case, gpu):
             return refusal
-        if case.length > fft_tiles.MOST:
-            return Refusal(f"length is {case.length}: a block holds at most {fft_tiles.MOST}")
+        if not self.least <= case.length <= self.most:
+            return Refusal(f"length is {case.length}: this variant takes {self.least} to {self.most}")
         return None
 
     def build(self, case: FftConvCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
@@ -44,21 +49,47 @@ class Monarch(Variant):
         from kernels.fft.fft_call import FftConv
 
         check_served(self, case)
-        return FftConv(case, config_of(case, params))
+        return FftConv(case, self.config_of(case, params))
 
     def cuda_builds(self, case: FftConvCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
-        from kernels.fft.fft_call import build_of
+        from kernels.fft.fft_call import builds_of
 
-        return [build_of(case, config_of(case, params))]
+        return builds_of(case, self.config_of(case, params))
 
     def pack(self, case: FftConvCase, params: dict[str, Any], weight: "torch.Tensor") -> Any:
-        return fft_tiles.spectrum(case, weight, fft_tiles.points_of(case), int(not case.circular))
+        return fft_tiles.spectrum(case, weight, self.config_of(case, params))
 
     def packing(self, case: FftConvCase, params: dict[str, Any]) -> str:
-        return f"{self.name} {case.length} {case.circular}"
+        return f"monarch {case.length} {case.filter} {case.circular} {self.config_of(case, params).outer}"
 
     def space(self, case: FftConvCase) -> list[dict[str, Any]]:
-        return [{name: asdict(config)[name] for name in CONFIG_PARAMS} for config in configs(case)]
+        return [{name: getattr(config, name) for name in self.names} for config in self.configs(case)]
+
+    def config_of(self, case: FftConvCase, params: dict[str, Any]) -> FftConfig:
+        """The config that params name; without params the best guess. Raises ValueError that names a wrong param."""
+        if unknown := set(params) - {*self.names}:
+            raise ValueError(f"{self.name} takes {', '.join(self.names)}, not {', '.join(sorted(unknown))}")
+        config = matching(self.configs(case), params, self.names)
+        if config is None:
+            raise ValueError(f"{', '.join(self.names)}: no config of {case.key} has {params}")
+        return config
+
+
+@register
+class MonarchLong(Monarch):
+    """The same in three passes: a transform over rows of the sequence, the kernel of `monarch` on each row, and back.
+
+    Params: `outer`, the rows of a sequence, and `chunk`, MiB of rows that lie in the L2 between the passes.
+    """
+
+    name = "monarch_long"
+    kernels = ("fft_outer_forward", "fft_conv", "fft_outer_backward")
+    summary = "Fourier transforms on tensor cores in three passes, which exchange rows through the L2"
+    names = LONG_PARAMS
+    least, most = fft_tiles.MOST + 1, fft_tiles.LONGEST
+
+    def configs(self, case: FftConvCase) -> list[FftConfig]:
+        return long_configs(case)
 
 
 def refused(case: FftConvCase, gpu: Gpu) -> Refusal | None:
@@ -72,14 +103,3 @@ def refused(case: FftConvCase, gpu: Gpu) -> Refusal | None:
     if case.width % (case.filters or case.width):
         return Refusal(f"width is {case.width}, not a multiple of filters {case.filters}")
     return None
-
-
-def config_of(case: FftConvCase, params: dict[str, Any]) -> FftConfig:
-    """The config that params name; without params the best guess. Raises ValueError that names a wrong param."""
-    unknown = set(params) - {*CONFIG_PARAMS}
-    if unknown:
-        raise ValueError(f"monarch takes {', '.join(CONFIG_PARAMS)}, not {', '.join(sorted(unknown))}")
-    config = matching(configs(case), params, CONFIG_PARAMS)
-    if config is None:
-        raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no config of {case.key} has {params}")
-    return config

@@ -12,6 +12,8 @@
 using tiles::f16;
 using tiles::u32;
 
+__device__ __forceinline__ u32 packed_half(float2 z) { return tiles::pack<f16>(z.x, z.y); }
+
 // Operands that stay the same, by lane: the matrix of a transform, divided by 4 so that it is unitary, in both forms;
 // the twiddles between the two transforms.
 struct Constants {

@@ -1,13 +1,14 @@
 """The CUDA source of the long convolution, run thread by thread on a CPU."""
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from kernels.fft import fft_tiles
+from kernels.fft.fft_call import Arguments, packed_params
 from kernels.fft.fft_tiles import FftConfig
 from kernels.ops import reference
 from kernels.ops.fft_conv import FftConvCase
@@ -18,23 +19,31 @@ ENTRY = """
 extern "C" int run(const Params* p, int blocks, long shared_bytes) {
   return fibers::run(blocks, THREADS, 1, shared_bytes, [&] { fft_conv(*p); });
 }"""
+OUTER_ENTRY = """
+extern "C" int run(const Params* p, int blocks, long shared_bytes, int forward) {
+  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] { forward ? fft_outer_forward(*p) : fft_outer_backward(*p); });
+}"""
 
 
 def convolved(case: FftConvCase, config: FftConfig, given: dict[str, torch.Tensor], blocks: int = 1) -> torch.Tensor:
-    """y of the kernel."""
-    macros: dict[str, Any] = config.macros(case)
-    kernel = library(fft_tiles.SOURCE, ENTRY, macros)
-    words, scales = fft_tiles.spectrum(case, given["w"], config.points, int(not case.circular))
-    y = torch.full_like(given["u"], float("nan"))
-    params = np.zeros((), fft_tiles.PARAMS)
-    tensors = {"u": given["u"], "before": given.get("w_pre"), "after": given.get("w_post"), "skip": given.get("d")}
-    for name, tensor in (tensors | {"spectrum": words, "scales": scales, "y": y}).items():
-        params[name] = 0 if tensor is None else tensor.data_ptr()
-    for name in ("batch", "width", "length"):
-        params[name] = getattr(case, name)
-    params["per_filter"], params["in_fours"] = case.width // len(words), case.length % 4 == 0
-    size = ctypes.c_long(config.shared_bytes)
-    assert kernel.run(params.ctypes.data_as(ctypes.c_void_p), blocks, size) == 0, "all threads wait for each other"
+    """y of the kernels."""
+    packed = fft_tiles.spectrum(case, given["w"], config)
+    params = packed_params(case, Arguments(**given | {"w": packed}))
+    y, total = torch.full_like(given["u"], float("nan")), case.batch * case.width
+    words = torch.full((total, config.outer, config.points), -1, dtype=torch.int32)
+    exponents = torch.full((total, config.points // config.strip), -1, dtype=torch.int32)
+    params["y"], params["workspace"], params["exponents"] = (each.data_ptr() for each in (y, words, exponents))
+    given_params = params.ctypes.data_as(ctypes.c_void_p)
+
+    def run(source: Path, entry: str, macros: dict[str, Any], *launch: Any) -> None:
+        assert library(source, entry, macros).run(given_params, *launch) == 0, "all threads wait for each other"
+
+    strips, size = total * config.points // config.strip, ctypes.c_long(config.outer_shared_bytes)
+    if config.outer > 1:
+        run(fft_tiles.OUTER_SOURCE, OUTER_ENTRY, config.outer_macros(case), strips, size, 1)
+    run(fft_tiles.SOURCE, ENTRY, config.macros(case), blocks, ctypes.c_long(config.shared_bytes))
+    if config.outer > 1:
+        run(fft_tiles.OUTER_SOURCE, OUTER_ENTRY, config.outer_macros(case), strips, size, 0)
     return y
 
 
@@ -50,6 +59,9 @@ def rms(x: torch.Tensor) -> float:
         ({"length": 1024, "filter": 7, "gated": False}, FftConfig(1024, 1, 64, 1)),
         ({"length": 2048, "filter": 3000, "circular": True, "dtype": "fp16"}, FftConfig(2048, 1, 64, 1)),
         ({"length": 4096, "filter": 4096}, FftConfig(4096, 1, 128, 1)),
+        ({"length": 4096, "filter": 4000, "batch": 2, "skip": True}, FftConfig(256, 2, 64, 1, 16, 64)),
+        ({"length": 8190, "filter": 8000, "dtype": "fp16"}, FftConfig(512, 1, 64, 1, 16, 128)),
+        ({"length": 16384, "filter": 16384, "circular": True, "dtype": "fp16"}, FftConfig(256, 4, 64, 1, 64, 64)),
         ({"length": 8191, "filter": 8000, "dtype": "fp16", "gated": False}, FftConfig(8192, 1, 128, 1)),
         ({"length": 16384, "filter": 16384, "dtype": "fp16"}, FftConfig(16384, 1, 256, 1)),
         ({"length": 32768, "filter": 32768, "dtype": "fp16", "skip": True}, FftConfig(32768, 1, 512, 1)),

@@ -1,0 +1,116 @@
+// Rows of the tensors u, gates and y [batch][width][length], four neighbours at a time, and their scales.
+#pragma once
+#include "tiles16.cuh"
+
+using Element = tiles::ELEMENT;
+
+struct Params {
+  const Element *u, *before, *after;  // [batch][width][length]; before and after may be null
+  const u32* spectrum;                // [filters][OUTER][points], in the order of the registers
+  const float *scales, *skip;         // [filters]; [width] or null
+  Element* y;
+  u32* workspace;                      // [sequences][OUTER][points]; null where OUTER is 1
+  int* exponents;                      // [sequences][strips]
+  int batch, width, length, per_filter;  // channels of a filter
+  int in_fours;                        // whether rows begin at multiples of four values
+  int prefetched;                      // bytes of a row that are fetched to L2 ahead, a multiple of 16
+  int begin, end;                      // the sequences of this launch
+};
+static_assert(sizeof(Params) == PARAMS_BYTES, "the fields of Python");
+
+// Where a sequence begins. They count channel by channel, so that a filter is read by neighbours in time.
+__device__ __forceinline__ long row_of(int sequence, const Params& p) {
+  return ((long)(sequence % p.batch) * p.width + sequence / p.batch) * p.length;
+}
+
+// Four values from place n of a row; zeros beyond its end.
+__device__ __forceinline__ void load_four(float (&to)[4], const Element* row, int n, const Params& p) {
+  if (p.in_fours && n < p.length) {
+    const uint2 four = *(const uint2*)(row + n);
+    const float2 low = tiles::unpack<Element>(four.x), high = tiles::unpack<Element>(four.y);
+    to[0] = low.x, to[1] = low.y, to[2] = high.x, to[3] = high.y;
+  } else {
+#pragma unroll
+    for (int e = 0; e < 4; e++) to[e] = n + e < p.length ? (float)row[n + e] : 0.f;
+  }
+}
+
+// u · before from place n of the row at `row`.
+__device__ __forceinline__ void load_input(float (&to)[4], long row, int n, const Params& p) {
+  load_four(to, p.u + row, n, p);
+  if (!p.before) return;
+  float gate[4];
+  load_four(gate, p.before + row, n, p);
+#pragma unroll
+  for (int e = 0; e < 4; e++) to[e] *= gate[e];
+}
+
+// y = convolved · after + skip · u at place n of a channel's row.
+__device__ __forceinline__ void store_output(const float (&convolved)[4], long row, int channel, int n, const Params& p) {
+  const float scale = p.scales[channel / p.per_filter], skip = p.skip ? p.skip[channel] : 0.f;
+  float gate[4] = {1, 1, 1, 1}, u[4] = {}, y[4];
+  if (p.after) load_four(gate, p.after + row, n, p);
+  if (p.skip) load_four(u, p.u + row, n, p);
+#pragma unroll
+  for (int e = 0; e < 4; e++) y[e] = convolved[e] * scale * gate[e] + skip * u[e];
+  Element* to = p.y + row;
+  if (p.in_fours && n < p.length) {
+    *(uint2*)(to + n) = make_uint2(tiles::pack<Element>(y[0], y[1]), tiles::pack<Element>(y[2], y[3]));
+  } else {
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      if (n + e < p.length) to[n + e] = (Element)y[e];
+  }
+}
+
+// The largest |x| as bits, which are ordered as the values are; NaN is above all.
+__device__ __forceinline__ u32 larger_of(u32 largest, const float (&x)[4]) {
+#pragma unroll
+  for (int e = 0; e < 4; e++) largest = max(largest, __float_as_uint(x[e]) & 0x7fffffff);
+  return largest;
+}
+// The exponent that scales values whose largest is given to below 2^Bound; it is bounded so that the scale and the
+// inverse are normal numbers. Infinity and NaN are not scaled.
+template <int Bound>
+__device__ __forceinline__ int exponent_of(u32 largest) {
+  const int exponent = largest >> 23;
+  return exponent == 255 ? Bound + 126 : max(exponent, Bound);
+}
+template <int Bound>
+__device__ __forceinline__ float scale_of(int exponent) {
+  return __uint_as_float((u32)(Bound + 253 - exponent) << 23);
+}
+template <int Bound>
+__device__ __forceinline__ float inverse_scale_of(int exponent) {
+  return __uint_as_float((u32)(exponent + 1 - Bound) << 23);
+}
+__host__ __device__ constexpr int log2_of(int power) { return power < 2 ? 0 : 1 + log2_of(power / 2); }
+// Values below this power of two, `count` of them: their sum of squares stays in the range of fp16, and every step of a
+// unitary transform keeps it.
+__host__ __device__ constexpr int bound_of(int count) { return 15 - (log2_of(count) + 1) / 2; }
+// 1 / √radix.
+__host__ __device__ constexpr float unitary(int radix) {
+  return radix == 1 ? 1.f : radix == 2 ? 0.70710678f : radix == 4 ? 0.5f : 0.35355339f;
+}
+
+// Long sequences: OUTER rows of `points` values each. What fft_outer.cu transforms at once, kStrip columns of all rows,
+// has an exponent of its own.
+constexpr int kStrip = STRIP, kStripBound = bound_of(OUTER * kStrip);
+
+// The largest exponent of a sequence's strips. A whole warp calls it.
+template <int Points>
+__device__ __forceinline__ int largest_exponent(const int* exponents) {
+  int largest = 0;
+#pragma unroll 4
+  for (int i = threadIdx.x % 32; i < Points / kStrip; i += 32) largest = max(largest, exponents[i]);
+  return __reduce_max_sync(~0u, (u32)largest);
+}
+// By how much, as a power of two, rows are scaled down more than strips: the sums of squares of all strips add up.
+template <int Points>
+constexpr int kMore = (log2_of(Points / kStrip) + 1) / 2;
+
+// The twiddle between the frequency k over the rows and the place j in a row.
+template <int Points>
+__device__ __forceinline__ float2 outer_twiddle(int k, int j) {
+  return root(j * (4 * k + QUARTER), 4 * OUTER * Points);
+}
