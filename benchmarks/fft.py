@@ -50,6 +50,9 @@ def cases(lengths: list[int] | None) -> Iterator[FftConvCase]:
             if lengths is None or length in lengths:
                 held = max(1, min(batch, MOST // (width * length)))
                 yield FftConvCase(batch=held, width=width, length=length, filter=length)
+    if lengths is None:
+        for length, taps in ((8192, 7), (8192, 128), (131_072, 128)):
+            yield FftConvCase(batch=1, width=4096, length=length, filter=taps)
 
 
 def calls_of(case: FftConvCase, given: dict[str, Any], phases: bool) -> dict[str, Callable[[], Any]]:

@@ -41,6 +41,7 @@ MODULES: tuple[str, ...] = (
     "kernels.fused.triton_fused",
     "kernels.fft.torch_fft",
     "kernels.fft.monarch",
+    "kernels.fft.toeplitz",
     "kernels.runners.whole_model",
     "kernels.megakernel.variant",
     "kernels.megakernel.lossy",

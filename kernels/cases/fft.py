@@ -38,5 +38,6 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
     ]
     length = 300 if cpu else 8192
     more = [{"skip": True}, {"filters": 2}, {"circular": True}, {"circular": True, "filter": 3 * length - 5}]
+    more += [{"filter": 7, "skip": True}, {"filter": 128, "gated": False}]
     base = FftConvCase(batch=3, width=6, length=length, filter=length, dtype=dtype)
     return [*plain, *(base.model_copy(update=each) for each in more)]

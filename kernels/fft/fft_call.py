@@ -55,7 +55,7 @@ class FftConv(CudaCall):
     def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
         given, case, config = Arguments(*arguments, **named), self.case, self.config
         if check:
-            check_call(case, config, given, out)
+            check_call(case, given, out, config.outer * config.points, torch.int32)
         params = packed_params(case, given)
         held = self._workspaces.take(stream, partial(self._make, given.u.device)) if self.workspace else None
         if held is not None:
@@ -122,8 +122,8 @@ def packed_params(case: FftConvCase, given: Arguments) -> Any:
     return params
 
 
-def check_call(case: FftConvCase, config: FftConfig, given: Arguments, out: Tensor | None) -> None:
-    """Raises ValueError that names a wrong argument."""
+def check_call(case: FftConvCase, given: Arguments, out: Tensor | None, columns: int, packed: torch.dtype) -> None:
+    """Raises ValueError that names a wrong argument. w is [filters, columns] of the `packed` dtype, and its scales."""
     dtype, shape, filters = (DTYPES[case.dtype],), (case.batch, case.width, case.length), case.filters or case.width
     for name in ("u", "w_pre", "w_post"):
         tensor = getattr(given, name)
@@ -134,7 +134,7 @@ def check_call(case: FftConvCase, config: FftConfig, given: Arguments, out: Tens
     if not isinstance(given.w, tuple) or len(given.w) != 2:
         raise ValueError("w is not what `pack` returned")
     words, scales = given.w
-    check_tensor("w", words, (filters, config.outer * config.points), (torch.int32,), layout="contiguous", aligned=16)
+    check_tensor("w", words, (filters, columns), (packed,), layout="contiguous", aligned=16)
     check_tensor("w's scales", scales, (filters,), (torch.float32,), layout="contiguous")
     check_presence("d", given.d, case.skip, f"skip is {case.skip}")
     if given.d is not None:

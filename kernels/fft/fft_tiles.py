@@ -1,4 +1,4 @@
-"""The sizes of fft_conv.cu and fft_outer.cu, and filters' spectra in the order of its registers. Imports without torch."""
+"""The sizes of fft_conv.cu and fft_outer.cu, and the spectra of filters as they read them. Imports without torch."""
 
 import math
 from dataclasses import dataclass
@@ -20,17 +20,9 @@ LEAST, MOST, LONGEST = 256, 32_768, 1 << 21
 CONSTANTS = 6144
 """Bytes of the matrices and twiddles of a block."""
 
-PARAMS = np.dtype(
-    [
-        (name, np.uint64)
-        for name in ("u", "before", "after", "spectrum", "scales", "skip", "y", "workspace", "exponents")
-    ]
-    + [
-        (name, np.int32)
-        for name in ("batch", "width", "length", "per_filter", "in_fours", "prefetched", "begin", "end")
-    ],
-    align=True,
-)
+POINTERS = ("u", "before", "after", "spectrum", "scales", "skip", "y", "workspace", "exponents")
+NUMBERS = ("batch", "width", "length", "per_filter", "in_fours", "prefetched", "begin", "end")
+PARAMS = np.dtype([*((name, np.uint64) for name in POINTERS), *((name, np.int32) for name in NUMBERS)], align=True)
 """`struct Params` of sequences.cuh."""
 
 
@@ -76,7 +68,7 @@ class FftConfig:
 
     def macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of fft_conv.cu."""
-        return self._common(case) | {
+        return common_macros(case, self.outer, self.strip) | {
             "RADIX": self.radix,
             "STAGES": self.stages,
             "SEQUENCES": self.sequences,
@@ -87,21 +79,23 @@ class FftConfig:
 
     def outer_macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of fft_outer.cu."""
-        return self._common(case) | {
+        return common_macros(case, self.outer, self.strip) | {
             "RADIX": self.outer // 16,
             "POINTS": self.points,
             "THREADS": self.outer_threads,
             "SHARED_BYTES": self.outer_shared_bytes,
         }
 
-    def _common(self, case: FftConvCase) -> dict[str, object]:
-        return {
-            "QUARTER": int(not case.circular),
-            "ELEMENT": C_TYPES[case.dtype],
-            "OUTER": self.outer,
-            "STRIP": self.strip,
-            "PARAMS_BYTES": PARAMS.itemsize,
-        }
+
+def common_macros(case: FftConvCase, outer: int = 1, strip: int = 64) -> dict[str, object]:
+    """The macros of sequences.cuh."""
+    return {
+        "QUARTER": int(not case.circular),
+        "ELEMENT": C_TYPES[case.dtype],
+        "OUTER": outer,
+        "STRIP": strip,
+        "PARAMS_BYTES": PARAMS.itemsize,
+    }
 
 
 def points_of(case: FftConvCase) -> int:
@@ -122,12 +116,12 @@ def configs(case: FftConvCase) -> list[FftConfig]:
 def long_configs(case: FftConvCase) -> list[FftConfig]:
     """The same of several passes over a workspace."""
     total = points_of(case)
+    shapes = ((16, 24), (16, 96), (32, 24), (64, 24), (128, 24))
     return [
-        FftConfig(total // outer, 1, 512 if total // outer > 16_384 else 256, 1 if total // outer > 16_384 else 2, outer,
-                  128 if outer == 16 else 64, chunk)
-        for outer, chunk in ((16, 24), (16, 96), (32, 24), (64, 24), (128, 24))
-        if 4096 <= total // outer <= (16_384 if outer < 128 else MOST)
-    ]  # fmt: skip
+        FftConfig(total // outer, 1, 256, 2, outer, 128 if outer == 16 else 64, chunk)
+        for outer, chunk in shapes
+        if 4096 <= total // outer <= 16_384
+    ]
 
 
 def spectrum(case: FftConvCase, w: "Tensor", config: FftConfig) -> "tuple[Tensor, Tensor]":
@@ -151,8 +145,13 @@ def _spectrum(case: FftConvCase, taps: "Tensor", config: FftConfig) -> "tuple[Te
     place = torch.arange(taps.shape[1], device=taps.device, dtype=torch.float64)
     turned = torch.polar(taps, (-math.pi / (2 * total) * (not case.circular) * place).expand_as(taps))
     found = torch.view_as_real(torch.fft.fft(turned, n=total))
-    scale = torch.exp2(found.abs().amax(dim=(1, 2)).clamp_min(1e-30).log2().ceil())
+    scale = power_of_two(found.abs().amax(dim=(1, 2)))
     words = (found / scale[:, None, None]).half().contiguous().view(torch.int32)
     across = 1 if points < 4096 else 16
     digits = words.view(-1, 4, 4, 2, 8, across, points // (256 * across), config.outer)
     return digits.permute(0, 7, 6, 5, 3, 4, 2, 1).reshape(len(taps), total), scale.float()
+
+
+def power_of_two(largest: "Tensor") -> "Tensor":
+    """The least power of two that is not below each value; NaN and infinity stay."""
+    return largest.clamp_min(1e-30).log2().ceil().exp2()

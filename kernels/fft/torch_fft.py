@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import torch
 
 
+MOST_TAPS = 256
+"""The most taps of a convolution without transforms."""
+
+
 @register
 class TorchFft(Variant):
     """cuFFT's real transforms in float32; the filter's is made ahead."""
@@ -60,3 +64,41 @@ class TorchFftCompiled(Compiled):
 
     def pack(self, case: FftConvCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         return TorchFft().pack(case, params, weight)
+
+
+@register
+class TorchConv1d(Variant):
+    """cuDNN's convolution with a filter for each channel."""
+
+    name = "torch_conv1d"
+    op = "fft_conv"
+    summary = "torch's conv1d with as many groups as channels"
+    peer = True
+
+    def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
+        if case.filter > MOST_TAPS:
+            return Refusal(f"filter is {case.filter}: beyond {MOST_TAPS} taps transforms are faster")
+        if case.circular:
+            return Refusal("circular is True: torch pads with zeros")
+        return TorchFft().serves(case, gpu)
+
+    def build(self, case: FftConvCase, params: dict[str, Any]) -> Callable[..., Any]:
+        """f(u, w, w_pre=None, w_post=None, d=None) -> y, with w from `pack`."""
+        import torch.nn.functional as F
+
+        self.refuse_params(params)
+
+        def convolve(u: Any, w: Any, w_pre: Any = None, w_post: Any = None, d: Any = None) -> Any:
+            x = u if w_pre is None else u * w_pre
+            y = F.conv1d(x, w, padding=case.filter - 1, groups=case.width)[..., : case.length]
+            y = y if w_post is None else y * w_post
+            return (y if d is None else y + d[:, None] * u).to(u.dtype)
+
+        return convolve
+
+    def pack(self, case: FftConvCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
+        """The taps backwards, in the dtype of the case, for each channel."""
+        from kernels.dtypes import DTYPES
+
+        taps = weight.flip(1).repeat_interleave(case.width // len(weight), dim=0)
+        return taps[:, None].to(DTYPES[case.dtype]).contiguous()

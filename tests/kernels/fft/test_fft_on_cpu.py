@@ -21,7 +21,9 @@ extern "C" int run(const Params* p, int blocks, long shared_bytes) {
 }"""
 OUTER_ENTRY = """
 extern "C" int run(const Params* p, int blocks, long shared_bytes, int forward) {
-  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] { forward ? fft_outer_forward(*p) : fft_outer_backward(*p); });
+  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] {
+    forward ? fft_outer_forward(*p) : fft_outer_backward(*p);
+  });
 }"""
 
 
