@@ -118,7 +118,7 @@ def packed_params(case: FftConvCase, given: Arguments) -> Any:
     params["batch"], params["width"], params["length"] = case.batch, case.width, case.length
     params["per_filter"], params["end"] = case.width // len(given.w[0]), case.batch * case.width
     places = case.length * 2 | int(params["u"]) | int(params["before"]) | int(params["after"])
-    params["in_fours"], params["prefetched"] = places % 8 == 0, 0 if places % 16 else case.length * 2
+    params["prefetched"] = 0 if places % 16 else case.length * 2
     return params
 
 
@@ -130,7 +130,7 @@ def check_call(case: FftConvCase, given: Arguments, out: Tensor | None, columns:
         if name != "u":
             check_presence(name, tensor, case.gated, f"gated is {case.gated}")
         if tensor is not None:
-            check_tensor(name, tensor, shape, dtype, layout="contiguous")
+            check_tensor(name, tensor, shape, dtype, layout="contiguous", aligned=8 if case.length % 4 == 0 else 2)
     if not isinstance(given.w, tuple) or len(given.w) != 2:
         raise ValueError("w is not what `pack` returned")
     words, scales = given.w

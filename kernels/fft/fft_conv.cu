@@ -47,9 +47,9 @@ struct Place {
   int sequence, number, j;
   bool exists;
   __device__ __forceinline__ Place(int four, int first, const Params& p)
-      : sequence(four / (kPart / 4)),
+      : sequence(SEQUENCES == 1 ? 0 : four / (kPart / 4)),
         number(first + sequence),
-        j(four % (kPart / 4) * 4),
+        j(SEQUENCES == 1 ? four * 4 : four % (kPart / 4) * 4),
         exists(four < kFours && number < count_of(p)) {}
   __device__ __forceinline__ uint4* words(int part, const Params& p) const {
     return (uint4*)(p.workspace + (long)number * kSize + part * kPart + j);
@@ -105,27 +105,31 @@ __device__ __forceinline__ void transform_parts(Shared& shared, const Place& at,
 // u · before of the block's sequences, scaled; its transform over i0, to shared memory.
 __device__ __forceinline__ void load(Shared& shared, int first, const Params& p) {
   float x[kRounds][kRadix][4];
+  const long only = row_of(first, p);
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
     const int four = threadIdx.x + round * THREADS;
     const Place at(four, first, p);
     u32 largest = 0;
+    const long row = SEQUENCES == 1 ? only : row_of(at.number, p);
 #pragma unroll
     for (int i = 0; i < kRadix; i++) {
 #pragma unroll
       for (int e = 0; e < 4; e++) x[round][i][e] = 0;
-      if (at.exists) load_input(x[round][i], row_of(at.number, p), i * kPart + at.j, p);
+      if (at.exists) load_input(x[round][i], row, i * kPart + at.j, p);
       largest = larger_of(largest, x[round][i]);
     }
     largest = __reduce_max_sync(~0u, largest);
     if (threadIdx.x % 32 == 0 && four < kFours) shared.largest[four / 32] = largest;
   }
   __syncthreads();
+  const int same = exponent_of(shared, 0);
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
     const Place at(threadIdx.x + round * THREADS, first, p);
     if (threadIdx.x + round * THREADS >= kFours) break;
-    const float scale = scale_of<kBound>(exponent_of(shared, at.sequence)) * kUnitary;
+    const int exponent = SEQUENCES == 1 ? same : exponent_of(shared, at.sequence);
+    const float scale = scale_of<kBound>(exponent) * kUnitary;
     transform_parts<float>(shared, at, scale, [&](int i, int e) { return x[round][i][e]; });
   }
 }
@@ -156,12 +160,16 @@ __device__ __forceinline__ void load_words(Shared& shared, int first, const Para
 
 // The transform over i0 back, and y, or the rows of the workspace again.
 __device__ __forceinline__ void store(const Shared& shared, int first, const Params& p) {
+  const long only = kInner ? 0 : row_of(first, p);
+  const Factors by_same(kInner ? 0 : min(first / p.batch, p.width - 1), p);
+  const int same = kInner ? 0 : exponent_of(shared, 0);
 #pragma unroll 1
   for (int round = 0; round < kRounds; round++) {
     const Place at(threadIdx.x + round * THREADS, first, p);
     if (!at.exists) break;
     float2 w[kRadix];
-    at.twiddles(w, kUnitary * (kInner ? 1.f : inverse_scale_of<kBound>(exponent_of(shared, at.sequence))));
+    const int exponent = SEQUENCES == 1 ? same : exponent_of(shared, at.sequence);
+    at.twiddles(w, kUnitary * (kInner ? 1.f : inverse_scale_of<kBound>(exponent)));
     u32 packed[kRadix][4];
 #pragma unroll
     for (int k = 0; k < kRadix; k++) {
@@ -188,12 +196,14 @@ __device__ __forceinline__ void store(const Shared& shared, int first, const Par
       }
       if (e < 3) next(w);
     }
+    const long row = SEQUENCES == 1 ? only : row_of(at.number, p);
+    const Factors by = SEQUENCES == 1 ? by_same : Factors(at.number / p.batch, p);
 #pragma unroll
     for (int i = 0; i < kRadix; i++) {
       if (kInner)
         *at.words(i, p) = make_uint4(packed[i][0], packed[i][1], packed[i][2], packed[i][3]);
       else
-        store_output(y[i], row_of(at.number, p), at.number / p.batch, i * kPart + at.j, p);
+        store_output(y[i], row, by, i * kPart + at.j, p);
     }
   }
 }
@@ -232,12 +242,19 @@ __device__ __forceinline__ void transform_across(Shared& shared) {
   }
 }
 
+// The spectrum that a sequence, or a row of one, is multiplied with; that of the last one for what lies behind it.
+__device__ __forceinline__ const u32* spectrum_of(int number, const Params& p) {
+  const int last = min(number, count_of(p) - 1), channel = (last / OUTER + p.begin) / p.batch;
+  return p.spectrum + ((long)(channel / p.per_filter) * OUTER + last % OUTER) * kSize;
+}
+
 // The transforms over i2 and i3 of each tile, the product with the spectrum, and both transforms back: of the conjugate,
 // so that the same matrices serve.
 __device__ __forceinline__ void multiply(Shared& shared, int first, const Params& p) {
   const Columns columns(shared.constants);
   const Rows rows(shared.constants);
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4, warp = threadIdx.x / 32;
+  const u32* only = spectrum_of(first, p);
 #pragma unroll 1
   for (int across = STAGES == 2 ? warp : 0; across < kTilesAcross; across += kWarps) {
     float2 w[2][4];
@@ -247,9 +264,8 @@ __device__ __forceinline__ void multiply(Shared& shared, int first, const Params
 #pragma unroll 1
     for (int part = STAGES == 2 ? 0 : warp; part < kPerRow; part += STAGES == 2 ? 1 : kWarps) {
       const int tile = part * kTilesAcross + across;
-      const int number = min(first + part / kRadix, count_of(p) - 1), filter_of = (number / OUTER + p.begin) / p.batch / p.per_filter;
-      const long row = (long)filter_of * OUTER + number % OUTER;
-      const uint4* spectrum = (const uint4*)(p.spectrum + row * kSize + (part % kRadix * kTilesAcross + across) * 256);
+      const u32* of_row = SEQUENCES == 1 ? only : spectrum_of(first + part / kRadix, p);
+      const uint4* spectrum = (const uint4*)(of_row + (part % kRadix * kTilesAcross + across) * 256);
       const uint4 filter[2] = {spectrum[lane], spectrum[32 + lane]};
       u32 b[2][2][2];
       float d[2][2][4], z[4][4];
@@ -263,8 +279,9 @@ __device__ __forceinline__ void multiply(Shared& shared, int first, const Params
         const u32 four[4] = {filter[h].x, filter[h].y, filter[h].z, filter[h].w};
 #pragma unroll
         for (int t = 0; t < 4; t++) {
-          const float2 product = times(make_float2(z[t][2 * h], z[t][2 * h + 1]), tiles::unpack<f16>(four[t]));
-          b[h][t / 2][t % 2] = tiles::pack<f16>(product.x, -product.y);
+          const float2 by = tiles::unpack<f16>(four[t]);
+          const float re = z[t][2 * h], im = z[t][2 * h + 1];
+          b[h][t / 2][t % 2] = tiles::pack<f16>(re * by.x - im * by.y, -re * by.y - im * by.x);
         }
       }
       columns.transform(d, b);

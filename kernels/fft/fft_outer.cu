@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_backward(cons
   shared.constants.make();
   __syncthreads();
   const int local = blockIdx.x / kStrips, strip = blockIdx.x % kStrips;
-  const int channel = (p.begin + local) / p.batch;
+  const Factors by((p.begin + local) / p.batch, p);
   const long row = row_of(p.begin + local, p);
   {
     const Columns matrix(shared.constants);
@@ -163,6 +163,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_backward(cons
     }
 #pragma unroll
     for (int i = 0; i < kRadix; i++)
-      store_output(y[i], row, channel, (i * 16 + at.i1) * kPoints + strip * kStrip + at.j, p);
+      store_output(y[i], row, by, (i * 16 + at.i1) * kPoints + strip * kStrip + at.j, p);
   }
 }

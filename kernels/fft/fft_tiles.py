@@ -21,7 +21,7 @@ CONSTANTS = 6144
 """Bytes of the matrices and twiddles of a block."""
 
 POINTERS = ("u", "before", "after", "spectrum", "scales", "skip", "y", "workspace", "exponents")
-NUMBERS = ("batch", "width", "length", "per_filter", "in_fours", "prefetched", "begin", "end")
+NUMBERS = ("batch", "width", "length", "per_filter", "prefetched", "begin", "end")
 PARAMS = np.dtype([*((name, np.uint64) for name in POINTERS), *((name, np.int32) for name in NUMBERS)], align=True)
 """`struct Params` of sequences.cuh."""
 
@@ -94,6 +94,9 @@ def common_macros(case: FftConvCase, outer: int = 1, strip: int = 64) -> dict[st
         "ELEMENT": C_TYPES[case.dtype],
         "OUTER": outer,
         "STRIP": strip,
+        "GATED": int(case.gated),
+        "SKIP": int(case.skip),
+        "FOURS": int(case.length % 4 == 0),
         "PARAMS_BYTES": PARAMS.itemsize,
     }
 

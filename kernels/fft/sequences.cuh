@@ -12,7 +12,6 @@ struct Params {
   u32* workspace;                      // [sequences][OUTER][points]; null where OUTER is 1
   int* exponents;                      // [sequences][strips]
   int batch, width, length, per_filter;  // channels of a filter
-  int in_fours;                        // whether rows begin at multiples of four values
   int prefetched;                      // bytes of a row that are fetched to L2 ahead, a multiple of 16
   int begin, end;                      // the sequences of this launch
 };
@@ -23,10 +22,10 @@ __device__ __forceinline__ long row_of(int sequence, const Params& p) {
   return ((long)(sequence % p.batch) * p.width + sequence / p.batch) * p.length;
 }
 
-// Four values from place n of a row; zeros beyond its end.
+// Four values from place n of a row; zeros beyond its end. FOURS: rows begin at multiples of four values.
 __device__ __forceinline__ void load_four(float (&to)[4], const Element* row, int n, const Params& p) {
-  if (p.in_fours && n < p.length) {
-    const uint2 four = *(const uint2*)(row + n);
+  if (FOURS) {
+    const uint2 four = n < p.length ? *(const uint2*)(row + n) : make_uint2(0, 0);
     const float2 low = tiles::unpack<Element>(four.x), high = tiles::unpack<Element>(four.y);
     to[0] = low.x, to[1] = low.y, to[2] = high.x, to[3] = high.y;
   } else {
@@ -38,28 +37,37 @@ __device__ __forceinline__ void load_four(float (&to)[4], const Element* row, in
 // u · before from place n of the row at `row`.
 __device__ __forceinline__ void load_input(float (&to)[4], long row, int n, const Params& p) {
   load_four(to, p.u + row, n, p);
-  if (!p.before) return;
+  if (!GATED) return;
   float gate[4];
   load_four(gate, p.before + row, n, p);
 #pragma unroll
   for (int e = 0; e < 4; e++) to[e] *= gate[e];
 }
 
-// y = convolved · after + skip · u at place n of a channel's row.
-__device__ __forceinline__ void store_output(const float (&convolved)[4], long row, int channel, int n, const Params& p) {
-  const float scale = p.scales[channel / p.per_filter], skip = p.skip ? p.skip[channel] : 0.f;
+// y = convolved · scale · after + skip · u at place n of a row. Factors: those of the row's channel.
+struct Factors {
+  float scale, skip;
+  __device__ __forceinline__ Factors(int channel, const Params& p)
+      : scale(p.scales[channel / p.per_filter]), skip(SKIP ? p.skip[channel] : 0.f) {}
+};
+__device__ __forceinline__ void store_output(const float (&convolved)[4], long row, const Factors& by, int n,
+                                             const Params& p) {
   float gate[4] = {1, 1, 1, 1}, u[4] = {}, y[4];
-  if (p.after) load_four(gate, p.after + row, n, p);
-  if (p.skip) load_four(u, p.u + row, n, p);
+  if (GATED) load_four(gate, p.after + row, n, p);
+  if (SKIP) load_four(u, p.u + row, n, p);
 #pragma unroll
-  for (int e = 0; e < 4; e++) y[e] = convolved[e] * scale * gate[e] + skip * u[e];
-  Element* to = p.y + row;
-  if (p.in_fours && n < p.length) {
-    *(uint2*)(to + n) = make_uint2(tiles::pack<Element>(y[0], y[1]), tiles::pack<Element>(y[2], y[3]));
+  for (int e = 0; e < 4; e++) {
+    y[e] = convolved[e] * by.scale;
+    if (GATED) y[e] *= gate[e];
+    if (SKIP) y[e] += by.skip * u[e];
+  }
+  Element* to = p.y + row + n;
+  if (FOURS) {
+    if (n < p.length) *(uint2*)to = make_uint2(tiles::pack<Element>(y[0], y[1]), tiles::pack<Element>(y[2], y[3]));
   } else {
 #pragma unroll
     for (int e = 0; e < 4; e++)
-      if (n + e < p.length) to[n + e] = (Element)y[e];
+      if (n + e < p.length) to[e] = (Element)y[e];
   }
 }
 

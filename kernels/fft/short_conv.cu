@@ -23,6 +23,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) short_conv(const __grid_co
   if (sequence >= p.end) return;
   const int channel = sequence / p.batch, start = job % chunks * 16 * kSpan + g * kSpan + 4 * c;
   const long row = row_of(sequence, p);
+  const Factors by(channel, p);
   const Element* taps = (const Element*)p.spectrum + (long)(channel / p.per_filter) * TAPS;
   // The input s of the group that lies `step` groups back enters the output r by tap 16 · step + r - s. The columns
   // 2c, 2c + 1 of both products are the outputs 4c to 4c + 3.
@@ -56,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) short_conv(const __grid_co
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         const float y[4] = {d[0][2 * h], d[0][2 * h + 1], d[1][2 * h], d[1][2 * h + 1]};
-        store_output(y, row, channel, start + 16 * (group + i) + h * 8 * kSpan, p);
+        store_output(y, row, by, start + 16 * (group + i) + h * 8 * kSpan, p);
       }
     }
 #pragma unroll
