@@ -4,13 +4,11 @@
 
 64 sequences of 768 channels, gated, and one of 4,096 channels. The batch is smaller from where the tensors would not
 fit; the time is then also given for 64. Every variant and each of its params is timed, interleaved, with an empty L2;
-its answer is compared with that of torch in float32. `--phases` also times the kernel with parts of it left out.
+its answer is compared with that of torch in float32.
 """
 
 import argparse
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,7 +18,6 @@ from typing import Any
 import torch
 
 from kernels import registry
-from kernels.fft import fft_call, fft_tiles
 from kernels.hardware import GPUS
 from kernels.measure.environment import environment_info
 from kernels.measure.timing import StoppingRule, interleaved
@@ -31,17 +28,8 @@ LENGTHS = (256, 1024, 4096, 8192, 16_384, 32_768, 1 << 20)
 WIDE = tuple(1 << log for log in range(13, 18))
 COMPILED = (4096, 16_384)
 """Lengths at which torch's variant is also compiled by Inductor."""
-PHASED = (4096, 16_384, 32_768)
 MOST = 64 * 768 * 32_768
 """The most values of a tensor."""
-
-ACROSS = ("    transform_across<true>(shared);\n", "", "    transform_across<false>(shared);\n", "")
-PHASES = {
-    "without products": ("    multiply(shared, first, p);\n", ""),
-    "without transforms across": ACROSS,
-    "load and store alone": ("    multiply(shared, first, p);\n", "", *ACROSS),
-    "without prefetch": ("    prefetch_next(first, p);\n", ""),
-}  # fmt: skip
 
 
 def cases(lengths: list[int] | None) -> Iterator[FftConvCase]:
@@ -55,7 +43,7 @@ def cases(lengths: list[int] | None) -> Iterator[FftConvCase]:
             yield FftConvCase(batch=1, width=4096, length=length, filter=taps)
 
 
-def calls_of(case: FftConvCase, given: dict[str, Any], phases: bool) -> dict[str, Callable[[], Any]]:
+def calls_of(case: FftConvCase, given: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """What is timed, by name."""
     calls: dict[str, Callable[[], Any]] = {}
     w = given.pop("w")
@@ -68,48 +56,7 @@ def calls_of(case: FftConvCase, given: dict[str, Any], phases: bool) -> dict[str
             own = {} if variant.peer else {"out": out}
             label = " ".join((variant.name, *(f"{name}={value}" for name, value in params.items())))
             calls[label] = partial(variant.build(case, params), w=packed, **given, **own)
-        if phases and case.length in PHASED and variant.name == "monarch":
-            config = fft_tiles.configs(case)[0]
-            for name, changes in PHASES.items():
-                if config.stages == 2 or "across" not in name:
-                    calls[name] = partial(changed(case, config, changes), w=packed, **given, out=out)
-            none = fft_call.FftConv(case, config)
-            none._prepare = partial(without_memory, none._prepare)  # type: ignore[method-assign]
-            calls["without memory"] = partial(none, w=packed, **given, out=out)
     return calls
-
-
-def changed(case: FftConvCase, config: fft_tiles.FftConfig, changes: tuple[str, ...]) -> fft_call.FftConv:
-    """The kernel with lines of its source replaced."""
-    folder = Path(tempfile.mkdtemp())
-    for header in fft_tiles.SOURCE.parent.glob("*.cuh"):
-        shutil.copy(header, folder)
-    text = fft_tiles.SOURCE.read_text()
-    for old, new in zip(changes[::2], changes[1::2], strict=True):
-        if old not in text:
-            raise ValueError(f"the source has no {old!r}")
-        text = text.replace(old, new)
-    call = fft_call.FftConv(case, config)
-    source = folder / fft_tiles.SOURCE.name
-    source.write_text(text)
-    call.builds = [type(call.builds[0]).of(source, config.macros(case))]
-    return call
-
-
-def without_memory(prepare: Any, *arguments: Any, **named: Any) -> Any:
-    """The call on rows without values."""
-    pack = fft_call.packed_params
-
-    def packed(*given: Any) -> Any:
-        params = pack(*given)
-        params["length"] = params["prefetched"] = 0
-        return params
-
-    fft_call.packed_params = packed
-    try:
-        return prepare(*arguments, **named)
-    finally:
-        fft_call.packed_params = pack
 
 
 def truth_of(case: FftConvCase, given: dict[str, Any]) -> torch.Tensor:
@@ -140,10 +87,10 @@ def error(answer: torch.Tensor, truth: torch.Tensor) -> float:
     return float((one - two).abs().max() / two.abs().max())
 
 
-def measured(case: FftConvCase, seconds: float, phases: bool) -> Iterator[dict[str, Any]]:
+def measured(case: FftConvCase, seconds: float) -> Iterator[dict[str, Any]]:
     given = inputs.draw(case, "cuda", 1)
     truth = truth_of(case, given)
-    calls = calls_of(case, given, phases)
+    calls = calls_of(case, given)
     errors = {}
     for name, call in list(calls.items()):
         try:
@@ -165,7 +112,6 @@ def main() -> None:
     parser.add_argument("result", type=Path)
     parser.add_argument("--length", type=int, action="append")
     parser.add_argument("--seconds", type=float, default=1.5, help="for each case")
-    parser.add_argument("--phases", action="store_true")
     options = parser.parse_args()
     document = environment_info(device="cuda") | {"rows": []}
     wanted = list(cases(options.length))
@@ -173,7 +119,7 @@ def main() -> None:
     for case in wanted:
         print(case.key.removeprefix("op=fft_conv "), flush=True)
         try:
-            for row in measured(case, options.seconds, options.phases):
+            for row in measured(case, options.seconds):
                 document["rows"].append(row)
                 of_64 = f" {row['ms_of_64']:9.3f} of 64" if row["ms_of_64"] and case.batch < 64 else ""
                 print(

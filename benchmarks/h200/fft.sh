@@ -7,5 +7,5 @@ LIMIT=${LIMIT:-200}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 step gate 80 "$PYTHON" -m kernels check fft_conv --jobs 8
-step times 120 "$PYTHON" -m benchmarks.fft "$OUT/fft.json" ${PHASES:+--phases}
+step times 120 "$PYTHON" -m benchmarks.fft "$OUT/fft.json"
 finish

@@ -22,7 +22,7 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
     """Odd lengths, filters shorter and longer than the input, shared filters, circular ones; on a GPU up to what needs
     several kernels.
     """
-    shapes = [(1, 3, 1, 4), (3, 2, 301, 301), (2, 4, 256, 7), (1, 2, 1000, 3000)]
+    shapes = [(4, 64, 1, 4), (3, 2, 301, 301), (2, 4, 256, 7), (1, 2, 1000, 3000)]
     if not cpu:
         shapes += [
             (9, 3, 2047, 128),

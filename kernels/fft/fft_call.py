@@ -13,7 +13,7 @@ from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, Workspace
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
-from kernels.fft.fft_tiles import OUTER_SOURCE, PARAMS, SOURCE, FftConfig
+from kernels.fft.fft_tiles import OUTER, PARAMS, FftConfig
 from kernels.ops import FftConvCase
 
 
@@ -28,8 +28,8 @@ class Arguments(NamedTuple):
 
 
 def builds_of(case: FftConvCase, config: FftConfig) -> list[nvrtc.Build]:
-    inner = nvrtc.Build.of(SOURCE, config.macros(case))
-    return [inner] if config.outer == 1 else [inner, nvrtc.Build.of(OUTER_SOURCE, config.outer_macros(case))]
+    inner = nvrtc.Build.of(config.source, config.macros(case))
+    return [inner] if config.outer == 1 else [inner, nvrtc.Build.of(OUTER, config.outer_macros(case))]
 
 
 @cache
@@ -89,7 +89,7 @@ class FftConv(CudaCall):
         config, index, launches = self.config, torch.cuda.current_device(), []
         total, inner = (
             self.case.batch * self.case.width,
-            _kernel(torch.cuda.current_device(), self.builds[0], "fft_conv", config.shared_bytes),
+            _kernel(torch.cuda.current_device(), self.builds[0], config.entry, config.shared_bytes),
         )
         for begin in range(0, total, self._chunk):
             mine = params.copy()

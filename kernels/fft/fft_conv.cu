@@ -26,21 +26,9 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "the size that Python asks for");
 
-__device__ __forceinline__ int word(int tile, int row, int column) {
-  return tile * kPitch + row * 16 + (column ^ (row & 2) << 2);
-}
+__device__ __forceinline__ int word(int tile, int row, int column) { return tile * kPitch + place_of(row, column); }
 
 __device__ __forceinline__ int count_of(const Params& p) { return (p.end - p.begin) * OUTER; }
-
-// Fetches what is read next to L2: the gates behind the convolution, then the inputs of the next sequences.
-__device__ __forceinline__ void prefetch_next(int first, const Params& p) {
-  const int sequence = first + threadIdx.x, following = sequence + gridDim.x * SEQUENCES;
-  if (kInner || !p.prefetched || threadIdx.x >= SEQUENCES) return;
-  if (p.after && sequence < p.end) tiles::bulk_prefetch_l2(p.after + row_of(sequence, p), p.prefetched);
-  if (following >= p.end) return;
-  tiles::bulk_prefetch_l2(p.u + row_of(following, p), p.prefetched);
-  if (p.before) tiles::bulk_prefetch_l2(p.before + row_of(following, p), p.prefetched);
-}
 
 // The place of four neighbours: their sequence in the block, that of all, and j, the place of the first one in a part.
 struct Place {
@@ -119,8 +107,8 @@ __device__ __forceinline__ void load(Shared& shared, int first, const Params& p)
       if (at.exists) load_input(x[round][i], row, i * kPart + at.j, p);
       largest = larger_of(largest, x[round][i]);
     }
-    largest = __reduce_max_sync(~0u, largest);
-    if (threadIdx.x % 32 == 0 && four < kFours) shared.largest[four / 32] = largest;
+    const u32 bits = largest_of_warp(largest);
+    if (threadIdx.x % 32 == 0 && four < kFours) shared.largest[four / 32] = bits;
   }
   __syncthreads();
   const int same = exponent_of(shared, 0);
@@ -177,6 +165,10 @@ __device__ __forceinline__ void store(const Shared& shared, int first, const Par
       packed[k][0] = four.x, packed[k][1] = four.y, packed[k][2] = four.z, packed[k][3] = four.w;
     }
     float y[kRadix][4];
+    float2 outer[kRadix], onward = outer_twiddle<kSize>(at.number % OUTER, 1);
+#pragma unroll
+    for (int i = 0; i < kRadix; i++)
+      if (kInner) outer[i] = outer_twiddle<kSize>(at.number % OUTER, i * kPart + at.j);
 #pragma unroll
     for (int e = 0; e < 4; e++) {
       float2 z[kRadix];
@@ -187,7 +179,7 @@ __device__ __forceinline__ void store(const Shared& shared, int first, const Par
         Radix<kRadix, kQuarter>::backward(z, part);
 #pragma unroll
         for (int i = 0; i < kRadix; i++)
-          packed[i][e] = packed_half(times(part[i], outer_twiddle<kSize>(at.number % OUTER, i * kPart + at.j + e)));
+          packed[i][e] = packed_half(times(part[i], outer[i])), outer[i] = times(outer[i], onward);
       } else {
         float part[kRadix];
         Radix<kRadix, kQuarter>::backward(z, part);
@@ -248,8 +240,7 @@ __device__ __forceinline__ const u32* spectrum_of(int number, const Params& p) {
   return p.spectrum + ((long)(channel / p.per_filter) * OUTER + last % OUTER) * kSize;
 }
 
-// The transforms over i2 and i3 of each tile, the product with the spectrum, and both transforms back: of the conjugate,
-// so that the same matrices serve.
+// The transforms over i2 and i3 of each tile, the product with the spectrum, and both transforms back.
 __device__ __forceinline__ void multiply(Shared& shared, int first, const Params& p) {
   const Columns columns(shared.constants);
   const Rows rows(shared.constants);
@@ -265,36 +256,9 @@ __device__ __forceinline__ void multiply(Shared& shared, int first, const Params
     for (int part = STAGES == 2 ? 0 : warp; part < kPerRow; part += STAGES == 2 ? 1 : kWarps) {
       const int tile = part * kTilesAcross + across;
       const u32* of_row = SEQUENCES == 1 ? only : spectrum_of(first + part / kRadix, p);
-      const uint4* spectrum = (const uint4*)(of_row + (part % kRadix * kTilesAcross + across) * 256);
-      const uint4 filter[2] = {spectrum[lane], spectrum[32 + lane]};
-      u32 b[2][2][2];
-      float d[2][2][4], z[4][4];
-#pragma unroll
-      for (int i = 0; i < 8; i++)
-        b[i / 4][i / 2 % 2][i % 2] = shared.data[word(tile, 4 * (i % 4) + c, 8 * (i / 4) + g)];
-      columns.transform(d, b);
-      rows.transform(z, d);
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        const u32 four[4] = {filter[h].x, filter[h].y, filter[h].z, filter[h].w};
-#pragma unroll
-        for (int t = 0; t < 4; t++) {
-          const float2 by = tiles::unpack<f16>(four[t]);
-          const float re = z[t][2 * h], im = z[t][2 * h + 1];
-          b[h][t / 2][t % 2] = tiles::pack<f16>(re * by.x - im * by.y, -re * by.y - im * by.x);
-        }
-      }
-      columns.transform(d, b);
-      rows.transform(z, d);
-      __syncwarp();
-#pragma unroll
-      for (int h = 0; h < 2; h++)
-#pragma unroll
-        for (int t = 0; t < 4; t++) {
-          float2 back = make_float2(z[t][2 * h], z[t][2 * h + 1]);
-          if (STAGES == 2) back = times(back, w[h][t]);
-          shared.data[word(tile, 4 * t + c, 8 * h + g)] = packed_half(back);
-        }
+      const u32* spectrum = of_row + (part % kRadix * kTilesAcross + across) * 256;
+      convolve_tile(&shared.data[tile * kPitch], spectrum, columns, rows,
+                    [&](float2 z, int h, int t) { return STAGES == 2 ? times(z, w[h][t]) : z; });
     }
   }
 }
@@ -309,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv(const __g
       load_words(shared, first, p);
     else
       load(shared, first, p);
-    prefetch_next(first, p);
+    if (!kInner) prefetch_next<SEQUENCES>(first, p);
     __syncthreads();
     if (STAGES == 2) {
       transform_across<true>(shared);

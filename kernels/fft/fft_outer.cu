@@ -6,7 +6,7 @@ constexpr int kRadix = RADIX, kPoints = POINTS, kStrips = POINTS / kStrip;
 constexpr int kWarps = THREADS / 32, kFours = 16 * kStrip / 4, kRounds = kFours / THREADS;
 constexpr int kTiles = kRadix * kStrip / 16;
 constexpr int kPitch = kStrip + 8;  // words; the rows of four neighbouring i1 begin in different banks
-static_assert(OUTER == 16 * RADIX && kFours % THREADS == 0, "whole rounds");
+static_assert(OUTER == 16 * RADIX && kFours % THREADS == 0 && kWarps % kRadix == 0, "whole rounds");
 
 struct Shared {
   Constants constants;
@@ -32,10 +32,6 @@ struct Place {
   }
 };
 
-// The words (row, column) of a warp's tile: four of a lane, from 4c on, lie beside each other in memory, so that the
-// columns 2c, 2c + 1, 2c + 8 and 2c + 9 of a product are these four.
-__device__ __forceinline__ int column_of(int n, int g) { return g / 2 * 4 + n * 2 + g % 2; }
-
 extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) char memory[];
   Shared& shared = *(Shared*)memory;
@@ -43,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const
   const int local = blockIdx.x / kStrips, strip = blockIdx.x % kStrips;
   const long row = row_of(p.begin + local, p);
   float x[kRounds][kRadix][4];
-  u32 largest = 0;
+  float largest = 0;
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
     const Place at(threadIdx.x + round * THREADS);
@@ -53,13 +49,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const
       largest = larger_of(largest, x[round][i]);
     }
   }
-  largest = __reduce_max_sync(~0u, largest);
-  if (threadIdx.x % 32 == 0) shared.largest[threadIdx.x / 32] = largest;
+  const u32 bits = largest_of_warp(largest);
+  if (threadIdx.x % 32 == 0) shared.largest[threadIdx.x / 32] = bits;
   __syncthreads();
-  largest = 0;
-#pragma unroll
-  for (int i = 0; i < kWarps; i++) largest = max(largest, shared.largest[i]);
-  const int exponent = exponent_of<kStripBound>(largest);
+  const int exponent = exponent_of<kStripBound>(largest_of(shared.largest));
   if (threadIdx.x == 0) p.exponents[blockIdx.x] = exponent;
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
@@ -83,7 +76,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const
   }
   __syncthreads();
   const Columns matrix(shared.constants);
-  const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+  const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4, same = threadIdx.x / 32 % kRadix;  // part of each tile
+  const float2 onward[2] = {outer_twiddle<kPoints>(same + kRadix * g, 1), outer_twiddle<kPoints>(same + kRadix * (8 + g), 1)};
   for (int tile = threadIdx.x / 32; tile < kTiles; tile += kWarps) {
     const int part = tile % kRadix, first = tile / kRadix * 16;
     u32 b[2][2][2];
@@ -96,10 +90,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const
     for (int m = 0; m < 2; m++) {
       const int k = part + kRadix * (8 * m + g), j = strip * kStrip + first + 4 * c;
       u32 four[4];
+      float2 w = outer_twiddle<kPoints>(k, j);
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const float2 z = make_float2(d[m][i / 2][i % 2], d[m][i / 2][2 + i % 2]);
-        four[i] = packed_half(times(z, outer_twiddle<kPoints>(k, j + i)));
+        four[i] = packed_half(times(make_float2(d[m][i / 2][i % 2], d[m][i / 2][2 + i % 2]), w));
+        w = times(w, onward[m]);
       }
       *(uint4*)(p.workspace + ((long)local * OUTER + k) * kPoints + j) = make_uint4(four[0], four[1], four[2], four[3]);
     }

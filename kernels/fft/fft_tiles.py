@@ -14,7 +14,7 @@ from kernels.ops.fft_conv import FftConvCase, folded
 if TYPE_CHECKING:
     from torch import Tensor
 
-SOURCE, OUTER_SOURCE = (Path(__file__).with_name(name) for name in ("fft_conv.cu", "fft_outer.cu"))
+NARROW, WIDE, OUTER = (Path(__file__).with_name(f"{name}.cu") for name in ("fft_conv", "fft_wide", "fft_outer"))
 LEAST, MOST, LONGEST = 256, 32_768, 1 << 21
 """Points of the transforms that one block holds in shared memory, and the most in several passes."""
 CONSTANTS = 6144
@@ -52,8 +52,25 @@ class FftConfig:
         return self.points // (256 if self.stages == 1 else 4096)
 
     @property
+    def wide(self) -> bool:
+        """Whether fft_wide.cu serves it."""
+        return self.outer == 1 and 4096 <= self.points <= 16_384
+
+    @property
+    def source(self) -> Path:
+        """The source of the kernel that multiplies with the spectrum."""
+        return WIDE if self.wide else NARROW
+
+    @property
+    def entry(self) -> str:
+        return "fft_conv_wide" if self.wide else "fft_conv"
+
+    @property
     def shared_bytes(self) -> int:
-        """Size of `Shared` of fft_conv.cu."""
+        """Size of that kernel's `Shared`."""
+        if self.wide:
+            rows = self.points // 256
+            return CONSTANTS + 2 * (rows * rows // 128) * 512 + 32 + 4 * rows * 264
         tiles, fours = self.sequences * self.points // 256, self.sequences * self.points // self.radix // 4
         return CONSTANTS + -(-fours // 128) * 16 + 4 * tiles * (256 if self.stages == 1 else 264)
 
@@ -67,15 +84,19 @@ class FftConfig:
         return CONSTANTS + -(-self.outer_threads // 128) * 16 + 4 * self.outer * (self.strip + 8)
 
     def macros(self, case: FftConvCase) -> dict[str, object]:
-        """The macros of fft_conv.cu."""
-        return common_macros(case, self.outer, self.strip) | {
-            "RADIX": self.radix,
-            "STAGES": self.stages,
-            "SEQUENCES": self.sequences,
-            "THREADS": self.threads,
-            "BLOCKS": self.blocks,
-            "SHARED_BYTES": self.shared_bytes,
-        }
+        """The macros of that kernel."""
+        sizes = {"THREADS": self.threads, "BLOCKS": self.blocks, "SHARED_BYTES": self.shared_bytes}
+        if self.wide:
+            return common_macros(case) | sizes | {"POINTS": self.points}
+        return (
+            common_macros(case, self.outer, self.strip)
+            | sizes
+            | {
+                "RADIX": self.radix,
+                "STAGES": self.stages,
+                "SEQUENCES": self.sequences,
+            }
+        )
 
     def outer_macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of fft_outer.cu."""
@@ -97,6 +118,7 @@ def common_macros(case: FftConvCase, outer: int = 1, strip: int = 64) -> dict[st
         "GATED": int(case.gated),
         "SKIP": int(case.skip),
         "FOURS": int(case.length % 4 == 0),
+        "FULL": int(case.length == points_of(case)),
         "PARAMS_BYTES": PARAMS.itemsize,
     }
 
@@ -109,17 +131,15 @@ def points_of(case: FftConvCase) -> int:
 def configs(case: FftConvCase) -> list[FftConfig]:
     """The configs worth timing of one block for each sequence, the best guess first."""
     points = points_of(case)
-    if points < 4096:
-        more = ((16, 256, 2),) if points < 2048 else ()
-        return [FftConfig(points, *rest) for rest in ((8, 256, 2), (4, 128, 4), *more)]
-    rest = {4096: ((1, 256, 2), (1, 128, 4)), 8192: ((1, 256, 2),), 16_384: ((1, 256, 2), (1, 512, 1))}
-    return [FftConfig(points, *each) for each in rest.get(points, ((1, 512, 1),))]
+    shapes = {4096: ((1, 128, 4), (1, 64, 8), (1, 256, 2)), 8192: ((1, 128, 4), (1, 256, 2)), 16_384: ((1, 256, 2),)}
+    shapes |= {32_768: ((1, 512, 1),)}
+    return [FftConfig(points, *each) for each in shapes.get(points, ((4, 128, 4), (2, 64, 8), (8, 256, 2)))]
 
 
 def long_configs(case: FftConvCase) -> list[FftConfig]:
     """The same of several passes over a workspace."""
     total = points_of(case)
-    shapes = ((16, 24), (16, 96), (32, 24), (64, 24), (128, 24))
+    shapes = ((16, 96), (16, 24), (16, 256), (32, 96), (64, 96), (64, 24), (64, 256), (128, 96))
     return [
         FftConfig(total // outer, 1, 256, 2, outer, 128 if outer == 16 else 64, chunk)
         for outer, chunk in shapes
@@ -150,7 +170,7 @@ def _spectrum(case: FftConvCase, taps: "Tensor", config: FftConfig) -> "tuple[Te
     found = torch.view_as_real(torch.fft.fft(turned, n=total))
     scale = power_of_two(found.abs().amax(dim=(1, 2)))
     words = (found / scale[:, None, None]).half().contiguous().view(torch.int32)
-    across = 1 if points < 4096 else 16
+    across = 1 if points < 4096 or config.wide else 16
     digits = words.view(-1, 4, 4, 2, 8, across, points // (256 * across), config.outer)
     return digits.permute(0, 7, 6, 5, 3, 4, 2, 1).reshape(len(taps), total), scale.float()
 

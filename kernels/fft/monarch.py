@@ -27,7 +27,7 @@ class Monarch(Variant):
     """
 
     name = "monarch"
-    kernels: ClassVar[tuple[str, ...]] = ("fft_conv",)
+    kernels: ClassVar[tuple[str, ...]] = ("fft_conv", "fft_conv_wide")
     op = "fft_conv"
     page = "fft-conv"
     summary = "Fourier transforms on tensor cores, gates and filter in one kernel"
@@ -87,6 +87,11 @@ class MonarchLong(Monarch):
     summary = "Fourier transforms on tensor cores in three passes, which exchange rows through the L2"
     names = LONG_PARAMS
     least, most = fft_tiles.MOST + 1, fft_tiles.LONGEST
+
+    def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
+        if case.dtype == "fp16":
+            return Refusal("dtype is fp16: three passes round too often for it")
+        return super().serves(case, gpu)
 
     def configs(self, case: FftConvCase) -> list[FftConfig]:
         return long_configs(case)

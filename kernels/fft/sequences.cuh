@@ -22,15 +22,29 @@ __device__ __forceinline__ long row_of(int sequence, const Params& p) {
   return ((long)(sequence % p.batch) * p.width + sequence / p.batch) * p.length;
 }
 
+// Fetches what is read next to L2: the gates behind the convolution, then the inputs of the next sequences.
+template <int Sequences>
+__device__ __forceinline__ void prefetch_next(int first, const Params& p) {
+  const int sequence = first + threadIdx.x, following = sequence + gridDim.x * Sequences;
+  if (!p.prefetched || threadIdx.x >= Sequences) return;
+  if (GATED && sequence < p.end) tiles::bulk_prefetch_l2(p.after + row_of(sequence, p), p.prefetched);
+  if (following >= p.end) return;
+  tiles::bulk_prefetch_l2(p.u + row_of(following, p), p.prefetched);
+  if (GATED) tiles::bulk_prefetch_l2(p.before + row_of(following, p), p.prefetched);
+}
+
+// Whether place n lies in a row. FULL: every place does.
+__device__ __forceinline__ bool inside(int n, const Params& p) { return FULL || n < p.length; }
+
 // Four values from place n of a row; zeros beyond its end. FOURS: rows begin at multiples of four values.
 __device__ __forceinline__ void load_four(float (&to)[4], const Element* row, int n, const Params& p) {
   if (FOURS) {
-    const uint2 four = n < p.length ? *(const uint2*)(row + n) : make_uint2(0, 0);
+    const uint2 four = inside(n, p) ? *(const uint2*)(row + n) : make_uint2(0, 0);
     const float2 low = tiles::unpack<Element>(four.x), high = tiles::unpack<Element>(four.y);
     to[0] = low.x, to[1] = low.y, to[2] = high.x, to[3] = high.y;
   } else {
 #pragma unroll
-    for (int e = 0; e < 4; e++) to[e] = n + e < p.length ? (float)row[n + e] : 0.f;
+    for (int e = 0; e < 4; e++) to[e] = inside(n + e, p) ? (float)row[n + e] : 0.f;
   }
 }
 
@@ -63,22 +77,33 @@ __device__ __forceinline__ void store_output(const float (&convolved)[4], long r
   }
   Element* to = p.y + row + n;
   if (FOURS) {
-    if (n < p.length) *(uint2*)to = make_uint2(tiles::pack<Element>(y[0], y[1]), tiles::pack<Element>(y[2], y[3]));
+    if (inside(n, p)) *(uint2*)to = make_uint2(tiles::pack<Element>(y[0], y[1]), tiles::pack<Element>(y[2], y[3]));
   } else {
 #pragma unroll
     for (int e = 0; e < 4; e++)
-      if (n + e < p.length) to[e] = (Element)y[e];
+      if (inside(n + e, p)) to[e] = (Element)y[e];
   }
 }
 
-// The largest |x| as bits, which are ordered as the values are; NaN is above all.
-__device__ __forceinline__ u32 larger_of(u32 largest, const float (&x)[4]) {
+// The largest |x|, NaN left out: it comes out of a transform in every place, whatever the scale.
+__device__ __forceinline__ float larger_of(float largest, const float (&x)[4]) {
 #pragma unroll
-  for (int e = 0; e < 4; e++) largest = max(largest, __float_as_uint(x[e]) & 0x7fffffff);
+  for (int e = 0; e < 4; e++) largest = fmaxf(largest, fabsf(x[e]));
+  return largest;
+}
+// The same of a warp, as bits, which are ordered as the values are.
+__device__ __forceinline__ u32 largest_of_warp(float largest) {
+  return __reduce_max_sync(~0u, __float_as_uint(largest));
+}
+template <int N>
+__device__ __forceinline__ u32 largest_of(const u32 (&values)[N]) {
+  u32 largest = 0;
+#pragma unroll
+  for (int i = 0; i < N; i++) largest = max(largest, values[i]);
   return largest;
 }
 // The exponent that scales values whose largest is given to below 2^Bound; it is bounded so that the scale and the
-// inverse are normal numbers. Infinity and NaN are not scaled.
+// inverse are normal numbers. Infinity is not scaled.
 template <int Bound>
 __device__ __forceinline__ int exponent_of(u32 largest) {
   const int exponent = largest >> 23;

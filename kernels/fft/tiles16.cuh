@@ -105,3 +105,43 @@ struct Rows {
     }
   }
 };
+
+// Which of 16 columns is column g of product n, so that the columns 2c, 2c + 1 of both products are 4c to 4c + 3.
+__device__ __forceinline__ int column_of(int n, int g) { return g / 2 * 4 + n * 2 + g % 2; }
+
+// Where a tile in shared memory has the word of a row and a column: 32 lanes meet 32 banks, along rows and columns.
+__device__ __forceinline__ int place_of(int row, int column) { return row * 16 + (column ^ (row & 2) << 2); }
+
+// Both transforms of a tile, the product with a spectrum, and both transforms back: of the conjugate, so that the same
+// matrices serve. `turned(z, h, t)` is what is kept of the value z at row 4t + c and column 8h + g.
+template <typename Turned>
+__device__ __forceinline__ void convolve_tile(u32* tile, const u32* spectrum, const Columns& columns, const Rows& rows,
+                                              const Turned& turned) {
+  const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+  const int half[2] = {place_of(c, g), place_of(c, 8 + g)};  // four rows on, a word lies 64 words on
+  const uint4 filter[2] = {((const uint4*)spectrum)[lane], ((const uint4*)spectrum)[32 + lane]};
+  u32 b[2][2][2];
+  float d[2][2][4], z[4][4];
+#pragma unroll
+  for (int i = 0; i < 8; i++) b[i / 4][i / 2 % 2][i % 2] = tile[half[i / 4] + 64 * (i % 4)];
+  columns.transform(d, b);
+  rows.transform(z, d);
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const u32 four[4] = {filter[h].x, filter[h].y, filter[h].z, filter[h].w};
+#pragma unroll
+    for (int t = 0; t < 4; t++) {
+      const float2 by = tiles::unpack<f16>(four[t]);
+      const float re = z[t][2 * h], im = z[t][2 * h + 1];
+      b[h][t / 2][t % 2] = tiles::pack<f16>(re * by.x - im * by.y, -re * by.y - im * by.x);
+    }
+  }
+  columns.transform(d, b);
+  rows.transform(z, d);
+  __syncwarp();
+#pragma unroll
+  for (int h = 0; h < 2; h++)
+#pragma unroll
+    for (int t = 0; t < 4; t++)
+      tile[half[h] + 64 * t] = packed_half(turned(make_float2(z[t][2 * h], z[t][2 * h + 1]), h, t));
+}

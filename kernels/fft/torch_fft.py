@@ -39,7 +39,7 @@ class TorchFft(Variant):
         n, per_filter = transform_length(case), case.width // (case.filters or case.width)
 
         def convolve(u: Any, w: Any, w_pre: Any = None, w_post: Any = None, d: Any = None) -> Any:
-            x = (u if w_pre is None else u * w_pre).float()
+            x = u.float() if w_pre is None else u.float() * w_pre
             spectrum = torch.fft.rfft(x, n=n).unflatten(1, (-1, per_filter)) * torch.view_as_complex(w)[:, None]
             y = torch.fft.irfft(spectrum.flatten(1, 2), n=n)[..., : case.length]
             y = y if w_post is None else y * w_post
@@ -68,11 +68,11 @@ class TorchFftCompiled(Compiled):
 
 @register
 class TorchConv1d(Variant):
-    """cuDNN's convolution with a filter for each channel."""
+    """cuDNN's convolution in float32 with a filter for each channel: in bf16 it rounds once too often for the gate."""
 
     name = "torch_conv1d"
     op = "fft_conv"
-    summary = "torch's conv1d with as many groups as channels"
+    summary = "torch's conv1d in float32 with as many groups as channels"
     peer = True
 
     def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
@@ -89,7 +89,7 @@ class TorchConv1d(Variant):
         self.refuse_params(params)
 
         def convolve(u: Any, w: Any, w_pre: Any = None, w_post: Any = None, d: Any = None) -> Any:
-            x = u if w_pre is None else u * w_pre
+            x = u.float() if w_pre is None else u.float() * w_pre
             y = F.conv1d(x, w, padding=case.filter - 1, groups=case.width)[..., : case.length]
             y = y if w_post is None else y * w_post
             return (y if d is None else y + d[:, None] * u).to(u.dtype)
@@ -97,8 +97,5 @@ class TorchConv1d(Variant):
         return convolve
 
     def pack(self, case: FftConvCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
-        """The taps backwards, in the dtype of the case, for each channel."""
-        from kernels.dtypes import DTYPES
-
-        taps = weight.flip(1).repeat_interleave(case.width // len(weight), dim=0)
-        return taps[:, None].to(DTYPES[case.dtype]).contiguous()
+        """The taps backwards, for each channel."""
+        return weight.flip(1).repeat_interleave(case.width // len(weight), dim=0)[:, None].contiguous()

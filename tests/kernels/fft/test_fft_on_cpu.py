@@ -17,7 +17,7 @@ from tests.kernels.on_cpu.translate import library
 
 ENTRY = """
 extern "C" int run(const Params* p, int blocks, long shared_bytes) {
-  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] { fft_conv(*p); });
+  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] { ENTRY(*p); });
 }"""
 OUTER_ENTRY = """
 extern "C" int run(const Params* p, int blocks, long shared_bytes, int forward) {
@@ -34,6 +34,7 @@ def convolved(case: FftConvCase, config: FftConfig, given: dict[str, torch.Tenso
     y, total = torch.full_like(given["u"], float("nan")), case.batch * case.width
     words = torch.full((total, config.outer, config.points), -1, dtype=torch.int32)
     exponents = torch.full((total, config.points // config.strip), -1, dtype=torch.int32)
+    params["prefetched"] = 0
     params["y"], params["workspace"], params["exponents"] = (each.data_ptr() for each in (y, words, exponents))
     given_params = params.ctypes.data_as(ctypes.c_void_p)
 
@@ -42,10 +43,16 @@ def convolved(case: FftConvCase, config: FftConfig, given: dict[str, torch.Tenso
 
     strips, size = total * config.points // config.strip, ctypes.c_long(config.outer_shared_bytes)
     if config.outer > 1:
-        run(fft_tiles.OUTER_SOURCE, OUTER_ENTRY, config.outer_macros(case), strips, size, 1)
-    run(fft_tiles.SOURCE, ENTRY, config.macros(case), blocks, ctypes.c_long(config.shared_bytes))
+        run(fft_tiles.OUTER, OUTER_ENTRY, config.outer_macros(case), strips, size, 1)
+    run(
+        config.source,
+        ENTRY.replace("ENTRY", config.entry),
+        config.macros(case),
+        blocks,
+        ctypes.c_long(config.shared_bytes),
+    )
     if config.outer > 1:
-        run(fft_tiles.OUTER_SOURCE, OUTER_ENTRY, config.outer_macros(case), strips, size, 0)
+        run(fft_tiles.OUTER, OUTER_ENTRY, config.outer_macros(case), strips, size, 0)
     return y
 
 
