@@ -54,7 +54,12 @@ class FftConfig:
     @property
     def wide(self) -> bool:
         """Whether fft_wide.cu serves it."""
-        return self.outer == 1 and 4096 <= self.points <= 16_384
+        return self.outer == 1 and self.points >= 4096
+
+    @property
+    def halves(self) -> int:
+        """Parts of the rows that fft_wide.cu transforms apart: at most 64 in each."""
+        return 1 if self.points <= 16_384 else 2
 
     @property
     def source(self) -> Path:
@@ -69,8 +74,8 @@ class FftConfig:
     def shared_bytes(self) -> int:
         """Size of that kernel's `Shared`."""
         if self.wide:
-            rows = self.points // 256
-            return CONSTANTS + 2 * (rows * rows // 128) * 512 + 32 + 4 * rows * 264
+            rows, order = self.points // 256, self.points // 256 // self.halves
+            return CONSTANTS + 2 * (order * order // 128) * 512 + 32 * self.halves + 4 * rows * 264
         tiles, fours = self.sequences * self.points // 256, self.sequences * self.points // self.radix // 4
         return CONSTANTS + -(-fours // 128) * 16 + 4 * tiles * (256 if self.stages == 1 else 264)
 
@@ -87,7 +92,7 @@ class FftConfig:
         """The macros of that kernel."""
         sizes = {"THREADS": self.threads, "BLOCKS": self.blocks, "SHARED_BYTES": self.shared_bytes}
         if self.wide:
-            return common_macros(case) | sizes | {"POINTS": self.points}
+            return common_macros(case) | sizes | {"POINTS": self.points, "HALVES": self.halves}
         return (
             common_macros(case, self.outer, self.strip)
             | sizes

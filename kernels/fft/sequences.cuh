@@ -36,26 +36,37 @@ __device__ __forceinline__ void prefetch_next(int first, const Params& p) {
 // Whether place n lies in a row. FULL: every place does.
 __device__ __forceinline__ bool inside(int n, const Params& p) { return FULL || n < p.length; }
 
-// Four values from place n of a row; zeros beyond its end. FOURS: rows begin at multiples of four values.
-__device__ __forceinline__ void load_four(float (&to)[4], const Element* row, int n, const Params& p) {
+// Two or four values from place n of a row; zeros beyond its end. FOURS: rows begin at multiples of four values.
+template <int N>
+__device__ __forceinline__ void load_row(float (&to)[N], const Element* row, int n, const Params& p) {
   if (FOURS) {
-    const uint2 four = inside(n, p) ? *(const uint2*)(row + n) : make_uint2(0, 0);
-    const float2 low = tiles::unpack<Element>(four.x), high = tiles::unpack<Element>(four.y);
-    to[0] = low.x, to[1] = low.y, to[2] = high.x, to[3] = high.y;
+    u32 words[N / 2] = {};
+    if (inside(n, p)) {
+      if (N == 4)
+        *(uint2*)words = *(const uint2*)(row + n);
+      else
+        words[0] = *(const u32*)(row + n);
+    }
+#pragma unroll
+    for (int e = 0; e < N; e += 2) {
+      const float2 two = tiles::unpack<Element>(words[e / 2]);
+      to[e] = two.x, to[e + 1] = two.y;
+    }
   } else {
 #pragma unroll
-    for (int e = 0; e < 4; e++) to[e] = inside(n + e, p) ? (float)row[n + e] : 0.f;
+    for (int e = 0; e < N; e++) to[e] = inside(n + e, p) ? (float)row[n + e] : 0.f;
   }
 }
 
 // u · before from place n of the row at `row`.
-__device__ __forceinline__ void load_input(float (&to)[4], long row, int n, const Params& p) {
-  load_four(to, p.u + row, n, p);
+template <int N>
+__device__ __forceinline__ void load_input(float (&to)[N], long row, int n, const Params& p) {
+  load_row(to, p.u + row, n, p);
   if (!GATED) return;
-  float gate[4];
-  load_four(gate, p.before + row, n, p);
+  float gate[N];
+  load_row(gate, p.before + row, n, p);
 #pragma unroll
-  for (int e = 0; e < 4; e++) to[e] *= gate[e];
+  for (int e = 0; e < N; e++) to[e] *= gate[e];
 }
 
 // y = convolved · scale · after + skip · u at place n of a row. Factors: those of the row's channel.
@@ -67,8 +78,8 @@ struct Factors {
 __device__ __forceinline__ void store_output(const float (&convolved)[4], long row, const Factors& by, int n,
                                              const Params& p) {
   float gate[4] = {1, 1, 1, 1}, u[4] = {}, y[4];
-  if (GATED) load_four(gate, p.after + row, n, p);
-  if (SKIP) load_four(u, p.u + row, n, p);
+  if (GATED) load_row(gate, p.after + row, n, p);
+  if (SKIP) load_row(u, p.u + row, n, p);
 #pragma unroll
   for (int e = 0; e < 4; e++) {
     y[e] = convolved[e] * by.scale;
@@ -86,9 +97,10 @@ __device__ __forceinline__ void store_output(const float (&convolved)[4], long r
 }
 
 // The largest |x|, NaN left out: it comes out of a transform in every place, whatever the scale.
-__device__ __forceinline__ float larger_of(float largest, const float (&x)[4]) {
+template <int N>
+__device__ __forceinline__ float larger_of(float largest, const float (&x)[N]) {
 #pragma unroll
-  for (int e = 0; e < 4; e++) largest = fmaxf(largest, fabsf(x[e]));
+  for (int e = 0; e < N; e++) largest = fmaxf(largest, fabsf(x[e]));
   return largest;
 }
 // The same of a warp, as bits, which are ordered as the values are.
