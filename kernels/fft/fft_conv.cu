@@ -6,7 +6,7 @@
 // becomes k: i0 in registers (Radix), i1 across tiles, i2 and i3 within a tile, and back the same way.
 //
 // With OUTER > 1 the values are rows of the workspace, complex: OUTER for each sequence, as fft_outer.cu leaves them.
-#include "sequences.cuh"
+#include "strips.cuh"
 
 constexpr int kTilesAcross = STAGES == 2 ? 16 : 1, kRadix = RADIX, kPart = 256 * kTilesAcross, kSize = kRadix * kPart;
 constexpr int kPerRow = SEQUENCES * kRadix, kTiles = kPerRow * kTilesAcross, kWarps = THREADS / 32;

@@ -1,6 +1,6 @@
 // What comes before and after fft_conv.cu where a sequence is too long for one block: n = i · POINTS + j, and transforms
 // over i = i0 · 16 + i1 of strips of columns j. OUTER = RADIX · 16 rows of POINTS complex values lie in the workspace.
-#include "sequences.cuh"
+#include "strips.cuh"
 
 constexpr int kRadix = RADIX, kPoints = POINTS, kStrips = POINTS / kStrip;
 constexpr int kWarps = THREADS / 32, kFours = 16 * kStrip / 4, kRounds = kFours / THREADS;

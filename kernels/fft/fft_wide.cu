@@ -4,6 +4,7 @@
 //
 // The matrix has at most 64 rows. With 128, HALVES is 2: the even and the odd i are transformed apart, and joined.
 #include "sequences.cuh"
+#include "tiles16.cuh"
 
 constexpr int kHalves = HALVES, kRows = POINTS / 256, kOrder = kRows / kHalves, kSize = POINTS, kWarps = THREADS / 32;
 constexpr int kPitch = 264;  // words of a tile; neighbouring tiles begin in different banks

@@ -1,7 +1,8 @@
 // Rows of the tensors u, gates and y [batch][width][length], four neighbours at a time, and their scales.
 #pragma once
-#include "tiles16.cuh"
+#include "tiles.cuh"
 
+using tiles::u32;
 using Element = tiles::ELEMENT;
 
 struct Params {
@@ -136,26 +137,4 @@ __host__ __device__ constexpr int bound_of(int count) { return 15 - (log2_of(cou
 // 1 / √radix.
 __host__ __device__ constexpr float unitary(int radix) {
   return radix == 1 ? 1.f : radix == 2 ? 0.70710678f : radix == 4 ? 0.5f : 0.35355339f;
-}
-
-// Long sequences: OUTER rows of `points` values each. What fft_outer.cu transforms at once, kStrip columns of all rows,
-// has an exponent of its own.
-constexpr int kStrip = STRIP, kStripBound = bound_of(OUTER * kStrip);
-
-// The largest exponent of a sequence's strips. A whole warp calls it.
-template <int Points>
-__device__ __forceinline__ int largest_exponent(const int* exponents) {
-  int largest = 0;
-#pragma unroll 4
-  for (int i = threadIdx.x % 32; i < Points / kStrip; i += 32) largest = max(largest, exponents[i]);
-  return __reduce_max_sync(~0u, (u32)largest);
-}
-// By how much, as a power of two, rows are scaled down more than strips: the sums of squares of all strips add up.
-template <int Points>
-constexpr int kMore = (log2_of(Points / kStrip) + 1) / 2;
-
-// The twiddle between the frequency k over the rows and the place j in a row.
-template <int Points>
-__device__ __forceinline__ float2 outer_twiddle(int k, int j) {
-  return root(j * (4 * k + QUARTER), 4 * OUTER * Points);
 }

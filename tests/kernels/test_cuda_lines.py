@@ -9,7 +9,7 @@ from tests.kernels.cuda_sources import code_lines, own_headers
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "kernels" / "tiles.md"
-AIM = {"attention": 200, "blackwell": 150, "blackwell/flash.cu": 200, "gemm": 150, "megakernel/cuda": 150}
+AIM = {"attention": 200, "blackwell": 150, "blackwell/flash.cu": 200, "fft": 150, "gemm": 150, "megakernel/cuda": 150}
 """Lines of code that a plain kernel of each room, or this one, should not exceed."""
 SLACK = 15
 """Lines that the table may say more than the kernel has: it is not edited for every line."""
