@@ -39,6 +39,9 @@ MODULES: tuple[str, ...] = (
     "kernels.blackwell.grouped",
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",
+    "kernels.fft.torch_fft",
+    "kernels.fft.monarch",
+    "kernels.fft.toeplitz",
     "kernels.runners.whole_model",
     "kernels.megakernel.variant",
     "kernels.megakernel.lossy",
@@ -75,6 +78,7 @@ class Variant(ABC):
     - lm_head: `f(x, w) -> ids [m] int64`. A case that samples also takes the settings of `SETTING_DTYPES`, by name, and
       `top_k`: a number for all rows, or int64 [m].
     - grouped: `f(x, w, ends) -> y`.
+    - fft_conv: `f(u, w, w_pre=None, w_post=None, d=None) -> y`.
 
     Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++ or Triton also take `out=` and
     have `f.unchecked(..., out=y)`: see `kernels.cuda.call.CudaCall`.

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 
-from kernels.cases import attention, fused, grouped, linear
+from kernels.cases import attention, fft, fused, grouped, linear
 from kernels.ops import Case, DType
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "attention": ("attention", "step_attention"),
     "gemm": ("linear", "grouped"),
     "fused": ("rmsnorm", "gated", "rope", "lm_head"),
+    "fft": ("fft_conv",),
     "decode": ("model",),
-    "library": ("attention", "step_attention", "linear", "grouped", "rmsnorm", "gated", "rope", "lm_head"),
+    "library": ("attention", "step_attention", "linear", "grouped", "rmsnorm", "gated", "rope", "lm_head", "fft_conv"),
 }
 """The ops that a bench group covers; `library` is all but whole models."""
 
@@ -18,6 +19,7 @@ _BENCH: dict[str, Callable[[bool], list[Case]]] = {
     "attention": lambda cpu: [*attention.bench(cpu), *attention.bench_step(cpu)],
     "gemm": lambda cpu: [*linear.bench(cpu), *grouped.bench(cpu)],
     "fused": fused.bench,
+    "fft": fft.bench,
 }
 _CHECK: dict[str, Callable[[DType, bool], list[Case]]] = {
     "attention": attention.check,
@@ -28,6 +30,7 @@ _CHECK: dict[str, Callable[[DType, bool], list[Case]]] = {
     "gated": fused.check_gated,
     "rope": fused.check_rope,
     "lm_head": fused.check_lm_head,
+    "fft_conv": fft.check,
 }
 
 

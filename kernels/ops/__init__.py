@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter
 
 from kernels.ops.attention import AttentionCase
 from kernels.ops.base import BYTES, MODEL_BYTES, BaseCase, DType, Epilogue, SamplingKind, Weights
+from kernels.ops.fft_conv import FftConvCase
 from kernels.ops.gated import GatedCase
 from kernels.ops.grouped import GroupedCase
 from kernels.ops.linear import LinearCase
@@ -23,8 +24,8 @@ from kernels.quant.formats import Scales
 
 __all__ = [
     "BYTES", "MODEL_BYTES", "OPS", "PARTS", "TORCH_VARIANTS", "AttentionCase", "BaseCase", "Case", "DType", "Epilogue",
-    "GatedCase", "GroupedCase", "LinearCase", "LmHeadCase", "ModelCase", "RmsNormCase", "RopeCase", "SamplingKind",
-    "Scales", "StepAttentionCase", "Weights", "case_from",
+    "FftConvCase", "GatedCase", "GroupedCase", "LinearCase", "LmHeadCase", "ModelCase", "RmsNormCase", "RopeCase",
+    "SamplingKind", "Scales", "StepAttentionCase", "Weights", "case_from",
 ]  # fmt: skip
 
 Union = (
@@ -37,6 +38,7 @@ Union = (
     | RmsNormCase
     | RopeCase
     | GatedCase
+    | FftConvCase
 )
 Case = Annotated[Union, Field(discriminator="op")]
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from kernels.ops.attention import AttentionCase
 from kernels.ops.base import BaseCase
+from kernels.ops.fft_conv import FftConvCase
 from kernels.ops.gated import GatedCase
 from kernels.ops.grouped import GroupedCase
 from kernels.ops.linear import LinearCase
@@ -23,6 +24,7 @@ LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
     "attention without causality": lambda case: isinstance(case, AttentionCase) and not case.causal,
     "soft caps": lambda case: isinstance(case, AttentionCase) and case.softcap is not None,
     "rotations without a cache": lambda case: isinstance(case, RopeCase) and not case.append,
+    "long convolutions": lambda case: isinstance(case, FftConvCase),
     "GELU gates": lambda case: isinstance(case, GatedCase) and case.activation == "gelu",
 }
 """Features by the name that pages and `list` show. A test compares them with the cases that runners make."""

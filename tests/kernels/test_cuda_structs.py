@@ -11,6 +11,7 @@ import pytest
 from kernels.attention import decode_hopper_tiles, flash_tiles, step_hopper_tiles
 from kernels.blackwell import gemm_call, gemm_tiles
 from kernels.blackwell import grouped_tiles as blackwell_grouped_tiles
+from kernels.fft import fft_tiles
 from kernels.gemm import grouped_tiles, hopper_call, lm_head_call, skinny_call, small_call
 from kernels.megakernel.host import device
 from kernels.megakernel.program import instructions
@@ -29,6 +30,7 @@ STRUCTS: dict[tuple[str, str], tuple[str, ...]] = {
     ("blackwell/gemm.cu", "Params"): (gemm_tiles.PARAMS.names or ())[len(OPERANDS) :],
     ("blackwell/grouped.cu", "Params"): (blackwell_grouped_tiles.PARAMS.names or ())[len(OPERANDS) :],
     ("blackwell/gemm.cuh", "Maps"): gemm_call.MAPS.names or (),
+    ("fft/sequences.cuh", "Params"): fft_tiles.PARAMS.names or (),
     ("gemm/grouped_schedule.cuh", "GroupedParams"): grouped_tiles.PARAMS.names or (),
     ("gemm/lm_head.cu", "Feedback"): lm_head_call.FEEDBACK.names or (),
     ("gemm/lm_head.cu", "Settings"): lm_head_call.SETTINGS.names or (),
@@ -63,7 +65,7 @@ def test_every_struct_whose_size_the_compiler_checks_is_compared() -> None:
             named = f"struct {struct} "
             checked |= {(each.parent, struct) for each in path.parent.glob("*.cu*") if named in each.read_text()}
     assert checked - {((KERNELS / source).parent, struct) for source, struct in STRUCTS} == {
-        (KERNELS / "gemm", "Shared")
+        (KERNELS / room, "Shared") for room in ("fft", "gemm")
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import attention, blackwell, gemm, registry, runners
+from kernels import attention, blackwell, fft, gemm, registry, runners
 from kernels.__main__ import main
 from kernels.attention import flash_call
 from kernels.cases import GROUPS, check_cases
@@ -180,7 +180,7 @@ def test_a_model_over_two_gpus_finds_its_binaries(asked: set[str]) -> None:
 
 
 def test_every_source_of_a_variant_is_some_variants_build() -> None:
-    folders = [Path(str(room.__file__)).parent for room in (attention, blackwell, gemm)]
+    folders = [Path(str(room.__file__)).parent for room in (attention, blackwell, fft, gemm)]
     found = set()
     for op in GROUPS["library"]:
         for case in check_cases(op, False):

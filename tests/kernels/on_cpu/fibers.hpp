@@ -292,6 +292,7 @@ inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); 
 template <class T> T atomicMax(T* at, T value) { const T old = *at; *at = max(old, value); return old; }
 template <class T> T atomicAdd(T* at, T value) { const T old = *at; *at += value; return old; }
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff); }
+inline void __sincosf(float x, float* sine, float* cosine) { *sine = std::sin(x), *cosine = std::cos(x); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }

@@ -21,7 +21,7 @@ from kernels.server.execution.shapes import Shape
 from tests.kernels.runners.engine_models import CONFIGS
 
 PAGES = Path(__file__).parents[3] / "docs" / "kernels"
-OPS = ("attention", "step_attention", "linear", "grouped", "rmsnorm", "gated", "rope", "lm_head")
+OPS = ("attention", "step_attention", "linear", "grouped", "rmsnorm", "gated", "rope", "lm_head", "fft_conv")
 LENGTHS = {
     *("m", "n", "k", "batch", "heads", "kv_heads", "head_dim", "q_len", "kv_len", "vocab", "rows", "experts"),
     *("page_size", "dtype", "kv_dtype", "weights"),

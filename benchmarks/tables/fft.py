@@ -1,0 +1,72 @@
+"""Tables of long convolutions."""
+
+from benchmarks.documents import Row, rows
+from benchmarks.tables.writing import markdown, table
+
+PUBLISHED = {256: 0.11, 1024: 0.29, 4096: 1.43, 8192: 3.58, 16_384: 12.2, 32_768: 26.3, 1 << 20: 1769}
+"""ms that FlashFFTConv's paper states for 64 sequences of 768 channels, gated, on an H100. Fu et al., ICLR 2024."""
+
+
+def _least(call: str, **where: object) -> Row | None:
+    """The row with the least time of a variant and its params; None where it was not timed."""
+    found = [row for row in rows("fft", **where) if row["call"].split()[0] == call]
+    return min(found, key=lambda row: row["ms"], default=None)
+
+
+def _ms(ms: float | None) -> str:
+    return "–" if ms is None else f"{ms:,.0f}" if ms >= 100 else f"{ms:#.3g}"
+
+
+def _line(ours: Row, **where: object) -> list[str]:
+    """Our time, those of torch's variants, and the best of these over ours."""
+    names = ("torch_fft", "torch_fft_compiled", "torch_conv1d")
+    peers = [None if row is None else row["ms"] for row in (_least(name, **where) for name in names)]
+    best = min(ms for ms in peers if ms)
+    return [_ms(ours["ms"]), *map(_ms, peers), f"{best / ours['ms']:.1f}x", f"{ours['gbps']:,.0f}"]
+
+
+HEADER = ["ours, ms", "torch, ms", "torch, compiled, ms", "conv1d, ms", "times the best", "GB/s"]
+
+
+@table("fft")
+def fft() -> str:
+    """64 sequences of 768 channels, gated, beside what FlashFFTConv's paper states."""
+    lines = []
+    for length, published in PUBLISHED.items():
+        where = {"width": 768, "length": length}
+        ours = _least("monarch", **where) or _least("monarch_long", **where)
+        if ours is not None:
+            batch = ours["case"]["batch"]
+            of_64 = "" if batch == 64 else f", {batch} of the 64 sequences"
+            stated = published * batch / 64
+            line = _line(ours, **where)
+            lines.append([f"{length:,}{of_64}", line[0], _ms(stated), *line[1:3], *line[4:]])
+    return markdown(["length", "ours, ms", "FlashFFTConv, H100, stated, ms", *HEADER[1:3], *HEADER[4:]], lines)
+
+
+@table("fft-wide")
+def fft_wide() -> str:
+    """One sequence of 4,096 channels, gated."""
+    lines = []
+    for length in (1 << log for log in range(13, 18)):
+        where = {"width": 4096, "length": length, "filter": length}
+        ours = _least("monarch", **where) or _least("monarch_long", **where)
+        if ours is not None:
+            line = _line(ours, **where)
+            lines.append([f"{length:,}", *line[:3], *line[4:]])
+    return markdown(["length", *HEADER[:3], *HEADER[4:]], lines)
+
+
+@table("fft-short")
+def fft_short() -> str:
+    """Few taps."""
+    lines = []
+    for length, taps in ((8192, 7), (8192, 128), (131_072, 128)):
+        where = {"width": 4096, "length": length, "filter": taps}
+        if ours := _least("toeplitz", **where):
+            transforms = _least("monarch", **where) or _least("monarch_long", **where)
+            line = _line(ours, **where)
+            of_transforms = _ms(transforms["ms"] if transforms else None)
+            lines.append([str(taps), f"{length:,}", line[0], of_transforms, line[1], *line[3:]])
+    header = ["taps", "length", "`toeplitz`, ms", "transforms on tensor cores, ms", "torch, transforms, ms"]
+    return markdown([*header, *HEADER[3:]], lines)

@@ -1,0 +1,185 @@
+"""The sizes of fft_conv.cu and fft_outer.cu, and the spectra of filters as they read them. Imports without torch."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.check_args import C_TYPES
+from kernels.ops.base import BLOCK_ELEMENTS
+from kernels.ops.fft_conv import FftConvCase, folded
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NARROW, WIDE, OUTER = (Path(__file__).with_name(f"{name}.cu") for name in ("fft_conv", "fft_wide", "fft_outer"))
+LEAST, MOST, LONGEST = 256, 32_768, 1 << 21
+"""Points of the transforms that one block holds in shared memory, and the most in several passes."""
+CONSTANTS = 6144
+"""Bytes of the matrices and twiddles of a block."""
+
+POINTERS = ("u", "before", "after", "spectrum", "scales", "skip", "y", "workspace", "exponents")
+NUMBERS = ("batch", "width", "length", "per_filter", "prefetched", "begin", "end")
+PARAMS = np.dtype([*((name, np.uint64) for name in POINTERS), *((name, np.int32) for name in NUMBERS)], align=True)
+"""`struct Params` of sequences.cuh."""
+
+
+@dataclass(frozen=True)
+class FftConfig:
+    """A block transforms `sequences` of `points` values by `threads` threads; `blocks` of them share an SM.
+
+    A longer sequence is `outer` of these. `strip` columns of them are transformed at once, and `chunk` MiB of workspace
+    are filled before they are read.
+    """
+
+    points: int
+    sequences: int
+    threads: int
+    blocks: int
+    outer: int = 1
+    strip: int = 64
+    chunk: int = 0
+
+    @property
+    def stages(self) -> int:
+        """Transforms of 16 values beside that along the rows of a tile: 2 from 4,096 points on."""
+        return 1 if self.points < 4096 else 2
+
+    @property
+    def radix(self) -> int:
+        return self.points // (256 if self.stages == 1 else 4096)
+
+    @property
+    def wide(self) -> bool:
+        """Whether fft_wide.cu serves it."""
+        return self.outer == 1 and self.points >= 4096
+
+    @property
+    def halves(self) -> int:
+        """Parts of the rows that fft_wide.cu transforms apart: at most 64 in each."""
+        return 1 if self.points <= 16_384 else 2
+
+    @property
+    def source(self) -> Path:
+        """The source of the kernel that multiplies with the spectrum."""
+        return WIDE if self.wide else NARROW
+
+    @property
+    def entry(self) -> str:
+        return "fft_conv_wide" if self.wide else "fft_conv"
+
+    @property
+    def shared_bytes(self) -> int:
+        """Size of that kernel's `Shared`."""
+        if self.wide:
+            rows, order = self.points // 256, self.points // 256 // self.halves
+            return CONSTANTS + 2 * (order * order // 128) * 512 + 32 * self.halves + 4 * rows * 264
+        tiles, fours = self.sequences * self.points // 256, self.sequences * self.points // self.radix // 4
+        return CONSTANTS + -(-fours // 128) * 16 + 4 * tiles * (256 if self.stages == 1 else 264)
+
+    @property
+    def outer_threads(self) -> int:
+        return min(256, 4 * self.strip)
+
+    @property
+    def outer_shared_bytes(self) -> int:
+        """Size of `Shared` of fft_outer.cu."""
+        return CONSTANTS + -(-self.outer_threads // 128) * 16 + 4 * self.outer * (self.strip + 8)
+
+    def macros(self, case: FftConvCase) -> dict[str, object]:
+        """The macros of that kernel."""
+        sizes = {"THREADS": self.threads, "BLOCKS": self.blocks, "SHARED_BYTES": self.shared_bytes}
+        if self.wide:
+            return common_macros(case) | sizes | {"POINTS": self.points, "HALVES": self.halves}
+        return (
+            common_macros(case, self.outer, self.strip)
+            | sizes
+            | {
+                "RADIX": self.radix,
+                "STAGES": self.stages,
+                "SEQUENCES": self.sequences,
+            }
+        )
+
+    def outer_macros(self, case: FftConvCase) -> dict[str, object]:
+        """The macros of fft_outer.cu."""
+        return common_macros(case, self.outer, self.strip) | {
+            "RADIX": self.outer // 16,
+            "POINTS": self.points,
+            "THREADS": self.outer_threads,
+            "SHARED_BYTES": self.outer_shared_bytes,
+        }
+
+
+def common_macros(case: FftConvCase, outer: int = 1, strip: int = 64) -> dict[str, object]:
+    """The macros of sequences.cuh."""
+    return {
+        "QUARTER": int(not case.circular),
+        "ELEMENT": C_TYPES[case.dtype],
+        "OUTER": outer,
+        "STRIP": strip,
+        "GATED": int(case.gated),
+        "SKIP": int(case.skip),
+        "FOURS": int(case.length % 4 == 0),
+        "FULL": int(case.length == points_of(case)),
+        "PARAMS_BYTES": PARAMS.itemsize,
+    }
+
+
+def points_of(case: FftConvCase) -> int:
+    """The points of a causal convolution's transform: the next power of two of its length."""
+    return max(LEAST, 1 << (case.length - 1).bit_length())
+
+
+def configs(case: FftConvCase) -> list[FftConfig]:
+    """The configs worth timing of one block for each sequence, the best guess first."""
+    points = points_of(case)
+    shapes = {4096: ((1, 128, 4), (1, 64, 8), (1, 256, 2)), 8192: ((1, 128, 4), (1, 256, 2)), 16_384: ((1, 256, 2),)}
+    shapes |= {32_768: ((1, 512, 1),)}
+    return [FftConfig(points, *each) for each in shapes.get(points, ((4, 128, 4), (2, 64, 8), (8, 256, 2)))]
+
+
+def long_configs(case: FftConvCase) -> list[FftConfig]:
+    """The same of several passes over a workspace."""
+    total = points_of(case)
+    shapes = ((16, 96), (16, 24), (16, 256), (32, 96), (64, 96), (64, 24), (64, 256), (128, 96))
+    return [
+        FftConfig(total // outer, 1, 256, 2, outer, 128 if outer == 16 else 64, chunk)
+        for outer, chunk in shapes
+        if 4096 <= total // outer <= 16_384
+    ]
+
+
+def spectrum(case: FftConvCase, w: "Tensor", config: FftConfig) -> "tuple[Tensor, Tensor]":
+    """The transform of the taps w [filters, filter] as the kernels of this config read it.
+
+    int32 words [filters, outer · points]: a complex number in fp16 each, in the order in which fft_conv.cu holds
+    products; and float32 [filters], a power of two by which they are to be multiplied.
+    """
+    import torch
+
+    step = max(1, BLOCK_ELEMENTS // (config.outer * config.points))
+    parts = [_spectrum(case, part, config) for part in folded(case, w).double().split(step)]
+    words, scales = zip(*parts, strict=True)
+    return torch.cat(words), torch.cat(scales)
+
+
+def _spectrum(case: FftConvCase, taps: "Tensor", config: FftConfig) -> "tuple[Tensor, Tensor]":
+    import torch
+
+    total, points = config.outer * config.points, config.points
+    place = torch.arange(taps.shape[1], device=taps.device, dtype=torch.float64)
+    turned = torch.polar(taps, (-math.pi / (2 * total) * (not case.circular) * place).expand_as(taps))
+    found = torch.view_as_real(torch.fft.fft(turned, n=total))
+    scale = power_of_two(found.abs().amax(dim=(1, 2)))
+    words = (found / scale[:, None, None]).half().contiguous().view(torch.int32)
+    across = 1 if points < 4096 or config.wide else 16
+    digits = words.view(-1, 4, 4, 2, 8, across, points // (256 * across), config.outer)
+    return digits.permute(0, 7, 6, 5, 3, 4, 2, 1).reshape(len(taps), total), scale.float()
+
+
+def power_of_two(largest: "Tensor") -> "Tensor":
+    """The least power of two that is not below each value; NaN and infinity stay."""
+    return largest.clamp_min(1e-30).log2().ceil().exp2()

@@ -1,0 +1,115 @@
+"""The CUDA sources of long convolutions, run thread by thread on a CPU: right, also at the edges of the dtypes."""
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.fft import fft_tiles, short_call
+from kernels.fft.fft_call import Arguments, packed_params
+from kernels.fft.fft_tiles import FftConfig
+from kernels.fft.toeplitz import Toeplitz
+from kernels.ops import FftConvCase, reference
+from kernels.proof import inputs
+from tests.kernels.on_cpu.translate import library
+
+ENTRY = """
+extern "C" int run(const Params* p, int blocks, long shared_bytes) {
+  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] { %s(*p); });
+}"""
+OUTER_ENTRY = """
+extern "C" int run(const Params* p, int blocks, long shared_bytes, int forward) {
+  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] {
+    forward ? fft_outer_forward(*p) : fft_outer_backward(*p);
+  });
+}"""
+WIDE = FftConfig(4096, 1, 128, 1)
+
+
+def ran(source: Path, entry: str, macros: dict[str, Any], params: Any, *launch: Any) -> None:
+    given = params.ctypes.data_as(ctypes.c_void_p)
+    assert library(source, entry, macros).run(given, *launch) == 0, "all threads wait for each other"
+
+
+def convolved(case: FftConvCase, config: FftConfig, given: dict[str, torch.Tensor]) -> torch.Tensor:
+    """y of the kernels with transforms, as one block."""
+    params = packed_params(case, Arguments(**given | {"w": (packed := fft_tiles.spectrum(case, given["w"], config))}))
+    y, total = torch.full_like(given["u"], float("nan")), case.batch * case.width
+    words = torch.full((total, config.outer, config.points), -1, dtype=torch.int32)
+    exponents = torch.full((total, config.points // config.strip), -1, dtype=torch.int32)
+    params["y"], params["workspace"], params["exponents"] = (each.data_ptr() for each in (y, words, exponents))
+    strips, size = exponents.numel(), ctypes.c_long(config.outer_shared_bytes)
+    if config.outer > 1:
+        ran(fft_tiles.OUTER, OUTER_ENTRY, config.outer_macros(case), params, strips, size, 1)
+    shared_bytes = ctypes.c_long(config.shared_bytes)
+    ran(config.source, ENTRY % config.entry, config.macros(case), params, 1, shared_bytes)
+    if config.outer > 1:
+        ran(fft_tiles.OUTER, OUTER_ENTRY, config.outer_macros(case), params, strips, size, 0)
+    assert packed[0].shape == (case.filters or case.width, config.outer * config.points)
+    return y
+
+
+def check(case: FftConvCase, given: dict[str, torch.Tensor], y: torch.Tensor) -> None:
+    """Asserts what the gate asks for."""
+    truth, own = reference.compute(case, given), case.native(given)
+    oracle = case.oracle(truth, own, reference.rounding(case, given), given, given)
+    for comparison in oracle.compare_all((y,), "here"):
+        assert comparison.holds, comparison
+
+
+@pytest.mark.parametrize(
+    ("changes", "config"),
+    [
+        ({"length": 301, "filter": 1000, "dtype": "fp16", "skip": True, "batch": 3}, FftConfig(512, 2, 64, 1)),
+        ({"length": 2048, "filter": 3000, "circular": True, "dtype": "fp16"}, FftConfig(2048, 1, 64, 1)),
+        ({"length": 4096, "filter": 7, "dtype": "fp16", "width": 4, "filters": 2}, WIDE),
+        ({"length": 8191, "filter": 8000, "gated": False}, FftConfig(8192, 1, 256, 1)),
+        ({"length": 32_768, "filter": 32_768, "dtype": "fp16"}, FftConfig(32_768, 1, 512, 1)),
+        ({"length": 16_380, "filter": 16_384}, FftConfig(512, 1, 64, 1, 32, 64)),
+    ],
+)
+def test_transforms_are_right(changes: dict[str, Any], config: FftConfig) -> None:
+    case = FftConvCase(**({"batch": 1, "width": 1} | changes))
+    given = inputs.draw(case, "cpu", 1)
+    check(case, given, convolved(case, config, given))
+
+
+@pytest.mark.parametrize(
+    ("changes", "segment"),
+    [
+        ({"length": 1030, "filter": 7, "skip": True, "batch": 2, "width": 2}, 4),
+        ({"length": 3000, "filter": 128, "width": 4, "filters": 2}, 8),
+        ({"length": 2048, "filter": 100, "gated": False, "dtype": "fp16"}, 4),
+    ],
+)
+def test_products_with_few_taps_are_right(changes: dict[str, Any], segment: int) -> None:
+    case = FftConvCase(**({"batch": 1, "width": 1} | changes))
+    given = inputs.draw(case, "cpu", 1)
+    params = packed_params(case, Arguments(**given | {"w": (packed := Toeplitz().pack(case, {}, given["w"]))}))
+    y = torch.full_like(given["u"], float("nan"))
+    params["y"] = y.data_ptr()
+    blocks = short_call.blocks_of(case, segment)
+    ran(short_call.SOURCE, ENTRY % "short_conv", short_call.macros(case, segment), params, blocks, ctypes.c_long(0))
+    assert packed[0].dtype == given["u"].dtype
+    check(case, given, y)
+
+
+@pytest.mark.parametrize(("config", "length"), [(WIDE, 4096), (FftConfig(256, 2, 64, 1, 16, 64), 4096)])
+def test_a_sequence_of_any_magnitude_is_right_and_nan_stays_in_its_own(config: FftConfig, length: int) -> None:
+    """Huge and tiny values in one sequence, the least of bf16's range, zeros, NaN, infinity, and a plain one."""
+    case = FftConvCase(batch=6, width=1, length=length, filter=length, gated=False)
+    given = inputs.draw(case, "cpu", 2)
+    u = given["u"]
+    u[0, 0, : length // 2] *= 2.0**100
+    u[1] *= 2.0**-120
+    u[2] = 0
+    u[3, 0, 77], u[4, 0, length - 1] = float("nan"), float("inf")
+    y = convolved(case, config, given)
+    assert bool(y[3].isnan().all())
+    assert not bool(y[4].isfinite().any())
+    assert not bool(y[2].any())
+    for row in (0, 1, 5):
+        one = {name: value if name == "w" else value[row : row + 1] for name, value in given.items()}
+        check(case.model_copy(update={"batch": 1}), one, y[row : row + 1])
