@@ -9,7 +9,6 @@ from kernels.plan import Plan, PlannedOp
 from kernels.runners.whole_model import WholeModel
 from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial
-from workers.wording import provenance
 from workers.wording.text import capitalised, percent
 
 NOT_TRIED, NOT_MEASURED = "Not tried: ", "Not measured: "
@@ -93,7 +92,7 @@ def nothing_else(trials: Sequence[PlanTrial]) -> str:
 
 def no_plan(today: PlanTrial, environment: Environment) -> str:
     """Why there is no plan, by what became of today's runner; on a busy machine other programs may be the cause."""
-    sentence, share = f"No plan could be run. {today.label}: {today.reason}", provenance.busy_share(environment)
+    sentence, share = f"No plan could be run. {today.label}: {today.reason}", environment.busy_share
     if share is None:
         return sentence
     return (
