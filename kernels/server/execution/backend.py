@@ -52,8 +52,8 @@ def block_of(model: decoder.Decoder) -> int:
 class KernelsBackend:
     """Computes steps of the compact decoder with this library's kernels, on a CPU with torch's.
 
-    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures every shape; without it each is captured when a
-    step first needs it.
+    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures every shape; without it, as on a CPU, each is made
+    when a step first needs it.
     """
 
     def __init__(
@@ -249,7 +249,8 @@ class KernelsBackend:
         memory.copy_(host[0].memory)
         variants = BoundVariants(ops, self.gpu, self._packed)
         one_pass = PackedPass(self.model, variants, self.state, shape, views(memory, shape, self._pages), head)
-        return Captured(one_pass, captured(one_pass.run, self.device), memory, host)
+        run = captured(one_pass.run, self.device) if self.device.type == "cuda" else one_pass.run
+        return Captured(one_pass, run, memory, host)
 
     @torch.no_grad()
     def _ms(
