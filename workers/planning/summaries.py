@@ -1,6 +1,5 @@
 """Describes plans: one in a sentence, by its runner and the kernels of each part of the work, many by their figures."""
 
-import re
 from collections.abc import Sequence
 
 from kernels import registry
@@ -9,11 +8,10 @@ from kernels.plan import Plan, PlannedOp
 from kernels.runners.whole_model import WholeModel
 from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial
+from workers.wording.stages import SHORT_OF_TIME
 from workers.wording.text import capitalised, percent
 
 NOT_TRIED, NOT_MEASURED = "Not tried: ", "Not measured: "
-SHORT_OF_TIME = re.compile(r"time was over|s were left")
-"""What reasons say of plans that the stage had no time for."""
 ROUNDING = "rounding"
 """The option that says how weights were rounded. Plans that differ in it alone are of one variant."""
 
