@@ -188,7 +188,8 @@ class _Bench:
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = self.usd, self.usd and self.usd * plan.tensor_parallel_size
         with watched(self.document) as environment:
-            alternate(self.today, clients, self.document.workload, hours, self.context, reserve)
+            start_seconds = self.context.startup_seconds and self.context.startup_seconds + ready_seconds
+            alternate(self.today, clients, self.document.workload, hours, self.context, reserve, start_seconds)
         return clients, ready_seconds, environment()
 
     def no_change(self, last: PlanMeasurement) -> PlanMeasurement:
