@@ -29,7 +29,7 @@ from workbench.cli.references import model_reference
 from workbench.embedded import Workbench
 from workbench.embedded.devices import find_devices
 from workers.documents.stages import PlanTrial, Results
-from workers.planning.summaries import SHORT_OF_TIME
+from workers.wording.stages import SHORT_OF_TIME
 
 PRESENT = "eager"
 """The plan that runs today, by default."""

@@ -235,8 +235,8 @@ async def _until_signalled(
                 return
             if state.ready:
                 print(start_line(state.seconds, graphs=state.ready.graphs), file=sys.stderr)
-                ms = state.ready.pause_ms
-                pause = "" if ms is None else f", prefill delays decodes by at most {ms:.1f} ms"
+                ms, most = state.ready.pause_ms, "at most" if state.ready.on_gpu else "about"
+                pause = "" if ms is None else f", prefill delays decodes by {most} {ms:,.1f} ms"
                 print(f"serving {name} on {where}, {state.ready.device}{pause}", file=sys.stderr, flush=True)
 
     watcher = asyncio.create_task(watch())

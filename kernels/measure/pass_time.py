@@ -20,8 +20,9 @@ draining the SMs. Of eager torch's kernels in CUDA graphs: their step less its b
 counted (`decode-vllm-f357c07.json`, `llama-3.2-1b.json`, `qwen2.5-1.5b.json`)."""
 EXCHANGE_US = 0.52
 """A word's way from one SM to another through the L2, beside a stream of weights (`chain-study.json`)."""
-ALL_TO_ALL_US = 2.09
-"""A word's way from all SMs to all, 8 KB: an exchange that no stream of weights hides (`chain-study.json`)."""
+SMALL_LAYER_US, UNHIDDEN = 7.8, 0.45
+"""A megakernel's layer of few weights takes so long, and this share of the time in which they are read: the line
+through the steps of SmolLM2-135M and -360M (`megakernel-turns.json`). More weights hide the chain of exchanges."""
 EXCHANGES = 5
 """Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down."""
 GPU_EXCHANGES = 2
@@ -95,13 +96,15 @@ class PassWork:
 
 @dataclass(frozen=True)
 class LayerTime:
-    """A layer's `idle_us` beside its bytes and FLOPs, and the `least_us` that it takes however few these are.
+    """A layer's `idle_us` beside its bytes and FLOPs, and the `least_us` that it takes however few its weights are,
+    with the `unhidden` share of reading them.
 
     `unpacked` weights in 10¹² a second at most go through the SMs of all GPUs that divide the model.
     """
 
     idle_us: float
     least_us: float = 0.0
+    unhidden: float = 0.0
     unpacked: float = inf
 
 
@@ -149,11 +152,11 @@ def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
 
 def megakernel_layer(weights: str, sequences: float, gpus: int) -> LayerTime:
     """What a layer of the megakernel costs in a decode step beside bytes and FLOPs."""
-    least, idle, further = EXCHANGES * ALL_TO_ALL_US, exchanges_us(gpus), SEQUENCE_US * (sequences - 1)
+    idle, further = exchanges_us(gpus), SEQUENCE_US * (sequences - 1)
     if weights not in UNPACKED:
-        return LayerTime(idle + further, least + further)
-    least = max(least, LOSSY_LAYER_US / gpus)
-    return LayerTime(idle + UNPACK_US + further, least + further, gpus * UNPACKED[weights])
+        return LayerTime(idle + further, SMALL_LAYER_US + further, UNHIDDEN)
+    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / gpus) + further
+    return LayerTime(idle + UNPACK_US + further, least, unpacked=gpus * UNPACKED[weights])
 
 
 def kernels_layer(kernels: int, kernel_us: float, gpus: int = 1) -> LayerTime:
@@ -174,7 +177,8 @@ def pass_ms(
     read, multiplied = rates[0] * 1e9, rates[1] * 1e9
     weight = max(weight_bytes / read, 1 / (layer.unpacked * 1e9))
     attention = 4.0 * of.q_width * of.layers * work.pairs
-    body = of.read(work.rows) * weight + work.cached * of.kv_bytes * kv_share / read
-    body += (2.0 * of.body * work.rows + attention) / multiplied
+    weights, cached = of.read(work.rows) * weight, work.cached * of.kv_bytes * kv_share / read
+    beside = cached + (2.0 * of.body * work.rows + attention) / multiplied
     head = of.head * weight + 2.0 * of.head * work.answered / multiplied
-    return of.layers * max(body / of.layers + layer.idle_us / 1e3, layer.least_us / 1e3) + head
+    idle, least = (of.layers * us / 1e3 for us in (layer.idle_us, layer.least_us))
+    return max(weights + idle, layer.unhidden * weights + least) + beside + head

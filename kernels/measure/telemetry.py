@@ -1,9 +1,11 @@
 """The device while something is measured: its clocks, power and temperature, and the other programs on it."""
 
+import contextlib
 import functools
 import itertools
 import math
 import operator
+import os
 import statistics
 import threading
 import time
@@ -24,6 +26,9 @@ _THROTTLES = {
 """NVML's clocks-event reasons that make clocks slower than requested."""
 _SAMPLES_PER_SNAPSHOT = 5
 """Other programs are looked for at every fifth sample, since listing processes takes longer than reading clocks."""
+
+_LEAST_CPU_SECONDS = 0.2
+"""Cores count their time in hundredths of a second, so less of it tells no share."""
 
 
 class TelemetrySampler:
@@ -105,7 +110,10 @@ def power_record(readings: Sequence[tuple[float, float]]) -> dict[str, float | N
 
 
 class _OthersCpuTime:
-    """The share of the machine's CPU time that other programs used, from construction to `stop`."""
+    """The share of this process's CPUs that other programs used, from construction to `stop`.
+
+    Descendants of this process are no other programs: compilers and servers that it has started.
+    """
 
     def __init__(self) -> None:
         self._begin = self._now()
@@ -114,20 +122,29 @@ class _OthersCpuTime:
     def stop(self) -> None:
         self._end = self._now()
 
-    def share(self) -> float:
+    def share(self) -> float | None:
+        """None where the time was too short to tell."""
         all_time, busy, own = (now - then for now, then in zip(self._end or self._now(), self._begin, strict=True))
-        return min(1.0, max(0.0, (busy - own) / all_time)) if all_time > 0 else 0.0
+        return min(1.0, max(0.0, (busy - own) / all_time)) if all_time > _LEAST_CPU_SECONDS else None
 
     @staticmethod
     def _now() -> tuple[float, float, float]:
-        """CPU seconds: of all cores, of busy cores, of this process."""
+        """CPU seconds: of all cores that this process may use, of these while busy, of this process and descendants."""
         import psutil
 
-        times, own = psutil.cpu_times(), psutil.Process().cpu_times()
-        idle = times.idle + getattr(times, "iowait", 0.0)
-        guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted in user and nice as well
-        total = sum(times) - guests
-        return total, total - idle, own.user + own.system
+        total = idle = own = 0.0
+        cores, usable = psutil.cpu_times(percpu=True), os.sched_getaffinity(0)
+        for times in [times for core, times in enumerate(cores) if core in usable]:
+            idle += times.idle + getattr(times, "iowait", 0.0)
+            guests = getattr(times, "guest", 0.0) + getattr(
+                times, "guest_nice", 0.0
+            )  # counted in user and nice as well
+            total += sum(times) - guests
+        me = psutil.Process()
+        for process in (me, *me.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile, and counts as its parent's
+                own += sum(process.cpu_times()[:4])
+        return total, total - idle, own
 
 
 def _cpu_sample() -> dict[str, float]:

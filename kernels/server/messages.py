@@ -50,7 +50,7 @@ class Ready:
 
     `serving` holds the settings that it runs with; an encoder has none (None). `seconds` are those of the phases of its
     start, `graphs` the number of passes that it captured and kept. A prompt that is read delays a token of others by
-    `pause_ms` at most, as it was timed.
+    `pause_ms` at most, as it was timed, or as a CPU's was estimated.
     """
 
     longest: int

@@ -1,20 +1,26 @@
 """What is predicted before a run: the formula by hand, its distance from what was measured, and what it leaves out."""
 
-from math import log
+from dataclasses import replace
+from math import inf, log
 from statistics import median
 
 import pytest
 
 from benchmarks.documents import document
-from benchmarks.predicted_errors import errors
+from benchmarks.predicted_errors import _turns, errors
 from kernels.measure.pass_time import (
-    ALL_TO_ALL_US,
     EXCHANGE_US,
     KERNEL_US,
     KERNELS,
     SEQUENCE_US,
+    SMALL_LAYER_US,
+    UNHIDDEN,
     UNPACK_US,
     UNPACKED,
+    ModelSizes,
+    PassWork,
+    megakernel_layer,
+    pass_ms,
 )
 from tests.workers.test_promises import model
 from workers.documents.measurement import Ceilings
@@ -132,13 +138,15 @@ def test_fp8_on_several_gpus_is_predicted_within_a_tenth(source):
     assert rows
 
 
-def test_a_megakernels_layer_takes_no_less_than_its_exchanges():
-    found = values(predicted(of=model("qwen2.5-0.5b"), ceilings=CEILINGS).plans[0])
-    fast = CEILINGS.model_copy(update={"read_tbps": 40.0})
-    least = values(predicted(of=model("qwen2.5-0.5b"), ceilings=fast).plans[0])
-    head = 151_936 * 896 * 2 * (1 / 40e9 + 1 / 500e9)
-    assert least[("tpot", None, None)] == pytest.approx(24 * 5 * ALL_TO_ALL_US / 1e3 + head)
-    assert least[("tpot", None, None)] < found[("tpot", None, None)]
+def test_a_megakernels_layer_of_few_weights_takes_its_chain_of_exchanges():
+    """Beside it come a share of reading the weights, and all of reading keys and values."""
+    step = PassWork(rows=1, answered=1, cached=1000, pairs=0)
+    small = ModelSizes(layers=24, body=24 * 1_000_000, head=0, kv_bytes=24 * 100, q_width=1)
+    rates, layer = (2.0, inf), megakernel_layer("bf16", 1, 1)
+    least = pass_ms(small, step, 2, 1, rates, layer)
+    assert least == pytest.approx(24 * (SMALL_LAYER_US + UNHIDDEN * 1.0 + 0.05) / 1e3)
+    large = replace(small, body=24 * 40_000_000)
+    assert pass_ms(large, step, 2, 1, rates, layer) == pytest.approx(24 * (40 + layer.idle_us + 0.05) / 1e3)
 
 
 def test_lower_precision_and_more_gpus_have_predictions_of_their_own():
@@ -191,8 +199,9 @@ def test_what_kernels_and_exchanges_take_is_what_was_measured():
         assert taken == pytest.approx(KERNEL_US, rel=0.03)
     study = document("chain-study")
     assert study["pings"]["L2 relaxed, depth 3"]["quantiles"][2] / 1e3 == EXCHANGE_US
-    hand_over = next(each for each in study["hand_overs"] if each["name"] == "all to all, 8 KB, all")
-    assert hand_over["depth 3"]["ns"] / 1e3 == pytest.approx(ALL_TO_ALL_US, abs=0.01)
+    smallest = [each for each in _turns() if (each.model, each.prompt) in {("smollm2-135m", 96), ("smollm2-360m", 96)}]
+    assert all(abs(each.error) < 0.015 for each in smallest)
+    assert len(smallest) == 4
     replayed = document("llama-3.2-1b")["results"]["profile"]["replayed"]
     for phase, steps, index in (("decode", 63, 0), ("prefill", 1, 1)):
         launches = sum(each["launches"] or 0 for each in replayed if each["phase"] == phase)
@@ -218,7 +227,7 @@ mixture with generated weights go to fewer experts than evenly chosen ones."""
     ("runner", "metric", "most", "usual"),
     [
         ("megakernel", "ttft", 0.16, 0.08),
-        ("megakernel", "tpot", 0.25, 0.05),
+        ("megakernel", "tpot", 0.12, 0.05),
         ("megakernel", "ttf_n", 0.09, 0.05),
         ("kernels", "ttft", 0.12, 0.07),
         ("kernels", "tpot", 0.24, 0.06),

@@ -1,6 +1,7 @@
 """The search of an earlier run, which a run of the same workload takes over, so that it only verifies the plan.
 
-Everything that verify measures is measured anew. The figures of the stages that are taken over say when they were
+A search is known where it has found a plan that keeps the promises, or has tried all there is. Everything that verify
+measures is measured anew. The figures of the stages that are taken over say when they were
 measured.
 """
 
@@ -13,7 +14,9 @@ from django.utils import timezone
 from kernels.measure.environment import ROOT, sources_digest
 from workbench.prices.models import PriceBookRow
 from workbench.runs.models import Run, StageRun, StoredArtifact
+from workers.documents.measurement import Environment
 from workers.documents.stages import Stage
+from workers.wording.stages import SHORT_OF_TIME
 
 SEARCH: tuple[Stage, ...] = ("baseline", "profile", "explore", "compose")
 """The stages that search for a plan."""
@@ -25,9 +28,10 @@ _COPIED = ("organisation_id", "stage", "name", "sha256", "size", "media_type")
 
 def earlier_search(run: Run) -> Run | None:
     """The newest run whose search `run`, not saved yet, can take over: one that searched itself, in the last KNOWN_FOR,
-    by the same code and prices, for the same model, workload and class of GPU, and whose verdict was *met*.
+    by the same code and prices, for the same model, workload and class of GPU.
 
-    A workload is the same where all but its name is.
+    Its verdict was *met* in the same minutes, or it left no plan out for time on an idle machine: more minutes would
+    search for nothing else. A workload is the same where all that the search depends on is.
     """
     runs = Run.objects.filter(
         organisation=run.organisation,
@@ -35,7 +39,6 @@ def earlier_search(run: Run) -> Run | None:
         workload__recording=run.workload.recording,
         gpu_class=run.gpu_class,
         state=Run.State.DONE,
-        verdict="met",
         finished_at__gte=timezone.now() - KNOWN_FOR,
     )
     books = PriceBookRow.objects.filter(Q(organisation=run.organisation) | Q(organisation=None))
@@ -47,9 +50,10 @@ def earlier_search(run: Run) -> Run | None:
         stages__started_at__isnull=False,
         stages__result__environment__sources=sources_digest(ROOT),
     )
-    wanted = _unnamed(run.workload.document)
-    candidates = searched.select_related("workload").order_by("-finished_at")
-    return next((candidate for candidate in candidates if _unnamed(candidate.workload.document) == wanted), None)
+    wanted = run.workload.document
+    candidates = searched.select_related("workload").prefetch_related("stages").order_by("-finished_at")
+    alike = (each for each in candidates if _searched_for(each.workload.document) == _searched_for(wanted))
+    return next((each for each in alike if _is_met_in(each, _minutes(wanted)) or _is_complete(each)), None)
 
 
 def take_over(run: Run, earlier: Run) -> str:
@@ -65,5 +69,24 @@ def take_over(run: Run, earlier: Run) -> str:
     return f"The run of {when} has searched for the plan of this workload; here it is verified anew."
 
 
-def _unnamed(document: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key not in ("name", "model")}
+def _searched_for(document: dict[str, Any]) -> dict[str, Any]:
+    """What of a workload the search depends on, but for its model and its minutes."""
+    constraints = {key: value for key, value in document["constraints"].items() if key != "minutes"}
+    others = {key: value for key, value in document.items() if key not in ("name", "model", "load", "duty_cycle")}
+    return others | {"constraints": constraints}
+
+
+def _minutes(document: dict[str, Any]) -> float:
+    return float(document["constraints"]["minutes"])
+
+
+def _is_met_in(run: Run, minutes: float) -> bool:
+    return run.verdict == "met" and _minutes(run.workload.document) == minutes
+
+
+def _is_complete(run: Run) -> bool:
+    """Whether the search left no plan out for time, and no other program kept a CPU busy meanwhile."""
+    results = {row.stage: row.result for row in run.stages.all() if row.stage in ("explore", "compose")}
+    environments = [Environment.model_validate(result["environment"]) for result in results.values()]
+    left_out = any(SHORT_OF_TIME.search(trial["reason"]) for trial in results["compose"]["trials"])
+    return not left_out and all(environment.busy_share is None for environment in environments)

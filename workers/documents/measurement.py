@@ -1,6 +1,6 @@
 """Measurements and where they were made."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from pydantic import Field
@@ -30,6 +30,10 @@ def metric_key(item: OfMetric) -> MetricKey:
 def of_metric(items: Iterable[Item], key: MetricKey) -> Item | None:
     """The first item of the metric; None without one."""
     return next((item for item in items if metric_key(item) == key), None)
+
+
+BUSY = 0.2
+"""From this share of a CPU on that other programs used, times of the CPU decide no promise as missed."""
 
 
 class Telemetry(Document):
@@ -79,6 +83,18 @@ class Environment(Document):
     at: str
     telemetry: Telemetry = Telemetry()
     confinement: Confinement | None = Field(default=None, description="as the worker saw it; None in a stage by hand")
+
+    @property
+    def busy_share(self) -> float | None:
+        """The share of the measured CPU that other programs used, where it is BUSY or more."""
+        share = self.telemetry.others_cpu_share if self.gpu_class == "cpu" else None
+        return None if share is None or share < BUSY else share
+
+    def with_busiest(self, others: Sequence[Telemetry]) -> "Environment":
+        """The environment with the largest share of the CPU that other programs used in it and in `others`."""
+        shares = [seen.others_cpu_share for seen in (self.telemetry, *others) if seen.others_cpu_share is not None]
+        busiest = {"others_cpu_share": max(shares, default=None)}
+        return self.model_copy(update={"telemetry": self.telemetry.model_copy(update=busiest)})
 
 
 class Rates(Document):

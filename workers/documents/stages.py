@@ -124,9 +124,9 @@ class ObjectiveOutcome(Document):
 
     `needed` batches without a sample beyond the limit prove the percentile at 99 % confidence. Documents that lack
     `requests` counted samples. `missed_in`: processes whose own requests after miss an objective that all of them meet.
-    `void`: another program used the GPU meanwhile, so there are no samples that count. `ratio`: of a promise relative
-    to before, the ratio of the medians that it is judged by; no sample lies beyond a limit then, and `needed` is pairs.
-    `medians` are those of the metric after, one of each process."""
+    `void`: another program used the GPU meanwhile, or kept the CPU busy, so there are no samples that count. `ratio`:
+    of a promise relative to before, the ratio of the medians that it is judged by; no sample lies beyond a limit then,
+    and `needed` is pairs. `medians` are those of the metric after, one of each process."""
 
     objective: Objective
     before: float | None

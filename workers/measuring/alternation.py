@@ -8,6 +8,7 @@ from statistics import median
 from kernels.measure.latency import Served
 from kernels.runners import Runner
 from kernels.runners.clients import Clients
+from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
@@ -24,6 +25,8 @@ ENOUGH_PAIRS = 2 * LEAST_REQUESTS
 
 FAR_SLOWER = 5.0
 """Before whose requests take so many times as long as after's is not pursued until it is decided."""
+LEAST_PAIRS_OF_SEVERAL = 3
+"""The least pairs of a process where further ones follow: three processes have LEAST_PAIRS together."""
 FEWEST_PAIRS, LATEST_SECONDS = 2, 120.0
 """The pairs that are kept in place of LEAST_PAIRS once the stage is so many seconds over its time."""
 
@@ -53,7 +56,13 @@ def _is_far_slower(before: Sequence[Served], after: Sequence[Served]) -> bool:
 
 
 def alternate(
-    before: Clients, after: Clients, workload: Workload, hours: Hours, context: Context, reserve: float
+    before: Clients,
+    after: Clients,
+    workload: Workload,
+    hours: Hours,
+    context: Context,
+    reserve: float,
+    start_seconds: float | None = None,
 ) -> None:
     """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
 
@@ -63,11 +72,15 @@ def alternate(
     after still needs. A promise relative to before takes pairs alone. Stops when `reserve` seconds of the stage are
     left, but not before LEAST_PAIRS and LEAST_SECONDS; with FEWEST_PAIRS where the stage is LATEST_SECONDS over its
     time.
+
+    `start_seconds` are those until a further process serves, None where there is none. Where before is FAR_SLOWER and
+    two such processes fit into the time, LEAST_PAIRS_OF_SEVERAL are enough here, since each of them serves as many.
     """
     objectives = workload.objectives
     limited = [objective for objective in objectives if objective.limit is not None]
     least_pairs = LEAST_PAIRS if limited == list(objectives) else LEAST_REQUESTS
-    soonest, spent, alone = time.monotonic() + LEAST_SECONDS, 0.0, False
+    began, spent, alone, continued = time.monotonic(), 0.0, False, False
+    soonest = began + LEAST_SECONDS
     while True:
         late = context.seconds_left <= reserve and time.monotonic() > soonest
         pairs, done = len(before.served), len(after.served)
@@ -76,13 +89,18 @@ def alternate(
         verdicts_before = verdicts(objectives, before.served, hours[0])
         slow = pairs >= least_pairs and time.monotonic() > soonest
         decided = "not_enough_samples" not in verdicts_before or (slow and _is_far_slower(before.served, after.served))
-        paired = (slow or pairs >= LEAST_REQUESTS) and decided
-        if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
+        if start_seconds is not None and pairs == done == LEAST_PAIRS_OF_SEVERAL and least_pairs == LEAST_PAIRS:
+            seconds = start_seconds + 1.2 * (time.monotonic() - began)
+            fits = (LEAST_PROCESSES - 1) * seconds <= context.seconds_left - reserve
+            continued = fits and _is_far_slower(before.served, after.served)
+        paired = continued or ((slow or pairs >= LEAST_REQUESTS) and decided)
+        counted = done if continued else pairs
+        if counted >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:
             least = max([LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
             short = 2 * (least - done) * spent / done >= context.seconds_left - reserve
-            alone = short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
+            alone = continued or short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
         if not alone:
             before.serve()
         start = time.monotonic()

@@ -206,6 +206,7 @@ def _measured_again(
     processes = [*attempt.processes, *further.alternations]
     return replace(
         attempt,
+        environment=attempt.environment.with_busiest(further.telemetry),
         processes=processes,
         outcomes=outcomes_of(objectives, processes, usd_per_hour, attempt.plan.tensor_parallel_size),
         speedup=speedup(objectives[0], processes, usd_per_hour, attempt.plan.tensor_parallel_size),
@@ -232,12 +233,17 @@ def unchanged(
     )
 
 
-def without_void_verdicts(attempt: PlanMeasurement) -> PlanMeasurement:
-    """The attempt; where its figures are void, no objective is met or missed by them."""
-    if not attempt.void:
-        return attempt
+def without_void_verdicts(attempt: PlanMeasurement, busy: bool) -> PlanMeasurement:
+    """The attempt; where its figures are void, no objective is met or missed by them.
+
+    Where other programs kept the CPU `busy`, none is missed: what is met beside them is met without them as well.
+    """
     nothing: dict[str, object] = {"void": True, "verdict_before": "not_enough_samples", "verdict": "not_enough_samples"}
-    return replace(attempt, outcomes=[outcome.model_copy(update=nothing) for outcome in attempt.outcomes])
+    outcomes = [
+        outcome.model_copy(update=nothing) if attempt.void or (busy and outcome.verdict == "missed") else outcome
+        for outcome in attempt.outcomes
+    ]
+    return replace(attempt, outcomes=outcomes)
 
 
 def gives_way(attempt: PlanMeasurement, document: StageInput) -> bool:

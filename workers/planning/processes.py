@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kernels.plan import Plan
-from workers.documents.measurement import ServedIds
+from workers.documents.measurement import ServedIds, Telemetry
 from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
 from workers.harness import fresh_processes
@@ -26,13 +26,14 @@ many seconds, within these bounds."""
 
 @dataclass
 class ProcessRuns:
-    """The requests of the further processes, and the judgement on the ids that each of them served.
+    """The requests of the further processes, the device meanwhile, and the judgement on the ids that each served.
 
     `failure` says which process failed and how, `refusal` why the plan's requests in one of them are not valid; both
     are "" if nothing went wrong.
     """
 
     alternations: list[Alternation] = field(default_factory=list)
+    telemetry: list[Telemetry] = field(default_factory=list)
     served_ids: list[ServedIds] = field(default_factory=list)
     failure: str = ""
     refusal: str = ""
@@ -70,6 +71,7 @@ def measure_again(
             runs.refusal = f"In process {number}: {result.refusal}"
             break
         runs.alternations.append(Alternation(result.before, result.after))
+        runs.telemetry.append(result.environment.telemetry)
         seconds = time.monotonic() - start
         ready = f"loaded after {result.loading_seconds:.1f} s, warm after {result.ready_seconds:.1f} s"
         context.say(0.95, f"process {number} took {seconds:.1f} s: {ready}")

@@ -1,6 +1,5 @@
 """Describes plans: one in a sentence, by its runner and the kernels of each part of the work, many by their figures."""
 
-import re
 from collections.abc import Sequence
 
 from kernels import registry
@@ -9,12 +8,10 @@ from kernels.plan import Plan, PlannedOp
 from kernels.runners.whole_model import WholeModel
 from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial
-from workers.wording import provenance
+from workers.wording.stages import SHORT_OF_TIME
 from workers.wording.text import capitalised, percent
 
 NOT_TRIED, NOT_MEASURED = "Not tried: ", "Not measured: "
-SHORT_OF_TIME = re.compile(r"time was over|s were left")
-"""What reasons say of plans that the stage had no time for."""
 ROUNDING = "rounding"
 """The option that says how weights were rounded. Plans that differ in it alone are of one variant."""
 
@@ -93,7 +90,7 @@ def nothing_else(trials: Sequence[PlanTrial]) -> str:
 
 def no_plan(today: PlanTrial, environment: Environment) -> str:
     """Why there is no plan, by what became of today's runner; on a busy machine other programs may be the cause."""
-    sentence, share = f"No plan could be run. {today.label}: {today.reason}", provenance.busy_share(environment)
+    sentence, share = f"No plan could be run. {today.label}: {today.reason}", environment.busy_share
     if share is None:
         return sentence
     return (

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from workers.documents.base import Verdict
 from workers.documents.left_out import LeftOut
+from workers.documents.measurement import Environment
 from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
-from workers.documents.stages import ObjectiveOutcome, PlanTrial
+from workers.documents.stages import ObjectiveOutcome, PlanTrial, Results
 from workers.documents.workload import Objective
 from workers.planning.confirmation import PlanMeasurement
 from workers.stats.verdicts import needed_requests, overall
@@ -53,28 +54,26 @@ def no_change_sentence(
     return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
 
 
-def busy_words(outcomes: Sequence[ObjectiveOutcome], busy: float | None) -> str:
+def busy_share(results: Results, verified: Environment) -> float | None:
+    """The largest share of the CPU that other programs used while plans were tried and `verified`; None below BUSY.
+
+    A busy machine also leaves plans untried, since they take longer to build on it.
+    """
+    tried = [result.environment.telemetry for result in (results.explore, results.compose) if result]
+    return verified.with_busiest(tried).busy_share
+
+
+def busy_words(busy: float | None, outcomes: Sequence[ObjectiveOutcome]) -> str:
     """That other programs, which used the share `busy` of the CPU, may be why promises are missed, as a sentence.
 
-    "" where the share is None, or a promise is missed by more than that: the plan had 1 - `busy` of the machine, so
-    alone on it no time would be shorter by more than this factor.
+    "" where none of the `outcomes` is void for it.
     """
-    missed = [outcome for outcome in outcomes if outcome.verdict == "missed"]
-    if busy is None or not missed or not all(_within_reach(outcome, 1 - busy) for outcome in missed):
+    if busy is None or not any(outcome.void for outcome in outcomes):
         return ""
     return (
         f"Nothing is decided: the machine was busy. Other programs used {percent(busy, 0)} of the CPU, without which "
         "the promises may be kept. Run it again on an idle machine."
     )
-
-
-def _within_reach(outcome: ObjectiveOutcome, factor: float) -> bool:
-    """Whether times shorter by `factor` would bring the measured value within the limit."""
-    limit = outcome.objective.limit_beside(outcome.before)
-    if limit is None or outcome.after is None:
-        return False
-    reached = outcome.after / factor if outcome.objective.direction == "at_least" else outcome.after * factor
-    return reached >= limit if outcome.objective.direction == "at_least" else reached <= limit
 
 
 def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict: Verdict) -> str:

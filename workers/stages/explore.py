@@ -6,7 +6,7 @@ stage's seconds by the time it costs. Every candidate is kept, with the reason i
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -37,10 +37,9 @@ from workers.prediction.precisions import lossy_refusal
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 CASES_SHARE = 0.9
 """Share of the stage's seconds that the cases divide among themselves."""
-CASE_RULE = StoppingRule(seconds=1.5, width=0.02, least=8)
-"""The rule by which the timing of one case stops."""
-COMPOSED_SECONDS = 0.4
-"""Seconds of timing one case, where compose times the best candidates again in the whole model."""
+CASE_RULE = StoppingRule(seconds=0.4, width=0.02, least=8)
+"""The rule by which the timing of one case stops. Compose times the best candidates again in the whole model; where no
+plan is made of them, they only explain."""
 MOST_SECONDS, MINUTES_SHARE = 60.0, 0.1
 """The cases get so many seconds together, and no larger share of the workload's minutes."""
 PROMPT_SHARE = 0.1
@@ -117,8 +116,6 @@ def _explore(
     choices: TuningCache,
 ) -> list[Candidate]:
     candidates: list[Candidate] = []
-    if kernels_plan.cases(document):
-        bench = replace(bench, rule=replace(CASE_RULE, seconds=COMPOSED_SECONDS))
     for position, (profiled, seconds) in enumerate(_shares(cases, context, document.workload.constraints.minutes)):
         context.say(
             position / len(cases), f"trying {profiled.case.op} variants: {_shape(profiled.case)}", _progress(candidates)

@@ -50,10 +50,16 @@ from workers.planning.precision import lowers_precision
 from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
-from workers.planning.verdict_words import busy_words, left_out_words, no_change_sentence, overall_verdict, sentence
+from workers.planning.verdict_words import (
+    busy_share,
+    busy_words,
+    left_out_words,
+    no_change_sentence,
+    overall_verdict,
+    sentence,
+)
 from workers.stats.intervals import goodput, tokens_per_second
 from workers.stats.sample_sizes import distributions, is_enough
-from workers.wording import provenance
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
@@ -92,7 +98,7 @@ class _Bench:
     started: float
 
     def __post_init__(self) -> None:
-        self.today = warm_clients(self.document, self.runner, secrets.randbits(32))
+        self.today = Clients(self.runner, self.document.workload.traffic, secrets.randbits(32))
         self._loading_seconds = time.monotonic() - self.started
         self._journal = Journal(self.document, self.context)
 
@@ -182,7 +188,8 @@ class _Bench:
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = self.usd, self.usd and self.usd * plan.tensor_parallel_size
         with watched(self.document) as environment:
-            alternate(self.today, clients, self.document.workload, hours, self.context, reserve)
+            start_seconds = self.context.startup_seconds and self.context.startup_seconds + ready_seconds
+            alternate(self.today, clients, self.document.workload, hours, self.context, reserve, start_seconds)
         return clients, ready_seconds, environment()
 
     def no_change(self, last: PlanMeasurement) -> PlanMeasurement:
@@ -191,6 +198,8 @@ class _Bench:
         Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
         """
         objectives, served = self.document.workload.objectives, self.today.served
+        if not served:  # an earlier process of the stage measured every plan
+            self.today.warm_up()
         with watched(self.document) as environment:
             while last.changed and not is_enough(objectives, served, self.usd):
                 enough = FEWEST_PAIRS if self.context.overtime > LATEST_SECONDS else LEAST_PAIRS
@@ -199,7 +208,9 @@ class _Bench:
                 self.today.serve()
         both = served if last.changed else last.after
         result = unchanged(last, self.document, [Alternation(both, both)], self.usd)
-        return replace(result, environment=meanwhile) if (meanwhile := environment()).telemetry.void else result
+        if (meanwhile := environment()).telemetry.void:
+            return replace(result, environment=meanwhile)
+        return replace(result, environment=result.environment.with_busiest([meanwhile.telemetry]))
 
     @property
     def _has_time(self) -> bool:
@@ -245,15 +256,15 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         if final.why_not:
             both = [Alternation(process.before, process.before) for process in final.processes]
             final = unchanged(final, document, both, usd)
-    recommended, final = not attempts[-1].why_not, without_void_verdicts(final)
+    busy = busy_share(document.results, final.environment)
+    recommended, final = not attempts[-1].why_not, without_void_verdicts(final, busy is not None)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
     refusal = next((attempt.refusal for attempt in attempts if attempt.plan == plan_of(document)), ended)
     workload, plan = document.workload, final.plan
     usd_after = usd and usd * plan.tensor_parallel_size
     verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
-    busy = busy_words(final.outcomes, provenance.busy_share(final.environment)) if verdict == "missed" else ""
     hopeful = predicted_to_keep(waiting, workload.objectives[0])
-    if verdict == "missed" and (hopeful or busy):
+    if verdict == "missed" and hopeful:
         verdict = "not_enough_samples"
     if verdict != "missed":
         waiting = hopeful
@@ -266,7 +277,8 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     else:
         words = no_change_sentence(attempts, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
-    words = " ".join(filter(None, (busy, for_time, words, "" if final.void in words else final.void, final.failure)))
+    beside = "" if final.void else busy_words(busy, final.outcomes)
+    words = " ".join(filter(None, (beside, for_time, words, "" if final.void in words else final.void, final.failure)))
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),

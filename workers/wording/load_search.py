@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from workers.documents.load import LimitResult, LoadCurve, LoadedServer
+from workers.documents.load import LimitResult, LoadCurve, LoadedServer, LoadResult
 from workers.documents.measurement import metric_key
 from workers.documents.workload import Objective
 from workers.wording.text import (
@@ -26,6 +26,7 @@ NO_NETWORK = (
     + IN_ITS_PLACE
 )
 LATE = "the generator itself was late"
+SHARED = "other programs used the machine meanwhile"
 TOO_FEW = "served too few requests to say: with more minutes a load lasts longer."
 
 
@@ -52,12 +53,14 @@ def limit_sentence(limit: LimitResult) -> str:
             sentences.append(f"That was shown for the first {plain(replayed)} s of the recording.")
         if above and above.verdict is None:
             sentences.append(
-                f"The next load, {traffic_words(above.traffic)}, could not be measured: {LATE}. So this limit is the "
-                "generator's, not the server's."
+                f"The next load, {traffic_words(above.traffic)}, could not be measured: {_why_void([above])}. "
+                "So this limit is not the server's."
             )
     elif not judged:
         which = f"The load of {traffic_words(void[0].traffic)}" if len(void) == 1 else f"None of {len(void)} loads"
-        sentences.append(f"{which} could{' not' if len(void) == 1 else ''} be measured: {LATE}; nothing was judged.")
+        sentences.append(
+            f"{which} could{' not' if len(void) == 1 else ''} be measured: {_why_void(void)}; nothing was judged."
+        )
         sentences.append(void[0].notes[0])
     else:
         least = traffic_words(loads[0].traffic)
@@ -71,13 +74,17 @@ def limit_sentence(limit: LimitResult) -> str:
         counted = "One load was judged," if judged == 1 else f"{judged} loads were judged, each"
         sentences.append(f"{counted} at {plain(100 * limit.confidence_each, 5)} % confidence.")
         named = ", ".join(traffic_words(load.traffic) for load in void)
-        sentences += [f"Not measured, since {LATE}: {named}."] if void else []
+        sentences += [f"Not measured, since {_why_void(void)}: {named}."] if void else []
     if limit.saturation:
         at = limit.saturation.users
         sentences.append(f"Above {_level(limit, at)} a higher load hardly brings more tokens per second.")
     if limit.unfinished:
         sentences.append(f"{limit.unfinished} A higher load may hold as well." if limit.held else limit.unfinished)
     return " ".join(sentences)
+
+
+def _why_void(loads: Sequence[LoadResult]) -> str:
+    return SHARED if all(load.telemetry and not load.lag.void for load in loads) else LATE
 
 
 def at_load(limit: LimitResult) -> str:
@@ -166,7 +173,7 @@ def _vllm_label(curve: LoadCurve) -> str:
 
 def _limit_words(limit: LimitResult) -> str:
     if not any(load.verdict for load in limit.loads):
-        return f"no load could be measured, since {LATE}"
+        return f"no load could be measured, since {_why_void(limit.loads)}"
     if limit.held is None:
         return "no load is shown to keep every promise"
     return f"every promise is kept {at_load(limit)}: {number(limit.held.tokens_per_second)} tokens/s"

@@ -6,8 +6,6 @@ from workers.wording.text import capitalised, moment, number, percent
 
 NOTICEABLE = 0.05
 """Other programs' share of the CPU is mentioned when it is larger than this."""
-BUSY = 0.2
-"""Where their share is at least this, a page says that times of a CPU may be longer for it."""
 
 
 def environment(results: Results, stage: Stage) -> Environment | None:
@@ -38,19 +36,13 @@ def clocks(env: Environment) -> str:
 def busy(results: Results) -> str:
     """A sentence where other programs kept the CPU busy that verify measured; "" otherwise."""
     env = environment(results, "verify")
-    share = busy_share(env) if env else None
+    share = env.busy_share if env else None
     if share is None:
         return ""
     return (
         f"Other programs used {percent(share, 0)} of the CPU while verify measured: times may be longer, and vary "
         "more, than on an idle machine."
     )
-
-
-def busy_share(env: Environment) -> float | None:
-    """The share of the measured CPU that other programs used, where it is BUSY or more."""
-    share = env.telemetry.others_cpu_share if env.gpu_class == "cpu" else None
-    return None if share is None or share < BUSY else share
 
 
 def _others_on_gpu(seen: Telemetry) -> str:

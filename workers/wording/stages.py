@@ -1,5 +1,7 @@
 """What each stage of a run does, as people read it."""
 
+import re
+
 from workers.documents.stages import Stage
 
 DOING: dict[Stage, str] = {
@@ -13,6 +15,8 @@ DOING: dict[Stage, str] = {
     "price": "computing what a million costs",
     "report": "writing the report",
 }
+SHORT_OF_TIME = re.compile(r"time was over|s were left")
+"""What reasons say of plans that the stage had no time for."""
 
 
 def out_of_time(stage: Stage) -> str:

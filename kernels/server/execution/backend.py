@@ -54,8 +54,8 @@ def block_of(model: decoder.Decoder) -> int:
 class KernelsBackend:
     """Computes steps of the compact decoder with this library's kernels, on a CPU with torch's.
 
-    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures every shape; without it each is captured when a
-    step first needs it.
+    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures every shape; without it, as on a CPU, each is made
+    when a step first needs it.
     """
 
     def __init__(
@@ -274,7 +274,8 @@ class KernelsBackend:
         owner: PackedPass | TensorParallelPackedPass = passes[0]
         if self._exchange is not None:
             owner = TensorParallelPackedPass(passes, memories, self._exchange)
-        return Captured(passes[0], captured_together(owner.run, self._devices), memories[0], host, owner)
+        run = captured_together(owner.run, self._devices) if self.device.type == "cuda" else owner.run
+        return Captured(passes[0], run, memories[0], host, owner)
 
     def _rank(self, rank: int) -> int | None:
         """The rank that a pass is told; None where the model is not divided."""

@@ -175,9 +175,9 @@ def backends(
     """The backends of a transformers model, or of one divided over several GPUs, in the order in which a step tries
     them.
 
-    The last one runs this library's kernels and can run every step; its graphs are captured, and it uses the plan's
-    variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left out, as
-    `kernels.server.execution.excluded` names it. Raises ValueError with one sentence.
+    The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
+    plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
+    out, as `kernels.server.execution.excluded` names it. Raises ValueError with one sentence.
     """
     parts = parts_of(model)
     decoder, *others = (Decoder(part) for part in parts)
@@ -203,7 +203,8 @@ def backends(
             ahead = megakernels(model.config.to_dict(), gpu, capacity_of(context), batches, ranks=len(parts))
             compile_together([*kernels.builds(), *(build for build, _ in ahead)])
     with phases.phase("graphs"):
-        kernels.prepare()
+        if decoder.embedding.is_cuda:
+            kernels.prepare()
         bound_pause(kernels, wanted.pause_ms)
     with phases.phase("megakernel"):
         beside = megakernel_beside(model, kernels, list(batches), up_to)
@@ -212,8 +213,10 @@ def backends(
 
 def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:
     """Lets a step read as much of prompts beside the tokens of others as takes `most_ms` (None: the default)."""
-    most = pauses.MOST_MS[kernels.device.type] if most_ms is None else most_ms
-    kernels.limits, kernels.pause_ms = pauses.within(kernels.limits, kernels.shapes, kernels.longest_ms, most)
+    device, limits = kernels.device.type, kernels.limits
+    most = pauses.MOST_MS[device] if most_ms is None else most_ms
+    ms = pauses.estimated(kernels.pass_ms, limits.max_num_seqs) if device == "cpu" else kernels.longest_ms
+    kernels.limits, kernels.pause_ms = pauses.within(limits, kernels.shapes, ms, most)
     if kernels.pause_ms > most:
         _tell(f"--pause-ms: the shortest step with a prompt takes {kernels.pause_ms:.1f} ms, more than {most:g}")
 

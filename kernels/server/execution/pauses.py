@@ -13,6 +13,18 @@ from kernels.server.scheduler.batching import SchedulerLimits
 
 MOST_MS = {"cuda": 50.0, "cpu": 1000.0}
 """The bound where the operator says none, by type of device."""
+TIMED_ROWS = 32
+"""Rows of the larger of the two passes that a CPU's are estimated from."""
+
+
+def estimated(pass_ms: Callable[[int], float], most: int) -> Callable[[Shape], float]:
+    """The ms of a pass by its rows: a line through passes of one decode and of TIMED_ROWS, `most` if that is less.
+
+    For a CPU, where passes over the longest sequences take seconds and gigabytes. `pass_ms` times a pass of decodes.
+    """
+    many, one_ms = min(TIMED_ROWS, most), pass_ms(1)
+    row_ms = max(0.0, pass_ms(many) - one_ms) / max(1, many - 1)
+    return lambda shape: one_ms + row_ms * (shape.rows - 1)
 
 
 def within(

@@ -12,8 +12,9 @@ from kernels.hardware import class_of
 from kernels.measure.ceilings import measure_ceilings, product
 from kernels.measure.environment import environment_info
 from kernels.measure.roofline import floor_ms, in_burst
-from kernels.measure.telemetry import TelemetrySampler
+from kernels.measure.telemetry import TelemetrySampler, _OthersCpuTime
 from kernels.ops import LinearCase
+from tests.rival_programs import rival_programs
 from tests.waiting import wait_for
 from workers.documents import measurement
 
@@ -85,10 +86,14 @@ def test_gpu_classes_are_found_by_name(name: str, known: str) -> None:
 
 
 def test_a_machine_that_is_shared_says_so() -> None:
-    spin = "while True: pass"
-    with TelemetrySampler("cpu", interval=0.1) as telemetry:
-        rival = subprocess.Popen([sys.executable, "-c", spin])
+    with TelemetrySampler("cpu", interval=0.1) as telemetry, rival_programs(1):
         time.sleep(1)
-        rival.kill()
-        rival.wait()
     assert telemetry.summary()["others_cpu_share"] > 0.25 / (os.cpu_count() or 1)
+
+
+def test_what_this_process_started_is_no_other_program() -> None:
+    own = _OthersCpuTime._now()[2]
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        wait_for(lambda: _OthersCpuTime._now()[2] > own + 0.2, 120, "the child's CPU time")
+        child.kill()
+    assert _OthersCpuTime._now()[2] > own + 0.2, "what has ended counts as its parent's"

@@ -8,7 +8,7 @@ import pytest
 from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.pauses import longest_passes, within
+from kernels.server.execution.pauses import estimated, longest_passes, within
 from kernels.server.execution.shapes import Shape, fitting, shapes
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
@@ -61,6 +61,12 @@ def test_the_shortest_step_is_taken_and_stated_where_none_is_within_the_bound() 
     assert stated == max(ms(shape) for shape in longest_passes(limits, shapes(LIMITS))) > 0.1
 
 
+def test_passes_of_a_cpu_are_estimated_from_two_short_ones() -> None:
+    ms = estimated(lambda decodes: 100 + 5.0 * decodes, most=64)
+    assert ms(Shape(64, 2, 16, 1)) == pytest.approx(100 + 5 * 96)
+    assert estimated(lambda decodes: 100.0, most=1)(Shape(1, 1, 16, 1)) == 100
+
+
 def test_each_number_of_decodes_has_its_longest_pass() -> None:
     assert [shape.decodes for shape in longest_passes(LIMITS, shapes(LIMITS))] == [32, 128, 256, 300]
     assert [shape.rows for shape in longest_passes(LIMITS, shapes(LIMITS))] == [2048] * 3 + [2044]
@@ -69,7 +75,7 @@ def test_each_number_of_decodes_has_its_longest_pass() -> None:
 
 
 def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It times its passes before it is ready, changes no page by that, and says what it found."""
+    """It times two passes before it is ready, changes no page by that, and says what it found."""
     model = load("qwen2", seed=1)
     draw = random.Random(3)
     prompts = [[draw.randrange(300) for _ in range(draw.choice((3, 40, 90)))] for _ in range(6)]
@@ -79,6 +85,9 @@ def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch
         assert isinstance(kernels, KernelsBackend)
         assert kernels.pause_ms is not None
         assert kernels.pause_ms > 1e-6
+        assert kernels.graphs == 2, (
+            "on a CPU a shape is made when a step first needs it, but for the two that are timed"
+        )
         assert not bool(kernels.state.keys[:, 1:].any())
         own, requests = Engine([kernels]), [Request(str(at), ids[:], 9) for at, ids in enumerate(prompts)]
         taken = kernels.launch

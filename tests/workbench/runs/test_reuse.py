@@ -65,8 +65,37 @@ def test_a_new_search_is_made_where_it_is_asked_for(browser, engineer, known):
     assert states(Run.objects.latest("created_at"))["baseline"] == StageRun.State.DONE
 
 
+def known_as(known, verdict, reason="", share=None):
+    """Another verdict, the reason why a plan has no figure, and the share of a CPU that others used."""
+    Run.objects.filter(id=known.id).update(verdict=verdict)
+    stage = known.stages.get(stage="compose")
+    stage.result["trials"][-1]["reason"] = reason
+    stage.result["environment"] |= {"gpu_class": "cpu", "telemetry": {"others_cpu_share": share}}
+    stage.save()
+
+
+@pytest.mark.parametrize("verdict", ["met", "missed", "too_close"])
+def test_a_search_that_tried_all_there_is_is_known_for_any_verdict_minutes_and_load(engineer, known, verdict):
+    known_as(known, verdict, share=0.1)
+    workload = known.workload
+    workload.document["constraints"]["minutes"] += 1
+    workload.document |= {"duty_cycle": 0.5, "load": {"most_users": 4}}
+    assert states(create_run(workload, engineer))["baseline"] == StageRun.State.DONE
+
+
+@pytest.mark.parametrize(
+    ("reason", "share"),
+    [("Not tried: building takes about 9 s and 8 s were left.", None), ("Slower than eager.", 0.61)],
+    ids=["for want of time", "on a busy machine"],
+)
+def test_a_search_that_is_not_complete_is_known_only_where_its_plan_met_the_promises(engineer, known, reason, share):
+    known_as(known, "met", reason, share)
+    assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.DONE
+    known_as(known, "missed", reason, share)
+    assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.PENDING
+
+
 OTHERS = {
-    "missed": {"verdict": "missed"},
     "failed": {"state": "failed"},
     "of another class": {"gpu_class": "h100"},
     "long ago": {"finished_at": timezone.now() - 2 * KNOWN_FOR},
@@ -93,10 +122,10 @@ def test_other_code_another_promise_or_a_search_that_was_taken_over_itself_is_no
 
     Run.objects.filter(id=known.id).update(finished_at=timezone.now())
     workload = known.workload
-    workload.document["constraints"]["minutes"] += 1
+    workload.document["traffic"]["prompt_tokens"] += 1
     assert states(create_run(workload, engineer))["baseline"] == StageRun.State.PENDING
 
-    workload.document["constraints"]["minutes"] -= 1
+    workload.document["traffic"]["prompt_tokens"] -= 1
     stage = known.stages.get(stage="compose")
     stage.result["environment"]["sources"] = "0" * 64
     stage.save()

@@ -1,9 +1,10 @@
 """How long before and after alternate, and when after goes on alone: with a clock that only the requests move on."""
 
 from kernels.measure.latency import Served
+from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.workload import Workload
 from workers.measuring import alternation
-from workers.measuring.alternation import ENOUGH_PAIRS, FEWEST_PAIRS, LEAST_PAIRS, alternate
+from workers.measuring.alternation import ENOUGH_PAIRS, FEWEST_PAIRS, LEAST_PAIRS, LEAST_PAIRS_OF_SEVERAL, alternate
 from workers.stats.sample_sizes import LEAST_REQUESTS
 from workers.stats.verdicts import needed_requests
 
@@ -44,13 +45,13 @@ class Clients:
         self.served.append(Served(0, 0, (int(1e9 * self.seconds),), 1, 1))
 
 
-def alternated(monkeypatch, seconds, before, after=0.04, reserve=10.0, limit=100):
+def alternated(monkeypatch, seconds, before, after=0.04, reserve=10.0, limit=100, start_seconds=None):
     clock = Clock(seconds)
     objectives = [{"metric": "ttft", "percentile": 95, "limit": limit}]
     workload = Workload.model_validate({"model": "m", "objectives": objectives})
     monkeypatch.setattr(alternation, "time", clock)
     sides = Clients(clock, before), Clients(clock, after)
-    alternate(*sides, workload, (None, None), clock, reserve)
+    alternate(*sides, workload, (None, None), clock, reserve, start_seconds)
     return *sides, clock
 
 
@@ -77,6 +78,23 @@ def test_a_far_slower_before_is_not_pursued_until_it_is_decided(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=1000, before=0.9, limit=1000)
     assert LEAST_PAIRS <= len(before.served) < LEAST_REQUESTS
     assert len(after.served) == NEEDED
+
+
+def test_a_far_slower_before_has_few_pairs_where_further_processes_go_on_with_it(monkeypatch):
+    before, after, _ = alternated(monkeypatch, seconds=1000, before=2.3, after=0.02, start_seconds=5.0)
+    assert len(before.served) == LEAST_PAIRS_OF_SEVERAL
+    assert len(after.served) == NEEDED
+    assert LEAST_PROCESSES * LEAST_PAIRS_OF_SEVERAL >= LEAST_PAIRS
+    cases = {"not far slower": (0.1, 5.0, 1000), "alone": (2.3, None, 1000), "without time for two": (2.3, 30.0, 70)}
+    for why, (slower, start_seconds, seconds) in cases.items():
+        before, _, _ = alternated(monkeypatch, seconds, slower, after=0.04, start_seconds=start_seconds)
+        assert len(before.served) >= LEAST_PAIRS, why
+
+
+def test_after_has_its_least_requests_where_before_has_few_pairs_and_time_is_up(monkeypatch):
+    _, after, clock = alternated(monkeypatch, seconds=60, before=2.3, after=0.4, reserve=20, start_seconds=5.0)
+    assert len(after.served) >= LEAST_PAIRS
+    assert clock.now < 60
 
 
 def test_without_time_it_serves_the_least_pairs(monkeypatch):

@@ -32,8 +32,8 @@ def test_void_loads_and_the_confidence_are_explained():
 
 def test_a_load_that_is_void_is_not_said_to_be_judged():
     limit = sample_loads.under_load().after.limit
-    met, void = sample_loads.load(3, 10, 1, "met"), sample_loads.load(4, 10, 1, "met")
-    void = void.model_copy(update={"verdict": None, "notes": ["The generator itself was 9.0 ms late at p99."]})
+    met, void = sample_loads.load(3, 10, 1, "met"), sample_loads.load(4, 10, 1, None)
+    void = void.model_copy(update={"notes": ["The generator itself was 9.0 ms late at p99."]})
     alone = limit.model_copy(update={"users": 0, "loads": [void.model_copy(update={"traffic": Traffic()})]})
     assert limit_sentence(alone.model_copy(update={"saturation": None})) == (
         "The load of one user could not be measured: the generator itself was late; nothing was judged. "
@@ -42,7 +42,10 @@ def test_a_load_that_is_void_is_not_said_to_be_judged():
     server = sample_loads.under_load().after.server
     assert "After, no load could be measured, since the generator" in whole_sentence(None, curve_of(server, alone))
     ended = limit_sentence(limit.model_copy(update={"users": 3, "loads": [met, void]}))
-    assert "4 users, could not be measured: the generator itself was late. So this limit is the generator's" in ended
+    assert "4 users, could not be measured: the generator itself was late. So this limit is not the server's." in ended
+    beside = void.model_copy(update={"lag": met.lag, "notes": ["Other programs used 61 % of the CPU meanwhile."]})
+    ended = limit_sentence(limit.model_copy(update={"users": 3, "loads": [met, beside]}))
+    assert "4 users, could not be measured: other programs used the machine meanwhile. So this limit" in ended
     assert "One load was judged, at " in ended
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from kernels.load.generator import LoadDuration, LoadTrace
 from kernels.measure.telemetry import TelemetrySampler
 from workers.documents.load import LimitResult, LoadResult
-from workers.documents.measurement import Telemetry, metric_key
+from workers.documents.measurement import BUSY, Telemetry, metric_key
 from workers.documents.workload import Objective
 from workers.harness.context import Context
 from workers.loadtest.highest_load import OUT_OF_TIME, searched
@@ -15,7 +15,7 @@ from workers.loadtest.ladder import Ladder
 from workers.loadtest.measuring import LoadTest, judged
 from workers.loadtest.servers import judging
 from workers.measuring.conditions import SECONDS_BETWEEN_SAMPLES
-from workers.wording.text import traffic_words
+from workers.wording.text import percent, traffic_words
 
 LEAST_LOADS = 3
 """The loads of a curve that are measured even when time is up."""
@@ -114,11 +114,13 @@ def _in_time(test: LoadTest) -> LoadTest:
 
 
 def _beside_others(load: LoadResult, telemetry: Telemetry) -> LoadResult:
-    """The result with the device's telemetry; void where another program used the GPU."""
-    if not telemetry.void:
+    """The result with the device's telemetry; void where another program used the GPU, and if missed, on a busy CPU."""
+    why, share = telemetry.void, telemetry.others_cpu_share or 0.0
+    if share >= BUSY and load.verdict == "missed":
+        why = f"Other programs used {percent(share, 0)} of the CPU meanwhile, so this load decides nothing."
+    if not why:
         return load.model_copy(update={"telemetry": telemetry})
-    notes = [*load.notes, telemetry.void]
-    return load.model_copy(update={"telemetry": telemetry, "verdict": None, "notes": notes})
+    return load.model_copy(update={"telemetry": telemetry, "verdict": None, "notes": [why, *load.notes]})
 
 
 def with_limits(objectives: list[Objective], before: dict[tuple[str, int | None], float | None]) -> list[Objective]:

@@ -5,6 +5,7 @@ import pytest
 from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration, LoadTrace
 from tests import sample_loads
+from workers.documents.measurement import Telemetry
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
 from workers.loadtest.ladder import Ladder
@@ -57,6 +58,18 @@ def test_time_goes_to_the_highest_load_first(put_on):
     by_users = {each.users: each.verdict for each in found.loads}
     assert (by_users[4], by_users[8]) == ("met", "missed")
     assert len(by_users) == len(found.loads), "a load that was put on twice stands once"
+
+
+def test_a_load_on_a_busy_cpu_decides_no_miss():
+    busy, calm = Telemetry(others_cpu_share=0.61), Telemetry(others_cpu_share=0.1)
+    missed, met = (sample_loads.load(4, 10, 1, verdict) for verdict in ("missed", "met"))
+    void = curve._beside_others(missed, busy)
+    assert (void.verdict, void.notes[0]) == (
+        None,
+        "Other programs used 61 % of the CPU meanwhile, so this load decides nothing.",
+    )
+    assert curve._beside_others(met, busy).verdict == "met"
+    assert curve._beside_others(missed, calm).verdict == "missed"
 
 
 def test_lower_loads_have_their_verdict_where_time_is_left(put_on):
