@@ -19,6 +19,9 @@ __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int
   return sums[0];
 }
 
+#ifndef WHOLE
+#define WHOLE 0
+#endif
 constexpr int kMostInputBytes = 256;  // input that a lane keeps in registers
 
 // Loads the codes of the current chunk, and the scales of its rows, which are the same in all chunks of a unit; then
@@ -26,7 +29,7 @@ constexpr int kMostInputBytes = 256;  // input that a lane keeps in registers
 template <bool Loading>
 __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                            const Instruction& in, int tiles, Codes& codes, float2& row_scale) {
-  static_assert(!Loading || WEIGHT_BITS == 16, "nothing but the codes is waited for");
+  static_assert(!Loading || WEIGHT_BITS == 16 || INT8, "nothing but the codes is waited for");
   const int lane = threadIdx.x % 32;
   wait_chunk(p, s, in, s.full[ring.stage], ring.parity);
   const char* chunk = s.ring[ring.stage];
@@ -37,7 +40,7 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineS
   }
   u32 read = 0;
 #pragma unroll
-  for (int i = 0; Loading && i < kEach; i++) read |= codes.codes[i].x;
+  for (int i = 0; Loading && i < kEach; i++) read |= codes.codes[i].x | (INT8 ? codes.scales[i % (sizeof(codes.scales) / 4)] : 0);
   release_chunk(s, ring, read & (u32)(p.count >> 31));  // a count is positive, but the compiler does not know that
 }
 
@@ -55,6 +58,8 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
   constexpr int kPrologueChunks = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
   constexpr bool kInputsInRegisters = kChunks * sizeof(Inputs) <= kMostInputBytes;
+  constexpr bool kWhole = INT8 && WHOLE && kInputsInRegisters && kChunks <= 4;
+  constexpr int kTogether_ = kWhole ? kChunks : 1;
   constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // outputs that are reduced together, at most one a thread
   static_assert(kOutputs <= kConsumers, "a thread has one output");
   static_assert(!kPrologueChunks || !SLICE, "chunks are loaded while partials come, not slices");
@@ -92,14 +97,20 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   }
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
+    Codes codes[kTogether_];
+#pragma unroll
+    for (int c = 0; kWhole && c < kChunks; c++) {
+      if (!Even && here(c) <= 0) break;
+      if (c < kPrologueChunks && unit == 0) continue;
+      take_chunk<false>(p, s, ring, in, here(c), codes[kWhole ? c : 0], row_scale);
+    }
 #pragma unroll(kInputsInRegisters ? kChunks : 1)
     for (int c = 0; c < kChunks; c++) {
       if (!Even && here(c) <= 0) break;
       if (c < kPrologueChunks && unit == 0) continue;
-      Codes codes;
-      take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
+      if (!kWhole) take_chunk<false>(p, s, ring, in, here(c), codes[0], row_scale);
       if (!kInputsInRegisters) load_inputs<true>(fresh, input, c, tiles);
-      multiply(sum, codes, kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
+      multiply(sum, codes[kWhole ? c : 0], kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
     }
     const int u = unit % kUnitBatch;
     leave_sums(s.product.warp_sums[buffer][u][warp], sum, row_scale, undo);

@@ -15,6 +15,10 @@
 
 constexpr float kUndo = 1.f;                             // rows have no scale of their own
 constexpr int kLanes = kColumns < 4 ? 4 / kColumns : 1;  // lanes, and blocks, of one sequence in a product
+#ifndef CHAINS
+#define CHAINS 2
+#endif
+constexpr int kChains = CHAINS < kLanes ? CHAINS : kLanes;
 constexpr int kPasses = kColumns > 4 ? 2 : 1;            // products of a block
 constexpr int kSpans = (kEach + kLanes - 1) / kLanes;    // of kLanes blocks, of a warp's blocks of a chunk
 
@@ -55,13 +59,18 @@ __device__ __forceinline__ void multiply(Sums& sum, const Codes& own, const Inpu
     const float2 scale = unpack<f16>(own.scales[span]);
 #pragma unroll
     for (int pass = 0; pass < kPasses; pass++) {
-      int product[4] = {};
+      int chains[kChains][4] = {};
 #pragma unroll
-      for (int i = span * kLanes; i < kEach && i < (span + 1) * kLanes; i++) {
-        const uint4 a = own.codes[i];
-        const uint2 x = input.bytes[i][pass];
-        mma_sync(product, {a.x, a.y, a.z, a.w}, x.x, x.y);
+      for (int i = 0; i < kLanes && span * kLanes + i < kEach; i++) {
+        const uint4 a = own.codes[span * kLanes + i];
+        const uint2 x = input.bytes[span * kLanes + i][pass];
+        mma_sync(chains[i % kChains], {a.x, a.y, a.z, a.w}, x.x, x.y);
       }
+#pragma unroll
+      for (int chain = 1; chain < kChains; chain++)
+#pragma unroll
+        for (int n = 0; n < 4; n++) chains[0][n] += chains[chain][n];
+      const int(&product)[4] = chains[0];
       const float unit = input.units[span][pass];
       sum[pass][0] = fmaf((float)(product[0] * 256 + product[1]), scale.x * unit, sum[pass][0]);
       sum[pass][1] = fmaf((float)(product[2] * 256 + product[3]), scale.y * unit, sum[pass][1]);
