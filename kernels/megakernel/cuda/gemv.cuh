@@ -19,17 +19,20 @@ __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int
   return sums[0];
 }
 
-#ifndef WHOLE
-#define WHOLE 0
+#ifndef AHEAD
+#define AHEAD 1
 #endif
-constexpr int kMostInputBytes = 256;  // input that a lane keeps in registers
+#ifndef MOST_INPUT
+#define MOST_INPUT 256
+#endif
+constexpr int kMostInputBytes = MOST_INPUT;  // input that a lane keeps in registers
 
 // Loads the codes of the current chunk, and the scales of its rows, which are the same in all chunks of a unit; then
 // frees the slot. Loading: loads from memory are in flight.
 template <bool Loading>
 __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                            const Instruction& in, int tiles, Codes& codes, float2& row_scale) {
-  static_assert(!Loading || WEIGHT_BITS == 16 || INT8, "nothing but the codes is waited for");
+  static_assert(!Loading || WEIGHT_BITS == 16, "nothing but the codes is waited for");
   const int lane = threadIdx.x % 32;
   wait_chunk(p, s, in, s.full[ring.stage], ring.parity);
   const char* chunk = s.ring[ring.stage];
@@ -40,7 +43,7 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineS
   }
   u32 read = 0;
 #pragma unroll
-  for (int i = 0; Loading && i < kEach; i++) read |= codes.codes[i].x | (INT8 ? codes.scales[i % (sizeof(codes.scales) / 4)] : 0);
+  for (int i = 0; Loading && i < kEach; i++) read |= codes.codes[i].x;
   release_chunk(s, ring, read & (u32)(p.count >> 31));  // a count is positive, but the compiler does not know that
 }
 
@@ -58,8 +61,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
   constexpr int kPrologueChunks = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
   constexpr bool kInputsInRegisters = kChunks * sizeof(Inputs) <= kMostInputBytes;
-  constexpr bool kWhole = INT8 && WHOLE && kInputsInRegisters && kChunks <= 4;
-  constexpr int kTogether_ = kWhole ? kChunks : 1;
+  constexpr bool kAhead = INT8 && AHEAD;
   constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // outputs that are reduced together, at most one a thread
   static_assert(kOutputs <= kConsumers, "a thread has one output");
   static_assert(!kPrologueChunks || !SLICE, "chunks are loaded while partials come, not slices");
@@ -80,6 +82,8 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
     return !s.faulted;
   }
   char* input = (char*)s.product.input;
+  Codes next;  // of the chunk after the one at hand
+  if (kAhead) take_chunk<false>(p, s, ring, in, here(0), next, row_scale);
   const float2 undo = prepare_inputs<Tiles, kInputsInRegisters>(input, tiles);
   Inputs inputs[kInputsInRegisters ? kChunks : 1], fresh;
 #pragma unroll
@@ -97,20 +101,21 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   }
 #pragma unroll 1
   for (int unit = 0; unit < in.units; unit++) {
-    Codes codes[kTogether_];
-#pragma unroll
-    for (int c = 0; kWhole && c < kChunks; c++) {
-      if (!Even && here(c) <= 0) break;
-      if (c < kPrologueChunks && unit == 0) continue;
-      take_chunk<false>(p, s, ring, in, here(c), codes[kWhole ? c : 0], row_scale);
-    }
 #pragma unroll(kInputsInRegisters ? kChunks : 1)
     for (int c = 0; c < kChunks; c++) {
       if (!Even && here(c) <= 0) break;
       if (c < kPrologueChunks && unit == 0) continue;
-      if (!kWhole) take_chunk<false>(p, s, ring, in, here(c), codes[0], row_scale);
+      Codes codes;
+      if (kAhead) {
+        codes = next;
+        const bool more = c + 1 < kChunks && (Even || here(c + 1) > 0);
+        if (more || unit + 1 < in.units)
+          take_chunk<false>(p, s, ring, in, more ? here(c + 1) : here(0), next, row_scale);
+      } else {
+        take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
+      }
       if (!kInputsInRegisters) load_inputs<true>(fresh, input, c, tiles);
-      multiply(sum, codes[kWhole ? c : 0], kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
+      multiply(sum, codes, kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
     }
     const int u = unit % kUnitBatch;
     leave_sums(s.product.warp_sums[buffer][u][warp], sum, row_scale, undo);

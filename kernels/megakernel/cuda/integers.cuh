@@ -16,7 +16,7 @@
 constexpr float kUndo = 1.f;                             // rows have no scale of their own
 constexpr int kLanes = kColumns < 4 ? 4 / kColumns : 1;  // lanes, and blocks, of one sequence in a product
 #ifndef CHAINS
-#define CHAINS 2
+#define CHAINS 4
 #endif
 constexpr int kChains = CHAINS < kLanes ? CHAINS : kLanes;
 constexpr int kPasses = kColumns > 4 ? 2 : 1;            // products of a block

@@ -134,7 +134,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.prefetched_in_flight, stages)
-    long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
+    long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.name in ("bf16", "int8") else in_flight
     macros = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
