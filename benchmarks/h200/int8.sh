@@ -13,13 +13,13 @@ VARIANTS='{"ahead 4": [{}, {}], "ahead 2": [{"CHAINS": 2}, {}], "ahead 1": [{"CH
   "in 4": [{"IN_FLIGHT": 4}, {}], "long 7": [{"LONG_IN_FLIGHT": 7}, {}], "down 4": [{}, {"down_parts": 4}],
   "down 4 in 2": [{"IN_FLIGHT": 2}, {"down_parts": 4}], "132": [{}, {"sms": 132}], "132 down 4 in 2": [{"IN_FLIGHT": 2}, {"sms": 132, "down_parts": 4}],
   "prefetch 96K": [{"PREFETCH_BYTES": 98304}, {}], "prefetch 128K": [{"PREFETCH_BYTES": 131072}, {}],
-  "down 4 128K": [{"PREFETCH_BYTES": 131072}, {"down_parts": 4}], "copies 4": [{}, {"copies": 4}], "ahead 4 again": [{}, {}]}' \
+  "down 4 128K": [{"PREFETCH_BYTES": 131072}, {"down_parts": 4}], "copies 4": [{}, {"copies": 4}], "watch": [{"WATCH": 1}, {}], "watch down 4": [{"WATCH": 1}, {"down_parts": 4}], "ahead 4 again": [{}, {}]}' \
     step variants 50 "${variants[@]}" llama-3.2-1b 0 1 50
 VARIANTS='{"ahead 4": [{}, {}], "plain 4": [{"AHEAD": 0}, {}], "132": [{}, {"sms": 132}], "in 2": [{"IN_FLIGHT": 2}, {}],
-  "in 4": [{"IN_FLIGHT": 4, "LONG_IN_FLIGHT": 6}, {}], "long 7": [{"LONG_IN_FLIGHT": 7}, {}], "down 8": [{}, {"down_parts": 8}], "down 4": [{}, {"down_parts": 4}], "down 2": [{}, {"down_parts": 2}]}' \
+  "in 4": [{"IN_FLIGHT": 4, "LONG_IN_FLIGHT": 6}, {}], "long 7": [{"LONG_IN_FLIGHT": 7}, {}], "down 8": [{}, {"down_parts": 8}], "down 4": [{}, {"down_parts": 4}], "down 2": [{}, {"down_parts": 2}], "watch": [{"WATCH": 1}, {}]}' \
     step variants-qwen 40 "${variants[@]}" qwen2.5-1.5b 0 1 40
 VARIANTS='{"ahead 4": [{}, {}], "plain 4": [{"AHEAD": 0}, {}], "132": [{}, {"sms": 132}], "in 4": [{"IN_FLIGHT": 4, "LONG_IN_FLIGHT": 6}, {}],
-  "long 7": [{"LONG_IN_FLIGHT": 7}, {}], "down 4": [{}, {"down_parts": 4}], "in 2": [{"IN_FLIGHT": 2}, {}]}' \
+  "long 7": [{"LONG_IN_FLIGHT": 7}, {}], "down 4": [{}, {"down_parts": 4}], "in 2": [{"IN_FLIGHT": 2}, {}], "watch": [{"WATCH": 1}, {}]}' \
     step variants-8b 30 "${variants[@]}" llama-3.1-8b 6 1 30
 for batch in 4 8; do
     VARIANTS='{"ahead": [{}, {}], "plain": [{"AHEAD": 0}, {}], "kept": [{"MOST_INPUT": 0}, {}]}' \
