@@ -1,7 +1,12 @@
 // Matrix-vector products on the tensor cores: 16-row tiles of streamed weights times up to 8 input vectors.
 #pragma once
 #include "inputs.cuh"
+#if INT8
+#include "integers.cuh"
+#else
 #include "weights.cuh"
+#endif
+#include "stream.cuh"
 
 __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int unit, int at) {
   float sums[WARPS];
@@ -14,32 +19,13 @@ __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int
   return sums[0];
 }
 
-// Stores a warp's sums of a unit for the sum over warps. `undo` are the factors of the sequences of columns 2t and 2t +
-// 1.
-__device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const float (&sum)[kChains][4], float2 row_scale,
-                                           float2 undo) {
-  const int column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
-  if constexpr (kDiagonal) {
-    const float low = (sum[0][0] + sum[0][1]) * row_scale.x, high = (sum[0][2] + sum[0][3]) * row_scale.y;
-    constexpr int kLanes = kDiagonal ? 4 / BATCH : 1;  // lanes that have columns of one sequence
-    const bool odd = quad % 2;                         // even lanes sum row g, odd ones row g + 8
-    float partial_sums_at = (odd ? high : low) + __shfl_xor_sync(~0u, odd ? low : high, 1);
-    if (kLanes == 4) partial_sums_at += __shfl_xor_sync(~0u, partial_sums_at, 2);
-    if (quad % kLanes < 2) mine[quad / kLanes * 16 + column + odd * 8] = partial_sums_at;
-    return;
-  }
-  const float by[2] = {undo.x, undo.y};
-#pragma unroll
-  for (int c = 0; c < 2; c++) {
-    if (quad * 2 + c >= BATCH) break;
-    const float low = (sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]);
-    const float high = (sum[0][c + 2] + sum[1][c + 2]) + (sum[2][c + 2] + sum[3][c + 2]);
-    mine[(quad * 2 + c) * 16 + column] = low * (row_scale.x * by[c]);
-    mine[(quad * 2 + c) * 16 + column + 8] = high * (row_scale.y * by[c]);
-  }
-}
-
-constexpr int kMostInputTiles = 32;  // input tiles that a warp can keep in registers
+#ifndef AHEAD
+#define AHEAD 1
+#endif
+#ifndef MOST_INPUT
+#define MOST_INPUT 256
+#endif
+constexpr int kMostInputBytes = MOST_INPUT;  // input that a lane keeps in registers
 
 // Loads the codes of the current chunk, and the scales of its rows, which are the same in all chunks of a unit; then
 // frees the slot. Loading: loads from memory are in flight.
@@ -74,8 +60,8 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   constexpr bool Paired = Which == kGateUp, kHelped = kRmsScaleWarp && (Which == kQkv || Which == kGateUp);
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
   constexpr int kPrologueChunks = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
-  constexpr int kChunkInput = kChunkTiles * kColumns * 32;
-  constexpr bool kInputsInRegisters = kChunks * kEach / kTogether * kBlockTiles <= kMostInputTiles;
+  constexpr bool kInputsInRegisters = kChunks * sizeof(Inputs) <= kMostInputBytes;
+  constexpr bool kAhead = INT8 && AHEAD;
   constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // outputs that are reduced together, at most one a thread
   static_assert(kOutputs <= kConsumers, "a thread has one output");
   static_assert(!kPrologueChunks || !SLICE, "chunks are loaded while partials come, not slices");
@@ -96,20 +82,21 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
     return !s.faulted;
   }
   char* input = (char*)s.product.input;
-  float2 undo = make_float2(1.f, 1.f);
-  if constexpr (WEIGHT_BITS == 8) undo = halve_inputs<Tiles>(input, tiles);
+  Codes next;  // of the chunk after the one at hand
+  if (kAhead) take_chunk<false>(p, s, ring, in, here(0), next, row_scale);
+  const float2 undo = prepare_inputs<Tiles, kInputsInRegisters>(input, tiles);
   Inputs inputs[kInputsInRegisters ? kChunks : 1], fresh;
 #pragma unroll
-  for (int c = 0; kInputsInRegisters && c < kChunks; c++) load_inputs(inputs[c], input + c * kChunkInput, here(c));
+  for (int c = 0; kInputsInRegisters && c < kChunks; c++) load_inputs<false>(inputs[c], input, c, tiles);
   if (s.faulted) {  // read while the inputs are loaded, for which all threads wait
     if (kHelped) wait_rms_scale<Which>(s, step);
     return false;
   }
   int buffer = 0;
-  float sum[kChains][4] = {};
+  Sums sum = {};
 #pragma unroll
   for (int c = 0; c < kPrologueChunks; c++) {
-    if (!kInputsInRegisters) load_inputs(fresh, input + c * kChunkInput, here(c));
+    if (!kInputsInRegisters) load_inputs<true>(fresh, input, c, tiles);
     multiply(sum, early[c], kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
   }
 #pragma unroll 1
@@ -119,14 +106,23 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
       if (!Even && here(c) <= 0) break;
       if (c < kPrologueChunks && unit == 0) continue;
       Codes codes;
-      take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
-      if (!kInputsInRegisters) load_inputs(fresh, input + c * kChunkInput, here(c));
+      if (kAhead) {
+        codes = next;
+        const bool more = c + 1 < kChunks && (Even || here(c + 1) > 0);
+        if (more || unit + 1 < in.units)
+          take_chunk<false>(p, s, ring, in, more ? here(c + 1) : here(0), next, row_scale);
+      } else {
+        take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
+      }
+      if (!kInputsInRegisters) load_inputs<true>(fresh, input, c, tiles);
       multiply(sum, codes, kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
     }
     const int u = unit % kUnitBatch;
     leave_sums(s.product.warp_sums[buffer][u][warp], sum, row_scale, undo);
 #pragma unroll
-    for (int i = 0; i < kChains * 4; i++) sum[i / 4][i % 4] = 0.f;
+    for (auto& rows : sum)
+#pragma unroll
+      for (float& x : rows) x = 0.f;
     if (u == kUnitBatch - 1 || unit == in.units - 1) {
       if (unit == in.units - 1) mark(p, step, in.index, 2);
       if (kHelped && unit == u) wait_rms_scale<Which>(s, step);

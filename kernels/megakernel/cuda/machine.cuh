@@ -20,7 +20,8 @@ struct Exchange {
 };
 
 struct ProductScratch {
-  alignas(16) __nv_bfloat16 input[INPUT_LENGTH * kColumns];  // [k tile][kColumns][16], in the order of the matrix units
+  // [k tile][kColumns][16], in the order of the matrix units
+  alignas(16) __nv_bfloat16 input[(kInputBytes + kUnitBytes) / 2];
   alignas(16) float warp_sums[2][kUnitBatch][WARPS][16 * BATCH];
 };
 

@@ -1,5 +1,6 @@
 // Macros of the compilation, constants of the model, instructions and launch parameters.
 #pragma once
+#include "chunk.cuh"
 #include "exchange.cuh"
 
 // Macros, from `kernels.megakernel.host.device.defines`:
@@ -37,25 +38,17 @@ constexpr int kThreads = kConsumers + 128;  // one more warpgroup: the producer,
 // Registers of a thread after setmaxnreg. In a pair, a producer that brings keys needs more than 40.
 constexpr int kProducerRegisters = PAIRS && KEYS_IN_RING ? 48 : 40,
               kConsumerRegisters = PAIRS && KEYS_IN_RING ? 224 : 232;
-// How weights lie in a chunk of the ring: kernels/megakernel/program/weights.py.
-constexpr int kBlockTiles = 16 / WEIGHT_BITS;  // 16 x 16 tiles of a block
-constexpr int kBlockCodes = 512;               // bytes of their codes: 16 a lane
-constexpr int kBlock = kBlockCodes + (WEIGHT_BITS == 4 ? 64 : INT8 ? 32 : 0);
-constexpr int kChunkHeader = WEIGHT_BITS == 16 || INT8 ? 0 : 64;
-constexpr int kChunkBlocks = CHUNK_BLOCKS;
-constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
-constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
 // Arrivals that free a chunk: one of each warp. With DEBUG one of each lane, because racecheck does not see that
 // __syncwarp orders the reads of one lane before the arrival of another.
 constexpr int kArrivals = DEBUG ? kConsumers : WARPS;
-// Input vectors of a product in shared memory: BATCH, rounded up to a power of two. The additional columns have no
-// words, and no result of theirs is read.
-constexpr int kColumns = BATCH > 4 ? 8 : BATCH > 2 ? 4 : BATCH;
 constexpr int kUnitBatch = kColumns == 8 ? 2 : kColumns == 4 ? 4 : 8;  // row tiles that are reduced together
 constexpr bool kMany = BATCH > 1;
 // Whether one lane of a warp polls for DOWN's input before the others read. Not in small models, where the ring holds
 // most of a layer.
-constexpr bool kWatchGated = kMany || (WEIGHT_BITS == 16 && COPIES == 1);
+#ifndef WATCH
+#define WATCH 0
+#endif
+constexpr bool kWatchGated = kMany || ((WEIGHT_BITS == 16 || (INT8 && WATCH)) && COPIES == 1);
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
 constexpr int kOutParts = OUT_PARTIALS / RANKS, kDownParts = DOWN_PARTIALS / RANKS;  // of this rank

@@ -1,14 +1,13 @@
 // Streamed weights as operands of the tensor cores: a warp's blocks of a chunk times the inputs that they meet, in each
-// precision.
+// precision but int8 (integers.cuh).
 #pragma once
-#include "stream.cuh"
+#include "chunk.cuh"
 
 // A block is 512 bytes, 16 a lane: kBlockTiles tiles of 16 x 16. Lane 4g + t holds rows g and g + 8 of 4 * kBlockTiles
 // consecutive elements of the input, in the order in which `store_input` keeps them, and multiplies them in kBlockTiles
 // products. In lower precision
 // - fp8: codes and inputs are converted to fp16. For each warp and sequence the input is multiplied by a power of two
 //   that brings its largest element close to the largest fp16 number (`halve_inputs`).
-// - int8: the same, and the products of a block, which has one scale a row, are multiplied by that.
 // - nvfp4: moving bits turns codes into bf16 times 2^-126. With one or two sequences, scales multiply the products and
 //   not the codes. The 8 columns of a product then keep the four tiles of a block separate: each tile has a column of
 //   its own, in which only the lanes that hold the tile have an input. A single sequence has the next block's tiles in
@@ -18,8 +17,6 @@
 constexpr bool kDiagonal = WEIGHT_BITS == 4 && BATCH <= 2;
 constexpr float kUndo = kDiagonal ? 67108864.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
 
-constexpr int kEach = kChunkBlocks / WARPS;  // blocks of a chunk that a warp multiplies: every WARPS-th
-static_assert(kChunkBlocks % WARPS == 0, "all warps have equally many blocks of a chunk");
 constexpr int kTogether = kDiagonal && BATCH == 1 ? 2 : 1;  // blocks whose inputs share a lane's registers
 static_assert(kEach % kTogether == 0, "a warp has whole pairs of blocks");
 constexpr int kChains = 4;  // independent sums of a warp, so that products do not wait for each other
@@ -27,10 +24,11 @@ constexpr int kChains = 4;  // independent sums of a warp, so that products do n
 // A lane's share of a warp's blocks of a chunk, and the inputs they meet.
 struct Codes {
   uint4 codes[kEach];
-  u32 scales[kEach];  // int8: the scales of rows g and g + 8 in fp16; nvfp4: scales of rows g (low byte) and g + 8 of a tile; with kDiagonal of two tiles and
+  u32 scales[kEach];  // nvfp4: scales of rows g (low byte) and g + 8 of a tile; with kDiagonal of two tiles and
                       // kTogether blocks
 };
 using Inputs = uint2[kEach / kTogether][kBlockTiles];
+using Sums = float[kChains][4];
 
 __device__ __forceinline__ u32 times(u32 pair, u32 factors) {
   u32 product;
@@ -58,19 +56,18 @@ __device__ __forceinline__ float4 four_scales(u32 word) {
   return make_float4(low.x, low.y, high.x, high.y);
 }
 
-// Tile n of block i as an operand; int8 and nvfp4 codes are not scaled yet.
+// Tile n of block i as an operand; nvfp4 codes are not scaled yet.
 __device__ __forceinline__ uint4 operand(const Codes& own, int i, int n) {
   const uint4 codes = own.codes[i];
   if constexpr (WEIGHT_BITS == 16) return codes;
   if constexpr (WEIGHT_BITS == 4) return eight_e2m1(n == 0 ? codes.x : n == 1 ? codes.y : n == 2 ? codes.z : codes.w);
-  const auto widened = [](u32 four) { return INT8 ? int8x4_to_f16x4(four) : e4m3x4_to_f16x4(four); };
-  const uint2 low = widened(n ? codes.z : codes.x), high = widened(n ? codes.w : codes.y);
+  const uint2 low = e4m3x4_to_f16x4(n ? codes.z : codes.x), high = e4m3x4_to_f16x4(n ? codes.w : codes.y);
   return make_uint4(low.x, low.y, high.x, high.y);
 }
 
 // sum += the warp's blocks of a chunk of `tiles` times their inputs. With kDiagonal only sum[0] is used: scaled sums of
 // rows g and g + 8, columns 2t and 2t + 1.
-__device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& own, const Inputs& input, int tiles) {
+__device__ __forceinline__ void multiply(Sums& sum, const Codes& own, const Inputs& input, int tiles) {
 #pragma unroll
   for (int first = 0; first < kEach; first += kTogether) {
     if (first * WARPS * kBlockTiles >= tiles) break;  // no warp has such blocks
@@ -86,19 +83,13 @@ __device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& 
         if (WEIGHT_BITS == 4 && !kDiagonal)
           a = make_uint4(times(a.x, low), times(a.y, high), times(a.z, low), times(a.w, high));
         if constexpr (WEIGHT_BITS == 8)
-          mma_sync<f16>(INT8 ? product[0] : sum[(i * 2 + n) % kChains], {a.x, a.y, a.z, a.w}, x.x, x.y);
+          mma_sync<f16>(sum[(i * 2 + n) % kChains], {a.x, a.y, a.z, a.w}, x.x, x.y);
         else
           mma_sync<bf16>(WEIGHT_BITS == 16 ? sum[i % kChains]
                          : kDiagonal       ? product[i - first]
                                            : sum[n],
                          {a.x, a.y, a.z, a.w}, x.x, x.y);
       }
-    }
-    if constexpr (INT8) {
-      const float2 scale = unpack<f16>(own.scales[first]);
-#pragma unroll
-      for (int n = 0; n < 4; n++)
-        sum[first % kChains][n] = fmaf(product[0][n], n < 2 ? scale.x : scale.y, sum[first % kChains][n]);
     }
     if constexpr (kDiagonal) {
       const bool second = kTogether == 2 && threadIdx.x % 4 >= 2;  // columns of the second block
@@ -111,8 +102,11 @@ __device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& 
   }
 }
 
-// Loads the inputs of this warp's blocks of a chunk of `tiles` tiles. The first tile's input lies at `input`.
-__device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int tiles) {
+// Loads the inputs of this warp's blocks of chunk `c` of a product of `tiles` tiles. The first tile's lies at `input`.
+template <bool>
+__device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int c, int tiles) {
+  input += c * kChunkTiles * kColumns * 32;
+  tiles -= c * kChunkTiles;
   const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
   const int tile = quad * kBlockTiles / 4, quarter = quad * kBlockTiles % 4;
   const int sequence = !kDiagonal ? column : BATCH == 2 ? column / 4 : 0;
@@ -142,7 +136,7 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
   const char* blocks = chunk + kChunkHeader + warp * kBlock;
   // with kDiagonal the lane scales tiles 2 (t % 2) and 2 (t % 2) + 1, of the second block if t > 1 and two are held
   const int behind = kDiagonal && kTogether == 2 ? lane % 4 / 2 : 0;
-  const int scales = kBlockCodes + (kDiagonal ? lane / 4 * 8 + lane % 2 * 4 : INT8 ? lane / 4 * 4 : lane * 2);
+  const int scales = kBlockCodes + (kDiagonal ? lane / 4 * 8 + lane % 2 * 4 : lane * 2);
 #pragma unroll
   for (int i = 0; i < kEach; i++) {
     own.codes[i] = make_uint4(0, 0, 0, 0);
@@ -151,13 +145,13 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
       return (n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles;
     };
     if (inside(i)) own.codes[i] = *(const uint4*)(blocks + i * WARPS * kBlock + lane * 16);
-    if ((WEIGHT_BITS != 4 && !INT8) || i % kTogether || !inside(i + behind)) continue;
+    if (WEIGHT_BITS != 4 || i % kTogether || !inside(i + behind)) continue;
     const char* from = blocks + (i + behind) * WARPS * kBlock + scales;
-    own.scales[i] = kDiagonal || INT8 ? *(const u32*)from : *(const unsigned short*)from;
+    own.scales[i] = kDiagonal ? *(const u32*)from : *(const unsigned short*)from;
   }
 }
 
-// fp8 and int8: converts this warp's inputs of `tiles` (at most Tiles) to fp16 in place, each sequence times a power of two.
+// fp8: converts this warp's inputs of `tiles` (at most Tiles) to fp16 in place, each sequence times a power of two.
 // Returns the inverse factors of the sequences of columns 2t and 2t + 1.
 template <int Tiles>
 __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
@@ -199,4 +193,30 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
   return BATCH == 1 ? make_float2(undo, undo)
                     : make_float2(__shfl_sync(~0u, undo, first % kColumns * 2),
                                   __shfl_sync(~0u, undo, (first + 1) % kColumns * 2));
+}
+
+template <int Tiles, bool>
+__device__ __forceinline__ float2 prepare_inputs(char* input, int tiles) {
+  if constexpr (WEIGHT_BITS == 8) return halve_inputs<Tiles>(input, tiles);
+  return make_float2(1.f, 1.f);
+}
+
+// Stores a warp's sums of a unit for the sum over warps. `undo` are the factors of the sequences of columns 2t and 2t +
+// 1.
+__device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const Sums& sum, float2 row_scale, float2 undo) {
+  const int column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+  if constexpr (kDiagonal) {
+    leave_rows<kDiagonal ? 4 / BATCH : 1>(mine, (sum[0][0] + sum[0][1]) * row_scale.x,
+                                          (sum[0][2] + sum[0][3]) * row_scale.y);
+    return;
+  }
+  const float by[2] = {undo.x, undo.y};
+#pragma unroll
+  for (int c = 0; c < 2; c++) {
+    if (quad * 2 + c >= BATCH) break;
+    const float low = (sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]);
+    const float high = (sum[0][c + 2] + sum[1][c + 2]) + (sum[2][c + 2] + sum[3][c + 2]);
+    mine[(quad * 2 + c) * 16 + column] = low * (row_scale.x * by[c]);
+    mine[(quad * 2 + c) * 16 + column + 8] = high * (row_scale.y * by[c]);
+  }
 }

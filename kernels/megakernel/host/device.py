@@ -125,7 +125,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     batch = layout.batch
     slices = [int(table[table[:, 0] == ADD, 5].max(initial=0)) * 16 for table in program.instructions]
     attended, residual = attention_sizes(program), max(slices) or shape.hidden
-    other = scratch_bytes(residual, shape.head_dim, batch, longest, *attended.values())
+    other = scratch_bytes(residual, program.form.name == "int8", shape.head_dim, batch, longest, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
@@ -134,7 +134,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.prefetched_in_flight, stages)
-    long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
+    long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.name in ("bf16", "int8") else in_flight
     macros = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
@@ -194,13 +194,17 @@ def attention_sizes(program: Program) -> dict[str, int]:
     return {"ATTENDED_HEADS": max(heads for _, heads in spans), "ATTENDED_GROUPS": groups, "OUT_INPUT": columns}
 
 
-def scratch_bytes(residual: int, head_dim: int, batch: int, longest: int, heads: int, groups: int, columns: int) -> int:
+def scratch_bytes(
+    residual: int, int8: bool, head_dim: int, batch: int, longest: int, heads: int, groups: int, columns: int
+) -> int:
     """An upper bound of sizeof(Shared) without the ring, in bytes.
 
-    `residual` columns of the residual are kept. The last three are those of `attention_sizes`.
+    `residual` columns of the residual are kept; `int8` inputs have units. The last three are those of
+    `attention_sizes`.
     """
     filled = columns_of(batch)
-    product = 2 * longest * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4
+    units = 4 * -(-longest // (16 * FORMATS["int8"].tiles)) if int8 else 0
+    product = (2 * longest + units) * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4
     attention = 2 * columns * filled + 4 * (heads + groups) * head_dim + 4 * WARPS * min(heads, 8) * (head_dim + 2)
     sample = 2 * 8 * WARPS * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
     return max(product, attention, sample) + 6 * columns + batch * residual * 4 + batch * WARPS * 12 + 2048
@@ -213,7 +217,7 @@ def shared_bytes(constants: dict[str, Any]) -> int:
     form = next(form for form in FORMATS.values() if (form.bits, form.name == "int8") == wanted)
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
     residual = constants["SLICE"] or constants["HIDDEN"]
-    return constants["STAGES"] * slot + scratch_bytes(residual, *(constants[name] for name in names))
+    return constants["STAGES"] * slot + scratch_bytes(residual, wanted[1], *(constants[name] for name in names))
 
 
 THREADS = 32 * WARPS + PRODUCER_THREADS

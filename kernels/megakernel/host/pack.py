@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, INT8_ZERO, Format, nvfp4_mix
+from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
 
 if TYPE_CHECKING:
     import torch
@@ -83,8 +83,8 @@ def _bf16_words(values: "torch.Tensor") -> "torch.Tensor":
 
 
 def _int8_words(codes: "torch.Tensor") -> "torch.Tensor":
-    """[..., 8] codes in two's complement as [..., 2] words of unsigned ones, the first in the lowest byte."""
-    return _fp8_words(codes ^ INT8_ZERO)
+    """[..., 8] codes as [..., 2] words: four of row g, then those of row g + 8, the first in the lowest byte."""
+    return _fp8_words(codes.unflatten(-1, (2, 2, 2)).transpose(-3, -2).flatten(-3))  # column half, row half, pair
 
 
 def _fp8_words(codes: "torch.Tensor") -> "torch.Tensor":

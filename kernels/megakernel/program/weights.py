@@ -22,8 +22,6 @@ CHUNK_BLOCKS, SHORT_CHUNK_BLOCKS = 32, 24
 CODES_BYTES = 512
 """Bytes of a block's codes: 16 for each lane of a warp."""
 ROW_SCALES = 16
-INT8_ZERO = 128
-"""The code of 0 in the stream: the kernel makes float16 of unsigned codes."""
 ALIGNMENT = 128
 """Each slot of the ring, and each SM's stream, begins at a multiple of so many bytes."""
 
@@ -137,7 +135,8 @@ def _values(words: NDArray[np.uint32], form: Format) -> Floats:
     if form.bits == 16:
         return (words.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(blocks, 32, 1, 8)
     if form.name == "int8":
-        return (words.view(np.uint8).astype(np.float32) - INT8_ZERO).reshape(blocks, 32, 2, 8)
+        by_row = words.view(np.int8).astype(np.float32).reshape(blocks, 32, 2, 2, 2, 2)
+        return by_row.swapaxes(3, 4).reshape(blocks, 32, 2, 8)  # product, column half, row half, pair
     if form.bits == 8:
         return e4m3_values(words.view(np.uint8)).reshape(blocks, 32, 2, 8)
     return e2m1_values(nvfp4_codes(words)).reshape(blocks, 32, 4, 8)

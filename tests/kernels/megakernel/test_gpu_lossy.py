@@ -46,12 +46,15 @@ def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, famil
 
 
 @pytest.mark.parametrize(
-    ("weights", "acceptable", "kl_most"), [("int8", True, 0.0002), ("fp8", True, 0.0005), ("nvfp4", False, 0.005)]
+    ("weights", "acceptable", "kl_least", "kl_most"),
+    [("int8", True, 0.0, 0.0002), ("fp8", True, 1.0, 0.0005), ("nvfp4", False, 1.0, 0.005)],
 )
-def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_most: float) -> None:
+def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_least: float, kl_most: float) -> None:
+    """fp8 and NVFP4 are further from float32 than torch's bf16 model. int8 need not be: rounding to it costs less than
+    bf16 arithmetic, and the megakernel's sums keep more bits than torch's (test_gpu_fidelity.py)."""
     runner = runners.runner("megakernel", sample("bf16", "cuda"), {"weights": weights})
     tokens, compared = on_its_text(runner, "cuda")
     found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(0.012))
     print(found.sentence)
-    assert found.kl_before < found.kl_after < kl_most
+    assert kl_least * found.kl_before < found.kl_after < kl_most
     assert found.acceptable == acceptable

@@ -7,17 +7,14 @@ extern "C" __global__ void unit(const char* chunk, int bytes, const char* input,
   for (int i = threadIdx.x; i < bytes; i += blockDim.x) memory[i] = chunk[i];
   for (int i = threadIdx.x; i < input_bytes; i += blockDim.x) inputs[i] = input[i];
   __syncthreads();
-  float2 undo = make_float2(1.f, 1.f);
-#if WEIGHT_BITS == 8
-  undo = halve_inputs<kChunkTiles>(inputs, tiles);
-#endif
+  const float2 undo = prepare_inputs<kChunkTiles, true>(inputs, tiles);
   const float* scales = (const float*)memory + threadIdx.x % 32 / 4;
   const float2 row_scale = kChunkHeader ? make_float2(scales[0] * kUndo, scales[8] * kUndo) : make_float2(1.f, 1.f);
   Codes codes;
   Inputs x;
   load_codes(codes, memory, tiles);
-  load_inputs(x, inputs, tiles);
-  float sum[kChains][4] = {};
+  load_inputs<false>(x, inputs, 0, tiles);
+  Sums sum = {};
   multiply(sum, codes, x, tiles);
   leave_sums(((float(*)[16 * BATCH])out)[threadIdx.x / 32], sum, row_scale, undo);
 }

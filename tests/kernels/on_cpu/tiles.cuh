@@ -64,6 +64,19 @@ template <class T> void mma_sync(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b
     }
   fibers::meet_warp();
 }
+// Of signed bytes, 32 columns of a.
+inline void mma_sync(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  struct Lane { signed char a[16], b[8]; } own;
+  memcpy(own.a, a, 16), memcpy(own.b, &b0, 4), memcpy(own.b + 4, &b1, 4);
+  fibers::put(own);
+  for (int i = 0; i < 4; i++)
+    for (int q = 0; q < 4; q++) {
+      const Lane row = fibers::slot<Lane>(fibers::lane() / 4 * 4 + q);
+      const Lane column = fibers::slot<Lane>((fibers::lane() % 4 * 2 + i % 2) * 4 + q);
+      for (int k = 0; k < 8; k++) d[i] += row.a[k / 4 * 8 + i / 2 * 4 + k % 4] * column.b[k];
+    }
+  fibers::meet_warp();
+}
 
 struct Barrier {
   int count, missing;

@@ -1,0 +1,170 @@
+// int8 weights as operands of the integer tensor cores: they are multiplied as they lie in the ring, by inputs in 16-bit
+// fixed point.
+//
+// Of a block, lane 4g + t holds rows g and g + 8 of 8 consecutive elements of the input, in the order in which
+// `store_input` keeps them. An element of the input is unit · (256 · high + low): two signed bytes, and a power of two
+// that the 32 elements share which meet a block. Each byte has a column of the product: a lane gets both sums of a
+// sequence, joins them as an integer, which is exact, and multiplies by the unit and the scales of the rows.
+// Elements of at least 1/128 of the largest of the 32 are exact. Others err by half a unit at most, less than 1/32,600
+// of the largest.
+//
+// A product has columns for four sequences. With one or two of them, four or two blocks are added up in one product:
+// each has columns of its own, in which the other blocks meet zeros, so that their scales can differ.
+#pragma once
+#include "chunk.cuh"
+
+constexpr float kUndo = 1.f;                             // rows have no scale of their own
+constexpr int kLanes = kColumns < 4 ? 4 / kColumns : 1;  // lanes, and blocks, of one sequence in a product
+#ifndef CHAINS
+#define CHAINS 4
+#endif
+constexpr int kChains = CHAINS < kLanes ? CHAINS : kLanes;
+constexpr int kPasses = kColumns > 4 ? 2 : 1;            // products of a block
+constexpr int kSpans = (kEach + kLanes - 1) / kLanes;    // of kLanes blocks, of a warp's blocks of a chunk
+
+// A lane's share of a warp's blocks of a chunk, and the inputs they meet. Scales and units are those of the block whose
+// sums the lane gets.
+struct Codes {
+  uint4 codes[kEach];
+  u32 scales[kSpans];  // of rows g and g + 8 in float16
+};
+struct Inputs {
+  uint2 bytes[kEach][kPasses];
+  float units[kSpans][kPasses];
+};
+using Sums = float[kPasses][2];  // of rows g and g + 8
+
+// Loads this warp's blocks of a chunk of `tiles` tiles, and zeros for blocks beyond the chunk.
+__device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int tiles) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const auto inside = [&](int n) {
+    return n < kEach && ((n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles);
+  };
+#pragma unroll
+  for (int i = 0; i < kEach; i++)
+    own.codes[i] = inside(i) ? *(const uint4*)(chunk + (i * WARPS + warp) * kBlock + lane * 16) : make_uint4(0, 0, 0, 0);
+#pragma unroll
+  for (int span = 0; span < kSpans; span++) {
+    const int i = span * kLanes + lane % 4 % kLanes;
+    const char* scales = chunk + (i * WARPS + warp) * kBlock + kBlockCodes + lane / 4 * 4;
+    own.scales[span] = inside(i) ? *(const u32*)scales : 0;
+  }
+}
+
+// sum += the warp's blocks of a chunk of `tiles` times their inputs.
+__device__ __forceinline__ void multiply(Sums& sum, const Codes& own, const Inputs& input, int tiles) {
+#pragma unroll
+  for (int span = 0; span < kSpans; span++) {
+    if (span * kLanes * WARPS * kBlockTiles >= tiles) break;  // no warp has such blocks
+    const float2 scale = unpack<f16>(own.scales[span]);
+#pragma unroll
+    for (int pass = 0; pass < kPasses; pass++) {
+      int chains[kChains][4] = {};
+#pragma unroll
+      for (int i = 0; i < kLanes && span * kLanes + i < kEach; i++) {
+        const uint4 a = own.codes[span * kLanes + i];
+        const uint2 x = input.bytes[span * kLanes + i][pass];
+        mma_sync(chains[i % kChains], {a.x, a.y, a.z, a.w}, x.x, x.y);
+      }
+#pragma unroll
+      for (int chain = 1; chain < kChains; chain++)
+#pragma unroll
+        for (int n = 0; n < 4; n++) chains[0][n] += chains[chain][n];
+      const int(&product)[4] = chains[0];
+      const float unit = input.units[span][pass];
+      sum[pass][0] = fmaf((float)(product[0] * 256 + product[1]), scale.x * unit, sum[pass][0]);
+      sum[pass][1] = fmaf((float)(product[2] * 256 + product[3]), scale.y * unit, sum[pass][1]);
+    }
+  }
+}
+
+__device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const Sums& sum, float2, float2) {
+#pragma unroll
+  for (int pass = 0; pass < kPasses; pass++) leave_rows<kLanes>(mine, sum[pass][0], sum[pass][1], pass * 4);
+}
+
+// The bytes of 8 elements, eight bf16, that this lane's column has: high ones in even columns, low ones in odd. Neighbours
+// 4i to 4i + 3 have the 32 elements of one unit. It is NaN where one of them is not finite.
+__device__ __forceinline__ uint2 fixed_point(const uint4& elements, float& unit) {
+  const u32 pairs[4] = {elements.x, elements.y, elements.z, elements.w};
+  u32 most = 0;
+#pragma unroll
+  for (const u32 pair : pairs) most = __vmaxu2(most, pair & 0x7fff7fffu);
+  most = __vmaxu2(most, __shfl_xor_sync(~0u, most, 1));
+  most = __vmaxu2(most, __shfl_xor_sync(~0u, most, 2));
+  // The largest becomes 2^14 to 32,512, whose high byte is 127: a number that would round up counts as the next power
+  // of two. Numbers under 2^-112 become 0; the factor is finite then.
+  const u32 exponent = max((max(most & 0xffff, most >> 16) + 1) >> 7, 15u);
+  unit = exponent < 255 ? __uint_as_float((exponent - 14) << 23) : __uint_as_float(0x7fffffffu);
+  const float factor = __uint_as_float((268 - exponent) << 23);
+  const bool low = threadIdx.x / 4 % 2;
+  u32 bits[4];  // of two numbers, 128 added: the high byte is then rounded, and the low one is as if unsigned
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float2 pair = unpack<bf16>(pairs[i]);
+    constexpr float kInteger = 12582912.f + 128.f;  // 1.5 · 2^23: the bits of the sum end in the integer
+    const u32 first = __float_as_uint(fmaf(pair.x, factor, kInteger));
+    bits[i] = __byte_perm(first, __float_as_uint(fmaf(pair.y, factor, kInteger)), 0x5410);
+  }
+  const u32 chosen = low ? 0x6420 : 0x7531, sign = low ? 0x80808080u : 0;
+  return make_uint2(__byte_perm(bits[0], bits[1], chosen) ^ sign, __byte_perm(bits[2], bits[3], chosen) ^ sign);
+}
+
+// Where the 8 elements lie that this lane needs for a block, the input's first tile lying at `input`, and where the unit
+// of its column lies: behind the elements of all INPUT_LENGTH.
+__device__ __forceinline__ char* elements_at(char* input, int block, int sequence) {
+  const int quad = threadIdx.x % 4;
+  return input + ((block * kBlockTiles + quad / 2) * kColumns + sequence) * 32 + quad % 2 * 16;
+}
+__device__ __forceinline__ float* unit_at(char* input, int block, int sequence) {
+  return (float*)(input + kInputBytes) + block * kColumns + sequence;
+}
+
+// Loads the inputs of this warp's blocks of chunk `c` of a product of `tiles` tiles. KEPT: `prepare_inputs` has left
+// them as bytes.
+template <bool KEPT>
+__device__ __forceinline__ void load_inputs(Inputs& x, char* input, int c, int tiles) {
+  const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+  const int own = column / 2 % kLanes;  // of the span, the block that this lane's column is for
+#pragma unroll
+  for (int span = 0; span < kSpans; span++)
+#pragma unroll
+    for (int pass = 0; pass < kPasses; pass++) {
+      const int i = span * kLanes + own, block = c * kChunkBlocks + i * WARPS + warp;
+      const int sequence = column / 2 / kLanes + pass * 4;
+      const char* from = elements_at(input, block, sequence);
+      const bool inside = i < kEach && block * kBlockTiles + quad / 2 < tiles;
+      float unit = 0;
+      uint2 bytes = make_uint2(0, 0);
+      if (KEPT) {
+        if (inside) bytes = *(const uint2*)(from + column % 2 * 8);
+        if (i < kEach && block * kBlockTiles < tiles) unit = *unit_at(input, block, sequence);
+      } else {
+        bytes = fixed_point(inside ? *(const uint4*)from : make_uint4(0, 0, 0, 0), unit);
+      }
+      x.units[span][pass] = __shfl_sync(~0u, unit, quad * 8);  // of column 2t
+#pragma unroll
+      for (int other = 0; other < kLanes && span * kLanes + other < kEach; other++)
+        x.bytes[span * kLanes + other][pass] = kLanes == 1 || own == other ? bytes : make_uint2(0, 0);
+    }
+}
+
+// Where a warp does not keep the inputs of its blocks in registers, it leaves them as bytes in the place of the elements.
+template <int Tiles, bool IN_REGISTERS>
+__device__ __forceinline__ float2 prepare_inputs(char* input, int tiles) {
+  const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+  constexpr int kBlocks = IN_REGISTERS ? 0 : (Tiles + kBlockTiles * WARPS - 1) / (kBlockTiles * WARPS);
+#pragma unroll 4
+  for (int at = column / 2; at - column / 2 < kBlocks * kColumns; at += 4) {
+    const int block = at / kColumns * WARPS + warp, sequence = at % kColumns;
+    char* place = elements_at(input, block, sequence);
+    const bool inside = block * kBlockTiles + quad / 2 < tiles;
+    float unit;
+    const uint2 bytes = fixed_point(inside ? *(const uint4*)place : make_uint4(0, 0, 0, 0), unit);
+    __syncwarp();
+    if (inside) *(uint2*)(place + column % 2 * 8) = bytes;
+    if (inside && column % 2 == 0 && quad == 0) *unit_at(input, block, sequence) = unit;
+  }
+  __syncwarp();
+  return make_float2(1.f, 1.f);
+}
