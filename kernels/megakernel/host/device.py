@@ -12,7 +12,7 @@ from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import COUNT_MOST, bin_words, columns_of
 from kernels.megakernel.program.instructions import ADD, ATTENTION, HEAD, OUT
-from kernels.megakernel.program.layout import EVEN_HIDDEN, Layout, groups_of, heads_of_columns
+from kernels.megakernel.program.layout import EVEN_HIDDEN, Layout, experts_at_once, groups_of, heads_of_columns
 from kernels.megakernel.program.ranks import RANKS, programs
 from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
 from kernels.megakernel.program.weights import FORMATS
@@ -43,9 +43,9 @@ SHARED_SPLIT_KEYS = 128
 """Keys for which another split saves time where neighbours share the splits, and each merges half of them."""
 
 POINTERS = (
-    "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
+    "weights", "weight_offset", "experts", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
     "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_partials", "down_partials", "gated",
-    "normed", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
+    "normed", "router", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
     "trace", "touched", "residuals",
 )  # fmt: skip
 SCALARS = ("count", "capacity", "trace_length", "first_made")
@@ -125,7 +125,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     batch = layout.batch
     slices = [int(table[table[:, 0] == ADD, 5].max(initial=0)) * 16 for table in program.instructions]
     attended, residual = attention_sizes(program), max(slices) or shape.hidden
-    other = scratch_bytes(residual, shape.head_dim, batch, longest, *attended.values())
+    other = scratch_bytes(residual, shape.head_dim, batch, longest, experts_at_once(shape, batch), *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
@@ -138,8 +138,9 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     macros = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
-        "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
+        "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": shape.qk_norm + shape.whole_norm, "NORM_EPS": f"{shape.norm_eps!r}f",
+        "EXPERTS": shape.experts, "CHOSEN": shape.chosen, "NORMALISED": int(shape.normalised),
+        "GROUPS": layout.expert_groups, "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
         "RANKS": layout.tensor_parallel_size, "OUT_PARTIALS": layout.out_partials,
@@ -163,7 +164,7 @@ def prologue_chunks(program: Program, tuning: Tuning) -> int:
     """
     shape, layout = program.shape, program.layout
     gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
-    if not gains or layout.sliced or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
+    if not gains or layout.sliced or shape.experts or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
         return 0
     if layout.tensor_parallel_size == 4 and not layout.splits:
         return min(tuning.prologue_chunks, PROLOGUE_OF_FOUR)
@@ -194,26 +195,31 @@ def attention_sizes(program: Program) -> dict[str, int]:
     return {"ATTENDED_HEADS": max(heads for _, heads in spans), "ATTENDED_GROUPS": groups, "OUT_INPUT": columns}
 
 
-def scratch_bytes(residual: int, head_dim: int, batch: int, longest: int, heads: int, groups: int, columns: int) -> int:
+def scratch_bytes(
+    residual: int, head_dim: int, batch: int, longest: int, slots: int, heads: int, groups: int, columns: int
+) -> int:
     """An upper bound of sizeof(Shared) without the ring, in bytes.
 
-    `residual` columns of the residual are kept. The last three are those of `attention_sizes`.
+    `residual` columns of the residual are kept, and `slots` experts may be at work. The last three are those of `attention_sizes`.
     """
     filled = columns_of(batch)
     product = 2 * longest * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4
     attention = 2 * columns * filled + 4 * (heads + groups) * head_dim + 4 * WARPS * min(heads, 8) * (head_dim + 2)
     sample = 2 * 8 * WARPS * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
-    return max(product, attention, sample) + 6 * columns + batch * residual * 4 + batch * WARPS * 12 + 2048
+    routing = slots * 4 * (1 + batch) + 32 * batch
+    return max(product, attention, sample) + 6 * columns + batch * (residual * 4 + WARPS * 12) + routing + 2048
 
 
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
-    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
+    slots = min(constants["BATCH"] * constants["CHOSEN"], constants["EXPERTS"])
+    names = ("ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
     wanted = constants["WEIGHT_BITS"], bool(constants["INT8"])
     form = next(form for form in FORMATS.values() if (form.bits, form.name == "int8") == wanted)
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
     residual = constants["SLICE"] or constants["HIDDEN"]
-    return constants["STAGES"] * slot + scratch_bytes(residual, *(constants[name] for name in names))
+    sizes = (constants[name] for name in ("HEAD_DIM", "BATCH", "INPUT_LENGTH"))
+    return constants["STAGES"] * slot + scratch_bytes(residual, *sizes, slots, *(constants[name] for name in names))
 
 
 THREADS = 32 * WARPS + PRODUCER_THREADS
