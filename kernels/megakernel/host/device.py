@@ -32,6 +32,10 @@ WARPS = 8
 PRODUCER_THREADS = 128
 """A warpgroup with the producer thread and the RMS-scale warp; by setmaxnreg consumers get most of its registers."""
 
+PREFETCH_BYTES, EXPERTS_PREFETCH_BYTES = 65536, 163840
+"""An SM's weights in the L2 beyond its ring. Of a mixture more: no expert can be read before the router has chosen, and
+meanwhile the next layer's attention comes into the L2."""
+
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 """kUnitBatch of parameters.cuh, by kColumns: row tiles that are reduced together."""
 
@@ -103,8 +107,8 @@ class Tuning:
     - `prologue_chunks`: chunks of gate and up that consumers load into registers while they wait for their input.
     - `in_flight`: chunks in flight from memory; `long_in_flight` within a long product or while consumers wait for
       chunks; `prefetched_in_flight` from the L2, after a prefetch.
-    - `prefetch_bytes`: weights that are brought into the L2 beyond the ring; `prefetch_cycles`: SM cycles for each 4
-      KB.
+    - `prefetch_bytes`: weights that are brought into the L2 beyond the ring, by default PREFETCH_BYTES or, of a mixture,
+      EXPERTS_PREFETCH_BYTES; `prefetch_cycles`: SM cycles for each 4 KB.
     - `trace` records times, `debug` the words that each instruction touches and the residuals; both take time.
     """
 
@@ -112,7 +116,7 @@ class Tuning:
     in_flight: int = 3
     long_in_flight: int = 5
     prefetched_in_flight: int = 8
-    prefetch_bytes: int = 65536
+    prefetch_bytes: int | None = None
     prefetch_cycles: int = 225
     trace: bool = False
     debug: bool = False
@@ -148,12 +152,18 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits, "INT8": int(program.form.name == "int8"), "CHUNK_BLOCKS": layout.chunk_blocks,
-        "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
+        "PREFETCH_BYTES": prefetch_bytes(program, tuning), "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
     return macros | {
         "PARAMS_BYTES": params_of(layout.tensor_parallel_size).itemsize,
         "SHARED_BYTES": shared_bytes(macros),
     }
+
+
+def prefetch_bytes(program: Program, tuning: Tuning) -> int:
+    """The bytes of weights that an SM brings into the L2 beyond its ring."""
+    usual = EXPERTS_PREFETCH_BYTES if program.shape.experts else PREFETCH_BYTES
+    return usual if tuning.prefetch_bytes is None else tuning.prefetch_bytes
 
 
 def prologue_chunks(program: Program, tuning: Tuning) -> int:
@@ -164,7 +174,12 @@ def prologue_chunks(program: Program, tuning: Tuning) -> int:
     """
     shape, layout = program.shape, program.layout
     gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
-    if not gains or layout.sliced or shape.experts or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
+    if (
+        not gains
+        or layout.sliced
+        or shape.experts
+        or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0))
+    ):
         return 0
     if layout.tensor_parallel_size == 4 and not layout.splits:
         return min(tuning.prologue_chunks, PROLOGUE_OF_FOUR)

@@ -63,7 +63,9 @@ def packed_experts(model: Any) -> "torch.Tensor":
     for own, into in zip(layers, packed, strict=True):
         gate, up = own.gate_up_proj.split(rows // 2, dim=1)
         both = interleaved(gate.flatten(0, 1), up.flatten(0, 1))
-        parts = [fragments(matrix).view(torch.uint8).view(experts, -1) for matrix in (both, own.down_proj.flatten(0, 1))]
+        parts = [
+            fragments(matrix).view(torch.uint8).view(experts, -1) for matrix in (both, own.down_proj.flatten(0, 1))
+        ]
         into[:, : parts[0].shape[1]], into[:, parts[0].shape[1] :] = parts
     return packed
 

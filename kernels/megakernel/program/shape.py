@@ -6,7 +6,7 @@ from typing import Any
 
 from kernels.model_files.config import value
 
-FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "qwen3_moe", "olmoe", "mixtral")
+FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
 EXPERTS_MOST = 256
 """Experts of a layer: a lane of the warp that routes a sequence has eight of them."""
@@ -62,8 +62,8 @@ class ModelShape:
 def shape_of(config: dict[str, Any]) -> ModelShape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""
     family = config.get("model_type")
-    if family not in FAMILIES:
-        raise Unsupported(f"model_type {family!r}: the megakernel serves {', '.join(FAMILIES)}")
+    if family not in (*FAMILIES, *MIXTURES):
+        raise Unsupported(f"model_type {family!r}: the megakernel serves {', '.join((*FAMILIES, *MIXTURES))}")
     experts = value(config, "experts") or 0
     if bool(experts) != (family in MIXTURES):
         raise Unsupported(f"{family} with {experts} experts: the megakernel serves experts in {', '.join(MIXTURES)}")

@@ -171,10 +171,13 @@ def _qkv(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> E
 
 
 def _heads(shape: ModelShape, layer: int, groups: list[tuple[int, int, int]], sequences: range) -> tuple[Access, ...]:
-    """The rows of queries, newest keys and newest values that heads of these sequences need."""
+    """The rows of queries, newest keys and newest values that heads of these sequences need; where q and k are normed
+    over all heads, of these all.
+    """
     each, tiles, (first, head, _) = shape.head_dim // TILE, shape.qkv_rows // TILE, groups[0]
     kvs = shape.heads + first, len(groups)
-    rows = (head, sum(n for *_, n in groups)), kvs, (kvs[0] + shape.kv_heads, kvs[1])
+    own = (head, sum(n for *_, n in groups)), kvs
+    rows = (*(((0, shape.heads + shape.kv_heads),) if shape.whole_norm else own), (kvs[0] + shape.kv_heads, kvs[1]))
     begin, count = sequences.start * tiles, len(sequences)
     return tuple(Access("qkv", layer, begin + at * each, n * each, count, tiles) for at, n in rows)
 

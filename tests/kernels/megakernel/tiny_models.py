@@ -87,6 +87,15 @@ GPU_CONFIGS = {
 """Large enough that every SM of an H200 has work; with head_dim 32, half of them. One sequence of `wide` slices its
 residual."""
 
+GPU_MIXTURES = {
+    "qwen3_moe": _config(
+        "qwen3_moe", 512, 2048, 16, 4, 128, 4099, moe_intermediate_size=256, num_experts=40, num_experts_per_tok=4,
+        norm_topk_prob=True, **ON_GPU,
+    ),
+    "olmoe": _config("olmoe", 512, 256, 8, 8, 64, 4099, num_experts=64, num_experts_per_tok=8, **ON_GPU),
+}  # fmt: skip
+"""The same with experts."""
+
 
 def _made(name: str) -> Any:
     return AutoModelForCausalLM.from_config(AutoConfig.for_model(**(MODELS | MIXTURES | RANKED)[name]))

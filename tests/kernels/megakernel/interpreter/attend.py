@@ -105,9 +105,10 @@ def _heads(
         of_q, of_k = (weight[rows[:-2]], weight[rows[-2:-1]]) if shape.whole_norm else (weight[:1], weight[1:])
         squares = [(y**2).mean(axis=1, keepdims=True) for y in (queries, key)]
         if shape.whole_norm:
-            whole = yield from sm.take("qkv", (slice(None), b), sm.flag(words["layer"]))
+            normed = slice(0, (shape.heads + shape.kv_heads) * d // 2)
+            whole = yield from sm.take("qkv", (slice(None), b, normed), sm.flag(words["layer"]))
             both = floats_of(whole).sum(axis=0).reshape(-1, d)
-            squares = [(y**2).mean() for y in (both[: shape.heads], both[shape.heads : -shape.kv_heads])]
+            squares = [(y**2).mean() for y in (both[: shape.heads], both[shape.heads :])]
         queries, key = (
             y * weight / np.sqrt(square + np.float32(shape.norm_eps))
             for y, weight, square in zip((queries, key), (of_q, of_k), squares, strict=True)
