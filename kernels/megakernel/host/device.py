@@ -49,8 +49,8 @@ SHARED_SPLIT_KEYS = 128
 POINTERS = (
     "weights", "weight_offset", "experts", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
     "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_partials", "down_partials", "gated",
-    "normed", "router", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
-    "trace", "touched", "residuals",
+    "normed", "router", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens",
+    "host_cancel", "trace", "touched", "residuals",
 )  # fmt: skip
 SCALARS = ("count", "capacity", "trace_length", "first_made")
 STOP_TOKENS = 4
@@ -107,8 +107,8 @@ class Tuning:
     - `prologue_chunks`: chunks of gate and up that consumers load into registers while they wait for their input.
     - `in_flight`: chunks in flight from memory; `long_in_flight` within a long product or while consumers wait for
       chunks; `prefetched_in_flight` from the L2, after a prefetch.
-    - `prefetch_bytes`: weights that are brought into the L2 beyond the ring, by default PREFETCH_BYTES or, of a mixture,
-      EXPERTS_PREFETCH_BYTES; `prefetch_cycles`: SM cycles for each 4 KB.
+    - `prefetch_bytes`: weights that are brought into the L2 beyond the ring, by default PREFETCH_BYTES or, of a
+      mixture, EXPERTS_PREFETCH_BYTES; `prefetch_cycles`: SM cycles for each 4 KB.
     - `trace` records times, `debug` the words that each instruction touches and the residuals; both take time.
     """
 
@@ -142,7 +142,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     macros = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
-        "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": shape.qk_norm + shape.whole_norm, "NORM_EPS": f"{shape.norm_eps!r}f",
+        "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": shape.qk_norm + shape.whole_norm,
+        "NORM_EPS": f"{shape.norm_eps!r}f",
         "EXPERTS": shape.experts, "CHOSEN": shape.chosen, "NORMALISED": int(shape.normalised),
         "GROUPS": layout.expert_groups, "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
@@ -215,7 +216,8 @@ def scratch_bytes(
 ) -> int:
     """An upper bound of sizeof(Shared) without the ring, in bytes.
 
-    `residual` columns of the residual are kept, and `slots` experts may be at work. The last three are those of `attention_sizes`.
+    `residual` columns of the residual are kept, and `slots` experts may be at work. The last three are those of
+    `attention_sizes`.
     """
     filled = columns_of(batch)
     product = 2 * longest * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4

@@ -97,8 +97,8 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
         raise Unsupported(f"head_dim {shape.head_dim}: the megakernel serves {', '.join(map(str, HEAD_DIMS))}")
     if shape.heads % shape.kv_heads:
         raise Unsupported(f"num_key_value_heads {shape.kv_heads} does not divide num_attention_heads {shape.heads}")
-    name = "moe_intermediate_size" if config["model_type"] == "qwen3_moe" else "intermediate_size"
-    for name, size in (("hidden_size", shape.hidden), (name, shape.expert_size)):
+    inner = "moe_intermediate_size" if config["model_type"] == "qwen3_moe" else "intermediate_size"
+    for name, size in (("hidden_size", shape.hidden), (inner, shape.expert_size)):
         if size % 16:
             raise Unsupported(f"{name} {size}: the megakernel needs a multiple of 16")
     if config.get("hidden_act", "silu") != "silu":

@@ -37,8 +37,8 @@ class Access:
     """`repeat` runs of `count` blocks in `buffer`, which layer `layer` of this token writes. Each run begins `stride`
     blocks after the one before it.
 
-    `always` is False for splits of the keys after the first, which only a longer context uses, and for groups of experts
-    after the first, which are at work when the sequences of a batch have chosen enough different ones.
+    `always` is False for splits of the keys after the first, which only a longer context uses, and for groups of
+    experts after the first, which are at work when the sequences of a batch have chosen enough different ones.
     """
 
     buffer: str

@@ -36,7 +36,8 @@ BODIES: dict[str, str] = {
     "void reload_if(": "if (missed) words = load_pair(from);",
     "u32 cycles(": "fibers::yield(); return fibers::cycles += 1000;",
     "Shared& shared_memory(": "return *(Shared*)fibers::block().base;",
-    "u32 times(": "return pack<bf16>(unpack<bf16>(pair).x * unpack<bf16>(factors).x, unpack<bf16>(pair).y * unpack<bf16>(factors).y);",
+    "u32 times(": "const float2 x = unpack<bf16>(pair), y = unpack<bf16>(factors);"
+    "return pack<bf16>(x.x * y.x, x.y * y.y);",
 }
 """The functions that speak PTX, and what they do."""
 
