@@ -64,6 +64,10 @@ class Program:
         """How its weights lie in the stream."""
         return self.layout.form
 
+    def in_stream(self, op: int) -> bool:
+        """Whether a product's weights lie in the streams of the SMs; those of experts are read where they lie."""
+        return not self.shape.experts or op not in (GATE_UP, DOWN)
+
     def stream_bytes(self) -> np.ndarray:
         """Bytes of weights, scales included, that each SM reads per token, int64 [sms]; those of experts left out."""
         form = self.form
@@ -93,12 +97,11 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
         tiles, columns, parts = cut[op]
         own = head_tiles(shape, layout, rank) if op == HEAD else range(tiles)
         tiles, before = len(own), (rank + group) * parts if op in (OUT, DOWN) else 0
-        packed = not shape.experts or op not in (GATE_UP, DOWN)
         together = 2 if layout.pairs and op == OUT else 1
         shared = shares(tiles, columns, parts, layout.sms, rotation, together)
         for sm, (tile, units, k_tile, k_tiles, part) in enumerate(shared):
             first = own.start + tile
-            if units and packed:
+            if units and program.in_stream(op):
                 program.sections[sm].append(WeightSection(op, layer, first, units, k_tile, k_tiles))
             if units or on_every_sm:
                 words = {"op": op, "tile": first, "units": units, "k_tile": k_tile, "k_tiles": k_tiles}

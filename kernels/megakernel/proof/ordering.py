@@ -91,6 +91,8 @@ class Ordering:
                 if not effect.always:
                     place = rank, words["op"], words["sequence"], words["head"], words["split"], words["group"]
                     place = (*place, -1 if words["op"] == ATTENTION else sm)
+                    if not effect.reads:  # nobody waits for it as a reader, so one column does for all such
+                        place = (-1,)
                     column = self.sms + self._weak.setdefault(place, len(self._weak))
                     value = token * self.layers + words["layer"]
                 listed.append(Node(sm, index, token, words, effect, column, value))

@@ -203,7 +203,7 @@ def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[P
     wanted = [
         (index, WeightSection(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"]))
         for index, w in enumerate(rows)
-        if w["units"] and not (program.shape.experts and w["op"] in (GATE_UP, DOWN))
+        if w["units"] and program.in_stream(w["op"])
     ]
     packed = program.sections[sm]
     for (index, section), packed_section in zip(wanted, packed, strict=False):

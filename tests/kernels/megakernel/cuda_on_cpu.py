@@ -9,16 +9,16 @@ import numpy as np
 from kernels.megakernel.host import device
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import word_shapes
-from tests.kernels.megakernel.tiny_models import Start, arrays_of
+from tests.kernels.megakernel.tiny_models import Start
 from tests.kernels.on_cpu.translate import library
 
 WORD_ALIGNMENT = 16
 ENTRY = """
-extern "C" int run(const char* given, int sms, int asynchronous, int seed) {
+extern "C" int run(const char* given, int sms, int seed) {
   static Params p;
   const size_t skipped = (char*)&p.weights - (char*)&p;
   memcpy(&p.weights, given + 256, sizeof p - skipped);
-  fibers::asynchronous = asynchronous, fibers::draw = seed;
+  fibers::asynchronous = true, fibers::draw = seed;
   return fibers::run(sms, kThreads, sms, sizeof(Shared) + 4096, [&] { decode(p); });
 }
 """
@@ -26,17 +26,18 @@ extern "C" int run(const char* given, int sms, int asynchronous, int seed) {
 
 
 class CpuRun:
-    """One launch. `tokens` int32 [count, batch], `logits` float32 [count, batch, vocab], `ended` 0 without a deadlock,
-    and the `fault` word.
+    """One launch; `arrays` are those of `uploads`, and `seed` draws when copies land.
+
+    `tokens` int32 [count, batch], `logits` float32 [count, batch, vocab], `ended` 0 without a deadlock, and the `fault`
+    word.
     """
 
-    def __init__(self, name: str, program: Program, begin: Start, count: int, seed: int = 0) -> None:
+    def __init__(self, program: Program, arrays: dict[str, np.ndarray], begin: Start, count: int, seed: int) -> None:
         shape, layout = program.shape, program.layout
         constants = device.defines(program, device.Tuning())
         if constants["KEYS_IN_RING"]:
             raise ValueError("keys in the ring come by tensor maps, which do not run on a CPU")
         constants |= {"PARAMS_BYTES": "sizeof(Params)", "STAGES": 3, "PREFETCHED_IN_FLIGHT": 3, "LONG_IN_FLIGHT": 3}
-        arrays = {key: np.ascontiguousarray(value) for key, value in arrays_of(name, layout).items()}
         sizes = {key: math.prod(size) for key, size in word_shapes(shape, layout).items()}
         starts, at = {}, 0
         for key, size in sizes.items():
@@ -64,7 +65,7 @@ class CpuRun:
         params["sampling"]["top_p"] = 1
         kernel = library(device.SOURCES / "decode.cu", ENTRY, constants)
         given = params.tobytes()
-        self.ended = kernel.run(given, layout.sms, int(seed > 0), ctypes.c_int(seed))
+        self.ended = kernel.run(given, layout.sms, ctypes.c_int(seed))
         self.fault = int(self.words[at])
 
 
