@@ -23,7 +23,7 @@ EXCHANGE_US = 0.52
 ALL_TO_ALL_US = 2.09
 """A word's way from all SMs to all, 8 KB: an exchange that no stream of weights hides (`chain-study.json`)."""
 EXCHANGES = 5
-"""Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down."""
+"""Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down. A mixture's router adds one."""
 GPU_EXCHANGES = 2
 """Exchanges of a layer among all GPUs that divide the model: output; down."""
 GPU_EXCHANGE_US = {1: EXCHANGE_US, 2: 1.1, 4: 1.8}
@@ -135,9 +135,9 @@ def step(batch: int, length: float) -> PassWork:
     return PassWork(batch, batch, batch * length, batch * length)
 
 
-def exchanges_us(gpus: int) -> float:
+def exchanges_us(gpus: int, mixture: bool = False) -> float:
     """What the exchanges of a megakernel's layer take on so many GPUs, 1, 2 or 4."""
-    return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
+    return (EXCHANGES + mixture - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
 
 
 def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
@@ -147,9 +147,10 @@ def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
     return counted[by][reads_prompt] + (HEAD_NORMS[by][reads_prompt] if of.head_norms else 0)
 
 
-def megakernel_layer(weights: str, sequences: float, gpus: int) -> LayerTime:
+def megakernel_layer(weights: str, sequences: float, gpus: int, mixture: bool = False) -> LayerTime:
     """What a layer of the megakernel costs in a decode step beside bytes and FLOPs."""
-    least, idle, further = EXCHANGES * ALL_TO_ALL_US, exchanges_us(gpus), SEQUENCE_US * (sequences - 1)
+    idle, further = exchanges_us(gpus, mixture), SEQUENCE_US * (sequences - 1)
+    least = (EXCHANGES + mixture) * ALL_TO_ALL_US
     if weights not in UNPACKED:
         return LayerTime(idle + further, least + further)
     least = max(least, LOSSY_LAYER_US / gpus)

@@ -18,7 +18,7 @@ def held_bytes(program: Program, capacity: int) -> dict[str, int]:
     table = 2 * shape.vocab * shape.hidden
     return {
         "matrices for prompts": 2 * shape.layers * (layer + mlp),
-        "experts of the launch": 2 * shape.layers * shape.experts * 3 * shape.hidden * shape.expert_size,
+        "experts of the launch": shape.experts_bytes,
         "stream of the launch": int((-(-program.stream_bytes() // ALIGNMENT) * ALIGNMENT).sum()),
         "embedding": table,
         "LM head": 0 if shape.tied else table,

@@ -54,6 +54,11 @@ class ModelShape:
         return 2 * (self.layers * layer + self.vocab * self.hidden)
 
     @property
+    def experts_bytes(self) -> int:
+        """Bytes of all experts of all layers in bf16; of a dense model 0."""
+        return 2 * self.layers * self.experts * 3 * self.hidden * self.expert_size
+
+    @property
     def expert_size(self) -> int:
         """The intermediate size of one expert; of a dense MLP, its own."""
         return self.intermediate // self.chosen

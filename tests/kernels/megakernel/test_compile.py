@@ -58,6 +58,8 @@ def contexts() -> Iterator[tuple[str, dict[str, int]]]:
         ("qwen2.5-1.5b", {"weights": "nvfp4", "batch": 6}),
         ("llama-3.2-1b", {"sms": 114}),
         ("llama-3.1-8b", {"sms": 78, "capacity": 4096}),
+        ("qwen3-30b-a3b", {}),
+        ("qwen3-30b-a3b", {"batch": 8, "capacity": 4096}),
         *contexts(),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value.values())),
