@@ -114,21 +114,9 @@ class MegakernelRunner(Runner):
         sms //= max(Counter(self._gpus).values())
         layout = default_layout(self._part, batch, capacity, self.weights, sms, ranks)
         layout = replace(layout, **self.options.get("layout", {}))
-        self._check_memory()
         if ranks == 1:
             return SingleGpuMegakernel(self.model, self.shape, layout, capacity, tuning, self._models[0].rounded)
         return RankedMachine(self._models, self._part, layout, capacity, tuning)
-
-    def _check_memory(self) -> None:
-        """Raises ValueError where a mixture's experts, in the order in which a launch reads them, do not fit beside
-        those that prompts read.
-        """
-        device = self.model.device
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        free = torch.cuda.mem_get_info(device)[0] + kept
-        if self.shape.experts_bytes > free:
-            needed, left = (f"{count / 1e9:.1f} GB" for count in (self.shape.experts_bytes, free))
-            raise ValueError(f"memory: the megakernel holds a mixture's experts twice, {needed} more, and {left} are free")
 
     def _prompts_of(self, machine: SingleGpuMegakernel | RankedMachine, traffic: BatchShape) -> PromptReader:
         """Prompts that leave the keys and values of each rank's heads in that rank's caches."""

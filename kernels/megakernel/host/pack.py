@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
 
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
     from kernels.model.rounding import RoundedWeights
     from kernels.quant.quantised_matrix import QuantisedMatrix
+
+
+_EXPERTS: "WeakKeyDictionary[Any, ref[torch.Tensor]]" = WeakKeyDictionary()
+"""The packed experts of each model that some launch has."""
 
 
 def fragments(weight: "torch.Tensor") -> "torch.Tensor":
@@ -52,13 +57,23 @@ def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
 
 def packed_experts(model: Any) -> "torch.Tensor":
     """The experts of all layers as the launch streams them, uint8 [layers, experts, bytes]: of each expert the units of
-    gate and up, then those of down.
+    gate and up, then those of down. All launches of a model share them while one of them lives. Raises ValueError where
+    they do not fit on the GPU beside the model's own.
     """
     import torch
 
+    known = _EXPERTS.get(model)
+    if known is not None and (shared := known()) is not None:
+        return shared
     layers = [layer.mlp.experts for layer in model.model.layers]
     first = layers[0].gate_up_proj
     (experts, rows, _), size = first.shape, 2 * (layers[0].gate_up_proj[0].numel() + layers[0].down_proj[0].numel())
+    if first.is_cuda:
+        kept = torch.cuda.memory_reserved(first.device) - torch.cuda.memory_allocated(first.device)
+        free, needed = torch.cuda.mem_get_info(first.device)[0] + kept, len(layers) * experts * size
+        if needed > free:
+            held = f"{needed / 1e9:.1f} GB more, and {free / 1e9:.1f} are free"
+            raise ValueError(f"memory: the megakernel holds a mixture's experts twice, {held}")
     packed = torch.empty(len(layers), experts, size, dtype=torch.uint8, device=first.device)
     for own, into in zip(layers, packed, strict=True):
         gate, up = own.gate_up_proj.split(rows // 2, dim=1)
@@ -67,6 +82,7 @@ def packed_experts(model: Any) -> "torch.Tensor":
             fragments(matrix).view(torch.uint8).view(experts, -1) for matrix in (both, own.down_proj.flatten(0, 1))
         ]
         into[:, : parts[0].shape[1]], into[:, parts[0].shape[1] :] = parts
+    _EXPERTS[model] = ref(packed)
     return packed
 
 

@@ -12,6 +12,7 @@ from kernels.megakernel.host.machine import DecodeRequest, SingleGpuMegakernel
 from kernels.megakernel.program.layout import default_layout
 from kernels.megakernel.program.shape import shape_of
 from kernels.ops.sampling import Sampling
+from kernels.server.execution.megakernel_backend import BATCHES
 
 
 class MachineInstance:
@@ -34,7 +35,10 @@ class MachineInstance:
 
 
 def instance_bytes(model: Any, batch: int, capacity: int) -> int:
-    """About the GPU memory of an instance: its weights, and its keys and values."""
+    """About the GPU memory of an instance: its weights, and its keys and values. All instances of a mixture share the
+    experts, which are counted with the first.
+    """
     shape = shape_of(model.config.to_dict())
     matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
-    return 2 * (matrices + 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim)
+    shared = shape.experts_bytes if batch > BATCHES[0] else 0
+    return 2 * (matrices + 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim) - shared

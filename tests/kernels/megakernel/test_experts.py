@@ -18,6 +18,7 @@ from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.program.weights import FORMATS, matrix_of_unit
 from kernels.megakernel.proof.validate import check_programs
+from kernels.server.execution.megakernel_instance import instance_bytes
 from tests.kernels.megakernel.broken import changed, find, kinds, swapped
 from tests.kernels.megakernel.cuda_on_cpu import CpuRun
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
@@ -85,6 +86,18 @@ def test_experts_are_packed_as_units() -> None:
     down, size = packed[wide // 16 * size :], form.unit_bytes(inner // 16)
     rows = experts.down_proj[7].float().numpy()[16:32]
     np.testing.assert_array_equal(matrix_of_unit(down[size : 2 * size], inner // 16, form), rows)
+
+
+def test_the_launches_of_a_model_share_its_experts() -> None:
+    first = packed_experts(model("olmoe"))
+    assert packed_experts(model("olmoe")) is first
+    assert packed_experts(model("mixtral")) is not first
+
+
+def test_an_instance_of_the_server_is_counted_without_the_experts_of_the_first() -> None:
+    sizes = [instance_bytes(model("olmoe"), batch, 64) for batch in (1, 2)]
+    keys_of_one = 2 * 2 * 2 * 64 * 3 * 32
+    assert sizes[0] - sizes[1] == 2 * 2 * 20 * 3 * 96 * 80 - keys_of_one
 
 
 @pytest.mark.parametrize("rotation", [0, 5])
