@@ -24,7 +24,7 @@ SMALL_LAYER_US, UNHIDDEN = 7.8, 0.45
 """A megakernel's layer of few weights takes so long, and this share of the time in which they are read: the line
 through the steps of SmolLM2-135M and -360M (`megakernel-turns.json`). More weights hide the chain of exchanges."""
 EXCHANGES = 5
-"""Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down."""
+"""Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down. A mixture's router adds one."""
 GPU_EXCHANGES = 2
 """Exchanges of a layer among all GPUs that divide the model: output; down."""
 GPU_EXCHANGE_US = {1: EXCHANGE_US, 2: 1.1, 4: 1.8}
@@ -138,9 +138,9 @@ def step(batch: int, length: float) -> PassWork:
     return PassWork(batch, batch, batch * length, batch * length)
 
 
-def exchanges_us(gpus: int) -> float:
+def exchanges_us(gpus: int, mixture: bool = False) -> float:
     """What the exchanges of a megakernel's layer take on so many GPUs, 1, 2 or 4."""
-    return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
+    return (EXCHANGES + mixture - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
 
 
 def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
@@ -150,9 +150,9 @@ def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
     return counted[by][reads_prompt] + (HEAD_NORMS[by][reads_prompt] if of.head_norms else 0)
 
 
-def megakernel_layer(weights: str, sequences: float, gpus: int) -> LayerTime:
+def megakernel_layer(weights: str, sequences: float, gpus: int, mixture: bool = False) -> LayerTime:
     """What a layer of the megakernel costs in a decode step beside bytes and FLOPs."""
-    idle, further = exchanges_us(gpus), SEQUENCE_US * (sequences - 1)
+    idle, further = exchanges_us(gpus, mixture), SEQUENCE_US * (sequences - 1)
     if weights not in UNPACKED:
         return LayerTime(idle + further, SMALL_LAYER_US + further, UNHIDDEN)
     least = max(SMALL_LAYER_US, LOSSY_LAYER_US / gpus) + further

@@ -3,7 +3,7 @@
 import pytest
 
 from kernels import registry
-from kernels.measure.pass_time import KERNEL_US
+from kernels.measure.pass_time import EXCHANGE_US, KERNEL_US, SEQUENCE_US
 from tests.workers.test_predicting import CEILINGS, encoder, of, predicted, values
 from tests.workers.test_promises import model
 from workers.documents.measurement import Ceilings
@@ -17,7 +17,7 @@ def test_a_mixture_by_hand(batch):
     """Of 64 experts of OLMoE a token has 8, and eight tokens have 64 · (1 − (7/8)⁸) = 42 between them."""
     mixture = model("olmoe-1b-7b")
     found = predicted(mixture, ceilings=CEILINGS, traffic={"batch": batch})
-    assert [each.runner for each in found.plans] == ["kernels", "compiled", "cuda_graphs"]
+    assert [each.runner for each in found.plans] == ["megakernel", "kernels", "compiled", "cuda_graphs"]
     expert, table, chosen = 16 * 3 * 1024 * 2048, 50_304 * 2048, 8
     shared = mixture.parameters - 64 * expert - table
     read = shared + 64 * (1 - (7 / 8) ** batch) * expert
@@ -27,6 +27,8 @@ def test_a_mixture_by_hand(batch):
     for runner, kernels in {"kernels": 16, "compiled": 26, "cuda_graphs": 94}.items():
         step = values(of(found, runner))[("tpot", None, None)]
         assert step - bare == pytest.approx(16 * kernels * KERNEL_US / 1e3)
+    step = values(of(found, "megakernel"))[("tpot", None, None)]
+    assert step - bare == pytest.approx(16 * (6 * EXCHANGE_US + SEQUENCE_US * (batch - 1)) / 1e3)
     everything = 2 * (shared + 64 * expert) / 4e9
     rows = batch * 128
     taken = 2 * rows * (shared - table + chosen * expert) + 2 * batch * table + 4 * 2048 * 16 * rows * 128 / 2
@@ -34,7 +36,7 @@ def test_a_mixture_by_hand(batch):
     assert first == pytest.approx(everything + taken / 500e9 + 16 * 16 * KERNEL_US / 1e3, rel=1e-3)
     said = " ".join(found.assumptions)
     assert "8 of 64 experts evenly" in said
-    assert "megakernel" not in said
+    assert "a layer of the megakernel 3.1 µs" in said
 
 
 @pytest.mark.parametrize(("runner", "ms_per_token", "within"), [("kernels", 4.1, 0.25), ("cuda_graphs", 12.7, 0.05)])
@@ -42,6 +44,13 @@ def test_a_token_of_qwen3_30b(runner, ms_per_token, within):
     """Beside what one H200 took: `kernels serve` over HTTP, and torch's own kernels in a run."""
     step = values(of(predicted(model("qwen3-30b-a3b")), runner))[("tpot", None, None)]
     assert abs(step / ms_per_token - 1) < within
+
+
+def test_a_mixture_that_does_not_fit_twice_is_not_predicted_of_the_megakernel():
+    """61 GB of weights: an H200 holds the experts twice, an H100 not."""
+    found = {name: {each.runner for each in predicted(model("qwen3-30b-a3b"), name).plans} for name in ("h200", "h100")}
+    assert "megakernel" in found["h200"]
+    assert "megakernel" not in found["h100"]
 
 
 @pytest.mark.parametrize(

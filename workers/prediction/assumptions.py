@@ -20,11 +20,13 @@ def of_generation(
         "for a prompt's last token alone.",
     ]
     waits = f"A kernel that waits for the one before it takes {rates.kernel_us:.1f} µs beside that"
-    if sizes.experts is None:
-        exchanges = f"a layer of the megakernel {exchanges_us(1):.1f} µs, and no less than its exchanges"
+    if any(plan.runner == MEGAKERNEL for plan in plans) or sizes.experts is None:
+        layer = exchanges_us(1, sizes.experts is not None)
+        exchanges = f"a layer of the megakernel {layer:.1f} µs, and no less than its exchanges"
         sentences.append(f"{waits}; {exchanges}. Both are of H200s.")
     else:
-        sentences += [f"{waits}, measured on H200s.", *_of_experts(sizes)]
+        sentences.append(f"{waits}, measured on H200s.")
+    sentences += _of_experts(sizes)
     sentences.append("The host and sampling take no time.")
     if any(plan.runner == MEGAKERNEL and plan.weights in pass_time.UNPACKED for plan in plans):
         least = " and ".join(f"{rate:.1f} · 10¹² of {name}" for name, rate in pass_time.UNPACKED.items())

@@ -87,7 +87,8 @@ def divides(model: ModelManifest, gpus: int) -> bool:
 def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:
     """The runners that may serve a model that generates on the class, each with a number of GPUs."""
     gpu = GPUS[single_gpu_class(gpu_class)]
-    if gpu.sm == HOPPER:
+    twice = is_mixture(model.config) and 2 * model.parameters * SIXTEEN_BITS > gpu.memory_gib * 2**30
+    if gpu.sm == HOPPER and not twice:  # it holds a mixture's experts twice
         yield from ((MEGAKERNEL, gpus) for gpus in RANKS if gpus <= gpus_of(gpu_class) and divides(model, gpus))
     names = ["compiled"] if gpu.gpu_class == "cpu" else ["kernels", "compiled", "cuda_graphs"]
     yield from ((name, 1) for name in names if name != "kernels" or _composes(model.config, gpu))
@@ -139,7 +140,8 @@ class _Request:
 
     def _ms(self, work: PassWork, weights: str, reads_prompt: bool, rates: Rates) -> float:
         if self.runner == MEGAKERNEL and not reads_prompt:
-            layer = pass_time.megakernel_layer(weights, work.answered, self.gpus)
+            mixture = self.sizes.experts is not None
+            layer = pass_time.megakernel_layer(weights, work.answered, self.gpus, mixture)
         else:
             count = pass_time.kernels_of(self.sizes, self.runner, reads_prompt)
             layer = pass_time.kernels_layer(count, self.kernel_us, self.gpus)

@@ -3,6 +3,41 @@
 #pragma once
 #include "keys.cuh"
 
+// The scales of RMSNorms over all rows of q, and over all of k, of a sequence (OLMoE).
+__device__ __forceinline__ float2 whole_norms(const Params& p, Shared& s, const Instruction& in, int b) {
+  constexpr int kPairs = (HEADS + KV_HEADS) * HEAD_DIM / 4, kOfQueries = HEADS * HEAD_DIM / 4;
+  constexpr int kEach = (kPairs + kConsumers - 1) / kConsumers, kTogether = kEach < 4 ? kEach : 4;
+  float2 squares = {};
+#pragma unroll 1
+  for (int first = threadIdx.x; first - threadIdx.x % 32 < kPairs; first += kConsumers * kTogether) {
+    u32 from[kTogether];
+    ulonglong2 words[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; i++)
+      from[i] = b * (kQkvRows / 2) + min(first + i * kConsumers, kPairs - 1) * 2;
+    load_flagged<false>(p, s, in, flag_at(s.step, in.layer), p.qkv + copy_read() * kQkvWords, from, words);
+#pragma unroll
+    for (int i = 0; i < kTogether; i++) {
+      const int pair = first + i * kConsumers;
+      const float4 x = make_float4(first_float(words[i].x), second_float(words[i].x), first_float(words[i].y),
+                                   second_float(words[i].y));
+      const float sum = x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+      if (pair < kOfQueries) squares.x += sum;
+      else if (pair < kPairs) squares.y += sum;
+    }
+  }
+  squares = make_float2(warp_sum(squares.x), warp_sum(squares.y));
+  if (threadIdx.x % 32 == 0) s.attention.squares[threadIdx.x / 32] = squares;
+  consumers_sync();
+  float2 sum = {};
+#pragma unroll
+  for (int w = 0; w < WARPS; w++) {
+    sum.x += s.attention.squares[w].x;
+    sum.y += s.attention.squares[w].y;
+  }
+  return make_float2(rsqrtf(sum.x / (HEADS * HEAD_DIM) + NORM_EPS), rsqrtf(sum.y / (KV_HEADS * HEAD_DIM) + NORM_EPS));
+}
+
 // Polls the span's rows of q, k and v, normalises q and k (Qwen3), applies RoPE, and stores queries, each as the sum of
 // two bf16, and the newest rows in `s.attention`. One SM appends the newest rows to the caches.
 __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Instruction& in, const Span& span,
@@ -11,6 +46,7 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
                 kHalf = HEAD_DIM / 2;  // threads of a row: each has 2 dimensions and their RoPE partners
   AttentionScratch& a = s.attention;
   const int kv = span.head / kGroup, items = (span.heads + 2 * groups_of(span)) * kEach;
+  const float2 whole = QK_NORM == 2 ? whole_norms(p, s, in, b) : make_float2(1.f, 1.f);
 #pragma unroll 1
   for (int item = threadIdx.x; item - threadIdx.x % 32 < items; item += kConsumers) {
     const int row = min(item, items - 1) / kEach, d = item % kEach * 2;
@@ -23,8 +59,9 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       if (QKV_BIAS) bias[i] = __ldg((const float2*)(p.bias + in.layer * kQkvRows + from + i * kHalf));
-      if (QK_NORM)
-        weight[i] = __ldg((const float2*)(p.qk_norm + (in.layer * 2 + !is_query) * HEAD_DIM + d + i * kHalf));
+      const int rows = QK_NORM == 2 ? (HEADS + KV_HEADS) * HEAD_DIM : 2 * HEAD_DIM;
+      const int own = QK_NORM == 2 ? min(from, rows - HEAD_DIM + d) : !is_query * HEAD_DIM + d;
+      if (QK_NORM) weight[i] = __ldg((const float2*)(p.qk_norm + in.layer * rows + own + i * kHalf));
     }
     const u32 first = (u32)(b * kQkvRows + from) / 2;  // the word; a thread reads its neighbour's too
     const u32 at[2] = {first & ~1u, (first + kHalf / 2) & ~1u};
@@ -37,7 +74,11 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
       x[i] = make_float2(first_float(word) + bias[i].x, second_float(word) + bias[i].y);
     }
     float scale = is_query ? 1.4426950408889634f * rsqrtf((float)HEAD_DIM) : 1.f;
-    if (QK_NORM) {
+    if (QK_NORM == 2) {
+      scale *= is_query ? whole.x : whole.y;
+#pragma unroll
+      for (int i = 0; i < 2 && !is_value; i++) x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
+    } else if (QK_NORM) {
       float squares = x[0].x * x[0].x + x[0].y * x[0].y + x[1].x * x[1].x + x[1].y * x[1].y;
 #pragma unroll
       for (int o = kEach / 2; o; o >>= 1) squares += __shfl_xor_sync(~0u, squares, o);

@@ -46,11 +46,18 @@ struct Load {
 template <Op Which, class Prologue>
 __device__ __forceinline__ void Load::input(Prologue overlapped_prologue) const {
   const u32 flag = flag_at(step, in.layer);
-  if constexpr (Which == kQkv || Which == kGateUp) {
+  if constexpr (EXPERTS && Which == kGateUp) {
+#if EXPERTS
+    if (in.group) return;
+    route(p, s, in, flag, step);
+    mark(p, step, in.index, 1);
+    return;
+#endif
+  } else if constexpr (Which == kQkv || Which == kAfterAttention) {
     if constexpr (SLICE)
       load_slices(p, s, in, flag);
     else
-      add_partials(p, s, in, Which == kGateUp, step, [&] {
+      add_partials(p, s, in, Which == kAfterAttention, step, [&] {
         if (COPIES > 1 && Which == kQkv && in.op == kQkv)
           prefetch_rows_l2(p, in.layer);  // with one copy it runs earlier: there are too few registers here
         overlapped_prologue();
@@ -91,11 +98,21 @@ struct Epilogue {
       return;
     }
     if (Which != kOut && Which != kDown) value *= s.scale[b];
+    if (Which == kRouter) {
+      if (valid) publish(p.router + b * kRouterWords + out, one_value(__float_as_uint(value), flag));
+      return;
+    }
     if (Which == kGateUp) {
       value = __fdividef(value, 1.f + __expf(-value)) * above * s.scale[b];
+      u32 group = in.tile + unit;
+#if EXPERTS
+      group = in.group * (INTER / 8) + in.tile + unit * gridDim.x;
+      const float share = s.shares[group / kExpertUnits][b];
+      value = share == 0.f ? 0.f : value * share;
+#endif
       const u32 bits = pack<bf16>(value, 0.f);
       const u32 next = __shfl_down_sync(~0u, bits, 1), third = __shfl_down_sync(~0u, bits, 2);
-      u64* gated = p.gated + ((size_t)(in.tile + unit) * BATCH + b) * 4;
+      u64* gated = p.gated + ((size_t)group * BATCH + b) * 4;
 #pragma unroll
       for (int copy = 0; copy < COPIES; copy++, gated += kGatedWords) {
         if (valid && row % 3 == 0)
@@ -138,7 +155,17 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, PipelineStat
     if (in.split < splits_of(length) && !attend_to_split(p, s, ring, in, s.step)) return false;
   } else {
     u64 best = 0;
+#if EXPERTS
+    Instruction held = in;
+    if (in.op == kGateUp && in.group) held.units = units_at_work(in, s.distinct);
+    if (in.op == kDown) held.k_tiles = tiles_at_work(in, s.distinct);
+    if (GROUPS > 1 && (in.op == kGateUp || in.op == kDown) && in.group && !experts_at_work(in.group, s.distinct)) {
+      consumers_sync();
+      return true;
+    }
+#else
     const Instruction held = in;
+#endif
     const int step = s.step;
     const u32 flag = flag_at(step, held.layer);
     if (!gemv(p, s, ring, held, step, Load{p, s, held, step}, Epilogue{p, s, held, &best, flag, step})) return false;
@@ -252,6 +279,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) CLUSTERED decode(const
     fence_mbarrier_init();
     s.stop = s.faulted = s.step = 0;
     s.round = 0;
+#if EXPERTS
+    s.routed = s.distinct = 0;
+#endif
     s.program = p.program_start[blockIdx.x];
   }
   if (threadIdx.x < BATCH) {

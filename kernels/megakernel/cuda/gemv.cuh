@@ -1,5 +1,6 @@
 // Matrix-vector products on the tensor cores: 16-row tiles of streamed weights times up to 8 input vectors.
 #pragma once
+#include "experts.cuh"
 #include "inputs.cuh"
 #if INT8
 #include "integers.cuh"
@@ -145,13 +146,17 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
 template <Op Which, int Tiles, int Parts, class Load, class Epilogue>
 __device__ __forceinline__ bool part_product(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                              const Instruction& in, int step, Load load, Epilogue epilogue) {
-  return product < Which, (Tiles + Parts - 1) / Parts, Tiles % Parts == 0 > (p, s, ring, in, step, load, epilogue);
+  constexpr bool kEven = Tiles % Parts == 0 && (GROUPS == 1 || Which != kDown);
+  return product<Which, (Tiles + Parts - 1) / Parts, kEven>(p, s, ring, in, step, load, epilogue);
 }
 
 // The product of an instruction. Returns false when the SM has given up.
 template <class Load, class Epilogue>
 __device__ __forceinline__ bool gemv(const Params& p, Shared& s, PipelineState<STAGES>& ring, const Instruction& in,
                                      int step, Load load, Epilogue epilogue) {
+#if EXPERTS
+  if (in.op == kRouter) return product<kRouter, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
+#endif
   if (in.op == kGateUp) return product<kGateUp, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
   if (in.op == kOut)
     return part_product<kOut, HEADS * HEAD_DIM / 16, kOutParts>(p, s, ring, in, step, load, epilogue);

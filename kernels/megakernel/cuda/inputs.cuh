@@ -79,7 +79,7 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
       if (at[i] >= HIDDEN) break;
       *(float4*)(s.residual + b * HIDDEN + at[i]) = x[i];
 #if DEBUG
-      const int version = in.layer * 2 + (in.op == kGateUp);
+      const int version = in.layer * 2 + (in.op == kAfterAttention);
       if (blockIdx.x == 0)
         *(float4*)(p.residuals + (((size_t)step * (2 * LAYERS + 1) + version) * BATCH + b) * HIDDEN + at[i]) = x[i];
 #endif
@@ -170,7 +170,8 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
   return sum;
 }
 
-// input = columns [in.k_tile, in.k_tile + in.k_tiles) · 16 of the gated vector, whose fourth words are empty.
+// input = columns [in.k_tile, in.k_tile + in.k_tiles) · 16 of the group's gated vector, whose fourth words are empty.
 __device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 flag) {
-  load_eights(p, s, in, flag, p.gated + copy_read() * kGatedWords + (size_t)in.k_tile * 2 * BATCH * 4, in.k_tiles);
+  const int first = (GROUPS > 1 ? in.group * (INTER / 16) : 0) + in.k_tile;
+  load_eights(p, s, in, flag, p.gated + copy_read() * kGatedWords + (size_t)first * 2 * BATCH * 4, in.k_tiles);
 }

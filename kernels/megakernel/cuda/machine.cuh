@@ -9,6 +9,7 @@ struct AttentionScratch {
   alignas(16) __nv_bfloat16 query[ATTENDED_HEADS][2][HEAD_DIM], newest[ATTENDED_GROUPS][2][HEAD_DIM];
   alignas(16) float merged[WARPS][kGroupMost][HEAD_DIM];
   float2 state[WARPS][kGroupMost];
+  float2 squares[QK_NORM == 2 ? WARPS : 1];
 };
 
 // Values that the other SM of a pair sends: for each 4 columns of OUT's input, its weighted sum of values and its
@@ -59,6 +60,12 @@ struct Shared {
 #if PAIRS
   Exchange exchange;
 #endif
+#if EXPERTS
+  int experts[kSlots], distinct;  // the layer's, and how many
+  float shares[kSlots][BATCH];    // of each expert in each sequence; 0: the sequence did not choose it
+  unsigned char routes[kMany ? BATCH : 1][32];
+  int routed;  // layers of this launch whose experts have been known so far
+#endif
   u64 best[kConsumers / 16], chosen[BATCH];
   int token[BATCH], stopped[BATCH], cancelled;
   int head_first, head_count;  // this SM's tokens
@@ -81,10 +88,10 @@ __device__ __forceinline__ void mark(const Params& p, int step, int index, int w
 #endif
 }
 
-extern __shared__ __align__(1024) char memory[];  // a Shared
 // Its address is kept in a register. The compiler would otherwise derive it from the block's rank in the cluster at
 // each use, by a special register whose read takes longer than that of shared memory.
 __device__ __forceinline__ Shared& shared_memory() {
+  extern __shared__ __align__(1024) char memory[];  // a Shared
   u32 address;
   asm volatile("mov.u32 %0, %1;" : "=r"(address) : "r"(shared_address(memory)));
   return *(Shared*)__cvta_shared_to_generic(address);
@@ -94,7 +101,7 @@ __device__ __forceinline__ Shared& shared_memory() {
 // Notes the words that the current instruction reads or writes. A word outside of all buffers is noted as the one
 // behind the last.
 __device__ __forceinline__ void note(const u64* at, int words, bool written) {
-  const Shared& s = *(const Shared*)memory;
+  const Shared& s = shared_memory();
   for (int i = 0; i < words; i++) {
     const u64 word = at + i - s.words < s.word_count ? at + i - s.words : s.word_count;
     atomicOr(s.touched + (written ? s.word_count / 32 + 1 : 0) + word / 32, 1u << word % 32);
@@ -107,7 +114,7 @@ __device__ __forceinline__ void consumers_sync() { named_barrier_sync(1, kConsum
 // Whether a warp that is no consumer, the RMS-scale warp, adds up the squares of the residual while the consumers
 // multiply. It begins when all warps have left their squares (`squared`); the consumers wait for its result (`scaled`)
 // before they use the sums of their first units. Larger models gain nothing; beside splits there are too few registers.
-constexpr bool kRmsScaleWarp = BATCH == 1 && WEIGHT_BITS == 16 && !MAX_SPLITS && !SLICE && HIDDEN < 2048;
+constexpr bool kRmsScaleWarp = BATCH == 1 && WEIGHT_BITS == 16 && !MAX_SPLITS && !SLICE && !EXPERTS && HIDDEN < 2048;
 
 // With DEBUG, words are noted for this instruction from here on.
 __device__ __forceinline__ void note_instruction(const Params& p, Shared& s, int index) {

@@ -4,7 +4,10 @@
 #include "exchange.cuh"
 
 // Macros, from `kernels.megakernel.host.device.defines`:
-//   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS QK_NORM NORM_EPS
+//   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS NORM_EPS; QK_NORM: norms of q and k, 1 of
+//     each head, 2 over all heads
+//   EXPERTS: experts of a layer, 0 without; CHOSEN: those of a token, of which INTER is the size of all; NORMALISED: their
+//     shares sum to 1; GROUPS: groups of CHOSEN experts that may be at work in a layer
 //   BATCH: sequences, 1 to 8
 //   WARPS: consumer warps
 //   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4)
@@ -35,9 +38,9 @@
 //   PARAMS_BYTES SHARED_BYTES: sizes of Params and Shared that Python computes with
 constexpr int kConsumers = WARPS * 32;
 constexpr int kThreads = kConsumers + 128;  // one more warpgroup: the producer, and the RMS-scale warp
-// Registers of a thread after setmaxnreg. In a pair, a producer that brings keys needs more than 40.
-constexpr int kProducerRegisters = PAIRS && KEYS_IN_RING ? 48 : 40,
-              kConsumerRegisters = PAIRS && KEYS_IN_RING ? 224 : 232;
+// Registers of a thread after setmaxnreg. In a pair, a producer that brings keys needs more than 40, as does one of experts.
+constexpr int kProducerRegisters = EXPERTS ? 56 : PAIRS && KEYS_IN_RING ? 48 : 40,
+              kConsumerRegisters = EXPERTS || (PAIRS && KEYS_IN_RING) ? 224 : 232;
 // Arrivals that free a chunk: one of each warp. With DEBUG one of each lane, because racecheck does not see that
 // __syncwarp orders the reads of one lane before the arrival of another.
 constexpr int kArrivals = DEBUG ? kConsumers : WARPS;
@@ -51,21 +54,29 @@ constexpr bool kMany = BATCH > 1;
 constexpr bool kWatchGated = kMany || ((WEIGHT_BITS == 16 || (INT8 && WATCH)) && COPIES == 1);
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
-constexpr int kOutParts = OUT_PARTIALS / RANKS, kDownParts = DOWN_PARTIALS / RANKS;  // of this rank
+constexpr int kOutParts = OUT_PARTIALS / RANKS, kDownParts = DOWN_PARTIALS / RANKS / GROUPS;  // of this rank
 // Words of one copy of a buffer. down_partials has two halves: even and odd layers.
 constexpr int kQkvWords = BATCH * kQkvRows / 2, kOutWords = OUT_PARTIALS * BATCH * HIDDEN / 2;
-constexpr int kDownWords = DOWN_PARTIALS * BATCH * HIDDEN / 2, kGatedWords = INTER / 8 * BATCH * 4;
+constexpr int kDownWords = DOWN_PARTIALS * BATCH * HIDDEN / 2, kGatedWords = GROUPS * (INTER / 8) * BATCH * 4;
+// Experts lie one after the other, each with its units of gate and up, then those of down.
+constexpr int kExpertUnits = INTER / CHOSEN / 8, kExpertTiles = INTER / CHOSEN / 16, kRouterWords = (EXPERTS + 15) / 16 * 16;
+constexpr int kSlots = BATCH * CHOSEN < EXPERTS ? BATCH * CHOSEN : EXPERTS;  // experts that may be at work in a layer
+constexpr u32 kGateUpUnit = HIDDEN / 16 * kBlock, kDownUnit = kExpertTiles * kBlock;
+constexpr u32 kExpertBytes = kExpertUnits * kGateUpUnit + HIDDEN / 16 * kDownUnit;
 __device__ __forceinline__ int copy_read() { return blockIdx.x % COPIES; }
 constexpr int kResidual = SLICE ? SLICE : HIDDEN;  // columns of the residual that the SM keeps
 constexpr int kGroupMost =
     kGroup < ATTENDED_HEADS ? kGroup : ATTENDED_HEADS;  // query heads of an instruction that share a key-value head
 static_assert(kGroupMost <= 8 && ATTENDED_GROUPS <= WARPS, "query heads are the 8 columns of an mma tile");
 
-enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown = 5, kHead = 6, kAdd = 7 };
+enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown = 5, kHead = 6, kAdd = 7, kRouter = 8 };
+
+// The product that reads the residual after attention.
+constexpr Op kAfterAttention = EXPERTS ? kRouter : kGateUp;
 
 // One instruction: 16 words, laid out by kernels.megakernel.program.instructions.FIELDS.
 struct Instruction {
-  int op, layer, units, tile, k_tile, k_tiles, partial, kv_head, head, heads, split, index, sequence, unused[3];
+  int op, layer, units, tile, k_tile, k_tiles, partial, kv_head, head, heads, split, index, sequence, group, unused[2];
 };
 constexpr u32 kWords = sizeof(Instruction) / 4;
 static_assert(kWords == 16, "kernels.megakernel.program.instructions.WORDS");
@@ -83,12 +94,13 @@ struct Params {
                                    // rows; KEYS_IN_RING
   const char* weights;             // every SM's fragments in the order it uses them
   const u64* weight_offset;        // [SMs + 1] bytes into weights
+  const char* experts;             // [LAYERS, EXPERTS, kExpertBytes]
   const Instruction* program;      // all SMs' instructions
   const int* program_start;        // [SMs]
   const __nv_bfloat16* embedding;  // [VOCAB, HIDDEN]
   const float* norms;              // [2 * LAYERS + 1, HIDDEN]
   const float* bias;               // [LAYERS, kQkvRows]
-  const float* qk_norm;            // [LAYERS, 2, HEAD_DIM]
+  const float* qk_norm;            // [LAYERS, 2, HEAD_DIM], or [LAYERS, rows of q and k] if QK_NORM is 2
   const float2* rope;              // [positions, HEAD_DIM / 2] cosine, sine
   __nv_bfloat16* k_cache;          // [LAYERS, BATCH, capacity, KV_HEADS, HEAD_DIM]
   __nv_bfloat16* v_cache;
@@ -98,8 +110,9 @@ struct Params {
                          // attention
   u64* out_partials;     // [partials, BATCH, HIDDEN / 2] two floats a word
   u64* down_partials;    // [2, partials, BATCH, HIDDEN / 2] two floats a word; layers alternate
-  u64* gated;            // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
+  u64* gated;            // [GROUPS, INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
   u64* normed;           // [2, HIDDEN / 8, BATCH, 4] three bf16 a word, in the fourth their sum of squares; SLICE
+  u64* router;           // [BATCH, kRouterWords] a logit a word
   u64* candidates;       // [SMs of all ranks, BATCH, 2] best logit (ordered bits) and its token, a word each
   u64* counts;           // [2, SMs of all ranks, kColumns, kBins] mass and count of a bin of logits
   u64* fault;            // 0 while all is well, else bit 63, rank << 56, SM << 32, instruction << 8, op

@@ -1,6 +1,7 @@
 // The producer: one thread that copies this SM's weights into the ring, and the keys and values of its attention
 // instructions.
 #pragma once
+#include "experts.cuh"
 #include "ring_keys.cuh"
 
 constexpr int kUnitChunks = (HIDDEN / 16 + kChunkTiles - 1) / kChunkTiles;  // of a product of the residual
@@ -60,6 +61,46 @@ struct Producer {
     return true;
   }
 
+#if EXPERTS
+  int distinct;  // experts at work in the layer
+
+  // The weights of the chosen experts that GATE_UP or DOWN multiplies. A chunk of DOWN may lie in two experts.
+  __device__ __forceinline__ bool experts(const Instruction& in, int step) {
+    const bool wide = in.op == kGateUp;
+    if (wide && in.group == 0) {
+      while (*(volatile const int*)&s.routed < step * LAYERS + in.layer + 1)
+        if (!wait_on(s, prefetch)) return false;
+      distinct = *(volatile const int*)&s.distinct;
+    }
+    const int units = units_at_work(in, distinct), end = in.k_tile + tiles_at_work(in, distinct);
+    if (experts_at_work(in.group, distinct) == 0) return true;
+    const char* layer = p.experts + (size_t)in.layer * EXPERTS * kExpertBytes;
+#pragma unroll 1
+    for (int unit = 0; unit < units; unit++) {
+      const int row = wide ? in.tile + unit * gridDim.x : in.tile + unit;
+#pragma unroll 1
+      for (int tile = in.k_tile; tile < end; tile += kChunkTiles) {
+        const int last = min(tile + kChunkTiles, end);
+        if (!room() || !announce((last - tile) * kBlock, wide ? LONG_IN_FLIGHT : IN_FLIGHT, LONG_IN_FLIGHT)) return false;
+#pragma unroll 1
+        for (int from = tile; from < last;) {
+          const int slot = in.group * CHOSEN + (wide ? row / kExpertUnits : from / kExpertTiles);
+          const int to = wide ? last : min(last, from / kExpertTiles * kExpertTiles + kExpertTiles);
+          const u32 place = wide ? row % kExpertUnits * kGateUpUnit + from * kBlock
+                                 : kExpertUnits * kGateUpUnit + row * kDownUnit + from % kExpertTiles * kBlock;
+          const char* source = layer + (size_t)*(volatile const int*)&s.experts[slot] * kExpertBytes + place;
+          bulk_load(s.ring[at.stage] + (from - tile) * kBlock, source, (to - from) * kBlock, s.full[at.stage],
+                    kEvictFirst);
+          from = to;
+        }
+        if (PREFETCH_BYTES) prefetch.count_request();
+        copied();
+      }
+    }
+    return true;
+  }
+#endif
+
   // The keys and values of a split, pass by pass. Rows of tokens of this launch are read once the token is known.
   __device__ __forceinline__ bool rows(const Instruction& in, int step) {
     const int position = position_of(p, in.sequence, step);
@@ -109,6 +150,10 @@ __device__ void produce(const Params& p, Shared& s) {
       next = make_int2(program[1].units, program[1].k_tiles);
       if (KEYS_IN_RING && program->op == kAttention)
         running = producer.rows(*program, step);
+#if EXPERTS
+      else if (program->op == kGateUp || program->op == kDown)
+        running = producer.experts(*program, step);
+#endif
       else
         running = producer.weights(source, program->op == kGateUp || program->op == kHead, work.x, work.y);
     }

@@ -4,6 +4,8 @@
 #pragma once
 #include "gemv.cuh"
 
+constexpr int kPartialsMost = 16;  // that a lane has in flight together
+
 // residual slice += the partials of the last product, or = the embedding of the new token. Publishes residual · norm
 // weight, 8 columns of a sequence in three words, and in the fourth word the sum of the residual's squares. A lane has
 // 4 columns of one sequence, its neighbour the other 4.
@@ -24,17 +26,27 @@ __device__ __forceinline__ void add_to_slice(const Params& p, Shared& s, const I
       x = make_float4(low.x, low.y, high.x, high.y);
     } else {
       x = first < items ? residual : float4{};  // lanes beyond the last item do not write the residual
-      u32 from[Partials];
-      ulonglong2 words[Partials];
+      constexpr int kTogether = Partials < kPartialsMost ? Partials : kPartialsMost;
+#if EXPERTS
+      const int count = in.partial ? Partials : partials_at_work(s.distinct);
+#else
+      constexpr int count = Partials;
+#endif
+#pragma unroll 1
+      for (int begin = 0; begin < count; begin += kTogether) {
+        u32 from[kTogether];
+        ulonglong2 words[kTogether];
 #pragma unroll
-      for (int i = 0; i < Partials; i++) from[i] = ((i * BATCH + b) * HIDDEN + column) / 2;
-      load_flagged<false>(p, s, in, flag, partials, from, words);
+        for (int i = 0; i < kTogether; i++) from[i] = ((min(begin + i, count - 1) * BATCH + b) * HIDDEN + column) / 2;
+        load_flagged<false>(p, s, in, flag, partials, from, words);
 #pragma unroll
-      for (int i = 0; i < Partials; i++) {
-        x.x += first_float(words[i].x);
-        x.y += second_float(words[i].x);
-        x.z += first_float(words[i].y);
-        x.w += second_float(words[i].y);
+        for (int i = 0; i < kTogether; i++) {
+          if (begin + i >= count) break;
+          x.x += first_float(words[i].x);
+          x.y += second_float(words[i].x);
+          x.z += first_float(words[i].y);
+          x.w += second_float(words[i].y);
+        }
       }
     }
     float squares = x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
@@ -64,7 +76,7 @@ static_assert(!SLICE || !kRmsScaleWarp, "the sum of squares is the consumers'");
 
 // input = the normed residual, from the SMs that published it.
 __device__ __forceinline__ void load_slices(const Params& p, Shared& s, const Instruction& in, u32 flag) {
-  const u64* normed = p.normed + (in.op == kGateUp) * (HIDDEN / 8 * BATCH * 4);
+  const u64* normed = p.normed + (in.op == kAfterAttention) * (HIDDEN / 8 * BATCH * 4);
   float squares = load_eights(p, s, in, flag, normed,
                               HIDDEN / 16);  // of one sequence: a thread's groups are kColumns lanes from each other
 #pragma unroll

@@ -12,7 +12,7 @@ from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import COUNT_MOST, bin_words, columns_of
 from kernels.megakernel.program.instructions import ADD, ATTENTION, HEAD, OUT
-from kernels.megakernel.program.layout import EVEN_HIDDEN, Layout, groups_of, heads_of_columns
+from kernels.megakernel.program.layout import EVEN_HIDDEN, Layout, experts_at_once, groups_of, heads_of_columns
 from kernels.megakernel.program.ranks import RANKS, programs
 from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
 from kernels.megakernel.program.weights import FORMATS
@@ -32,6 +32,10 @@ WARPS = 8
 PRODUCER_THREADS = 128
 """A warpgroup with the producer thread and the RMS-scale warp; by setmaxnreg consumers get most of its registers."""
 
+PREFETCH_BYTES, EXPERTS_PREFETCH_BYTES = 65536, 163840
+"""An SM's weights in the L2 beyond its ring. Of a mixture more: no expert can be read before the router has chosen, and
+meanwhile the next layer's attention comes into the L2."""
+
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 """kUnitBatch of parameters.cuh, by kColumns: row tiles that are reduced together."""
 
@@ -43,10 +47,10 @@ SHARED_SPLIT_KEYS = 128
 """Keys for which another split saves time where neighbours share the splits, and each merges half of them."""
 
 POINTERS = (
-    "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
+    "weights", "weight_offset", "experts", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
     "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_partials", "down_partials", "gated",
-    "normed", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
-    "trace", "touched", "residuals",
+    "normed", "router", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens",
+    "host_cancel", "trace", "touched", "residuals",
 )  # fmt: skip
 SCALARS = ("count", "capacity", "trace_length", "first_made")
 STOP_TOKENS = 4
@@ -103,8 +107,8 @@ class Tuning:
     - `prologue_chunks`: chunks of gate and up that consumers load into registers while they wait for their input.
     - `in_flight`: chunks in flight from memory; `long_in_flight` within a long product or while consumers wait for
       chunks; `prefetched_in_flight` from the L2, after a prefetch.
-    - `prefetch_bytes`: weights that are brought into the L2 beyond the ring; `prefetch_cycles`: SM cycles for each 4
-      KB.
+    - `prefetch_bytes`: weights that are brought into the L2 beyond the ring, by default PREFETCH_BYTES or, of a
+      mixture, EXPERTS_PREFETCH_BYTES; `prefetch_cycles`: SM cycles for each 4 KB.
     - `trace` records times, `debug` the words that each instruction touches and the residuals; both take time.
     """
 
@@ -112,7 +116,7 @@ class Tuning:
     in_flight: int = 3
     long_in_flight: int = 5
     prefetched_in_flight: int = 8
-    prefetch_bytes: int = 65536
+    prefetch_bytes: int | None = None
     prefetch_cycles: int = 225
     trace: bool = False
     debug: bool = False
@@ -125,7 +129,9 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     batch = layout.batch
     slices = [int(table[table[:, 0] == ADD, 5].max(initial=0)) * 16 for table in program.instructions]
     attended, residual = attention_sizes(program), max(slices) or shape.hidden
-    other = scratch_bytes(residual, program.form.name == "int8", shape.head_dim, batch, longest, *attended.values())
+    inputs = input_bytes(longest, program.form.name == "int8")
+    slots = experts_at_once(shape, batch)
+    other = scratch_bytes(residual, inputs, shape.head_dim, batch, slots, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
@@ -138,8 +144,10 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     macros = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
-        "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
-        "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
+        "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": shape.qk_norm + shape.whole_norm,
+        "NORM_EPS": f"{shape.norm_eps!r}f",
+        "EXPERTS": shape.experts, "CHOSEN": shape.chosen, "NORMALISED": int(shape.normalised),
+        "GROUPS": layout.expert_groups, "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
         "RANKS": layout.tensor_parallel_size, "OUT_PARTIALS": layout.out_partials,
@@ -147,12 +155,18 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits, "INT8": int(program.form.name == "int8"), "CHUNK_BLOCKS": layout.chunk_blocks,
-        "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
+        "PREFETCH_BYTES": prefetch_bytes(program, tuning), "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
     return macros | {
         "PARAMS_BYTES": params_of(layout.tensor_parallel_size).itemsize,
         "SHARED_BYTES": shared_bytes(macros),
     }
+
+
+def prefetch_bytes(program: Program, tuning: Tuning) -> int:
+    """The bytes of weights that an SM brings into the L2 beyond its ring."""
+    usual = EXPERTS_PREFETCH_BYTES if program.shape.experts else PREFETCH_BYTES
+    return usual if tuning.prefetch_bytes is None else tuning.prefetch_bytes
 
 
 def prologue_chunks(program: Program, tuning: Tuning) -> int:
@@ -163,7 +177,12 @@ def prologue_chunks(program: Program, tuning: Tuning) -> int:
     """
     shape, layout = program.shape, program.layout
     gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
-    if not gains or layout.sliced or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
+    if (
+        not gains
+        or layout.sliced
+        or shape.experts
+        or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0))
+    ):
         return 0
     if layout.tensor_parallel_size == 4 and not layout.splits:
         return min(tuning.prologue_chunks, PROLOGUE_OF_FOUR)
@@ -194,30 +213,39 @@ def attention_sizes(program: Program) -> dict[str, int]:
     return {"ATTENDED_HEADS": max(heads for _, heads in spans), "ATTENDED_GROUPS": groups, "OUT_INPUT": columns}
 
 
+def input_bytes(longest: int, int8: bool) -> int:
+    """The bytes of one product's input vector; that of int8 weights has units of its groups."""
+    return 2 * longest + (4 * -(-longest // (16 * FORMATS["int8"].tiles)) if int8 else 0)
+
+
 def scratch_bytes(
-    residual: int, int8: bool, head_dim: int, batch: int, longest: int, heads: int, groups: int, columns: int
+    residual: int, inputs: int, head_dim: int, batch: int, slots: int, heads: int, groups: int, columns: int
 ) -> int:
     """An upper bound of sizeof(Shared) without the ring, in bytes.
 
-    `residual` columns of the residual are kept; `int8` inputs have units. The last three are those of
-    `attention_sizes`.
+    `residual` columns of the residual are kept, `inputs` are those of `input_bytes`, and `slots` experts may be at
+    work. The last three are those of `attention_sizes`.
     """
     filled = columns_of(batch)
-    units = 4 * -(-longest // (16 * FORMATS["int8"].tiles)) if int8 else 0
-    product = (2 * longest + units) * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4
+    product = inputs * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4
     attention = 2 * columns * filled + 4 * (heads + groups) * head_dim + 4 * WARPS * min(heads, 8) * (head_dim + 2)
     sample = 2 * 8 * WARPS * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
-    return max(product, attention, sample) + 6 * columns + batch * residual * 4 + batch * WARPS * 12 + 2048
+    routing = slots * 4 * (1 + batch) + 32 * batch
+    return max(product, attention, sample) + 6 * columns + batch * (residual * 4 + WARPS * 12) + routing + 2048
 
 
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
-    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
+    slots = min(constants["BATCH"] * constants["CHOSEN"], constants["EXPERTS"])
+    names = ("ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
     wanted = constants["WEIGHT_BITS"], bool(constants["INT8"])
     form = next(form for form in FORMATS.values() if (form.bits, form.name == "int8") == wanted)
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
     residual = constants["SLICE"] or constants["HIDDEN"]
-    return constants["STAGES"] * slot + scratch_bytes(residual, wanted[1], *(constants[name] for name in names))
+    inputs = input_bytes(constants["INPUT_LENGTH"], wanted[1])
+    sizes = (constants[name] for name in ("HEAD_DIM", "BATCH"))
+    own = scratch_bytes(residual, inputs, *sizes, slots, *(constants[name] for name in names))
+    return constants["STAGES"] * slot + own
 
 
 THREADS = 32 * WARPS + PRODUCER_THREADS

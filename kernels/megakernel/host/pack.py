@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
 
 from kernels.megakernel.program import Program, WeightSection
-from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
 
 if TYPE_CHECKING:
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
     from kernels.model.rounding import RoundedWeights
     from kernels.quant.quantised_matrix import QuantisedMatrix
+
+
+_EXPERTS: "WeakKeyDictionary[Any, ref[torch.Tensor]]" = WeakKeyDictionary()
+"""The packed experts of each model that some launch has."""
 
 
 def fragments(weight: "torch.Tensor") -> "torch.Tensor":
@@ -33,15 +38,52 @@ def interleaved(gate: "torch.Tensor", up: "torch.Tensor") -> "torch.Tensor":
 
 
 def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
-    """The matrices of one layer of a transformers decoder by product, q, k, v packed in this order."""
+    """The matrices of one layer of a transformers decoder by product, q, k, v packed in this order; of experts only
+    the router's, with its rows filled up to a multiple of 16.
+    """
     import torch
 
     block = model.model.layers[layer]
     attention, mlp = block.self_attn, block.mlp
     yield QKV, torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
     yield OUT, attention.o_proj.weight
+    if hasattr(mlp, "experts"):
+        router = mlp.gate.weight
+        yield ROUTER, torch.nn.functional.pad(router, (0, 0, 0, -len(router) % 16))
+        return
     yield GATE_UP, interleaved(mlp.gate_proj.weight, mlp.up_proj.weight)
     yield DOWN, mlp.down_proj.weight
+
+
+def packed_experts(model: Any) -> "torch.Tensor":
+    """The experts of all layers as the launch streams them, uint8 [layers, experts, bytes]: of each expert the units of
+    gate and up, then those of down. All launches of a model share them while one of them lives. Raises ValueError where
+    they do not fit on the GPU beside the model's own.
+    """
+    import torch
+
+    known = _EXPERTS.get(model)
+    if known is not None and (shared := known()) is not None:
+        return shared
+    layers = [layer.mlp.experts for layer in model.model.layers]
+    first = layers[0].gate_up_proj
+    (experts, rows, _), size = first.shape, 2 * (layers[0].gate_up_proj[0].numel() + layers[0].down_proj[0].numel())
+    if first.is_cuda:
+        kept = torch.cuda.memory_reserved(first.device) - torch.cuda.memory_allocated(first.device)
+        free, needed = torch.cuda.mem_get_info(first.device)[0] + kept, len(layers) * experts * size
+        if needed > free:
+            held = f"{needed / 1e9:.1f} GB more, and {free / 1e9:.1f} are free"
+            raise ValueError(f"memory: the megakernel holds a mixture's experts twice, {held}")
+    packed = torch.empty(len(layers), experts, size, dtype=torch.uint8, device=first.device)
+    for own, into in zip(layers, packed, strict=True):
+        gate, up = own.gate_up_proj.split(rows // 2, dim=1)
+        both = interleaved(gate.flatten(0, 1), up.flatten(0, 1))
+        parts = [
+            fragments(matrix).view(torch.uint8).view(experts, -1) for matrix in (both, own.down_proj.flatten(0, 1))
+        ]
+        into[:, : parts[0].shape[1]], into[:, parts[0].shape[1] :] = parts
+    _EXPERTS[model] = ref(packed)
+    return packed
 
 
 def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":

@@ -262,7 +262,7 @@ def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100
     return lines
 
 
-LETTERS = dict(zip(OP_NAMES, "EQAOGDHR", strict=True))
+LETTERS = dict(zip(OP_NAMES, "EQAOGDHRX", strict=True))
 LEGEND = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items()) + ", . waits"
 
 

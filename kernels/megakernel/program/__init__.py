@@ -19,9 +19,10 @@ from kernels.megakernel.program.instructions import (
     HEAD,
     OUT,
     QKV,
+    ROUTER,
     WORDS,
 )
-from kernels.megakernel.program.layout import Layout, attention_work, fitted, head_tiles, products, shares
+from kernels.megakernel.program.layout import Layout, attention_work, fitted, head_tiles, products, shares, strided
 from kernels.megakernel.program.shape import ModelShape
 from kernels.megakernel.program.weights import Format
 
@@ -63,8 +64,12 @@ class Program:
         """How its weights lie in the stream."""
         return self.layout.form
 
+    def in_stream(self, op: int) -> bool:
+        """Whether a product's weights lie in the streams of the SMs; those of experts are read where they lie."""
+        return not self.shape.experts or op not in (GATE_UP, DOWN)
+
     def stream_bytes(self) -> np.ndarray:
-        """Bytes of weights, scales included, that each SM reads per token, int64 [sms]."""
+        """Bytes of weights, scales included, that each SM reads per token, int64 [sms]; those of experts left out."""
         form = self.form
         return np.array([sum(s.units * form.unit_bytes(s.k_tiles) for s in sections) for sections in self.sections])
 
@@ -76,6 +81,9 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
     keeps its own copy of the residual and must read every partial before it is written again. When it is sliced, an ADD
     comes before each of them instead, on the SMs that have columns of it. The program's layout is `layout` fitted to
     the shape.
+
+    In a mixture ROUTER, on every SM, reads the residual after attention. GATE_UP of the first group, on every SM too,
+    finds the experts that the router chose: the groups' experts are known then, and their weights are in no section.
     """
     layout = fitted(shape, layout)
     program = Program(shape, layout, rank=rank)
@@ -84,21 +92,36 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
     cut = products(shape, layout)
     rotation = 0
 
-    def product(op: int, layer: int, on_every_sm: bool) -> None:
+    def product(op: int, layer: int, on_every_sm: bool, group: int = 0) -> None:
         nonlocal rotation
         tiles, columns, parts = cut[op]
         own = head_tiles(shape, layout, rank) if op == HEAD else range(tiles)
-        tiles, before = len(own), rank * parts if op in (OUT, DOWN) else 0
+        tiles, before = len(own), (rank + group) * parts if op in (OUT, DOWN) else 0
         together = 2 if layout.pairs and op == OUT else 1
         shared = shares(tiles, columns, parts, layout.sms, rotation, together)
         for sm, (tile, units, k_tile, k_tiles, part) in enumerate(shared):
             first = own.start + tile
-            if units:
+            if units and program.in_stream(op):
                 program.sections[sm].append(WeightSection(op, layer, first, units, k_tile, k_tiles))
             if units or on_every_sm:
                 words = {"op": op, "tile": first, "units": units, "k_tile": k_tile, "k_tiles": k_tiles}
-                rows[sm].append(words | {"partial": before + part, "layer": layer})
+                rows[sm].append(words | {"partial": before + part, "layer": layer, "group": group})
         rotation += max(1, layout.sms - tiles * parts % layout.sms)
+
+    def gate_up_of_group(layer: int, group: int) -> None:
+        nonlocal rotation
+        tiles, columns, _ = cut[GATE_UP]
+        for sm, (tile, units) in enumerate(strided(tiles, layout.sms, rotation)):
+            words = {"op": GATE_UP, "tile": tile, "units": units, "k_tiles": columns, "layer": layer, "group": group}
+            rows[sm].append(words)
+        rotation += layout.sms - tiles % layout.sms
+
+    def experts(layer: int) -> None:
+        product(ROUTER, layer, on_every_sm=True)
+        for group in range(layout.expert_groups):
+            gate_up_of_group(layer, group)
+        for group in range(layout.expert_groups):
+            product(DOWN, layer, on_every_sm=False, group=group)
 
     def add(layer: int, after_attention: bool) -> None:
         for sm, (tile, tiles, *_) in enumerate(shares(shape.hidden // 16, 1, 1, layout.sms, 0)):
@@ -113,6 +136,9 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
             rows[i % layout.sms].append({"op": ATTENTION, "layer": layer} | words)
         product(OUT, layer, on_every_sm=False)
         add(layer, after_attention=True)
+        if shape.experts:
+            experts(layer)
+            continue
         product(GATE_UP, layer, on_every_sm=not layout.sliced)
         product(DOWN, layer, on_every_sm=False)
     add(shape.layers, after_attention=False)

@@ -32,8 +32,9 @@ def word_shapes(shape: ModelShape, layout: Layout) -> dict[str, tuple[int, ...]]
         "attention_state": (batch, shape.heads, splits, 2),
         "out_partials": (copies * layout.out_partials, batch, shape.hidden // 2),
         "down_partials": (copies * 2 * layout.down_partials, batch, shape.hidden // 2),
-        "gated": (copies * shape.intermediate // 8, batch, 4),
+        "gated": (copies * layout.expert_groups * shape.intermediate // 8, batch, 4),
         "normed": (2 * shape.hidden // 8 if layout.sliced else 0, batch, 4),
+        "router": (batch, -(-shape.experts // 16) * 16),
         "candidates": (layout.all_sms, batch, 2),
         "counts": (2, layout.all_sms, bin_words(batch)),
     }

@@ -2,9 +2,9 @@
 
 FIELDS = (
     "op", "layer", "units", "tile", "k_tile", "k_tiles", "partial", "kv_head", "head", "heads", "split", "index",
-    "sequence",
+    "sequence", "group",
 )  # fmt: skip
 WORDS = 16
 """The words of an instruction, as `struct Instruction` in parameters.cuh; the rest of its 16 words is unused."""
-END, QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD, ADD = range(8)
-OP_NAMES = ("end", "qkv", "attention", "out", "gate_up", "down", "head", "add")
+END, QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD, ADD, ROUTER = range(9)
+OP_NAMES = ("end", "qkv", "attention", "out", "gate_up", "down", "head", "add", "router")

@@ -6,8 +6,8 @@ Products work on *units*: 16 rows of a matrix times `k_tiles` tiles of 16 column
 import itertools
 from dataclasses import dataclass, replace
 
-from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.program.shape import ModelShape
+from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
+from kernels.megakernel.program.shape import ModelShape, Unsupported
 from kernels.megakernel.program.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
 
 HEADS_MOST = 8
@@ -49,6 +49,7 @@ class Layout:
     - `copies`: how many copies of its words a product publishes; SM i reads copy i % copies.
     - `chunk_blocks`: the blocks of a chunk of weights.
     - `tensor_parallel_size`: the GPUs that run the model together (ranks.py); all other fields are one GPU's.
+    - `expert_groups`: how often as many experts as one token has may be at work in a layer; `fitted` sets it.
     """
 
     sms: int = 132
@@ -63,6 +64,7 @@ class Layout:
     copies: int = 1
     chunk_blocks: int = CHUNK_BLOCKS
     tensor_parallel_size: int = 1
+    expert_groups: int = 1
 
     @property
     def all_sms(self) -> int:
@@ -77,7 +79,7 @@ class Layout:
     @property
     def down_partials(self) -> int:
         """The partials of DOWN that a reader adds up, of all ranks."""
-        return self.tensor_parallel_size * self.down_parts
+        return self.tensor_parallel_size * self.expert_groups * self.down_parts
 
     @property
     def form(self) -> Format:
@@ -93,10 +95,15 @@ def fitted(shape: ModelShape, layout: Layout) -> Layout:
     partial could then be overwritten before that SM has read it.
     """
     sms = max(1, min(layout.sms, shape.intermediate // 8))
+    groups = expert_groups(shape, layout.batch)
+    if shape.experts and layout.weights != "bf16":
+        raise Unsupported(f"weights {layout.weights}: the megakernel streams the experts of a mixture in bf16")
     attended, gated = shape.heads * shape.head_dim // 16, shape.intermediate // 16
     fit = replace(
         layout,
         sms=sms,
+        sliced=layout.sliced or groups > 1,
+        expert_groups=groups,
         out_parts=_whole_groups(attended, min(layout.out_parts, sms, attended), layout.form),
         down_parts=_whole_groups(gated, min(layout.down_parts, sms, gated), layout.form),
     )
@@ -232,7 +239,8 @@ def can_copy(shape: ModelShape, layout: Layout) -> bool:
     """Whether each copy has a reader, for any rotation: an SM in each part of DOWN, and of OUT where OUT attends. Ranks
     write into each other's memory, once.
     """
-    if layout.splits or layout.batch > 1 or layout.tensor_parallel_size > 1 or layout.sms % layout.copies:
+    alone = layout.batch == layout.tensor_parallel_size == 1 and not shape.experts
+    if layout.splits or not alone or layout.sms % layout.copies:
         return False
     for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
         shared = shares(*products(shape, layout)[op], layout.sms, 0, together)
@@ -265,15 +273,38 @@ def shares(
 
 
 def products(shape: ModelShape, layout: Layout) -> dict[int, tuple[int, int, int]]:
-    """Row tiles, column tiles and column parts of each product; HEAD's row tiles are those of all ranks."""
+    """Row tiles, column tiles and column parts of each product; HEAD's row tiles are those of all ranks.
+
+    In a mixture GATE_UP and DOWN are one group's: the experts of a group as one matrix.
+    """
     k = shape.hidden // 16
+    router = {ROUTER: (-(-shape.experts // 16), k, 1)} if shape.experts else {}
     return {
         QKV: (shape.qkv_rows // 16, k, 1),
         OUT: (k, shape.heads * shape.head_dim // 16, layout.out_parts),
         GATE_UP: (shape.intermediate // 8, k, 1),
         DOWN: (k, shape.intermediate // 16, layout.down_parts),
         HEAD: (-(-shape.vocab // 16), k, 1),
-    }
+    } | router
+
+
+def experts_at_once(shape: ModelShape, batch: int) -> int:
+    """The most different experts of a layer that `batch` sequences choose; of a dense MLP 0."""
+    return min(batch * shape.chosen, shape.experts)
+
+
+def expert_groups(shape: ModelShape, batch: int) -> int:
+    """The groups of `shape.chosen` experts of a layer that `batch` sequences need at most; of a dense MLP 1."""
+    return -(-experts_at_once(shape, batch) // shape.chosen) if shape.experts else 1
+
+
+def strided(tiles: int, sms: int, rotation: int) -> list[tuple[int, int]]:
+    """Deals row tiles to the SMs one by one: (first tile, tiles), each `sms` behind the one before.
+
+    However many of the first tiles are at work, no SM has more than one more of them than another.
+    """
+    first = [(sm - rotation) % sms for sm in range(sms)]
+    return [(tile, len(range(tile, tiles, sms))) for tile in first]
 
 
 def head_tiles(shape: ModelShape, layout: Layout, rank: int) -> range:

@@ -25,6 +25,8 @@ def part_of(shape: ModelShape, ranks: int) -> ModelShape:
     """
     if ranks not in RANKS:
         raise Unsupported(f"gpus {ranks}: the megakernel runs on {', '.join(map(str, RANKS[:-1]))} or {RANKS[-1]}")
+    if ranks > 1 and shape.experts:
+        raise Unsupported(f"gpus {ranks}: the megakernel runs a mixture of experts on one GPU")
     sizes = (
         ("num_key_value_heads", shape.kv_heads, 1),
         ("num_attention_heads", shape.heads, 1),

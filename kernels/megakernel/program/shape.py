@@ -7,6 +7,9 @@ from typing import Any
 from kernels.model_files.config import value
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
+MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
+EXPERTS_MOST = 256
+"""Experts of a layer: a lane of the warp that routes a sequence has eight of them."""
 HEAD_DIMS = (32, 64, 128)
 BATCH_MOST = 8
 """Sequences: columns of a matrix unit's tile."""
@@ -18,7 +21,11 @@ class Unsupported(ValueError):
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements."""
+    """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements.
+
+    In a mixture a token goes to `chosen` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
+    `intermediate` is then that of all its experts together. `whole_norm`: q and k are each normed over all heads.
+    """
 
     hidden: int
     intermediate: int
@@ -31,6 +38,10 @@ class ModelShape:
     qkv_bias: bool
     qk_norm: bool
     tied: bool
+    experts: int = 0
+    chosen: int = 1
+    normalised: bool = False
+    whole_norm: bool = False
 
     @property
     def qkv_rows(self) -> int:
@@ -39,22 +50,35 @@ class ModelShape:
     @property
     def step_bytes(self) -> int:
         """Bytes of bf16 weights that one token must read, without an untied embedding table."""
-        layer = self.hidden * (self.qkv_rows + self.heads * self.head_dim + 3 * self.intermediate)
+        layer = self.hidden * (self.qkv_rows + self.heads * self.head_dim + 3 * self.intermediate + self.experts)
         return 2 * (self.layers * layer + self.vocab * self.hidden)
+
+    @property
+    def experts_bytes(self) -> int:
+        """Bytes of all experts of all layers in bf16; of a dense model 0."""
+        return 2 * self.layers * self.experts * 3 * self.hidden * self.expert_size
+
+    @property
+    def expert_size(self) -> int:
+        """The intermediate size of one expert; of a dense MLP, its own."""
+        return self.intermediate // self.chosen
 
 
 def shape_of(config: dict[str, Any]) -> ModelShape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""
     family = config.get("model_type")
-    if experts := value(config, "experts"):
-        raise Unsupported(f"{family} with {experts} experts: the megakernel serves dense models")
-    if family not in FAMILIES:
-        raise Unsupported(f"model_type {family!r}: the megakernel serves {', '.join(FAMILIES)}")
+    if family not in (*FAMILIES, *MIXTURES):
+        raise Unsupported(f"model_type {family!r}: the megakernel serves {', '.join((*FAMILIES, *MIXTURES))}")
+    experts = value(config, "experts") or 0
+    if bool(experts) != (family in MIXTURES):
+        raise Unsupported(f"{family} with {experts} experts: the megakernel serves experts in {', '.join(MIXTURES)}")
+    chosen = config["num_experts_per_tok"] if experts else 1
+    size = value(config, "expert_size") if family == "qwen3_moe" else None
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     shape = ModelShape(
         hidden=config["hidden_size"],
-        intermediate=config["intermediate_size"],
+        intermediate=chosen * (size or config["intermediate_size"]),
         layers=config["num_hidden_layers"],
         heads=heads,
         kv_heads=config.get("num_key_value_heads") or heads,
@@ -62,8 +86,12 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         vocab=config["vocab_size"],
         norm_eps=config.get("rms_norm_eps", 1e-6),
         qkv_bias=family == "qwen2" or bool(config.get("attention_bias")),
-        qk_norm=family == "qwen3",
+        qk_norm=family in ("qwen3", "qwen3_moe", "olmoe"),
         tied=bool(config.get("tie_word_embeddings")),
+        experts=experts,
+        chosen=chosen,
+        normalised=family == "mixtral" or bool(config.get("norm_topk_prob")),
+        whole_norm=family == "olmoe",
     )
     _check(shape, config)
     return shape
@@ -74,7 +102,8 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
         raise Unsupported(f"head_dim {shape.head_dim}: the megakernel serves {', '.join(map(str, HEAD_DIMS))}")
     if shape.heads % shape.kv_heads:
         raise Unsupported(f"num_key_value_heads {shape.kv_heads} does not divide num_attention_heads {shape.heads}")
-    for name, size in (("hidden_size", shape.hidden), ("intermediate_size", shape.intermediate)):
+    inner = "moe_intermediate_size" if config["model_type"] == "qwen3_moe" else "intermediate_size"
+    for name, size in (("hidden_size", shape.hidden), (inner, shape.expert_size)):
         if size % 16:
             raise Unsupported(f"{name} {size}: the megakernel needs a multiple of 16")
     if config.get("hidden_act", "silu") != "silu":
@@ -83,9 +112,22 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
         raise Unsupported("mlp_bias: the megakernel has no bias in the MLP")
     if config.get("attention_bias") and config["model_type"] != "qwen2":
         raise Unsupported("attention_bias: the megakernel serves a bias on q, k, v only in qwen2")
+    if shape.experts:
+        _check_mixture(shape, config)
     window = config.get("sliding_window")
-    if window and config.get("use_sliding_window", config["model_type"] == "mistral"):
+    if window and config.get("use_sliding_window", config["model_type"] in ("mistral", "mixtral")):
         raise Unsupported(f"sliding_window {window}: the megakernel attends to the whole context")
+
+
+def _check_mixture(shape: ModelShape, config: dict[str, Any]) -> None:
+    if shape.experts > EXPERTS_MOST:
+        raise Unsupported(f"{shape.experts} experts: the megakernel serves up to {EXPERTS_MOST}")
+    if not 1 <= shape.chosen <= shape.experts:
+        raise Unsupported(f"num_experts_per_tok {shape.chosen} of {shape.experts} experts")
+    if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
+        raise Unsupported("mlp_only_layers, decoder_sparse_step: the megakernel needs experts in every layer")
+    if config.get("clip_qkv") is not None:
+        raise Unsupported(f"clip_qkv {config['clip_qkv']}: the megakernel does not clip q, k and v")
 
 
 def positions_of(position: int | Sequence[int], batch: int) -> list[int]:

@@ -22,6 +22,7 @@ from kernels.megakernel.program.instructions import (
     HEAD,
     OUT,
     QKV,
+    ROUTER,
 )
 from kernels.megakernel.program.layout import Layout, groups_of, heads_of_columns
 from kernels.megakernel.program.shape import ModelShape
@@ -36,7 +37,8 @@ class Access:
     """`repeat` runs of `count` blocks in `buffer`, which layer `layer` of this token writes. Each run begins `stride`
     blocks after the one before it.
 
-    `always` is False for splits of the keys after the first, which only a longer context uses.
+    `always` is False for splits of the keys after the first, which only a longer context uses, and for groups of
+    experts after the first, which are at work when the sequences of a batch have chosen enough different ones.
     """
 
     buffer: str
@@ -87,7 +89,8 @@ def buffer_sizes(shape: ModelShape, layout: Layout) -> dict[str, int]:
         "attention_state": layout.splits * layout.batch * shape.heads,
         "out_partials": layout.copies * layout.out_partials * hidden,
         "down_partials": layout.copies * 2 * layout.down_partials * hidden,
-        "gated": layout.copies * shape.intermediate // GATED_BLOCK,
+        "gated": layout.copies * layout.expert_groups * shape.intermediate // GATED_BLOCK,
+        "router": -(-shape.experts // TILE),
         "normed": 2 * shape.hidden // GATED_BLOCK if layout.sliced else 0,
         "candidates": layout.all_sms,
         "counts": 2 * layout.all_sms,
@@ -168,10 +171,13 @@ def _qkv(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> E
 
 
 def _heads(shape: ModelShape, layer: int, groups: list[tuple[int, int, int]], sequences: range) -> tuple[Access, ...]:
-    """The rows of queries, newest keys and newest values that heads of these sequences need."""
+    """The rows of queries, newest keys and newest values that heads of these sequences need; where q and k are normed
+    over all heads, of these all.
+    """
     each, tiles, (first, head, _) = shape.head_dim // TILE, shape.qkv_rows // TILE, groups[0]
     kvs = shape.heads + first, len(groups)
-    rows = (head, sum(n for *_, n in groups)), kvs, (kvs[0] + shape.kv_heads, kvs[1])
+    own = (head, sum(n for *_, n in groups)), kvs
+    rows = (*(((0, shape.heads + shape.kv_heads),) if shape.whole_norm else own), (kvs[0] + shape.kv_heads, kvs[1]))
     begin, count = sequences.start * tiles, len(sequences)
     return tuple(Access("qkv", layer, begin + at * each, n * each, count, tiles) for at, n in rows)
 
@@ -222,18 +228,37 @@ def keeps_newest(shape: ModelShape, words: dict[str, int], kv: int) -> bool:
     return words["tile"] == 0 and column >= words["k_tile"]
 
 
+def _router(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    reads, residual = _input(shape, layout, words["layer"], after_attention=True)
+    writes = _rows("router", words | {"partial": 0}, 0)
+    return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
+
+
+def _experts_gate_up(shape: ModelShape, layout: Layout, words: dict[str, int]) -> Effects:
+    """Of any experts: their weights are no words, and where the gated values go depends on their group alone."""
+    first = words["group"] * (shape.intermediate // GATED_BLOCK) + words["tile"]
+    always = words["group"] == 0
+    writes = (Access("gated", words["layer"], first, 1, words["units"], layout.sms, always=always),)
+    reads = (_partials(shape, layout, "router", words["layer"]),) if always else ()
+    return Effects(reads, writes if words["units"] else (), chunks=_chunks(layout, words), always=always)
+
+
 def _gate_up(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
+    if shape.experts:
+        return _experts_gate_up(shape, layout, words)
     reads, residual = _input(shape, layout, words["layer"], after_attention=True)
     writes = _rows("gated", words | {"partial": 0}, 0)
     return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 
 def _down(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-    per_tile = TILE // GATED_BLOCK
-    reads = (Access("gated", words["layer"], words["k_tile"] * per_tile, words["k_tiles"] * per_tile),)
+    per_tile, always = TILE // GATED_BLOCK, words["group"] == 0
+    first = words["group"] * (shape.intermediate // TILE) + words["k_tile"]
+    reads = (Access("gated", words["layer"], first * per_tile, words["k_tiles"] * per_tile, always=always),)
     partial = words["layer"] % 2 * layout.down_partials + words["partial"]
-    writes = _rows("down_partials", words | {"partial": partial}, shape.hidden // TILE)
-    return Effects(reads, writes, chunks=_chunks(layout, words))
+    rows = _rows("down_partials", words | {"partial": partial}, shape.hidden // TILE)
+    writes = tuple(replace(row, always=always) for row in rows)
+    return Effects(reads, writes, chunks=_chunks(layout, words), always=always)
 
 
 def _head(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
@@ -250,4 +275,5 @@ def _end(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> E
 
 _OF = {
     QKV: _qkv, ATTENTION: _attention, OUT: _out, GATE_UP: _gate_up, DOWN: _down, HEAD: _head, END: _end, ADD: _add,
+    ROUTER: _router,
 }  # fmt: skip

@@ -9,7 +9,8 @@ The number of active splits depends on the length of the context. An instruction
 nothing, and so orders nothing. The proof therefore treats instructions of splits after the first separately: they wait,
 and are waited for, as in the longest context, but they pass on only that they themselves have run, never what came
 before them. Each has a column of its own in the clock. This proves the program with the fewest orders that any context
-has, and so for all contexts.
+has, and so for all contexts. Groups of experts after the first are treated alike: how many are at work depends on what
+the router chooses. Which experts they are changes only where weights are read, and no instruction writes weights.
 
 Several GPUs are replayed as one: SMs are numbered over all ranks, and so are the blocks of their memories. What an
 instruction writes to a buffer of EXCHANGED it writes into the memory of every rank.
@@ -22,7 +23,7 @@ import numpy as np
 
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import EXCHANGED
-from kernels.megakernel.program.instructions import END, HEAD
+from kernels.megakernel.program.instructions import ATTENTION, END, HEAD
 from kernels.megakernel.proof.effects import Access, Effects, buffer_sizes, effects
 from kernels.megakernel.proof.structure import ProgramProblem, instruction_name, instruction_rows
 
@@ -88,7 +89,10 @@ class Ordering:
             for index, (words, effect) in enumerate(zip(table, done, strict=True)):
                 column, value = sm, token * len(table) + index
                 if not effect.always:
-                    place = rank, words["sequence"], words["head"], words["split"]
+                    place = rank, words["op"], words["sequence"], words["head"], words["split"], words["group"]
+                    place = (*place, -1 if words["op"] == ATTENTION else sm)
+                    if not effect.reads:  # nobody waits for it as a reader, so one column does for all such
+                        place = (-1,)
                     column = self.sms + self._weak.setdefault(place, len(self._weak))
                     value = token * self.layers + words["layer"]
                 listed.append(Node(sm, index, token, words, effect, column, value))
@@ -185,7 +189,7 @@ class Ordering:
         late = readers > clock
         if late.any():
             column = int(np.argwhere(late)[0, 1])
-            who = self._name(column) if column < self.sms else "an attention instruction"
+            who = self._name(column) if column < self.sms else "an instruction that may be idle"
             self._problem("overwrite", node, f"it writes {access.buffer} while {who} may still be reading it")
         if ((buffer.epoch[blocks] >= 0) & (readers.max(axis=1) < 0)).any():
             self._problem("unread", node, f"it writes {access.buffer} again before anyone has read it")

@@ -1,5 +1,6 @@
 """Checks of a program that need no replay: fields in range, weights and heads covered, streams in order."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from kernels.megakernel.program.instructions import (
     OP_NAMES,
     OUT,
     QKV,
+    ROUTER,
     WORDS,
 )
 from kernels.megakernel.program.layout import (
@@ -32,7 +34,7 @@ from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
 from kernels.megakernel.program.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS
 from kernels.megakernel.proof.effects import COLUMN, effects
 
-WHOLE_INPUT = (QKV, GATE_UP, HEAD)
+WHOLE_INPUT = (QKV, GATE_UP, HEAD, ROUTER)
 """Products of the residual: the kernel multiplies their input from its first column on."""
 
 
@@ -55,7 +57,7 @@ class ProgramProblem:
 
 
 KINDS = (
-    "bounds", "stream", "coverage", "residual", "deadlock", "duplicate", "overwrite", "unread", "cache",
+    "bounds", "stream", "coverage", "residual", "deadlock", "duplicate", "overwrite", "unread", "cache", "router",
 )  # fmt: skip
 
 
@@ -80,6 +82,7 @@ def structure(program: Program) -> list[ProgramProblem]:
     for sm, listed in enumerate(rows):
         result += _stream(program, sm, listed)
         result += _residual(program, sm, listed)
+        result += _routes(program, sm, listed)
     result += [*_products(program, rows), *_attention(program, rows)]
     return [*result, *_slices(program, rows), *_pairs(program, rows)]
 
@@ -123,7 +126,7 @@ def _bounds(program: Program) -> Iterator[ProgramProblem]:
 def _fields(program: Program, cut: dict[int, tuple[int, int, int]], index: int, words: dict[str, int]) -> Iterator[str]:
     shape, layout = program.shape, program.layout
     op, layer = words["op"], words["layer"]
-    if not END <= op <= ADD:
+    if not END <= op <= (ROUTER if shape.experts else ADD):
         yield "there is no such operation"
         return
     if words["index"] != index:
@@ -138,7 +141,10 @@ def _fields(program: Program, cut: dict[int, tuple[int, int, int]], index: int, 
     elif op == ADD:
         yield from _slice_fields(shape, layout, words)
     elif op != END:
-        yield from _product_fields(op, cut[op], words, program.rank * cut[op][2] if op in (OUT, DOWN) else 0)
+        first = (program.rank + words["group"]) * cut[op][2] if op in (OUT, DOWN) else 0
+        yield from _product_fields(op, cut[op], words, first, layout.sms if shape.experts and op == GATE_UP else 1)
+        if not 0 <= words["group"] < (layout.expert_groups if op in (GATE_UP, DOWN) else 1):
+            yield f"group {words['group']} of {layout.expert_groups}"
         if layout.weights == "int8" and words["units"] and words["k_tile"] % layout.form.tiles:
             yield f"it begins at column tile {words['k_tile']}, within a block of int8 codes that share their scales"
     if op == OUT and not layout.splits:
@@ -155,12 +161,15 @@ def _slice_fields(shape: ModelShape, layout: Layout, words: dict[str, int]) -> I
         yield "the residual is not cut into slices"
 
 
-def _product_fields(op: int, cut: tuple[int, int, int], words: dict[str, int], first: int) -> Iterator[str]:
-    """`first` is the rank's first partial."""
+def _product_fields(
+    op: int, cut: tuple[int, int, int], words: dict[str, int], first: int, stride: int
+) -> Iterator[str]:
+    """`first` is the first partial of the rank or group; row tiles are `stride` from each other."""
     tiles, columns, parts = cut
     low, units, k_low, k_count = (words[name] for name in ("tile", "units", "k_tile", "k_tiles"))
-    if units < 0 or low < 0 or low + units > tiles:
-        yield f"row tiles {low} to {low + units} of {tiles}"
+    end = low + (units - 1) * stride + 1 if units else low
+    if units < 0 or low < 0 or end > tiles:
+        yield f"row tiles {low} to {end} of {tiles}"
     if (k_count < 1 and (units or op == OUT)) or k_count < 0 or k_low < 0 or k_low + k_count > columns:
         yield f"column tiles {k_low} to {k_low + k_count} of {columns}"
     if not first <= words["partial"] < first + parts:
@@ -194,7 +203,7 @@ def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[P
     wanted = [
         (index, WeightSection(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"]))
         for index, w in enumerate(rows)
-        if w["units"]
+        if w["units"] and program.in_stream(w["op"])
     ]
     packed = program.sections[sm]
     for (index, section), packed_section in zip(wanted, packed, strict=False):
@@ -225,27 +234,52 @@ def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator
         yield ProgramProblem("residual", sm, -1, f"the residual is added to {due} times, not {wanted}")
 
 
+def _routes(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[ProgramProblem]:
+    """In each layer of a mixture the SM's ROUTER brings the input of its GATE_UPs, which follow at once, and the first
+    of them finds the experts before any weights of theirs are awaited.
+    """
+    if not program.shape.experts:
+        return
+    ops = ROUTER, GATE_UP, DOWN
+    groups = range(program.layout.expert_groups)
+    for layer in range(program.shape.layers):
+        own = [i for i, words in enumerate(rows) if words["layer"] == layer and words["op"] in ops]
+        listed = [(rows[i]["op"], rows[i]["group"]) for i in own]
+        wanted = [(ROUTER, 0), *((GATE_UP, group) for group in groups)]
+        first, together = listed[: len(wanted)], own[: len(wanted)]
+        units = sum(rows[i]["units"] for i in together[1:2])
+        if first != wanted or together != list(range(together[0], together[0] + len(wanted))) or not units:
+            sentence = f"layer {layer}: the router and the gate and up of each group do not follow each other"
+            yield ProgramProblem("router", sm, -1, sentence)
+        elif any(op != DOWN for op, _ in listed[len(wanted) :]):
+            yield ProgramProblem("router", sm, -1, f"layer {layer}: a second router, or gate and up")
+
+
 def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[ProgramProblem]:
     """Every 16 x 16 tile of the rank's part of every matrix is multiplied exactly once, and no other."""
     shape = program.shape
     own = head_tiles(shape, program.layout, program.rank)
-    parts: dict[tuple[int, int], list[dict[str, int]]] = {}
+    parts: dict[tuple[int, int, int], list[dict[str, int]]] = {}
     for listed in rows:
         for words in listed:
             if words["units"]:
-                parts.setdefault((words["op"], words["layer"]), []).append(words)
+                parts.setdefault((words["op"], words["layer"], words["group"]), []).append(words)
     layers = range(shape.layers)
     for op, (tiles, columns, _) in products(shape, program.layout).items():
-        for layer in (shape.layers,) if op == HEAD else layers:
+        groups = range(program.layout.expert_groups if op in (GATE_UP, DOWN) else 1)
+        stride = program.layout.sms if shape.experts and op == GATE_UP else 1
+        for layer, group in itertools.product((shape.layers,) if op == HEAD else layers, groups):
             used = np.zeros((tiles, columns), dtype=np.int16)
-            for w in parts.get((op, layer), []):
-                used[w["tile"] : w["tile"] + w["units"], w["k_tile"] : w["k_tile"] + w["k_tiles"]] += 1
+            for w in parts.get((op, layer, group), []):
+                own_tiles = slice(w["tile"], w["tile"] + w["units"] * stride, stride)
+                used[own_tiles, w["k_tile"] : w["k_tile"] + w["k_tiles"]] += 1
             wanted = np.ones(tiles, dtype=np.int16)
             if op == HEAD:
                 wanted[: own.start] = wanted[own.stop :] = 0
             if (used != wanted[:, None]).any():
                 row, column = np.argwhere(used != wanted[:, None])[0].tolist()
                 what = f"{OP_NAMES[op]} of layer {layer}, tile at row {row * 16}, column {column * 16}"
+                what += f" of group {group}" * (len(groups) > 1)
                 yield ProgramProblem("coverage", -1, -1, f"{what}, is multiplied {used[row, column]} times")
 
 

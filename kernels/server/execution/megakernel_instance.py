@@ -18,6 +18,7 @@ from kernels.megakernel.program.shape import shape_of
 from kernels.model.rounding import Rounding
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.ops.sampling import Sampling
+from kernels.server.execution.megakernel_backend import BATCHES
 
 
 class MachineInstance:
@@ -48,9 +49,10 @@ class MachineInstance:
 
 
 def instance_bytes(model: Any, batch: int, capacity: int) -> int:
-    """About the GPU memory of an instance: its weights, and its keys and values. Of a divided model, on the GPU of the
-    part `model`.
+    """About the GPU memory of an instance: its weights, and its keys and values. All instances of a mixture share the
+    experts, which are counted with the first. Of a divided model, on the GPU of the part `model`.
     """
     shape = shape_of(model.config.to_dict())
     matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
-    return 2 * (matrices + 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim)
+    shared = shape.experts_bytes if batch > BATCHES[0] else 0
+    return 2 * (matrices + 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim) - shared

@@ -47,7 +47,7 @@ def with_rows(program: Program, rows: dict[int, list[dict[str, int]]], repack: b
             broken.sections[sm] = [
                 WeightSection(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"])
                 for w in listed
-                if w["units"]
+                if w["units"] and broken.in_stream(w["op"])
             ]
     return broken
 

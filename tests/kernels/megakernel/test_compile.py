@@ -53,6 +53,8 @@ def contexts() -> Iterator[tuple[str, dict[str, int]]]:
         ("llama-3.1-8b", {"weights": "fp8", "batch": 5}),
         ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
         ("llama-3.1-8b", {"sms": 78, "capacity": 4096}),
+        ("qwen3-30b-a3b", {}),
+        ("qwen3-30b-a3b", {"batch": 8, "capacity": 4096}),
         *contexts(),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value.values())),

@@ -31,6 +31,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "qwen3": {"sms": 4, "out_parts": 3, "splits": 6},
     "qwen2": {"batch": 2, "out_parts": 2, "splits": 0},
     "qwen2 of three": {"batch": 3, "out_parts": 2, "splits": 3, "sliced": True},
+    "qwen3_moe": {"down_parts": 2, "splits": 0},
+    "olmoe": {"out_parts": 2, "splits": 3},
     "llama-32 in copies": {"splits": 0, "sms": 6, "out_parts": 2, "down_parts": 2, "copies": 3},
 }
 
@@ -77,11 +79,18 @@ def test_instructions_touch_what_they_declare_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    "layout", [{}, {"batch": 2, "sliced": True}, {"splits": 0, "copies": 2}], ids=["whole", "sliced", "copies"]
+    ("name", "layout"),
+    [
+        ("llama", {}),
+        ("llama", {"batch": 2, "sliced": True}),
+        ("llama", {"splits": 0, "copies": 2}),
+        ("qwen3_moe", {"batch": 3, "sliced": True, "down_parts": 2}),
+    ],
+    ids=["whole", "sliced", "copies", "experts"],
 )
-def test_blocks_are_cut_from_all_words(layout: dict[str, Any]) -> None:
+def test_blocks_are_cut_from_all_words(name: str, layout: dict[str, Any]) -> None:
     """One layer, the head included, writes every word of every buffer once; two layers do of `down_partials`."""
-    sliced, program = "sliced" in layout, program_of("llama", out_parts=2, **layout)
+    sliced, program = "sliced" in layout, program_of(name, out_parts=2, **layout)
     assert program.layout.copies == layout.get("copies", 1)
     shape, layout = program.shape, program.layout
     written: dict[str, list[int]] = defaultdict(list)

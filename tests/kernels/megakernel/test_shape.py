@@ -4,9 +4,12 @@ import pytest
 
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model_files.catalogue import entry, names
-from tests.kernels.megakernel.published import CONFIGS, MIXTURES
+from tests.kernels.megakernel.published import CONFIGS
 
-REFUSED = {"tiny-mistral", "tiny-gemma", "tiny-gpt2", "tiny-bert", "tiny-qwen3-moe", *MIXTURES}
+REFUSED = {"tiny-mistral", "tiny-gemma", "tiny-gpt2", "tiny-bert"}
+
+
+MIXTURE = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 
 
 def test_it_serves_the_catalogue_but_for_other_families_and_windows() -> None:
@@ -23,7 +26,8 @@ def test_it_serves_the_catalogue_but_for_other_families_and_windows() -> None:
 def test_it_serves_what_it_promises(name: str) -> None:
     shape, config = shape_of(CONFIGS[name]), CONFIGS[name]
     assert shape.qkv_bias == (config["model_type"] == "qwen2")
-    assert shape.qk_norm == (config["model_type"] == "qwen3")
+    assert shape.qk_norm == (config["model_type"] in ("qwen3", "qwen3_moe", "olmoe"))
+    assert shape.whole_norm == (config["model_type"] == "olmoe")
     assert shape.qkv_rows == (shape.heads + 2 * shape.kv_heads) * shape.head_dim
 
 
@@ -35,8 +39,15 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
     ("change", "named"),
     [
         ({"model_type": "gemma"}, "model_type 'gemma'"),
-        ({"model_type": "qwen3_moe", "num_experts": 128}, "qwen3_moe with 128 experts: the megakernel serves dense"),
-        ({"model_type": "mixtral", "num_local_experts": 8}, "mixtral with 8 experts: the megakernel serves dense"),
+        ({"num_experts": 8}, "llama with 8 experts"),
+        ({"model_type": "qwen3_moe", "num_experts": 0}, "qwen3_moe with 0 experts"),
+        (MIXTURE | {"num_experts": 512}, "512 experts: the megakernel serves up to 256"),
+        (MIXTURE | {"num_experts_per_tok": 9, "num_experts": 8}, "num_experts_per_tok 9 of 8"),
+        (MIXTURE | {"moe_intermediate_size": 40}, "moe_intermediate_size 40"),
+        (MIXTURE | {"mlp_only_layers": [0]}, "mlp_only_layers"),
+        (MIXTURE | {"decoder_sparse_step": 2}, "decoder_sparse_step"),
+        (MIXTURE | {"model_type": "olmoe", "clip_qkv": 8.0}, "clip_qkv 8.0"),
+        (MIXTURE | {"model_type": "mixtral", "sliding_window": 4096}, "sliding_window 4096"),
         ({"head_dim": 96}, "head_dim 96"),
         ({"num_key_value_heads": 5}, "num_key_value_heads 5"),
         ({"hidden_size": 2056}, "hidden_size 2056"),
@@ -51,6 +62,12 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
 def test_a_refusal_names_the_feature(change: dict, named: str) -> None:
     with pytest.raises(Unsupported, match=named):
         shape_of(CONFIGS["llama-3.2-1b"] | change)
+
+
+def test_bytes_of_a_mixture_are_those_of_the_experts_of_one_token() -> None:
+    shape = shape_of(entry("qwen3-30b-a3b")[0])
+    assert (shape.intermediate, shape.expert_size) == (6144, 768)
+    assert shape.step_bytes == 6_083_313_664  # 3.35 billion weights less the embedding
 
 
 def test_a_sliding_window_that_is_off_is_served() -> None:

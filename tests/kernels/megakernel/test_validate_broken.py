@@ -15,7 +15,9 @@ from tests.kernels.megakernel.tiny_models import program_of
 SMALL = program_of("qwen2", out_parts=2, splits=3)
 SLICED = program_of("qwen2", batch=2, out_parts=2, down_parts=2, splits=2, sliced=True)
 ATTENDING = program_of("llama-32", out_parts=2, splits=0)
-ANY = st.sampled_from([SMALL, SLICED, ATTENDING])
+EXPERTS = program_of("qwen3_moe", out_parts=2, down_parts=2, splits=0)
+GROUPS = program_of("olmoe", batch=2, down_parts=2, splits=2)
+ANY = st.sampled_from([SMALL, SLICED, ATTENDING, EXPERTS, GROUPS])
 MANY = settings(max_examples=120, deadline=None, derandomize=True)
 PLACES = st.integers(0, 5), st.integers(0, 999)
 

@@ -19,7 +19,10 @@ from kernels.model.decoder import Decoder
 from kernels.model.rounding import Rounding, rounded_weights
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 
-ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM", "olmoe": "OlmoeForCausalLM", "mixtral": "MixtralForCausalLM",
+}  # fmt: skip
 LLAMA3_ROPE = {
     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
@@ -49,6 +52,22 @@ MODELS = {
 }
 """What the interpreter runs in a moment."""
 
+MIXTURES: dict[str, dict[str, Any]] = {
+    # experts that are no multiple of 16, and chunks of down that lie in two experts
+    "qwen3_moe": _config(
+        "qwen3_moe", 80, 144, 4, 2, 128, 97, moe_intermediate_size=48, num_experts=10, num_experts_per_tok=3,
+        norm_topk_prob=True, pad_token_id=0,
+    ),
+    "olmoe": _config(
+        "olmoe", 96, 80, 3, 3, 32, 150, num_experts=20, num_experts_per_tok=4, norm_topk_prob=False, pad_token_id=0
+    ),
+    "mixtral": _config(
+        "mixtral", 64, 96, 4, 1, 64, 120, num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
+        pad_token_id=0,
+    ),
+}  # fmt: skip
+"""The same with experts."""
+
 RANKED: dict[str, Any] = {
     # a vocabulary whose tiles do not divide by 4
     "llama-of-4": _config("llama", 96, 192, 8, 4, 32, 150, pad_token_id=0, rope_parameters=LLAMA3_ROPE),
@@ -68,9 +87,18 @@ GPU_CONFIGS = {
 """Large enough that every SM of an H200 has work; with head_dim 32, half of them. One sequence of `wide` slices its
 residual."""
 
+GPU_MIXTURES = {
+    "qwen3_moe": _config(
+        "qwen3_moe", 512, 2048, 16, 4, 128, 4099, moe_intermediate_size=256, num_experts=40, num_experts_per_tok=4,
+        norm_topk_prob=True, **ON_GPU,
+    ),
+    "olmoe": _config("olmoe", 512, 256, 8, 8, 64, 4099, num_experts=64, num_experts_per_tok=8, **ON_GPU),
+}  # fmt: skip
+"""The same with experts."""
+
 
 def _made(name: str) -> Any:
-    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**(MODELS | RANKED)[name]))
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**(MODELS | MIXTURES | RANKED)[name]))
 
 
 @cache
@@ -85,7 +113,7 @@ def model(name: str) -> Any:
             elif parameter.ndim == 1:
                 parameter.uniform_(0.5, 1.5)
             else:
-                parameter.normal_(0, parameter.shape[1] ** -0.5)
+                parameter.normal_(0, parameter.shape[-1] ** -0.5)
     return made
 
 

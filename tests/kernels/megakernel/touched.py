@@ -70,6 +70,8 @@ def words_of(shape: ModelShape, layout: Layout, access: Access) -> NDArray[np.in
         by_block = numbers.transpose(2, 0, 1, 3).reshape(-1, 2)
     elif access.buffer == "qkv":
         by_block = numbers.reshape(-1, half)
+    elif access.buffer == "router":
+        by_block = numbers.reshape(size[0], -1, TILE).transpose(1, 0, 2).reshape(-1, size[0] * TILE)
     elif access.buffer == "counts":
         by_block = numbers.reshape(-1, size[-1])
     elif access.buffer in ("gated", "normed", "candidates"):

@@ -16,6 +16,9 @@
 
 using std::max;
 using std::min;
+inline unsigned min(int a, unsigned b) { return std::min((unsigned)a, b); }
+inline unsigned min(unsigned a, int b) { return min(b, a); }
+inline unsigned max(int a, unsigned b) { return std::max((unsigned)a, b); }
 
 #define __host__
 #define __device__
@@ -28,10 +31,13 @@ using std::min;
 struct uint3 { unsigned x, y, z; };
 struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
+struct int2 { int x, y; };
+struct ulonglong2 { unsigned long long x, y; };
 struct float2 { float x, y; };
 struct float4 { float x, y, z, w; };
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline int2 make_int2(int x, int y) { return {x, y}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
@@ -61,6 +67,7 @@ inline Meeting all_of_cluster;
 inline Fiber* now;
 inline void* scheduler;  // the top of its stack while a fiber runs
 inline int idle_rounds;
+inline unsigned cycles;  // of the clock, which goes on when it is read
 inline const std::function<void()>* entry;
 
 inline Block& block() { return (*cluster)[now->block]; }
@@ -259,7 +266,13 @@ inline int __syncthreads_or(int yes) {
   return found;
 }
 inline void __threadfence() {}
-template <class T> T __shfl_sync(unsigned, T value, int lane) { return fibers::from_lane(value, lane); }
+inline void __threadfence_block() {}
+template <class T> T __shfl_sync(unsigned, T value, int lane, int width = 32) {
+  return fibers::from_lane(value, fibers::lane() / width * width + lane % width);
+}
+template <class T> T __shfl_down_sync(unsigned, T value, int o) {
+  return fibers::from_lane(value, fibers::lane() + o < 32 ? fibers::lane() + o : fibers::lane());
+}
 template <class T> T __shfl_xor_sync(unsigned, T value, int o) { return fibers::from_lane(value, fibers::lane() ^ o); }
 template <class T> T __shfl_up_sync(unsigned, T value, int o) {
   return fibers::from_lane(value, fibers::lane() >= o ? fibers::lane() - o : fibers::lane());
@@ -275,6 +288,8 @@ inline unsigned __ballot_sync(unsigned, bool yes) {
   return fibers::fold(yes ? 1u << fibers::lane() : 0u, [](unsigned a, unsigned b) { return a | b; });
 }
 inline bool __any_sync(unsigned, bool yes) { return fibers::fold(yes, [](bool a, bool b) { return a || b; }); }
+inline bool __all_sync(unsigned, bool yes) { return fibers::fold(yes, [](bool a, bool b) { return a && b; }); }
+inline int __ffs(unsigned x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
   by &= 31;
@@ -290,6 +305,8 @@ inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); ret
 inline float __int_as_float(int bits) { return __uint_as_float(bits); }
 inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 template <class T> T atomicMax(T* at, T value) { const T old = *at; *at = max(old, value); return old; }
+template <class T> T atomicExch(T* at, T value) { const T old = *at; *at = value; return old; }
+template <class T> T atomicCAS(T* at, T from, T to) { const T old = *at; if (old == from) *at = to; return old; }
 template <class T> T atomicAdd(T* at, T value) { const T old = *at; *at += value; return old; }
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff); }
 inline void __sincosf(float x, float* sine, float* cosine) { *sine = std::sin(x), *cosine = std::cos(x); }

@@ -48,6 +48,7 @@ inline u32 e4m3x2_to_f16x2(u32 codes) {
   };
   return one(codes & 255) | (u32)one(codes >> 8 & 255) << 16;
 }
+inline uint2 e4m3x4_to_f16x4(u32 codes) { return {e4m3x2_to_f16x2(codes), e4m3x2_to_f16x2(codes >> 16)}; }
 inline uint2 int8x4_to_f16x4(u32 codes) {
   const auto value = [=](int i) { return (u32)f16((float)(codes >> 8 * i & 255) - 128).bits; };
   return {value(0) | value(1) << 16, value(2) | value(3) << 16};
@@ -109,6 +110,15 @@ template <class T>
 void st_async(T* to, u32 rank, const T& value, Barrier& arrived) {
   fibers::of_rank(to, rank) = value, land(fibers::of_rank(&arrived, rank), sizeof value);
 }
+inline bool test_wait(Barrier& b, u32 parity) {
+  fibers::yield();
+  return b.phase != parity;
+}
+inline bool try_wait(Barrier& b, u32 parity) { return test_wait(b, parity); }
+inline void arrive_address(u32 barrier) { arrived(*(Barrier*)(fibers::block().base + barrier)); }
+inline void fence_mbarrier_init() {}
+inline u64 nanoseconds() { return 0; }
+inline float ex2_ftz(float x) { return std::exp2(x); }
 inline void wait(Barrier& b, u32 parity) {
   fibers::note(fibers::kWait, fibers::offset(&b), parity);
   while (b.phase == parity) fibers::yield();
@@ -194,6 +204,9 @@ inline void tma_load(void* to, const TensorMap& map, Barrier& barrier, int c0, i
     }
   land(barrier, map.box * 128);
 }
+inline void tma_load(void*, const TensorMap&, Barrier&, int, int, int, u64) {
+  fprintf(stderr, "boxes of three dimensions do not run here\n"), abort();
+}
 template <class T, int Rows, int Columns>
 struct SharedTile {
   static constexpr int kPanelCols = 128 / sizeof(T), kPanels = Columns / kPanelCols;
@@ -261,8 +274,15 @@ void multiply(Accumulator<N>& d, const T* a, const T* b, int keep = 1) {
   }
 }
 
+inline void cluster_sync_unaligned() { cluster_sync(); }
+
 }  // namespace tiles
 
+using __nv_bfloat16 = tiles::bf16;
+struct __nv_bfloat162 {
+  tiles::bf16 x, y;
+};
+inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {x, y}; }
 struct __half {
   unsigned short bits;
 };

@@ -30,6 +30,14 @@ ARITHMETIC = (
 BODIES: dict[str, str] = {
     "u32 join(": "return (q & mask) | 0x64006400u;",
     "void keep(": "",
+    "void fence_proxy_async_global(": "",
+    "void store_word(": "*to = word, fibers::idle_rounds = 0;",
+    "ulonglong2 load_pair(": "fibers::yield(); return {from[0], from[1]};",
+    "void reload_if(": "if (missed) words = load_pair(from);",
+    "u32 cycles(": "fibers::yield(); return fibers::cycles += 1000;",
+    "Shared& shared_memory(": "return *(Shared*)fibers::block().base;",
+    "u32 times(": "const float2 x = unpack<bf16>(pair), y = unpack<bf16>(factors);"
+    "return pack<bf16>(x.x * y.x, x.y * y.y);",
 }
 """The functions that speak PTX, and what they do."""
 

@@ -101,10 +101,17 @@ def _heads(
         x = x + sm.gpu.arrays["bias"][words["layer"]].reshape(-1, d)[rows]
     queries, key, value = x[:-2], x[-2:-1], x[-1]
     if shape.qk_norm:
-        weight = sm.gpu.arrays["qk_norm"][words["layer"]]
+        weight = sm.gpu.arrays["qk_norm"][words["layer"]].reshape(-1, d)
+        of_q, of_k = (weight[rows[:-2]], weight[rows[-2:-1]]) if shape.whole_norm else (weight[:1], weight[1:])
+        squares = [(y**2).mean(axis=1, keepdims=True) for y in (queries, key)]
+        if shape.whole_norm:
+            normed = slice(0, (shape.heads + shape.kv_heads) * d // 2)
+            whole = yield from sm.take("qkv", (slice(None), b, normed), sm.flag(words["layer"]))
+            both = floats_of(whole).sum(axis=0).reshape(-1, d)
+            squares = [(y**2).mean() for y in (both[: shape.heads], both[shape.heads :])]
         queries, key = (
-            y * weight[i] / np.sqrt((y**2).mean(axis=1, keepdims=True) + np.float32(shape.norm_eps))
-            for i, y in enumerate((queries, key))
+            y * weight / np.sqrt(square + np.float32(shape.norm_eps))
+            for y, weight, square in zip((queries, key), (of_q, of_k), squares, strict=True)
         )
     return _rotated(sm, queries, b) * LOG2_E / np.sqrt(np.float32(d)), bf16(_rotated(sm, key, b))[0], bf16(value)
 

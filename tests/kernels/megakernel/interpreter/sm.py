@@ -26,11 +26,12 @@ from kernels.megakernel.program.exchange import (
     flag_at,
     floats_of,
     gated_of,
+    one_value,
     tokens_of,
     two_floats,
     value_of,
 )
-from kernels.megakernel.program.instructions import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.program.instructions import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.program.weights import matrix_of_unit
 from kernels.megakernel.proof.structure import instruction_name, instruction_rows
 from tests.kernels.megakernel.interpreter.attend import attend_to_all, attended, attention
@@ -56,6 +57,8 @@ class StreamingMultiprocessor:
         self.residual = np.zeros((self.layout.batch, self.shape.hidden), dtype=np.float32)
         self.step, self.index, self.taken, self.at = 0, 0, 0, "the beginning"
         self.own, self.round = slice(0, 0), 0
+        self.routed: tuple[Floats, Floats] | None = None
+        self.experts, self.shares = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
         self.unpublished: list[tuple[tuple[int, ...], Floats, Floats]] = []
 
     def run(self) -> Steps:
@@ -63,6 +66,7 @@ class StreamingMultiprocessor:
         todo: dict[int, Callable[[dict[str, int]], Steps]] = {
             QKV: self._qkv, ATTENTION: functools.partial(attention, self), OUT: self._out, GATE_UP: self._gate_up,
             DOWN: self._down, ADD: self._add, HEAD: self._head, END: self._choose,
+            ROUTER: self._router,
         }  # fmt: skip
         for step in range(self.gpu.count):
             self.step = step
@@ -121,7 +125,10 @@ class StreamingMultiprocessor:
             self.residual[:, columns] = bf16_floats(self.gpu.arrays["embedding"][self.token])[:, columns]
             return
         buffer, of = ("out_partials", layer) if after_attention else ("down_partials", layer - 1)
-        for partial in self._partials(buffer, of):
+        partials = self._partials(buffer, of)
+        if self.shape.experts and buffer == "down_partials":
+            partials = partials[: -(-len(self.experts) // self.shape.chosen) * self.layout.down_parts]
+        for partial in partials:
             at = partial, slice(None), slice(columns.start // 2, columns.stop // 2)
             words = yield from self.take(buffer, at, self.flag(of))
             self.residual[:, columns] += floats_of(words)
@@ -173,7 +180,82 @@ class StreamingMultiprocessor:
             self._store_rows("out_partials", words, tile, rows)
             yield True
 
+    def _router(self, words: dict[str, int]) -> Steps:
+        layer, tile = words["layer"], words["tile"]
+        x, scale = self.routed = yield from self._normed(layer, after_attention=True)
+        for tile, rows in self._products(words, x):
+            logits = np.ascontiguousarray(rows * scale, dtype=np.float32).view(np.uint32)
+            self.store("router", (slice(None), slice(tile * 16, tile * 16 + 16)), one_value(logits, self.flag(layer)))
+            yield True
+
+    def _route(self, layer: int) -> Steps:
+        """The experts that any sequence has chosen, in their order, and each sequence's shares [experts, batch]; of
+        equal logits the first experts are chosen, as torch does on a GPU.
+        """
+        words = yield from self.take("router", slice(None), self.flag(layer))
+        logits = value_of(words).view(np.float32)[:, : self.shape.experts]
+        chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+        chosen = np.argsort(-logits, axis=1, kind="stable")[:, : self.shape.chosen]
+        kept = np.zeros_like(chances)
+        np.put_along_axis(kept, chosen, np.take_along_axis(chances, chosen, axis=1), axis=1)
+        kept /= (kept if self.shape.normalised else chances).sum(axis=1, keepdims=True)
+        self.experts = np.unique(chosen)
+        self.shares = kept[:, self.experts].T
+
+    def _at_work(self, group: int) -> int:
+        """How many experts of the group some sequence has chosen."""
+        return min(max(len(self.experts) - group * self.shape.chosen, 0), self.shape.chosen)
+
+    def _expert(self, layer: int, group: int, place: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The bytes of gate and up, and of down, of an expert of a group."""
+        packed = self.gpu.arrays["experts"][layer, self.experts[group * self.shape.chosen + place]]
+        end = self.shape.expert_size // 8 * self.gpu.program.form.unit_bytes(self.shape.hidden // 16)
+        return packed[:end], packed[end:]
+
+    def _experts_gate_up(self, words: dict[str, int]) -> Steps:
+        layer, group, units = words["layer"], words["group"], self.shape.expert_size // 8
+        if group == 0:
+            yield from self._route(layer)
+        assert self.routed is not None
+        (x, scale), form = self.routed, self.gpu.program.form
+        size = form.unit_bytes(self.shape.hidden // 16)
+        tiles = self._at_work(group) * units
+        for tile in range(words["tile"], tiles, self.layout.sms)[: words["units"]]:
+            place, unit = divmod(tile, units)
+            bytes_of = self._expert(layer, group, place)[0]
+            matrix = matrix_of_unit(bytes_of[unit * size : (unit + 1) * size], words["k_tiles"], form)
+            rows = x[:, : words["k_tiles"] * 16] @ matrix.T
+            gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
+            share = self.shares[group * self.shape.chosen + place][:, None]
+            gated = np.where(share == 0, 0, gate / (1 + np.exp(-gate)) * up * share)
+            at = group * self.shape.chosen * units + tile
+            self.store("gated", at, eight_gated(gated.astype(np.float32), self.flag(layer)))
+            yield True
+
+    def _experts_down(self, words: dict[str, int]) -> Steps:
+        layer, group, each = words["layer"], words["group"], self.shape.expert_size // 16
+        if not self._at_work(group):
+            return
+        first, count = words["k_tile"], min(words["k_tiles"], self._at_work(group) * each - words["k_tile"])
+        count, form = max(count, 0), self.gpu.program.form
+        begin = 2 * (group * self.shape.chosen * each + first)
+        taken = yield from self.take("gated", slice(begin, begin + 2 * count), self.flag(layer))
+        x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 16)
+        size = form.unit_bytes(each)
+        for tile in range(words["tile"], words["tile"] + words["units"]):
+            rows = np.zeros((self.layout.batch, 16), dtype=np.float32)
+            for column in range(count):
+                place, k = divmod(first + column, each)
+                unit = self._expert(layer, group, place)[1][tile * size : (tile + 1) * size]
+                matrix = matrix_of_unit(unit, each, form)[:, k * 16 : k * 16 + 16]
+                rows += x[:, column * 16 : column * 16 + 16] @ matrix.T
+            self._store_rows("down_partials", words, tile, rows)
+            yield True
+
     def _gate_up(self, words: dict[str, int]) -> Steps:
+        if self.shape.experts:
+            yield from self._experts_gate_up(words)
+            return
         layer = words["layer"]
         x, scale = yield from self._normed(layer, after_attention=True)
         for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 matching rows of up
@@ -182,6 +264,9 @@ class StreamingMultiprocessor:
             yield True
 
     def _down(self, words: dict[str, int]) -> Steps:
+        if self.shape.experts:
+            yield from self._experts_down(words)
+            return
         first, count = words["k_tile"] * 2, words["k_tiles"] * 2
         taken = yield from self.take("gated", slice(first, first + count), self.flag(words["layer"]))
         x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 8)

@@ -1,0 +1,155 @@
+"""Mixtures of experts: the interpreter agrees with transformers, and the CUDA source on a CPU with the interpreter.
+
+Tolerance as in test_interpret.py. A rounding may tip the router, which then chooses another expert; so the median over
+tokens is compared, and the largest difference where the choice was the reference's.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernels.megakernel.host.pack import interleaved, packed_experts
+from kernels.megakernel.program import Program
+from kernels.megakernel.program.instructions import DOWN, GATE_UP, ROUTER
+from kernels.megakernel.program.layout import strided
+from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.shape import Unsupported, shape_of
+from kernels.megakernel.program.weights import FORMATS, matrix_of_unit
+from kernels.megakernel.proof.validate import check_programs
+from kernels.server.execution.megakernel_instance import instance_bytes
+from tests.kernels.megakernel.broken import changed, find, kinds, swapped
+from tests.kernels.megakernel.cuda_on_cpu import CpuRun
+from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
+from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
+from tests.kernels.megakernel.tiny_models import MIXTURES, arrays_of, exact, gpu, logits_after, model, program_of, start
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "splits": {"out_parts": 2},
+    "attending": {"splits": 0, "down_parts": 2, "sms": 5},
+    "batch 2": {"batch": 2, "down_parts": 2},
+    "batch 5": {"batch": 5, "down_parts": 3, "sms": 4},
+}
+
+
+def distances(name: str, program: Program, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest difference from float32's logits of each token, of the interpreter and of torch's bf16."""
+    begin = start(name, program.layout.batch, 21, 64)
+    machine = gpu(name, program, begin, count, split_keys=8)
+    tokens = machine.run(round_robin())
+    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
+    return np.abs(machine.logits - expected).max(axis=-1), np.abs(rounded - expected).max(axis=-1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", MIXTURES)
+def test_it_generates_what_transformers_generates(name: str, layout: str) -> None:
+    program = program_of(name, **LAYOUTS[layout])
+    check_programs(program)
+    own, torchs = distances(name, program, 5)
+    assert np.median(own) <= np.median(torchs)
+    assert np.median(own) < 0.05
+
+
+@pytest.mark.parametrize("order", [shuffled(3), laggard(0), laggard(4)], ids=["shuffled", "first late", "last late"])
+def test_any_order_gives_the_same_bits(order: Any) -> None:
+    program, begin = program_of("olmoe", batch=3, down_parts=2, sms=5), start("olmoe", 3, 9, 64)
+    runs = [gpu("olmoe", program, begin, 2, split_keys=4) for _ in range(2)]
+    for machine, how in zip(runs, (round_robin(), order), strict=True):
+        machine.run(how)
+    np.testing.assert_array_equal(runs[0].logits, runs[1].logits)
+
+
+def with_equal_gates(program: Program, name: str) -> dict[str, np.ndarray]:
+    """What is uploaded for the model, with a router of zeros."""
+    arrays = dict(arrays_of(name, program.layout))
+    arrays["weights"] = arrays["weights"].copy()
+    for sections, begin in zip(program.sections, arrays["weight_offset"].tolist(), strict=False):
+        at = begin
+        for section in sections:
+            size = section.units * program.form.unit_bytes(section.k_tiles)
+            if section.matrix == ROUTER:
+                arrays["weights"][at : at + size] = 0
+            at += size
+    return arrays
+
+
+def test_experts_are_packed_as_units() -> None:
+    experts = model("qwen3_moe").model.layers[1].mlp.experts.requires_grad_(False)
+    packed = packed_experts(model("qwen3_moe"))[1, 7].numpy()
+    form, (wide, hidden), inner = FORMATS["bf16"], experts.gate_up_proj.shape[1:], 48
+    both = interleaved(*experts.gate_up_proj[7].chunk(2)).float().numpy()
+    size = form.unit_bytes(hidden // 16)
+    assert len(packed) == 2 * 3 * hidden * inner
+    np.testing.assert_array_equal(matrix_of_unit(packed[5 * size : 6 * size], hidden // 16, form), both[80:96])
+    down, size = packed[wide // 16 * size :], form.unit_bytes(inner // 16)
+    rows = experts.down_proj[7].float().numpy()[16:32]
+    np.testing.assert_array_equal(matrix_of_unit(down[size : 2 * size], inner // 16, form), rows)
+
+
+def test_the_launches_of_a_model_share_its_experts() -> None:
+    first = packed_experts(model("olmoe"))
+    assert packed_experts(model("olmoe")) is first
+    assert packed_experts(model("mixtral")) is not first
+
+
+def test_an_instance_of_the_server_is_counted_without_the_experts_of_the_first() -> None:
+    sizes = [instance_bytes(model("olmoe"), batch, 64) for batch in (1, 2)]
+    keys_of_one = 2 * 2 * 2 * 64 * 3 * 32
+    assert sizes[0] - sizes[1] == 2 * 2 * 20 * 3 * 96 * 80 - keys_of_one
+
+
+@pytest.mark.parametrize("rotation", [0, 5])
+@pytest.mark.parametrize("at_work", [1, 7, 12, 30])
+def test_units_are_dealt_evenly_however_many_are_at_work(at_work: int, rotation: int) -> None:
+    dealt = [[t for t in range(first, 30, 7)[:n] if t < at_work] for first, n in strided(30, 7, rotation)]
+    assert sorted(itertools.chain(*dealt)) == list(range(at_work))
+    assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
+
+
+@pytest.mark.parametrize(("op", "after"), [(ROUTER, 1), (GATE_UP, 1), (ROUTER, 2)])
+def test_the_router_comes_before_the_experts(op: int, after: int) -> None:
+    """Else the producer would wait for a choice that the consumers make later, or the input would be another's."""
+    program = program_of("olmoe", batch=2, splits=0, down_parts=2)
+    sm, index, _ = find(program, op, layer=1)
+    assert "router" in kinds(swapped(program, sm, index, index + after))
+
+
+def test_a_group_that_may_be_idle_orders_nothing() -> None:
+    """Experts that another group has are multiplied there: a wrong group is a coverage, and never waited for."""
+    program = program_of("olmoe", batch=3, splits=2, down_parts=2)
+    for op in (GATE_UP, DOWN):
+        sm, index, words = find(program, op, layer=1, group=2)
+        assert kinds(changed(program, sm, index, group=1)) & {"bounds", "coverage", "router"}
+        assert kinds(changed(program, sm, index, group=words["group"] + 1)) == {"bounds"}
+
+
+def test_what_is_not_served_is_named() -> None:
+    shape = shape_of(model("qwen3_moe").config.to_dict())
+    with pytest.raises(Unsupported, match="gpus 2: the megakernel runs a mixture of experts on one GPU"):
+        part_of(shape, 2)
+    with pytest.raises(Unsupported, match="weights fp8: the megakernel streams the experts of a mixture in bf16"):
+        program_of("qwen3_moe", weights="fp8")
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [("qwen3_moe", {"sms": 2, "splits": 0}), ("olmoe", {"sms": 2, "splits": 2, "batch": 2, "down_parts": 2})],
+    ids=["one sequence", "two sequences"],
+)
+def test_the_cuda_source_computes_the_same_on_a_cpu(name: str, layout: dict[str, Any]) -> None:
+    """Every thread of every SM, with copies that land late, in an order drawn by chance. Of equal gates the first
+    experts are chosen, as torch does on a GPU, each with the same share.
+    """
+    program, begin = program_of(name, **layout), start(name, layout.get("batch", 1), 21, 64)
+    for arrays in (arrays_of(name, program.layout), with_equal_gates(program, name)):
+        run = CpuRun(program, arrays, begin, 2, seed=7)
+        assert (run.ended, run.fault) == (0, 0)
+        context = DecodeStart(begin.keys.copy(), begin.values.copy(), begin.first, 21)
+        machine = SimulatedGpu(program, arrays, context, 2)
+        np.testing.assert_array_equal(run.tokens, machine.run(round_robin()))
+        assert np.abs(run.logits - machine.logits).max() < 0.03
+    assert machine.sms[0].experts.tolist() == list(range(program.shape.chosen))
+    shares = 1 / (program.shape.chosen if program.shape.normalised else program.shape.experts)
+    np.testing.assert_allclose(machine.sms[0].shares, shares, rtol=1e-6)

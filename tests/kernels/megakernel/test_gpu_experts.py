@@ -1,0 +1,57 @@
+"""Mixtures of experts in the megakernel, on a GPU."""
+
+import numpy as np
+import pytest
+import torch
+
+from kernels import runners
+from kernels.ops.sampling import Sampling
+from tests.kernels.megakernel.interpreter.attend import splits_of
+from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
+from tests.kernels.megakernel.test_gpu_fidelity import kl_blocks
+from tests.kernels.megakernel.tiny_models import GPU_MIXTURES
+from tests.kernels.megakernel.touched import differences
+from workers.measuring import quality, texts
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("family", GPU_MIXTURES)
+def test_instructions_touch_what_they_declare(family):
+    model, _ = models(GPU_MIXTURES[family])
+    runner = runner_of(model, tuning={"debug": True})
+    for prompt in (PROMPT, 300):
+        runner.generate(torch.ones(1, prompt, dtype=torch.int64, device="cuda"), 8)
+        machine = runner._machine
+        bits = machine.touched.cpu().numpy().view(np.uint32)
+        splits = splits_of(prompt + 8, machine.constants["SPLIT_KEYS"], machine.layout.splits)
+        assert not list(differences(machine.program, bits, machine.word_starts, splits))[:3]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 8])
+@pytest.mark.parametrize("family", GPU_MIXTURES)
+def test_it_is_as_near_to_float32_as_torch(family, batch):
+    """Another choice of a router that rounding tipped costs much of a few tokens: the means of all are compared."""
+    model, exact = models(GPU_MIXTURES[family])
+    runner = runner_of(model)
+    runner.prepare(batch, 128, 1)
+    tokens = texts.random(model.config.vocab_size, 128, quality.LEAST_TOKENS)
+    reference, torchs = (runners.runner("eager", each) for each in (exact, model))
+    _, before, own = quality.compare(reference, torchs, runner, tokens, batch, lambda _: True)
+    mean, torchs_mean = kl_blocks(own).mean(), kl_blocks(before).mean()
+    print(f"{family}, batch {batch}: KL of torch {torchs_mean:.2g} and own {mean:.2g}; other tokens "
+          f"{before.disagreement:.4f} and {own.disagreement:.4f}")  # fmt: skip
+    assert not own.broken
+    assert mean <= 1.1 * torchs_mean
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("family", GPU_MIXTURES)
+def test_generations_give_one_answer(family, batch):
+    """Behind the same prompt, which the kernels runner's pass reads; greedy and drawn alternately."""
+    runner = runner_of(models(GPU_MIXTURES[family])[0])
+    prompt = torch.randint(0, 4099, (batch, PROMPT), device="cuda")
+    options = [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)]
+    expected = [runner.generate(prompt, 32, how).tokens for how in options]
+    for i in range(500):
+        assert runner.generate(prompt, 32, options[i % 2]).tokens == expected[i % 2], i
