@@ -2,9 +2,10 @@
 
     python -m benchmarks.vllm_plugin --site FOLDER [--model llama-3.2-1b] [--users N] --json OUT
 
-The loads are those of `kernels bench serve`; `KERNELS_VLLM_PYTHON` names vLLM's Python. `--site` is the folder of packages of vLLM's environment: a wheel of the
-plug-in lies there already, and this adds a plug-in that times vLLM's engine (`vllm_probe.py`) for as long as it runs.
-Then vLLM's own profiler traces steps of one and of 32 users: the kernels of a step and the time between them.
+The loads are those of `kernels bench serve`; `KERNELS_VLLM_PYTHON` names vLLM's Python. `--site` is the folder of
+packages of vLLM's environment: the plug-in lies there already, and this adds one that times vLLM's engine
+(`vllm_probe.py`) for as long as it runs. With `--trace` vLLM's own profiler traces steps of one and of 32 users: the
+kernels of a step and the time between them.
 """
 
 import argparse
