@@ -1,15 +1,17 @@
 """vLLM through HTTP without and with the plug-in of `clients/vllm`, in turns, and where a step of each goes.
 
-    python -m benchmarks.vllm_plugin --vllm PYTHON --site FOLDER [--model llama-3.2-1b] [--users N] --json OUT
+    python -m benchmarks.vllm_plugin --site FOLDER [--model llama-3.2-1b] [--users N] --json OUT
 
-The loads are those of `kernels bench serve`. `--site` is the folder of packages of vLLM's environment: a wheel of the
-plug-in lies there already, and this adds a plug-in that times vLLM's engine (`vllm_probe.py`) for as long as it runs.
-Then vLLM's own profiler traces steps of one and of 32 users: the kernels of a step and the time between them.
+The loads are those of `kernels bench serve`; `KERNELS_VLLM_PYTHON` names vLLM's Python. `--site` is the folder of
+packages of vLLM's environment: the plug-in lies there already, and this adds one that times vLLM's engine
+(`vllm_probe.py`) for as long as it runs. With `--trace` vLLM's own profiler traces steps of one and of 32 users: the
+kernels of a step and the time between them.
 """
 
 import argparse
 import gzip
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -27,6 +29,7 @@ from kernels.cli.bench_serve_arguments import serve_arguments
 from kernels.cli.served_model import prepared
 from kernels.load.lists import Lengths
 from kernels.measure.environment import current_device
+from kernels.runners.vllm_runner import PYTHON_VARIABLE
 
 TRACED = (1, 32)
 """Users whose steps are traced."""
@@ -124,7 +127,7 @@ def main() -> int:
     parser.add_argument("--turns", nargs="+", default=["vllm", "vllm_plugin", "vllm_plugin+3"], help=turns)
     parser.add_argument("--trace", nargs="*", default=[], metavar="TURN", help="turns whose steps are traced too")
     options = parser.parse_args()
-    options.vllm_plugin = True
+    options.vllm_plugin, options.vllm = True, options.vllm or os.environ[PYTHON_VARIABLE]
     users = options.users or [1, 8, 32, 128]
     environment = current_device()[2]
     facts = {name: environment.get(name) for name in (*FACTS, "versions")}

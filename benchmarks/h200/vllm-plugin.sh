@@ -11,6 +11,7 @@ set -euo pipefail
 LIMIT=${LIMIT:-360}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
+export KERNELS_VLLM_PYTHON=$VLLM_PYTHON
 
 site=${VLLM_SITE:-${VLLM_FOLDER:-/tmp/vllm}/site}
 # As `pip install` of the two wheels would.
@@ -29,6 +30,5 @@ lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in names.items()) for 
 (info / "entry_points.txt").write_text("".join(lines))
 END
 step gate 40 "$PYTHON" -m pytest -q -x -m gpu tests/kernels/attention/test_step_attention.py -k halves
-step vllm 330 "$PYTHON" -m benchmarks.vllm_plugin --vllm "$VLLM_PYTHON" --site "$site" \
-    --json "$OUT/vllm-plugin.json" "$@"
+step vllm 330 "$PYTHON" -m benchmarks.vllm_plugin --site "$site" --json "$OUT/vllm-plugin.json" "$@"
 finish
