@@ -7,7 +7,7 @@ from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.fft import fft_tiles
 from kernels.fft.fft_tiles import FftConfig, configs, long_configs
-from kernels.gemm.config_lookup import matching
+from kernels.gemm.config_lookup import matching, resized
 from kernels.hardware import Gpu
 from kernels.ops import FftConvCase
 from kernels.registry import Refusal, Variant, register
@@ -64,6 +64,9 @@ class Monarch(Variant):
 
     def space(self, case: FftConvCase) -> list[dict[str, Any]]:
         return [{name: getattr(config, name) for name in self.names} for config in self.configs(case)]
+
+    def resized(self, case: FftConvCase, params: dict[str, Any]) -> dict[str, Any]:
+        return resized(self.configs(case), params, self.names)
 
     def config_of(self, case: FftConvCase, params: dict[str, Any]) -> FftConfig:
         """The config that params name; without params the best guess. Raises ValueError that names a wrong param."""
