@@ -1,6 +1,6 @@
 // y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 9 to 256 rows of x. The product is transposed: 64 rows of w are M of a
 // warpgroup's wgmma, and COLS rows of x its N. With ACROSS, 64 rows of x are M and COLS rows of w are N, as many as
-// fill a wave of blocks. A cluster is SPLITS blocks that divide k.
+// fill a wave of blocks. A cluster is SPLITS blocks that divide k. With INT8 the rows of w are widened in registers.
 //
 //   producer thread  starts the ring's barriers and at once loads this block's rows of w and x, 64 columns a stage (x
 //                    after the previous kernel has ended); then refills stages that have been read
@@ -33,6 +33,66 @@ __device__ __forceinline__ void release(Barrier& empty, const Work& work, int i,
   if (i + STAGES < work.panels && lane == 0) arrive(empty);
 }
 
+#if INT8
+// This thread's operands of a panel: for each of four products 64 × 16 its weights in bf16.
+struct Widened {
+  u32 at[4][4];
+
+  __device__ __forceinline__ void load(const char* tile) {
+    const int warp = threadIdx.x % kWarpgroup / 32, lane = threadIdx.x % 32;
+#pragma unroll
+    for (int group = 0; group < 2; group++) {  // of 32 columns
+      const uint4 codes = *(const uint4*)(tile + ((warp * 2 + group) * 32 + lane) * 16);
+      const float2 scale = unpack<f16>(*(const u32*)(tile + kCodesBytes + ((warp * 2 + group) * 8 + lane / 4) * 4));
+      const u32 words[4] = {codes.x, codes.y, codes.z, codes.w};
+#pragma unroll
+      for (int i = 0; i < 8; i++) {  // pairs of row g, and of row g + 8
+        const float by = i % 2 ? scale.y : scale.x;
+        at[group * 2 + i / 4][i % 4] = pack<bf16>(code(words[i / 2], i % 2 * 2) * by, code(words[i / 2], i % 2 * 2 + 1) * by);
+      }
+    }
+  }
+  // A byte below 0x4b0000 is the float 2^23 + byte.
+  static __device__ __forceinline__ float code(u32 word, int byte) {
+    return __uint_as_float(__byte_perm(word, 0x4b000000, 0x7650 + byte)) - 8388736.f;
+  }
+  // Keeps the registers until here: products that run may still read them.
+  __device__ __forceinline__ void fence() {
+#pragma unroll
+    for (int i = 0; i < 16; i++) asm volatile("" : "+r"(at[i / 4][i % 4])::"memory");
+  }
+};
+
+// The weights of the next panel are widened while the products of this one run.
+__device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, Stage* ring, const Work& work) {
+  const int tile = warpgroup() * kPackedBytes;
+  PipelineState<STAGES> at;
+  Widened now, next;
+  wait(s.full[0], 0);
+  now.load(ring[0].w + tile);
+  fence_operand(d);
+#pragma unroll 2
+  for (int i = 0; i < work.panels; i++) {
+    const int stage = at.stage;
+    const u64 x = k_major(ring[stage].x.panel(0));
+    now.fence();
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) Product<Value, COLS>::run(d, now.at[k], x + k * kNextK, i + k);
+    wgmma_commit();
+    at.advance();
+    if (i + 1 < work.panels) {
+      wait(s.full[at.stage], at.parity);
+      next.load(ring[at.stage].w + tile);
+    }
+    wgmma_wait<0>();
+    now.fence();
+    release(s.empty[stage], work, i, threadIdx.x % kWarpgroup);
+    now = next;
+  }
+  fence_operand(d);
+}
+#else
 __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, Stage* ring, const Work& work) {
   const int group = warpgroup();
   PipelineState<STAGES> at;
@@ -54,6 +114,7 @@ __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, St
   wgmma_wait<0>();
   fence_operand(d);
 }
+#endif
 
 // The sum of squares of 8 values.
 __device__ __forceinline__ float squares(const uint4& v) {
@@ -176,7 +237,7 @@ __device__ __forceinline__ void consume_across(Shared& s, Stage* ring, const Par
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) SMALL_CLUSTER
-    small_gemm(const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap x,
+    small_gemm(const __grid_constant__ Weights w, const __grid_constant__ TensorMap x,
                const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ Shared s;

@@ -7,7 +7,7 @@ from workers.wording.text import number, when
 
 
 def words(verify: VerifyResult) -> str:
-    """`Weights in int8 take 1.06 bytes each in place of 2; the divergence from float32 is …`; "" where none are rounded.
+    """`Weights in int8 take 1.06 bytes each in place of 2; the mean KL divergence is …`; "" where none are rounded.
 
     The bytes are those of the plan's smallest weights. Of generated weights, classes and vectors no divergence is told.
     """
