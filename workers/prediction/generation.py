@@ -144,7 +144,7 @@ class _Request:
             count = pass_time.kernels_of(self.sizes, self.runner, reads_prompt)
             layer = pass_time.kernels_layer(count, self.kernel_us, self.gpus)
         by = self.gpus * rates.read_tbps, self.gpus * flops(self.activations, rates)
-        size = (MODEL_BYTES if self.runner == MEGAKERNEL else BYTES)[weights]
+        size = (MODEL_BYTES if self.runner in (MEGAKERNEL, "kernels") else BYTES)[weights]
         return pass_ms(self.sizes, work, size, BYTES[self.activations] / SIXTEEN_BITS, by, layer)
 
 

@@ -65,10 +65,11 @@ class KernelsBackend:
         ops: Sequence[PlannedOp] = (),
         copies: Copies = Copies.ALL,
         exclude: Collection[str] = (),
+        weights: str = "",
     ) -> None:
         """`decodes` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
         `packed_ops` where both are for the same number of rows, unless fewer than all `copies` of the weights may be
-        made: they may copy. No variant in `exclude` is used.
+        made: they may copy. No variant in `exclude` is used. `weights` as `Usable` has it.
         """
         if limits.chunk_rows != block_of(model):
             raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
@@ -76,7 +77,7 @@ class KernelsBackend:
         self.count, self.longest, self.max_num_seqs = 1, limits.max_model_len, 0
         self.device, self.copies = model.embedding.device, copies
         self._planned = [op for op in ops if op.variant not in exclude] if copies is Copies.ALL else []
-        self._exclude = frozenset(exclude)
+        self._exclude, self._weights = frozenset(exclude), weights
         self.shapes = shapes(limits, decodes)
         self._pages = -(-(limits.max_model_len + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
@@ -208,24 +209,31 @@ class KernelsBackend:
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products
-        or in kernels of their own.
+        or in kernels of their own, weights in the lower precision or the model's own.
         """
         capacity = self._pages * self.limits.page_size
         given = self.model, shape, self.limits.page_size, capacity
-        every = (Usable(self.gpu, most, self._exclude) for most in (self.copies, min(self.copies, Copies.STREAMED)))
-        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
+        first, other = self._usable, Usable(self.gpu, min(self.copies, Copies.STREAMED), self._exclude)
+        ops, unfused = [*self._planned, *packed_ops(*given, first)], packed_ops(*given, other)
+        if not self._weights:
+            unfused = [*self._planned, *unfused]
         separate = [op for op in ops if op.op != "step_attention"]
         if shape.blocks or len(separate) == len(ops):
             return {"separate": separate}
         arrangements = {"step_attention": ops}
         if shape.decodes >= TIMED_FROM:
-            arrangements |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
+            name = "own_weights" if self._weights else "separate_norms"
+            arrangements |= {"separate": separate} | ({name: unfused} if unfused != ops else {})
         return arrangements
 
     def _heads(self, shape: Shape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:
         """The ops of the pass with each LM head that can end it."""
-        more = [*ops, *head_ops(self.model, shape, Usable(self.gpu, self.copies, self._exclude))]
+        more = [*ops, *head_ops(self.model, shape, self._usable)]
         return {kind: more for kind in planned_heads(self.model, shape, more)}
+
+    @property
+    def _usable(self) -> Usable:
+        return Usable(self.gpu, self.copies, self._exclude, self._weights)
 
     def _add_head(self, shape: Shape, kind: SamplingKind, ops: Sequence[PlannedOp]) -> None:
         """Keeps a pass with this LM head if it is faster."""

@@ -21,9 +21,14 @@ from tests.kernels.runners.test_gpu_experts import EVERY
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
-def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """24 requests of unequal lengths come and go, at most 12 at once: the megakernel takes up to 8 of them.
+@pytest.mark.parametrize(
+    ("family", "weights", "at_once"),
+    [("llama", "", 12), ("qwen2", "", 12), ("qwen3", "", 12), ("llama", "int8", 12), ("qwen2", "int8", 24)],
+)
+def test_both_backends_give_the_models_answers(
+    family: str, weights: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them.
 
     Triton compiles nothing while they are served.
     """
@@ -32,7 +37,7 @@ def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.
 
     model, _ = models(GPU_CONFIGS[family])
     draw, vocab = random.Random(1), GPU_CONFIGS[family]["vocab_size"]
-    own = Engine(building.backends(model, RequestedSize(512, 12)))
+    own = Engine(building.backends(model, RequestedSize(512, at_once), weights=weights))
     assert len(own.backends) == 2
     requests = [
         Request(
@@ -58,7 +63,7 @@ def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.
         if request.sampling.greedy:
             ids, length = torch.tensor([request.ids], device="cuda"), request.prompt_length
             gaps = logit_gaps(eager, ids[:, :length], [request.ids[length:]])
-            assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+            assert gaps.refusal(LARGEST_DIFFERENCE[weights or "bf16"]) is None
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])

@@ -37,6 +37,11 @@ def plan(**given) -> Plan:
     ("given", "gpu", "said"),
     [
         ({"runner": "megakernel", "options": {"weights": "nvfp4"}}, "h200", "megakernel in nvfp4 rounds weights"),
+        (
+            {"ops": [PlannedOp(op="linear", case=CASE | {"weights": "int8"}, variant="int8_dynamic_cpu")]},
+            "h200",
+            "rounds",
+        ),
         ({}, "cpu", "made for h200"),
         ({"expected": EXPECTED | {"driver": "580.1"}}, "h200", "driver 580.1 and this is 590.2"),
         ({"expected": EXPECTED | {"torch": "2.10"}}, "h200", "torch 2.10 and this is 2.11"),
@@ -50,7 +55,12 @@ def test_a_plan_that_cannot_be_served_is_refused_in_a_sentence(given: dict, gpu:
 
 def test_a_plan_for_this_device_is_served() -> None:
     made = plan(expected=EXPECTED | {"driver": "590.2", "torch": "2.11"})
-    assert plan_refusal(made, GPUS["h200"], FACTS) is None
+    int8 = PlannedOp(op="linear", case=CASE | {"weights": "int8"}, variant="skinny_int8")
+    for each in (made, plan(ops=[int8]), plan(runner="megakernel", options={"weights": "int8"})):
+        assert plan_refusal(each, GPUS["h200"], FACTS) is None
+    assert "bf16, int8 weights and 8 requests" in taken_of_plan(
+        plan(ops=[int8], serving=Serving(max_num_seqs=8)), "bf16", 8
+    )
     for runner in ("eager", "compiled", "kernels", "megakernel"):
         assert plan_refusal(plan(gpu="cpu", runner=runner), GPUS["cpu"], FACTS) is None
 
