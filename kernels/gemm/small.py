@@ -108,11 +108,15 @@ class SmallGemmInt8(_Small):
         """The stream of `small_pack.pack_int8`. Raises ValueError when weight is not [weight_rows, k]."""
         from kernels.gemm.skinny_pack import paired
         from kernels.gemm.small_pack import pack_int8
-        from kernels.quant.quantised_matrix import int8_groups
+        from kernels.quant.quantised_matrix import QuantisedMatrix, int8_groups
 
         if tuple(weight.shape) != (case.weight_rows, case.k):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.weight_rows}, {case.k}]")
-        return pack_int8(int8_groups(paired(weight) if case.gates else weight))
+        codes = int8_groups(weight)
+        assert codes.block_scales is not None
+        if case.gates:
+            codes = QuantisedMatrix(paired(codes.codes), codes.row_scales, paired(codes.block_scales))
+        return pack_int8(codes)
 
     def packing(self, case: LinearCase, params: dict[str, Any]) -> str:
         return f"small_gemm_int8 {case.gates}"

@@ -16,6 +16,7 @@ from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
+from kernels.quant.quantised_matrix import stored_scales
 from kernels.server.execution.captured_passes import Captured, HostBuffers, LaunchedStep
 from kernels.server.execution.compiling import NotedVariants
 from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
@@ -233,7 +234,8 @@ class KernelsBackend:
 
     @property
     def _usable(self) -> Usable:
-        return Usable(self.gpu, self.copies, self._exclude, self._weights)
+        stored = self._weights == "int8" and stored_scales([self.model.lm_head]) is not None
+        return Usable(self.gpu, self.copies, self._exclude, self._weights, folds=not stored)
 
     def _add_head(self, shape: Shape, kind: SamplingKind, ops: Sequence[PlannedOp]) -> None:
         """Keeps a pass with this LM head if it is faster."""

@@ -14,6 +14,7 @@ from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel.program.shape import Unsupported
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.experts import has_experts
+from kernels.model.rounding import Rounding, rounded_weights
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
@@ -239,7 +240,8 @@ def megakernel_beside(
 
     try:
         capacity = capacity_of(kernels.limits.max_model_len)
-        instances = [MachineInstance(model, batch, capacity, weights) for batch in batches]
+        rounded = None if weights == "bf16" else rounded_weights(model, kernels.model, weights, Rounding())
+        instances = [MachineInstance(model, batch, capacity, weights, rounded) for batch in batches]
     except ValueError as reason:
         _tell(f"no megakernel: {reason}")
         return []

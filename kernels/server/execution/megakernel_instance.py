@@ -11,6 +11,7 @@ from kernels.megakernel.host.device import Tuning
 from kernels.megakernel.host.machine import DecodeRequest, SingleGpuMegakernel
 from kernels.megakernel.program.layout import default_layout
 from kernels.megakernel.program.shape import shape_of
+from kernels.model.rounding import RoundedWeights
 from kernels.ops import MODEL_BYTES
 from kernels.ops.sampling import Sampling
 
@@ -18,14 +19,16 @@ from kernels.ops.sampling import Sampling
 class MachineInstance:
     """The megakernel of a transformers model in bf16, for `batch` sequences of up to `capacity` tokens."""
 
-    def __init__(self, model: Any, batch: int, capacity: int, weights: str = "bf16") -> None:
-        """Packs the weights, rounded to nearest, and compiles, which may take a minute. Raises ValueError as
-        `MegakernelRunner`.
+    def __init__(
+        self, model: Any, batch: int, capacity: int, weights: str = "bf16", rounded: RoundedWeights | None = None
+    ) -> None:
+        """Packs the weights, or the `rounded` codes of another precision, and compiles, which may take a minute. Raises
+        ValueError as `MegakernelRunner`.
         """
         shape = shape_of(model.config.to_dict())
         sms = torch.cuda.get_device_properties(model.device).multi_processor_count
         layout = default_layout(shape, batch, capacity, weights, sms)
-        self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning())
+        self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning(), rounded)
         self.batch, self.capacity = batch, capacity
         self.keys, self.values = self._machine.keys, self._machine.values
         self._cancel = torch.zeros(1, dtype=torch.int32, pin_memory=True).numpy()

@@ -70,13 +70,15 @@ PREFERRED = {
 class Usable:
     """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`.
 
-    With `weights` products hold them in that precision, int8, where a variant does.
+    With `weights` products hold them in that precision, int8, where a variant does. Unless it `folds`, no product takes
+    the weights of a norm in, so that a weight that was stored in int8 has the codes that it was stored in.
     """
 
     gpu: Gpu
     most_copies: Copies = Copies.ALL
     exclude: Collection[str] = ()
     weights: str = ""
+    folds: bool = True
 
     @property
     def copies(self) -> Copies:
@@ -97,7 +99,7 @@ def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[Plann
 
     They read the packed copy of the weight that the product of the logits reads, so there are none without it.
     """
-    ops = [(case, _op(case, usable)) for case in head_cases(model, shape)] if usable.copies else []
+    ops = [(case, _op(case, usable)) for case in head_cases(model, shape)] if usable.copies and usable.folds else []
     return [op for case, op in ops if op is not None] if ops and ops[0][1] else []
 
 
@@ -111,17 +113,17 @@ def head_cases(model: decoder.Decoder, shape: Shape) -> list[Case]:
 def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[Case]:
     """The cases of such a pass, with the fusions that suit its number of rows and what it may use."""
     layer = _layer(model, shape.rows, usable)
-    head = _head(model, shape.draws, usable.copies)
+    head = _head(model, shape.draws, usable)
     return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity), *head]))
 
 
 def fused(rows: int, usable: Usable) -> Collection[str]:
     """The epilogues that are fused into a layer's products of `rows` rows."""
     normed = MOST_ROWS if usable.weights else NORMED
-    if rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: normed}[usable.copies]:
+    if usable.folds and rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: normed}[usable.copies]:
         return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
     if rows <= (INT8_ROWS if usable.weights and usable.copies is Copies.ALL else FEW):
-        return {"swiglu", "residual"} if rows >= LEAST_ROWS else ()
+        return {"swiglu", "residual"} if rows >= LEAST_ROWS or usable.weights else ()
     return {"swiglu"} if rows >= LONG else ()
 
 
@@ -155,11 +157,11 @@ def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) 
                 yield attention_case(heads, "decode", batch, queries, capacity, dtype, page_size)
 
 
-def _head(model: decoder.Decoder, rows: int, copies: Copies) -> Iterator[Case]:
+def _head(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
     """Few rows are normed within the product, as everywhere else; the norm's weight is folded into the head's."""
     vocab, hidden = model.lm_head.shape
     dtype = DTYPE_NAMES[model.embedding.dtype]
-    epilogue: Epilogue = "rmsnorm_scale" if rows <= MOST_ROWS and copies else "none"
+    epilogue: Epilogue = "rmsnorm_scale" if rows <= MOST_ROWS and usable.copies and usable.folds else "none"
     if epilogue == "none":
         yield RmsNormCase(m=rows, n=hidden, dtype=dtype)
     yield LinearCase(m=rows, n=vocab, k=hidden, dtype=dtype, weights=dtype, epilogue=epilogue)

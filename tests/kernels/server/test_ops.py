@@ -18,6 +18,7 @@ from kernels.model.prompt_ops import LONG
 from kernels.model_files import catalogue
 from kernels.ops import MODEL_BYTES, GroupedCase, LinearCase, LmHeadCase, case_from
 from kernels.ops.base import SamplingKind
+from kernels.quant.quantised_matrix import STORED_SCALES
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import NotedVariants
 from kernels.server.execution.excluded import VARIANTS
@@ -78,6 +79,16 @@ def test_int8_weights_are_multiplied_by_every_pass_that_has_kernels_for_its_rows
     assert found(8, Copies.NONE) == found(8, exclude=["skinny_int8"]) == {}
 
 
+def test_weights_that_were_stored_in_int8_are_multiplied_as_they_are() -> None:
+    """A norm that is folded in would change their codes, so norms and the draw are kernels of their own."""
+    other = backend_of(GPU_CONFIGS["llama"], "int8")
+    head = other.model.lm_head
+    setattr(head, STORED_SCALES, torch.ones(len(head), -(-head.shape[1] // 32), dtype=torch.float16))
+    found = [(op, kind) for _, ops, kind in other.passes() for op in ops if op.variant.endswith("_int8")]
+    assert {op.variant for op, _ in found} == {"skinny_int8", "small_gemm_int8"}
+    assert not any(kind or "rmsnorm" in op.case["epilogue"] for op, kind in found)
+
+
 @pytest.mark.parametrize("rows", [8, 32])
 def test_norms_are_kernels_of_their_own_where_no_product_normalises(rows: int) -> None:
     assert epilogues("llama", rows, "a100") == ({}, 1)
@@ -111,10 +122,10 @@ def packed_pass(
     return PackedPass(backend.model, variants, backend.state, shape, views(memory, shape, backend._pages), head)
 
 
-def backend_of(config: dict[str, Any]) -> KernelsBackend:
+def backend_of(config: dict[str, Any], weights: str = "") -> KernelsBackend:
     loaded = runners.load(None, config, seed=1, generated=True, dtype="bf16", device="cpu")
     model = Decoder(loaded)
-    return KernelsBackend(model, H200, limits_for(model, loaded.config, RequestedSize(64, 48)))
+    return KernelsBackend(model, H200, limits_for(model, loaded.config, RequestedSize(64, 48)), weights=weights)
 
 
 @pytest.fixture(scope="module")
