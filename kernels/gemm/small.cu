@@ -44,35 +44,48 @@ struct Widened {
     for (int group = 0; group < 2; group++) {  // of 32 columns
       const uint4 codes = *(const uint4*)(tile + ((warp * 2 + group) * 32 + lane) * 16);
       const float2 scale = unpack<f16>(*(const u32*)(tile + kCodesBytes + ((warp * 2 + group) * 8 + lane / 4) * 4));
+      const float by[2] = {scale.x / 256, scale.y / 256}, zero[2] = {scale.x * -32896.f, scale.y * -32896.f};
       const u32 words[4] = {codes.x, codes.y, codes.z, codes.w};
 #pragma unroll
       for (int i = 0; i < 8; i++) {  // pairs of row g, and of row g + 8
-        const float by = i % 2 ? scale.y : scale.x;
-        at[group * 2 + i / 4][i % 4] = pack<bf16>(code(words[i / 2], i % 2 * 2) * by, code(words[i / 2], i % 2 * 2 + 1) * by);
+        const int row = i % 2, byte = i % 2 * 2;
+        const float first = fmaf(magic(words[i / 2], byte), by[row], zero[row]);
+        const float second = fmaf(magic(words[i / 2], byte + 1), by[row], zero[row]);
+        at[group * 2 + i / 4][i % 4] = pack<bf16>(first, second);
       }
     }
   }
-  // A byte below 0x4b0000 is the float 2^23 + byte.
-  static __device__ __forceinline__ float code(u32 word, int byte) {
-    return __uint_as_float(__byte_perm(word, 0x4b000000, 0x7650 + byte)) - 8388736.f;
+  // The float 2^23 + 256 · byte. Its product with scale / 256, less 32896 scales, is (byte - 128) · scale, exactly.
+  static __device__ __forceinline__ float magic(u32 word, int byte) {
+    return __uint_as_float(__byte_perm(word, 0x4b000000, 0x7604 + (byte << 4)));
   }
-  // Keeps the registers until here: products that run may still read them.
   __device__ __forceinline__ void fence() {
 #pragma unroll
     for (int i = 0; i < 16; i++) asm volatile("" : "+r"(at[i / 4][i % 4])::"memory");
   }
+  // Products read their operands while they run, which the compiler does not know: without a later use it gives these
+  // registers to other values. The use never happens: no block has -1 panels.
+  __device__ __forceinline__ void keep(u32 address, int panels) const {
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+      asm volatile(
+          "{\n\t.reg .pred p;\n\tsetp.eq.s32 p, %5, -1;\n\t@p st.shared.v4.b32 [%4], {%0, %1, %2, %3};\n\t}" ::"r"(
+              at[k][0]),
+          "r"(at[k][1]), "r"(at[k][2]), "r"(at[k][3]), "r"(address), "r"(panels)
+          : "memory");
+  }
 };
 
-// The weights of the next panel are widened while the products of this one run.
+// The weights of the next panel are widened while the products of this one run. Two sets of registers take turns.
 __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, Stage* ring, const Work& work) {
   const int tile = warpgroup() * kPackedBytes;
+  const u32 nowhere = shared_address(ring);
   PipelineState<STAGES> at;
-  Widened now, next;
+  Widened even, odd;
   wait(s.full[0], 0);
-  now.load(ring[0].w + tile);
+  even.load(ring[0].w + tile);
   fence_operand(d);
-#pragma unroll 2
-  for (int i = 0; i < work.panels; i++) {
+  const auto panel = [&](Widened& now, Widened& next, int i) {
     const int stage = at.stage;
     const u64 x = k_major(ring[stage].x.panel(0));
     now.fence();
@@ -84,11 +97,16 @@ __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, St
     if (i + 1 < work.panels) {
       wait(s.full[at.stage], at.parity);
       next.load(ring[at.stage].w + tile);
+      next.fence();
     }
     wgmma_wait<0>();
-    now.fence();
+    now.keep(nowhere, work.panels);
     release(s.empty[stage], work, i, threadIdx.x % kWarpgroup);
-    now = next;
+  };
+#pragma unroll 1
+  for (int i = 0; i < work.panels; i += 2) {
+    panel(even, odd, i);
+    if (i + 1 < work.panels) panel(odd, even, i + 1);
   }
   fence_operand(d);
 }

@@ -46,7 +46,8 @@ FLYING_KB = 140.0
 """KB that must be in flight to an SM; the stage in use does not count."""
 
 SM_WEIGHTS_PER_US = 60_000.0
-"""int8 weights that an SM widens in a µs: 128 lanes at 1.7 GHz, 3.5 instructions each (predicted)."""
+"""int8 weights that an SM widens in a µs: a byte permute and half a conversion each, of which it does 64 a clock, at
+1.7 GHz (predicted)."""
 
 SM_MFLOP_PER_US, PUSH_KB_PER_US = 6.0, 40.0
 """MFLOP per µs of an SM; KB per µs of partial sums that it sends to other blocks."""
@@ -163,7 +164,7 @@ class SmallTileConfig:
     def registers(self) -> int:
         """Estimated registers of a thread: sums, loaded residual values, addresses."""
         residual = self.columns // 4 + 8 if self.wide else 2 * self.own + 8
-        widened = 32 if self.int8 else 0
+        widened = 36 if self.int8 else 0
         return self.columns // 2 + (residual if self.case.epilogue == "residual" else 0) + widened + 32
 
     @property

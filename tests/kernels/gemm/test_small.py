@@ -1,5 +1,6 @@
 """The small product's tile configs, refusals and source; on a GPU the gate, PDL chains and bad values."""
 
+import re
 from itertools import product
 
 import pytest
@@ -15,7 +16,7 @@ from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate, inputs
 from kernels.quant.quantised_matrix import int8_groups
-from tests.kernels.compiling import compile_log, resources
+from tests.kernels.compiling import compile_log, resources, sass
 from tests.kernels.gemm.pdl_chain import assert_same_bits
 
 SHAPES = [(2048, 2048), (16_384, 2048), (2048, 8192), (1536, 8960), (28_672, 4096), (104, 64), (8, 8)]
@@ -134,6 +135,25 @@ def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
         assert "serialized" not in log
         assert found.registers * config.threads <= 65_536
         assert f"{config.beside_bytes} bytes smem" in log
+
+
+@pytest.mark.parametrize(("m", "n", "epilogue"), [(32, 2048, "none"), (64, 2048, "swiglu"), (200, 1536, "residual")])
+def test_no_operand_in_registers_is_written_while_its_product_runs(m, n, epilogue):
+    """ptxas does not know that `wgmma` reads its first operand until the group has ended."""
+    case = LinearCase(m=m, n=n, k=2048, weights="int8", epilogue=epilogue)
+    for config in configs(case)[:2]:
+        code = sass(SOURCE, macros(config), "sm_90a")[1]
+        running, products = set(), 0
+        for name, arguments in re.findall(r"\*/\s+(?:@!?U?P\d+ )?([A-Z][\w.]*) ?(.*?);", code):
+            if name.startswith("HGMMA"):
+                first = int(re.match(r"R\d+, R(\d+), gdesc", arguments)[1])
+                running |= {*range(first, first + 4)}
+                products += 1
+            elif name.startswith("WARPGROUP.DEPBAR"):
+                running = set()
+            elif (written := re.match(r"R(\d+)", arguments)) and not name.startswith(("ST", "BAR", "RED")):
+                assert int(written[1]) not in running, (name, arguments)
+        assert products == 8
 
 
 @pytest.mark.gpu
