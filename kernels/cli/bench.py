@@ -51,7 +51,9 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpus", action="append", type=positive, metavar="N", help="decode: the megakernel on N GPUs as well"
     )
-    parser.add_argument("--weights", action="append", metavar="NAME", help="decode: beside the peers, these precisions")
+    parser.add_argument(
+        "--weights", action="append", metavar="NAME", help="decode: beside the peers, these; serve: int8 too"
+    )
     parser.add_argument(
         "--fidelity", type=positive, default=0, metavar="N", help="decode: compare N tokens with the float32 model"
     )

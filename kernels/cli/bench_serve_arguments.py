@@ -13,6 +13,7 @@ OPTIONS = (
     "vllm_option",
     "vllm_api_servers",
     "own_option",
+    "weights",
     "poisson",
     "rate",
 )
