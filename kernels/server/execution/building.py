@@ -166,12 +166,13 @@ def backends(
 
     The last one runs this library's kernels and can run every step; its graphs are captured, and it uses the plan's
     variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left out, as
-    `kernels.server.execution.excluded` names it. With `weights` int8 products hold them so; prompts of many tokens, and
-    all on a device without such products, take the model's own. Raises ValueError with one sentence.
+    `kernels.server.execution.excluded` names it. With `weights` int8 products hold them so; prompts of many tokens
+    take the model's own. Raises ValueError with one sentence.
     """
-    if weights and has_experts(model.config):
-        raise ValueError(f"--weights: a mixture of experts is not served with {weights} weights")
     decoder, gpu = Decoder(model), gpu_of(model.device)
+    if weights and (gpu.sm != 90 or has_experts(model.config)):
+        where = f"{gpu.name}, only Hopper GPUs have its products" if gpu.sm != 90 else "a mixture of experts"
+        raise ValueError(f"--weights: {weights} is not served on {where}")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)

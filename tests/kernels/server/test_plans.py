@@ -11,13 +11,15 @@ import pytest
 from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.runners.plan_files import PlanRefused
-from kernels.server.execution.building import build_engine, for_size, known_here, plan_refusal
+from kernels.server.execution.building import backends, build_engine, for_size, known_here, plan_refusal
 from kernels.server.execution.served_plans import taken_of_plan
 from kernels.server.execution.shapes import default_decodes, fitting, shapes
+from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases
+from tests.kernels.runners.engine_models import load
 
 ROOT = Path(__file__).parents[3]
 CASE = {"op": "linear", "m": 1, "n": 64, "k": 64, "dtype": "bf16", "weights": "fp8", "epilogue": "none"}
@@ -63,6 +65,11 @@ def test_a_plan_for_this_device_is_served() -> None:
     )
     for runner in ("eager", "compiled", "kernels", "megakernel"):
         assert plan_refusal(plan(gpu="cpu", runner=runner), GPUS["cpu"], FACTS) is None
+
+
+def test_int8_is_refused_where_no_kernel_multiplies_it() -> None:
+    with pytest.raises(ValueError, match=r"--weights: int8 is not served on .*, only Hopper GPUs have its products"):
+        backends(load("llama"), RequestedSize(64, 4), weights="int8")
 
 
 @pytest.mark.parametrize(
