@@ -1,48 +1,68 @@
-"""What rounding the weights of a model to int8, fp8 and NVFP4 costs, to nearest and by GPTQ, on a text.
+"""What a model loses on a text when its weights are held in each format, beside bf16's own arithmetic.
 
-    python -m benchmarks.rounding MODEL_DIRECTORY RESULT.json [--text FILE] [--device cuda]
+    python -m benchmarks.rounding MODEL_DIRECTORY RESULT.json [--append] [--text FILE] [--tokens N] [--device cuda]
 
-The directory has trained weights and `tokenizer.json`, and `quality.txt` where no text is given. Each row is the model
-with the values of its codes, computed in float32, so that the loss is that of the rounding alone.
+The directory has trained weights and `tokenizer.json`, and `quality.txt` where no text is given. Each row but that of
+bf16 is the model with the values of its codes, computed in float32, so that the loss is that of the rounding alone.
 """
 
 import argparse
 import copy
 import json
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kernels import runners
 from kernels.measure.environment import environment_info
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import RoundedWeights, Rounding, rounded_weights
+from kernels.quant.absmax import INT4_GROUP, int4_absmax, values
 from workers.documents.base import Document
 from workers.documents.traffic import Traffic
 from workers.measuring import quality, texts
 
-ROUNDED = [("int8", "nearest"), *((weights, method) for weights in ("fp8", "nvfp4") for method in ("nearest", "gptq"))]
 TRAFFIC = Traffic(prompt_tokens=128, output_tokens=64)
-MOST_TOKENS = 8_192
+
+
+@dataclass(frozen=True)
+class Format:
+    """Weights whose `group` columns of a row share a scale; None: the whole row does."""
+
+    weights: str
+    group: int | None
+    bytes_per_weight: float
+    rounding: str = "nearest"
+
+
+FORMATS = (
+    Format("int8", 32, 1 + 2 / 32),
+    Format("fp8", None, 1),
+    Format("fp8", None, 1, "gptq"),
+    Format("nvfp4", 16, 0.5 + 1 / 16),
+    Format("nvfp4", 16, 0.5 + 1 / 16, "gptq"),
+    Format("int4", INT4_GROUP, 0.5 + 2 / INT4_GROUP),
+)
 
 
 class Row(Document):
-    """One precision. `kl` in nats and `disagreement` are from float32's; the intervals of `text` are of 95 %."""
+    """One format on one model. `kl`, in nats, and `top1_changed` are from float32's."""
 
+    model: str
     weights: str
+    group: int | None
     rounding: str
+    bytes_per_weight: float
     seconds: float
     tokens: int
-    kl: float
-    disagreement: float
-    accuracy: float
-    accuracy_low: float
-    accuracy_high: float
     perplexity: float
-    perplexity_ratio_low: float
-    perplexity_ratio_high: float
+    kl: float
+    top1_changed: float
 
 
 @torch.no_grad()
@@ -51,55 +71,65 @@ def with_values(model: Any, found: RoundedWeights) -> Any:
     dtype = model.lm_head.weight.dtype
     model.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)
     compact = Decoder(model)  # its packed matrices are the model's own
-    for layer, held in zip(compact.layers, found.layers, strict=True):
-        for name, codes in held.items():
+    for layer, codes_of in zip(compact.layers, found.layers, strict=True):
+        for name, codes in codes_of.items():
             own = getattr(layer if name in layer._fields else layer.dense, name)
-            (own if isinstance(own, torch.Tensor) else own[0]).copy_(codes.values(dtype))
+            (own if isinstance(own, Tensor) else own[0]).copy_(codes.values(dtype))
     return model
 
 
-def measured(directory: Path, text: str, device: str) -> list[Row]:
-    """bf16, then every precision and method. Raises ValueError where there is no text."""
+@torch.no_grad()
+def with_products(model: Any, rounded: Callable[[Tensor], Tensor]) -> Any:
+    """The model with `rounded` of the weight of each product; the embedding stays. Changes the model."""
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone(), requires_grad=False)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.weight.copy_(rounded(module.weight))
+    return model
+
+
+def held_in(model: Any, form: Format) -> Any:
+    """A copy of the bf16 `model` in float32, with the values of its weights in the format."""
+    own = copy.deepcopy(model)
+    if form.weights == "int4":
+        return with_products(own.float(), lambda weight: values(int4_absmax(weight, torch.float16, False)))
+    found = rounded_weights(own, Decoder(own), form.weights, Rounding(method=form.rounding))  # type: ignore[arg-type]
+    return with_values(own.float(), found)
+
+
+def measured(directory: Path, text: str, device: str, most: int) -> Iterator[Row]:
+    """bf16's own arithmetic, then every format. Raises ValueError where there is no text."""
     config = json.loads((directory / "config.json").read_text("utf-8"))
     exact, model = (runners.load(directory, config, dtype=dtype, device=device) for dtype in ("fp32", "bf16"))
     words = int(model.config.vocab_size)  # type: ignore[union-attr, arg-type]
     length = texts.sequence_length(TRAFFIC, True, words)
-    tokens = texts.from_text(directory, text, length, MOST_TOKENS, words)
+    tokens = texts.from_text(directory, text, length, most, words)
     if tokens is None:
         raise ValueError(f"{directory}: no tokenizer.json or no quality.txt of {length} tokens or more")
-    rows = [_row("bf16", "nearest", 0.0, exact, copy.deepcopy(model), tokens)]
-    for weights, method in ROUNDED:
-        own = copy.deepcopy(model)
+    for form in (Format("bf16", None, 2), *FORMATS):
         start = time.monotonic()
-        found = rounded_weights(own, Decoder(own), weights, Rounding(method=method))  # type: ignore[arg-type]
+        own = model if form.weights == "bf16" else held_in(model, form)
         if device == "cuda":
             torch.cuda.synchronize()
         seconds = time.monotonic() - start
-        rows.append(_row(weights, method, seconds, exact, with_values(own.float(), found), tokens))
-    return rows
+        yield _row(directory.name, form, seconds, exact, own, tokens)
 
 
-def _row(weights: str, method: str, seconds: float, exact: Any, own: Any, tokens: texts.Tokens) -> Row:
-    reference, after = (runners.runner("eager", each) for each in (exact, own.float()))
-    compared = quality.compare(reference, reference, after, tokens, 1, lambda done: True)
+def _row(name: str, form: Format, seconds: float, exact: Any, own: Any, tokens: texts.Tokens) -> Row:
+    reference, after = (runners.runner("eager", each) for each in (exact, own))
+    compared = quality.compare(reference, after, after, tokens, 1, lambda done: True)
     found = quality.judge(*compared, tokens, False, None)
-    text, kl, other = found.text, found.kl_after, found.top1_after
-    assert text is not None
-    assert kl is not None
-    assert other is not None
+    assert found.perplexity_after is not None
+    assert found.kl_after is not None
+    assert found.top1_after is not None
     return Row(
-        weights=weights,
-        rounding=method,
+        model=name,
+        **vars(form),
         seconds=round(seconds, 2),
         tokens=found.tokens,
-        kl=kl,
-        disagreement=other,
-        accuracy=text.accuracy_after.value,
-        accuracy_low=text.accuracy_after.low,
-        accuracy_high=text.accuracy_after.high,
-        perplexity=text.perplexity_after.value,
-        perplexity_ratio_low=text.perplexity_ratio.low,
-        perplexity_ratio_high=text.perplexity_ratio.high,
+        perplexity=found.perplexity_after,
+        kl=found.kl_after,
+        top1_changed=found.top1_after,
     )
 
 
@@ -107,15 +137,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("directory", type=Path)
     parser.add_argument("result", type=Path)
+    parser.add_argument("--append", action="store_true", help="keep the rows of other models in the file")
     parser.add_argument("--text", type=Path)
+    parser.add_argument("--tokens", type=int, default=8_192, help="the most tokens of the text")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     given = parser.parse_args()
     text = given.text.read_text("utf-8") if given.text else ""
-    rows = [row.model_dump() for row in measured(given.directory, text, given.device)]
-    found = {**environment_info(device=given.device), "model": given.directory.name, "rows": rows}
-    given.result.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    for row in rows:
-        print(f"{row['weights']:6} {row['rounding']:8} KL {row['kl']:.6f}, other tokens {row['disagreement']:.2%}")
+    kept = json.loads(given.result.read_text("utf-8"))["rows"] if given.append and given.result.exists() else []
+    found = {**environment_info(device=given.device), "rows": kept}
+    for row in measured(given.directory, text, given.device, given.tokens):
+        found["rows"].append(row.model_dump())
+        given.result.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        print(f"{row.weights:6} {row.rounding:8} KL {row.kl:.6f}, other tokens {row.top1_changed:.2%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Throughput and times of the paged engine of `kernels/server`, in process: no HTTP, no process of its own, no peer.
 
-    python -m benchmarks.serve_engine --model llama-3.2-1b --json serve-in-process.json
+    python -m benchmarks.serve_engine --model llama-3.2-1b [--weights bf16 int8] --json serve-in-process.json
 
 Requests of one length come in a closed loop, so many at once, each replaced when it ends. Some of the answers are held
 against the logits of transformers' eager model. `step_ms` of a row is the time in which the loop launches a step and
@@ -84,7 +84,7 @@ class Bench:
     name: str
     model: Any
     backends: list[Backend]
-    dtype: str
+    weights: str
     prompt: int
     tokens: int
     rounds: int
@@ -104,7 +104,7 @@ class Bench:
         own, requests = Engine(self.backends), self.requests(self.rounds * at_once)
         times = load(own, requests, at_once)
         judged = self.judged(self.draw.sample(requests, min(JUDGED, len(requests))))
-        case = {"model": self.name, "weights": self.dtype, "prompt": self.prompt, "tokens": self.tokens}
+        case = {"model": self.name, "weights": self.weights, "prompt": self.prompt, "tokens": self.tokens}
         case |= {"transport": "in process", "arrivals": "closed loop", "requests": len(requests)}
         return {
             "op": "serve",
@@ -133,7 +133,7 @@ class Bench:
             )
             for each in requests
         ]
-        refusals = [each.refusal(LARGEST_DIFFERENCE[self.dtype]) for each in found]
+        refusals = [each.refusal(LARGEST_DIFFERENCE[self.weights]) for each in found]
         gaps = {"mean": statistics.mean(each.mean for each in found), "largest": max(each.largest for each in found)}
         return {"gate": "fail" if any(refusals) else "pass", "logit_gaps": gaps}
 
@@ -162,19 +162,29 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: a prompt and its answer)")
     parser.add_argument("--no-megakernel", action="store_true", help="the kernels take steps of few requests as well")
+    parser.add_argument("--weights", nargs="+", choices=("bf16", "int8"), help="default: the model's own")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="requests for each that is served at once")
     options = parser.parse_args(arguments)
     dtype = "bf16" if torch.cuda.is_available() else "fp32"
     model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
     wanted = RequestedSize(options.max_model_len or options.prompt + options.tokens, max(options.at_once))
-    found = backends(model, wanted, exclude=[MEGAKERNEL] if options.no_megakernel else [])
-    document = environment_info(device=model.device.type) | choices(found) | {"rows": []}
-    bench = Bench(options.model, model, found, dtype, options.prompt, options.tokens, options.rounds)
-    for at_once in options.at_once:
-        row = bench.row(at_once)
-        document["rows"].append(row)
-        print(f"{at_once} at once: {row['tokens_per_second']:,.0f} tokens/s, {row['gate']}", flush=True)
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    exclude = [MEGAKERNEL] if options.no_megakernel else []
+    document: dict[str, Any] = environment_info(device=model.device.type) | {"rows": []}
+    for weights in options.weights or [dtype]:
+        found = backends(model, wanted, exclude=exclude, weights="" if weights == dtype else weights)
+        document[weights] = choices(found)
+        bench = Bench(options.model, model, found, weights, options.prompt, options.tokens, options.rounds)
+        for at_once in options.at_once:
+            row = bench.row(at_once)
+            document["rows"].append(row)
+            rate, step = row["tokens_per_second"], row["step_ms"]["p50"]
+            gaps = f"gaps {row['logit_gaps']['mean']:.2g} on average"
+            print(
+                f"{weights}, {at_once} at once: {rate:,.0f} tokens/s, step {step} ms, {row['gate']}, {gaps}", flush=True
+            )
+            options.json.write_text(json.dumps(document, indent=1) + "\n")
+        del found, bench
+        models.free()
     return int(any(row["gate"] != "pass" for row in document["rows"]))
 
 

@@ -2,7 +2,7 @@
 
 from statistics import mean
 
-from benchmarks.documents import best, document, one, rows
+from benchmarks.documents import Row, best, document, one, rows
 from benchmarks.tables.writing import fidelity, markdown, table, whole_ms
 
 MODELS = {"llama-3.2-1b": "Llama-3.2-1B", "qwen2.5-1.5b": "Qwen2.5-1.5B"}
@@ -37,18 +37,46 @@ def ttf64() -> str:
     return markdown(["", *header], lines)
 
 
+FORMATS = {
+    "bf16": ("bf16", "what most models come in"),
+    "int8": ("int8", "every run, by default"),
+    "fp8": ("fp8", "a workload that allows its loss"),
+    "nvfp4": ("NVFP4", "a workload that allows its loss, for the fewest bytes"),
+    "int4": ("int4", "single products"),
+}
+"""The names of formats, and what each is for."""
+ROUNDED = {"nearest": "to nearest", "gptq": "by GPTQ"}
+
+
 @table("rounding")
 def rounding() -> str:
-    """The sample model's weights rounded to nearest and by GPTQ: fidelity, and the scores on its own text."""
-    names = {"int8": "int8", "fp8": "fp8", "nvfp4": "NVFP4", "nearest": "to nearest", "gptq": "by GPTQ"}
+    """What the rounding of weights alone loses, on every trained model that was measured."""
+    lines = [[row["model"], *_format(row), *_losses(row)] for row in document("rounding-trained")["rows"]]
+    return markdown(["", "weights", *LOSSES], lines)
+
+
+@table("formats")
+def formats() -> str:
+    """What each format of weights costs, loses on SmolLM2 and is for."""
     lines = []
-    for row in document("rounding")["rows"]:
-        label = "bf16" if row["weights"] == "bf16" else f"{names[row['weights']]}, {names[row['rounding']]}"
-        ratio = f"{row['perplexity_ratio_low']:.4f} to {row['perplexity_ratio_high']:.4f}"
-        cells = [f"{row['kl']:.2g}", f"{row['disagreement']:.2%}", f"{row['accuracy']:.2%}"]
-        lines.append([label, *(each.replace("%", " %") for each in cells), f"{row['perplexity']:.2f}", ratio])
-    header = ["", "KL, nats", "other tokens", "next tokens right", "perplexity", "over float32's, 95 %"]
-    return markdown(header, lines)
+    for row in document("rounding-trained")["rows"]:
+        if row["model"] == "smollm2":
+            lines.append([*_format(row), f"{row['bytes_per_weight']:g}", *_losses(row), FORMATS[row["weights"]][1]])
+    return markdown(["weights", "bytes a weight", *LOSSES, "for"], lines)
+
+
+LOSSES = ("KL, nats", "other tokens", "perplexity")
+
+
+def _format(row: Row) -> list[str]:
+    name, how = FORMATS[row["weights"]][0], ROUNDED[row["rounding"]]
+    if row["weights"] == "bf16":
+        return [f"{name}, torch's arithmetic"]
+    return [f"{name}, a scale for {row['group'] or 'a row'}, {how}"]
+
+
+def _losses(row: Row) -> list[str]:
+    return [f"{row['kl']:.2g}", f"{100 * row['top1_changed']:.2f} %", f"{row['perplexity']:.2f}"]
 
 
 @table("vllm")

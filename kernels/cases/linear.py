@@ -53,7 +53,8 @@ def _decode() -> list[Case]:
 def _prompt() -> list[Case]:
     """The products of a short prompt."""
     shapes = [shape for model in MODELS.values() for shape in model]
-    return [LinearCase(m=m, n=n, k=k) for m in (32, 64, 128, 256) for n, k in shapes]
+    held: tuple[Weights, ...] = ("bf16", "int8")
+    return [LinearCase(m=m, n=n, k=k, weights=each) for m in (32, 64, 128, 256) for n, k in shapes for each in held]
 
 
 def _fused() -> list[Case]:

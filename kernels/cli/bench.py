@@ -55,7 +55,9 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="decode: the megakernel on N GPUs as well; serve: over N",
     )
-    parser.add_argument("--weights", action="append", metavar="NAME", help="decode: beside the peers, these precisions")
+    parser.add_argument(
+        "--weights", action="append", metavar="NAME", help="decode: beside the peers, these; serve: int8 too"
+    )
     parser.add_argument(
         "--fidelity", type=positive, default=0, metavar="N", help="decode: compare N tokens with the float32 model"
     )

@@ -1,10 +1,11 @@
 """`bench serve`: this library's server, and vLLM's if its Python is named, under the same requests through HTTP.
 
-One after the other on the same GPU. Each gets the same lists in the same order: for every number of users at least 20
-times as many requests, replaced as they end; then lengths that are log-normal, by the most users at once, and as
-Poisson arrivals at 80 % of the requests a second that the first server reached with them, which is vLLM where it runs.
-vLLM has one API server by default; `--vllm-api-servers` measures it a second time, with several, and `--vllm-plugin`
-with the plug-in of `clients/vllm`, which must be installed in its environment.
+One after the other on the same GPU, this one once in each of `--weights`. Each gets the same lists in the same
+order: for every number of users at least 20 times as many requests, replaced as they end; then lengths that are
+log-normal, by the most users at once, and as Poisson arrivals at 80 % of the requests a second that the first server
+reached with them, which is vLLM where it runs. vLLM has one API server by default; `--vllm-api-servers` measures it a
+second time, with several, and `--vllm-plugin` with the plug-in of `clients/vllm`, which must be installed in its
+environment.
 """
 
 import argparse
@@ -91,8 +92,8 @@ class ServeBench:
             )
 
         divided = [f"--tensor-parallel-size={self.gpus}"] if self.gpus else []
-        own_options = [*(self.options.own_option or []), *divided]
-        commands = [serve_servers.ours(wanted(), self.model.device, own_options)]
+        own, held = [*(self.options.own_option or []), *divided], self.options.weights or [self.model.dtype]
+        commands = [serve_servers.ours(wanted(), self.model.device, own, weights) for weights in held]
         if self.options.vllm:
             try:
                 options, count = [*(self.options.vllm_option or []), *divided], self.options.vllm_api_servers
@@ -134,7 +135,7 @@ class ServeBench:
                     yield capacity
                     yield self._open(server, url)
         except NotStarted as error:
-            case = self._case(self.lengths, 0, concurrency=self.users[0])
+            case = self._case(server, self.lengths, 0, concurrency=self.users[0])
             yield Measured(
                 ServeRow(case=case, variant=server.variant, peer=server.peer, gate="error", reason=str(error))
             )
@@ -142,14 +143,14 @@ class ServeBench:
     def _closed(self, server: ServerCommand, url: str, lengths: Lengths, users: int) -> Measured:
         self._send(url, self._list(lengths, 2 * users, seed=1), users)
         requests = self._list(lengths, ROUNDS * users, seed=2)
-        case = self._case(lengths, len(requests.planned), concurrency=users)
+        case = self._case(server, lengths, len(requests.planned), concurrency=users)
         return self._measured(server, case, requests, self._send(url, requests, users))
 
     def _open(self, server: ServerCommand, url: str) -> Measured:
         rate = self.options.rate or SHARE_OF_CAPACITY * (self.capacity or 1.0)
         count = max(ROUNDS, round(rate * self.options.poisson))
         requests = self._list(self.drawn, count, seed=3, rate=rate)
-        case = self._case(self.drawn, count, rate=round(rate, 3))
+        case = self._case(server, self.drawn, count, rate=round(rate, 3))
         return self._measured(server, case, requests, self._send(url, requests, None))
 
     def _list(self, lengths: Lengths, count: int, seed: int, rate: float | None = None) -> RequestList:
@@ -161,10 +162,10 @@ class ServeBench:
         sending = Sending(Address.parse(url), load, LoadDuration(MOST_SECONDS), processes)
         return LoadFigures([warmed_up(asyncio.run(sending.run()))])
 
-    def _case(self, lengths: Lengths, requests: int, **load: Any) -> ServeCase:
+    def _case(self, server: ServerCommand, lengths: Lengths, requests: int, **load: Any) -> ServeCase:
         return ServeCase(
             model=self.model.name,
-            weights=self.model.dtype,
+            weights=server.settings.get("weights", self.model.dtype),
             prompt=lengths.prompt,
             tokens=lengths.tokens,
             lengths=lengths.described,
@@ -176,7 +177,8 @@ class ServeBench:
 
     def _measured(self, server: ServerCommand, case: ServeCase, requests: RequestList, found: LoadFigures) -> Measured:
         promise = LatencyPromise(self.options.ttft_ms, self.options.tpot_ms)
-        floor = self.floors.get(case.concurrency or 0) if case.lengths == "equal" else None
+        known = case.lengths == "equal" and case.weights == self.model.dtype
+        floor = self.floors.get(case.concurrency or 0) if known else None
         failed, lag = found.unlike, found.lag
         row = ServeRow(
             case=case,
@@ -231,6 +233,9 @@ def bench_serve(options: argparse.Namespace) -> int:
     device, _, environment = current_device()
     cpu = device.type == "cpu"
     dtype = "fp32" if cpu else "bf16"
+    if absent := next((each for each in options.weights or [] if each not in (dtype, "int8")), ""):
+        print(f"kernels bench: --weights: {absent} is not served; {dtype} and int8 are", file=sys.stderr)
+        return 2
     models = options.model or (("tiny-llama",) if cpu else MODELS)
     try:
         for named in models:
@@ -288,7 +293,9 @@ def _write(path: Path | None, document: ServeDocument) -> None:
 def load_of(case: ServeCase) -> str:
     """The model and its load, in a few words."""
     load = f"{case.concurrency} users" if case.concurrency else f"{case.rate:g} requests/s"
-    return f"{case.model} {case.prompt}/{case.tokens} {case.lengths.split(',')[0]} {case.arrivals} {load}"
+    return (
+        f"{case.model} {case.weights} {case.prompt}/{case.tokens} {case.lengths.split(',')[0]} {case.arrivals} {load}"
+    )
 
 
 def line(row: ServeRow) -> str:

@@ -14,6 +14,7 @@ OPTIONS = (
     "vllm_api_servers",
     "vllm_plugin",
     "own_option",
+    "weights",
     "poisson",
     "rate",
 )

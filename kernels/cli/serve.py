@@ -62,6 +62,9 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype", choices=("bf16", "fp16", "fp32"), help="default: the plan's; bf16 on a GPU, else fp32"
     )
+    parser.add_argument(
+        "--weights", choices=("int8",), default="", help="the precision of weights (default: the plan's, else --dtype)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
     parser.add_argument(
         "--tensor-parallel-size", type=int, help="GPUs that run the model together (default: the plan's, else 1)"
@@ -172,6 +175,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         max_num_seqs=options.max_num_seqs or size.max_num_seqs,
         kv_bytes=max(1, int(options.kv_gib * GIB)) if options.kv_gib else None,
         pause_ms=options.pause_ms,
+        weights=options.weights,
         exclude=tuple(options.exclude),
         tensor_parallel_size=options.tensor_parallel_size,
         web_processes=options.web_processes,

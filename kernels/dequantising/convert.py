@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from kernels.dequantising import checkpoint_weights, gguf_tokenizer, gguf_weights
+from kernels.dequantising import checkpoint_weights, gguf_tokenizer, gguf_weights, int8_scales
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
 from kernels.model_files.quantised import FILES as QUANTISERS_FILES
@@ -54,7 +54,9 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
     _write(folder, _weights(files, facts, folder))
 
 
-def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
+def _weights(
+    files: Mapping[str, Path], facts: ModelFacts, folder: Path
+) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
     if name := gguf_file(files):
         if facts.has_tokenizer:
             gguf_tokenizer.write(name, files[name], facts.config, folder)
@@ -69,20 +71,24 @@ def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iter
     yield from checkpoint_weights.weights(files, scheme)
 
 
-def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Shards of SHARD_BYTES, and their index. Raises ModelRefused for a weight that is no number."""
+def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, torch.Tensor | None]]) -> None:
+    """Shards of SHARD_BYTES, their index, and scales of int8. Raises ModelRefused for a weight that is no number."""
     shard: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
+    scales: dict[str, torch.Tensor] = {}
     size = number = 0
-    for name, weight in weights:
+    for name, weight, stored in weights:
         if not torch.isfinite(weight).all():
             raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
         shard[name] = weight.contiguous()
+        if (found := int8_scales.kept(weight, stored)) is not None:
+            scales[name] = found
         size += weight.nbytes
         if size >= SHARD_BYTES:
             number, size = number + 1, 0
             places |= _save(folder, shard, number)
     places |= _save(folder, shard, number + 1)
+    int8_scales.save(folder, scales)
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 

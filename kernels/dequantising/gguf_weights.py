@@ -11,6 +11,7 @@ import torch
 from gguf import GGMLQuantizationType, dequantize
 from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
+from kernels.dequantising import int8_scales
 from kernels.model_files.gguf import read_gguf
 from kernels.model_files.gguf_config import named
 
@@ -18,15 +19,24 @@ PIECE = 2**22
 """Weights that a thread dequantises at once."""
 
 
-def weights(name: str, path: Path, config: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each weight's name in transformers and its values in bf16."""
+def weights(name: str, path: Path, config: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
+    """Each weight's name in transformers, its values in bf16, and its scales where it is stored in int8."""
     header, data = read_gguf(name, path), np.memmap(path, np.uint8, mode="r")
     kind = TENSOR_PROCESSORS.get(header.metadata["general.architecture"], TensorProcessor)
     processor = kind(config=config)
     for ours, tensor in named(header, config, name).items():
         stored = data[tensor.start : tensor.end].reshape(*tensor.shape[:-1], -1)
-        laid_out = processor.process(weights=dequantised(stored, tensor.dtype), name=tensor.name).weights
-        yield ours, torch.from_numpy(np.ascontiguousarray(laid_out)).bfloat16()
+        scales = int8_scales.of_gguf(stored, tensor.dtype)
+        values, by = (
+            None if each is None else _laid_out(processor.process(weights=each, name=tensor.name).weights)
+            for each in (dequantised(stored, tensor.dtype), scales)
+        )
+        assert values is not None
+        yield ours, values.bfloat16(), by
+
+
+def _laid_out(weights: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(weights))
 
 
 def dequantised(stored: np.ndarray, dtype: str) -> np.ndarray:

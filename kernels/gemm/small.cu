@@ -1,13 +1,13 @@
 // y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 9 to 256 rows of x. The product is transposed: 64 rows of w are M of a
 // warpgroup's wgmma, and COLS rows of x its N. With ACROSS, 64 rows of x are M and COLS rows of w are N, as many as
-// fill a wave of blocks. A cluster is SPLITS blocks that divide k.
+// fill a wave of blocks. A cluster is SPLITS blocks that divide k. With INT8 the rows of w are widened in registers.
 //
 //   producer thread  starts the ring's barriers and at once loads this block's rows of w and x, 64 columns a stage (x
 //                    after the previous kernel has ended); then refills stages that have been read
 //   WGS warpgroups   multiply 64 rows of w by x, send the sums to the blocks that own them, and add what they receive
 //   3 warps          with RMSNorm: sums of squares of the rows of x, from the same stages, a third of the columns each
 #include "small_across.cuh"
-#include "small_producer.cuh"
+#include "small_int8.cuh"
 
 #if SPLITS > 1
 #define SMALL_CLUSTER __cluster_dims__(SPLITS, 1, 1)
@@ -33,6 +33,42 @@ __device__ __forceinline__ void release(Barrier& empty, const Work& work, int i,
   if (i + STAGES < work.panels && lane == 0) arrive(empty);
 }
 
+#if INT8
+// The weights of the next panel are widened while the products of this one run. Two sets of registers take turns.
+__device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, Stage* ring, const Work& work) {
+  const int tile = warpgroup() * kPackedBytes;
+  const u32 nowhere = shared_address(ring);
+  PipelineState<STAGES> at;
+  Widened even, odd;
+  wait(s.full[0], 0);
+  even.load(ring[0].w + tile);
+  fence_operand(d);
+  const auto panel = [&](Widened& now, Widened& next, int i) {
+    const int stage = at.stage;
+    const u64 x = k_major(ring[stage].x.panel(0));
+    now.fence();
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) Product<Value, COLS>::run(d, now.at[k], x + k * kNextK, i + k);
+    wgmma_commit();
+    at.advance();
+    if (i + 1 < work.panels) {
+      wait(s.full[at.stage], at.parity);
+      next.load(ring[at.stage].w + tile);
+      next.fence();
+    }
+    wgmma_wait<0>();
+    now.keep(nowhere, work.panels);
+    release(s.empty[stage], work, i, threadIdx.x % kWarpgroup);
+  };
+#pragma unroll 1
+  for (int i = 0; i < work.panels; i += 2) {
+    panel(even, odd, i);
+    if (i + 1 < work.panels) panel(odd, even, i + 1);
+  }
+  fence_operand(d);
+}
+#else
 __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, Stage* ring, const Work& work) {
   const int group = warpgroup();
   PipelineState<STAGES> at;
@@ -54,6 +90,7 @@ __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, St
   wgmma_wait<0>();
   fence_operand(d);
 }
+#endif
 
 // The sum of squares of 8 values.
 __device__ __forceinline__ float squares(const uint4& v) {
@@ -176,7 +213,7 @@ __device__ __forceinline__ void consume_across(Shared& s, Stage* ring, const Par
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) SMALL_CLUSTER
-    small_gemm(const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap x,
+    small_gemm(const __grid_constant__ Weights w, const __grid_constant__ TensorMap x,
                const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ Shared s;

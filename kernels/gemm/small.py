@@ -20,9 +20,8 @@ TRIED = 4
 """How many tile configs are worth timing."""
 
 
-@register
-class SmallGemm(Variant):
-    """The transposed product on warpgroup matrix instructions (wgmma); the weights are not packed.
+class _Small(Variant):
+    """The transposed product on warpgroup matrix instructions (wgmma).
 
     Params:
     - `groups`: warpgroups of a block, each with 64 rows of w.
@@ -33,22 +32,16 @@ class SmallGemm(Variant):
       may still run may write it.
     """
 
-    name = "small_gemm"
     kernels = ("small_gemm",)
     op = "linear"
     page = "small-gemm"
-    summary = "split product for 9 to 256 rows"
     in_a_model = ({"pdl": True},)
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
             return Refusal(f"device is {gpu.name}: this variant is written for sm_90a")
-        if case.dtype not in ("bf16", "fp16"):
-            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
-        if case.weights != case.dtype or case.scales is not None:
-            return Refusal(
-                f"weights is {case.weights} and dtype {case.dtype}: this variant multiplies equal types only"
-            )
+        if refusal := self._types(case):
+            return refusal
         if not LEAST_ROWS <= case.m <= MOST_ROWS:
             return Refusal(f"m is {case.m}: this variant takes {LEAST_ROWS} to {MOST_ROWS} rows")
         if case.k % 8:
@@ -59,8 +52,17 @@ class SmallGemm(Variant):
             return Refusal("epilogue is quantise: this variant writes the activations' type")
         return None
 
+    def _types(self, case: LinearCase) -> Refusal | None:
+        if case.dtype not in ("bf16", "fp16"):
+            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+        if case.weights != case.dtype or case.scales is not None:
+            return Refusal(
+                f"weights is {case.weights} and dtype {case.dtype}: this variant multiplies equal types only"
+            )
+        return None
+
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x [m, k], w [weight_rows, k], bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]."""
+        """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]; w is what `pack` returned."""
         from kernels.gemm.small_call import SmallLinear
 
         check_served(self, case)
@@ -77,6 +79,53 @@ class SmallGemm(Variant):
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
         return resized(configs(case), params, CONFIG_PARAMS)
+
+
+@register
+class SmallGemm(_Small):
+    """The weights [weight_rows, k] are not packed."""
+
+    name = "small_gemm"
+    summary = "split product for 9 to 256 rows"
+
+
+@register
+class SmallGemmInt8(_Small):
+    """int8 weights with a float16 scale per 32, which become bf16 in registers."""
+
+    name = "small_gemm_int8"
+    summary = "split product for 9 to 256 rows, int8 weights, a scale per 32"
+    lossy = True
+
+    def _types(self, case: LinearCase) -> Refusal | None:
+        if case.dtype != "bf16":
+            return Refusal(f"dtype is {case.dtype}: this variant takes bf16")
+        if case.weights != "int8" or case.scales is not None:
+            return Refusal(f"weights is {case.weights}: this variant multiplies int8")
+        return None
+
+    def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
+        """The stream of `small_pack.pack_int8`. Raises ValueError when weight is not [weight_rows, k]."""
+        from kernels.gemm.skinny_pack import paired
+        from kernels.gemm.small_pack import pack_int8
+        from kernels.quant.quantised_matrix import QuantisedMatrix, int8_groups
+
+        if tuple(weight.shape) != (case.weight_rows, case.k):
+            raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.weight_rows}, {case.k}]")
+        codes = int8_groups(weight)
+        assert codes.block_scales is not None
+        if case.gates:
+            codes = QuantisedMatrix(paired(codes.codes), codes.row_scales, paired(codes.block_scales))
+        return pack_int8(codes)
+
+    def packing(self, case: LinearCase, params: dict[str, Any]) -> str:
+        return f"small_gemm_int8 {case.gates}"
+
+    def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        """The values that the products take, which are rounded once more to bf16."""
+        from kernels.quant.quantised_matrix import rounded
+
+        return arguments | {"w": rounded(arguments["w"], "int8").float()}
 
 
 def config_of(case: LinearCase, params: dict[str, Any]) -> SmallTileConfig:

@@ -5,10 +5,24 @@
 constexpr int kConsumers = WGS * 128, kThreads = kConsumers + (NORM ? 128 : 32);
 constexpr int kSquaring = 3;  // warps that sum squares with RMSNorm
 
+#if INT8
+static_assert(!ACROSS && !HALF, "widened weights are the first operand of a product, in bf16");
+// 64 rows of a panel in the order of kernels/gemm/small_pack.py: codes, 128 for 0, then fp16 scales for each 32 columns.
+constexpr int kCodesBytes = 64 * 64, kPackedBytes = kCodesBytes + 64 * 2 * 2;
+struct Stage {
+  SharedTile<Value, kXRows, 64> x;
+  alignas(1024) char w[WGS * kPackedBytes];
+};
+constexpr u32 kWBytes = WGS * kPackedBytes;
+using Weights = const char*;
+#else
 struct Stage {
   SharedTile<Value, kWRows, 64> w;
   SharedTile<Value, kXRows, 64> x;
 };
+constexpr u32 kWBytes = decltype(Stage::w)::kBytes;
+using Weights = TensorMap;
+#endif
 static_assert(STAGES * sizeof(Stage) <= SHARED_BYTES, "SmallTileConfig.shared_bytes");
 struct Shared {
   Barrier full[STAGES], empty[STAGES], ready, joined;  // ready: no block reads its ring; joined: all sums are here
@@ -19,9 +33,11 @@ static_assert(SPLITS == 1 || ALIAS || WGS * kOwn * 1024 <= STAGES * sizeof(Stage
 // The work of this block: kOutputs columns of y from `row`, kXRows rows from `token`, panels [first, first + panels) of
 // k.
 struct Work {
-  int split, row, token, first, panels;
+  int split, row, token, first, panels, all, tiles;
   __device__ __forceinline__ Work(const Params& p) {
-    const int cluster = blockIdx.x / SPLITS, all = (p.k + 63) / 64;
+    const int cluster = blockIdx.x / SPLITS;
+    all = (p.k + 63) / 64;
+    tiles = (PAIRED ? (p.n + 7) / 8 * 16 + 63 : p.n + 63) / 64;
     split = blockIdx.x % SPLITS;
     row = cluster / TOKEN_TILES * kOutputs;
     token = cluster % TOKEN_TILES * kXRows;
@@ -30,18 +46,28 @@ struct Work {
   }
 };
 
-__device__ __forceinline__ void copy_w(Stage& to, const TensorMap& w, Barrier& full, const Work& work, int i) {
-  arrive_expect_tx(full, decltype(Stage::w)::kBytes + decltype(Stage::x)::kBytes);
+// In int8, warpgroups beyond the rows of w multiply the last tile once more.
+__device__ __forceinline__ void copy_w(Stage& to, const Weights& w, Barrier& full, const Work& work, int i) {
+  arrive_expect_tx(full, kWBytes + decltype(Stage::x)::kBytes);
+#if INT8
+#pragma unroll
+  for (int group = 0; group < WGS; group++) {
+    const int tile = min(work.row / (kOutputs / WGS) + group, work.tiles - 1);
+    const long long at = ((long long)tile * work.all + work.first + i) * kPackedBytes;
+    bulk_load(to.w + group * kPackedBytes, w + at, kPackedBytes, full, kEvictFirst);
+  }
+#else
   if (PAIRED)
     tma_load(to.w.at, w, full, (work.first + i) * 64, 0, 0, work.row / 8);
   else
     tma_load(to.w.at, w, full, (work.first + i) * 64, work.row);
+#endif
 }
 __device__ __forceinline__ void copy_x(Stage& to, const TensorMap& x, Barrier& full, const Work& work, int i) {
   tma_load(to.x.at, x, full, (work.first + i) * 64, work.token, kEvictLast);
 }
 // The producer thread loads the first stages. If the previous kernel may still run, it loads w before x.
-__device__ __forceinline__ void fill(Shared& s, Stage* ring, const TensorMap& w, const TensorMap& x, const Params& p,
+__device__ __forceinline__ void fill(Shared& s, Stage* ring, const Weights& w, const TensorMap& x, const Params& p,
                                      const Work& work) {
   const int count = min(STAGES, work.panels);
 #pragma unroll 1
@@ -59,7 +85,7 @@ __device__ __forceinline__ void fill(Shared& s, Stage* ring, const TensorMap& w,
     copy_x(ring[i], x, s.full[i], work, i);
   }
 }
-__device__ __forceinline__ void refill(Shared& s, Stage* ring, const TensorMap& w, const TensorMap& x,
+__device__ __forceinline__ void refill(Shared& s, Stage* ring, const Weights& w, const TensorMap& x,
                                        const Work& work) {
   PipelineState<STAGES> at;
 #pragma unroll 1

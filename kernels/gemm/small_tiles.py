@@ -25,6 +25,8 @@ COLUMNS_LEAST = 64
 """The least rows of x for another tile."""
 
 PANEL = 64
+PACKED_BYTES = 64 * PANEL + 64 * 2 * 2
+"""Bytes of 64 rows of a panel in int8, with a float16 scale for each 32 columns."""
 DYNAMIC_MOST = SHARED_MOST - 4096
 """Bytes of the ring and the sums; barriers and sums of squares lie beside them."""
 SQUARING = 3
@@ -42,6 +44,10 @@ LATENCY_US, STEP_US = 1.5, 0.175
 
 FLYING_KB = 140.0
 """KB that must be in flight to an SM; the stage in use does not count."""
+
+SM_WEIGHTS_PER_US = 60_000.0
+"""int8 weights that an SM widens in a µs: a byte permute and half a conversion each, of which it does 64 a clock, at
+1.7 GHz (predicted)."""
 
 SM_MFLOP_PER_US, PUSH_KB_PER_US = 6.0, 40.0
 """MFLOP per µs of an SM; KB per µs of partial sums that it sends to other blocks."""
@@ -78,6 +84,12 @@ class SmallTileConfig:
         """Rows of x in a tile."""
         return 64 * self.groups if self.wide else self.columns
 
+    @property
+    def row_tiles(self) -> int:
+        """Tiles of 64 rows that w has in int8; gate and up are filled up to multiples of 8."""
+        rows = 2 * (-(-self.case.n // 8) * 8) if self.case.gates else self.case.n
+        return -(-rows // 64)
+
     @cached_property
     def clusters(self) -> int:
         outputs = self.rows // (2 if self.case.gates else 1)
@@ -93,8 +105,18 @@ class SmallTileConfig:
         return -(-self.case.k // (PANEL * self.splits))
 
     @property
+    def int8(self) -> bool:
+        return self.case.weights == "int8"
+
+    @property
+    def w_bytes(self) -> int:
+        """Bytes of w in a stage."""
+        return self.groups * PACKED_BYTES if self.int8 else self.rows * PANEL * 2
+
+    @property
     def stage_bytes(self) -> int:
-        return (self.rows + self.x_rows) * PANEL * 2
+        """Bytes of a stage; x begins at multiples of 1024."""
+        return -(-self.w_bytes // 1024) * 1024 + self.x_rows * PANEL * 2
 
     @cached_property
     def own(self) -> int:
@@ -142,7 +164,8 @@ class SmallTileConfig:
     def registers(self) -> int:
         """Estimated registers of a thread: sums, loaded residual values, addresses."""
         residual = self.columns // 4 + 8 if self.wide else 2 * self.own + 8
-        return self.columns // 2 + (residual if self.case.epilogue == "residual" else 0) + 32
+        widened = 36 if self.int8 else 0
+        return self.columns // 2 + (residual if self.case.epilogue == "residual" else 0) + widened + 32
 
     @property
     def fits(self) -> bool:
@@ -176,7 +199,8 @@ class SmallTileConfig:
     def _streaming(self) -> float:
         """The slowest of memory, L2, the busiest SM's copies and its products."""
         case = self.case
-        w, x = case.weight_rows * case.k * 2 / 1000, case.m * case.k * 2 / 1000
+        byte = PACKED_BYTES / (64 * PANEL) if self.int8 else 2
+        w, x = case.weight_rows * case.k * byte / 1000, case.m * case.k * 2 / 1000
         steps, stage = self.waves * self.panels, self.stage_bytes / 1000
         flying = (self.stages - (self.panels > self.stages)) * stage
         return max(
@@ -184,13 +208,14 @@ class SmallTileConfig:
             self.blocks * self.panels * stage / CACHE_KB_PER_US,
             steps * max(STEP_US, stage * LATENCY_US / flying),
             steps * 2 * self.rows * self.x_rows * PANEL / 1e6 / SM_MFLOP_PER_US * (UNEVEN if self.wide % 16 else 1),
+            steps * self.rows * PANEL / SM_WEIGHTS_PER_US if self.int8 else 0.0,
         )
 
     def macros(self) -> dict[str, int]:
         """The macros of small.cu that follow from the tile config."""
         return {
-            "HALF": int(self.case.dtype == "fp16"), "ALIAS": int(self.alias), "COLS": self.columns,
-            "ACROSS": int(self.wide > 0),
+            "HALF": int(self.case.dtype == "fp16"), "INT8": int(self.int8), "ALIAS": int(self.alias),
+            "COLS": self.columns, "ACROSS": int(self.wide > 0),
             "TOKEN_TILES": self.tokens, "WGS": self.groups, "SPLITS": self.splits, "STAGES": self.stages,
             "PAIRED": int(self.case.gates), "NORM": int(self.case.normalises),
             "RESIDUAL": int(self.case.epilogue == "residual"), "SHARED_BYTES": self.shared_bytes,
@@ -209,7 +234,9 @@ def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
         for splits in H200_CLUSTERS
         for tokens in (1, 2, 4)
     ]
-    candidates += [config for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for config in _wide(case, groups, tokens)]
+    if case.weights != "int8":  # whose operands lie in registers, as only the first of a product may
+        wide = (_wide(case, groups, tokens) for groups in (1, 2, 3, 4) for tokens in (1, 2, 4))
+        candidates += [config for some in wide for config in some]
     fitting = (config for config in candidates if config.fits)
     return tuple(sorted(fitting, key=lambda config: (config.microseconds(), config.waves, -config.blocks)))
 

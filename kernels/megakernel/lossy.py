@@ -15,7 +15,7 @@ class MegakernelInt8(Megakernel):
     name = "megakernel_int8"
     summary = "the megakernel with int8 weights, a float16 scale per 32"
     lossy = True
-    build_seconds = 30.0
+    build_seconds = 20.0
     options = {"weights": "int8"}
 
 

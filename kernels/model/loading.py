@@ -10,6 +10,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 import transformers
+from safetensors.torch import load_file
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 from transformers.models.auto.modeling_auto import (
@@ -24,6 +25,7 @@ from kernels.model import weights
 from kernels.model_files import AnswerKind, architectures, quantised
 from kernels.model_files.architectures import Kind
 from kernels.model_files.config import walk
+from kernels.quant.quantised_matrix import STORED_SCALES
 
 logger = logging.getLogger(__name__)
 NO_PADDING = -1
@@ -195,7 +197,15 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
     unexpected = sorted(report["unexpected_keys"])
     if unexpected:
         logger.warning("the safetensors hold %d tensors the model does not use: %s", len(unexpected), unexpected[0])
+    _attach_scales(model, model_dir)
     return model
+
+
+def _attach_scales(model: PreTrainedModel, model_dir: Path) -> None:
+    """Gives weights that were stored in int8 the scales that a dequantised model keeps."""
+    if (path := model_dir / STORED_SCALES).is_file():
+        for name, scales in load_file(path).items():
+            setattr(model.get_parameter(name), STORED_SCALES, scales)
 
 
 def missing_tensors(report: dict[str, Any]) -> list[str]:

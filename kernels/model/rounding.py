@@ -119,7 +119,7 @@ def with_folded_norms(compact: Any) -> Any:
 def _of(layer: Weights) -> Iterator[tuple[str, Tensor]]:
     for name in MATRICES:
         matrix = getattr(layer if name in layer._fields else layer.dense, name)
-        yield name, matrix if isinstance(matrix, Tensor) else torch.cat(matrix)
+        yield name, matrix if isinstance(matrix, Tensor) else matrix[0] if len(matrix) == 1 else torch.cat(matrix)
 
 
 def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict[tuple[int, str], Tensor], Tensor]:

@@ -24,6 +24,9 @@ BLOCK = 16
 GROUP = 32
 """Columns that share a float16 scale in int8, as in GGUF's Q8_0."""
 INT8_MOST = 127
+STORED_SCALES = "int8_scales"
+"""The attribute of a weight that was stored in int8, with its float16 scales [rows, columns / 32, rounded up]; and the
+file of a dequantised model that holds them."""
 FRACTION, EXPONENT = (1 << 23) - 1, 0xFF << 23
 """The bits of a float32 below its exponent, and those of its exponent."""
 ROWS_TOGETHER = 8192
@@ -160,15 +163,22 @@ def check_finite(weight: Tensor, name: str) -> None:
         raise ValueError(f"weight: it holds numbers that are not finite, which {name} cannot round")
 
 
+def stored_scales(weights: Sequence[Tensor]) -> Tensor | None:
+    """The scales of weights that lie one below the other, on their device; None unless all were stored in int8."""
+    found = [getattr(weight, STORED_SCALES, None) for weight in weights]
+    scales = [scale.to(weight.device) for scale, weight in zip(found, weights, strict=True) if scale is not None]
+    return torch.cat(scales) if scales and len(scales) == len(weights) else None
+
+
 @torch.no_grad()
 def int8_groups(weight: Tensor) -> QuantisedMatrix:
     """int8 with a float16 scale per 32 columns, for a matrix [rows, columns]; the last group may be short.
 
-    A scale is rounded up, so that no code is cut off. Raises ValueError when a weight is not finite, or so large that
-    float16 cannot hold its scale.
+    A scale is rounded up, so that no code is cut off. A weight that was stored in int8 has the scales and codes that it
+    was stored in. Raises ValueError when a weight is not finite, or so large that float16 cannot hold its scale.
     """
     check_finite(weight, "int8")
-    columns = weight.shape[1]
+    columns, stored = weight.shape[1], stored_scales([weight])
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     scales = torch.empty(len(weight), -(-columns // GROUP), dtype=torch.float16, device=weight.device)
     for rows in _groups(len(weight)):
@@ -176,9 +186,9 @@ def int8_groups(weight: Tensor) -> QuantisedMatrix:
         wanted = groups.abs().amax(-1) / INT8_MOST
         nearest = wanted.half()
         above = (nearest.view(torch.int16) + 1).view(torch.float16)
-        scales[rows] = torch.where(nearest.float() < wanted, above, nearest)
+        scales[rows] = torch.where(nearest.float() < wanted, above, nearest) if stored is None else stored[rows]
         unit = scales[rows].float()[..., None]
-        signed = torch.where(unit > 0, groups / unit, 0).round().to(torch.int8)
+        signed = torch.where(unit != 0, groups / unit, 0).round().clamp(-INT8_MOST - 1, INT8_MOST).to(torch.int8)
         codes[rows] = signed.flatten(1)[:, :columns].view(torch.uint8)
     if not bool(torch.isfinite(scales).all()):
         raise ValueError("weight: it holds numbers that are too large for int8 with a float16 scale")

@@ -22,8 +22,8 @@ class KernelsRunner(CompiledRunner):
     """`variants` are the plan's; without them every op is torch's own. Options: `weights` and `rounding`.
 
     With `weights` fp8 and a `rounding` (the fields of `Rounding`) the whole decoder is rounded first, its norms folded
-    into the matrices behind them; variants that hold fp8 then hold these very values. Without a `rounding` each such
-    variant rounds its own weight to nearest.
+    into the matrices behind them; variants that hold fp8 then hold these very values. Without a `rounding`, and in
+    int8, each such variant rounds its own weight to nearest.
 
     A model that the compact decoder does not support is captured as transformers' own modules, with the variants that
     `kernels.runners.planned.install` has put into them.

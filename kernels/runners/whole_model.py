@@ -203,6 +203,17 @@ class Kernels(_Kernels):
 
 
 @register
+class KernelsInt8(_Kernels):
+    """As `Kernels`, with variants that hold int8 weights as candidates; prompts are read by the model's own weights."""
+
+    name = "kernels_int8"
+    summary = "the kernels plan with weights in int8 where that is faster"
+    lossy = True
+    options = {"weights": "int8"}
+    build_seconds = 20.0
+
+
+@register
 class KernelsFp8(_Kernels):
     """As `Kernels`, with variants that hold fp8 weights as candidates; they are rounded as the megakernel's are."""
 

@@ -192,7 +192,7 @@ def test_the_form_by_keyboard_with_an_error_on_the_way(page: Page) -> None:
 def test_what_the_form_prefers_keeps_its_order(page: Page) -> None:
     """The first GPU class with a worker is taken, and the first precision; the defaults are the document's own."""
     page.goto("/workloads/new/")
-    for name, order in (("gpu_classes", ["h200", "h100", "cpu"]), ("precisions", ["bf16", "fp16", "fp32"])):
+    for name, order in (("gpu_classes", ["h200", "h100", "cpu"]), ("precisions", ["bf16", "fp16", "fp32", "int8"])):
         boxes = page.locator(f'[name="constraints.{name}"]:checked')
         assert [box.get_attribute("value") for box in boxes.all()] == order
 

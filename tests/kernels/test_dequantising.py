@@ -14,14 +14,19 @@ import torch
 from gguf import MODEL_ARCH_NAMES, GGUFWriter, get_tensor_name_map
 from gguf import GGMLQuantizationType as Type
 
+from kernels import registry, runners
 from kernels.dequantising import gguf_tokenizer, plain_model
 from kernels.dequantising.convert import convert
 from kernels.dequantising.gguf_weights import dequantised
+from kernels.model.decoder import Decoder
+from kernels.model.rounding import Rounding, rounded_weights
 from kernels.model_files import ModelRefused, inspect
 from kernels.model_files.digests import SOURCE_HASHES, hash_of, model_digest
 from kernels.model_files.gguf import read_gguf
 from kernels.model_files.gguf_config import ARCHITECTURES
+from kernels.ops import LinearCase
 from kernels.plan import Plan
+from kernels.quant.quantised_matrix import STORED_SCALES
 from kernels.runners.plan_files import read_model
 from tests.kernels.gguf_files import BEGIN, END, TEMPLATE, TOOL, random_blocks, write_gguf
 
@@ -100,6 +105,40 @@ def test_16_bit_weights_keep_their_values() -> None:
     for dtype, name in ((torch.bfloat16, "BF16"), (torch.float16, "F16")):
         stored = values.to(dtype).view(torch.uint8).numpy()
         assert torch.equal(torch.from_numpy(dequantised(stored, name)), values.to(dtype).float())
+
+
+def test_q8_0_is_multiplied_by_the_codes_and_scales_that_the_file_has(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf")
+    config = inspect({path.name: path}).config
+    model = runners.load(plain_model(path, tmp_path / "plain"), config, dtype="bf16", device="cpu")
+    header, content = read_gguf(path.name, path), path.read_bytes()
+    blocks = {
+        tensor.name: np.frombuffer(content[tensor.start : tensor.end], np.uint8).reshape(tensor.shape[0], -1, 34)
+        for tensor in header.tensors
+        if tensor.dtype == "Q8_0"
+    }
+    found = rounded_weights(model, Decoder(model), "int8", Rounding())
+    layer = found.layers[0]
+    wanted = {"attn_output": layer["o"], "ffn_down": layer["down"], "token_embd": found.lm_head}
+    wanted |= {"ffn_gate": layer["gate_up"].rows(slice(0, 512)), "ffn_up": layer["gate_up"].rows(slice(512, None))}
+    for name, codes in wanted.items():
+        own = next(value for key, value in blocks.items() if f"{name}." in key)
+        scales = torch.from_numpy(own[:, :, :2].copy()).view(torch.float16)[..., 0]
+        assert torch.equal(codes.block_scales, scales)
+        assert torch.equal(
+            codes.codes, torch.from_numpy(own[:, :, 2:].copy()).flatten(1) * (scales != 0).repeat_interleave(32, 1)
+        )
+    q = {row.tobytes() for row in next(value for key, value in blocks.items() if "attn_q." in key)[:, :, 2:]}
+    assert {row.numpy().tobytes() for row in layer["qkv"].codes[:256]} == q, (
+        "transformers has its rows in another order"
+    )
+    skinny, case = registry.variant("skinny_int8"), LinearCase(m=1, n=256, k=256, weights="int8")
+    o = model.model.layers[0].self_attn.o_proj.weight
+    again = o.detach().clone()
+    setattr(again, STORED_SCALES, layer["o"].block_scales)
+    (stream,), (same,), (other,) = (skinny.pack(case, {}, each) for each in (o, again, o.detach().clone()))
+    assert torch.equal(stream, same)
+    assert not torch.equal(stream, other), "rounded once more it would be another matrix"
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from kernels.dequantising import int8_scales
 from kernels.dequantising.convert import convert
+from kernels.dequantising.layouts import dequantised
 from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
 from kernels.model_files.families import FAMILIES
+from kernels.model_files.quantised import Scheme
+from kernels.quant.quantised_matrix import STORED_SCALES, int8_groups
 from tests.kernels.model_folders import LLAMA
 from tests.kernels.quantised_formats import E2M1, F32, FORMATS, Draw, Made, compressed
 
@@ -71,16 +75,48 @@ def test_every_weight_has_its_value_to_the_bit(
     }
     weights = converted(tmp_path / "source", tmp_path / "plain")
     assert weights.keys() == dict(shapes(CONFIG)).keys()
+    scales = tmp_path / "plain" / STORED_SCALES
+    kept = load_file(scales) if scales.exists() else {}
+    assert kept.keys() == (values.keys() if make is FORMATS["W8A16"][1] else set())
     for name, value in values.items():
         outputs, inputs = weights[name].shape
         wanted = np.array([[value(output, at) for at in range(inputs)] for output in range(outputs)], F32)
         got, expected = weights[name].view(torch.int16), torch.from_numpy(wanted).bfloat16().view(torch.int16)
         assert torch.equal(got, expected), name
+        if kept:
+            setattr(weights[name], STORED_SCALES, kept[name])
+            assert torch.equal(int8_groups(weights[name]).values(torch.float32), torch.from_numpy(wanted)), name
     assert json.loads((tmp_path / "plain" / "config.json").read_text()) == facts.config
     copied = files_at(tmp_path / "plain").keys() - {"config.json", "model.safetensors.index.json"}
-    assert copied == {"tokenizer_config.json", DENSE, "model-00001.safetensors"}
+    assert copied == {"tokenizer_config.json", DENSE, "model-00001.safetensors"} | ({STORED_SCALES} if kept else set())
     assert not is_quantised(files_at(tmp_path / "plain"))
     assert inspect(tmp_path / "plain").parameters == facts.parameters
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "more", "stored"),
+    [
+        (2, torch.float16, {}, True),
+        (2, torch.bfloat16, {}, True),
+        (2, torch.float32, {}, False),
+        (8, torch.float16, {}, False),
+        (2, torch.float16, {"zero": torch.zeros(8, 2, dtype=torch.int8)}, False),
+    ],
+)
+def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(
+    columns: int, dtype: torch.dtype, more: dict[str, torch.Tensor], stored: bool
+) -> None:
+    """Groups of 64 or 16 columns; scales in float32 are no float16 numbers."""
+    codes = torch.randint(-128, 128, (8, 128), dtype=torch.int8)
+    scale = (torch.rand(8, columns) * 0.01 + 0.001).to(dtype)
+    scheme = Scheme("", "scaled", group=128 // columns)
+    weight = dequantised("scaled", {"plain": codes, "scale": scale}, scheme).bfloat16()
+    found = int8_scales.kept(weight, int8_scales.of_parts({"plain": codes, "scale": scale} | more, scheme))
+    assert (found is not None) == stored
+    if found is not None:
+        setattr(weight, STORED_SCALES, found)
+        assert torch.equal(int8_groups(weight).codes.view(torch.int8), codes)
+        assert torch.equal(found.float(), scale.float().repeat_interleave(2, dim=1))
 
 
 def test_transformers_loads_a_tied_model(tmp_path: Path) -> None:

@@ -61,7 +61,14 @@ def test_the_floor_by_hand():
     assert "takes at least 33 ms in bf16" in said
     assert said.startswith("TTF64 p50 of 30.0 ms is impossible on NVIDIA H200")
     assert refusal({"metric": "ttf_n", "n": 64, "limit": 34}) == ""
-    assert refusal({"metric": "ttf_n", "n": 64, "limit": 30}, precisions=["bf16", "fp8"]) == ""
+
+
+def test_rounded_weights_lower_the_floor_only_where_they_may_be_taken():
+    promise = {"metric": "ttf_n", "n": 64, "limit": 30}
+    assert "in bf16" in refusal(promise, precisions=["bf16", "int8"])
+    trained = model().model_copy(update={"generated": False})
+    assert refusal(promise, of=trained, precisions=["bf16", "int8"]) == ""
+    assert "in int8" in refusal(promise | {"limit": 10}, of=trained, precisions=["bf16", "int8"])
 
 
 def test_throughput_under_load_is_that_of_all_users():

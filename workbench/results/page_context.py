@@ -27,7 +27,7 @@ from workers.documents import budget
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
-from workers.report import other_promise
+from workers.report import other_promise, weights
 from workers.wording import plan_profile, provenance, serving, text
 
 PLACED = (
@@ -185,6 +185,7 @@ def context(
             "today": text.today(compared_with),
             "undecided": _undecided(results),
             "other_promise": other_promise.sentence(results),
+            "weights_words": weights.words(results.verify) if results.verify else "",
             "kept_loads": under_load.kept_loads(results.load) if results.load else "",
             "load_notes": under_load.load_notes(results),
             "kernels_by_load": under_load.kernels_by_load(results.load),

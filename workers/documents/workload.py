@@ -119,7 +119,13 @@ class Objective(Document):
 class Constraints(Document):
     """Limits of the optimisation: GPU classes, precisions, excluded variants, which plan is preferred, minutes."""
 
-    precisions: list[Precision] = Field(default=["bf16", "fp16", "fp32"], min_length=1, max_length=16)
+    precisions: list[Precision] = Field(
+        default=["bf16", "fp16", "fp32", "int8"],
+        min_length=1,
+        max_length=16,
+        description="what a plan may compute in and hold weights in; those that round weights (int8, fp8, nvfp4, int4) "
+        "are kept only within the quality loss",
+    )
     gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1, max_length=16)
     exclude: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
         default=[],

@@ -19,7 +19,10 @@ from workers.measuring.journal import Journal
 from workers.measuring.served_model import dtype_of
 from workers.planning.search_watch import SearchWatch
 
-VARIANT, LOSSY_VARIANT, MEGAKERNEL = "kernels", "kernels_fp8", "megakernel"
+VARIANT, MEGAKERNEL = "kernels", "megakernel"
+LOSSY_VARIANTS = {"kernels_int8": ("int8",), "kernels_fp8": ("fp8", "nvfp4", "int4")}
+"""The plans of composed kernels that lower precision, and the precisions of the variants that each may take. int8 loses
+about as little as bf16 itself, so its plan has no other."""
 TUNING_SHARE, TUNING_SECONDS = 0.25, 10.0
 """Timing runners-up in the whole model takes at most this share of compose's seconds, and this many seconds."""
 
@@ -69,9 +72,9 @@ def chosen_ops(
     candidates: Sequence[Candidate],
     seconds: float,
     journal: Journal,
-    lossy: bool,
+    lower: Sequence[str],
 ) -> Chosen:
-    """The candidates that make the fastest passes; lossy ones among them only when asked for.
+    """The candidates that make the fastest passes; lossy ones among them only in the `lower` precisions.
 
     Without candidates for a decode step, as where explore expected another plan to be taken, ops are tuned here.
     """
@@ -80,10 +83,10 @@ def chosen_ops(
     if all(defaults.is_of_prompts(case, layer.traffic) for case in tried_cases):
         from kernels.runners.defaults import default_ops  # it imports transformers
 
-        return default_ops(model, layer.traffic, "fp8" if lossy else "")
+        return default_ops(model, layer.traffic, lower[0] if lower else "")
     timer = pass_timer(document, model, layer.traffic, watch)
     end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
-    chosen = search_plan(layer, options(candidates, lossy), timer, lambda: time.monotonic() < end)
+    chosen = search_plan(layer, options(candidates, lower), timer, lambda: time.monotonic() < end)
     chosen.notes += watch.notes
     return chosen
 
@@ -100,7 +103,9 @@ def pass_timer(
 def runner_options(ops: Sequence[PlannedOp]) -> dict[str, Any]:
     """The runner's options for the ops of a plan: GPTQ where all that lowers precision is fp8, else to nearest."""
     lowered = {op.case["weights"] for op in ops if registry.variant(op.variant).lossy}
-    return {"weights": "fp8", "rounding": {"method": "gptq"}} if lowered == {"fp8"} else {}
+    if lowered == {"fp8"}:
+        return {"weights": "fp8", "rounding": {"method": "gptq"}}
+    return {"weights": "int8"} if lowered == {"int8"} else {}
 
 
 def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> list[PlannedOp]:
@@ -116,12 +121,18 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
     return [*planned, *defaults.last_rows(layer, gpu, exclude)] if planned else defaults.prompt_ops(layer, gpu, exclude)
 
 
-def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:
-    """Candidates that passed the gate and were timed, fastest first; keys are cases in the model's precision."""
+def options(candidates: Sequence[Candidate], lower: Sequence[str]) -> dict[str, list[Option]]:
+    """Candidates that passed the gate and were timed, fastest first, lossy ones in the `lower` precisions alone; keys
+    are cases in the model's precision.
+    """
     by_case: dict[str, list[Option]] = {}
     for candidate in candidates:
         variant = registry.variant(candidate.variant)
-        if candidate.gate != "pass" or candidate.ms is None or (variant.lossy and not lossy):
+        if (
+            candidate.gate != "pass"
+            or candidate.ms is None
+            or (variant.lossy and candidate.case.get("weights") not in lower)
+        ):
             continue
         case = case_from.validate_python(candidate.case)
         if not usable(case, candidate.variant):

@@ -32,7 +32,7 @@ PADDED = 2 * log(2)
 
 The factor is the mean over prompts whose lengths lie evenly between two graphs, one twice as long as the other. The
 graphs of `kernels.server.execution.shapes` are closer to each other now; no committed run has measured those."""
-LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("int8", "fp8", "nvfp4"), "kernels": ("fp8",)}
+LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("int8", "fp8", "nvfp4"), "kernels": ("int8", "fp8")}
 """The lower precisions in which a runner can hold a whole model's weights on a GPU."""
 HOPPER = 90
 """The compute capability (x 10) that the megakernel is written for."""
@@ -146,7 +146,7 @@ class _Request:
             count = pass_time.kernels_of(self.sizes, self.runner, reads_prompt)
             layer = pass_time.kernels_layer(count, self.kernel_us, self.gpus)
         by = self.gpus * rates.read_tbps, self.gpus * flops(self.activations, rates)
-        size = (MODEL_BYTES if self.runner == MEGAKERNEL else BYTES)[weights]
+        size = (MODEL_BYTES if self.runner in (MEGAKERNEL, "kernels") else BYTES)[weights]
         return pass_ms(self.sizes, work, size, BYTES[self.activations] / SIXTEEN_BITS, by, layer)
 
 

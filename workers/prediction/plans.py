@@ -13,6 +13,7 @@ VARIANTS: dict[str, tuple[str, Precision | None]] = {
     "compiled_max_autotune": ("compiled", None),
     "cuda_graphs": ("cuda_graphs", None),
     "kernels": ("kernels", None),
+    "kernels_int8": ("kernels", "int8"),
     "kernels_fp8": ("kernels", "fp8"),
     "megakernel": (MEGAKERNEL, None),
     "megakernel_int8": (MEGAKERNEL, "int8"),

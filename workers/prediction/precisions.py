@@ -47,6 +47,16 @@ def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) 
     return ""
 
 
+def smallest_precision(sla: Sla, model: ModelManifest) -> Precision:
+    """The one with the fewest bytes of those that a plan may hold the model's weights in."""
+    constraints = sla.constraints
+    rounded = {
+        name for name in constraints.precisions if name not in FLOATS and lossy_refusal(name, constraints, model)
+    }
+    allowed = [name for name in constraints.precisions if name not in rounded]
+    return min(allowed or constraints.precisions, key=lambda name: BYTES[name])
+
+
 def precisions_of_plans(sla: Sla, model: ModelManifest, gpu_class: str) -> tuple[Precision, list[Precision]]:
     """The precision that the model is served in today on the class, and the lower ones that a plan may hold it in."""
     constraints = sla.constraints

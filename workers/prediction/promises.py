@@ -11,11 +11,11 @@ from kernels.measure.request_case import request_case
 from kernels.measure.roofline import peak_floor_ms
 from kernels.megakernel.program.ranks import RANKS
 from kernels.model_files.families import is_mixture
-from kernels.ops import BYTES
 from workers.documents.gpu_class import class_of_several, gpus_of, single_gpu_class
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
-from workers.documents.workload import Objective, Precision, Sla
+from workers.documents.workload import Objective, Sla
+from workers.prediction.precisions import smallest_precision
 from workers.prediction.predict import MEDIAN, divides, fastest, predicted
 from workers.wording.text import plain, quantity
 
@@ -43,7 +43,7 @@ def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: 
     floor = floor_ms(objective, sla, model, gpu_class)
     if not floor or objective.limit is None:
         return ""
-    gpu, traffic, precision, several = single_gpu_class(gpu_class), sla.traffic, _smallest(sla), ""
+    gpu, traffic, precision, several = single_gpu_class(gpu_class), sla.traffic, smallest_precision(sla, model), ""
     name = GPUS[gpu].name if gpus_of(gpu_class) == 1 else f"{gpus_of(gpu_class)} {GPUS[gpu].name}"
     if objective.metric == "throughput":
         most = _at_once(sla) * traffic.output_tokens / floor * 1000
@@ -148,10 +148,6 @@ def _at_once(sla: Sla) -> int:
     return max(sla.traffic.batch, sla.load.most_users if sla.load else 1)
 
 
-def _smallest(sla: Sla) -> Precision:
-    return min(sla.constraints.precisions, key=lambda name: BYTES[name])
-
-
 def floor_ms(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str) -> float:
     """The least ms of what the objective waits for, on the GPUs of a class; 0 where nothing bounds it.
 
@@ -170,7 +166,7 @@ def floor_ms(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: st
         return 0.0
     prompt, tokens = waited[objective.metric]
     batch = _at_once(sla) if objective.metric == "throughput" else traffic.batch
-    case = request_case(model.config, model.parameters, _smallest(sla), batch, prompt, tokens)
+    case = request_case(model.config, model.parameters, smallest_precision(sla, model), batch, prompt, tokens)
     return peak_floor_ms(case, GPUS[single_gpu_class(gpu_class)]) / _dividing(model, gpu_class) if case else 0.0
 
 

@@ -3,7 +3,7 @@
 from workers.charts import under_load
 from workers.documents.money import SameLoad, StatedFleet
 from workers.documents.stages import Results, VerifyResult
-from workers.report import other_promise
+from workers.report import other_promise, weights
 from workers.wording.text import VERDICT_LABELS, capitalised, dollars, percent, plain, promised, quantity
 
 MOST_NAMED = 3
@@ -34,6 +34,7 @@ def rows(
         ("Saving a month", _saving(same, demand)),
         ("Risk", RISK[verify.verdict]),
         ("Quality", quality.summary if quality else "Quality was not measured."),
+        ("Weights", weights.words(verify)),
         ("Not tried", "" if verify.verdict == "met" else _not_tried(results)),
         ("Recommendation", _recommendation(results, verify, plan)),
     ]

@@ -4,7 +4,7 @@ The present deployment's figure is baseline's; the next plan is that with the mo
 (`planning/trial_order.py`). Without a plan of composed kernels the best is then tried with explore's op variants.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
 from workers.planning.trial_order import MEASURING_SECONDS, CandidatePlan, TrialOrder
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TrialRunner, TrialTimeouts, reference_of, untried
+from workers.prediction.precisions import lossy_refusal
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -70,7 +71,7 @@ class _Composer:
         self.steps: list[PlanTrial] = []
         self.peers: list[PeerTrial] = []
         self.choice = ""
-        self._chosen: dict[bool, Chosen] = {}
+        self._chosen: dict[Sequence[str], Chosen] = {}
         self._journal = Journal(document, context)
         self._order = TrialOrder(document)
         self._overtime = 0.0
@@ -92,7 +93,8 @@ class _Composer:
             base = Plan.model_validate(best.plan)
             composes = kernels_plan.composes(self.document, self.model)
             if composes:
-                self._once("lossy kernels", self._try_lossy_kernels)
+                for name in kernels_plan.LOSSY_VARIANTS:
+                    self._once(f"lossy {name}", partial(self._try_lossy_kernels, name))
             for lossy in () if composes or base.ops or base.tensor_parallel_size > 1 else (False, True):
                 self._once(f"ops {lossy}", partial(self._try_with_ops, best.label, base, lossy))
             self._once("dtype", partial(self._try_lower_dtype, best.label, base))
@@ -194,9 +196,9 @@ class _Composer:
         self._overtime = overtime if self._order.keeps(candidate) else 0.0
         return self._order.too_late(candidate, seconds_left, most, overtime)
 
-    def _try_kernels(self, variant: Variant) -> PlanTrial | None:
-        """The plan of composed variants, or None where lower precision changes nothing."""
-        chosen = self._chosen_ops(variant.lossy)
+    def _try_kernels(self, variant: Variant, lower: Sequence[str] = ()) -> PlanTrial | None:
+        """The plan of composed variants, or None where the `lower` precisions change nothing."""
+        chosen = self._chosen_ops(lower)
         if variant.lossy and not any(registry.variant(op.variant).lossy for op in chosen.ops):
             return None
         plan = self._plan("kernels", kernels_plan.runner_options(chosen.ops), chosen.ops)
@@ -204,20 +206,25 @@ class _Composer:
         trial.notes = chosen.notes
         return trial
 
-    def _try_lossy_kernels(self) -> None:
-        variant: Any = registry.variant(kernels_plan.LOSSY_VARIANT)
-        candidate = self._order.candidate(variant)
+    def _try_lossy_kernels(self, name: str) -> None:
+        variant: Any = registry.variant(name)
+        candidate, constraints = self._order.candidate(variant), self.document.workload.constraints
+        refusals = {
+            weights: lossy_refusal(weights, constraints, self.document.model)
+            for weights in kernels_plan.LOSSY_VARIANTS[name]
+        }
+        lower = tuple(weights for weights, refusal in refusals.items() if not refusal)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
-        reason = explored or kernels_plan.unrounded(self.model)
+        reason = explored or ("" if lower else next(iter(refusals.values()))) or kernels_plan.unrounded(self.model)
         if reason := reason or self._why_not(candidate) or self._too_late(candidate):
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), reason)
         else:
-            self._try_kernels(variant)
+            self._try_kernels(variant, lower)
 
     def _try_megakernel(self, label: str, plan: Plan, variant: WholeModel) -> PlanTrial:
         """The megakernel plan. On one GPU its prompts use the ops that the kernels plan has for them."""
         if plan.tensor_parallel_size == 1:
-            explored = self._chosen_ops(lossy=False).ops if self._candidates else []
+            explored = self._chosen_ops(()).ops if self._candidates else []
             ops = kernels_plan.prompt_ops(self.document, self.model, explored)
             plan = plan.model_copy(update={"ops": ops})
         return self._apply(label, plan, variant)
@@ -228,17 +235,18 @@ class _Composer:
         make = own if decoder.refusal(self.model) else partial(runners.apply, self.model, plan)
         return self._attempt(label, plan, make, variant.lossy, variant.build_seconds)
 
-    def _chosen_ops(self, lossy: bool) -> Chosen:
+    def _chosen_ops(self, lower: Sequence[str]) -> Chosen:
         """The ops of a kernels plan, chosen once; none where such a plan cannot be made."""
-        if lossy not in self._chosen:
+        if lower not in self._chosen:
             chosen = Chosen()
             if kernels_plan.composes(self.document, self.model):
                 compact, seconds_left = decoder.Decoder(self.model), self.context.seconds_left
                 self.context.say(0.1, "choosing the variants of the kernels plan in the whole model")
-                arguments = self.document, compact, self._candidates, seconds_left, self._journal, lossy
-                chosen = self._journal.once(f"search {lossy}", Chosen, partial(kernels_plan.chosen_ops, *arguments))
-            self._chosen[lossy] = chosen
-        return self._chosen[lossy]
+                arguments = self.document, compact, self._candidates, seconds_left, self._journal, lower
+                search = partial(kernels_plan.chosen_ops, *arguments)
+                chosen = self._journal.once(f"search {' '.join(lower)}", Chosen, search)
+            self._chosen[lower] = chosen
+        return self._chosen[lower]
 
     def _try_with_ops(self, label: str, base: Plan, lossy: bool) -> None:
         """The base plan with the op variants that won; none where torch's own won everywhere."""

@@ -10,7 +10,8 @@ from workers.documents.stages import Results, VerifyResult
 from workers.wording.text import plain
 
 PORT = 8080
-FULL = ("bf16", "fp16", "fp32")
+SERVED = ("bf16", "fp16", "fp32", "int8")
+"""The precisions of weights that the server has products for."""
 PACKED = "Many requests share each pass: "
 TAKEN = {
     "kernels": "the plan's kernels serve passes of the rows that they were chosen for, the library's own all others.",
@@ -32,7 +33,7 @@ model = runners.load(folder, config, seed=seed, generated=generated, dtype=plan.
 runner = runners.apply(model, plan)  # prepare(batch, prompt, tokens), then generate(ids, tokens)"""
 """The plan without a server, for a model whose files are in DIR."""
 
-ROUNDS = "The plan rounds weights; the server has no such products for every number of rows yet."
+ROUNDS = "The plan rounds weights; the server has such products for int8 on one GPU alone."
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,10 @@ def served_plan(results: Results) -> dict[str, Any]:
 
 
 def rounds_weights(plan: dict[str, Any]) -> bool:
-    """Whether the plan holds weights in fewer bits than the model."""
+    """Whether the plan holds weights in a precision that the server has no products for."""
     weights = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
     weights.append((plan.get("options") or {}).get("weights"))
-    return any(str(precision or "bf16") not in FULL for precision in weights)
+    return any(str(precision or "bf16") not in SERVED for precision in weights)
 
 
 def _not_of_it(results: Results) -> str:

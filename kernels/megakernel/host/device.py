@@ -243,8 +243,8 @@ def shared_bytes(constants: dict[str, Any]) -> int:
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
     residual = constants["SLICE"] or constants["HIDDEN"]
     inputs = input_bytes(constants["INPUT_LENGTH"], wanted[1])
-    sizes = (constants[name] for name in ("HEAD_DIM", "BATCH"))
-    own = scratch_bytes(residual, inputs, *sizes, slots, *(constants[name] for name in names))
+    attended = (constants[name] for name in names)
+    own = scratch_bytes(residual, inputs, constants["HEAD_DIM"], constants["BATCH"], slots, *attended)
     return constants["STAGES"] * slot + own
 
 

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -18,6 +19,7 @@ from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
+from kernels.quant.quantised_matrix import stored_scales
 from kernels.server.execution.captured_passes import Captured, HostBuffers, LaunchedStep
 from kernels.server.execution.compiling import NotedVariants
 from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
@@ -60,30 +62,31 @@ class KernelsBackend:
 
     def __init__(
         self,
-        model: decoder.Decoder,
+        model: decoder.Decoder | Sequence[decoder.Decoder],
         gpu: Gpu,
         limits: SchedulerLimits,
         decodes: Sequence[int] = (),
         ops: Sequence[PlannedOp] = (),
         copies: Copies = Copies.ALL,
         exclude: Collection[str] = (),
-        other_ranks: Sequence[decoder.Decoder] = (),
+        weights: str = "",
     ) -> None:
-        """`model` is the whole model, or the first rank's part of one that is divided over `1 + len(other_ranks)` GPUs.
+        """`model` may be the parts of one that is divided over several GPUs, in the order of their ranks.
 
         `decodes` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
         `packed_ops` where both are for the same number of rows, unless fewer than all `copies` of the weights may be
-        made: they may copy. No variant in `exclude` is used.
+        made: they may copy. No variant in `exclude` is used. `weights` as `Usable` has it.
         """
+        self._ranks = [model] if isinstance(model, decoder.Decoder) else list(model)
+        model = self._ranks[0]
         if limits.chunk_rows != block_of(model):
             raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
         self.model, self.gpu, self.limits = model, gpu, limits
         self.count, self.longest, self.max_num_seqs = 1, limits.max_model_len, 0
-        self._ranks = [model, *other_ranks]
         self._devices = [part.embedding.device for part in self._ranks]
         self.device, self.copies = self._devices[0], copies
         self._planned = [op for op in ops if op.variant not in exclude] if copies is Copies.ALL else []
-        self._exclude = frozenset(exclude)
+        self._exclude, self._weights = frozenset(exclude), weights
         self.shapes = shapes(limits, decodes)
         self._pages = -(-(limits.max_model_len + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
@@ -93,7 +96,9 @@ class KernelsBackend:
                 self.states.append(PagedState(part, limits.pages, limits.page_size, limits.max_num_seqs, positions))
         self.state = self.states[0]
         rows = max(shape.rows for shape in self.shapes)
-        self._exchange: AllReduce | None = all_reduce(self._devices, rows, model.embedding) if other_ranks else None
+        self._exchange: AllReduce | None = None
+        if len(self._ranks) > 1:
+            self._exchange = all_reduce(self._devices, rows, model.embedding)
         self._sequences = Sequences(limits.max_num_seqs, self._pages, limits.page_size)
         self._packed: list[Packed] = [{} for _ in self._ranks]
         self._captured: dict[Shape, Captured] = {}
@@ -223,27 +228,33 @@ class KernelsBackend:
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products
-        or in kernels of their own.
+        or in kernels of their own, weights in the lower precision or the model's own.
         """
         capacity = self._pages * self.limits.page_size
         given = self.model, shape, self.limits.page_size, capacity
-        every = (
-            Usable(self.gpu, most, self._exclude, partial=len(self._ranks) > 1)
-            for most in (self.copies, min(self.copies, Copies.STREAMED))
-        )
-        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
+        fewer = replace(self._usable, most_copies=min(self.copies, Copies.STREAMED), weights="", folds=True)
+        ops, unfused = [*self._planned, *packed_ops(*given, self._usable)], packed_ops(*given, fewer)
+        if not self._weights:
+            unfused = [*self._planned, *unfused]
         separate = [op for op in ops if op.op != "step_attention"]
         if shape.blocks or len(separate) == len(ops):
             return {"separate": separate}
         arrangements = {"step_attention": ops}
         if shape.decodes >= TIMED_FROM:
-            arrangements |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
+            name = "own_weights" if self._weights else "separate_norms"
+            arrangements |= {"separate": separate} | ({name: unfused} if unfused != ops else {})
         return arrangements
 
     def _heads(self, shape: Shape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:
         """The ops of the pass with each LM head that can end it."""
-        more = [*ops, *head_ops(self.model, shape, Usable(self.gpu, self.copies, self._exclude))]
+        more = [*ops, *head_ops(self.model, shape, self._usable)]
         return {kind: more for kind in planned_heads(self.model, shape, more)}
+
+    @property
+    def _usable(self) -> Usable:
+        stored = self._weights == "int8" and stored_scales([self.model.lm_head]) is not None
+        partial = len(self._ranks) > 1
+        return Usable(self.gpu, self.copies, self._exclude, self._weights, folds=not stored, partial=partial)
 
     def _add_head(self, shape: Shape, kind: SamplingKind, ops: Sequence[PlannedOp]) -> None:
         """Keeps a pass with this LM head if it is faster."""

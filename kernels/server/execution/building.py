@@ -15,6 +15,7 @@ from kernels.megakernel.program.shape import Unsupported
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.experts import has_experts
+from kernels.model.rounding import Rounding, rounded_weights
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
@@ -32,7 +33,7 @@ from kernels.server.execution.megakernel_backend import (
     crossing,
 )
 from kernels.server.execution.ops import Copies, Usable
-from kernels.server.execution.served_plans import precision_refusal, taken_of_plan
+from kernels.server.execution.served_plans import precision_refusal, taken_of_plan, weights_of
 from kernels.server.execution.sizing import (
     RequestedSize,
     context_of,
@@ -96,7 +97,8 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     kv_bytes = spec.kv_bytes or (planned.kv_bytes if planned else None)
     wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms)
     exclude = of_server([*spec.exclude, *(planned.exclude if planned else ())])
-    made = backends(model, wanted, plan, exclude, phases)
+    weights = spec.weights or (weights_of(plan) if plan else "")
+    made = backends(model, wanted, plan, exclude, phases, weights)
     del model
     serving = chosen(made, planned, here, exclude)
     kernels, vocabulary = made[-1], len(first.lm_head.weight)
@@ -173,43 +175,51 @@ def backends(
     plan: Plan | None = None,
     exclude: Collection[str] = (),
     phases: Phases | None = None,
+    weights: str = "",
 ) -> list[Backend]:
     """The backends of a transformers model, or of one divided over several GPUs, in the order in which a step tries
     them.
 
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
-    out, as `kernels.server.execution.excluded` names it. Raises ValueError with one sentence.
+    out, as `kernels.server.execution.excluded` names it. With `weights` int8 products hold them so; prompts of many
+    tokens take the model's own. Raises ValueError with one sentence.
     """
     parts = parts_of(model)
-    decoder, *others = (Decoder(part) for part in parts)
+    decoders = [Decoder(part) for part in parts]
+    decoder, several = decoders[0], len(decoders) > 1
     gpu = gpu_of(model.device)
+    if weights and (gpu.sm != 90 or several or has_experts(model.config)):
+        where = "several GPUs" if several else "a mixture of experts"
+        where = where if gpu.sm == 90 else f"{gpu.name}, only Hopper GPUs have its products"
+        raise ValueError(f"--weights: {weights} is not served on {where}")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
-    batches = megakernel_batches(model, gpu, context, most)
+    batches = megakernel_batches(model, gpu, context, most, weights or "bf16")
     reserved = sum(batches.values())
-    copies = copies_beside(decoder, model.config, gpu, wanted, reserved)
+    copies = copies_beside(decoder, model.config, gpu, wanted, reserved, weights)
     if copies is not Copies.ALL:
         _tell("GPU memory does not hold all packed copies of the weights: small batches are slower")
-    made = Usable(gpu, copies, exclude).copies
-    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made))
+    made = Usable(gpu, copies, exclude, weights).copies
+    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made, weights))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
     kernels = KernelsBackend(
-        decoder, gpu, limits, decodes=rows, ops=ops, copies=copies, exclude=exclude, other_ranks=others
+        decoders, gpu, limits, decodes=rows, ops=ops, copies=copies, exclude=exclude, weights=weights
     )
     phases = phases or Phases()
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
-            ahead = megakernels(model.config.to_dict(), gpu, capacity_of(context), batches, ranks=len(parts))
+            given = model.config.to_dict(), gpu, capacity_of(context), batches
+            ahead = megakernels(*given, weights or "bf16", ranks=len(parts))
             compile_together([*kernels.builds(), *(build for build, _ in ahead)])
     with phases.phase("graphs"):
         if decoder.embedding.is_cuda:
             kernels.prepare()
         bound_pause(kernels, wanted.pause_ms)
     with phases.phase("megakernel"):
-        beside = megakernel_beside(model, kernels, list(batches), up_to)
+        beside = megakernel_beside(model, kernels, list(batches), up_to, weights or "bf16")
     return [*beside, kernels]
 
 
@@ -223,7 +233,7 @@ def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:
         _tell(f"--pause-ms: the shortest step with a prompt takes {kernels.pause_ms:.1f} ms, more than {most:g}")
 
 
-def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[int, int]:
+def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: str = "bf16") -> dict[int, int]:
     """The batch sizes for which the megakernel gets an instance, each with the bytes that the instance takes.
 
     They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together, or
@@ -236,14 +246,14 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[in
 
     free = free_bytes(model.device) * (EXPERTS_SHARE if has_experts(model.config) else MEGAKERNEL_SHARE)
     try:
-        return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context)))
+        return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context), weights))
     except Unsupported as reason:
         _tell(f"no megakernel: {reason}")
         return {}
 
 
 def megakernel_beside(
-    model: Any, kernels: KernelsBackend, batches: Sequence[int], up_to: int | None = None
+    model: Any, kernels: KernelsBackend, batches: Sequence[int], up_to: int | None = None, weights: str = "bf16"
 ) -> list[MegakernelBackend]:
     """A list with the megakernel's backend, which takes steps of up to `up_to` sequences; [] if it takes none.
 
@@ -255,7 +265,9 @@ def megakernel_beside(
     from kernels.server.execution.megakernel_instance import MachineInstance
 
     try:
-        instances = [MachineInstance(model, batch, capacity_of(kernels.limits.max_model_len)) for batch in batches]
+        capacity = capacity_of(kernels.limits.max_model_len)
+        rounded = None if weights == "bf16" else rounded_weights(model, kernels.model, weights, Rounding())
+        instances = [MachineInstance(model, batch, capacity, weights, rounded) for batch in batches]
     except ValueError as reason:
         _tell(f"no megakernel: {reason}")
         return []

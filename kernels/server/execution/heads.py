@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.products import Rows, Stream
-from kernels.ops import LmHeadCase
+from kernels.ops import LmHeadCase, case_from
 from kernels.ops.base import SamplingKind
 from kernels.ops.lm_head import SETTING_DTYPES
 from kernels.ops.sampling import GREEDY, Sampling
@@ -41,8 +41,8 @@ def planned_heads(model: decoder.Decoder, shape: Shape, ops: Collection[PlannedO
     """The heads that `ops` name for a pass of this shape; none for a pass with chunks."""
     if shape.blocks:
         return []
-    cases = [op.case for op in ops if op.op == "lm_head"]
-    return [kind for kind in TIMED_AS if head_case(model, shape.draws, kind).model_dump() in cases]
+    cases = [case_from.validate_python(op.case | {"weights": op.case["dtype"]}) for op in ops if op.op == "lm_head"]
+    return [kind for kind in TIMED_AS if head_case(model, shape.draws, kind) in cases]
 
 
 def drawn_by(step: Step) -> SamplingKind | None:

@@ -15,8 +15,9 @@ from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program.layout import default_layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
-from kernels.model.rounding import Rounding
+from kernels.model.rounding import RoundedWeights, Rounding
 from kernels.model.tensor_parallel import TensorParallelModel
+from kernels.ops import MODEL_BYTES
 from kernels.ops.sampling import Sampling
 from kernels.server.execution.megakernel_backend import BATCHES
 
@@ -26,17 +27,21 @@ class MachineInstance:
     to `capacity` tokens.
     """
 
-    def __init__(self, model: Any, batch: int, capacity: int) -> None:
-        """Packs the weights and compiles, which may take a minute. Raises ValueError as `MegakernelRunner`."""
+    def __init__(
+        self, model: Any, batch: int, capacity: int, weights: str = "bf16", rounded: RoundedWeights | None = None
+    ) -> None:
+        """Packs the weights, or on one GPU the `rounded` codes of another precision, and compiles, which may take a
+        minute. Raises ValueError as `MegakernelRunner`.
+        """
         gpus = [part.device for part in model.parts] if isinstance(model, TensorParallelModel) else [model.device]
         shape = part_of(shape_of(model.config.to_dict()), len(gpus))
         sms = torch.cuda.get_device_properties(gpus[0]).multi_processor_count // max(Counter(gpus).values())
-        layout = default_layout(shape, batch, capacity, "bf16", sms, len(gpus))
+        layout = default_layout(shape, batch, capacity, weights, sms, len(gpus))
         self._machine: SingleGpuMegakernel | RankedMachine
         if len(gpus) == 1:
-            self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning())
+            self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning(), rounded)
         else:
-            ranks = rank_models(model, gpus, "bf16", Rounding())
+            ranks = rank_models(model, gpus, weights, Rounding())
             self._machine = RankedMachine(ranks, shape, layout, capacity, Tuning())
         self.batch, self.capacity = batch, capacity
         self.caches: Sequence[tuple[Tensor, Tensor]] = [(rank.keys, rank.values) for rank in self._machine.ranks]
@@ -48,11 +53,12 @@ class MachineInstance:
         self._machine.launch(DecodeRequest(first, positions, len(made), sampling=sampling), made, self._cancel)
 
 
-def instance_bytes(model: Any, batch: int, capacity: int) -> int:
+def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16") -> int:
     """About the GPU memory of an instance: its weights, and its keys and values. All instances of a mixture share the
     experts, which are counted with the first. Of a divided model, on the GPU of the part `model`.
     """
     shape = shape_of(model.config.to_dict())
     matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
     shared = shape.experts_bytes if batch > BATCHES[0] else 0
-    return 2 * (matrices + 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim) - shared
+    cached = 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim
+    return int(MODEL_BYTES[weights] * matrices) + 2 * cached - shared

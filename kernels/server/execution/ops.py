@@ -2,7 +2,8 @@
 
 Up to MOST_ROWS rows the streamed products, up to FEW `small_gemm`, both with their neighbours in them and as dependent
 launches; beyond it cuBLAS, from LONG on with SwiGLU within the product: as `kernels.model.prompt_ops` has measured it
-for prompts. The norms are within `small_gemm` up to NORMED rows only.
+for prompts. The norms are within `small_gemm` up to NORMED rows only. Products that hold int8 weights are streamed up
+to MOST_ROWS rows, and `small_gemm_int8` up to INT8_ROWS; beyond it the model's own weights are multiplied.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,6 +15,7 @@ from kernels import registry
 from kernels.dtypes import DTYPE_NAMES
 from kernels.gemm.skinny import MOST_ROWS
 from kernels.gemm.small import LEAST_ROWS
+from kernels.gemm.small import MOST_ROWS as INT8_ROWS
 from kernels.hardware import Gpu
 from kernels.model import decoder
 from kernels.model.layer_cases import attention_case, rope_case, step_case
@@ -42,7 +44,8 @@ class Copies(IntEnum):
     STREAMED = 1
     """Packed as `skinny` streams them. Without them torch's products take passes of a few rows."""
     ALL = 2
-    """And, of the products that `small_gemm` normalises, times the norm's weights. Else norms are separate kernels."""
+    """And, of the products that `small_gemm` normalises, times the norm's weights. Else norms are separate kernels. In
+    int8: as `small_gemm_int8` multiplies them."""
 
 
 VOCABULARY = 1 << 15
@@ -65,19 +68,25 @@ PREFERRED = {
 
 @dataclass(frozen=True)
 class Usable:
-    """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`. The
-    products that end the halves of a layer are `partial` sums where a model is divided over several GPUs.
+    """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`.
+
+    With `weights` products hold them in that precision, int8, where a variant does. Unless it `folds`, no product takes
+    the weights of a norm in, so that a weight that was stored in int8 has the codes that it was stored in. The products
+    that end the halves of a layer are `partial` sums where a model is divided over several GPUs.
     """
 
     gpu: Gpu
     most_copies: Copies = Copies.ALL
     exclude: Collection[str] = ()
+    weights: str = ""
+    folds: bool = True
     partial: bool = False
 
     @property
     def copies(self) -> Copies:
         """The copies of the weights, without those that only excluded variants read."""
-        readers = {"skinny": Copies.NONE, "small_gemm": Copies.STREAMED}
+        of = f"_{self.weights}" if self.weights else ""
+        readers = {f"skinny{of}": Copies.NONE, f"small_gemm{of}": Copies.STREAMED}
         return min([self.most_copies, *(left for name, left in readers.items() if name in self.exclude)])
 
 
@@ -92,7 +101,7 @@ def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[Plann
 
     They read the packed copy of the weight that the product of the logits reads, so there are none without it.
     """
-    ops = [(case, _op(case, usable)) for case in head_cases(model, shape)] if usable.copies else []
+    ops = [(case, _op(case, usable)) for case in head_cases(model, shape)] if usable.copies and usable.folds else []
     return [op for case, op in ops if op is not None] if ops and ops[0][1] else []
 
 
@@ -106,16 +115,17 @@ def head_cases(model: decoder.Decoder, shape: Shape) -> list[Case]:
 def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[Case]:
     """The cases of such a pass, with the fusions that suit its number of rows and what it may use."""
     layer = _layer(model, shape.rows, usable)
-    head = _head(model, shape.draws, usable.copies)
+    head = _head(model, shape.draws, usable)
     return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity), *head]))
 
 
-def fused(rows: int, copies: Copies = Copies.ALL) -> Collection[str]:
+def fused(rows: int, usable: Usable) -> Collection[str]:
     """The epilogues that are fused into a layer's products of `rows` rows."""
-    if rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: NORMED}[copies]:
+    normed = MOST_ROWS if usable.weights else NORMED
+    if usable.folds and rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: normed}[usable.copies]:
         return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
-    if rows <= FEW:
-        return {"swiglu", "residual"} if rows >= LEAST_ROWS else ()
+    if rows <= (INT8_ROWS if usable.weights and usable.copies is Copies.ALL else FEW):
+        return {"swiglu", "residual"} if rows >= LEAST_ROWS or usable.weights else ()
     return {"swiglu"} if rows >= LONG else ()
 
 
@@ -124,7 +134,7 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
     its own where no variant serves the product that would normalise. Fusions with a norm go before equally many others.
     """
     layer_ops = LayerOps(model, BatchShape(rows, 1, 1))
-    wanted = set(fused(rows, usable.copies)) - ({"residual"} if usable.partial else set())
+    wanted = set(fused(rows, usable)) - ({"residual"} if usable.partial else set())
 
     def fuses(case: LinearCase) -> bool:
         return case.epilogue in wanted and (not case.normalises or _op(case, usable) is not None)
@@ -150,21 +160,34 @@ def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) 
                 yield attention_case(heads, "decode", batch, queries, capacity, dtype, page_size)
 
 
-def _head(model: decoder.Decoder, rows: int, copies: Copies) -> Iterator[Case]:
+def _head(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
     """Few rows are normed within the product, as everywhere else; the norm's weight is folded into the head's."""
     vocab, hidden = model.lm_head.shape
     dtype = DTYPE_NAMES[model.embedding.dtype]
-    epilogue: Epilogue = "rmsnorm_scale" if rows <= MOST_ROWS and copies else "none"
+    epilogue: Epilogue = "rmsnorm_scale" if rows <= MOST_ROWS and usable.copies and usable.folds else "none"
     if epilogue == "none":
         yield RmsNormCase(m=rows, n=hidden, dtype=dtype)
     yield LinearCase(m=rows, n=vocab, k=hidden, dtype=dtype, weights=dtype, epilogue=epilogue)
 
 
 def _op(case: Case, usable: Usable) -> PlannedOp | None:
-    name, params = _preferred(case, usable.copies)
-    if name is None or name in usable.exclude or registry.variant(name).serves(case, usable.gpu) is not None:
-        return None
-    return PlannedOp(op=case.op, case=case.model_dump(), variant=name, params=params)
+    for held, name, params in (*_lowered(case, usable), (case, *_preferred(case, usable.copies))):
+        if name is None or name in usable.exclude or registry.variant(name).serves(held, usable.gpu) is not None:
+            continue
+        return PlannedOp(op=held.op, case=held.model_dump(), variant=name, params=params)
+    return None
+
+
+def _lowered(case: Case, usable: Usable) -> Iterator[tuple[Case, str, dict[str, Any]]]:
+    """The case with weights in the lower precision, and the variant and params for it; none where it has no such."""
+    if not usable.weights or not usable.copies or not isinstance(case, LinearCase | LmHeadCase):
+        return
+    held = case.model_copy(update={"weights": usable.weights})
+    if case.m <= MOST_ROWS:
+        name, params = _preferred(case, usable.copies)
+        yield held, f"{name}_{usable.weights}", params
+    elif isinstance(case, LinearCase) and case.m <= INT8_ROWS and usable.copies is Copies.ALL:
+        yield held, f"small_gemm_{usable.weights}", {"pdl": True}
 
 
 def _preferred(case: Case, copies: Copies) -> tuple[str | None, dict[str, Any]]:

@@ -4,16 +4,27 @@ from kernels import registry
 from kernels.plan import Plan
 
 FULL = ("bf16", "fp16", "fp32")
+INT8 = ("skinny_int8", "lm_head_skinny_int8", "small_gemm_int8")
+"""The variants by which passes multiply by int8 weights. They have them for all rows but those of long prompts, whose
+products take the model's own weights."""
+
+
+def weights_of(plan: Plan) -> str:
+    """The lower precision in which the plan's products hold their weights; "" where they hold the model's own."""
+    whole = str(plan.options.get("weights", "bf16"))
+    lossy = [str(op.case["weights"]) for op in plan.ops if registry.variant(op.variant).lossy]
+    return next((weights for weights in (whole, *lossy) if weights not in FULL), "")
 
 
 def precision_refusal(plan: Plan) -> str | None:
-    """Why a plan that rounds weights is not served, in a sentence; None where it rounds none."""
-    whole = str(plan.options.get("weights", "bf16"))
-    lossy = [op.variant for op in plan.ops if registry.variant(op.variant).lossy]
-    if whole in FULL and not lossy:
+    """Why a plan that rounds weights is not served, in a sentence; None where it rounds none, or to int8 on one GPU."""
+    other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in INT8]
+    if weights_of(plan) == "int8" and plan.tensor_parallel_size > 1:
+        return "--plan: its weights are int8, and this server has no such products for several GPUs"
+    if weights_of(plan) in ("", "int8") and not other:
         return None
-    what = lossy[0] if lossy else f"its {plan.runner} in {whole}"
-    return f"--plan: {what} rounds weights, and this server has no such products for every number of rows yet"
+    what = other[0] if other else f"its {plan.runner} in {weights_of(plan)}"
+    return f"--plan: {what} rounds weights, and this server has no such products for every number of rows"
 
 
 def taken_of_plan(plan: Plan, dtype: str, running: int) -> str:
@@ -23,6 +34,8 @@ def taken_of_plan(plan: Plan, dtype: str, running: int) -> str:
     taken = ["the plan's model"]
     if dtype == plan.dtype:
         taken.append(dtype)
+    if weights_of(plan):
+        taken.append(f"{weights_of(plan)} weights")
     if plan.serving and running == plan.serving.max_num_seqs:
         taken.append(f"{running} requests at once")
     what = " and ".join(filter(None, [", ".join(taken[:-1]), taken[-1]]))

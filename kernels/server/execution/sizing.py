@@ -8,6 +8,7 @@ import torch
 from kernels.hardware import Gpu
 from kernels.measure import host_memory
 from kernels.model import decoder
+from kernels.ops import MODEL_BYTES
 from kernels.runners.bucket_session import positions
 from kernels.server.execution.backend import block_of
 from kernels.server.execution.ops import Copies
@@ -46,11 +47,15 @@ def page_bytes(model: decoder.Decoder) -> int:
     return 2 * PAGE_SIZE * width * model.embedding.itemsize
 
 
-def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL) -> int:
-    """The bytes of the `copies` of weights that passes hold beside the model's own."""
+def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, weights: str = "") -> int:
+    """The bytes of the `copies` of weights, in a lower precision where `weights` names one, that passes hold beside the
+    model's own.
+    """
     if gpu.sm != 90 or not copies:
         return 0
     packed = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
+    if weights:  # each copy has all of them
+        return int(MODEL_BYTES[weights] * copies * sum(each.numel() for each in packed))
     if copies is Copies.ALL:
         packed += [each for w in model.layers for each in w.normed]
     return sum(each.nbytes for each in packed)
@@ -63,9 +68,11 @@ def free_bytes(device: torch.device) -> int:
     return host_memory.free_bytes() if device.type == "cpu" else sys.maxsize
 
 
-def copies_beside(model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0) -> Copies:
-    """The most copies of weights that leave memory for the KV pages wanted, or for one sequence of the context, where
-    `reserved` bytes are left for others.
+def copies_beside(
+    model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0, weights: str = ""
+) -> Copies:
+    """The most copies of weights, as `packed_bytes` counts them, that leave memory for the KV pages wanted, or for one
+    sequence of the context, where `reserved` bytes are left for others.
     """
     device = model.embedding.device
     if device.type != "cuda":
@@ -73,8 +80,8 @@ def copies_beside(model: decoder.Decoder, config: object, gpu: Gpu, wanted: Requ
     pages = 1 + -(-context_of(config, wanted) // PAGE_SIZE)
     needed = pages * page_bytes(model) if wanted.kv_bytes is None else wanted.kv_bytes
     free = free_bytes(device) - reserved
-    fitting = (each for each in reversed(Copies) if needed <= (free - packed_bytes(model, gpu, each)) * SHARE_OF_FREE)
-    return next(fitting, Copies.NONE)
+    sizes = ((each, packed_bytes(model, gpu, each, weights)) for each in reversed(Copies))
+    return next((each for each, size in sizes if needed <= (free - size) * SHARE_OF_FREE), Copies.NONE)
 
 
 def context_of(config: object, wanted: RequestedSize) -> int:

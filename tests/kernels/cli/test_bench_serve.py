@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernels.__main__ import main
+from kernels.cli.serve_servers import ours
 from kernels.load.vllm_server import ServerSettings, vllm
 from kernels.measure import ceilings
 
@@ -49,6 +50,7 @@ def test_every_answer_is_counted_and_the_ids_that_were_served_are_the_models(tmp
         (["--batch", "2"], "--batch is not for serve"),
         (["--vllm", "/no/python"], "--vllm: /no/python is no Python"),
         (["--model", "no-model"], "no-model is no directory"),
+        (["--weights", "int8", "--weights", "nvfp4"], "--weights: nvfp4 is not served; fp32 and int8 are"),
     ],
 )
 def test_a_wrong_call_is_a_sentence_before_anything_is_measured(wrong: list[str], said: str, capsys):
@@ -56,6 +58,14 @@ def test_a_wrong_call_is_a_sentence_before_anything_is_measured(wrong: list[str]
     printed = capsys.readouterr()
     assert said in printed.err
     assert printed.out == ""
+
+
+def test_this_server_is_started_once_in_each_precision(tmp_path: Path):
+    wanted = ServerSettings(tmp_path / "model", "mine", "bf16", 8123, 192, 32)
+    found = [ours(wanted, "cuda", ["--no-megakernel"], weights) for weights in ("bf16", "int8")]
+    assert "--weights" not in found[0].command
+    assert " ".join(found[1].command).endswith("--no-megakernel --weights int8")
+    assert [each.settings["weights"] for each in found] == ["bf16", "int8"]
 
 
 def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_path: Path):

@@ -1,5 +1,8 @@
 """The small product's tile configs, refusals and source; on a GPU the gate, PDL chains and bad values."""
 
+import re
+from itertools import product
+
 import pytest
 import torch
 
@@ -7,11 +10,13 @@ from kernels import registry
 from kernels.cuda.occupancy import H200_CLUSTERS
 from kernels.gemm.small import CONFIG_PARAMS
 from kernels.gemm.small_call import SOURCE, macros
-from kernels.gemm.small_tiles import configs
+from kernels.gemm.small_pack import pack_int8
+from kernels.gemm.small_tiles import PACKED_BYTES, configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate, inputs
-from tests.kernels.compiling import compile_log, resources
+from kernels.quant.quantised_matrix import int8_groups
+from tests.kernels.compiling import compile_log, resources, sass
 from tests.kernels.gemm.pdl_chain import assert_same_bits
 
 SHAPES = [(2048, 2048), (16_384, 2048), (2048, 8192), (1536, 8960), (28_672, 4096), (104, 64), (8, 8)]
@@ -65,6 +70,38 @@ def test_it_refuses_with_the_field_and_the_value(change, gpu, reason):
     assert reason in refusal.reason
 
 
+def test_the_int8_stream_holds_what_each_lane_multiplies():
+    """By the layout of the first operand of `wgmma` m64k16: rows g and g + 8 of a warp, columns 2t, 2t + 1 and 8 on."""
+    weight = torch.randn(72, 104, generator=torch.Generator().manual_seed(3)).bfloat16()
+    codes = int8_groups(weight)
+    stream = pack_int8(codes)
+    assert stream.shape == (2, 2, PACKED_BYTES)
+    tiles = torch.zeros(128, 128)
+    for tile, panel, warp, group, lane in product(range(2), range(2), range(4), range(2), range(32)):
+        block, at = stream[tile, panel], (warp * 2 + group) * 32 + lane
+        own = block[16 * at :][:16].int() - 128
+        scales = block[4096 + 4 * ((warp * 2 + group) * 8 + lane // 4) :][:4].contiguous().view(torch.float16).float()
+        for each in range(16):
+            step, register, second = each // 8, each // 2 % 4, each % 2
+            row = 64 * tile + 16 * warp + lane // 4 + 8 * (register % 2)
+            column = 64 * panel + 32 * group + 16 * step + 8 * (register // 2) + 2 * (lane % 4) + second
+            tiles[row, column] = own[each] * scales[register % 2]
+    assert torch.equal(tiles[:72, :104].bfloat16(), codes.values())
+    assert not tiles[72:].any()
+    assert not tiles[:, 104:].any()
+
+
+def test_int8_takes_bf16_and_rounds_as_a_prompt_does():
+    variant, case = registry.variant("small_gemm_int8"), LinearCase(m=32, n=40, k=96, weights="int8", epilogue="swiglu")
+    assert variant.serves(case, GPUS["h200"]) is None
+    assert "bf16" in variant.serves(case.model_copy(update={"dtype": "fp16"}), GPUS["h200"]).reason
+    assert "int8" in variant.serves(case.model_copy(update={"weights": "bf16"}), GPUS["h200"]).reason
+    weight = torch.randn(80, 96, generator=torch.Generator().manual_seed(4)).bfloat16()
+    assert torch.equal(variant.rounded(case, {}, {"w": weight})["w"], int8_groups(weight).values().float())
+    assert variant.pack(case, {}, weight).shape == (configs(case)[0].row_tiles, 2, PACKED_BYTES)
+    assert not any(config.wide for config in configs(case))
+
+
 def test_a_wrong_argument_is_named():
     case, variant = LinearCase(m=32, n=64, k=64), registry.variant("small_gemm")
     with pytest.raises(ValueError, match="tile"):
@@ -83,10 +120,14 @@ def test_a_wrong_argument_is_named():
         (128, "fp16", "rmsnorm_scale_swiglu"),
         (192, "bf16", "residual"),
         (256, "bf16", "rmsnorm_scale_bias"),
+        (32, "int8", "rmsnorm_scale_bias"),
+        (64, "int8", "swiglu"),
+        (256, "int8", "residual"),
     ],
 )
 def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
-    case = LinearCase(m=m, n=2048, k=2048, dtype=dtype, weights=dtype, epilogue=epilogue)
+    activations = "bf16" if dtype == "int8" else dtype
+    case = LinearCase(m=m, n=2048, k=2048, dtype=activations, weights=dtype, epilogue=epilogue)
     for config in configs(case)[:3:2]:
         log = compile_log(SOURCE, macros(config))
         found = resources(log)
@@ -96,8 +137,27 @@ def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
         assert f"{config.beside_bytes} bytes smem" in log
 
 
+@pytest.mark.parametrize(("m", "n", "epilogue"), [(32, 2048, "none"), (64, 2048, "swiglu"), (200, 1536, "residual")])
+def test_no_operand_in_registers_is_written_while_its_product_runs(m, n, epilogue):
+    """ptxas does not know that `wgmma` reads its first operand until the group has ended."""
+    case = LinearCase(m=m, n=n, k=2048, weights="int8", epilogue=epilogue)
+    for config in configs(case)[:2]:
+        code = sass(SOURCE, macros(config), "sm_90a")[1]
+        running, products = set(), 0
+        for name, arguments in re.findall(r"\*/\s+(?:@!?U?P\d+ )?([A-Z][\w.]*) ?(.*?);", code):
+            if name.startswith("HGMMA"):
+                first = int(re.match(r"R\d+, R(\d+), gdesc", arguments)[1])
+                running |= {*range(first, first + 4)}
+                products += 1
+            elif name.startswith("WARPGROUP.DEPBAR"):
+                running = set()
+            elif (written := re.match(r"R(\d+)", arguments)) and not name.startswith(("ST", "BAR", "RED")):
+                assert int(written[1]) not in running, (name, arguments)
+        assert products == 8
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "int8"])
 @pytest.mark.parametrize(
     ("m", "n", "k", "epilogue"),
     [
@@ -114,8 +174,9 @@ def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
     ],
 )
 def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
-    variant = registry.variant("small_gemm")
-    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
+    name, activations = ("small_gemm_int8", "bf16") if dtype == "int8" else ("small_gemm", dtype)
+    variant = registry.variant(name)
+    case = LinearCase(m=m, n=n, k=k, dtype=activations, weights=dtype, epilogue=epilogue)
     for params in [*variant.space(case), {"pdl": True}]:
         report = gate.check(variant, case, "cuda", params)
         assert report.passed, (params, report.sentence)

@@ -103,6 +103,7 @@ def test_whole_model_variants_say_what_they_cannot_do() -> None:
         "compiled_max_autotune",
         "cuda_graphs",
         "kernels",
+        "kernels_int8",
         "kernels_fp8",
         "megakernel",
         "megakernel_int8",

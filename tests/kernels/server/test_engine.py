@@ -41,9 +41,10 @@ def served(
     """The engine after it has served them all; they arrive in the course of its first turns. `tokens` gets what it
     told. `model` may be divided over several ranks.
     """
-    decoder, *others = map(Decoder, building.parts_of(model))
+    decoders = [*map(Decoder, building.parts_of(model))]
+    decoder = decoders[0]
     limits = SchedulerLimits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
-    kernels = KernelsBackend(decoder, GPUS["cpu"], limits, ops=ops, other_ranks=others)
+    kernels = KernelsBackend(decoders, GPUS["cpu"], limits, ops=ops)
     if ops:
         kernels.prepare()
         assert {*kernels.timed} == {shape for shape in kernels.shapes if not shape.blocks}

@@ -15,33 +15,45 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request, Token
-from tests.kernels.megakernel.on_gpu import PLACES, config_of, models
+from tests.kernels.megakernel.on_gpu import models
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.test_gpu_experts import EVERY
 
 pytestmark = pytest.mark.gpu
+TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
 
-@pytest.mark.parametrize("devices", [None, *PLACES])
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    ("family", "weights", "at_once", "devices"),
+    [
+        ("llama", "", 12, None),
+        ("qwen2", "", 12, None),
+        ("qwen3", "", 12, None),
+        ("llama", "int8", 12, None),
+        ("qwen2", "int8", 24, None),
+        ("llama", "", 12, [0, 0]),
+        pytest.param("llama", "", 12, [0, 1], marks=TWO_GPUS),
+        pytest.param("qwen3", "", 12, [0, 1], marks=TWO_GPUS),
+    ],
+)
 def test_both_backends_give_the_models_answers(
-    family: str, devices: list[int] | None, monkeypatch: pytest.MonkeyPatch
+    family: str, weights: str, at_once: int, devices: list[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """24 requests of unequal lengths come and go, at most 12 at once: the megakernel takes up to 8 of them.
+    """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them. Two `devices` have a rank each,
+    side by side where both are the same.
 
     Triton compiles nothing while they are served.
     """
     monkeypatch.setattr(building, "crossing", lambda *given: 8)
     from triton import knobs
 
-    config = config_of(family, devices or [0])
-    model, _ = models(config)
-    draw, vocab = random.Random(1), config["vocab_size"]
+    model, _ = models(GPU_CONFIGS[family])
+    draw, vocab = random.Random(1), GPU_CONFIGS[family]["vocab_size"]
     if devices is None:
         served = model
     else:
         served = tensor_parallel.divide(model, [torch.device("cuda", number) for number in devices])
-    own = Engine(building.backends(served, RequestedSize(512, 12)))
+    own = Engine(building.backends(served, RequestedSize(512, at_once), weights=weights))
     assert len(own.backends) == 2
     requests = [
         Request(
@@ -67,7 +79,7 @@ def test_both_backends_give_the_models_answers(
         if request.sampling.greedy:
             ids, length = torch.tensor([request.ids], device="cuda"), request.prompt_length
             gaps = logit_gaps(eager, ids[:, :length], [request.ids[length:]])
-            assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+            assert gaps.refusal(LARGEST_DIFFERENCE[weights or "bf16"]) is None
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])

@@ -38,9 +38,10 @@ def engine_of(most: int = 4, ranks: int = 1) -> tuple[torch.nn.Module, Engine, l
     name = NAME if ranks == 1 else DIVIDED_NAME
     model = copy.deepcopy(exact(name))
     divided = tensor_parallel.divide(model, [torch.device("cpu")] * ranks).parts if ranks > 1 else [model]
-    decoder, *others = map(Decoder, divided)
+    decoders = [*map(Decoder, divided)]
+    decoder = decoders[0]
     limits = SchedulerLimits(40, 8, 6, 64, 3 * block_of(decoder), block_of(decoder), 3)
-    kernels = KernelsBackend(decoder, GPUS["cpu"], limits, other_ranks=others)
+    kernels = KernelsBackend(decoders, GPUS["cpu"], limits)
     instances = [InterpretedInstance(name, batch, CAPACITY, ranks) for batch in (1, 2, 4)]
     megakernel = MegakernelBackend(kernels.states, limits, instances)
     megakernel.keep(most)

@@ -11,13 +11,15 @@ import pytest
 from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.runners.plan_files import PlanRefused
-from kernels.server.execution.building import build_engine, for_size, known_here, plan_refusal
+from kernels.server.execution.building import backends, build_engine, for_size, known_here, plan_refusal
 from kernels.server.execution.served_plans import taken_of_plan
 from kernels.server.execution.shapes import default_decodes, fitting, shapes
+from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases
+from tests.kernels.runners.engine_models import load
 
 ROOT = Path(__file__).parents[3]
 CASE = {"op": "linear", "m": 1, "n": 64, "k": 64, "dtype": "bf16", "weights": "fp8", "epilogue": "none"}
@@ -37,6 +39,11 @@ def plan(**given) -> Plan:
     ("given", "gpu", "said"),
     [
         ({"runner": "megakernel", "options": {"weights": "nvfp4"}}, "h200", "megakernel in nvfp4 rounds weights"),
+        (
+            {"ops": [PlannedOp(op="linear", case=CASE | {"weights": "int8"}, variant="int8_dynamic_cpu")]},
+            "h200",
+            "rounds",
+        ),
         ({}, "cpu", "made for h200"),
         ({"expected": EXPECTED | {"driver": "580.1"}}, "h200", "driver 580.1 and this is 590.2"),
         ({"expected": EXPECTED | {"torch": "2.10"}}, "h200", "torch 2.10 and this is 2.11"),
@@ -50,9 +57,19 @@ def test_a_plan_that_cannot_be_served_is_refused_in_a_sentence(given: dict, gpu:
 
 def test_a_plan_for_this_device_is_served() -> None:
     made = plan(expected=EXPECTED | {"driver": "590.2", "torch": "2.11"})
-    assert plan_refusal(made, GPUS["h200"], FACTS) is None
+    int8 = PlannedOp(op="linear", case=CASE | {"weights": "int8"}, variant="skinny_int8")
+    for each in (made, plan(ops=[int8]), plan(runner="megakernel", options={"weights": "int8"})):
+        assert plan_refusal(each, GPUS["h200"], FACTS) is None
+    assert "bf16, int8 weights and 8 requests" in taken_of_plan(
+        plan(ops=[int8], serving=Serving(max_num_seqs=8)), "bf16", 8
+    )
     for runner in ("eager", "compiled", "kernels", "megakernel"):
         assert plan_refusal(plan(gpu="cpu", runner=runner), GPUS["cpu"], FACTS) is None
+
+
+def test_int8_is_refused_where_no_kernel_multiplies_it() -> None:
+    with pytest.raises(ValueError, match=r"--weights: int8 is not served on .*, only Hopper GPUs have its products"):
+        backends(load("llama"), RequestedSize(64, 4), weights="int8")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,13 @@ def test_a_server_leaves_out_what_the_workload_excludes() -> None:
     assert found == [(None, []), (0, []), (None, ["small_gemm"]), None]
 
 
+def test_a_plan_in_int8_is_served() -> None:
+    for runner in ("kernels", "megakernel"):
+        serving, reason = serving_of(plan(runner=runner, options={"weights": "int8"}), stage_input("verify"))
+        assert serving
+        assert reason == ""
+
+
 def model(name: str, **fields) -> ModelManifest:
     return stage_input("verify").model.model_copy(update={"config": catalogue.entry(name)[0], **fields})
 

@@ -52,6 +52,19 @@ def test_the_most_gain_for_a_second_comes_first_and_slow_builds_last():
     assert labels.index("kernels") < labels.index("compiled") < labels.index("compiled_max_autotune")
 
 
+def test_int8_is_tried_by_default_and_first_where_quality_can_be_measured():
+    made, before = document(), trial("eager", 700.0, "eager")
+    refusals = {each.label: TrialOrder(made).refusal(each) for each in TrialOrder(made).candidates()}
+    assert "weights are generated" in refusals["megakernel_int8"]
+    made.model.generated = False
+    labels = [each.label for each in tried_first(made, before)]
+    assert labels[:2] == ["megakernel_int8", "megakernel"]
+    assert "megakernel_fp8" not in labels
+    assert leading(made).label == "megakernel_int8"
+    int8, bf16 = (TrialOrder(made).predicted(each.variant) for each in tried_first(made, before)[:2])
+    assert 0.5 < int8 / bf16 < 0.75
+
+
 def test_a_plan_that_is_predicted_to_be_slower_than_a_measured_one_is_not_tried():
     made = document()
     order = TrialOrder(made)

@@ -113,6 +113,7 @@ def refusal(not_served: str = "", **plan) -> str:
 def test_what_cannot_be_served_is_said() -> None:
     model = sample_results.manifest()
     assert "rounds weights" in refusal(options={"weights": "fp8"})
+    assert not refusal(options={"weights": "int8"}, serving={})
     assert refusal("The workload excludes kernels.") == "The workload excludes kernels."
     assert serving.offer(results(), model.model_copy(update={"kind": "encoder"})) is None
     assert serving.offer(Results(), model) is None

@@ -1,0 +1,71 @@
+"""int8 weights served on a CPU: the variants' own rounding, and the op's reference in place of their kernels."""
+
+import copy
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import registry, runners
+from kernels.hardware import GPUS
+from kernels.model.decoder import Decoder
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import logit_gaps
+from kernels.quant.quantised_matrix import int8_groups
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.engine import Engine
+from kernels.server.execution.excluded import VARIANTS
+from kernels.server.execution.served_plans import INT8
+from kernels.server.execution.sizing import RequestedSize, limits_for
+from kernels.server.scheduler.requests import Request
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
+    """The calls of each variant by its rows of x."""
+    calls: Counter[tuple[str, int]] = Counter()
+    for name in INT8:
+        real = registry.variant(name)
+
+        def build(case: Any, params: Any, name: str = name) -> Any:
+            def call(x: torch.Tensor, w: torch.Tensor, eps: float = 1e-6, **more: torch.Tensor) -> torch.Tensor:
+                calls[name, case.m] += 1
+                found: torch.Tensor = case.reference({"x": x, "w": w, "eps": eps, **more})[0]
+                return found
+
+            return call
+
+        monkeypatch.setattr(real, "build", build)
+        monkeypatch.setattr(real, "pack", lambda case, params, weight: int8_groups(weight).values())
+    return calls
+
+
+@torch.no_grad()
+def test_every_pass_multiplies_by_the_rounded_weights(rows: Counter[tuple[str, int]]) -> None:
+    """Norms of ones are not folded into the matrices, which would be rounded as other ones."""
+    model: Any = runners.load(None, GPU_CONFIGS["llama"], seed=1, generated=True, dtype="bf16", device="cpu")
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            parameter.fill_(1)
+    rounded = copy.deepcopy(model)
+    for module in rounded.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.weight = torch.nn.Parameter(int8_groups(module.weight).values(), requires_grad=False)
+    decoder = Decoder(model)
+    limits = limits_for(decoder, model.config, RequestedSize(64, 20))
+    others = [name for name in VARIANTS if name not in INT8]
+    own = Engine([KernelsBackend(decoder, GPUS["h200"], limits, exclude=others, weights="int8")])
+    requests = [Request(str(each), [each + 1, 7 * each + 3, 5], 3 + each // 5) for each in range(20)]
+    for request in requests:
+        own.add(request)
+    while not own.idle:
+        own.run_step()
+    assert {name for name, _ in rows} == {"skinny_int8", "small_gemm_int8"}
+    assert all(count <= 16 for name, count in rows if name == "skinny_int8")
+    assert {count for name, count in rows if name == "small_gemm_int8"} <= {*range(17, 257)}
+    eager = runners.runner("eager", rounded)
+    for request in requests:
+        ids, length = torch.tensor([request.ids]), request.prompt_length
+        assert logit_gaps(eager, ids[:, :length], [request.ids[length:]]).refusal(LARGEST_DIFFERENCE["bf16"]) is None
