@@ -3,7 +3,7 @@
 # Qwen3-30B-A3B, whose 61 GB are drawn on the GPU and held twice, and a token's time by compile-time choices.
 #
 # Writes decode-moe.json and experts-*.json. The checks took 100 s and the choices 32 and 70 s at 4b573be5; `bench decode`
-# has not run, predicted: 120 s.
+# has not run. Predicted: 320 s, of which `bench decode` takes 120.
 set -euo pipefail
 LIMIT=${LIMIT:-330}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -34,7 +34,7 @@ PRODUCER_THREADS = 128
 
 PREFETCH_BYTES = 65536
 """An SM's weights in the L2 beyond its ring. A mixture has none: measured, 0 to 288 KB changed OLMoE's token from 0.693
-to 0.720 ms and Qwen3-30B-A3B's by less than 1 %, and took 5 % more of eight sequences."""
+to 0.720 ms and Qwen3-30B-A3B's by less than 1 %, and took 5 to 6 % more for eight sequences."""
 
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 """kUnitBatch of parameters.cuh, by kColumns: row tiles that are reduced together."""
