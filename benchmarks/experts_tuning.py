@@ -23,12 +23,9 @@ from kernels.model_files import catalogue
 
 PROMPT, TOKENS, ROUNDS = 128, 64, 7
 VARIANTS: dict[str, dict[str, Any]] = {
-    "usual": {},
-    "no prefetch": {"prefetch_bytes": 0},
+    "no prefetch": {},
     "64 KB": {"prefetch_bytes": 65536},
-    "288 KB": {"prefetch_bytes": 294912},
-    "160 KB, slower": {"prefetch_cycles": 300},
-    "160 KB, 4 and 8 in flight": {"in_flight": 4, "long_in_flight": 8},
+    "4 and 8 in flight": {"in_flight": 4, "long_in_flight": 8},
 }
 
 
@@ -88,7 +85,7 @@ def measure(name: str, batches: list[int]) -> list[dict[str, Any]]:
             machine.kernel, machine.constants = device.compile_kernel(constants), constants
             ms = token_ms(runner, ids)
             say(batch=batch, variant=label, token_ms=round(ms, 4), tokens_s=round(1000 * batch / ms, 1))
-        usual = builds(name, batch)["usual"]
+        usual = builds(name, batch)["no prefetch"]
         machine.kernel, machine.constants = device.compile_kernel(usual), usual
         with machine.traced():
             runner.generate(ids, 8)

@@ -25,6 +25,9 @@ SMALL_LAYER_US, UNHIDDEN = 7.8, 0.45
 through the steps of SmolLM2-135M and -360M (`megakernel-turns.json`). More weights hide the chain of exchanges."""
 EXCHANGES = 5
 """Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down. A mixture's router adds one."""
+ROUTED_US = 8.6
+"""What the exchanges of a mixture's layer take beside its bytes. No expert is read before the router has chosen, and
+attention has too few bytes for so long: OLMoE-1B-7B and Qwen3-30B-A3B, one sequence (`experts.json`)."""
 GPU_EXCHANGES = 2
 """Exchanges of a layer among all GPUs that divide the model: output; down."""
 GPU_EXCHANGE_US = {1: EXCHANGE_US, 2: 1.1, 4: 1.8}
@@ -139,8 +142,10 @@ def step(batch: int, length: float) -> PassWork:
 
 
 def exchanges_us(gpus: int, mixture: bool = False) -> float:
-    """What the exchanges of a megakernel's layer take on so many GPUs, 1, 2 or 4."""
-    return (EXCHANGES + mixture - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
+    """What the exchanges of a megakernel's layer take on so many GPUs, 1, 2 or 4; of a mixture on one."""
+    if mixture:
+        return ROUTED_US
+    return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
 
 
 def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:

@@ -19,7 +19,7 @@ from kernels.megakernel.host.machine import DecodeRequest, Rank, SingleGpuMegake
 from kernels.megakernel.host.rank_models import RankModel, rank_models
 from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program import Program
-from kernels.megakernel.program.layout import default_layout
+from kernels.megakernel.program.layout import check_precision, default_layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import BATCH_MOST, shape_of
 from kernels.megakernel.program.weights import format_of
@@ -79,6 +79,7 @@ class MegakernelRunner(Runner):
         if weight.dtype != torch.bfloat16:
             raise ValueError(f"dtype: the megakernel needs bf16 weights, not {weight.dtype}")
         self.weights = format_of(self.options.get("weights", "bf16")).name
+        check_precision(self.shape, self.weights)
         if "weights" in self.options.get("layout", {}):
             raise ValueError("layout: the precision is named by the option weights, for the prompt's pass as well")
         self._rounding = Rounding.model_validate(self.options.get("rounding", {}))

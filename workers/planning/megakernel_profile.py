@@ -26,6 +26,7 @@ NAMES = {
     "gate_up": "gate and up projections",
     "down": "down projection",
     "add": "residual",
+    "router": "router of the experts",
     "head": "LM head",
     "end": "next token",
 }

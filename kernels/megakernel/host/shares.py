@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernels.measure.pass_time import distinct
 from kernels.megakernel.host.trace import DONE, LOADED, START, BadTrace, Timeline
 from kernels.megakernel.program import Program
-from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OP_NAMES, OUT, QKV
+from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OP_NAMES, OUT, QKV, ROUTER
 from kernels.megakernel.proof.structure import instruction_rows
+from kernels.model_files.families import ExpertSizes
 
-PRODUCTS = (QKV, OUT, GATE_UP, DOWN, HEAD)
+PRODUCTS = (QKV, OUT, GATE_UP, DOWN, HEAD, ROUTER)
 ATTENTION_NAME = "attention"
 KEY_BYTES = 2
 """Bytes of an element of the caches."""
@@ -87,15 +89,19 @@ def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> T
 def bytes_of(programs: Sequence[Program], keys: float) -> dict[str, float]:
     """The bytes that a GPU reads for a token, by kind of instruction, the mean of the ranks' programs.
 
-    Weights are counted as they lie in the stream, with scales and padding.
+    Weights are counted as they lie in the stream, with scales and padding. Of a mixture as many experts are counted as
+    sequences have between them in the mean, where each chooses evenly.
     """
     by_op: dict[str, float] = {}
     for program in programs:
         shape, layout = program.shape, program.layout
+        experts = ExpertSizes(shape.experts, shape.chosen, 0)
+        at_work = distinct(experts, layout.batch) / (layout.expert_groups * shape.chosen) if shape.experts else 1.0
         cached = 2 * KEY_BYTES * keys * shape.kv_heads * shape.head_dim * layout.batch * shape.layers
         by_op[ATTENTION_NAME] = by_op.get(ATTENTION_NAME, 0.0) + cached / len(programs)
         for words in (words for table in program.instructions for words in instruction_rows(table)):
             if words["op"] in PRODUCTS:
                 name, size = OP_NAMES[words["op"]], words["units"] * program.form.unit_bytes(words["k_tiles"])
-                by_op[name] = by_op.get(name, 0.0) + size / len(programs)
+                share = 1.0 if program.in_stream(words["op"]) else at_work
+                by_op[name] = by_op.get(name, 0.0) + size * share / len(programs)
     return by_op

@@ -87,6 +87,12 @@ class Layout:
         return replace(format_of(self.weights), chunk_blocks=self.chunk_blocks)
 
 
+def check_precision(shape: ModelShape, weights: str) -> None:
+    """Raises Unsupported where the megakernel does not stream the model in a precision."""
+    if shape.experts and weights != "bf16":
+        raise Unsupported(f"weights {weights}: the megakernel streams the experts of a mixture in bf16")
+
+
 def fitted(shape: ModelShape, layout: Layout) -> Layout:
     """The layout within its limits: at most one SM for each 8 gate and up rows, and at most as many column parts as SMs
     or column tiles. Pairs and copies are dropped where the layout cannot have them.
@@ -96,8 +102,7 @@ def fitted(shape: ModelShape, layout: Layout) -> Layout:
     """
     sms = max(1, min(layout.sms, shape.intermediate // 8))
     groups = expert_groups(shape, layout.batch)
-    if shape.experts and layout.weights != "bf16":
-        raise Unsupported(f"weights {layout.weights}: the megakernel streams the experts of a mixture in bf16")
+    check_precision(shape, layout.weights)
     attended, gated = shape.heads * shape.head_dim // 16, shape.intermediate // 16
     fit = replace(
         layout,

@@ -89,10 +89,10 @@ class Ordering:
             for index, (words, effect) in enumerate(zip(table, done, strict=True)):
                 column, value = sm, token * len(table) + index
                 if not effect.always:
-                    place = rank, words["op"], words["sequence"], words["head"], words["split"], words["group"]
-                    place = (*place, -1 if words["op"] == ATTENTION else sm)
-                    if not effect.reads:  # nobody waits for it as a reader, so one column does for all such
-                        place = (-1,)
+                    own_sm = -1 if words["op"] == ATTENTION else sm
+                    fields = (words[name] for name in ("op", "sequence", "head", "split", "group"))
+                    # nobody waits for an instruction without reads as a reader: one column does for all such
+                    place = (rank, own_sm, *fields) if effect.reads else ()
                     column = self.sms + self._weak.setdefault(place, len(self._weak))
                     value = token * self.layers + words["layer"]
                 listed.append(Node(sm, index, token, words, effect, column, value))

@@ -47,8 +47,8 @@ def megakernels(
             shape = part_of(shape_of(config), ranks)
         except Unsupported:
             return
-        layout = default_layout(shape, batch, capacity, weights, gpu.sms, ranks)
         try:
+            layout = default_layout(shape, batch, capacity, weights, gpu.sms, ranks)
             build = device.build_of(device.defines(programs(shape, layout)[0], device.Tuning()))
         except ValueError:  # the runtime refuses it too
             continue

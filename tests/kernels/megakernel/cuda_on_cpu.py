@@ -34,7 +34,7 @@ class CpuRun:
 
     def __init__(self, program: Program, arrays: dict[str, np.ndarray], begin: Start, count: int, seed: int) -> None:
         shape, layout = program.shape, program.layout
-        constants = device.defines(program, device.Tuning())
+        constants = device.defines(program, device.Tuning(prefetch_bytes=65536))
         if constants["KEYS_IN_RING"]:
             raise ValueError("keys in the ring come by tensor maps, which do not run on a CPU")
         constants |= {"PARAMS_BYTES": "sizeof(Params)", "STAGES": 3, "PREFETCHED_IN_FLIGHT": 3, "LONG_IN_FLIGHT": 3}

@@ -62,6 +62,11 @@ def test_a_model_is_described(config: Path, capsys: pytest.CaptureFixture[str]) 
     assert "gate_up            16       1216" in out  # 2 layers on 8 SMs; 4864 / 8 row tiles in each
 
 
+def test_the_experts_of_a_token_are_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["megakernel", "describe", "qwen3-30b-a3b", "--sms", "8"]) == 0
+    assert "experts beside these: 3.624 GB a token, of 57.982" in capsys.readouterr().out
+
+
 def test_two_gpus_are_proven_together(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["megakernel", "validate", str(config), "--sms", "8", "--tensor-parallel-size", "2"]) == 0
     assert "instructions a token on 8 SMs of each of 2 GPUs: proven" in capsys.readouterr().out

@@ -53,6 +53,15 @@ def test_every_weight_is_counted_where_it_is_read_and_keys_and_values_once():
     assert sum(read.values()) - read["attention"] == program.stream_bytes().sum()
 
 
+def test_of_a_mixture_the_experts_of_the_sequences_are_counted():
+    """Of 20 experts a token has 4, and three tokens have 20 · (1 − (16/20)³) = 9.76 between them."""
+    for batch, experts in ((1, 4), (3, 9.76)):
+        read = bytes_of(programs_of("olmoe", batch=batch), KEYS)
+        assert read["gate_up"] == pytest.approx(2 * read["down"])
+        assert read["gate_up"] == pytest.approx(2 * 2 * 2 * 96 * 80 * experts)
+        assert read["router"] == 2 * 2 * 96 * 32
+
+
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
 @pytest.mark.parametrize(
     "layout",
