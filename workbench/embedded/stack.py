@@ -96,13 +96,17 @@ class Workbench:
             "CACHE_URL": self._redis.cache,
             **self._extra_env,
         }
+        gpu_workers = [self._gpu_worker(index, device) for index, device in enumerate(self.devices)]
+        self.services += gpu_workers
+        for worker in gpu_workers:  # they know no database, and import torch while it is migrated
+            worker.start()
         self.manage("migrate", "--noinput", "--verbosity", "0")
         ledger_workers = [self._ledger_worker(), self._intake_worker()]
-        gpu_workers = [self._gpu_worker(index, device) for index, device in enumerate(self.devices)]
         web = self._web("web", "workbench.wsgi", 0)
         worker_api = self._web("worker-api", "workbench.worker_site.wsgi", 1)
-        for service in (web, worker_api, *ledger_workers, *gpu_workers):
-            self.services.append(service)
+        others = [web, worker_api, *ledger_workers]
+        self.services[1:1] = others  # behind Redis: the workers of GPUs are stopped first
+        for service in others:
             service.start()
         wait_until(lambda: _answers(f"{self.url}/healthz"), [web], START_SECONDS, "the web server")
         wait_until(lambda: _answers(f"{self.worker_api_url}/healthz"), [worker_api], START_SECONDS, "the worker API")

@@ -86,7 +86,8 @@ def _is_met_in(run: Run, minutes: float) -> bool:
 
 def _is_complete(run: Run) -> bool:
     """Whether the search left no plan out for time, and no other program kept a CPU busy meanwhile."""
-    results = {row.stage: row.result for row in run.stages.all() if row.stage in ("explore", "compose")}
+    rows = run.stages.all()
+    results = {row.stage: row.result for row in rows if row.stage in ("explore", "compose") and row.result is not None}
     environments = [Environment.model_validate(result["environment"]) for result in results.values()]
     left_out = any(SHORT_OF_TIME.search(trial["reason"]) for trial in results["compose"]["trials"])
     return not left_out and all(environment.busy_share is None for environment in environments)

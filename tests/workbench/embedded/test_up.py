@@ -50,6 +50,8 @@ def test_it_serves_restarts_what_is_killed_and_stops_everything_on_sigterm(up) -
     command, url, children = up
     assert answers(url)
     web = next(child for child in children if "gunicorn" in " ".join(child.cmdline()))
+    gpu_worker = next(child for child in children if "workers.gpu" in child.cmdline())
+    assert gpu_worker.create_time() < web.create_time(), "it imports torch while the database is migrated"
     web.kill()
     wait_for(lambda: not web.is_running(), 180, "the end of the web server")
     wait_for(lambda: answers(url), 180, "an answer")
