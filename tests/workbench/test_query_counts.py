@@ -25,7 +25,7 @@ BASELINE = {
     "/api/v1/workloads": 5,
     "/api/v1/models": 4,
     "/api/v1/uploads": 4,
-    "/api/v1/runs": 4,
+    "/api/v1/runs": 5,
     "/api/v1/reports": 4,
     "/api/v1/bring-ups": 4,
 }

@@ -2,15 +2,20 @@
 
 import uuid
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from ninja import Field, Schema
 
 from workbench.runs import run_queue, services
 from workbench.runs.models import Run, StageRun
+from workbench.runs.tags import LONGEST_TAG, MOST_TAGS
+from workbench.short_text import ShortText
 from workers.documents.base import Document, Verdict
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results, RunState, StageFailure
+
+TagName = Annotated[ShortText, Field(min_length=1, max_length=LONGEST_TAG, pattern="^[^,]+$")]
+"""Without a comma, which stands between tags in a form."""
 
 
 class NewRun(Document):
@@ -18,6 +23,7 @@ class NewRun(Document):
 
     workload: uuid.UUID
     gpu_class: str | None = None
+    tags: list[TagName] = Field(default=[], max_length=MOST_TAGS, description="words to find the run by")
     search_again: bool = Field(
         default=False, description="search for a plan even where a run of the last twelve hours has met the promise"
     )
@@ -47,11 +53,16 @@ class RunSummary(Schema):
     attempt: int
     gpu_class: str
     verdict: Verdict | None
+    tags: list[str]
     cancel_requested: bool
     error: StageFailure | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+
+    @staticmethod
+    def resolve_tags(run: Run) -> list[str]:
+        return [tag.name for tag in run.tags.all()]
 
     @staticmethod
     def resolve_verdict(run: Run) -> str | None:

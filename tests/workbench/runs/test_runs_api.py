@@ -31,6 +31,17 @@ def test_a_run_is_started_read_and_listed(api: Api, engineer: User, workload: Wo
     assert client.get("/api/v1/runs", {"state": "done"}).json()["items"] == []
 
 
+def test_a_run_is_tagged_and_found_by_its_tag(api: Api, engineer: User, foreigner: User, workload: Workload) -> None:
+    client, body = api(engineer), {"workload": str(workload.id)}
+    made = _post(client, "/runs", body | {"tags": ["nightly", "main"]}).json()
+    assert made["tags"] == ["main", "nightly"]
+    assert _post(client, "/runs", body).json()["tags"] == []
+    assert [item["id"] for item in client.get("/api/v1/runs", {"tag": "nightly"}).json()["items"]] == [made["id"]]
+    assert api(foreigner).get("/api/v1/runs", {"tag": "nightly"}).json()["items"] == []
+    for wrong in (["a,b"], [""], ["x" * 41], [str(each) for each in range(11)]):
+        assert _post(client, "/runs", body | {"tags": wrong}).status_code == 422
+
+
 def test_a_class_that_the_workload_does_not_allow_is_refused(api: Api, engineer: User, workload: Workload) -> None:
     answer = _post(api(engineer), "/runs", {"workload": str(workload.id), "gpu_class": "b200"})
     assert answer.status_code == 422

@@ -3,6 +3,7 @@
 import uuid
 from typing import Any
 
+from django.db import transaction
 from django.db.models import CharField
 from django.db.models.functions import Cast
 from django.http import FileResponse, HttpResponse
@@ -18,6 +19,7 @@ from workbench.openapi import answers_file
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunSummary, StageDocument
+from workbench.runs.tags import LONGEST_TAG, set_tags
 from workbench.runs.views.files import report_response
 from workers.documents.stages import Results, RunState, Stage
 from workers.wording.serving import served_plan
@@ -38,7 +40,10 @@ def start_run(request: Any, body: NewRun) -> Any:
         reason = "no such workload in this organisation"
         raise Problem(404, f"workload: {reason}", [{"field": "workload", "reason": reason}])
     try:
-        run = services.create_run(workload, request.user, body.gpu_class, body.search_again)
+        with transaction.atomic():
+            run = services.create_run(workload, request.user, body.gpu_class, body.search_again)
+            if body.tags:
+                set_tags(run, body.tags)
     except services.RunError as error:
         raise Problem(422, f"{error.field}: {error}", [{"field": error.field, "reason": str(error)}]) from error
     return Status(201, run)
@@ -50,10 +55,14 @@ def list_runs(
     query: Query[PageQuery],
     state: RunState | None = None,
     workload: uuid.UUID | None = None,
+    tag: str = Query("", max_length=LONGEST_TAG),
     prefix: str = Query("", pattern=r"^([0-9a-f]{4,8})?$", description="how the id begins: 4 to 8 hexadecimal digits"),
 ) -> dict[str, Any]:
-    """The organisation's runs, perhaps those of one state or one workload."""
+    """The organisation's runs, perhaps those of one state, one workload or one tag."""
     rows = Run.objects.for_user(request.user).select_related("workload__model").defer("workload__model__manifest")
+    rows = rows.prefetch_related("tags")
+    if tag:
+        rows = rows.filter(tags__name=tag)
     if prefix:
         rows = rows.annotate(text=Cast("id", CharField())).filter(text__startswith=prefix)
     if state is not None:

@@ -6,18 +6,16 @@ from uuid import UUID
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from workbench.accounts.permissions import submitter_required
 from workbench.intake.views.workload_form import own_workload
-from workbench.runs.models import Tag
+from workbench.runs import tags
+from workbench.runs.tags import LONGEST_TAG, MOST_TAGS
 from workbench.runs.views.runs import get_run
 from workbench.short_text import ShortTextField
-
-MOST_TAGS = 10
 
 
 class ProjectForm(forms.Form):
@@ -36,8 +34,10 @@ class TagsForm(forms.Form):
         names = list(dict.fromkeys(filter(None, (name.strip() for name in self.cleaned_data["tags"].split(",")))))
         if len(names) > MOST_TAGS:
             raise ValidationError(f"A run has at most {MOST_TAGS} tags; these are {len(names)}.")
-        if longest := next((name for name in names if len(name) > 40), ""):
-            raise ValidationError(f"“{longest[:40]}…” is longer than 40 characters. Put commas between tags.")
+        if longest := next((name for name in names if len(name) > LONGEST_TAG), ""):
+            raise ValidationError(
+                f"“{longest[:LONGEST_TAG]}…” is longer than {LONGEST_TAG} characters. Put commas between tags."
+            )
         return names
 
 
@@ -58,10 +58,7 @@ def set_tags(request: Any, run_id: UUID) -> HttpResponse:
     """Puts these tags on the run, and no others."""
     run, form = get_run(request, run_id), TagsForm(request.POST)
     if form.is_valid():
-        with transaction.atomic():
-            own, names = Tag.objects.filter(organisation=run.organisation), form.cleaned_data["tags"]
-            run.tags.set([own.get_or_create(organisation=run.organisation, name=name)[0] for name in names])
-            own.filter(runs=None).delete()
+        tags.set_tags(run, form.cleaned_data["tags"])
     return _answer(request, form, "run", run_id)
 
 
