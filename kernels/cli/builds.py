@@ -67,9 +67,10 @@ def of_model(
         if explored:
             yield from _tried(decoder, gpu, traffic, weights)
         yield from _prompts(decoder, gpu, traffic)
-        for each in ("bf16", *weights):
-            room = room_for(traffic.prompt, traffic.tokens)
-            yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], each))
+        room = room_for(traffic.prompt, traffic.tokens)
+        for traced in (False, True):  # a plan's profile takes the traced one, once the plan has been measured
+            for each in ("bf16", *weights):
+                yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], each, traced=traced))
     for ranks in gpus:
         part = Decoder(skeleton(part_of_config(config, ranks), "bf16"))
         if ranks > 1:

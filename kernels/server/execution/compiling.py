@@ -35,10 +35,17 @@ class NotedVariants(BoundVariants):
 
 
 def megakernels(
-    config: dict[str, Any], gpu: Gpu, capacity: int, batches: Iterable[int], weights: str = "bf16", ranks: int = 1
+    config: dict[str, Any],
+    gpu: Gpu,
+    capacity: int,
+    batches: Iterable[int],
+    weights: str = "bf16",
+    ranks: int = 1,
+    traced: bool = False,
 ) -> Iterator[tuple[Build, Proof]]:
     """The megakernel for each of the batches and the proof of its programs, on GPUs that hold all pairs of SMs at once,
-    as an H200 does, a rank on each; nothing where it does not serve the model.
+    as an H200 does, a rank on each; nothing where it does not serve the model. Where it is to be `traced`, it is the
+    build that notes times.
     """
     for batch in batches:
         if gpu.sm != 90 or batch > BATCH_MOST:
@@ -49,7 +56,7 @@ def megakernels(
             return
         try:
             layout = default_layout(shape, batch, capacity, weights, gpu.sms, ranks)
-            build = device.build_of(device.defines(programs(shape, layout)[0], device.Tuning()))
+            build = device.build_of(device.defines(programs(shape, layout)[0], device.Tuning(trace=traced)))
         except ValueError:  # the runtime refuses it too
             continue
         yield build, Proof(shape, layout)

@@ -159,6 +159,15 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
     assert all(name.startswith("decode-") for name in asked)
 
 
+def test_a_plans_megakernel_finds_its_binary_and_the_one_that_its_profile_takes(asked: set[str]) -> None:
+    shape, capacity = shape_of(CONFIG), room_for(TRAFFIC.prompt, TRAFFIC.tokens)
+    layout = default_layout(shape, TRAFFIC.batch, capacity, "bf16", H200.sms)
+    made = device.built(shape, layout, device.Tuning())
+    device.compile_kernel(made.constants)
+    device.load(device.traced_build(made.programs[0], device.Tuning()), made.constants)
+    assert len([name for name in asked if name.startswith("decode-")]) == 2
+
+
 def test_a_model_over_two_gpus_finds_its_binaries(asked: set[str]) -> None:
     part = part_of(shape_of(CONFIG), 2)
     capacity = room_for(TRAFFIC.prompt, TRAFFIC.tokens)
@@ -212,7 +221,7 @@ def test_what_is_there_is_not_made_again(
     monkeypatch.setattr("kernels.cli.builds._served", lambda *given: ())
     monkeypatch.setattr("kernels.cli.builds._tried", lambda *given: ())
     monkeypatch.setattr("kernels.cli.builds._prompts", lambda *given: ())
-    monkeypatch.setattr("kernels.cli.builds.megakernels", lambda *given: [(occupancy.EMPTY_BUILD, proof)])
+    monkeypatch.setattr("kernels.cli.builds.megakernels", lambda *given, **more: [(occupancy.EMPTY_BUILD, proof)])
     folder = tmp_path / "made"
     command = ["compile", "--into", str(folder), "--model", "llama-3.2-1b", "--jobs", "1"]
     assert main(command) == 0
