@@ -77,11 +77,7 @@ def _latencies(name: str) -> str:
     return markdown(header, lines)
 
 
-WITHIN_VLLM = {
-    "vllm": "vLLM",
-    "vllm_plugin": "with the plug-in",
-    "vllm_plugin+3": "four tokens a pass",
-}
+WITHIN_VLLM = {"vllm": "vLLM", "vllm_plugin": "with the plug-in"}
 """The servers of vllm-plugin.json, as the table names them."""
 
 
