@@ -124,13 +124,13 @@ def main() -> int:
     parser.add_argument("--site", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     turns = "servers, one after the other; vllm_plugin+3 makes three further tokens of each sequence in a pass"
-    parser.add_argument("--turns", nargs="+", default=["vllm", "vllm_plugin", "vllm_plugin+3"], help=turns)
+    parser.add_argument("--turns", nargs="+", default=["vllm", "vllm_plugin"], help=turns)
     parser.add_argument("--trace", nargs="*", default=[], metavar="TURN", help="turns whose steps are traced too")
     options = parser.parse_args()
     options.vllm_plugin, options.vllm = True, options.vllm or os.environ[PYTHON_VARIABLE]
     users = options.users or [1, 8, 32, 128]
-    environment = current_device()[2]
-    facts = {name: environment.get(name) for name in (*FACTS, "versions")}
+    here = current_device()[2]
+    facts = {name: here.get(name) for name in (*FACTS, "versions")}
     document: dict[str, Any] = {**facts, "model": options.model, "rows": [], "engine": [], "traces": []}
     with tempfile.TemporaryDirectory(prefix="vllm-plugin-") as scratch:
         folder = Path(scratch)
@@ -148,7 +148,8 @@ def main() -> int:
             if drafts:
                 speculative = {"method": "ngram_gpu", "num_speculative_tokens": int(drafts)}
                 command = [*server.command, f"--speculative-config={json.dumps(speculative)}"]
-                server = replace(server, variant=variant, command=command)
+                environment = {**server.environment, "KERNELS_SEVERAL_TOKENS": "1"}
+                server = replace(server, variant=variant, command=command, environment=environment)
             with probed(options.site, times) as probe:
                 server = replace(server, environment={**server.environment, **probe})
                 url = f"http://127.0.0.1:{server.command[server.command.index('--port') + 1]}"

@@ -2,7 +2,7 @@
 
 import re
 
-from benchmarks.documents import Row, one
+from benchmarks.documents import Row, one, rows
 from benchmarks.tables.writing import markdown, table
 from kernels.load.lag import too_late
 
@@ -77,11 +77,7 @@ def _latencies(name: str) -> str:
     return markdown(header, lines)
 
 
-WITHIN_VLLM = {
-    "vllm": "vLLM",
-    "vllm_plugin": "with the plug-in",
-    "vllm_plugin+3": "four tokens a pass",
-}
+WITHIN_VLLM = {"vllm": "vLLM", "vllm_plugin": "with the plug-in"}
 """The servers of vllm-plugin.json, as the table names them."""
 
 
@@ -91,12 +87,11 @@ def within_vllm() -> str:
     lines = []
     for users in (1, 8, 32, 128):
         base = _row("vllm", users, "vllm-plugin")
-        for variant, label in WITHIN_VLLM.items():
-            row = _row(variant, users, "vllm-plugin")
+        for row in rows("vllm-plugin", concurrency=users):
             times = [f"{row[key]['p50']:,.{digits}f} ({row[key]['p99']:,.{digits}f})" for key, digits in LATENCIES]
             quotient = row["tpot_ms"]["p50"] / base["tpot_ms"]["p50"]
             tokens = f"{row['tokens_per_second']:,.0f}"
-            lines.append([str(users), f"{label}{_late(row)}", tokens, *times, f"{quotient:.2f}"])
+            lines.append([str(users), f"{WITHIN_VLLM[row['variant']]}{_late(row)}", tokens, *times, f"{quotient:.2f}"])
     return markdown(["users", "", "tokens/s", "TTFT, ms", "TTF64, ms", "TPOT, ms", "TPOT over vLLM's"], lines)
 
 

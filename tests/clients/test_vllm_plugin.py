@@ -136,7 +136,7 @@ def on_meta() -> EngineModel:
     return EngineModel(empty(128_256, hidden), [layer], [shape], empty(hidden), empty(128_256, hidden), table)
 
 
-@pytest.mark.parametrize(("rows", "product"), [(1, "skinny"), (16, "skinny"), (24, "small_gemm"), (128, "small_gemm")])
+@pytest.mark.parametrize(("rows", "product"), [(1, "skinny"), (16, "skinny"), (24, "small_gemm"), (64, "small_gemm")])
 def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, product: str) -> None:
     engine = on_meta()
     noted = NotedVariants(planned_ops(engine, PLAN, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
@@ -230,6 +230,18 @@ def served(**changes: Any) -> tuple[Any, Any]:
 )
 def test_what_vllm_keeps_to_itself_is_said(change: dict[str, Any], said: str | None) -> None:
     assert vllm_interface.refusal(*served(**change)) == said
+
+
+@pytest.mark.parametrize(
+    ("variable", "method", "several"), [("1", "ngram_gpu", True), ("", "ngram_gpu", False), ("1", "eagle", False)]
+)
+def test_several_tokens_a_pass_are_asked_for(
+    variable: str, method: str, several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(vllm_interface.SEVERAL, variable)
+    config = SimpleNamespace(speculative_config=SimpleNamespace(method=method))
+    assert vllm_interface.writes_drafts(config) == several
+    assert not vllm_interface.writes_drafts(SimpleNamespace(speculative_config=None))
 
 
 def test_the_wheel_is_one_of_vllms_general_plug_ins() -> None:

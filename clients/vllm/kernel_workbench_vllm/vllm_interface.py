@@ -20,6 +20,8 @@ from kernels.model.layer_weights import Dense, Weights
 from kernels.runners.plan_files import PlanRefused
 
 TRIED = ("0.26.0",)
+SEVERAL = "KERNELS_SEVERAL_TOKENS"
+"""The environment variable that lets a pass make several tokens. Off: with many users it has not run on a GPU."""
 DRAFTS = "ngram_gpu"
 """vLLM's name of drafts without a model, with which it schedules asynchronously."""
 LOGGER = "vllm.kernel_workbench"
@@ -44,12 +46,14 @@ def register_models() -> None:
 
     for architecture, name in MODELS.items():
         ModelRegistry.register_model(architecture, f"{__name__}:{name}")
-    _take_drafts()
+    if os.environ.get(SEVERAL):
+        _take_drafts()
 
 
 def writes_drafts(config: Any) -> bool:
-    """Whether a pass makes several tokens of each sequence: vLLM's `ngram_gpu`, which its Model Runner V2 has not."""
-    return config.speculative_config is not None and config.speculative_config.method == DRAFTS
+    """Whether a pass makes several tokens of each sequence, as drafts of a method that Model Runner V2 has not."""
+    wanted = os.environ.get(SEVERAL) and config.speculative_config is not None
+    return bool(wanted) and config.speculative_config.method == DRAFTS
 
 
 def _take_drafts() -> None:

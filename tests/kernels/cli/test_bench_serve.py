@@ -1,14 +1,20 @@
 """`python -m kernels bench serve`: the server of this library under load over HTTP, at a tiny model on the CPU."""
 
+import argparse
 import json
 from pathlib import Path
 
 import pytest
 
 from kernels.__main__ import main
+from kernels.cli.bench_serve import ServeBench
+from kernels.cli.bench_serve_arguments import serve_arguments
 from kernels.cli.serve_servers import ours
+from kernels.cli.served_model import prepared
+from kernels.load.lists import Lengths
 from kernels.load.vllm_server import ServerSettings, vllm
 from kernels.measure import ceilings
+from kernels.runners.plan_files import read_model, read_plan
 
 CALL = ["bench", "serve", "--model", "tiny-llama"]
 
@@ -66,6 +72,23 @@ def test_this_server_is_started_once_in_each_precision(tmp_path: Path):
     assert "--weights" not in found[0].command
     assert " ".join(found[1].command).endswith("--no-megakernel --weights int8")
     assert [each.settings["weights"] for each in found] == ["bf16", "int8"]
+
+
+def test_the_plug_in_is_another_vllm_with_a_plan_of_the_model(tmp_path: Path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 9.9.9\n")
+    python.chmod(0o755)
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    options = parser.parse_args(["--vllm", str(python), "--vllm-plugin"])
+    model = prepared("tiny-llama", "fp32", "cpu", tmp_path / "model")
+    servers = ServeBench(options, model, [2], Lengths(12, 5), {}, tmp_path).servers()
+    assert [(server.variant, server.peer) for server in servers] == [
+        ("vllm", True), ("vllm_plugin", False), ("kernels", False),
+    ]  # fmt: skip
+    assert "KERNELS_PLAN" not in servers[0].environment
+    plan = read_plan(Path(servers[1].environment["KERNELS_PLAN"]))
+    assert read_model(model.directory, plan)[1:] == (False, 0)
 
 
 def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_path: Path):
