@@ -4,6 +4,7 @@ The page must forbid what it does not need by a content security policy of its o
 (`CHROMIUM` in settings.py): its command line needs no library here.
 """
 
+import logging
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+log = logging.getLogger(__name__)
+
 SECONDS = 60
 """How long a PDF may take; a long report takes two to five seconds on a machine of two cores."""
 ARGUMENTS = (
@@ -21,6 +24,8 @@ ARGUMENTS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
     *("--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9", "--no-pdf-header-footer"),
 )
+SHORT = os.environ.get("TMPDIR", "/tmp")
+"""Where Chromium works: paths of its sockets have 108 bytes at most, and the folder of uploads may lie too deep."""
 MISSING = (
     "This installation makes no PDF, since it has no Chromium. Open the report in a browser and print it into a file."
 )
@@ -39,19 +44,21 @@ def pdf(html: str) -> bytes:
     """The page as a PDF. Raises NoPdf where Chromium is absent, fails, or takes more than SECONDS."""
     if not available():
         raise NoPdf(MISSING)
-    with tempfile.TemporaryDirectory(prefix="workbench-pdf-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="pdf-", dir=SHORT, ignore_cleanup_errors=True) as folder:
         page, made = Path(folder, "page.html"), Path(folder, "page.pdf")
         page.write_text(html, "utf-8")
         where = [f"--user-data-dir={folder}/profile", f"--print-to-pdf={made}", page.as_uri()]
         environment = {"HOME": folder, "TMPDIR": folder, "PATH": os.environ.get("PATH", os.defpath)}
-        process = subprocess.Popen(
-            [*settings.CHROMIUM, *ARGUMENTS, *where],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
+        said = Path(folder, "stderr")
+        with said.open("wb") as stderr:
+            process = subprocess.Popen(
+                [*settings.CHROMIUM, *ARGUMENTS, *where],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env=environment,
+                start_new_session=True,
+            )
         try:
             process.wait(SECONDS)
         except subprocess.TimeoutExpired:
@@ -61,5 +68,6 @@ def pdf(html: str) -> bytes:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if not made.exists():
-            raise NoPdf("Chromium made no PDF. The operator finds out why by running it on the server.")
+            log.error("Chromium made no PDF: %s", said.read_text("utf-8", "replace")[-1000:])
+            raise NoPdf("Chromium made no PDF. The server's log says why.")
         return made.read_bytes()

@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import re
+import tempfile
 import zipfile
 
 import pytest
@@ -17,6 +18,17 @@ from workbench.web import pdf
 NOTE = (
     "Safe to promise, **for this prompt length**.\n\n- risk: <script>alert(1)</script>\n- [plan](https://voice.test/p)"
 )
+
+CHROMIUM = """#!/bin/sh
+for each; do
+  [ ${#each} -lt 80 ] || exit 1
+  case "$each" in --print-to-pdf=*) to=${each#*=};; file://*) from=${each#file://};; esac
+done
+echo "%PDF $(env | grep -c SECRET) $(grep -c default-src "$from")" > "$to"
+"""
+"""Writes what it found instead of a PDF: secrets in its environment, and the policy of the page. It takes no long path,
+as sockets do not.
+"""
 
 
 @pytest.fixture
@@ -98,13 +110,12 @@ def test_every_table_of_the_report_is_in_its_files(browser, engineer, published)
 def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, settings, tmp_path, monkeypatch):
     client, address = browser(engineer), f"/reports/{published.id}/report.pdf"
     made = tmp_path / "chromium"
-    made.write_text(
-        '#!/bin/sh\nfor each; do\ncase "$each" in --print-to-pdf=*) to=${each#*=};; file://*) from=${each#file://};; '
-        "esac\ndone\n"
-        'echo "%PDF $(env | grep -c SECRET) $(grep -c default-src "$from")" > "$to"\n'
-    )
+    made.write_text(CHROMIUM)
     made.chmod(0o755)
     settings.CHROMIUM = [str(made)]
+    deep = tmp_path / ("deep" * 30)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))  # as that of a web process may be
     answer = client.get(address)
     assert (answer["Content-Type"], answer.content) == ("application/pdf", b"%PDF 0 1\n")
     assert answer["Content-Disposition"].endswith('llama-32-1b.pdf"')
