@@ -11,7 +11,6 @@ from workers.documents.workload import Objective, Workload
 from workers.planning.summaries import of_plan
 from workers.stages.price import price
 from workers.stats.intervals import distribution
-from workers.wording.serving import SEVERAL
 
 TPOT = Objective(metric="tpot", percentile=50, limit=2)
 BEFORE_MS, ONE_MS, TWO_MS = 11.8, 3.4, 1.8
@@ -90,7 +89,6 @@ def two_gpus() -> Results:
                 processes=medians,
             ),
             "outcomes": [outcome],
-            "not_served": SEVERAL.format(gpus=2),
             "profile": None,
             "sentence": f"The SLA is met. TPOT p50 is {TWO_MS} ms where at most 2 ms is promised; before, it was "
             f"{BEFORE_MS} ms.",
