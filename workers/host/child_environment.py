@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
 KEPT_NAMES |= {"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}
 KEPT_NAMES |= {"WORKBENCH_LEASE_ID", ENTRIES}  # where the figures come from, and which GPUs are known
+KEPT_NAMES |= {"TORCHINDUCTOR_VEC_ISA_OK"}  # 1 spares a CPU trial builds of 10 s for each new cache
 KEPT_NAMES |= {PREBUILT}  # kernels that were compiled ahead; no stage can write there
 KEPT_NAMES |= set(NO_MULTICAST)
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH_", "PYTORCH_", "TRITON_", "PYTHON", "WORKBENCH_STAGE_")

@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.workers.loadtest.stub import running_stub
+from workbench.cli.commands import app
 from workers.documents.load import LoadResult
 
 SLA = "traffic: {prompt_tokens: 30, output_tokens: 8, concurrency: 4}\nobjectives: [{metric: ttft, limit: %s}]\n"
@@ -64,13 +66,17 @@ def test_a_broken_promise_ends_with_1(tmp_path, stub):
         (["--model", "stub-401"], 3, "The server answered 401 (Unauthorized): Incorrect API key: …"),
     ],
 )
-def test_what_cannot_be_measured_is_a_sentence(tmp_path, stub, options, code, sentence):
+def test_what_cannot_be_measured_is_a_sentence(tmp_path, stub, options, code, sentence, monkeypatch):
     (tmp_path / "bad.yaml").write_text("arrivals: {kind: poisson, rate: -1}")
     (tmp_path / "broken.yaml").write_text("arrivals: {kind: recorded}\nrecording: calls.csv")
     (tmp_path / "timeless.yaml").write_text("arrivals: {kind: recorded}\nrecording: lengths.csv")
     (tmp_path / "lengths.csv").write_text("when,prompt_tokens,output_tokens\n0,5,5\n9,5,5\n")
     (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,5,5\n0.1,many,5\n")
-    done = measured(tmp_path, stub.url, "--seconds", "1", *options)
-    assert done.returncode == code, done.stderr
+    (tmp_path / "sla.yaml").write_text(SLA % 500)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WORKBENCH_ENDPOINT_KEY", KEY)
+    given = ["--url", stub.url, "--model", "stub", "--sla", "sla.yaml", "--seconds", "1", *options]
+    done = CliRunner().invoke(app, ["measure", *given])
+    assert done.exit_code == code, done.stderr
     assert sentence in " ".join(done.stderr.split())
     assert KEY not in done.stdout + done.stderr
