@@ -107,8 +107,8 @@ struct Epilogue {
       u32 group = in.tile + unit;
 #if EXPERTS
       group = in.group * (INTER / 8) + in.tile + unit * gridDim.x;
-      value *= s.shares[group / kExpertUnits][b];
-      valid = valid && users_of(s, group) >> b & 1;
+      const float share = s.shares[group / kExpertUnits][b];
+      value = share == 0.f ? 0.f : value * share;
 #endif
       const u32 bits = pack<bf16>(value, 0.f);
       const u32 next = __shfl_down_sync(~0u, bits, 1), third = __shfl_down_sync(~0u, bits, 2);

@@ -3,15 +3,6 @@
 #include "gumbel_max.cuh"
 #include "machine.cuh"
 
-// The sequences, as bits, that chose the expert of a unit of 8 in the gated vector of all groups. Of the others nobody
-// publishes or reads words there.
-__device__ __forceinline__ u32 users_of(const Shared& s, int unit) {
-#if EXPERTS
-  if (kMany) return s.users[unit / kExpertUnits];
-#endif
-  return ~0u;
-}
-
 #if EXPERTS
 constexpr int kLaneExperts = (EXPERTS + 63) / 64 * 2;  // of one lane of the warp that routes a sequence
 
@@ -35,7 +26,7 @@ __device__ __forceinline__ int partials_at_work(int distinct) {
 }
 
 // Finds the CHOSEN largest of a sequence's logits, of equal ones the first: bit i of the result stands for this lane's
-// expert `lane * kLaneExperts + i`. Each `share` becomes that expert's. Whole warps call it. Whatever the logits
+// expert `lane * kLaneExperts + i`. Each `share` becomes that expert's, or 0. Whole warps call it. Whatever the logits
 // are, CHOSEN experts are found.
 __device__ __forceinline__ u32 choose_experts(const u64* logits, const ulonglong2 (&words)[kLaneExperts / 2],
                                               float (&share)[kLaneExperts]) {
@@ -75,6 +66,7 @@ __device__ __forceinline__ u32 choose_experts(const u64* logits, const ulonglong
     const bool chosen = mine >> i & 1;
     share[i] = __expf(share[i] - most);
     total += !NORMALISED || chosen ? share[i] : 0.f;
+    if (!chosen) share[i] = 0.f;
   }
   total = 1.f / warp_sum(total);
 #pragma unroll
@@ -115,14 +107,8 @@ __device__ __forceinline__ void route(const Params& p, Shared& s, const Instruct
 #pragma unroll
     for (int i = 0; i < kLaneExperts; i++) {
       if (!(any >> i & 1)) continue;
-      if (b == 0) {
-        u32 users = 0;
-#pragma unroll
-        for (int other = 0; kMany && other < BATCH; other++) users |= (s.routes[other][lane] >> i & 1u) << other;
-        s.users[slot] = users;
-        s.experts[slot] = lane * kLaneExperts + i;
-      }
-      s.shares[slot++][b] = share[i];
+      if (b == 0) s.experts[slot] = lane * kLaneExperts + i;
+      s.shares[slot++][b] = mine >> i & 1 ? share[i] : 0.f;
     }
   }
   consumers_sync();

@@ -1,5 +1,6 @@
 // Matrix-vector products on the tensor cores: 16-row tiles of streamed weights times up to 8 input vectors.
 #pragma once
+#include "experts.cuh"
 #include "inputs.cuh"
 #if INT8
 #include "integers.cuh"

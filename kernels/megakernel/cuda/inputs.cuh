@@ -1,6 +1,6 @@
 // The input vectors of products: polled word by word and stored in shared memory in the order of the tensor cores.
 #pragma once
-#include "experts.cuh"
+#include "machine.cuh"
 
 // The place of element k of an input vector in its tile of 16 elements. Lane t of a fragment holds k = 2t, 2t + 1, 2t +
 // 8, 2t + 9.
@@ -134,11 +134,9 @@ __device__ __forceinline__ void wait_rms_scale(Shared& s, int step) {
 }
 
 // Loads `k_tiles` tiles of words from `base` on as the input, 8 elements in three words. Returns the sum of the fourth
-// words. Sparse: element 0 is unit `first` of the gated vector, and sequences that did not choose a unit's expert get
-// zeros.
-template <bool Sparse>
+// words.
 __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const Instruction& in, u32 flag,
-                                             const u64* base, int k_tiles, int first = 0) {
+                                             const u64* base, int k_tiles) {
   constexpr int kEach = (INPUT_LENGTH / 8 * kColumns + kConsumers - 1) / kConsumers, kItems = kEach < 8 ? kEach : 8;
   const int groups = k_tiles * 2 * kColumns;
   float sum = 0;
@@ -149,13 +147,8 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
 #pragma unroll
     for (int n = 0; n < kItems; n++) {
       const int group = min(round + n * kConsumers, groups - 1);
-      int b = min(group % kColumns, BATCH - 1);
-      if constexpr (Sparse) {
-        const u32 users = users_of(s, first + group / kColumns);
-        if (!(users >> b & 1)) b = __ffs(users) - 1;  // whose words are there
-      }
-      const int unpadded = group / kColumns * BATCH + b;
-      from[2 * n] = (BATCH == kColumns && !Sparse ? group : unpadded) * 4;
+      const int unpadded = group / kColumns * BATCH + min(group % kColumns, BATCH - 1);
+      from[2 * n] = (BATCH == kColumns ? group : unpadded) * 4;
       from[2 * n + 1] = from[2 * n] + 2;
     }
     load_flagged<kWatchGated>(p, s, in, flag, base, from, words);
@@ -166,8 +159,7 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
       const int k8 = group / kColumns, b = group % kColumns;
       u32* tile =
           (u32*)(s.product.input + ((k8 >> 1) * kColumns + b) * 16) + (k8 & 1);  // pairs 2t, 2t+1 lie 8 bytes apart
-      u64 a = words[2 * n].x, c = words[2 * n].y, d = words[2 * n + 1].x;
-      if (Sparse && !(users_of(s, first + k8) >> b & 1)) a = c = d = 0;
+      const u64 a = words[2 * n].x, c = words[2 * n].y, d = words[2 * n + 1].x;
       tile[0] = (u32)(a >> 48) | (u32)(a >> 32 & 0xffff) << 16;
       tile[2] = (u32)(a >> 16 & 0xffff) | (u32)(c >> 48) << 16;
       tile[4] = (u32)(c >> 32 & 0xffff) | (u32)(c >> 16 & 0xffff) << 16;
@@ -181,6 +173,5 @@ __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const I
 // input = columns [in.k_tile, in.k_tile + in.k_tiles) · 16 of the group's gated vector, whose fourth words are empty.
 __device__ __forceinline__ void load_gated(const Params& p, Shared& s, const Instruction& in, u32 flag) {
   const int first = (GROUPS > 1 ? in.group * (INTER / 16) : 0) + in.k_tile;
-  load_eights<(EXPERTS && kMany)>(p, s, in, flag, p.gated + copy_read() * kGatedWords + (size_t)first * 2 * BATCH * 4, in.k_tiles,
-                                  first * 2);
+  load_eights(p, s, in, flag, p.gated + copy_read() * kGatedWords + (size_t)first * 2 * BATCH * 4, in.k_tiles);
 }

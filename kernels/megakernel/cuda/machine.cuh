@@ -62,8 +62,7 @@ struct Shared {
 #endif
 #if EXPERTS
   int experts[kSlots], distinct;  // the layer's, and how many
-  float shares[kSlots][BATCH];    // of each expert in each sequence that chose it
-  unsigned char users[kSlots];    // bit b: sequence b chose the expert
+  float shares[kSlots][BATCH];    // of each expert in each sequence; 0: the sequence did not choose it
   unsigned char routes[kMany ? BATCH : 1][32];
   int routed;  // layers of this launch whose experts have been known so far
 #endif

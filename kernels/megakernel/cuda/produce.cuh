@@ -1,6 +1,7 @@
 // The producer: one thread that copies this SM's weights into the ring, and the keys and values of its attention
 // instructions.
 #pragma once
+#include "experts.cuh"
 #include "ring_keys.cuh"
 
 constexpr int kUnitChunks = (HIDDEN / 16 + kChunkTiles - 1) / kChunkTiles;  // of a product of the residual

@@ -77,7 +77,7 @@ static_assert(!SLICE || !kRmsScaleWarp, "the sum of squares is the consumers'");
 // input = the normed residual, from the SMs that published it.
 __device__ __forceinline__ void load_slices(const Params& p, Shared& s, const Instruction& in, u32 flag) {
   const u64* normed = p.normed + (in.op == kAfterAttention) * (HIDDEN / 8 * BATCH * 4);
-  float squares = load_eights<false>(p, s, in, flag, normed,
+  float squares = load_eights(p, s, in, flag, normed,
                               HIDDEN / 16);  // of one sequence: a thread's groups are kColumns lanes from each other
 #pragma unroll
   for (int o = kColumns; o < 32; o <<= 1) squares += __shfl_xor_sync(~0u, squares, o);

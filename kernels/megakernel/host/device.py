@@ -237,7 +237,7 @@ def scratch_bytes(
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
     slots = min(constants["BATCH"] * constants["CHOSEN"], constants["EXPERTS"])
-    names = ("ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
+    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "SLOTS", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
     wanted = constants["WEIGHT_BITS"], bool(constants["INT8"])
     form = next(form for form in FORMATS.values() if (form.bits, form.name == "int8") == wanted)
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes

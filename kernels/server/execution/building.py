@@ -46,9 +46,9 @@ from kernels.server.messages import Ready
 from kernels.server.spec import Spec, configuration
 from kernels.server.starting import Phases
 
-MEGAKERNEL_SHARE, EXPERTS_SHARE = 0.4, 0.85
-"""The share of the GPU's free memory that all megakernel instances may take. Each has packed weights of its own. Those
-of a mixture, which share its experts, may take EXPERTS_SHARE."""
+MEGAKERNEL_SHARE = 0.4
+"""The share of the GPU's free memory that all megakernel instances may take. Each has packed weights of its own, but
+for experts, which they share."""
 
 
 def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
@@ -236,15 +236,15 @@ def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:
 def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: str = "bf16") -> dict[int, int]:
     """The batch sizes for which the megakernel gets an instance, each with the bytes that the instance takes.
 
-    They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together, or
-    EXPERTS_SHARE. The answer is {} if the megakernel does not serve the model or the GPU.
+    They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together. The answer is
+    {} if the megakernel does not serve the model or the GPU.
     """
     first = parts_of(model)[0]
     if gpu.sm != 90 or first.dtype != torch.bfloat16:
         return {}
     from kernels.server.execution.megakernel_instance import instance_bytes
 
-    free = free_bytes(model.device) * (EXPERTS_SHARE if has_experts(model.config) else MEGAKERNEL_SHARE)
+    free = free_bytes(model.device) * MEGAKERNEL_SHARE
     try:
         return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context), weights))
     except Unsupported as reason:

@@ -14,6 +14,7 @@ from kernels.megakernel.host.pack import interleaved, packed_experts
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, ROUTER
 from kernels.megakernel.program.layout import strided
+from kernels.megakernel.program.memory import held_bytes
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.program.weights import FORMATS, matrix_of_unit
@@ -92,6 +93,14 @@ def test_the_launches_of_a_model_share_its_experts() -> None:
     first = packed_experts(model("olmoe"))
     assert packed_experts(model("olmoe")) is first
     assert packed_experts(model("mixtral")) is not first
+
+
+def test_the_experts_are_held_twice() -> None:
+    found = held_bytes(program_of("qwen3_moe"), 64)
+    layers = model("qwen3_moe").model.layers
+    matrices = [parameter for layer in layers for parameter in layer.parameters() if parameter.ndim > 1]
+    assert found["matrices for prompts"] == sum(matrix.nbytes for matrix in matrices)
+    assert found["experts of the launch"] == packed_experts(model("qwen3_moe")).nbytes
 
 
 def test_an_instance_of_the_server_is_counted_without_the_experts_of_the_first() -> None:
