@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -210,21 +211,18 @@ class KernelsBackend:
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products
-        or in kernels of their own, weights in the lower precision or the model's own.
+        or in kernels of their own.
         """
         capacity = self._pages * self.limits.page_size
         given = self.model, shape, self.limits.page_size, capacity
-        first, other = self._usable, Usable(self.gpu, min(self.copies, Copies.STREAMED), self._exclude)
-        ops, unfused = [*self._planned, *packed_ops(*given, first)], packed_ops(*given, other)
-        if not self._weights:
-            unfused = [*self._planned, *unfused]
+        every = (self._usable, replace(self._usable, most_copies=min(self.copies, Copies.STREAMED)))
+        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
         separate = [op for op in ops if op.op != "step_attention"]
         if shape.blocks or len(separate) == len(ops):
             return {"separate": separate}
         arrangements = {"step_attention": ops}
         if shape.decodes >= TIMED_FROM:
-            name = "own_weights" if self._weights else "separate_norms"
-            arrangements |= {"separate": separate} | ({name: unfused} if unfused != ops else {})
+            arrangements |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
         return arrangements
 
     def _heads(self, shape: Shape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:
