@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil, log
 from typing import Any
 
+from kernels.gemm.skinny import MOST_ROWS
 from kernels.hardware import GPUS, Gpu
 from kernels.measure import pass_time
 from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, PassWork, pass_ms
@@ -185,6 +186,8 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
         by = request if request.served_by_runner(users) else replace(request, runner="kernels")
         if by is not request and request.gpus > 1:
             break
+        if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then take the model's own weights
+            by = replace(by, weights=by.served)
         read, passes = float(users), 1
         if request.runner not in BATCHED:
             read = users * PADDED if users > 1 else 1.0

@@ -228,21 +228,18 @@ class KernelsBackend:
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products
-        or in kernels of their own, weights in the lower precision or the model's own.
+        or in kernels of their own.
         """
         capacity = self._pages * self.limits.page_size
         given = self.model, shape, self.limits.page_size, capacity
-        fewer = replace(self._usable, most_copies=min(self.copies, Copies.STREAMED), weights="", folds=True)
-        ops, unfused = [*self._planned, *packed_ops(*given, self._usable)], packed_ops(*given, fewer)
-        if not self._weights:
-            unfused = [*self._planned, *unfused]
+        every = (self._usable, replace(self._usable, most_copies=min(self.copies, Copies.STREAMED)))
+        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
         separate = [op for op in ops if op.op != "step_attention"]
         if shape.blocks or len(separate) == len(ops):
             return {"separate": separate}
         arrangements = {"step_attention": ops}
         if shape.decodes >= TIMED_FROM:
-            name = "own_weights" if self._weights else "separate_norms"
-            arrangements |= {"separate": separate} | ({name: unfused} if unfused != ops else {})
+            arrangements |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
         return arrangements
 
     def _heads(self, shape: Shape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:

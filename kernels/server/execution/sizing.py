@@ -54,11 +54,9 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, 
     if gpu.sm != 90 or not copies:
         return 0
     packed = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
-    if weights:  # each copy has all of them
-        return int(MODEL_BYTES[weights] * copies * sum(each.numel() for each in packed))
-    if copies is Copies.ALL:
-        packed += [each for w in model.layers for each in w.normed]
-    return sum(each.nbytes for each in packed)
+    streamed = sum(MODEL_BYTES[weights] * each.numel() if weights else each.nbytes for each in packed)
+    normed = [each for w in model.layers for each in w.normed] if copies is Copies.ALL else []
+    return int(streamed) + sum(each.nbytes for each in normed)
 
 
 def free_bytes(device: torch.device) -> int:

@@ -43,7 +43,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
 
 
 @torch.no_grad()
-def test_every_pass_multiplies_by_the_rounded_weights(rows: Counter[tuple[str, int]]) -> None:
+def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows: Counter[tuple[str, int]]) -> None:
     """Norms of ones are not folded into the matrices, which would be rounded as other ones."""
     model: Any = runners.load(None, GPU_CONFIGS["llama"], seed=1, generated=True, dtype="bf16", device="cpu")
     for name, parameter in model.named_parameters():
@@ -62,9 +62,8 @@ def test_every_pass_multiplies_by_the_rounded_weights(rows: Counter[tuple[str, i
         own.add(request)
     while not own.idle:
         own.run_step()
-    assert {name for name, _ in rows} == {"skinny_int8", "small_gemm_int8"}
-    assert all(count <= 16 for name, count in rows if name == "skinny_int8")
-    assert {count for name, count in rows if name == "small_gemm_int8"} <= {*range(17, 257)}
+    assert {name for name, _ in rows} == {"skinny_int8"}
+    assert all(count <= 16 for _, count in rows)
     eager = runners.runner("eager", rounded)
     for request in requests:
         ids, length = torch.tensor([request.ids]), request.prompt_length

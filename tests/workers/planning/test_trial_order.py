@@ -6,9 +6,10 @@ from kernels.model_files import catalogue
 from tests.workers.conftest import manifest, stage_input
 from workers.documents.measurement import Ceilings, Interval, Rates
 from workers.documents.stages import PlanTrial
-from workers.documents.workload import Objective
+from workers.documents.workload import LoadSearch, Objective
 from workers.planning.trial_order import TrialOrder, keeps_promise, leading, minutes_wanted, predicted_to_keep
 from workers.planning.verdict_words import left_out_words
+from workers.prediction.predict import predicted
 from workers.stages import explore
 
 H200 = {"bf16": 700.0, "fp16": 700.0, "fp32": 50.0, "fp8": 1300.0}
@@ -63,6 +64,19 @@ def test_int8_is_tried_by_default_and_first_where_quality_can_be_measured():
     assert leading(made).label == "megakernel_int8"
     int8, bf16 = (TrialOrder(made).predicted(each.variant) for each in tried_first(made, before)[:2])
     assert 0.5 < int8 / bf16 < 0.75
+
+
+def test_a_server_is_predicted_to_multiply_by_int8_with_few_users_alone():
+    made = document()
+    made.model.generated = False
+    sla = made.workload.model_copy(update={"load": LoadSearch(most_users=32)})
+    plans = {plan.weights: plan for plan in predicted(sla, made.model, "h200", {}).plans if plan.runner == "kernels"}
+
+    def rate(weights, users):
+        return next(each.value for each in plans[weights].figures if each.users == users)
+
+    assert rate("int8", 8) > 1.1 * rate("bf16", 8)
+    assert rate("int8", 32) == rate("bf16", 32)
 
 
 def test_a_plan_that_is_predicted_to_be_slower_than_a_measured_one_is_not_tried():
