@@ -17,11 +17,12 @@ static_assert(kChunkBlocks % WARPS == 0, "all warps have equally many blocks of 
 // Input vectors of a product in shared memory: BATCH, rounded up to a power of two. The additional columns have no
 // words, and no result of theirs is read.
 constexpr int kColumns = BATCH > 4 ? 8 : BATCH > 2 ? 4 : BATCH;
+constexpr int kChunkInput = kChunkTiles * kColumns * 32;  // bytes
 constexpr int kInputBytes = INPUT_LENGTH * kColumns * 2;
 constexpr int kUnitBytes = INT8 ? (INPUT_LENGTH + 31) / 32 * kColumns * 4 : 0;  // behind them: integers.cuh
 
-// Stores a lane's sums of rows g and g + 8 of a unit for the sum over warps, where LANES neighbouring lanes have parts of
-// the sum of one sequence. The first of them have sequences `first` on.
+// Stores a lane's sums of rows g and g + 8 of a unit for the sum over warps. LANES neighbouring lanes have parts of the
+// sum of one sequence; the first of them of sequence `first`.
 template <int LANES>
 __device__ __forceinline__ void leave_rows(float (&mine)[16 * BATCH], float low, float high, int first = 0) {
   const int row = threadIdx.x % 32 / 4, quad = threadIdx.x % 4, sequence = first + quad / LANES;

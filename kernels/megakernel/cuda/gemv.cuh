@@ -20,13 +20,7 @@ __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int
   return sums[0];
 }
 
-#ifndef AHEAD
-#define AHEAD 1
-#endif
-#ifndef MOST_INPUT
-#define MOST_INPUT 256
-#endif
-constexpr int kMostInputBytes = MOST_INPUT;  // input that a lane keeps in registers
+constexpr int kMostInputBytes = 256;  // input that a lane keeps in registers
 
 // Loads the codes of the current chunk, and the scales of its rows, which are the same in all chunks of a unit; then
 // frees the slot. Loading: loads from memory are in flight.
@@ -62,7 +56,6 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
   constexpr int kPrologueChunks = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
   constexpr bool kInputsInRegisters = kChunks * sizeof(Inputs) <= kMostInputBytes;
-  constexpr bool kAhead = INT8 && AHEAD;
   constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // outputs that are reduced together, at most one a thread
   static_assert(kOutputs <= kConsumers, "a thread has one output");
   static_assert(!kPrologueChunks || !SLICE, "chunks are loaded while partials come, not slices");
@@ -83,12 +76,10 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
     return !s.faulted;
   }
   char* input = (char*)s.product.input;
-  Codes next;  // of the chunk after the one at hand
-  if (kAhead) take_chunk<false>(p, s, ring, in, here(0), next, row_scale);
   const float2 undo = prepare_inputs<Tiles, kInputsInRegisters>(input, tiles);
   Inputs inputs[kInputsInRegisters ? kChunks : 1], fresh;
 #pragma unroll
-  for (int c = 0; kInputsInRegisters && c < kChunks; c++) load_inputs<false>(inputs[c], input, c, tiles);
+  for (int c = 0; kInputsInRegisters && c < kChunks; c++) load_inputs<false>(inputs[c], input + c * kChunkInput, c, here(c));
   if (s.faulted) {  // read while the inputs are loaded, for which all threads wait
     if (kHelped) wait_rms_scale<Which>(s, step);
     return false;
@@ -97,7 +88,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   Sums sum = {};
 #pragma unroll
   for (int c = 0; c < kPrologueChunks; c++) {
-    if (!kInputsInRegisters) load_inputs<true>(fresh, input, c, tiles);
+    if (!kInputsInRegisters) load_inputs<true>(fresh, input + c * kChunkInput, c, here(c));
     multiply(sum, early[c], kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
   }
 #pragma unroll 1
@@ -107,15 +98,8 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
       if (!Even && here(c) <= 0) break;
       if (c < kPrologueChunks && unit == 0) continue;
       Codes codes;
-      if (kAhead) {
-        codes = next;
-        const bool more = c + 1 < kChunks && (Even || here(c + 1) > 0);
-        if (more || unit + 1 < in.units)
-          take_chunk<false>(p, s, ring, in, more ? here(c + 1) : here(0), next, row_scale);
-      } else {
-        take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
-      }
-      if (!kInputsInRegisters) load_inputs<true>(fresh, input, c, tiles);
+      take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
+      if (!kInputsInRegisters) load_inputs<true>(fresh, input + c * kChunkInput, c, here(c));
       multiply(sum, codes, kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
     }
     const int u = unit % kUnitBatch;

@@ -1,24 +1,19 @@
-// int8 weights as operands of the integer tensor cores: they are multiplied as they lie in the ring, by inputs in 16-bit
-// fixed point.
+// int8 weights as operands of the integer tensor cores: they are multiplied as they lie in the ring, by inputs in
+// 16-bit fixed point.
 //
 // Of a block, lane 4g + t holds rows g and g + 8 of 8 consecutive elements of the input, in the order in which
-// `store_input` keeps them. An element of the input is unit · (256 · high + low): two signed bytes, and a power of two
-// that the 32 elements share which meet a block. Each byte has a column of the product: a lane gets both sums of a
-// sequence, joins them as an integer, which is exact, and multiplies by the unit and the scales of the rows.
-// Elements of at least 1/128 of the largest of the 32 are exact. Others err by half a unit at most, less than 1/32,600
-// of the largest.
+// `store_input` keeps them. An element is unit · (256 · high + low): two signed bytes, and a power of two that the 32
+// elements share which meet a block. Each byte has a column of the product: a lane gets both sums of a sequence, joins
+// them as an integer, which is exact, and multiplies by the unit and the scales of the rows. Elements of at least 1/128
+// of the largest of the 32 are exact. Others err by half a unit at most, less than 1/32,600 of the largest.
 //
-// A product has columns for four sequences. With one or two of them, four or two blocks are added up in one product:
-// each has columns of its own, in which the other blocks meet zeros, so that their scales can differ.
+// A product has columns for four sequences. With one or two of them, the sums of four or two blocks are joined before
+// they are scaled: each block has columns of its own, in which the others meet zeros.
 #pragma once
 #include "chunk.cuh"
 
 constexpr float kUndo = 1.f;                             // rows have no scale of their own
 constexpr int kLanes = kColumns < 4 ? 4 / kColumns : 1;  // lanes, and blocks, of one sequence in a product
-#ifndef CHAINS
-#define CHAINS 4
-#endif
-constexpr int kChains = CHAINS < kLanes ? CHAINS : kLanes;
 constexpr int kPasses = kColumns > 4 ? 2 : 1;            // products of a block
 constexpr int kSpans = (kEach + kLanes - 1) / kLanes;    // of kLanes blocks, of a warp's blocks of a chunk
 
@@ -41,8 +36,10 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
     return n < kEach && ((n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles);
   };
 #pragma unroll
-  for (int i = 0; i < kEach; i++)
-    own.codes[i] = inside(i) ? *(const uint4*)(chunk + (i * WARPS + warp) * kBlock + lane * 16) : make_uint4(0, 0, 0, 0);
+  for (int i = 0; i < kEach; i++) {
+    const char* codes = chunk + (i * WARPS + warp) * kBlock + lane * 16;
+    own.codes[i] = inside(i) ? *(const uint4*)codes : make_uint4(0, 0, 0, 0);
+  }
 #pragma unroll
   for (int span = 0; span < kSpans; span++) {
     const int i = span * kLanes + lane % 4 % kLanes;
@@ -59,21 +56,20 @@ __device__ __forceinline__ void multiply(Sums& sum, const Codes& own, const Inpu
     const float2 scale = unpack<f16>(own.scales[span]);
 #pragma unroll
     for (int pass = 0; pass < kPasses; pass++) {
-      int chains[kChains][4] = {};
+      int product[kLanes][4] = {};  // of each block, so that products do not wait for each other
 #pragma unroll
       for (int i = 0; i < kLanes && span * kLanes + i < kEach; i++) {
         const uint4 a = own.codes[span * kLanes + i];
         const uint2 x = input.bytes[span * kLanes + i][pass];
-        mma_sync(chains[i % kChains], {a.x, a.y, a.z, a.w}, x.x, x.y);
+        mma_sync(product[i], {a.x, a.y, a.z, a.w}, x.x, x.y);
       }
 #pragma unroll
-      for (int chain = 1; chain < kChains; chain++)
+      for (int i = 1; i < kLanes; i++)
 #pragma unroll
-        for (int n = 0; n < 4; n++) chains[0][n] += chains[chain][n];
-      const int(&product)[4] = chains[0];
+        for (int n = 0; n < 4; n++) product[0][n] += product[i][n];
       const float unit = input.units[span][pass];
-      sum[pass][0] = fmaf((float)(product[0] * 256 + product[1]), scale.x * unit, sum[pass][0]);
-      sum[pass][1] = fmaf((float)(product[2] * 256 + product[3]), scale.y * unit, sum[pass][1]);
+      sum[pass][0] = fmaf((float)(product[0][0] * 256 + product[0][1]), scale.x * unit, sum[pass][0]);
+      sum[pass][1] = fmaf((float)(product[0][2] * 256 + product[0][3]), scale.y * unit, sum[pass][1]);
     }
   }
 }
@@ -83,8 +79,8 @@ __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const Sums
   for (int pass = 0; pass < kPasses; pass++) leave_rows<kLanes>(mine, sum[pass][0], sum[pass][1], pass * 4);
 }
 
-// The bytes of 8 elements, eight bf16, that this lane's column has: high ones in even columns, low ones in odd. Neighbours
-// 4i to 4i + 3 have the 32 elements of one unit. It is NaN where one of them is not finite.
+// The bytes of 8 elements, eight bf16, that the lane's column has: high ones in even columns, low ones in odd. Lanes 4i
+// to 4i + 3 have the 32 elements of one unit. It is NaN where one of them is not finite.
 __device__ __forceinline__ uint2 fixed_point(const uint4& elements, float& unit) {
   const u32 pairs[4] = {elements.x, elements.y, elements.z, elements.w};
   u32 most = 0;
@@ -110,8 +106,8 @@ __device__ __forceinline__ uint2 fixed_point(const uint4& elements, float& unit)
   return make_uint2(__byte_perm(bits[0], bits[1], chosen) ^ sign, __byte_perm(bits[2], bits[3], chosen) ^ sign);
 }
 
-// Where the 8 elements lie that this lane needs for a block, the input's first tile lying at `input`, and where the unit
-// of its column lies: behind the elements of all INPUT_LENGTH.
+// Where the 8 elements lie that this lane needs for a block, and where their unit lies: behind the elements of all
+// INPUT_LENGTH. The input's first tile lies at `input`.
 __device__ __forceinline__ char* elements_at(char* input, int block, int sequence) {
   const int quad = threadIdx.x % 4;
   return input + ((block * kBlockTiles + quad / 2) * kColumns + sequence) * 32 + quad % 2 * 16;
@@ -120,8 +116,8 @@ __device__ __forceinline__ float* unit_at(char* input, int block, int sequence) 
   return (float*)(input + kInputBytes) + block * kColumns + sequence;
 }
 
-// Loads the inputs of this warp's blocks of chunk `c` of a product of `tiles` tiles. KEPT: `prepare_inputs` has left
-// them as bytes.
+// Loads the inputs of this warp's blocks of a chunk, the product's number `c`, of `tiles` tiles. The first tile's input
+// lies at `input`. KEPT: `prepare_inputs` has left the inputs as bytes.
 template <bool KEPT>
 __device__ __forceinline__ void load_inputs(Inputs& x, char* input, int c, int tiles) {
   const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
@@ -130,7 +126,7 @@ __device__ __forceinline__ void load_inputs(Inputs& x, char* input, int c, int t
   for (int span = 0; span < kSpans; span++)
 #pragma unroll
     for (int pass = 0; pass < kPasses; pass++) {
-      const int i = span * kLanes + own, block = c * kChunkBlocks + i * WARPS + warp;
+      const int i = span * kLanes + own, block = i * WARPS + warp;
       const int sequence = column / 2 / kLanes + pass * 4;
       const char* from = elements_at(input, block, sequence);
       const bool inside = i < kEach && block * kBlockTiles + quad / 2 < tiles;
@@ -138,7 +134,7 @@ __device__ __forceinline__ void load_inputs(Inputs& x, char* input, int c, int t
       uint2 bytes = make_uint2(0, 0);
       if (KEPT) {
         if (inside) bytes = *(const uint2*)(from + column % 2 * 8);
-        if (i < kEach && block * kBlockTiles < tiles) unit = *unit_at(input, block, sequence);
+        if (i < kEach && block * kBlockTiles < tiles) unit = *unit_at(input - c * kChunkInput, c * kChunkBlocks + block, sequence);
       } else {
         bytes = fixed_point(inside ? *(const uint4*)from : make_uint4(0, 0, 0, 0), unit);
       }
@@ -149,7 +145,7 @@ __device__ __forceinline__ void load_inputs(Inputs& x, char* input, int c, int t
     }
 }
 
-// Where a warp does not keep the inputs of its blocks in registers, it leaves them as bytes in the place of the elements.
+// A warp that does not keep the inputs of its blocks in registers leaves them as bytes in the place of the elements.
 template <int Tiles, bool IN_REGISTERS>
 __device__ __forceinline__ float2 prepare_inputs(char* input, int tiles) {
   const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;

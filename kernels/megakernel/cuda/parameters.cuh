@@ -48,10 +48,7 @@ constexpr int kUnitBatch = kColumns == 8 ? 2 : kColumns == 4 ? 4 : 8;  // row ti
 constexpr bool kMany = BATCH > 1;
 // Whether one lane of a warp polls for DOWN's input before the others read. Not in small models, where the ring holds
 // most of a layer.
-#ifndef WATCH
-#define WATCH 0
-#endif
-constexpr bool kWatchGated = kMany || ((WEIGHT_BITS == 16 || (INT8 && WATCH)) && COPIES == 1);
+constexpr bool kWatchGated = kMany || (WEIGHT_BITS == 16 && COPIES == 1);
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;
 constexpr int kOutParts = OUT_PARTIALS / RANKS, kDownParts = DOWN_PARTIALS / RANKS / GROUPS;  // of this rank

@@ -102,11 +102,9 @@ __device__ __forceinline__ void multiply(Sums& sum, const Codes& own, const Inpu
   }
 }
 
-// Loads the inputs of this warp's blocks of chunk `c` of a product of `tiles` tiles. The first tile's lies at `input`.
+// Loads the inputs of this warp's blocks of a chunk of `tiles` tiles. The first tile's input lies at `input`.
 template <bool>
-__device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int c, int tiles) {
-  input += c * kChunkTiles * kColumns * 32;
-  tiles -= c * kChunkTiles;
+__device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int, int tiles) {
   const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
   const int tile = quad * kBlockTiles / 4, quarter = quad * kBlockTiles % 4;
   const int sequence = !kDiagonal ? column : BATCH == 2 ? column / 4 : 0;

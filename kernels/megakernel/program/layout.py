@@ -141,8 +141,8 @@ def default_layout(
     - One sequence, a large hidden size: the residual is sliced, and keys are split in short contexts too.
 
     If hidden is a multiple of EVEN_HIDDEN, EVEN_SMS SMs have as few row tiles each as a few more SMs would. One
-    sequence in bf16 or int8, which waits for memory and words, then takes less time on EVEN_SMS. In small models SMs mostly
-    wait for words: their words get copies.
+    sequence in bf16 or int8, which waits for memory and words, then takes less time on EVEN_SMS. In small models SMs
+    mostly wait for words: their words get copies.
     """
     if batch == 1 and weights in ("bf16", "int8") and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)

@@ -1,4 +1,4 @@
-"""weights.cuh on a Hopper GPU: one chunk of each precision, against the matrix that its bytes stand for."""
+"""weights.cuh and integers.cuh on a Hopper GPU: one chunk of each precision, against the matrix of its bytes."""
 
 from pathlib import Path
 

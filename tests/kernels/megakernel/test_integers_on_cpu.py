@@ -23,14 +23,14 @@ void product(const char* chunk, char* input, int tiles, float* out) {
     Codes codes;
     Inputs x;
     load_codes(codes, chunk, tiles - c * kChunkTiles);
-    load_inputs<KEPT>(x, input, c, tiles);
+    load_inputs<KEPT>(x, input + c * kChunkInput, c, tiles - c * kChunkTiles);
     multiply(sum, codes, x, tiles - c * kChunkTiles);
   }
   leave_sums(((float(*)[16 * BATCH])out)[threadIdx.x / 32], sum, {}, {});
 }
 extern "C" int run(const char* stream, char* input, int tiles, float* out, int kept) {
-  return fibers::run(1, WARPS * 32, 1, 0,
-                     [&] { kept ? product<true>(stream, input, tiles, out) : product<false>(stream, input, tiles, out); });
+  const auto chosen = kept ? product<true> : product<false>;
+  return fibers::run(1, WARPS * 32, 1, 0, [&] { chosen(stream, input, tiles, out); });
 }"""
 
 
