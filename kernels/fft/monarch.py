@@ -86,7 +86,7 @@ class MonarchLong(Monarch):
     """
 
     name = "monarch_long"
-    kernels = ("fft_outer_forward", "fft_conv", "fft_outer_backward")
+    kernels = ("fft_outer_forward", "fft_conv_rows", "fft_outer_backward")
     summary = "Fourier transforms on tensor cores in three passes, which exchange rows through the L2"
     names = LONG_PARAMS
     least, most = fft_tiles.MOST + 1, fft_tiles.LONGEST
