@@ -31,7 +31,7 @@ class Monarch(Variant):
     op = "fft_conv"
     page = "fft-conv"
     summary = "Fourier transforms on tensor cores, gates and filter in one kernel"
-    names = CONFIG_PARAMS
+    names: ClassVar[tuple[str, ...]] = CONFIG_PARAMS
     least, most = 1, fft_tiles.MOST
 
     def configs(self, case: FftConvCase) -> list[FftConfig]:
