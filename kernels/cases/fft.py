@@ -39,7 +39,7 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
         for position, (batch, width, length, taps) in enumerate(shapes)
     ]
     length = 300 if cpu else 8192
-    more: list[dict[str, Any]] = [{"skip": True}, {"filters": 2}, {"circular": True}, {"circular": True, "filter": 3 * length - 5}]
-    more += [{"filter": 7, "skip": True}, {"filter": 128, "gated": False}]
+    more: list[dict[str, Any]] = [{"skip": True}, {"filters": 2}, {"circular": True}]
+    more += [{"circular": True, "filter": 3 * length - 5}, {"filter": 7, "skip": True}, {"filter": 128, "gated": False}]
     base = FftConvCase(batch=3, width=6, length=length, filter=length, dtype=dtype)
     return [*plain, *(base.model_copy(update=each) for each in more)]
