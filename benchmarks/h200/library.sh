@@ -28,6 +28,7 @@ step second 240 "${bench[@]}" \
     --only "gated m=16384 n=8192 activation=silu" \
     --only "rope batch=1 q_len=16384 heads=32 kv_heads=8 head_dim=64 append=True paged=False" \
     --only "rope batch=1 q_len=16384 heads=32 kv_heads=8 head_dim=64 append=True paged=True" \
+    --only "fft_conv batch=64 width=768 length=4096" \
     --only "lm_head m=1 vocab=128256 k=2048 sampling=argmax dtype=bf16 weights=bf16" \
     --only "lm_head m=8 vocab=128256 k=2048 sampling=top_k_p dtype=bf16 weights=bf16" \
     --only "kind=decode head_dim=128 heads=32 kv_heads=8 batch=8 q_len=1 kv_len=8192 causal=True dtype=bf16 kv_dtype=bf16" \

@@ -19,13 +19,13 @@ def _ms(ms: float | None) -> str:
 
 def _line(ours: Row, **where: object) -> list[str]:
     """Our time, those of torch's variants, and the best of these over ours."""
-    names = ("torch_fft", "torch_fft_compiled", "torch_conv1d")
-    peers = [None if row is None else row["ms"] for row in (_least(name, **where) for name in names)]
+    found = [_least(name, **where) for name in ("torch_fft", "torch_fft_compiled")]
+    peers = [None if row is None else row["ms"] for row in found]
     best = min(ms for ms in peers if ms)
     return [_ms(ours["ms"]), *map(_ms, peers), f"{best / ours['ms']:.1f}x", f"{ours['gbps']:,.0f}"]
 
 
-HEADER = ["ours, ms", "torch, ms", "torch, compiled, ms", "conv1d, ms", "times the best", "GB/s"]
+HEADER = ["ours, ms", "torch, ms", "torch, compiled, ms", "times the best", "GB/s"]
 
 
 @table("fft")
@@ -40,8 +40,8 @@ def fft() -> str:
             of_64 = "" if batch == 64 else f", {batch} of the 64 sequences"
             stated = published * batch / 64
             line = _line(ours, **where)
-            lines.append([f"{length:,}{of_64}", line[0], _ms(stated), *line[1:3], *line[4:]])
-    return markdown(["length", "ours, ms", "FlashFFTConv, H100, stated, ms", *HEADER[1:3], *HEADER[4:]], lines)
+            lines.append([f"{length:,}{of_64}", line[0], _ms(stated), *line[1:]])
+    return markdown(["length", HEADER[0], "FlashFFTConv, H100, stated, ms", *HEADER[1:]], lines)
 
 
 @table("fft-wide")
@@ -52,21 +52,5 @@ def fft_wide() -> str:
         where = {"width": 4096, "length": length, "filter": length}
         ours = _least("monarch", **where) or _least("monarch_long", **where)
         if ours is not None:
-            line = _line(ours, **where)
-            lines.append([f"{length:,}", *line[:3], *line[4:]])
-    return markdown(["length", *HEADER[:3], *HEADER[4:]], lines)
-
-
-@table("fft-short")
-def fft_short() -> str:
-    """Few taps."""
-    lines = []
-    for length, taps in ((8192, 7), (8192, 128), (131_072, 128)):
-        where = {"width": 4096, "length": length, "filter": taps}
-        if ours := _least("toeplitz", **where):
-            transforms = _least("monarch", **where) or _least("monarch_long", **where)
-            line = _line(ours, **where)
-            of_transforms = _ms(transforms["ms"] if transforms else None)
-            lines.append([str(taps), f"{length:,}", line[0], of_transforms, line[1], *line[3:]])
-    header = ["taps", "length", "`toeplitz`, ms", "transforms on tensor cores, ms", "torch, transforms, ms"]
-    return markdown([*header, *HEADER[3:]], lines)
+            lines.append([f"{length:,}", *_line(ours, **where)])
+    return markdown(["length", *HEADER], lines)

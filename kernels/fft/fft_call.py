@@ -65,7 +65,7 @@ class FftConv(CudaCall):
             mine = params.copy()
             mine["y"] = y.data_ptr()
             launches = self._launches_of(mine, stream, given.u.device)
-            return launches[0] if len(launches) == 1 else lambda: [launch() for launch in launches]
+            return launches[0] if len(launches) == 1 else partial(_launch_all, launches)
 
         allocate = partial(torch.empty, *given.u.shape, dtype=given.u.dtype, device=given.u.device)
         return Prepared(allocate, bind, workspace=held)
@@ -107,6 +107,11 @@ class FftConv(CudaCall):
             )
             launches += [first, middle, last]
         return launches
+
+
+def _launch_all(launches: list[Launch]) -> None:
+    for launch in launches:
+        launch()
 
 
 def packed_params(case: FftConvCase, given: Arguments) -> Any:

@@ -5,13 +5,13 @@
 constexpr int kRadix = RADIX, kPoints = POINTS, kStrips = POINTS / kStrip;
 constexpr int kWarps = THREADS / 32, kFours = 16 * kStrip / 4, kRounds = kFours / THREADS;
 constexpr int kTiles = kRadix * kStrip / 16;
-constexpr int kPitch = kStrip + 8;  // words; the rows of four neighbouring i1 begin in different banks
+constexpr int kStripPitch = kStrip + 8;  // words; the rows of four neighbouring i1 begin in different banks
 static_assert(OUTER == 16 * RADIX && kFours % THREADS == 0 && kWarps % kRadix == 0, "whole rounds");
 
 struct Shared {
   Constants constants;
   u32 largest[kWarps];
-  alignas(16) u32 data[kRadix * 16 * kPitch];
+  alignas(16) u32 data[kRadix * 16 * kStripPitch];
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "the size that Python asks for");
 
@@ -20,7 +20,7 @@ struct Place {
   int i1, j;
   __device__ __forceinline__ explicit Place(int four) : i1(four / (kStrip / 4)), j(four % (kStrip / 4) * 4) {}
   __device__ __forceinline__ u32* words(Shared& shared, int part) const {
-    return &shared.data[(part * 16 + i1) * kPitch + j];
+    return &shared.data[(part * 16 + i1) * kStripPitch + j];
   }
   // exp(-2πi · i1 · (k + QUARTER / 4) / OUTER) for the frequencies k < kRadix.
   __device__ __forceinline__ void twiddles(float2 (&w)[kRadix], float scale) const {
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const
     float d[2][2][4];
 #pragma unroll
     for (int i = 0; i < 8; i++)
-      b[i / 4][i / 2 % 2][i % 2] = shared.data[(part * 16 + 4 * (i % 4) + c) * kPitch + first + column_of(i / 4, g)];
+      b[i / 4][i / 2 % 2][i % 2] = shared.data[(part * 16 + 4 * (i % 4) + c) * kStripPitch + first + column_of(i / 4, g)];
     matrix.transform(d, b);
 #pragma unroll
     for (int m = 0; m < 2; m++) {
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_backward(cons
         u32 four[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) four[i] = packed_half(make_float2(d[m][i / 2][i % 2], d[m][i / 2][2 + i % 2]));
-        *(uint4*)&shared.data[(part * 16 + 8 * m + g) * kPitch + first + 4 * c] =
+        *(uint4*)&shared.data[(part * 16 + 8 * m + g) * kStripPitch + first + 4 * c] =
             make_uint4(four[0], four[1], four[2], four[3]);
       }
     }

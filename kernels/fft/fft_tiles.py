@@ -14,7 +14,7 @@ from kernels.ops.fft_conv import FftConvCase, folded
 if TYPE_CHECKING:
     from torch import Tensor
 
-NARROW, WIDE, OUTER = (Path(__file__).with_name(f"{name}.cu") for name in ("fft_conv", "fft_wide", "fft_outer"))
+OUTER = Path(__file__).with_name("fft_outer.cu")
 LEAST, MOST, LONGEST = 256, 32_768, 1 << 21
 """Points of the transforms that one block holds in shared memory, and the most in several passes."""
 CONSTANTS = 6144
@@ -43,41 +43,28 @@ class FftConfig:
     chunk: int = 0
 
     @property
-    def stages(self) -> int:
-        """Transforms of 16 values beside that along the rows of a tile: 2 from 4,096 points on."""
-        return 1 if self.points < 4096 else 2
-
-    @property
-    def radix(self) -> int:
-        return self.points // (256 if self.stages == 1 else 4096)
-
-    @property
-    def wide(self) -> bool:
-        """Whether fft_wide.cu serves it."""
-        return self.outer == 1 and self.points >= 4096
-
-    @property
     def halves(self) -> int:
         """Parts of the rows that fft_wide.cu transforms apart: at most 64 in each."""
         return 1 if self.points <= 16_384 else 2
 
     @property
-    def source(self) -> Path:
-        """The source of the kernel that multiplies with the spectrum."""
-        return WIDE if self.wide else NARROW
+    def entry(self) -> str:
+        """The kernel that multiplies with the spectrum."""
+        return "fft_conv_rows" if self.outer > 1 else "fft_conv" if self.points < 4096 else "fft_conv_wide"
 
     @property
-    def entry(self) -> str:
-        return "fft_conv_wide" if self.wide else "fft_conv"
+    def source(self) -> Path:
+        """Its source."""
+        return OUTER.with_name(f"{'fft_conv' if self.entry == 'fft_conv' else self.entry.replace('_conv', '')}.cu")
 
     @property
     def shared_bytes(self) -> int:
-        """Size of that kernel's `Shared`."""
-        if self.wide:
-            rows, order = self.points // 256, self.points // 256 // self.halves
-            return CONSTANTS + 2 * (order * order // 128) * 512 + 32 * self.halves + 4 * rows * 264
-        tiles, fours = self.sequences * self.points // 256, self.sequences * self.points // self.radix // 4
-        return CONSTANTS + -(-fours // 128) * 16 + 4 * tiles * (256 if self.stages == 1 else 264)
+        """Size of its `Shared`."""
+        rows = self.points // 256
+        if self.entry == "fft_conv":
+            return CONSTANTS + -(-self.sequences // 2) * 16 + 1024 * rows * self.sequences
+        operands = rows**2 // 64 if self.outer > 1 else 2 * (rows // self.halves) ** 2 // 128
+        return CONSTANTS + 512 * operands + 32 * self.halves * (self.outer == 1) + 4 * rows * 264
 
     @property
     def outer_threads(self) -> int:
@@ -91,17 +78,11 @@ class FftConfig:
     def macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of that kernel."""
         sizes = {"THREADS": self.threads, "BLOCKS": self.blocks, "SHARED_BYTES": self.shared_bytes}
-        if self.wide:
-            return common_macros(case) | sizes | {"POINTS": self.points, "HALVES": self.halves}
-        return (
-            common_macros(case, self.outer, self.strip)
-            | sizes
-            | {
-                "RADIX": self.radix,
-                "STAGES": self.stages,
-                "SEQUENCES": self.sequences,
-            }
-        )
+        if self.entry == "fft_conv":
+            sizes |= {"RADIX": self.points // 256, "SEQUENCES": self.sequences}
+        else:
+            sizes |= {"POINTS": self.points, "HALVES": self.halves}
+        return common_macros(case, self.outer, self.strip) | sizes
 
     def outer_macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of fft_outer.cu."""
@@ -175,9 +156,8 @@ def _spectrum(case: FftConvCase, taps: "Tensor", config: FftConfig) -> "tuple[Te
     found = torch.view_as_real(torch.fft.fft(turned, n=total))
     scale = power_of_two(found.abs().amax(dim=(1, 2)))
     words = (found / scale[:, None, None]).half().contiguous().view(torch.int32)
-    across = 1 if points < 4096 or config.wide else 16
-    digits = words.view(-1, 4, 4, 2, 8, across, points // (256 * across), config.outer)
-    return digits.permute(0, 7, 6, 5, 3, 4, 2, 1).reshape(len(taps), total), scale.float()
+    digits = words.view(-1, 4, 4, 2, 8, points // 256, config.outer)
+    return digits.permute(0, 6, 5, 3, 4, 2, 1).reshape(len(taps), total), scale.float()
 
 
 def power_of_two(largest: "Tensor") -> "Tensor":

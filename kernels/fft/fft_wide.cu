@@ -7,7 +7,6 @@
 #include "tiles16.cuh"
 
 constexpr int kHalves = HALVES, kRows = POINTS / 256, kOrder = kRows / kHalves, kSize = POINTS, kWarps = THREADS / 32;
-constexpr int kPitch = 264;  // words of a tile; neighbouring tiles begin in different banks
 constexpr int kBound = bound_of(kSize);
 // A warp takes 32 columns j at a time, or 16 of both halves: 8 in each product.
 constexpr int kProducts = 4 / kHalves, kColumns = 8 * kProducts, kGroups = 256 / kColumns, kRounds = kGroups / kWarps;
@@ -38,19 +37,12 @@ struct Shared {
     }
   }
   __device__ static float2 entry(int k, int i) {
-    constexpr float kUnitary = kOrder == 16 ? 0.25f : kOrder == 32 ? 0.17677670f : 0.125f;
+    constexpr float kUnitary = unitary(kOrder);
     const float2 w = root(i * (4 * k + QUARTER), 4 * kOrder);
     return make_float2(w.x * kUnitary, w.y * kUnitary);
   }
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "the size that Python asks for");
-
-template <int Products>
-__device__ __forceinline__ void multiply_add(float (&d)[Products][4], const uint4& a, const u32 (&b)[Products][2]) {
-  const u32 four[4] = {a.x, a.y, a.z, a.w};
-#pragma unroll
-  for (int n = 0; n < Products; n++) tiles::mma_sync<f16>(d[n], four, b[n][0], b[n][1]);
-}
 
 // What joins the transforms of even and odd values at the frequency k.
 __device__ __forceinline__ float2 joint(int k) { return root(4 * k + QUARTER, 4 * kRows); }
@@ -77,7 +69,7 @@ __device__ __forceinline__ void load(Shared& shared, long row, const Params& p) 
   }
   __syncthreads();
   const float scale = scale_of<kBound>(exponent_of<kBound>(largest_of(shared.largest))) * unitary(kHalves);
-  const float2 further = root(8, kSize), joint_further = root(8, kRows);
+  const float2 further = known_root<8, kSize>(), joint_further = known_root<8, kRows>();
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
     constexpr int kBeside = 2 * kProducts;  // columns from j on
@@ -131,26 +123,6 @@ __device__ __forceinline__ void load(Shared& shared, long row, const Params& p) 
   }
 }
 
-// The product with the spectrum, tile by tile, with the twiddles back.
-__device__ __forceinline__ void multiply(Shared& shared, const u32* spectrum, const Params& p) {
-  const Columns columns(shared.constants);
-  const Rows rows(shared.constants);
-  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-  float2 first = root((16 * c + g) * (4 * warp + QUARTER), 4 * kSize), along = root(64 * (4 * warp + QUARTER), 4 * kSize);
-  float2 across = root(8 * (4 * warp + QUARTER), 4 * kSize);
-  const float2 by[3] = {root(kWarps * (16 * c + g), kSize), root(kWarps * 64, kSize), root(kWarps * 8, kSize)};
-#pragma unroll 1
-  for (int k = warp; k < kRows; k += kWarps) {
-    convolve_tile(&shared.data[k * kPitch], spectrum + k * 256, columns, rows, [&](float2 z, int h, int t) {
-      float2 w = h ? times(first, across) : first;
-#pragma unroll
-      for (int i = 0; i < t; i++) w = times(w, along);
-      return times(z, w);
-    });
-    first = times(first, by[0]), along = times(along, by[1]), across = times(across, by[2]);
-  }
-}
-
 // The transform over k back, and y.
 __device__ __forceinline__ void store(const Shared& shared, int sequence, long row, const Params& p) {
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4, warp = threadIdx.x / 32;
@@ -174,7 +146,7 @@ __device__ __forceinline__ void store(const Shared& shared, int sequence, long r
           b[kHalves - 1][k / 2][n][k % 2] = packed_half(times(make_float2(low.x - high.x, low.y - high.y), join));
         }
       }
-      join = times(join, root(4, kRows));
+      join = times(join, known_root<4, kRows>());
     }
 #pragma unroll 1
     for (int block = 0; block < kBlocks; block++) {
@@ -208,7 +180,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv_wide(cons
     load(shared, row, p);
     prefetch_next<1>(sequence, p);
     __syncthreads();
-    multiply(shared, p.spectrum + (long)(sequence / p.batch / p.per_filter) * kSize, p);
+    const u32* spectrum = p.spectrum + (long)(sequence / p.batch / p.per_filter) * kSize;
+    convolve_rows<QUARTER, kRows, kWarps>(shared.data, shared.constants, spectrum);
     __syncthreads();
     store(shared, sequence, row, p);
     __syncthreads();

@@ -2,6 +2,9 @@
 #pragma once
 #include "tiles.cuh"
 
+// What depends on x is computed here, and not ahead of a loop around, where it would take registers all the time.
+__device__ __forceinline__ void keep(int& x) { asm volatile("" : "+r"(x)); }
+
 // exp(-2πi · turn / turns), where `turns` is a power of two.
 __device__ __forceinline__ float2 root(tiles::u32 turn, tiles::u32 turns) {
   const int fraction = (int)(turn * (0xffffffffu / turns + 1u));  // of 2^32, so that whole turns vanish
@@ -37,14 +40,20 @@ __host__ __device__ constexpr Roots<N> roots(double turns) {
   return found;
 }
 
+// root(Turn, Turns), known to the compiler.
+template <int Turn, int Turns>
+__device__ __forceinline__ float2 known_root() {
+  constexpr Roots<1> w = roots<1, 4>((double)Turns / Turn);
+  return make_float2(w.re[0], w.im[0]);
+}
+
 template <int R, int Quarter>
 struct Radix {
   static constexpr int kHalf = R / 2;
   // z[k] = Σ x[i] · exp(-2πi · i · (k + Quarter / 4) / R)
-  template <typename T>
-  __device__ __forceinline__ static void forward(const T (&x)[R], float2 (&z)[R]) {
+  __device__ __forceinline__ static void forward(const float (&x)[R], float2 (&z)[R]) {
     constexpr Roots<kHalf> w = roots<kHalf, Quarter>(R);
-    T even[kHalf], odd[kHalf];
+    float even[kHalf], odd[kHalf];
     float2 a[kHalf], b[kHalf];
 #pragma unroll
     for (int i = 0; i < kHalf; i++) even[i] = x[2 * i], odd[i] = x[2 * i + 1];
@@ -57,12 +66,11 @@ struct Radix {
       z[k + kHalf] = make_float2(a[k].x - turned.x, a[k].y - turned.y);
     }
   }
-  // y[i] = Σ z[k] · exp(-2πi · i · (k + Quarter / 4) / R), of which a T = float takes the real part.
-  template <typename T>
-  __device__ __forceinline__ static void backward(const float2 (&z)[R], T (&y)[R]) {
+  // y[i] = the real part of Σ z[k] · exp(-2πi · i · (k + Quarter / 4) / R)
+  __device__ __forceinline__ static void backward(const float2 (&z)[R], float (&y)[R]) {
     constexpr Roots<kHalf> w = roots<kHalf, Quarter>(R);
     float2 even[kHalf], odd[kHalf];
-    T a[kHalf], b[kHalf];
+    float a[kHalf], b[kHalf];
 #pragma unroll
     for (int k = 0; k < kHalf; k++) {
       const float2 low = z[k], high = z[k + kHalf];
@@ -78,7 +86,5 @@ struct Radix {
 template <int Quarter>
 struct Radix<1, Quarter> {
   __device__ __forceinline__ static void forward(const float (&x)[1], float2 (&z)[1]) { z[0] = make_float2(x[0], 0.f); }
-  __device__ __forceinline__ static void forward(const float2 (&x)[1], float2 (&z)[1]) { z[0] = x[0]; }
   __device__ __forceinline__ static void backward(const float2 (&z)[1], float (&y)[1]) { y[0] = z[0].x; }
-  __device__ __forceinline__ static void backward(const float2 (&z)[1], float2 (&y)[1]) { y[0] = z[0]; }
 };

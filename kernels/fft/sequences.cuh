@@ -134,7 +134,7 @@ __host__ __device__ constexpr int log2_of(int power) { return power < 2 ? 0 : 1 
 // Values below this power of two, `count` of them: their sum of squares stays in the range of fp16, and every step of a
 // unitary transform keeps it.
 __host__ __device__ constexpr int bound_of(int count) { return 15 - (log2_of(count) + 1) / 2; }
-// 1 / √radix.
-__host__ __device__ constexpr float unitary(int radix) {
-  return radix == 1 ? 1.f : radix == 2 ? 0.70710678f : radix == 4 ? 0.5f : 0.35355339f;
+// 1 / √count.
+__host__ __device__ constexpr float unitary(int count) {
+  return count == 1 ? 1.f : count == 2 ? 0.70710678f : unitary(count / 4) / 2;
 }

@@ -145,3 +145,37 @@ __device__ __forceinline__ void convolve_tile(u32* tile, const u32* spectrum, co
     for (int t = 0; t < 4; t++)
       tile[half[h] + 64 * t] = packed_half(turned(make_float2(z[t][2 * h], z[t][2 * h + 1]), h, t));
 }
+
+template <int Products>
+__device__ __forceinline__ void multiply_add(float (&d)[Products][4], const uint4& a, const u32 (&b)[Products][2]) {
+  const u32 four[4] = {a.x, a.y, a.z, a.w};
+#pragma unroll
+  for (int n = 0; n < Products; n++) tiles::mma_sync<f16>(d[n], four, b[n][0], b[n][1]);
+}
+
+constexpr int kPitch = 264;  // words of a tile; neighbouring tiles begin in different banks
+
+// Convolves Rows tiles, the rows k of a transform over i of n = i · 256 + j, at the frequencies k + Quarter / 4. The
+// twiddles exp(-2πi · j · (k + Quarter / 4) / (256 · Rows)) of the transform back follow.
+template <int Quarter, int Rows, int Warps>
+__device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const u32* spectrum) {
+  constexpr int kSize = 256 * Rows;
+  const Columns columns(constants);
+  const ::Rows rows(constants);
+  const int warp = threadIdx.x / 32;
+  int at = 16 * (threadIdx.x % 4) + threadIdx.x % 32 / 4, k = 4 * warp + Quarter;
+  keep(at), keep(k);
+  // Of the place j = 16c + g, and of 64 and of 8 places on; each goes on to the warp's next row.
+  float2 first = root(at * k, 4 * kSize), along = root(64 * k, 4 * kSize), across = root(8 * k, 4 * kSize);
+  const float2 by[3] = {root(Warps * at, kSize), known_root<Warps * 64, kSize>(), known_root<Warps * 8, kSize>()};
+#pragma unroll 1
+  for (int row = warp; row < Rows; row += Warps) {
+    convolve_tile(data + row * kPitch, spectrum + row * 256, columns, rows, [&](float2 z, int h, int t) {
+      float2 w = h ? times(first, across) : first;
+#pragma unroll
+      for (int i = 0; i < t; i++) w = times(w, along);
+      return times(z, w);
+    });
+    first = times(first, by[0]), along = times(along, by[1]), across = times(across, by[2]);
+  }
+}

@@ -25,7 +25,7 @@ extern "C" int run(const Params* p, int blocks, long shared_bytes, int forward) 
     forward ? fft_outer_forward(*p) : fft_outer_backward(*p);
   });
 }"""
-WIDE = FftConfig(4096, 1, 128, 1)
+WIDE, LONG = FftConfig(4096, 1, 128, 1), FftConfig(2048, 1, 256, 1, 16, 128)
 
 
 def ran(source: Path, entry: str, macros: dict[str, Any], params: Any, *launch: Any) -> None:
@@ -67,7 +67,7 @@ def check(case: FftConvCase, given: dict[str, torch.Tensor], y: torch.Tensor) ->
         ({"length": 4096, "filter": 7, "dtype": "fp16", "width": 4, "filters": 2}, WIDE),
         ({"length": 8191, "filter": 8000, "gated": False}, FftConfig(8192, 1, 256, 1)),
         ({"length": 32_768, "filter": 32_768, "dtype": "fp16"}, FftConfig(32_768, 1, 512, 1)),
-        ({"length": 16_380, "filter": 16_384}, FftConfig(512, 1, 64, 1, 32, 64)),
+        ({"length": 32_760, "filter": 32_768, "skip": True}, LONG),
     ],
 )
 def test_transforms_are_right(changes: dict[str, Any], config: FftConfig) -> None:
@@ -96,9 +96,17 @@ def test_products_with_few_taps_are_right(changes: dict[str, Any], segment: int)
     check(case, given, y)
 
 
-@pytest.mark.parametrize(("config", "length"), [(WIDE, 4096), (FftConfig(256, 2, 64, 1, 16, 64), 4096)])
-def test_a_sequence_of_any_magnitude_is_right_and_nan_stays_in_its_own(config: FftConfig, length: int) -> None:
+def test_strips_of_unlike_magnitude_get_one_scale() -> None:
+    """The columns of each row from 1,000 on are larger by 2¹⁰⁰ than those before."""
+    case = FftConvCase(batch=1, width=1, length=32_760, filter=32_768, skip=True)
+    given = inputs.draw(case, "cpu", 2)
+    given["u"][..., torch.arange(case.length) % LONG.points >= 1000] *= 2.0**100
+    check(case, given, convolved(case, LONG, given))
+
+
+def test_a_sequence_of_any_magnitude_is_right_and_nan_stays_in_its_own() -> None:
     """Huge and tiny values in one sequence, the least of bf16's range, zeros, NaN, infinity, and a plain one."""
+    length = 4096
     case = FftConvCase(batch=6, width=1, length=length, filter=length, gated=False)
     given = inputs.draw(case, "cpu", 2)
     u = given["u"]
@@ -106,7 +114,7 @@ def test_a_sequence_of_any_magnitude_is_right_and_nan_stays_in_its_own(config: F
     u[1] *= 2.0**-120
     u[2] = 0
     u[3, 0, 77], u[4, 0, length - 1] = float("nan"), float("inf")
-    y = convolved(case, config, given)
+    y = convolved(case, WIDE, given)
     assert bool(y[3].isnan().all())
     assert not bool(y[4].isfinite().any())
     assert not bool(y[2].any())
