@@ -32,7 +32,7 @@ def kept_run(organisation: Any, user: Any, name: str) -> Run:
     facts, results = kept["run"], kept["results"]
     minutes = re.search(r"minutes: ([\d.]+)", kept["sla"])
     under_load = {"load": {"most_users": 64}, "baseline_runner": "vllm"} if results.get("load") else {}
-    asked = WorkloadDocument(
+    document = WorkloadDocument(
         name=f"Voice agent, {name}",
         model=kept["model"],
         objectives=[{"metric": "ttf_n", "n": 64, "percentile": 95 if under_load else 50, "limit": 100}],
@@ -41,7 +41,7 @@ def kept_run(organisation: Any, user: Any, name: str) -> Run:
     )
     run = Run.objects.create(
         organisation=organisation,
-        workload=create_workload(organisation, user, asked),
+        workload=create_workload(organisation, user, document),
         created_by=user,
         gpu_class="h200",
         state=Run.State.DONE,
@@ -55,8 +55,8 @@ def kept_run(organisation: Any, user: Any, name: str) -> Run:
     for event in kept["events"]:
         Event.objects.create(run=run, **{key: event[key] for key in ("stage", "attempt", "kind", "message", "data")})
     run.refresh_from_db()
-    document = stage_input(run, StageKey(run_id=str(run.id), stage="report", attempt=1))
-    results["report"]["html"] |= _keep(run, "report.html", "text/html", render(document).encode())
+    report_input = stage_input(run, StageKey(run_id=str(run.id), stage="report", attempt=1))
+    results["report"]["html"] |= _keep(run, "report.html", "text/html", render(report_input).encode())
     plan = json.dumps(results["verify"]["plan"], indent=2) + "\n"
     results["report"]["plan"] |= _keep(run, "plan.json", "application/json", plan.encode())
     run.stages.filter(stage="report").update(result=results["report"])

@@ -13,7 +13,7 @@ MOST_OF_EACH = 5
 SHORTEST_RUN_ID = 4
 
 
-def found_by(user: Any, words: str) -> list[dict[str, str]]:
+def search(user: Any, words: str) -> list[dict[str, str]]:
     """Things of the organisation, each with its kind, name and address, the newest of each kind first."""
     words = words.strip()[:120]
     if not words:
@@ -23,12 +23,12 @@ def found_by(user: Any, words: str) -> list[dict[str, str]]:
         ("model", Model.objects.for_user(user).filter(name__icontains=words), "name"),
         ("report", Report.objects.for_user(user).filter(title__icontains=words), "title"),
     ]
-    found = [
+    matches = [
         {"kind": kind, "name": name, "address": reverse(kind, args=[key])}
         for kind, rows, field in kinds
         for key, name in rows.order_by("-created_at").values_list("pk", field)[:MOST_OF_EACH]
     ]
-    return found + _runs(user, words.replace("-", "").lower())
+    return matches + _runs(user, words.replace("-", "").lower())
 
 
 def _runs(user: Any, prefix: str) -> list[dict[str, str]]:

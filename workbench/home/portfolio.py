@@ -62,9 +62,9 @@ def choices(user: Any) -> dict[str, list[str]]:
     """What the user's workloads can be filtered by: models, GPU classes, projects, and the tags of their runs."""
     fields = {"model": "model__name", "gpu": "newest_run__gpu_class", "project": "project"}
     rows = set(Workload.objects.of_memberships(user).order_by().values_list(*fields.values()).distinct())
-    found = {name: sorted({row[at] for row in rows if row[at]}) for at, name in enumerate(fields)}
+    values = {name: sorted({row[at] for row in rows if row[at]}) for at, name in enumerate(fields)}
     tags = Tag.objects.of_memberships(user).order_by("name").values_list("name", flat=True)
-    return found | {"tag": list(tags.distinct())}
+    return values | {"tag": list(tags.distinct())}
 
 
 def filtered(rows: QuerySet[Workload], chosen: dict[str, Any]) -> QuerySet[Workload]:

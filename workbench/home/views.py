@@ -19,7 +19,7 @@ from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
 from workbench.home.first_steps import first_steps
 from workbench.home.forms import FilterForm, SavedViewForm
-from workbench.home.palette import found_by
+from workbench.home.palette import search
 from workbench.intake.services import placement
 from workbench.pages.filters import left_out
 from workbench.results import page_context
@@ -92,7 +92,7 @@ def activity(request: Any) -> HttpResponse:
 @require_safe
 def palette(request: Any) -> JsonResponse:
     """What the command palette finds for `?q=`: workloads, models and reports by name, and runs by their id."""
-    return JsonResponse({"found": found_by(request.user, request.GET.get("q", ""))})
+    return JsonResponse({"matches": search(request.user, request.GET.get("q", ""))})
 
 
 @require_POST

@@ -31,19 +31,19 @@ def of_page(name: str) -> list[SourceFile]:
     """
     variants = (variant for variant in registry.variants() if variant.page == name)
     waiting = list(dict.fromkeys(Path(inspect.getfile(type(variant))) for variant in variants))
-    found: dict[Path, str] = {}
+    texts: dict[Path, str] = {}
     while waiting:
         file = waiting.pop(0)
-        if file in found or not file.exists():
+        if file in texts or not file.exists():
             continue
-        found[file] = text = file.read_text("utf-8")
+        texts[file] = text = file.read_text("utf-8")
         waiting += [file.with_name(f"{module}.py") for module in _siblings(file, text)]
         waiting += [file.with_name(cuda) for cuda in re.findall(r'"(\w+\.cu)"', text)]
         waiting += (file.parent / "cuda").glob("*.cu")
         if '.with_suffix(".cu")' in text:
             waiting.append(file.with_suffix(".cu"))
-    shown = sorted(found, key=lambda file: file.suffix != ".cu")
-    return [SourceFile(str(file.relative_to(settings.BASE_DIR)), found[file]) for file in shown]
+    shown = sorted(texts, key=lambda file: file.suffix != ".cu")
+    return [SourceFile(str(file.relative_to(settings.BASE_DIR)), texts[file]) for file in shown]
 
 
 def _siblings(file: Path, text: str) -> Iterator[str]:

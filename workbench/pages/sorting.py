@@ -8,6 +8,6 @@ from django.http import HttpRequest
 
 def ordered(rows: QuerySet[Any], request: HttpRequest, columns: dict[str, str]) -> QuerySet[Any]:
     """The rows by the column that the address names, the newest first among equals; as they come without one."""
-    asked = request.GET.get("sort", "")
-    column = columns.get(asked.removeprefix("-"))
-    return rows.order_by(f"-{column}" if asked.startswith("-") else column, "-created_at") if column else rows
+    order = request.GET.get("sort", "")
+    column = columns.get(order.removeprefix("-"))
+    return rows.order_by(f"-{column}" if order.startswith("-") else column, "-created_at") if column else rows

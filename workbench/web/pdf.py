@@ -49,8 +49,8 @@ def pdf(html: str) -> bytes:
         page.write_text(html, "utf-8")
         where = [f"--user-data-dir={folder}/profile", f"--print-to-pdf={made}", page.as_uri()]
         environment = {"HOME": folder, "TMPDIR": folder, "PATH": os.environ.get("PATH", os.defpath)}
-        said = Path(folder, "stderr")
-        with said.open("wb") as stderr:
+        errors = Path(folder, "stderr")
+        with errors.open("wb") as stderr:
             process = subprocess.Popen(
                 [*settings.CHROMIUM, *ARGUMENTS, *where],
                 stdin=subprocess.DEVNULL,
@@ -68,6 +68,6 @@ def pdf(html: str) -> bytes:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if not made.exists():
-            log.error("Chromium made no PDF: %s", said.read_text("utf-8", "replace")[-1000:])
+            log.error("Chromium made no PDF: %s", errors.read_text("utf-8", "replace")[-1000:])
             raise NoPdf("Chromium made no PDF. The server's log says why.")
         return made.read_bytes()

@@ -81,7 +81,7 @@ def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
         f"not overlap, against run {names[0]}."
     )
     sections = [
-        ComparisonSection("asked", "What was asked", "", (["", *names], _workloads(sides))),
+        ComparisonSection("workloads", "What was asked", "", (["", *names], _workloads(sides))),
         ComparisonSection("objectives", "Objectives", AFTER, (["Objective", *names], _objectives(sides))),
         *(_distribution(sides, metric, unit) for metric, unit in _metrics(sides)),
         ComparisonSection("ops", "Operations", overlap, (["Operation", *names], _operations(sides))),
@@ -100,8 +100,8 @@ def _workloads(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
         if side.workload is None:
             continue
         limits, search = side.workload.constraints, side.workload.load
-        asked = {
-            "Promises": ", ".join(f"{each.label} {promised(each)}" for each in side.workload.objectives),
+        parts = {
+            "Promises": ", ".join(f"{promise.label} {promised(promise)}" for promise in side.workload.objectives),
             "Runs today": side.workload.baseline_runner,
             "Under load": f"up to {search.most_users:,} users" if search else "not asked",
             "Precisions": ", ".join(limits.precisions),
@@ -109,7 +109,7 @@ def _workloads(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
             "Plan to prefer": limits.prefer,
             "Minutes": f"{limits.minutes:g}",
         }
-        for name, value in asked.items():
+        for name, value in parts.items():
             cells.setdefault(name, {})[side.label] = value
     for name in _unlike_traffic(sides):
         values = {side.label: _part(side, name) for side in sides if side.workload}
@@ -121,7 +121,7 @@ def _unlike_traffic(sides: Sequence[ComparedRun]) -> list[str]:
     """The parts of the traffic, in words, that are not the same in all runs."""
     parts = [side.workload.traffic.model_dump() for side in sides if side.workload]
     return [
-        name.replace("_", " ") for name in (parts[0] if parts else {}) if len({str(each[name]) for each in parts}) > 1
+        name.replace("_", " ") for name in (parts[0] if parts else {}) if len({str(part[name]) for part in parts}) > 1
     ]
 
 
@@ -229,11 +229,11 @@ def _difference_words(share: Interval | None) -> str:
 
 def _best(differences: Sequence[Interval | None], highest: bool) -> list[int]:
     """Where the best medians stand: those whose intervals overlap that of the best value. None where all do."""
-    known = {at: each for at, each in enumerate(differences) if each is not None}
+    known = {at: share for at, share in enumerate(differences) if share is not None}
     if not known:
         return []
-    top = (max if highest else min)(known.values(), key=lambda each: each.value)
-    best = [at for at, each in known.items() if each.low <= top.high and each.high >= top.low]
+    top = (max if highest else min)(known.values(), key=lambda share: share.value)
+    best = [at for at, share in known.items() if share.low <= top.high and share.high >= top.low]
     return best if len(best) < len(known) else []
 
 

@@ -16,16 +16,16 @@ def medians(results: Results) -> dict[MetricKey, Interval]:
     if verify is None:
         return {}
     by_process = {metric_key(outcome.objective): outcome.medians for outcome in verify.outcomes}
-    found = {}
+    by_metric = {}
     for measured in verify.after:
         key = metric_key(measured)
         processes = by_process.get(key, [])
         if len(processes) - 1 in STUDENT and min(processes) > 0:
             value, low, high = across_processes(processes)
-            found[key] = Interval(value=value, low=low, high=high)
+            by_metric[key] = Interval(value=value, low=low, high=high)
         elif measured.samples and min(measured.samples) > 0:
-            found[key] = median_interval(measured.samples)
-    return found
+            by_metric[key] = median_interval(measured.samples)
+    return by_metric
 
 
 def difference(reference: Interval, other: Interval) -> Interval:

@@ -48,11 +48,11 @@ def test_older_activity_goes_on_where_the_page_ended(browser, engineer, done, mo
 def test_the_palette_finds_things_of_the_organisation_alone(browser, engineer, foreigner, done, words):
     reports.freeze(done, engineer)
     asked = {"q": words.format(id=str(done.id)[:6].upper())}
-    found = browser(engineer).get(reverse("palette"), asked).json()["found"]
+    found = browser(engineer).get(reverse("palette"), asked).json()["matches"]
     kinds = {"Voice agent": {"workload", "report"}, "llama": {"model", "report"}}.get(words, {"run"})
     assert {each["kind"] for each in found} == kinds
     assert all(browser(engineer).get(each["address"]).status_code == 200 for each in found)
-    assert browser(foreigner).get(reverse("palette"), asked).json()["found"] == []
+    assert browser(foreigner).get(reverse("palette"), asked).json()["matches"] == []
 
 
 def test_first_steps_remain_until_they_are_done_or_closed(browser, organisation, engineer, account, done):

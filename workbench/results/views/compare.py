@@ -18,7 +18,7 @@ from workers.stats.run_differences import difference
 OFFERED = 50
 """How many of the newest runs can be added from a list."""
 
-BASES = {"asked": "stated", "cost": "modelled"}
+BASES = {"workloads": "stated", "cost": "modelled"}
 """Where the figures of a section come from, unless they were measured."""
 
 
@@ -64,7 +64,7 @@ def _sides(runs: list[Run]) -> list[comparison.ComparedRun]:
     first, *others = (run_differences.medians(side.results) for side in sides) if sides else [{}]
     differences = [dict.fromkeys(first, Interval(value=0, low=0, high=0))]
     differences += [{key: difference(first[key], own[key]) for key in own if key in first} for own in others]
-    return [replace(side, differences=found) for side, found in zip(sides, differences, strict=False)]
+    return [replace(side, differences=shares) for side, shares in zip(sides, differences, strict=False)]
 
 
 def _uuid(text: str) -> UUID | None:

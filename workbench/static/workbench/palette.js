@@ -23,7 +23,7 @@
     return made;
   }
 
-  let shown = [], chosen = 0, asked = 0;
+  let shown = [], chosen = 0, searches = 0;
   const list = element("ul", { id: "palette-found", attributes: { role: "listbox", "aria-label": "Found" } });
   const input = element("input", { type: "search", autocomplete: "off", placeholder: "A page, workload, model, report or run id", attributes: { role: "combobox", "aria-label": "Search and commands", "aria-expanded": "true", "aria-controls": "palette-found" } });
   const palette = element("dialog", { className: "palette", ariaLabel: "Search and commands" }, input, list);
@@ -42,14 +42,14 @@
   }
 
   async function search() {
-    const words = input.value.trim().toLowerCase(), mine = ++asked;
+    const words = input.value.trim().toLowerCase(), mine = ++searches;
     const own = commands.filter(({ name }) => name.toLowerCase().includes(words));
     [shown, chosen] = [own, 0];
     paint();
     if (!words) return;
-    const answer = await fetch(`/palette/?q=${encodeURIComponent(words)}`).then((found) => (found.ok ? found.json() : { found: [] }), () => ({ found: [] }));
-    if (mine !== asked) return;
-    shown = [...own, ...answer.found];
+    const answer = await fetch(`/palette/?q=${encodeURIComponent(words)}`).then((reply) => (reply.ok ? reply.json() : { matches: [] }), () => ({ matches: [] }));
+    if (mine !== searches) return;
+    shown = [...own, ...answer.matches];
     paint();
   }
 
