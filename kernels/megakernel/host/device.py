@@ -237,13 +237,13 @@ def scratch_bytes(
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
     slots = min(constants["BATCH"] * constants["CHOSEN"], constants["EXPERTS"])
-    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "SLOTS", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
+    names = ("ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
     wanted = constants["WEIGHT_BITS"], bool(constants["INT8"])
     form = next(form for form in FORMATS.values() if (form.bits, form.name == "int8") == wanted)
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
     residual = constants["SLICE"] or constants["HIDDEN"]
     inputs = input_bytes(constants["INPUT_LENGTH"], wanted[1])
-    attended = (constants[name] for name in names)
+    attended = [constants[name] for name in names]
     own = scratch_bytes(residual, inputs, constants["HEAD_DIM"], constants["BATCH"], slots, *attended)
     return constants["STAGES"] * slot + own
 
