@@ -25,6 +25,8 @@ extern "C" int run(const Params* p, int blocks, long shared_bytes, int forward) 
     forward ? fft_outer_forward(*p) : fft_outer_backward(*p);
   });
 }"""
+BEHIND = 2048
+"""Values behind the output, which nothing may write."""
 WIDE, LONG = FftConfig(4096, 1, 128, 1), FftConfig(2048, 1, 256, 1, 16, 128)
 
 
@@ -82,18 +84,21 @@ def test_transforms_are_right(changes: dict[str, Any], config: FftConfig) -> Non
         ({"length": 1030, "filter": 7, "skip": True, "batch": 2, "width": 2}, 4),
         ({"length": 3000, "filter": 128, "width": 4, "filters": 2}, 8),
         ({"length": 2048, "filter": 100, "gated": False, "dtype": "fp16"}, 4),
+        ({"length": 256, "filter": 7}, 4),
     ],
 )
 def test_products_with_few_taps_are_right(changes: dict[str, Any], segment: int) -> None:
     case = FftConvCase(**({"batch": 1, "width": 1} | changes))
     given = inputs.draw(case, "cpu", 1)
     params = packed_params(case, Arguments(**given | {"w": (packed := Toeplitz().pack(case, {}, given["w"]))}))
-    y = torch.full_like(given["u"], float("nan"))
+    memory = torch.full((given["u"].numel() + BEHIND,), float("nan"), dtype=given["u"].dtype)
+    y, behind = memory[:-BEHIND].view(given["u"].shape), memory[-BEHIND:]
     params["y"] = y.data_ptr()
     blocks = short_call.blocks_of(case, segment)
     ran(short_call.SOURCE, ENTRY % "short_conv", short_call.macros(case, segment), params, blocks, ctypes.c_long(0))
     assert packed[0].dtype == given["u"].dtype
     check(case, given, y)
+    assert behind.isnan().all()
 
 
 def test_strips_of_unlike_magnitude_get_one_scale() -> None:
