@@ -4,7 +4,7 @@
 #
 #   GPUS=2 bash benchmarks/h200/serve-gpus.sh [MODEL [OPTION...]]       default: llama-3.1-8b with 1 and 32 users
 #
-# Writes serve.json. Predicted: 60 s for the tests, 90 s for our server, 150 s for vLLM. On two GPUs a token of the 8B
+# Writes serve.json. Predicted: 300 s, 60 for the tests, 90 for our server, 150 for vLLM. On two GPUs a token of the 8B
 # for one user takes 1.83 ms in the megakernel and some 0.1 ms of the host beside it.
 set -euo pipefail
 LIMIT=${LIMIT:-400}

@@ -289,6 +289,4 @@ void tma_store_wait_read() {
 template <int Pending = 0>
 void tma_store_wait() { tma_store_wait_read<Pending>(); }
 
-inline float ex2_ftz(float x) { return std::exp2(x); }
-
 }  // namespace tiles
