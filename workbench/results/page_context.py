@@ -184,7 +184,7 @@ def context(
             "when_before": text.when(compared_with),
             "today": text.today(compared_with),
             "undecided": _undecided(results),
-            "other_promise": other_promise.sentence(results),
+            "other_promise": other_promise.sentence(results, workload, model),
             "weights_words": weights.words(results.verify) if results.verify else "",
             "kept_loads": under_load.kept_loads(results.load) if results.load else "",
             "load_notes": under_load.load_notes(results),

@@ -5,6 +5,7 @@ People come because what runs today misses the promise, so there often is no pri
 
 from workers.cost import unit_costs
 from workers.cost.loads import LoadPair, PriceBreakdown
+from workers.documents.measurement import Interval
 from workers.documents.model import ModelManifest
 from workers.documents.money import SameLoad, ServedLoad
 from workers.documents.stages import Results
@@ -17,6 +18,15 @@ def of_results(results: Results, workload: Workload, model: ModelManifest) -> Sa
         return None
     priced = PriceBreakdown(workload, model, results.price.book, results.verify.environment.gpu_class)
     return results.price.same_load or same_load(priced, results)
+
+
+def after_as_verified(results: Results, workload: Workload, model: ModelManifest) -> Interval | None:
+    """USD for a million of what the chosen plan gives at verify's traffic, promise or not; None without a price."""
+    if results.price is None or results.verify is None:
+        return None
+    priced = PriceBreakdown(workload, model, results.price.book, results.verify.environment.gpu_class)
+    after = priced.verified(results.verify, after=True)
+    return unit_costs.per_million(after.per_second, after.usd_per_hour) if after and after.usd_per_hour else None
 
 
 def same_load(priced: PriceBreakdown, results: Results) -> SameLoad | None:

@@ -1,15 +1,22 @@
-"""Which other limit the requests of a run would have kept, where they missed the promised one or left it undecided."""
+"""Which other limit the requests of a run would have kept, where they missed the promised one or left it undecided, and
+what that would cost.
+"""
 
 import math
 
+from workers.cost import same_load
 from workers.documents.measurement import of_metric
+from workers.documents.model import ModelManifest
 from workers.documents.stages import ObjectiveOutcome, Results
+from workers.documents.workload import Workload
 from workers.stats.verdicts import needed_requests, verdict
-from workers.wording.text import quantity
+from workers.wording.text import dollars, quantity
 
 
-def sentence(results: Results) -> str:
-    """The limit of the first promise that was not met at which it would be; "" where none is, or nothing tells it."""
+def sentence(results: Results, workload: Workload | None, model: ModelManifest | None) -> str:
+    """The limit of the first promise that was not met at which it would be, with the price at this traffic; "" where
+    there is none, or nothing tells it.
+    """
     verify = results.verify
     outcomes = verify.outcomes if verify else []
     open_outcome = next((outcome for outcome in outcomes if outcome.verdict != "met"), None)
@@ -17,8 +24,10 @@ def sentence(results: Results) -> str:
     if open_outcome is None or limit is None:
         return ""
     objective = open_outcome.objective
+    usd = same_load.after_as_verified(results, workload, model) if workload and model else None
+    cost = f", for {dollars(usd.value)} a million {results.price.counted}" if usd and results.price else ""
     return (
-        f"These requests would keep {objective.label} of at most {quantity(limit, objective.unit)}. Only a run "
+        f"These requests would keep {objective.label} of at most {quantity(limit, objective.unit)}{cost}. Only a run "
         "with that promise can show it."
     )
 

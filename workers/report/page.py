@@ -19,7 +19,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Sla, Workload
-from workers.report import glossary, summary
+from workers.report import glossary, other_promise, summary
 from workers.wording import plan_profile, provenance, serving, text
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -121,6 +121,7 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
     same = same_load.of_results(document.results, workload, document.model)
     demand = study.demand_of(units, workload, same) if document.results.price else None
     chosen = plans.chosen(document.results)
+    other = other_promise.sentence(document.results, workload, document.model)
     page = templates.get_template("report.html").render(
         document=document,
         footer=_css_string(_footer(document, cover)),
@@ -138,7 +139,7 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
         unit_sides=economics.sides(document.results),
         unit_loads=economics.loads(units, economics.sides(document.results)),
         units=units,
-        summary=summary.rows(document.results, verify, same, demand, chosen.label if chosen else ""),
+        summary=summary.rows(document.results, verify, same, demand, chosen.label if chosen else "", other),
         any_load=anywhere,
         any_load_rows=economics.any_load_rows(anywhere),
         energy_words=economics.energy_words(units, economics.sides(document.results)),

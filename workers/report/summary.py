@@ -3,7 +3,7 @@
 from workers.charts import under_load
 from workers.documents.money import SameLoad, StatedFleet
 from workers.documents.stages import Results, VerifyResult
-from workers.report import other_promise, weights
+from workers.report import weights
 from workers.wording.text import VERDICT_LABELS, capitalised, dollars, percent, plain, promised, quantity
 
 MOST_NAMED = 3
@@ -17,9 +17,9 @@ RISK = {
 
 
 def rows(
-    results: Results, verify: VerifyResult, same: SameLoad | None, demand: StatedFleet | None, plan: str
+    results: Results, verify: VerifyResult, same: SameLoad | None, demand: StatedFleet | None, plan: str, other: str
 ) -> list[tuple[str, str]]:
-    """Name and sentence of each line; `plan` is the label of the chosen one."""
+    """Name and sentence of each line; `plan` is the label of the chosen one, `other` says which other promise holds."""
     outcomes, quality = verify.outcomes, verify.quality
     lines = [
         ("Promise", "; ".join(f"{each.objective.label} {promised(each.objective)}" for each in outcomes)),
@@ -36,7 +36,7 @@ def rows(
         ("Quality", quality.summary if quality else "Quality was not measured."),
         ("Weights", weights.words(verify)),
         ("Not tried", "" if verify.verdict == "met" else _not_tried(results)),
-        ("Recommendation", _recommendation(results, verify, plan)),
+        ("Recommendation", f"{_recommendation(verify, plan)} {other}".strip()),
     ]
     return [(name, sentence) for name, sentence in lines if sentence]
 
@@ -90,11 +90,9 @@ def _not_tried(results: Results) -> str:
     return " ".join(words)
 
 
-def _recommendation(results: Results, verify: VerifyResult, plan: str) -> str:
+def _recommendation(verify: VerifyResult, plan: str) -> str:
     if not verify.recommended:
-        advice = "Keep what runs today: no plan is shown to be better."
-    elif verify.verdict == "met":
-        advice = f"Run the plan “{plan}” and give the promise." if plan else "Run the plan and give the promise."
-    else:
-        advice = f"Do not give the promise yet. The plan “{plan}” comes nearest." if plan else ""
-    return f"{advice} {other_promise.sentence(results)}".strip()
+        return "Keep what runs today: no plan is shown to be better."
+    if verify.verdict == "met":
+        return f"Run the plan “{plan}” and give the promise." if plan else "Run the plan and give the promise."
+    return f"Do not give the promise yet. The plan “{plan}” comes nearest." if plan else ""

@@ -200,7 +200,7 @@ def test_the_summary_of_a_missed_promise_says_what_would_be_kept():
     results = document.results.model_copy(update={"verify": found})
     head = render(document.model_copy(update={"results": results})).partition('class="appendix"')[0]
     assert "Do not give the promise yet." in head
-    kept = re.search(r"would keep TTF64 p50 of at most ([\d.]+) ms", head)
+    kept = re.search(r"would keep TTF64 p50 of at most ([\d.]+) ms, for \$[\d.]+ a million tokens\.", head)
     assert kept
     assert min(samples) <= float(kept[1]) <= 1.1 * max(samples)
 
