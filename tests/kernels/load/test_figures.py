@@ -111,7 +111,7 @@ def test_a_row_of_bench_serve_is_marked_where_the_generator_was_late(ms: float, 
     """It keeps its figures, as `workbench measure` does."""
     options = SimpleNamespace(ttft_ms=100, tpot_ms=20)
     lengths = Lengths(4, 10)
-    bench = ServeBench(options, SimpleNamespace(), [2], lengths, {}, None)
+    bench = ServeBench(options, SimpleNamespace(dtype="bf16"), [2], lengths, {}, None)
     case = ServeCase(model="m", weights="bf16", prompt=4, tokens=10, arrivals="closed", requests=40, concurrency=2)
     server = SimpleNamespace(variant="kernels", peer=False, settings={})
     requests = RequestList.drawn(lengths, 40, 100, 1)
