@@ -43,6 +43,7 @@ OPERATIONS = {
     "gated": "gated activation",
     "rope": "rope and kv cache update",
     "lm_head": "lm_head",
+    "fft_conv": "long convolution",
 }
 """What rows call the operations whose kernels this library's variants declare."""
 

@@ -143,7 +143,7 @@ def test_a_mixture_of_experts_is_predicted_and_no_plan_of_it_takes_several_gpus(
     mixture = EIGHT | {"model": "qwen3-30b-a3b", "constraints.gpu_classes": ["h200x2"]}
     page = said(**mixture)
     predicted = (
-        "Predicted on h200x2 (modelled, by the datasheet): the median TPOT is 3.22 ms with kernels in bf16; promised"
+        "Predicted on h200x2 (modelled, by the datasheet): the median TPOT is 1.79 ms with megakernel in bf16; promised"
     )
     assert predicted in page
     assert "qwen3-30b-a3b is not divided over GPUs" in page
