@@ -26,7 +26,9 @@ from workers.stats.sample_sizes import judged, needed
 from workers.stats.verdicts import overall
 
 LEAST_PAIRS_OF_A_RATIO = 9
-"""With fewer pairs in a process a promise relative to before is undecided; verify measures so many at least."""
+"""With fewer pairs a promise relative to before is undecided: in a process, or of all where the interval is over
+processes. verify's own measures so many at least.
+"""
 
 
 def outcomes(
@@ -115,7 +117,8 @@ def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> Ob
         independent_spacing(outcome.objective.metric, processes[0].after) if len(processes) < LEAST_PROCESSES else 1
     )
     needed_pairs = spacing * LEAST_PAIRS_OF_A_RATIO
-    too_few = min(process.pairs for process in processes) < needed_pairs
+    pairs = [process.pairs for process in processes]
+    too_few = (min(pairs) if len(processes) < LEAST_PROCESSES else sum(pairs)) < needed_pairs
     met, missed = ratio.low >= promised, ratio.high < promised
     verdict: Verdict = "met" if met else "missed" if missed else "too_close"
     return outcome.model_copy(

@@ -62,6 +62,9 @@ def test_what_runs_today_is_once_as_fast_as_itself():
 def test_over_several_processes_the_ratio_contains_their_spread():
     alike = [Alternation(served(400, 20), served(100, 20))] * 3
     assert outcomes_of([FASTER], alike, None)[0].verdict == "met"
+    few = [Alternation(served(400, pairs), served(100, pairs)) for pairs in (9, 3, 3)]
+    assert outcomes_of([FASTER], few, None)[0].verdict == "met"
+    assert outcomes_of([FASTER], few[1:], None)[0].verdict == "not_enough_samples"
     apart = [*alike[:2], Alternation(served(400, 20), served(300, 20))]
     assert outcomes_of([FASTER], apart, None)[0].verdict == "too_close"
 
