@@ -36,8 +36,8 @@ def cases(lengths: list[int] | None) -> Iterator[FftConvCase]:
     for width, batch, these in ((768, 64, LENGTHS), (4096, 1, WIDE)):
         for length in these:
             if lengths is None or length in lengths:
-                held = max(1, min(batch, MOST // (width * length)))
-                yield FftConvCase(batch=held, width=width, length=length, filter=length)
+                fitting = max(1, min(batch, MOST // (width * length)))
+                yield FftConvCase(batch=fitting, width=width, length=length, filter=length)
     if lengths is None:
         for length, taps in ((8192, 7), (8192, 128), (131_072, 128)):
             yield FftConvCase(batch=1, width=4096, length=length, filter=taps)

@@ -72,9 +72,9 @@ def errors() -> list[Error]:
     return [each for each in found if not any(_is(each, *known) for known in CALIBRATED)]
 
 
-def _is(found: Error, runner: str, weights: str, model: str, batch: int, prompt: int | None = None) -> bool:
-    same = (found.runner, found.weights, found.model, found.batch) == (runner, weights, model, batch)
-    return same and prompt in (None, found.prompt)
+def _is(error: Error, runner: str, weights: str, model: str, batch: int, prompt: int | None = None) -> bool:
+    same = (error.runner, error.weights, error.model, error.batch) == (runner, weights, model, batch)
+    return same and prompt in (None, error.prompt)
 
 
 def ceilings_of(known: Any) -> Ceilings:

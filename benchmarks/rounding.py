@@ -66,12 +66,12 @@ class Row(Document):
 
 
 @torch.no_grad()
-def with_values(model: Any, found: RoundedWeights) -> Any:
-    """The transformers `model` with the values of `found` in its matrices; the embedding stays. Changes the model."""
+def with_values(model: Any, rounded: RoundedWeights) -> Any:
+    """The transformers `model` with the values of `rounded` in its matrices; the embedding stays. Changes the model."""
     dtype = model.lm_head.weight.dtype
-    model.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)
+    model.lm_head.weight = torch.nn.Parameter(rounded.lm_head.values(dtype), requires_grad=False)
     compact = Decoder(model)  # its packed matrices are the model's own
-    for layer, codes_of in zip(compact.layers, found.layers, strict=True):
+    for layer, codes_of in zip(compact.layers, rounded.layers, strict=True):
         for name, codes in codes_of.items():
             own = getattr(layer if name in layer._fields else layer.dense, name)
             (own if isinstance(own, Tensor) else own[0]).copy_(codes.values(dtype))
@@ -93,8 +93,8 @@ def held_in(model: Any, form: Format) -> Any:
     own = copy.deepcopy(model)
     if form.weights == "int4":
         return with_products(own.float(), lambda weight: values(int4_absmax(weight, torch.float16, False)))
-    found = rounded_weights(own, Decoder(own), form.weights, Rounding(method=form.rounding))  # type: ignore[arg-type]
-    return with_values(own.float(), found)
+    rounded = rounded_weights(own, Decoder(own), form.weights, Rounding(method=form.rounding))  # type: ignore[arg-type]
+    return with_values(own.float(), rounded)
 
 
 def measured(directory: Path, text: str, device: str, most: int) -> Iterator[Row]:
@@ -118,18 +118,18 @@ def measured(directory: Path, text: str, device: str, most: int) -> Iterator[Row
 def _row(name: str, form: Format, seconds: float, exact: Any, own: Any, tokens: texts.Tokens) -> Row:
     reference, after = (runners.runner("eager", each) for each in (exact, own))
     compared = quality.compare(reference, after, after, tokens, 1, lambda done: True)
-    found = quality.judge(*compared, tokens, False, None)
-    assert found.perplexity_after is not None
-    assert found.kl_after is not None
-    assert found.top1_after is not None
+    judged = quality.judge(*compared, tokens, False, None)
+    assert judged.perplexity_after is not None
+    assert judged.kl_after is not None
+    assert judged.top1_after is not None
     return Row(
         model=name,
         **vars(form),
         seconds=round(seconds, 2),
-        tokens=found.tokens,
-        perplexity=found.perplexity_after,
-        kl=found.kl_after,
-        top1_changed=found.top1_after,
+        tokens=judged.tokens,
+        perplexity=judged.perplexity_after,
+        kl=judged.kl_after,
+        top1_changed=judged.top1_after,
     )
 
 
@@ -144,10 +144,10 @@ def main() -> None:
     given = parser.parse_args()
     text = given.text.read_text("utf-8") if given.text else ""
     kept = json.loads(given.result.read_text("utf-8"))["rows"] if given.append and given.result.exists() else []
-    found = {**environment_info(device=given.device), "rows": kept}
+    document = {**environment_info(device=given.device), "rows": kept}
     for row in measured(given.directory, text, given.device, given.tokens):
-        found["rows"].append(row.model_dump())
-        given.result.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        document["rows"].append(row.model_dump())
+        given.result.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
         print(f"{row.weights:6} {row.rounding:8} KL {row.kl:.6f}, other tokens {row.top1_changed:.2%}", flush=True)
 
 

@@ -171,9 +171,9 @@ def main(arguments: list[str] | None = None) -> int:
     exclude = [MEGAKERNEL] if options.no_megakernel else []
     document: dict[str, Any] = environment_info(device=model.device.type) | {"rows": []}
     for weights in options.weights or [dtype]:
-        found = backends(model, wanted, exclude=exclude, weights="" if weights == dtype else weights)
-        document[weights] = choices(found)
-        bench = Bench(options.model, model, found, weights, options.prompt, options.tokens, options.rounds)
+        made = backends(model, wanted, exclude=exclude, weights="" if weights == dtype else weights)
+        document[weights] = choices(made)
+        bench = Bench(options.model, model, made, weights, options.prompt, options.tokens, options.rounds)
         for at_once in options.at_once:
             row = bench.row(at_once)
             document["rows"].append(row)
@@ -183,7 +183,7 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{weights}, {at_once} at once: {rate:,.0f} tokens/s, step {step} ms, {row['gate']}, {gaps}", flush=True
             )
             options.json.write_text(json.dumps(document, indent=1) + "\n")
-        del found, bench
+        del made, bench
         models.free()
     return int(any(row["gate"] != "pass" for row in document["rows"]))
 

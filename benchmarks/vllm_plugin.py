@@ -162,9 +162,9 @@ def main() -> int:
                         break
                     if variant in options.trace and each.row.case.concurrency == users[-1]:
                         for count in TRACED:
-                            found = {"turn": turn, "variant": variant} | traced(bench, url, count, traces)
-                            document["traces"].append(found)
-                            print(json.dumps(found), flush=True)
+                            trace = {"turn": turn, "variant": variant} | traced(bench, url, count, traces)
+                            document["traces"].append(trace)
+                            print(json.dumps(trace), flush=True)
             log = (folder / f"{variant}.log").read_text(errors="replace").splitlines()
             print(*[text for text in log if "KERNELS_PLAN" in text], sep="\n", flush=True)
             if measured[-1].row.failed:

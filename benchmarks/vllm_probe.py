@@ -68,14 +68,14 @@ def register() -> None:
         setattr(owner, name, wrapper)
 
     def write() -> None:
-        found = {}
+        summary = {}
         for key, parts in totals.items():
             if (steps := parts.get("steps", 0)) >= EVERY / 2:
-                found[key] = {
+                summary[key] = {
                     name: round(1e6 * value / steps, 1) if name != "steps" else value for name, value in parts.items()
                 }
         with open(path, "w") as file:
-            json.dump(found, file)
+            json.dump(summary, file)
 
     for owner, name in (
         (Scheduler, "schedule"),

@@ -9,8 +9,8 @@ PUBLISHED = {256: 0.11, 1024: 0.29, 4096: 1.43, 8192: 3.58, 16_384: 12.2, 32_768
 
 def _least(call: str, **where: object) -> Row | None:
     """The row with the least time of a variant and its params; None where it was not timed."""
-    found = [row for row in rows("fft", **where) if row["call"].split()[0] == call]
-    return min(found, key=lambda row: row["ms"], default=None)
+    timed = [row for row in rows("fft", **where) if row["call"].split()[0] == call]
+    return min(timed, key=lambda row: row["ms"], default=None)
 
 
 def _ms(ms: float | None) -> str:
@@ -19,8 +19,8 @@ def _ms(ms: float | None) -> str:
 
 def _line(ours: Row, **where: object) -> list[str]:
     """Our time, those of torch's variants, and the best of these over ours."""
-    found = [_least(name, **where) for name in ("torch_fft", "torch_fft_compiled")]
-    peers = [None if row is None else row["ms"] for row in found]
+    fastest = [_least(name, **where) for name in ("torch_fft", "torch_fft_compiled")]
+    peers = [None if row is None else row["ms"] for row in fastest]
     best = min(ms for ms in peers if ms)
     return [_ms(ours["ms"]), *map(_ms, peers), f"{best / ours['ms']:.1f}x", f"{ours['gbps']:,.0f}"]
 

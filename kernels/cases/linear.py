@@ -53,8 +53,10 @@ def _decode() -> list[Case]:
 def _prompt() -> list[Case]:
     """The products of a short prompt."""
     shapes = [shape for model in MODELS.values() for shape in model]
-    held: tuple[Weights, ...] = ("bf16", "int8")
-    return [LinearCase(m=m, n=n, k=k, weights=each) for m in (32, 64, 128, 256) for n, k in shapes for each in held]
+    precisions: tuple[Weights, ...] = ("bf16", "int8")
+    return [
+        LinearCase(m=m, n=n, k=k, weights=each) for m in (32, 64, 128, 256) for n, k in shapes for each in precisions
+    ]
 
 
 def _fused() -> list[Case]:

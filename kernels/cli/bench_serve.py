@@ -92,8 +92,8 @@ class ServeBench:
             )
 
         divided = [f"--tensor-parallel-size={self.gpus}"] if self.gpus else []
-        own, held = [*(self.options.own_option or []), *divided], self.options.weights or [self.model.dtype]
-        commands = [serve_servers.ours(wanted(), self.model.device, own, weights) for weights in held]
+        own, precisions = [*(self.options.own_option or []), *divided], self.options.weights or [self.model.dtype]
+        commands = [serve_servers.ours(wanted(), self.model.device, own, weights) for weights in precisions]
         if self.options.vllm:
             try:
                 options, count = [*(self.options.vllm_option or []), *divided], self.options.vllm_api_servers

@@ -57,9 +57,9 @@ class FftConv(CudaCall):
         if check:
             check_call(case, given, out, config.outer * config.points, torch.int32)
         params = packed_params(case, given)
-        held = self._workspaces.take(stream, partial(self._make, given.u.device)) if self.workspace else None
-        if held is not None:
-            params["workspace"], params["exponents"] = (tensor.data_ptr() for tensor in held)
+        workspace = self._workspaces.take(stream, partial(self._make, given.u.device)) if self.workspace else None
+        if workspace is not None:
+            params["workspace"], params["exponents"] = (tensor.data_ptr() for tensor in workspace)
 
         def bind(y: Tensor) -> Callable[[], object]:
             mine = params.copy()
@@ -68,7 +68,7 @@ class FftConv(CudaCall):
             return launches[0] if len(launches) == 1 else partial(_launch_all, launches)
 
         allocate = partial(torch.empty, *given.u.shape, dtype=given.u.dtype, device=given.u.device)
-        return Prepared(allocate, bind, workspace=held)
+        return Prepared(allocate, bind, workspace=workspace)
 
     @property
     def _chunk(self) -> int:

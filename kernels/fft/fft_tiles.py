@@ -153,9 +153,9 @@ def _spectrum(case: FftConvCase, taps: "Tensor", config: FftConfig) -> "tuple[Te
     total, points = config.outer * config.points, config.points
     place = torch.arange(taps.shape[1], device=taps.device, dtype=torch.float64)
     turned = torch.polar(taps, (-math.pi / (2 * total) * (not case.circular) * place).expand_as(taps))
-    found = torch.view_as_real(torch.fft.fft(turned, n=total))
-    scale = power_of_two(found.abs().amax(dim=(1, 2)))
-    words = (found / scale[:, None, None]).half().contiguous().view(torch.int32)
+    transformed = torch.view_as_real(torch.fft.fft(turned, n=total))
+    scale = power_of_two(transformed.abs().amax(dim=(1, 2)))
+    words = (transformed / scale[:, None, None]).half().contiguous().view(torch.int32)
     digits = words.view(-1, 4, 4, 2, 8, points // 256, config.outer)
     return digits.permute(0, 6, 5, 3, 4, 2, 1).reshape(len(taps), total), scale.float()
 

@@ -42,6 +42,11 @@ class TensorParallelModel:
         return first
 
 
+def parts_of(model: Any) -> list[Any]:
+    """The model of each rank, in order; of a transformers model that is not divided the model itself."""
+    return model.parts if isinstance(model, TensorParallelModel) else [model]
+
+
 def devices_of(gpus: int, kind: str | None = None) -> list[torch.device]:
     """The devices of `gpus` parts: the first GPUs, or with the `kind` "cpu" this machine's memory for each part.
 

@@ -138,13 +138,13 @@ def nvfp4_power_of_two(weight: Tensor, largest: Tensor | None = None) -> Quantis
 def best_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Codes [rows, columns] and scales [rows, n] of blocks [rows, n, 16]: those that round best."""
     tried = [_block_scale(blocks, full) for full in FULL_SCALES]
-    found = [e2m1.codes(blocks / scale.float()[..., None]) for scale in tried]
+    rounded = [e2m1.codes(blocks / scale.float()[..., None]) for scale in tried]
     errors = [
         (e2m1.values(codes) * scale.float()[..., None] - blocks).square().sum(-1)
-        for codes, scale in zip(found, tried, strict=True)
+        for codes, scale in zip(rounded, tried, strict=True)
     ]
-    codes, scales, least = found[0], tried[0].view(torch.uint8), errors[0]
-    for other, scale, error in zip(found[1:], tried[1:], errors[1:], strict=True):
+    codes, scales, least = rounded[0], tried[0].view(torch.uint8), errors[0]
+    for other, scale, error in zip(rounded[1:], tried[1:], errors[1:], strict=True):
         better = error < least
         codes = torch.where(better[..., None], other, codes)
         scales = torch.where(better, scale.view(torch.uint8), scales)
@@ -165,8 +165,8 @@ def check_finite(weight: Tensor, name: str) -> None:
 
 def stored_scales(weights: Sequence[Tensor]) -> Tensor | None:
     """The scales of weights that lie one below the other, on their device; None unless all were stored in int8."""
-    found = [getattr(weight, STORED_SCALES, None) for weight in weights]
-    scales = [scale.to(weight.device) for scale, weight in zip(found, weights, strict=True) if scale is not None]
+    stored = [getattr(weight, STORED_SCALES, None) for weight in weights]
+    scales = [scale.to(weight.device) for scale, weight in zip(stored, weights, strict=True) if scale is not None]
     return torch.cat(scales) if scales and len(scales) == len(weights) else None
 
 

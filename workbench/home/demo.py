@@ -134,7 +134,7 @@ def _fill(made: list[Run], first: Run, whole: int) -> None:
 
 
 def copy_reports(report: Report, made: list[Run], many: int) -> None:
-    """As many copies of a report, of these runs, in all states by turns."""
+    """Makes up to `many` copies of a report, one of each run, whose states repeat in order."""
     states = Report.State.values
     Report.objects.bulk_create(
         [

@@ -37,9 +37,9 @@ def register_models() -> None:
     """
     from vllm.logger import init_logger
 
-    if (found := version("vllm")) not in TRIED:
+    if (installed := version("vllm")) not in TRIED:
         init_logger(LOGGER).warning(
-            "KERNELS_PLAN is not used: this plug-in was tried with vLLM %s, and this is %s", ", ".join(TRIED), found
+            "KERNELS_PLAN is not used: this plug-in was tried with vLLM %s, and this is %s", ", ".join(TRIED), installed
         )
         return
     from vllm import ModelRegistry

@@ -72,8 +72,8 @@ def packed_experts(model: Any) -> "torch.Tensor":
         kept = torch.cuda.memory_reserved(first.device) - torch.cuda.memory_allocated(first.device)
         free, needed = torch.cuda.mem_get_info(first.device)[0] + kept, len(layers) * experts * size
         if needed > free:
-            held = f"{needed / 1e9:.1f} GB more, and {free / 1e9:.1f} are free"
-            raise ValueError(f"memory: the megakernel holds a mixture's experts twice, {held}")
+            memory = f"{needed / 1e9:.1f} GB more, and {free / 1e9:.1f} are free"
+            raise ValueError(f"memory: the megakernel holds a mixture's experts twice, {memory}")
     packed = torch.empty(len(layers), experts, size, dtype=torch.uint8, device=first.device)
     for own, into in zip(layers, packed, strict=True):
         gate, up = own.gate_up_proj.split(rows // 2, dim=1)

@@ -16,7 +16,6 @@ from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.experts import has_experts
 from kernels.model.rounding import Rounding, rounded_weights
-from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
@@ -71,17 +70,13 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     if plan and plan.tensor_parallel_size not in (1, gpus):
         raise ValueError(f"--tensor-parallel-size: {gpus}, and the plan is for {plan.tensor_parallel_size} GPUs")
     with phases.phase("device"):  # makes the CUDA contexts
-        devices = tensor_parallel.devices_of(gpus, device)
-        for each in devices:
+        for each in tensor_parallel.devices_of(gpus, device):
             torch.zeros(1, device=each)
     with phases.phase("weights"):
-        how: dict[str, Any] = {"seed": seed, "generated": generated, "dtype": dtype}
-        model: Any
-        if gpus > 1:
-            model = tensor_parallel.load(directory, config, devices, **how)
-        else:
-            model = runners.load(directory, config, device=device, **how)
-    first = parts_of(model)[0]
+        model: Any = runners.load(
+            directory, config, seed=seed, generated=generated, dtype=dtype, device=device, gpus=gpus
+        )
+    first = tensor_parallel.parts_of(model)[0]
     reason = refusal(first)
     if reason:
         raise ValueError(f"this server runs the compact decoder, which cannot run the model: {reason}")
@@ -99,7 +94,6 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     exclude = of_server([*spec.exclude, *(planned.exclude if planned else ())])
     weights = spec.weights or (weights_of(plan) if plan else "")
     made = backends(model, wanted, plan, exclude, phases, weights)
-    del model
     serving = chosen(made, planned, here, exclude)
     kernels, vocabulary = made[-1], len(first.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
@@ -185,7 +179,7 @@ def backends(
     out, as `kernels.server.execution.excluded` names it. With `weights` int8 products hold them so; prompts of many
     tokens take the model's own. Raises ValueError with one sentence.
     """
-    parts = parts_of(model)
+    parts = tensor_parallel.parts_of(model)
     decoders = [Decoder(part) for part in parts]
     decoder, several = decoders[0], len(decoders) > 1
     gpu = gpu_of(model.device)
@@ -239,7 +233,7 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
     They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together. The answer is
     {} if the megakernel does not serve the model or the GPU.
     """
-    first = parts_of(model)[0]
+    first = tensor_parallel.parts_of(model)[0]
     if gpu.sm != 90 or first.dtype != torch.bfloat16:
         return {}
     from kernels.server.execution.megakernel_instance import instance_bytes
@@ -285,11 +279,6 @@ def megakernel_beside(
         return []
     backend.keep(most)
     return [backend]
-
-
-def parts_of(model: Any) -> list[Any]:
-    """The part of each rank; of a model that is not divided the model."""
-    return model.parts if isinstance(model, TensorParallelModel) else [model]
 
 
 def _tell(sentence: str) -> None:

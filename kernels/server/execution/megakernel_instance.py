@@ -16,7 +16,7 @@ from kernels.megakernel.program.layout import default_layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model.rounding import RoundedWeights, Rounding
-from kernels.model.tensor_parallel import TensorParallelModel
+from kernels.model.tensor_parallel import parts_of
 from kernels.ops import MODEL_BYTES
 from kernels.ops.sampling import Sampling
 from kernels.server.execution.megakernel_backend import BATCHES
@@ -33,7 +33,7 @@ class MachineInstance:
         """Packs the weights, or on one GPU the `rounded` codes of another precision, and compiles, which may take a
         minute. Raises ValueError as `MegakernelRunner`.
         """
-        gpus = [part.device for part in model.parts] if isinstance(model, TensorParallelModel) else [model.device]
+        gpus = [part.device for part in parts_of(model)]
         shape = part_of(shape_of(model.config.to_dict()), len(gpus))
         sms = torch.cuda.get_device_properties(gpus[0]).multi_processor_count // max(Counter(gpus).values())
         layout = default_layout(shape, batch, capacity, weights, sms, len(gpus))

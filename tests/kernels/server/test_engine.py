@@ -12,7 +12,7 @@ from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
-from kernels.server.execution import backend, building, logprobs
+from kernels.server.execution import backend, logprobs
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.ops import Usable, packed_cases
@@ -41,7 +41,7 @@ def served(
     """The engine after it has served them all; they arrive in the course of its first turns. `tokens` gets what it
     told. `model` may be divided over several ranks.
     """
-    decoders = [*map(Decoder, building.parts_of(model))]
+    decoders = [*map(Decoder, tensor_parallel.parts_of(model))]
     decoder = decoders[0]
     limits = SchedulerLimits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
     kernels = KernelsBackend(decoders, GPUS["cpu"], limits, ops=ops)
