@@ -23,7 +23,11 @@ __device__ __forceinline__ void produce(Shared& s, const GroupedParams& p, const
     for (int k = 0; k < p.k; k += kStep, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
       arrive_expect_tx(s.full[at.stage], s.w[0].kBytes + 2 * half * kStep * sizeof(TYPE));
-      tma_load(s.w[at.stage].at, w, s.full[at.stage], k, tiles.expert * p.weight_rows + tiles.column);
+      const int first = tiles.expert * p.weight_rows + tiles.column;
+      if (TILED)  // w is [k / 8][rows / 16][128]: core_matrices.py
+        tma_load(s.w[at.stage].at, w, s.full[at.stage], 0, first / 16, k / 8);
+      else
+        tma_load(s.w[at.stage].at, w, s.full[at.stage], k, first);
       int row = mine;
 #pragma unroll
       for (int i = 0; i < 4; i++)
@@ -44,7 +48,10 @@ struct Consumer {
   template <int N>
   __device__ __forceinline__ void multiply_rows(Accumulator<N>& d) {
     const auto product = [&](int stage, bool first) {
-      multiply(d, s.w[stage].panel(0, 64 * me), s.x[stage].panel(0), !first);
+      if constexpr (TILED)
+        multiply_cores<kRows>(d, s.w[stage].at + 64 * me * 8, s.x[stage].panel(0), !first);
+      else
+        multiply(d, s.w[stage].panel(0, 64 * me), s.x[stage].panel(0), !first);
       wgmma_commit();
     };
     each_stage(d, s, at, p.k, kStep, product, [] {});

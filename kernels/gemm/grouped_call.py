@@ -16,23 +16,30 @@ from kernels.dtypes import DTYPES
 from kernels.gemm.grouped_tiles import COLUMNS, MOST_ROWS, PARAMS, SOURCE, X_BOXES, constants
 from kernels.gemm.hopper_tiles import THREADS
 from kernels.ops import GroupedCase
+from kernels.tiles.core_matrices import TILE
 from kernels.tiles.maps import named
 
 
+W_BOX = 8, COLUMNS // TILE, 8 * TILE
+"""Of tiles: eight times 8 columns of COLUMNS rows."""
+
+
 class GroupedProduct(CudaCall):
-    """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n]."""
+    """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n]. Of `tiled` weights w is
+    [experts, n / 16, k / 16, 256].
+    """
 
     open_layout = staticmethod(size_and_strides)
 
-    def __init__(self, case: GroupedCase) -> None:
+    def __init__(self, case: GroupedCase, tiled: bool = False) -> None:
         super().__init__()
-        macros, self.shared_bytes = constants(case)
-        self.case, self.kernel = case, nvrtc.load(nvrtc.Build.of(SOURCE, macros), "grouped", self.shared_bytes)
+        macros, self.shared_bytes = constants(case, tiled)
+        self.case, self.tiled, self.kernel = case, tiled, nvrtc.load(nvrtc.Build.of(SOURCE, macros), "grouped", self.shared_bytes)
 
     def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
         case = self.case
         if check:
-            check_arguments(case, x, w, ends, out)
+            check_arguments(case, x, w, ends, out, self.tiled)
         rows = x.shape[0]
         allocate = partial(torch.empty, rows, case.n, dtype=x.dtype, device=x.device)
         if not rows:
@@ -42,7 +49,7 @@ class GroupedProduct(CudaCall):
         grid = (2 * min(clusters_at_once(2, THREADS, SHARED_MOST), most_tiles * pairs),)
         fields = (ends.data_ptr(), 0, rows, case.n, case.k, case.weight_rows, pairs)
         params = np.array(fields, dtype=PARAMS)
-        maps = *(named("x", x, (size, 64)) for size in X_BOXES), named("w", w.view(-1, case.k), (COLUMNS, 64))
+        maps = *(named("x", x, (size, 64)) for size in X_BOXES), self._map_of(w)
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()
@@ -52,11 +59,25 @@ class GroupedProduct(CudaCall):
         return Prepared(allocate, bind)
 
 
-def check_arguments(case: GroupedCase, x: Tensor, w: Tensor, ends: Tensor, out: Tensor | None) -> None:
-    """Raises ValueError that names a wrong argument of a grouped product; x and w are the values."""
+    def _map_of(self, w: Tensor) -> Any:
+        if self.tiled:
+            return named("w", by_columns(w), W_BOX, swizzled=False)
+        return named("w", w.view(-1, self.case.k), (COLUMNS, 64))
+
+
+def by_columns(w: Tensor) -> Tensor:
+    """A view of tiles [experts, n / 16, k / 16, 256] as 8 columns of 16 rows each: [k / 8, experts · n / 16, 128]."""
+    return w.view(-1, 2 * w.shape[2], 8 * TILE).transpose(0, 1)
+
+
+def check_arguments(
+    case: GroupedCase, x: Tensor, w: Tensor, ends: Tensor, out: Tensor | None, tiled: bool = False
+) -> None:
+    """Raises ValueError that names a wrong argument of a grouped product; x and w are the values, w maybe `tiled`."""
     dtype = (DTYPES[case.dtype],)
     operand = dtype if case.scales is None else (torch.float8_e4m3fn,)
     check_tensor("x", x, (None, case.k), operand)
-    check_tensor("w", w, (case.experts, case.weight_rows, case.k), operand, layout="contiguous")
+    shape = (case.weight_rows // TILE, case.k // TILE, TILE * TILE) if tiled else (case.weight_rows, case.k)
+    check_tensor("w", w, (case.experts, *shape), operand, layout="contiguous")
     check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
     check_out(out, (x.shape[0], case.n), dtype)

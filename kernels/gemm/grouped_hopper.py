@@ -11,6 +11,7 @@ from kernels.gemm.torch_grouped import scales_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.registry import Refusal, Variant, register
+from kernels.tiles.core_matrices import TILE, core_matrices
 
 if TYPE_CHECKING:
     import torch
@@ -33,23 +34,30 @@ class GroupedHopper(Variant):
         return refusal(case, gpu, 90) or scales_refusal(case)
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
-        """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""
-        return packed(case, weight)
+        """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]. As tiles where params
+        say `tiled`.
+        """
+        rows = packed(case, weight)
+        return core_matrices(rows) if params.get("tiled") else rows
 
     def cuda_builds(self, case: GroupedCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
-        return [Build.of(SOURCE, constants(case)[0])]
+        return [Build.of(SOURCE, constants(case, **params)[0])]
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n], rows sorted by expert.
 
+        With params {"tiled": True} w is [experts, n / 16, k / 16, 256], as `core_matrices` gives it.
         `ends` stays on the device. Ends that are out of order or exceed the rows cause no access outside the tensors.
         Rows after the last end are not written. Raises ValueError that names the argument.
         """
         from kernels.gemm.grouped_call import GroupedProduct
 
         check_served(self, case)
-        self.refuse_params(params)
-        return GroupedProduct(case)
+        if set(params) - {"tiled"}:
+            raise ValueError(f"{self.name} takes tiled, not {', '.join(sorted(params))}")
+        if params.get("tiled") and (case.weight_rows % TILE or case.k % TILE):
+            raise ValueError(f"tiled: {case.weight_rows} rows of w and k {case.k} are not whole tiles of {TILE}")
+        return GroupedProduct(case, **params)
 
 
 def refusal(case: GroupedCase, gpu: Gpu, sm: int) -> Refusal | None:
@@ -67,8 +75,4 @@ def refusal(case: GroupedCase, gpu: Gpu, sm: int) -> Refusal | None:
 
 def packed(case: GroupedCase, weight: "torch.Tensor") -> "torch.Tensor":
     """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""
-    if case.epilogue != "swiglu":
-        return weight
-    import torch
-
-    return torch.stack([interleaved_gate_up(expert) for expert in weight])
+    return interleaved_gate_up(weight) if case.epilogue == "swiglu" else weight

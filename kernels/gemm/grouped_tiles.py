@@ -25,8 +25,8 @@ PARAMS = np.dtype(
 """`struct GroupedParams` of grouped_schedule.cuh."""
 
 
-def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:
-    """The macros of grouped.cu and its dynamic shared memory, with as many stages as fit."""
+def constants(case: GroupedCase, tiled: bool = False) -> tuple[dict[str, Any], int]:
+    """The macros of grouped.cu and its dynamic shared memory, with as many stages as fit. w may be `tiled`."""
     gates = case.epilogue == "swiglu"
     other = 2 * STAGED_ROWS * (ROW_BYTES // 2 if gates else ROW_BYTES) + 16 * case.experts + 256
     stage = (COLUMNS + MOST_ROWS) * ROW_BYTES
@@ -34,5 +34,6 @@ def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:
     macros = {
         "TYPE": C_TYPES[case.dtype], "EPILOGUE": "kSwiglu" if gates else "kNone", "STAGES": stages,
         "EXPERTS": case.experts, "PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": stages * stage + other,
+        "TILED": int(tiled),
     }  # fmt: skip
     return macros, stages * stage + other

@@ -128,5 +128,5 @@ def _pairs(case: LinearCase, columns: int) -> int:
 
 
 def interleaved_gate_up(w: "torch.Tensor") -> "torch.Tensor":
-    """[2n, k], gate rows first, reordered as 8 rows of gate, then the 8 matching rows of up, and so on."""
-    return w.view(2, -1, INTERLEAVED, w.shape[1]).transpose(0, 1).reshape(w.shape)
+    """[..., 2n, k], gate rows first, reordered as 8 rows of gate, then the 8 matching rows of up, and so on."""
+    return w.unflatten(-2, (2, -1, INTERLEAVED)).transpose(-4, -3).flatten(-4, -2)

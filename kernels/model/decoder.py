@@ -94,6 +94,11 @@ class Decoder:
         cos, sin = self.rotary(self.embedding[:1], positions)
         return cos[0].contiguous(), sin[0].contiguous()
 
+    @property
+    def tiled(self) -> bool:
+        """Whether it has experts, and these are tiles."""
+        return isinstance(mlp := self.layers[0].mlp, Experts) and mlp.tiled
+
     def cache(self, batch: int, length: int) -> list[tuple[Tensor, Tensor]]:
         """Zeroed keys and values [batch, length, kv_heads, head_dim] per layer."""
         make = self.embedding.new_zeros

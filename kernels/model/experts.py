@@ -31,8 +31,8 @@ Grouped = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 class Experts(NamedTuple):
     """The weights of one layer's experts: `router` [experts, hidden], `gate_up` [experts, 2 · inner, hidden] with the
-    gate first, and `down` [experts, hidden, inner]. A token goes to `chosen` of them. Shares that are `normalised` sum
-    to 1; `rounded` ones are rounded to the dtype of the activations.
+    gate first, and `down` [experts, hidden, inner]; or the latter two as tiles (expert_tiles.py). A token goes to
+    `chosen` of them. Shares that are `normalised` sum to 1; `rounded` ones are rounded to the dtype of the activations.
     """
 
     router: Tensor
@@ -41,6 +41,16 @@ class Experts(NamedTuple):
     chosen: int
     normalised: bool
     rounded: bool
+
+    @property
+    def tiled(self) -> bool:
+        """Whether gate_up and down are tiles."""
+        return self.gate_up.dim() == 4
+
+    @property
+    def inner(self) -> int:
+        """The intermediate size of an expert."""
+        return self.down.numel() // self.router.numel()
 
 
 class Order(NamedTuple):
@@ -117,11 +127,12 @@ class Routing(NamedTuple):
 
 
 class Products(NamedTuple):
-    """What a layer of experts multiplies by: `router` x ↦ logits [m, experts], the experts' products and the gate."""
+    """What a layer of experts multiplies by: `router` x ↦ logits [m, experts], `gated` the product of gate and up with
+    its activation, and `down`.
+    """
 
     router: Callable[[Tensor], Tensor]
-    gate_up: Grouped
-    activate: Callable[[Tensor], Tensor]
+    gated: Grouped
     down: Grouped
 
 
@@ -129,13 +140,18 @@ def apply_experts(x: Tensor, w: Experts, by: Products, routing: Routing) -> Tens
     """y [m, hidden] of x [m, hidden]."""
     shares, chosen = routing.routed(by.router(x), w)
     order = routing.ordered(chosen, len(w.router))
-    inner = by.activate(by.gate_up(x[order.token], w.gate_up, order.ends))
+    inner = by.gated(x[order.token], w.gate_up, order.ends)
     return routing.combined(by.down(inner, w.down, order.ends), shares, order.place)
+
+
+def then(product: Grouped, activate: Callable[[Tensor], Tensor]) -> Grouped:
+    """The product, and the activation of what it gives."""
+    return lambda x, w, ends: activate(product(x, w, ends))
 
 
 def torch_experts(x: Tensor, w: Experts) -> Tensor:
     """`apply_experts` by torch alone."""
-    by = Products(lambda rows: F.linear(rows, w.router), torch_grouped, swiglu, torch_grouped)
+    by = Products(lambda rows: F.linear(rows, w.router), then(torch_grouped, swiglu), torch_grouped)
     return apply_experts(x, w, by, TORCH_ROUTING)
 
 

@@ -41,19 +41,18 @@ def step_case(
     return StepAttentionCase(kv_len=length, window=window, **_shared(shape, batch, dtype, page_size))
 
 
-def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase, GroupedCase]:
+def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase | None, GroupedCase]:
     """Gate and up, activation, and down of a layer's experts for `m` tokens. Each token has `chosen` rows.
 
-    The activation is a kernel of its own. A product that gates would need a copy of the weights with gate and up
-    interleaved, and these are more than half of the model.
+    Tiles have gate and up interleaved, and the product itself gates. Otherwise the activation is a kernel of its own:
+    a copy of the weights for it would be more than half of the model.
     """
-    experts, wide, hidden = w.gate_up.shape
-    rows = m * w.chosen
-    return (
-        GroupedCase(rows=rows, experts=experts, n=wide, k=hidden, dtype=dtype),
-        GatedCase(m=rows, n=wide // 2, dtype=dtype),
-        GroupedCase(rows=rows, experts=experts, n=hidden, k=wide // 2, dtype=dtype),
-    )
+    (experts, hidden), rows = w.router.shape, m * w.chosen
+    down = GroupedCase(rows=rows, experts=experts, n=hidden, k=w.inner, dtype=dtype)
+    if w.tiled:
+        return GroupedCase(rows=rows, experts=experts, n=w.inner, k=hidden, dtype=dtype, epilogue="swiglu"), None, down
+    wide = GroupedCase(rows=rows, experts=experts, n=2 * w.inner, k=hidden, dtype=dtype)
+    return wide, GatedCase(m=rows, n=w.inner, dtype=dtype), down
 
 
 def _shared(shape: LayerShape, batch: int, dtype: DType, page_size: int | None) -> dict[str, Any]:

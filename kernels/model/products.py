@@ -13,6 +13,7 @@ from kernels.model.experts import (
     Products,
     Routing,
     apply_experts,
+    then,
     torch_grouped,
 )
 from kernels.model.layer_cases import expert_cases
@@ -134,11 +135,11 @@ def mlp_half(rows: Rows, w: Weights, partial: bool = False) -> Callable[[Stream]
 def _experts(rows: Rows, norm: Tensor, w: Experts) -> Callable[[Stream], None]:
     """The experts' outputs are left as `delta`. Where no product is planned, torch's own runs without the host."""
     wide, gate, narrow = expert_cases(w, rows.m, rows.dtype)
+    gate_up, down = (_grouped(rows.variants, case, w.tiled) for case in (wide, narrow))
     by = Products(
         router=_product(rows, rows.linear(w.router.shape, "none"), w.router, None),
-        gate_up=_grouped(rows.variants, wide),
-        activate=rows.variants.bound(gate).function,
-        down=_grouped(rows.variants, narrow),
+        gated=gate_up if gate is None else then(gate_up, rows.variants.bound(gate).function),
+        down=down,
     )
     routing = _routing(w.router)
 
@@ -157,9 +158,11 @@ def _routing(router: Tensor) -> Routing:
     return ROUTING
 
 
-def _grouped(variants: BoundVariants, case: GroupedCase) -> Grouped:
-    """The planned product; its weights are those of the model, since without a gate none is packed otherwise."""
+def _grouped(variants: BoundVariants, case: GroupedCase, tiled: bool) -> Grouped:
+    """The planned product, whose weights are those of the model. Raises ValueError where none is planned for tiles."""
     planned = variants.planned(case)
+    if tiled and (planned is None or not planned.params.get("tiled")):
+        raise ValueError(f"{case.key}: no product of tiles is planned")
     return torch_grouped if planned is None else planned.function
 
 

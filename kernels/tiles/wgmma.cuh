@@ -32,6 +32,11 @@ constexpr u64 kSwizzle128 = 1ull << 62;
 __device__ __forceinline__ u64 k_major(const void* panel) {
   return kSwizzle128 | (u64)(1024 >> 4) << 32 | 1ull << 16 | (shared_address(panel) & 0x3ffff) >> 4;
 }
+// Descriptor of a 16-bit operand in core matrices of 8 rows × 16 bytes, without a swizzle: those of one K lie one after
+// the other, `k_bytes` before those of the next 8. The next instruction's K begins 2 · k_bytes on.
+__device__ __forceinline__ u64 k_major_cores(const void* first, u32 k_bytes) {
+  return (u64)(128 >> 4) << 32 | (u64)(k_bytes >> 4) << 16 | (shared_address(first) & 0x3ffff) >> 4;
+}
 // Descriptor of a 16-bit operand whose rows are K and whose 128-byte rows run along N (or M): [k][64 n], one panel of
 // `panel_bytes` for each 64. The next instruction's K begins 16 rows on: descriptor + 128.
 __device__ __forceinline__ u64 n_major(const void* panel, u32 panel_bytes) {
@@ -187,6 +192,13 @@ __device__ __forceinline__ void multiply(Accumulator<N>& d, const T* a_panel, co
   const u64 a = k_major(a_panel), b = k_major(b_panel);
 #pragma unroll
   for (int k = 0; k < 4; k++) Product<T, N>::run(d, a + k * kNextK, b + k * kNextK, k ? 1 : keep);
+}
+// The same, a in core matrices of `Rows` rows, of which the first is a_core's.
+template <int Rows, typename T, int N>
+__device__ __forceinline__ void multiply_cores(Accumulator<N>& d, const T* a_core, const T* b_panel, int keep = 1) {
+  const u64 a = k_major_cores(a_core, Rows * 16), b = k_major(b_panel);
+#pragma unroll
+  for (int k = 0; k < 4; k++) Product<T, N>::run(d, a + k * (2 * Rows), b + k * kNextK, k ? 1 : keep);
 }
 
 }  // namespace tiles

@@ -2,21 +2,18 @@
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, ref
 
+from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
+from kernels.tiles.core_matrices import core_matrices
 
 if TYPE_CHECKING:
     import torch
 
     from kernels.model.rounding import RoundedWeights
     from kernels.quant.quantised_matrix import QuantisedMatrix
-
-
-_EXPERTS: "WeakKeyDictionary[Any, ref[torch.Tensor]]" = WeakKeyDictionary()
-"""The packed experts of each model that some launch has."""
 
 
 def fragments(weight: "torch.Tensor") -> "torch.Tensor":
@@ -27,14 +24,6 @@ def fragments(weight: "torch.Tensor") -> "torch.Tensor":
     rows, columns = weight.shape
     split = weight.view(rows // 16, 2, 8, columns // 16, 2, 4, 2)  # tile, row half, g, k tile, column half, t, pair
     return split.permute(0, 3, 2, 5, 4, 1, 6).reshape(rows // 16, columns // 16, 256)
-
-
-def interleaved(gate: "torch.Tensor", up: "torch.Tensor") -> "torch.Tensor":
-    """gate and up [n, k] as [2n, k] in tiles of 8 gate rows and the 8 up rows that belong to them."""
-    import torch
-
-    n, k = gate.shape
-    return torch.stack((gate.view(n // 8, 8, k), up.view(n // 8, 8, k)), dim=1).reshape(2 * n, k)
 
 
 def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
@@ -51,39 +40,8 @@ def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
         router = mlp.gate.weight
         yield ROUTER, torch.nn.functional.pad(router, (0, 0, 0, -len(router) % 16))
         return
-    yield GATE_UP, interleaved(mlp.gate_proj.weight, mlp.up_proj.weight)
+    yield GATE_UP, interleaved_gate_up(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]))
     yield DOWN, mlp.down_proj.weight
-
-
-def packed_experts(model: Any) -> "torch.Tensor":
-    """The experts of all layers as the launch streams them, uint8 [layers, experts, bytes]: of each expert the units of
-    gate and up, then those of down. All launches of a model share them while one of them lives. Raises ValueError where
-    they do not fit on the GPU beside the model's own.
-    """
-    import torch
-
-    known = _EXPERTS.get(model)
-    if known is not None and (shared := known()) is not None:
-        return shared
-    layers = [layer.mlp.experts for layer in model.model.layers]
-    first = layers[0].gate_up_proj
-    (experts, rows, _), size = first.shape, 2 * (layers[0].gate_up_proj[0].numel() + layers[0].down_proj[0].numel())
-    if first.is_cuda:
-        kept = torch.cuda.memory_reserved(first.device) - torch.cuda.memory_allocated(first.device)
-        free, needed = torch.cuda.mem_get_info(first.device)[0] + kept, len(layers) * experts * size
-        if needed > free:
-            memory = f"{needed / 1e9:.1f} GB more, and {free / 1e9:.1f} are free"
-            raise ValueError(f"memory: the megakernel holds a mixture's experts twice, {memory}")
-    packed = torch.empty(len(layers), experts, size, dtype=torch.uint8, device=first.device)
-    for own, into in zip(layers, packed, strict=True):
-        gate, up = own.gate_up_proj.split(rows // 2, dim=1)
-        both = interleaved(gate.flatten(0, 1), up.flatten(0, 1))
-        parts = [
-            fragments(matrix).view(torch.uint8).view(experts, -1) for matrix in (both, own.down_proj.flatten(0, 1))
-        ]
-        into[:, : parts[0].shape[1]], into[:, parts[0].shape[1] :] = parts
-    _EXPERTS[model] = ref(packed)
-    return packed
 
 
 def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
@@ -98,6 +56,8 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
         part = tiles[:, k_tile : k_tile + k_tiles]
         return torch.nn.functional.pad(part, (0, 0, 0, -k_tiles % form.tiles))
 
+    if form.name == "bf16":
+        return core_matrices(weight.codes.to(torch.bfloat16))[:, k_tile : k_tile + k_tiles].flatten(1).view(torch.uint8)
     n, tiles = form.tiles, cut(fragments(weight.codes))
     count = len(tiles)
     lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(
@@ -116,12 +76,6 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
     header = weight.row_scales.view(count, -1).view(torch.uint8)[:, : form.header]
     parts = [part for chunk in blocks.split(form.chunk_blocks, dim=1) for part in (header, chunk.flatten(1))]
     return torch.cat(parts, dim=1)
-
-
-def _bf16_words(values: "torch.Tensor") -> "torch.Tensor":
-    import torch
-
-    return values.to(torch.bfloat16)
 
 
 def _int8_words(codes: "torch.Tensor") -> "torch.Tensor":
@@ -148,7 +102,7 @@ def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":
     return word
 
 
-_WORDS = {"bf16": _bf16_words, "int8": _int8_words, "fp8": _fp8_words, "nvfp4": _nvfp4_words}
+_WORDS = {"int8": _int8_words, "fp8": _fp8_words, "nvfp4": _nvfp4_words}
 
 
 def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":

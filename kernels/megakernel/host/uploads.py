@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.megakernel.host.pack import pack, packed_experts
+from kernels.megakernel.host.pack import pack
 from kernels.megakernel.program import Program
+from kernels.model.expert_tiles import tiles_of
 from kernels.model.rounding import RoundedWeights
 
 
@@ -20,7 +21,8 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
     `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
     where the family has them `bias` float32 [layers, rows of q, k, v], `qk_norm` float32 [layers, 2 * head_dim], or
-    [layers, rows of q and k] of norms over all heads, and `experts` uint8 [layers, experts, bytes].
+    [layers, rows of q and k] of norms over all heads, and `experts` int64 [layers, 2], the addresses of
+    `tiles_of(model)`, which the caller keeps.
     """
     core, layers = model.model, model.model.layers
     gpu = model.lm_head.weight.device
@@ -42,7 +44,7 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     if program.shape.qk_norm:
         arrays["qk_norm"] = torch.stack([torch.cat([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
     if program.shape.experts:
-        arrays["experts"] = packed_experts(model)
+        arrays["experts"] = tiles_of(model).addresses()
     return arrays
 
 

@@ -75,7 +75,8 @@ class KernelsBackend:
 
         `decodes` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
         `packed_ops` where both are for the same number of rows, unless fewer than all `copies` of the weights may be
-        made: they may copy. No variant in `exclude` is used. `weights` as `Usable` has it.
+        made: they may copy. No variant in `exclude` is used, and of a plan no product of experts that are tiles here.
+        `weights` as `Usable` has it.
         """
         self._ranks = [model] if isinstance(model, decoder.Decoder) else list(model)
         model = self._ranks[0]
@@ -85,7 +86,8 @@ class KernelsBackend:
         self.count, self.longest, self.max_num_seqs = 1, limits.max_model_len, 0
         self._devices = [part.embedding.device for part in self._ranks]
         self.device, self.copies = self._devices[0], copies
-        self._planned = [op for op in ops if op.variant not in exclude] if copies is Copies.ALL else []
+        usable = [op for op in ops if op.variant not in exclude and not (model.tiled and op.op == "grouped")]
+        self._planned = usable if copies is Copies.ALL else []
         self._exclude, self._weights = frozenset(exclude), weights
         self.shapes = shapes(limits, decodes)
         self._pages = -(-(limits.max_model_len + limits.chunk_rows) // limits.page_size)
@@ -250,8 +252,8 @@ class KernelsBackend:
     @property
     def _usable(self) -> Usable:
         stored = self._weights == "int8" and stored_scales([self.model.lm_head]) is not None
-        partial = len(self._ranks) > 1
-        return Usable(self.gpu, self.copies, self._exclude, self._weights, folds=not stored, partial=partial)
+        partial, tiled = len(self._ranks) > 1, self.model.tiled
+        return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled)
 
     def _add_head(self, shape: Shape, kind: SamplingKind, ops: Sequence[PlannedOp]) -> None:
         """Keeps a pass with this LM head if it is faster."""

@@ -14,6 +14,7 @@ from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel.program.shape import Unsupported
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
+from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.experts import has_experts
 from kernels.model.rounding import Rounding, rounded_weights
 from kernels.model_files.digests import plan_digest
@@ -47,7 +48,7 @@ from kernels.server.starting import Phases
 
 MEGAKERNEL_SHARE = 0.4
 """The share of the GPU's free memory that all megakernel instances may take. Each has packed weights of its own, but
-for experts, which they share."""
+for experts: they read the model's."""
 
 
 def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
@@ -176,13 +177,14 @@ def backends(
 
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
-    out, as `kernels.server.execution.excluded` names it. With `weights` int8 products hold them so; prompts of many
+    out, as `kernels.server.execution.excluded` names it. The experts of a mixture become tiles where they can, in place. With `weights` int8 products hold them so; prompts of many
     tokens take the model's own. Raises ValueError with one sentence.
     """
-    parts = tensor_parallel.parts_of(model)
+    parts, gpu = tensor_parallel.parts_of(model), gpu_of(model.device)
+    if len(parts) == 1 and "grouped_hopper" not in exclude and can_tile(model, gpu):
+        tile_experts(model)
     decoders = [Decoder(part) for part in parts]
     decoder, several = decoders[0], len(decoders) > 1
-    gpu = gpu_of(model.device)
     if weights and (gpu.sm != 90 or several or has_experts(model.config)):
         where = "several GPUs" if several else "a mixture of experts"
         where = where if gpu.sm == 90 else f"{gpu.name}, only Hopper GPUs have its products"

@@ -19,7 +19,6 @@ from kernels.model.rounding import RoundedWeights, Rounding
 from kernels.model.tensor_parallel import parts_of
 from kernels.ops import MODEL_BYTES
 from kernels.ops.sampling import Sampling
-from kernels.server.execution.megakernel_backend import BATCHES
 
 
 class MachineInstance:
@@ -54,11 +53,10 @@ class MachineInstance:
 
 
 def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16") -> int:
-    """About the GPU memory of an instance: its weights, and its keys and values. All instances of a mixture share the
-    experts, which are counted with the first. Of a divided model, on the GPU of the part `model`.
+    """About the GPU memory of an instance: its weights, without experts, and its keys and values. Of a divided model, on
+    the GPU of the part `model`.
     """
     shape = shape_of(model.config.to_dict())
     matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
-    shared = shape.experts_bytes if batch > BATCHES[0] else 0
     cached = 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim
-    return int(MODEL_BYTES[weights] * matrices) + 2 * cached - shared
+    return int(MODEL_BYTES[weights] * matrices) - shape.experts_bytes + 2 * cached

@@ -51,7 +51,7 @@ VOCABULARY = 1 << 15
 NORMED = 64
 """The most rows that `small_gemm` normalises itself. A separate norm runs while the product fetches its weights, which
 hides most of it, and sums of squares of more rows take longer (benchmarks/serving.md)."""
-UNTUNED = ("decode_split", "grouped_hopper")
+UNTUNED = ("decode_split",)
 """Variants that take no params here."""
 STREAMED = {"pdl": True, "l2_prefetch": 64}
 PREFERRED = {
@@ -60,7 +60,6 @@ PREFERRED = {
     "rope": "rope_triton",
     "attention": "decode_split",
     "step_attention": "step_hopper",
-    "grouped": "grouped_hopper",
 }
 
 
@@ -70,7 +69,8 @@ class Usable:
 
     With `weights` products of up to MOST_ROWS rows hold them in that precision, int8. Unless it `folds`, none of these
     takes the weights of a norm in, so that a weight that was stored in int8 has the codes that it was stored in. The
-    products that end the halves of a layer are `partial` sums where a model is divided over several GPUs.
+    products that end the halves of a layer are `partial` sums where a model is divided over several GPUs. Experts may be
+    `tiled`.
     """
 
     gpu: Gpu
@@ -79,6 +79,7 @@ class Usable:
     weights: str = ""
     folds: bool = True
     partial: bool = False
+    tiled: bool = False
 
     @property
     def copies(self) -> Copies:
@@ -169,7 +170,7 @@ def _head(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
 
 
 def _op(case: Case, usable: Usable) -> PlannedOp | None:
-    name, params = _preferred(case, usable.copies)
+    name, params = _preferred(case, usable.copies, usable.tiled)
     if usable.weights and usable.copies and isinstance(case, LinearCase | LmHeadCase) and case.m <= MOST_ROWS:
         name, case = f"{name}_{usable.weights}", case.model_copy(update={"weights": usable.weights})
     if name is None or name in usable.exclude or registry.variant(name).serves(case, usable.gpu) is not None:
@@ -177,7 +178,7 @@ def _op(case: Case, usable: Usable) -> PlannedOp | None:
     return PlannedOp(op=case.op, case=case.model_dump(), variant=name, params=params)
 
 
-def _preferred(case: Case, copies: Copies) -> tuple[str | None, dict[str, Any]]:
+def _preferred(case: Case, copies: Copies, tiled: bool) -> tuple[str | None, dict[str, Any]]:
     if isinstance(case, LinearCase):
         if case.m <= MOST_ROWS and copies:
             return "skinny", STREAMED
@@ -187,6 +188,8 @@ def _preferred(case: Case, copies: Copies) -> tuple[str | None, dict[str, Any]]:
         return ("gemm_hopper", {}) if case.gates and case.m >= LONG else (None, {})
     if isinstance(case, LmHeadCase):
         return "lm_head_skinny", {"pdl": True, "dynamic": case.m == 1 and case.sampling == "argmax"}
+    if isinstance(case, GroupedCase):
+        return "grouped_hopper", {"tiled": True} if tiled else {}
     name = PREFERRED.get(case.op)
     if name in UNTUNED:
         return name, {}

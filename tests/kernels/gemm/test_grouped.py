@@ -8,6 +8,7 @@ import torch
 from kernels.cases import check_cases
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.gemm import grouped_hopper, grouped_tiles
+from kernels.gemm.grouped_call import W_BOX, by_columns
 from kernels.hardware import GENERATIONS, GPUS, generation
 from kernels.ops import GroupedCase
 from kernels.proof import gate, inputs
@@ -19,9 +20,9 @@ def case(**fields: Any) -> GroupedCase:
     return GroupedCase(**{"rows": 300, "experts": 4, "n": 264, "k": 320} | fields)
 
 
-@pytest.mark.parametrize(("epilogue", "experts"), [("swiglu", 128), ("none", 512)])
-def test_it_compiles_without_spills(epilogue: str, experts: int) -> None:
-    found, _ = grouped_tiles.constants(case(experts=experts, epilogue=epilogue))
+@pytest.mark.parametrize(("epilogue", "experts", "tiled"), [("swiglu", 128, True), ("none", 512, False)])
+def test_it_compiles_without_spills(epilogue: str, experts: int, tiled: bool) -> None:
+    found, _ = grouped_tiles.constants(case(experts=experts, epilogue=epilogue), tiled)
     used = resources(log := compile_log(grouped_tiles.SOURCE, found))
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
@@ -36,8 +37,10 @@ def test_any_number_of_experts_has_room(epilogue: str) -> None:
 
 
 def test_params_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="takes no params, not columns"):
+    with pytest.raises(ValueError, match="takes tiled, not columns"):
         variant("grouped_hopper").build(case(), {"columns": 256})
+    with pytest.raises(ValueError, match="tiled: 264 rows of w and k 320 are not whole tiles of 16"):
+        variant("grouped_hopper").build(case(), {"tiled": True})
     with pytest.raises(ValueError, match="takes columns, stages and pair, not group"):
         variant("grouped_blackwell").build(case(), {"group": 8})
 
@@ -88,6 +91,20 @@ def test_rows_fall_to_experts_in_order_and_to_some_not_at_all() -> None:
     assert len(set(ends)) < 64
 
 
+def test_a_box_of_tiles_holds_the_rows_that_the_descriptor_says() -> None:
+    """As `multiply_cores` reads shared memory: 128 bytes from 8 rows to the next 8, COLUMNS · 16 bytes from 8 columns to
+    the next 8, and within these 8 rows of 16 bytes.
+    """
+    w = torch.randn(3, 160, 96, generator=torch.Generator().manual_seed(2)).bfloat16()
+    packed = variant("grouped_hopper").pack(case(n=160, k=96), {"tiled": True}, w)
+    expert, column, k = 1, 32, 16
+    slices = [slice(begin, begin + size) for begin, size in zip((k // 8, (160 * expert + column) // 16), W_BOX[:2])]
+    shared = by_columns(packed)[*slices].flatten()
+    rows, columns = torch.arange(grouped_tiles.COLUMNS)[:, None], torch.arange(64)
+    at = rows // 8 * 128 + columns // 8 * grouped_tiles.COLUMNS * 16 + rows % 8 * 16 + columns % 8 * 2
+    assert torch.equal(shared[at // 2], w[expert, column : column + 128, k : k + 64])
+
+
 @pytest.mark.parametrize("shape", check_cases("grouped", cpu=True), ids=lambda each: each.key)
 def test_the_loop_is_right_on_a_cpu(shape: GroupedCase) -> None:
     report = gate.check(variant("torch_grouped_loop"), shape, "cpu")
@@ -100,7 +117,8 @@ def test_it_is_right(shape: GroupedCase) -> None:
     blackwell = torch.cuda.get_device_capability() == (10, 0)
     by_hand = variant("grouped_blackwell" + "_fp8" * bool(shape.scales) if blackwell else "grouped_hopper")
     if by_hand.serves(shape, GPUS["b200" if blackwell else "h200"]) is None:
-        for params in by_hand.space(shape):
+        whole = not blackwell and shape.weight_rows % 16 == shape.k % 16 == 0
+        for params in (*by_hand.space(shape), *([{"tiled": True}] if whole else [])):
             report = gate.check(by_hand, shape, "cuda", params)
             assert report.passed, f"{params}: {report.sentence}"
 

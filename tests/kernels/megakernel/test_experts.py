@@ -4,13 +4,14 @@ Tolerance as in test_interpret.py. A rounding may tip the router, which then cho
 tokens is compared, and the largest difference where the choice was the reference's.
 """
 
+import copy
 import itertools
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from kernels.megakernel.host.pack import interleaved, packed_experts
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, ROUTER
 from kernels.megakernel.program.layout import strided
@@ -19,12 +20,13 @@ from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.program.weights import FORMATS, matrix_of_unit
 from kernels.megakernel.proof.validate import check_programs
+from kernels.model.expert_tiles import tile_experts, tiles_of
 from kernels.server.execution.megakernel_instance import instance_bytes
 from tests.kernels.megakernel.broken import changed, find, kinds, swapped
 from tests.kernels.megakernel.cuda_on_cpu import CpuRun
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
-from tests.kernels.megakernel.tiny_models import MIXTURES, arrays_of, exact, gpu, logits_after, model, program_of, start
+from tests.kernels.megakernel.tiny_models import MIXTURES, arrays_of, as_numpy, exact, gpu, logits_after, model, program_of, start
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "splits": {"out_parts": 2},
@@ -76,23 +78,27 @@ def with_equal_gates(program: Program, name: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def test_experts_are_packed_as_units() -> None:
-    experts = model("qwen3_moe").model.layers[1].mlp.experts.requires_grad_(False)
-    packed = packed_experts(model("qwen3_moe"))[1, 7].numpy()
-    form, (wide, hidden), inner = FORMATS["bf16"], experts.gate_up_proj.shape[1:], 48
-    both = interleaved(*experts.gate_up_proj[7].chunk(2)).float().numpy()
-    size = form.unit_bytes(hidden // 16)
-    assert len(packed) == 2 * 3 * hidden * inner
-    np.testing.assert_array_equal(matrix_of_unit(packed[5 * size : 6 * size], hidden // 16, form), both[80:96])
-    down, size = packed[wide // 16 * size :], form.unit_bytes(inner // 16)
-    rows = experts.down_proj[7].float().numpy()[16:32]
-    np.testing.assert_array_equal(matrix_of_unit(down[size : 2 * size], inner // 16, form), rows)
+def test_experts_lie_in_units() -> None:
+    experts = model("qwen3_moe").model.layers[1].mlp.experts
+    gate_up, down = (as_numpy(tiles[7]).view(np.uint8) for tiles in tiles_of(model("qwen3_moe")).layers[1])
+    form, (hidden, inner) = FORMATS["bf16"], experts.down_proj.shape[1:]
+    both = np.stack(np.split(experts.gate_up_proj[7].detach().float().numpy().reshape(-1, 8, hidden), 2), axis=1)
+    unit = matrix_of_unit(gate_up[5].ravel(), hidden // 16, form)
+    np.testing.assert_array_equal(unit, both[5].reshape(16, hidden))
+    rows = experts.down_proj[7].detach().float().numpy()[16:32]
+    np.testing.assert_array_equal(matrix_of_unit(down[1].ravel(), inner // 16, form), rows)
 
 
-def test_the_launches_of_a_model_share_its_experts() -> None:
-    first = packed_experts(model("olmoe"))
-    assert packed_experts(model("olmoe")) is first
-    assert packed_experts(model("mixtral")) is not first
+def test_launches_share_one_copy_of_the_experts_and_a_model_that_has_tiles_needs_none() -> None:
+    copied = tiles_of(model("olmoe"))
+    assert tiles_of(model("olmoe")) is copied
+    own = copy.deepcopy(model("olmoe"))
+    sizes = [parameter.nbytes for parameter in own.parameters()]
+    tile_experts(own)
+    assert [parameter.nbytes for parameter in own.parameters()] == sizes
+    for layer, tiles in zip(own.model.layers, tiles_of(own).layers, strict=True):
+        assert tiles[0].data_ptr() == layer.mlp.experts.gate_up_proj.data_ptr()
+    assert torch.equal(tiles[1], copied.layers[-1][1])
 
 
 def test_the_experts_are_held_twice() -> None:
@@ -100,13 +106,15 @@ def test_the_experts_are_held_twice() -> None:
     layers = model("qwen3_moe").model.layers
     matrices = [parameter for layer in layers for parameter in layer.parameters() if parameter.ndim > 1]
     assert found["matrices for prompts"] == sum(matrix.nbytes for matrix in matrices)
-    assert found["experts of the launch"] == packed_experts(model("qwen3_moe")).nbytes
+    assert found["experts of the launch"] == sum(tiles.nbytes for layer in tiles_of(model("qwen3_moe")).layers for tiles in layer)
 
 
-def test_an_instance_of_the_server_is_counted_without_the_experts_of_the_first() -> None:
-    sizes = [instance_bytes(model("olmoe"), batch, 64) for batch in (1, 2)]
-    keys_of_one = 2 * 2 * 2 * 64 * 3 * 32
-    assert sizes[0] - sizes[1] == 2 * 2 * 20 * 3 * 96 * 80 - keys_of_one
+def test_an_instance_of_the_server_is_counted_without_experts() -> None:
+    own = model("olmoe")
+    experts = sum(parameter.numel() for name, parameter in own.named_parameters() if ".experts." in name)
+    matrices = sum(parameter.numel() for parameter in own.model.layers.parameters()) + own.lm_head.weight.numel()
+    keys = 2 * 2 * 2 * 64 * 3 * 32
+    assert instance_bytes(own, 1, 64) == 2 * (matrices - experts) + keys
 
 
 @pytest.mark.parametrize("rotation", [0, 5])

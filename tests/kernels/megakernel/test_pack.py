@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.megakernel.host.pack import fragments, interleaved
+from kernels.gemm.hopper_tiles import interleaved_gate_up
+from kernels.megakernel.host.pack import fragments
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.program.weights import (
@@ -60,7 +61,7 @@ def test_fragments_are_what_the_matrix_unit_multiplies() -> None:
 
 def test_gate_and_up_rows_take_turns_by_eight() -> None:
     gate, up = torch.arange(32).reshape(16, 2), -torch.arange(32).reshape(16, 2)
-    mixed = interleaved(gate, up)
+    mixed = interleaved_gate_up(torch.cat([gate, up]))
     assert torch.equal(mixed[:8], gate[:8])
     assert torch.equal(mixed[8:16], up[:8])
     assert torch.equal(mixed[16:24], gate[8:])
@@ -81,7 +82,7 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
         for op, weight in (
             (QKV, torch.cat([getattr(block[layer].self_attn, f"{part}_proj").weight for part in "qkv"])),
             (OUT, block[layer].self_attn.o_proj.weight),
-            (GATE_UP, interleaved(block[layer].mlp.gate_proj.weight, block[layer].mlp.up_proj.weight)),
+            (GATE_UP, interleaved_gate_up(torch.cat([block[layer].mlp.gate_proj.weight, block[layer].mlp.up_proj.weight]))),
             (DOWN, block[layer].mlp.down_proj.weight),
         )
     }

@@ -232,6 +232,12 @@ void each_transposed(u32 address, Move move) {
   }
   fibers::meet_warp();
 }
+inline void ldmatrix(u32 (&to)[4], u32 address) {
+  fibers::put(address);
+  for (int i = 0; i < 4; i++)
+    to[i] = *(u32*)(fibers::block().base + fibers::slot<u32>(i * 8 + fibers::lane() / 4) + fibers::lane() % 4 * 4);
+  fibers::meet_warp();
+}
 inline void ldmatrix_transposed(u32 (&to)[2], u32 address) {
   to[0] = to[1] = 0;
   each_transposed<2>(address, [&](int i, unsigned short& value) { to[i / 2] |= (u32)value << i % 2 * 16; });

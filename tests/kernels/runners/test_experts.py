@@ -28,7 +28,7 @@ def layer_of(name: str) -> tuple[Any, Experts]:
 
 
 def products(w: Experts, product: Grouped) -> Products:
-    return Products(lambda x: F.linear(x, w.router), product, experts.swiglu, product)
+    return Products(lambda x: F.linear(x, w.router), experts.then(product, experts.swiglu), product)
 
 
 def rows_of(*size: int) -> torch.Tensor:

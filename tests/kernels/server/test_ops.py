@@ -1,6 +1,6 @@
 """The ops of packed passes, without a GPU: which norms are within products, and what that compiles, times and packs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,12 +12,15 @@ from transformers import LlamaConfig
 
 from kernels import registry, runners
 from kernels.hardware import GPUS
+from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder
+from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.loading import skeleton
 from kernels.model.prompt_ops import LONG
 from kernels.model_files import catalogue
-from kernels.ops import MODEL_BYTES, GroupedCase, LinearCase, LmHeadCase, case_from
+from kernels.ops import MODEL_BYTES, GatedCase, GroupedCase, LinearCase, LmHeadCase, case_from
 from kernels.ops.base import SamplingKind
+from kernels.plan import PlannedOp
 from kernels.quant.quantised_matrix import STORED_SCALES
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import NotedVariants
@@ -121,10 +124,17 @@ def packed_pass(
     return PackedPass(backend.model, variants, backend.state, shape, views(memory, shape, backend._pages), head)
 
 
-def backend_of(config: dict[str, Any], weights: str = "") -> KernelsBackend:
+def backend_of(
+    config: dict[str, Any], weights: str = "", tiled: bool = False, ops: Sequence[PlannedOp] = ()
+) -> KernelsBackend:
     loaded = runners.load(None, config, seed=1, generated=True, dtype="bf16", device="cpu")
+    assert can_tile(loaded, H200) == ("num_experts" in config)
+    if tiled:
+        tile_experts(loaded)
     model = Decoder(loaded)
-    return KernelsBackend(model, H200, limits_for(model, loaded.config, RequestedSize(64, 48)), weights=weights)
+    return KernelsBackend(
+        model, H200, limits_for(model, loaded.config, RequestedSize(64, 48)), weights=weights, ops=ops
+    )
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +163,24 @@ def test_the_products_of_experts_are_planned_with_their_rows_and_take_the_models
         counted.copies = copied
         packed_pass(of_experts, counted, shape, head)
     assert sum(copied.values()) == packed_bytes(of_experts.model, H200)
+
+
+def test_tiles_of_experts_are_multiplied_with_their_activation_by_the_product_of_tiles(
+    of_experts: KernelsBackend,
+) -> None:
+    """Whatever a plan names for products that take the weights row by row."""
+    planned = [op for _, ops, _ in of_experts.passes() for op in ops if op.op == "grouped"]
+    tiled = backend_of(CONFIGS["qwen3-moe"], tiled=True, ops=planned)
+    for shape, ops, head in tiled.passes():
+        noted = NotedVariants(ops, H200)
+        packed_pass(tiled, noted, shape, head)
+        found = [each for each in noted._found.values() if each and isinstance(each.case, GroupedCase | GatedCase)]
+        forms = {(each.case.n, each.case.k, each.case.epilogue): each for each in found}
+        assert [*forms] == [(48, 64, "swiglu"), (64, 48, "none")]
+        assert all((each.variant.name, each.params) == ("grouped_hopper", {"tiled": True}) for each in found)
+    plain = BoundVariants([], GPUS["cpu"])
+    with pytest.raises(ValueError, match="no product of tiles is planned"):
+        packed_pass(tiled, plain, tiled.shapes[0])
 
 
 def test_passes_of_some_decodes_are_timed_with_norms_within_products_and_apart(backend: KernelsBackend) -> None:

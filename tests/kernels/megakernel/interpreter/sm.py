@@ -3,6 +3,7 @@
 A generator yields True after progress and False while words that it needs are missing. Imports without torch.
 """
 
+import ctypes
 import functools
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
     from tests.kernels.megakernel.interpreter.interpret import SimulatedGpu
 
 Steps = Generator[bool, None, Any]
+
+
+def _bytes_at(address: int, size: int) -> NDArray[np.uint8]:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
 
 class StreamingMultiprocessor:
@@ -208,9 +213,9 @@ class StreamingMultiprocessor:
 
     def _expert(self, layer: int, group: int, place: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """The bytes of gate and up, and of down, of an expert of a group."""
-        packed = self.gpu.arrays["experts"][layer, self.experts[group * self.shape.chosen + place]]
-        end = self.shape.expert_size // 8 * self.gpu.program.form.unit_bytes(self.shape.hidden // 16)
-        return packed[:end], packed[end:]
+        number, down = int(self.experts[group * self.shape.chosen + place]), 2 * self.shape.hidden * self.shape.expert_size
+        first, second = (int(address) for address in self.gpu.arrays["experts"][layer])
+        return _bytes_at(first + number * 2 * down, 2 * down), _bytes_at(second + number * down, down)
 
     def _experts_gate_up(self, words: dict[str, int]) -> Steps:
         layer, group, units = words["layer"], words["group"], self.shape.expert_size // 8
