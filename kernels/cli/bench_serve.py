@@ -10,6 +10,7 @@ environment.
 
 import argparse
 import asyncio
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ MOST_SECONDS = 600.0
 """The longest time that a list is sent for."""
 SHARE_OF_CAPACITY = 0.8
 """Poisson arrivals come at this share of the requests per second that the first server reached."""
+NOTE = re.compile(r"kernels serve: |start \{")
 MODELS = ("llama-3.2-1b", "qwen2.5-1.5b")
 USERS = (1, 8, 32, 128, 256)
 
@@ -127,6 +129,7 @@ class ServeBench:
         url, log = f"http://127.0.0.1:{port}", self.folder / f"{server.variant}.log"
         try:
             with running(server.command, f"{url}/health", log, serve_servers.START_SECONDS, server.environment):
+                print(*_notes(log), sep="\n", flush=True)
                 for users in self.users:
                     yield self._closed(server, url, self.lengths, users)
                 if self._unequal:
@@ -261,7 +264,7 @@ def bench_serve(options: argparse.Namespace) -> int:
     for named in models:
         with tempfile.TemporaryDirectory(prefix="bench-serve-") as folder:
             try:
-                model = prepared(named, dtype, device.type, Path(folder) / "model")
+                model = prepared(named, dtype, device.type, Path(folder) / "model", weights=bool(options.vllm))
                 bench = ServeBench(options, model, list(users), lengths, {}, Path(folder))
                 if bench.gpus is None:
                     bench.floors = model.floors(lengths.prompt, list(users), document.ceilings)
@@ -283,6 +286,11 @@ def bench_serve(options: argparse.Namespace) -> int:
                     f"{each.row.variant:<8} {each.row.gate:<6} {load_of(each.row.case)} {each.row.reason}", flush=True
                 )
     return int(any(row.gate != "pass" for row in document.rows))
+
+
+def _notes(log: Path) -> list[str]:
+    """What this library's server says of its start: its phases, and what it decided."""
+    return [line for line in log.read_text(errors="replace").splitlines() if NOTE.search(line)]
 
 
 def _write(path: Path | None, document: ServeDocument) -> None:

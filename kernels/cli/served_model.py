@@ -9,6 +9,7 @@ from kernels import runners
 from kernels.dequantising import plain_model
 from kernels.measure.roofline import floor_ms
 from kernels.model import written_model
+from kernels.model.loading import skeleton
 from kernels.model.model_case import model_case
 from kernels.model_files import ModelRefused
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
@@ -20,7 +21,9 @@ FLOOR_TOKENS = 64
 
 @dataclass(frozen=True)
 class ServedModel:
-    """`directory` holds the files, `name` is the model's name to clients; weights are in `dtype` on `device`."""
+    """`directory` holds the files, or is a catalogue entry's name; `name` is the model's name to clients. Weights are
+    in `dtype` on `device`.
+    """
 
     directory: Path
     name: str
@@ -29,8 +32,7 @@ class ServedModel:
 
     @property
     def config(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.directory / "config.json").read_text())
-        return found
+        return catalogue_config(str(self.directory)) or json.loads((self.directory / "config.json").read_text())
 
     @property
     def vocabulary(self) -> int:
@@ -43,15 +45,13 @@ class ServedModel:
 
     def load(self) -> Any:
         """The model, as transformers has it."""
-        generated = not list(self.directory.rglob("*.safetensors"))
-        return runners.load(self.directory, self.config, generated=generated, dtype=self.dtype, device=self.device)
+        directory = self.directory if self.directory.is_dir() else None
+        return runners.load(directory, self.config, generated=directory is None, dtype=self.dtype, device=self.device)
 
     def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
         """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once."""
-        model = self.load()
+        model = skeleton(self.config, self.dtype)
         cases = {each: model_case(model, self.name, self.dtype, each, prompt, FLOOR_TOKENS) for each in batches}
-        del model
-        runners.free()
         return {batch: floor_ms(case, ceilings) for batch, case in cases.items()}
 
     def judged(self, answers: list[list[tuple[list[int], list[int]]]]) -> list[LogitGaps | None]:
@@ -67,8 +67,10 @@ class ServedModel:
         return gaps.refusal(LARGEST_DIFFERENCE[self.dtype])
 
 
-def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
-    """A directory as it is, or a catalogue entry written to `folder` with weights from a seed. Raises ValueError."""
+def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = True) -> ServedModel:
+    """A directory as it is, or a catalogue entry: written to `folder` with weights from a seed, or without `weights` by
+    its name, of which each process draws the same ones. Raises ValueError.
+    """
     config = None if Path(named).is_file() else catalogue_config(named)
     if config is None:
         try:
@@ -76,6 +78,8 @@ def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
         except ModelRefused as error:
             raise ValueError(f"--model: {error}") from error
         return ServedModel(directory, Path(named).resolve().name, dtype, device)
+    if not weights:
+        return ServedModel(Path(named), named, dtype, device)
     model: Any = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
     written_model.write(model, folder)
     del model

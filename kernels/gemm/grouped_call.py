@@ -19,7 +19,6 @@ from kernels.ops import GroupedCase
 from kernels.tiles.core_matrices import TILE
 from kernels.tiles.maps import named
 
-
 W_BOX = 8, COLUMNS // TILE, 8 * TILE
 """Of tiles: eight times 8 columns of COLUMNS rows."""
 
@@ -34,7 +33,11 @@ class GroupedProduct(CudaCall):
     def __init__(self, case: GroupedCase, tiled: bool = False) -> None:
         super().__init__()
         macros, self.shared_bytes = constants(case, tiled)
-        self.case, self.tiled, self.kernel = case, tiled, nvrtc.load(nvrtc.Build.of(SOURCE, macros), "grouped", self.shared_bytes)
+        self.case, self.tiled, self.kernel = (
+            case,
+            tiled,
+            nvrtc.load(nvrtc.Build.of(SOURCE, macros), "grouped", self.shared_bytes),
+        )
 
     def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
         case = self.case
@@ -57,7 +60,6 @@ class GroupedProduct(CudaCall):
             return Launch(self.kernel, grid, THREADS, (*maps, mine), stream, self.shared_bytes)
 
         return Prepared(allocate, bind)
-
 
     def _map_of(self, w: Tensor) -> Any:
         if self.tiled:

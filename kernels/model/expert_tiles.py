@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class ExpertTiles:
-    """`layers` are each layer's tiles: of gate and up [experts, 2 · inner / 16, hidden / 16, 256], 8 rows of the gate and
-    8 of up in turn, and of down [experts, hidden / 16, inner / 16, 256].
+    """`layers` are each layer's tiles: of gate and up [experts, 2 · inner / 16, hidden / 16, 256], 8 rows of the gate
+    and 8 of up in turn, and of down [experts, hidden / 16, inner / 16, 256].
     """
 
     def __init__(self, layers: "list[tuple[torch.Tensor, torch.Tensor]]") -> None:
@@ -40,8 +40,8 @@ def can_tile(model: Any, gpu: Gpu) -> bool:
 
 
 def tile_experts(model: Any) -> None:
-    """Rearranges the experts of a transformers model in place, layer by layer. Its own modules cannot compute with them;
-    a decoder made of the model afterwards does.
+    """Rearranges the experts of a transformers model in place, layer by layer. Its own modules cannot compute with
+    them; a decoder made of the model afterwards does.
     """
     for layer in model.model.layers:
         own = layer.mlp.experts
@@ -49,8 +49,8 @@ def tile_experts(model: Any) -> None:
 
 
 def tiles_of(model: Any) -> ExpertTiles:
-    """A transformers model's experts as tiles: its own if they were rearranged, else a copy, which all callers share while
-    one of them keeps it. Raises ValueError where the copy does not fit on the GPU.
+    """A transformers model's experts as tiles: its own if they were rearranged, else a copy, which all callers share
+    while one of them keeps it. Raises ValueError where the copy does not fit on the GPU.
     """
     layers = [layer.mlp.experts for layer in model.model.layers]
     if layers[0].gate_up_proj.dim() == 4:

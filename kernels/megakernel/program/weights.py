@@ -1,10 +1,11 @@
 """The layout of a product's weights in the stream, in each precision. Imports without torch.
 
 A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of 32 *blocks* (or 24) at most. A
-block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8 and int8, 4 in nvfp4), arranged so that
-each lane needs consecutive elements of the input. A tile in bf16 is four core matrices (core_matrices.py). A chunk of fp8 or nvfp4 begins with one float32 scale per row; a
-block of nvfp4 ends with the e4m3 scales of its tiles, one of int8 with a float16 scale per row. `pack.py` writes this,
-`weights.cuh` and `matrix_of_unit` read it.
+block is 512 bytes: as many tiles as these hold (1 in bf16, 2 in fp8 and int8, 4 in nvfp4). In bf16 it is four core
+matrices (core_matrices.py); otherwise it has 16 bytes for each lane, arranged so that a lane needs consecutive elements
+of the input. A chunk of fp8 or nvfp4 begins with one float32 scale per row; a block of nvfp4 ends with the e4m3 scales
+of its tiles, one of int8 with a float16 scale per row. `pack.py` writes this; `weights.cuh` and `matrix_of_unit` read
+it.
 """
 
 from dataclasses import dataclass

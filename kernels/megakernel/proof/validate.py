@@ -72,13 +72,17 @@ def check_programs_once(*programs: Program) -> None:
     that were compiled ahead, or in the cache of compiled kernels, says so.
     """
     name = _name(programs)
-    mark = cache_directory() / name
-    if made_ahead(name) or mark.exists():
+    if _is_known(name):
         return
     check_programs(*programs)
+    mark = cache_directory() / name
     with suppress(OSError):  # a cache that nobody may write to: the next process proves them again
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
+
+
+def _is_known(name: str) -> bool:
+    return bool(made_ahead(name)) or (cache_directory() / name).exists()
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,16 @@ class Proof:
     def name(self) -> str:
         """The name of the file that says that the programs are proven."""
         return _name(tuple(programs_of(self.shape, self.layout)))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a file says that the programs are proven."""
+        return _is_known(self.name)
+
+    def make(self) -> None:
+        """As `check_programs_once`, ahead of it: nothing is raised here."""
+        with suppress(InvalidProgram):
+            check_programs_once(*programs_of(self.shape, self.layout))
 
     def make_into(self, folder: Path) -> Path:
         """Proves the programs, and says so in the folder, which exists. Raises InvalidProgram."""

@@ -177,8 +177,9 @@ def backends(
 
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
-    out, as `kernels.server.execution.excluded` names it. The experts of a mixture become tiles where they can, in place. With `weights` int8 products hold them so; prompts of many
-    tokens take the model's own. Raises ValueError with one sentence.
+    out, as `kernels.server.execution.excluded` names it. The experts of a mixture become tiles where they can, in place.
+    With `weights` int8 products hold them so; prompts of many tokens take the model's own. Raises ValueError with one
+    sentence.
     """
     parts, gpu = tensor_parallel.parts_of(model), gpu_of(model.device)
     if len(parts) == 1 and "grouped_hopper" not in exclude and can_tile(model, gpu):
@@ -208,8 +209,8 @@ def backends(
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
             given = model.config.to_dict(), gpu, capacity_of(context), batches
-            ahead = megakernels(*given, weights or "bf16", ranks=len(parts))
-            compile_together([*kernels.builds(), *(build for build, _ in ahead)])
+            ahead = list(megakernels(*given, weights or "bf16", ranks=len(parts)))
+            compile_together([*kernels.builds(), *(build for build, _ in ahead)], [proof for _, proof in ahead])
     with phases.phase("graphs"):
         if decoder.embedding.is_cuda:
             kernels.prepare()

@@ -18,6 +18,7 @@ from kernels.model.bound_variants import BoundVariants
 from kernels.ops import Case
 from kernels.plan import PlannedOp
 from kernels.registry import Variant
+from kernels.tune.jobs import shared_out
 
 
 class NotedVariants(BoundVariants):
@@ -62,11 +63,14 @@ def megakernels(
         yield build, Proof(shape, layout)
 
 
-def compile_together(builds: Iterable[Build]) -> int:
-    """Compiles those that are not there yet, as many at once as there are processors. Returns how many builds there
-    are. Raises RuntimeError with the compiler's log.
+def compile_together(builds: Iterable[Build], proofs: Iterable[Proof] = ()) -> int:
+    """Compiles those that are not there yet, as many at once as there are processors, while processes of their own make
+    the proofs that are not there. Returns how many builds there are. Raises RuntimeError with the compiler's log.
     """
-    wanted = list(dict.fromkeys(builds))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    wanted, unknown = list(dict.fromkeys(builds)), [proof for proof in proofs if not proof.is_known]
+    processors = os.cpu_count() or 1
+    with ThreadPoolExecutor(processors + 1) as pool:
+        proving = pool.submit(shared_out, Proof.make, unknown, min(processors, len(unknown)))
         list(pool.map(Build.binary, wanted))
+        proving.result()
     return len(wanted)

@@ -53,8 +53,8 @@ class MachineInstance:
 
 
 def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16") -> int:
-    """About the GPU memory of an instance: its weights, without experts, and its keys and values. Of a divided model, on
-    the GPU of the part `model`.
+    """About the GPU memory of an instance: its weights, without experts, and its keys and values. Of a divided model,
+    on the GPU of the part `model`.
     """
     shape = shape_of(model.config.to_dict())
     matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()

@@ -69,8 +69,8 @@ class Usable:
 
     With `weights` products of up to MOST_ROWS rows hold them in that precision, int8. Unless it `folds`, none of these
     takes the weights of a norm in, so that a weight that was stored in int8 has the codes that it was stored in. The
-    products that end the halves of a layer are `partial` sums where a model is divided over several GPUs. Experts may be
-    `tiled`.
+    products that end the halves of a layer are `partial` sums where a model is divided over several GPUs. Experts may
+    be `tiled`.
     """
 
     gpu: Gpu

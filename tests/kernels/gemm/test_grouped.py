@@ -92,13 +92,14 @@ def test_rows_fall_to_experts_in_order_and_to_some_not_at_all() -> None:
 
 
 def test_a_box_of_tiles_holds_the_rows_that_the_descriptor_says() -> None:
-    """As `multiply_cores` reads shared memory: 128 bytes from 8 rows to the next 8, COLUMNS · 16 bytes from 8 columns to
-    the next 8, and within these 8 rows of 16 bytes.
+    """As `multiply_cores` reads shared memory: 128 bytes from 8 rows to the next 8, COLUMNS · 16 bytes from 8 columns
+    to the next 8, and within these 8 rows of 16 bytes.
     """
     w = torch.randn(3, 160, 96, generator=torch.Generator().manual_seed(2)).bfloat16()
     packed = variant("grouped_hopper").pack(case(n=160, k=96), {"tiled": True}, w)
     expert, column, k = 1, 32, 16
-    slices = [slice(begin, begin + size) for begin, size in zip((k // 8, (160 * expert + column) // 16), W_BOX[:2])]
+    first = k // 8, (160 * expert + column) // 16, 0
+    slices = [slice(begin, begin + size) for begin, size in zip(first, W_BOX, strict=True)]
     shared = by_columns(packed)[*slices].flatten()
     rows, columns = torch.arange(grouped_tiles.COLUMNS)[:, None], torch.arange(64)
     at = rows // 8 * 128 + columns // 8 * grouped_tiles.COLUMNS * 16 + rows % 8 * 16 + columns % 8 * 2

@@ -26,7 +26,17 @@ from tests.kernels.megakernel.broken import changed, find, kinds, swapped
 from tests.kernels.megakernel.cuda_on_cpu import CpuRun
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
-from tests.kernels.megakernel.tiny_models import MIXTURES, arrays_of, as_numpy, exact, gpu, logits_after, model, program_of, start
+from tests.kernels.megakernel.tiny_models import (
+    MIXTURES,
+    arrays_of,
+    as_numpy,
+    exact,
+    gpu,
+    logits_after,
+    model,
+    program_of,
+    start,
+)
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "splits": {"out_parts": 2},
@@ -106,7 +116,9 @@ def test_the_experts_are_held_twice() -> None:
     layers = model("qwen3_moe").model.layers
     matrices = [parameter for layer in layers for parameter in layer.parameters() if parameter.ndim > 1]
     assert found["matrices for prompts"] == sum(matrix.nbytes for matrix in matrices)
-    assert found["experts of the launch"] == sum(tiles.nbytes for layer in tiles_of(model("qwen3_moe")).layers for tiles in layer)
+    assert found["experts of the launch"] == sum(
+        tiles.nbytes for layer in tiles_of(model("qwen3_moe")).layers for tiles in layer
+    )
 
 
 def test_an_instance_of_the_server_is_counted_without_experts() -> None:

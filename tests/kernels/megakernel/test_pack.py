@@ -82,7 +82,10 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
         for op, weight in (
             (QKV, torch.cat([getattr(block[layer].self_attn, f"{part}_proj").weight for part in "qkv"])),
             (OUT, block[layer].self_attn.o_proj.weight),
-            (GATE_UP, interleaved_gate_up(torch.cat([block[layer].mlp.gate_proj.weight, block[layer].mlp.up_proj.weight]))),
+            (
+                GATE_UP,
+                interleaved_gate_up(torch.cat([block[layer].mlp.gate_proj.weight, block[layer].mlp.up_proj.weight])),
+            ),
             (DOWN, block[layer].mlp.down_proj.weight),
         )
     }

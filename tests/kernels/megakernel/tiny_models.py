@@ -210,7 +210,7 @@ def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]
 
 @cache
 def models_of(name: str, weights: str, ranks: int) -> list[RankModel]:
-    """The parts of a copy of the model, rounded to nearest. Of a mixture its experts are tiles, which stay where they are."""
+    """The parts of a copy of the model, rounded to nearest. Experts are tiles, which stay where they are."""
     own = copy.deepcopy(model(name))
     if name in MIXTURES:
         tile_experts(own)

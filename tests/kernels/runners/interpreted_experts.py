@@ -67,6 +67,8 @@ def test_a_layer_is_that_of_transformers(name: str) -> None:
     w = Decoder(model).layers[0].mlp
     assert isinstance(w, Experts)
     x = torch.randn(11, 64, generator=torch.Generator().manual_seed(4))
-    by = Products(lambda rows: rows @ w.router.T, experts.then(experts.torch_grouped, experts.swiglu), experts.torch_grouped)
+    by = Products(
+        lambda rows: rows @ w.router.T, experts.then(experts.torch_grouped, experts.swiglu), experts.torch_grouped
+    )
     found = experts.apply_experts(x, w, by, experts_triton.ROUTING)
     torch.testing.assert_close(found, model.model.layers[0].mlp(x[None])[0], atol=1e-5, rtol=1e-4)

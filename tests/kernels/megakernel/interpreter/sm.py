@@ -213,7 +213,10 @@ class StreamingMultiprocessor:
 
     def _expert(self, layer: int, group: int, place: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """The bytes of gate and up, and of down, of an expert of a group."""
-        number, down = int(self.experts[group * self.shape.chosen + place]), 2 * self.shape.hidden * self.shape.expert_size
+        number, down = (
+            int(self.experts[group * self.shape.chosen + place]),
+            2 * self.shape.hidden * self.shape.expert_size,
+        )
         first, second = (int(address) for address in self.gpu.arrays["experts"][layer])
         return _bytes_at(first + number * 2 * down, 2 * down), _bytes_at(second + number * down, down)
 
