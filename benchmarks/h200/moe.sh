@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Mixtures of experts: the product of tiles and the megakernel checked on small models, then a dense model and
-# OLMoE-1B-7B and Qwen3-30B-A3B by `bench decode`, and both mixtures' servers through HTTP, beside vLLM where VLLM names
-# a folder with it (use-vllm.sh).
+# Mixtures of experts: the product of tiles and the megakernel checked on small models, then a dense model, OLMoE-1B-7B
+# and Qwen3-30B-A3B by `bench decode`, and the servers of both mixtures through HTTP, beside vLLM where VLLM names a
+# folder with it (use-vllm.sh). ONLY="record few many" records where the time of a layer goes, and measures chunks in
+# flight and layouts on twelve layers.
 #
-# Writes decode-dense.json, decode-moe.json and serve-moe.json. The weights are drawn on the GPU, by each server anew.
-# Predicted: 245 s without vLLM.
+# Writes decode-moe.json, serve-moe.json, timeline.npz, layouts-1.json and layouts-8.json. The weights are drawn on the
+# GPU, by each server anew. Predicted: 245 s without vLLM, and 170 s for the three others.
 set -euo pipefail
 LIMIT=${LIMIT:-250}
+ONLY=${ONLY:-product checks decode serve serve-small}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
@@ -14,14 +16,22 @@ beside=()
 if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=3)
 bench=("$PYTHON" -m kernels bench)
-few=(--prompt 128 --runner megakernel --seconds 4)
+users=(--users 1 --users 8 --users 32)
+few=("$PYTHON" -m benchmarks.layouts qwen3-30b-a3b --layers 12)
 
 step product 45 "${pytest[@]}" tests/kernels/gemm/test_grouped.py
-step checks 50 "${pytest[@]}" tests/kernels/megakernel/test_gpu_experts.py -k "touch or (near and (1 or 5))"
-step decode 90 "${bench[@]}" decode --model llama-3.2-1b --model olmoe-1b-7b --model qwen3-30b-a3b --batch 1 --batch 8 \
-    "${few[@]}" --json "$OUT/decode-moe.json"
-step serve 115 "${bench[@]}" serve --model qwen3-30b-a3b --users 1 --users 8 --users 32 "${beside[@]}" \
-    --json "$OUT/serve-moe.json"
-step serve-small 60 "${bench[@]}" serve --model olmoe-1b-7b --users 1 --users 8 --users 32 "${beside[@]}" \
+step checks 60 "${pytest[@]}" tests/kernels/megakernel/test_gpu_experts.py -k "touch or near"
+step decode 115 "${bench[@]}" decode --model qwen3-30b-a3b --model olmoe-1b-7b --model llama-3.2-1b --batch 1 --batch 8 \
+    --prompt 128 --runner megakernel --seconds 3 --json "$OUT/decode-moe.json"
+step serve 120 "${bench[@]}" serve --model qwen3-30b-a3b "${users[@]}" "${beside[@]}" --json "$OUT/serve-moe.json"
+step serve-small 60 "${bench[@]}" serve --model olmoe-1b-7b "${users[@]}" "${beside[@]}" \
     --json "$OUT/serve-moe.json" --append
+step record 60 bash -c '"$0" -m kernels megakernel record qwen3-30b-a3b -o "$1" && "$0" -m kernels megakernel trace "$1"' \
+    "$PYTHON" "$OUT/timeline.npz"
+step few 70 "${few[@]}" --json "$OUT/layouts-1.json" --layout '{}' --layout '{"tuning": {"in_flight": 4}}' \
+    --layout '{"tuning": {"in_flight": 5, "long_in_flight": 6}}' --layout '{"tuning": {"long_in_flight": 8}}' \
+    --layout '{"sms": 132}' --layout '{"down_parts": 2}' --layout '{"out_parts": 8}'
+step many 70 "${few[@]}" --batch 8 --json "$OUT/layouts-8.json" --layout '{}' --layout '{"tuning": {"in_flight": 4}}' \
+    --layout '{"tuning": {"in_flight": 6}}' --layout '{"tuning": {"in_flight": 8}}' --layout '{"sms": 128}' \
+    --layout '{"down_parts": 2}' --layout '{"down_parts": 4}'
 finish

@@ -177,7 +177,7 @@ def backends(
 
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
-    out, as `kernels.server.execution.excluded` names it. The experts of a mixture become tiles where they can, in place.
+    out, as `kernels.server.execution.excluded` names it. Experts become tiles where they can, in place.
     With `weights` int8 products hold them so; prompts of many tokens take the model's own. Raises ValueError with one
     sentence.
     """
