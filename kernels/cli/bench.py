@@ -28,7 +28,7 @@ DEFAULT_SECONDS = 20.0
 """The longest time for one case, to which twice the longest builds of its compiled peers are added."""
 KERNEL_OPTIONS = ("variant", "only", "settled")
 OPTIONS = {
-    "decode": ("model", "runner", "batch", "prompt", "weights", "fidelity", "processes"),
+    "decode": ("model", "runner", "batch", "prompt", "weights", "fidelity", "processes", "router_skew"),
     "serve": bench_serve_arguments.OPTIONS,
 }
 """Options that only some groups have; every group without an entry times kernels and has KERNEL_OPTIONS."""
@@ -63,6 +63,13 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--processes", type=positive, metavar="N", help="decode: vLLM in N processes (3 to 10), one after the other"
+    )
+    parser.add_argument(
+        "--router-skew",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="decode: multiply a router's rows by e^(z S), z normal: some experts are chosen more often",
     )
     parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
     parser.add_argument(
@@ -176,6 +183,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
             rounds=options.rounds,
             seconds=options.seconds or 60.0,
             fidelity=options.fidelity,
+            router_skew=options.router_skew,
         )
         yield from bench_decode.decode_rows(chosen, ceilings, (device, gpu))
         return

@@ -15,6 +15,7 @@ from kernels.cli import bench_divided
 from kernels.cli.bench_decode_run import DecodeRun, ReferenceOutputs, judge, prepared
 from kernels.cli.bench_divided import Wanted
 from kernels.cli.bench_document import BenchRow
+from kernels.cli.bench_experts import counted, skew_routers, with_experts
 from kernels.cli.bench_fidelity import Exact, compare
 from kernels.hardware import Gpu
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
@@ -44,11 +45,11 @@ FEWEST, SLOW = 5, 3.0
 class Options:
     """What to measure; None is what the tables and the variants offer. `seconds` bounds one group's rounds.
 
-    `fidelity` tokens are compared with the float32 model, by torch's own ops and by every variant that is no peer. Each
-    number in `gpus` adds the megakernel's variants on that number of GPUs, the first ones of the machine. A model that
-    is larger than one GPU is measured with these variants alone, one after the other, each over parts that the GPUs
-    make of it. The `processes` share `rounds` and `seconds`. A runner that starts a process starts a fresh one for each
-    of them.
+    The routers of mixtures are skewed by `router_skew` (bench_experts.py). `fidelity` tokens are compared with the
+    float32 model, by torch's own ops and by every variant that is no peer. Each number in `gpus` adds the megakernel's
+    variants on that number of GPUs, the first ones of the machine. A model that is larger than one GPU is measured with
+    these variants alone, one after the other, each over parts that the GPUs make of it. The `processes` share `rounds`
+    and `seconds`. A runner that starts a process starts a fresh one for each of them.
     """
 
     models: Sequence[str] | None = None
@@ -60,6 +61,7 @@ class Options:
     rounds: int = 30
     seconds: float = 60.0
     fidelity: int = 0
+    router_skew: float = 0.0
     gpus: Sequence[int] = ()
     processes: int = 1
 
@@ -83,6 +85,7 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
                 yield from bench_divided.rows(config, wanted, partial(_measured, options, gpu, ceilings))
             continue
         model = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
+        skew_routers(model, options.router_skew)
         for _, batch, prompt in groups:
             case = model_case(model, name, dtype, batch, prompt, TOKENS)
             for wanted in bench_divided.groups_of(_wanted(case, options, gpu), options.gpus):
@@ -101,11 +104,12 @@ def _measured(
 ) -> Iterator[BenchRow]:
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_divided.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
-    known = ReferenceOutputs.of(reference, ids, generator)
+    with counted(model, case.batch) as chosen:
+        known = ReferenceOutputs.of(reference, ids, generator)
     exact = Exact.of(model, reference, case, options.fidelity) if options.fidelity else None
     reference.close()
     runners.free()
-    runs = [prepared(variant, own, model, known) for variant, own in wanted]
+    runs = [prepared(variant, with_experts(own, model, chosen), model, known) for variant, own in wanted]
     for run in runs:
         if run.gate == "pass":
             run.warm_up()

@@ -30,6 +30,11 @@ class ModelCase(BaseCase):
     bytes_per_token: float = 0
     gpus: int | None = Field(default=None, ge=2)
     """None: one."""
+    distinct_experts: float | None = None
+    """Different experts of a layer that the sequences' tokens chose together, in the mean; None: not counted, and
+    `bytes_per_token` has those of one token."""
+    top_tenth_share: float | None = None
+    """The share of the choices that fell on the most chosen tenth of the experts."""
 
     @property
     def flops(self) -> float:

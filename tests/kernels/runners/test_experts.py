@@ -7,10 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from kernels import registry, runners
+from kernels.cli.bench_experts import counted, skew_routers, with_experts
 from kernels.model import experts, tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.experts import Experts, Grouped, Order, Products
 from kernels.model.loading import skeleton
+from kernels.model.model_case import model_case
 from kernels.ops import GroupedCase
 from kernels.plan import Plan
 from kernels.runners.eager import EagerRunner
@@ -164,3 +166,29 @@ def test_the_routing_compiles_for_hopper_without_spilling(count: int, chosen: in
     combine = {"y": "*bf16", "shares": "*fp32", "place": "*i64", "out": "*bf16", "hidden": "i32:16", "stride": "i32:16"}
     constants = {"CHOSEN": chosen, "COLUMNS": kernels.COLUMNS}
     assert stack_bytes(kernels._combine_rows, combine, constants, kernels.WARPS, 3) == 0
+
+
+def test_a_skewed_router_chooses_fewer_experts_and_what_they_read_is_counted() -> None:
+    config = CONFIGS["qwen3-moe"] | {"num_experts": 64}
+    even, skewed = (runners.load(None, config, generated=True, dtype="fp32", device="cpu") for _ in range(2))
+    skew_routers(skewed, 2.0)
+    ids = torch.randint(even.config.vocab_size, (4, 16), generator=torch.Generator().manual_seed(5))
+    found = []
+    for model in (even, skewed):
+        with counted(model, 4) as chosen:
+            model(ids)
+        found.append(chosen)
+    first = even.model.layers[0].mlp
+    hidden: list[torch.Tensor] = []
+    hook = first.register_forward_pre_hook(lambda _, given: hidden.append(given[0]))
+    even(ids)
+    hook.remove()
+    numbers = first.gate(hidden[0].flatten(0, 1))[2].view(4, 16, -1)
+    assert found[0].distinct[0] == sum(len(numbers[:, at].unique()) for at in range(16)) / 16
+    assert found[1].mean < found[0].mean
+    assert found[1].share_of_most(0.1) > 1.5 * found[0].share_of_most(0.1)
+    case = model_case(even, "mine", "bf16", 4, 16, 8)
+    read = with_experts(case, even, found[0])
+    expert = 3 * 64 * 48 * even.config.num_hidden_layers
+    assert read.bytes_per_token == pytest.approx(case.bytes_per_token + 2 * expert * (found[0].mean - 3))
+    assert len(even.model.layers[0].mlp.gate._forward_hooks) == 0

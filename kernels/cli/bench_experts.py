@@ -1,0 +1,79 @@
+"""Mixtures in `bench decode`: routers that prefer some experts, and how many experts a step really reads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.model.experts import experts_of, has_experts
+from kernels.ops import MODEL_BYTES, ModelCase
+
+
+@torch.no_grad()
+def skew_routers(model: Any, skew: float) -> None:
+    """Multiplies the rows of each router by e^(z · skew), z drawn from a normal distribution: experts whose logits vary
+    more are chosen more often. Generated routers without it choose nearly evenly.
+    """
+    generator = torch.Generator().manual_seed(11)
+    for layer in model.model.layers if has_experts(model.config) else ():
+        router = layer.mlp.gate.weight
+        factors = torch.randn(len(router), 1, generator=generator).mul(skew).exp()
+        router.mul_(factors.to(router))
+
+
+class ChosenExperts:
+    """How often the experts of each layer were chosen, and how many different ones at each position of a batch."""
+
+    def __init__(self) -> None:
+        self.counts: list[Tensor] = []
+        self.distinct: list[float] = []
+
+    def add(self, chosen: Tensor, batch: int, experts: int) -> None:
+        """`chosen` [batch · positions, chosen] of one layer."""
+        at_position = chosen.view(batch, -1, chosen.shape[-1]).transpose(0, 1).flatten(1)
+        taken = torch.zeros(len(at_position), experts, device=chosen.device).scatter_(1, at_position, 1.0)
+        self.distinct.append(float(taken.sum(1).mean()))
+        self.counts.append(torch.bincount(chosen.flatten(), minlength=experts).float().cpu())
+
+    @property
+    def mean(self) -> float:
+        """Different experts of a layer, in the mean."""
+        return sum(self.distinct) / len(self.distinct)
+
+    def share_of_most(self, part: float) -> float:
+        """The share of the choices that fell on the most chosen `part` of a layer's experts, in the mean."""
+        shares = []
+        for counts in self.counts:
+            most = counts.sort(descending=True).values[: max(1, round(part * len(counts)))]
+            shares.append(float(most.sum() / counts.sum()))
+        return sum(shares) / len(shares)
+
+
+@contextmanager
+def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
+    """What the routers of a transformers model choose in its passes over `batch` rows within the block."""
+    found = ChosenExperts()
+
+    def note(gate: Any, _: Any, given: Any) -> None:
+        found.add(given[2], batch, len(gate.weight))
+
+    layers = model.model.layers if has_experts(model.config) else ()
+    hooks = [layer.mlp.gate.register_forward_hook(note) for layer in layers]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def with_experts(case: ModelCase, model: Any, found: ChosenExperts) -> ModelCase:
+    """The case with the bytes of the experts that its sequences chose; as it is without experts."""
+    if not found.counts:
+        return case
+    layers = [experts_of(model.config, layer.mlp) for layer in model.model.layers]
+    one = sum((w.gate_up.numel() + w.down.numel()) // len(w.router) for w in layers)
+    further = (found.mean - layers[0].chosen) * one * MODEL_BYTES[case.weights]
+    experts = {"distinct_experts": round(found.mean, 2), "top_tenth_share": round(found.share_of_most(0.1), 3)}
+    return case.model_copy(update={"bytes_per_token": case.bytes_per_token + further} | experts)
