@@ -33,11 +33,8 @@ class GroupedProduct(CudaCall):
     def __init__(self, case: GroupedCase, tiled: bool = False) -> None:
         super().__init__()
         macros, self.shared_bytes = constants(case, tiled)
-        self.case, self.tiled, self.kernel = (
-            case,
-            tiled,
-            nvrtc.load(nvrtc.Build.of(SOURCE, macros), "grouped", self.shared_bytes),
-        )
+        self.case, self.tiled = case, tiled
+        self.kernel = nvrtc.load(nvrtc.Build.of(SOURCE, macros), "grouped", self.shared_bytes)
 
     def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
         case = self.case
@@ -50,7 +47,8 @@ class GroupedProduct(CudaCall):
         pairs = -(-case.weight_rows // (2 * COLUMNS))
         most_tiles = rows // MOST_ROWS + case.experts  # each expert may end in the middle of a tile
         grid = (2 * min(clusters_at_once(2, THREADS, SHARED_MOST), most_tiles * pairs),)
-        fields = (ends.data_ptr(), 0, rows, case.n, case.k, case.weight_rows, pairs)
+        weight_rows = TILE * rows_apart(w) if self.tiled else case.weight_rows
+        fields = (ends.data_ptr(), 0, rows, case.n, case.k, weight_rows, pairs)
         params = np.array(fields, dtype=PARAMS)
         maps = *(named("x", x, (size, 64)) for size in X_BOXES), self._map_of(w)
 
@@ -67,9 +65,18 @@ class GroupedProduct(CudaCall):
         return named("w", w.view(-1, self.case.k), (COLUMNS, 64))
 
 
+def rows_apart(w: Tensor) -> int:
+    """The rows of tiles from an expert's first one to the next expert's."""
+    return w.stride(0) // w.stride(1)
+
+
 def by_columns(w: Tensor) -> Tensor:
-    """A view of tiles [experts, n / 16, k / 16, 256] as 8 columns of 16 rows each: [k / 8, experts · n / 16, 128]."""
-    return w.view(-1, 2 * w.shape[2], 8 * TILE).transpose(0, 1)
+    """A view of tiles [experts, n / 16, k / 16, 256] as 8 columns of 16 rows each, [k / 8, rows / 16, 128], where
+    `rows` also count what lies between an expert's tiles and the next one's.
+    """
+    experts, tiles, k_tiles, _ = w.shape
+    rows = (experts - 1) * rows_apart(w) + tiles
+    return w.as_strided((2 * k_tiles, rows, 8 * TILE), (8 * TILE, w.stride(1), 1))
 
 
 def check_arguments(
@@ -79,7 +86,11 @@ def check_arguments(
     dtype = (DTYPES[case.dtype],)
     operand = dtype if case.scales is None else (torch.float8_e4m3fn,)
     check_tensor("x", x, (None, case.k), operand)
-    shape = (case.weight_rows // TILE, case.k // TILE, TILE * TILE) if tiled else (case.weight_rows, case.k)
-    check_tensor("w", w, (case.experts, *shape), operand, layout="contiguous")
+    if tiled:
+        check_tensor("w", w, (case.experts, case.weight_rows // TILE, case.k // TILE, TILE * TILE), operand)
+        if not w[0].is_contiguous() or w.stride(0) % w.stride(1):
+            raise ValueError(f"w has strides {list(w.stride())}: the tiles of an expert lie one after the other")
+    else:
+        check_tensor("w", w, (case.experts, case.weight_rows, case.k), operand, layout="contiguous")
     check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
     check_out(out, (x.shape[0], case.n), dtype)

@@ -11,7 +11,7 @@ constexpr int kStagedRows = 128, kChunks = kOutColumns / 8;  // rows of y staged
 struct GroupedParams {
   const int* ends;  // [EXPERTS]: where the rows of each expert end
   TYPE* y;
-  int rows, columns, k, weight_rows, column_pairs;
+  int rows, columns, k, weight_rows, column_pairs;  // weight_rows: of w, from an expert to the next
 };
 
 struct Shared {

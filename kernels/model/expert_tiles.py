@@ -3,80 +3,120 @@
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
+from kernels import registry
+from kernels.dtypes import DTYPE_NAMES
 from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.hardware import Gpu
-from kernels.model.experts import is_sparse
+from kernels.model.experts import experts_of, is_sparse, swiglu, torch_grouped
+from kernels.model.layer_cases import expert_cases
 from kernels.tiles.core_matrices import TILE, core_matrices
 
 if TYPE_CHECKING:
     import torch
 
 
-class ExpertTiles:
-    """`layers` are each layer's tiles: of gate and up [experts, 2 · inner / 16, hidden / 16, 256], 8 rows of the gate
-    and 8 of up in turn, and of down [experts, hidden / 16, inner / 16, 256].
+CHECKED, ROUNDING = 40, 2**-6
+"""Tokens whose products are compared, and how far they may differ, over the largest value."""
+_OWN: "WeakKeyDictionary[Any, torch.Tensor]" = WeakKeyDictionary()
+"""The tiles of each model that has them in the place of its experts."""
+_COPIES: "WeakKeyDictionary[Any, ref[torch.Tensor]]" = WeakKeyDictionary()
+"""The tiles that some launch has of any other model."""
+
+
+def tiles_of(model: Any) -> "torch.Tensor":
+    """A transformers model's experts as tiles, [layers, experts, values] in its dtype: of each expert the tiles of gate
+    and up, 8 rows of the gate and 8 of up in turn, then those of down. They lie in one allocation; all callers share
+    them while one of them keeps them. Raises ValueError where they do not fit on the GPU beside the model.
     """
+    import torch
 
-    def __init__(self, layers: "list[tuple[torch.Tensor, torch.Tensor]]") -> None:
-        self.layers = layers
-
-    def addresses(self) -> "torch.Tensor":
-        """Where the tiles lie, int64 [layers, 2]."""
-        import torch
-
-        rows = [[tiles.data_ptr() for tiles in layer] for layer in self.layers]
-        return torch.tensor(rows, dtype=torch.int64, device=self.layers[0][0].device)
-
-
-_COPIES: "WeakKeyDictionary[Any, ref[ExpertTiles]]" = WeakKeyDictionary()
-"""The copy of each model's experts that some launch has."""
-
-
-def can_tile(model: Any, gpu: Gpu) -> bool:
-    """Whether a transformers model has experts whose tiles a product on this GPU reads."""
-    if not is_sparse(first := model.model.layers[0]) or gpu.sm != 90 or model.dtype.itemsize != 2:
-        return False
-    return not any(size % TILE for size in first.mlp.experts.down_proj.shape[1:])
-
-
-def tile_experts(model: Any) -> None:
-    """Rearranges the experts of a transformers model in place, layer by layer. Its own modules cannot compute with
-    them; a decoder made of the model afterwards does.
-    """
-    for layer in model.model.layers:
-        own = layer.mlp.experts
-        own.gate_up_proj.data, own.down_proj.data = _tiles(own)
-
-
-def tiles_of(model: Any) -> ExpertTiles:
-    """A transformers model's experts as tiles: its own if they were rearranged, else a copy, which all callers share
-    while one of them keeps it. Raises ValueError where the copy does not fit on the GPU.
-    """
-    layers = [layer.mlp.experts for layer in model.model.layers]
-    if layers[0].gate_up_proj.dim() == 4:
-        return ExpertTiles([(own.gate_up_proj.data, own.down_proj.data) for own in layers])
+    if model in _OWN:
+        return _OWN[model]
     known = _COPIES.get(model)
     if known is not None and (shared := known()) is not None:
         return shared
-    _check_room(layers)
-    made = ExpertTiles([_tiles(own) for own in layers])
-    _COPIES[model] = ref(made)
-    return made
+    layers = [layer.mlp.experts for layer in model.model.layers]
+    gate_up, down = layers[0].gate_up_proj, layers[0].down_proj
+    if gate_up.is_cuda and (sentence := _no_room(gate_up.device, len(layers) * (gate_up.nbytes + down.nbytes))):
+        raise ValueError(sentence)
+    size = gate_up[0].numel() + down[0].numel()
+    tiles = torch.empty(len(layers), len(gate_up), size, dtype=gate_up.dtype, device=gate_up.device)
+    for own, into in zip(layers, tiles, strict=True):
+        for part, matrix in zip(_parts(own, into), (interleaved_gate_up(own.gate_up_proj), own.down_proj), strict=True):
+            part.copy_(core_matrices(matrix.detach()))
+    _COPIES[model] = ref(tiles)
+    return tiles
 
 
-def _check_room(layers: list[Any]) -> None:
+def can_tile(model: Any, gpu: Gpu) -> bool:
+    """Whether a transformers model has experts whose tiles a product on this GPU reads, and room to make them."""
+    if not is_sparse(first := model.model.layers[0]) or gpu.sm != 90 or model.dtype.itemsize != 2:
+        return False
+    down = first.mlp.experts.down_proj
+    if any(size % TILE for size in down.shape[1:]):
+        return False
+    return not (down.is_cuda and _no_room(down.device, 3 * len(model.model.layers) * down.nbytes))
+
+
+def tile_experts(model: Any) -> None:
+    """Puts tiles in the place of a transformers model's experts. Its own modules cannot compute with them; a decoder
+    made of the model afterwards does. Raises ValueError as `tiles_of`, and on a GPU where a product of tiles differs
+    from torch's of the weights.
+    """
+    tiles = tiles_of(model)
+    if tiles.is_cuda:
+        check_products(model.config, model.model.layers[0].mlp, tiles[0])
+    _OWN[model] = tiles
+    for layer, own in zip(model.model.layers, tiles, strict=True):
+        experts = layer.mlp.experts
+        experts.gate_up_proj.data, experts.down_proj.data = _parts(experts, own)
+
+
+def has_tiles(model: Any) -> bool:
+    """Whether tiles are in the place of the model's experts."""
+    return model in _OWN
+
+
+def check_products(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
+    """Raises ValueError where the products of a layer's tiles differ from torch's of its weights by more than rounding,
+    for CHECKED tokens whose rows fall evenly to the experts.
+    """
     import torch
 
-    first = layers[0].gate_up_proj
-    if not first.is_cuda:
-        return
-    kept = torch.cuda.memory_reserved(first.device) - torch.cuda.memory_allocated(first.device)
-    free = torch.cuda.mem_get_info(first.device)[0] + kept
-    needed = len(layers) * (first.nbytes + layers[0].down_proj.nbytes)
-    if needed > free:
-        memory = f"{needed / 1e9:.1f} GB more, and {free / 1e9:.1f} are free"
-        raise ValueError(f"memory: this runner holds a mixture's experts twice, {memory}")
+    w = experts_of(config, mlp)
+    tiled = w._replace(**dict(zip(("gate_up", "down"), _parts(mlp.experts, tiles), strict=True)))
+    wide, _, narrow = expert_cases(tiled, CHECKED, DTYPE_NAMES[tiles.dtype])
+    ends = (torch.arange(1, wide.experts + 1, device=tiles.device) * wide.rows // wide.experts).int()
+    x = torch.randn(wide.rows, wide.k, device=tiles.device, generator=torch.Generator(tiles.device).manual_seed(1))
+    x = x.to(tiles.dtype)
+    inner = swiglu(torch_grouped(x, w.gate_up, ends))
+    for case, given, own, expected in (
+        (wide, x, tiled.gate_up, inner),
+        (narrow, inner, tiled.down, torch_grouped(inner, w.down, ends)),
+    ):
+        found = registry.variant("grouped_hopper").build(case, {"tiled": True})(given, own, ends)
+        if not (found - expected).abs().max() <= ROUNDING * expected.abs().max():
+            raise ValueError(f"the product of tiles differs from torch's: {case.key}")
 
 
-def _tiles(own: Any) -> "tuple[torch.Tensor, torch.Tensor]":
-    return core_matrices(interleaved_gate_up(own.gate_up_proj.detach())), core_matrices(own.down_proj.detach())
+def _parts(experts: Any, tiles: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
+    """A layer's tiles [experts, values] as those of gate and up [experts, 2 · inner / 16, hidden / 16, 256], and of
+    down [experts, hidden / 16, inner / 16, 256].
+    """
+    hidden, inner = experts.down_proj.shape[1:]
+    first, second = tiles.split([2 * inner * hidden, inner * hidden], dim=1)
+    return (
+        first.unflatten(1, (2 * inner // TILE, hidden // TILE, TILE * TILE)),
+        second.unflatten(1, (hidden // TILE, inner // TILE, TILE * TILE)),
+    )
+
+
+def _no_room(device: "torch.device", needed: int) -> str:
+    """Why so many bytes do not fit on the GPU, in a sentence; "" where they do."""
+    import torch
+
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    free = torch.cuda.mem_get_info(device)[0] + kept
+    if needed <= free:
+        return ""
+    return f"memory: a mixture's experts as tiles take {needed / 1e9:.1f} GB more, and {free / 1e9:.1f} are free"

@@ -23,15 +23,20 @@ __device__ __forceinline__ float sum_over_warps(const Shared& s, int buffer, int
 constexpr int kMostInputBytes = 256;  // input that a lane keeps in registers
 
 // Loads the codes of the current chunk, and the scales of its rows, which are the same in all chunks of a unit; then
-// frees the slot. Loading: loads from memory are in flight.
-template <bool Loading>
+// frees the slot. Loading: loads from memory are in flight. Experts lie in core matrices.
+template <bool Loading, bool InCores = false>
 __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                            const Instruction& in, int tiles, Codes& codes, float2& row_scale) {
   static_assert(!Loading || WEIGHT_BITS == 16, "nothing but the codes is waited for");
   const int lane = threadIdx.x % 32;
   wait_chunk(p, s, in, s.full[ring.stage], ring.parity);
   const char* chunk = s.ring[ring.stage];
-  load_codes(codes, chunk, tiles);
+#if EXPERTS
+  if constexpr (InCores)
+    load_cores(codes, chunk, tiles);
+  else
+#endif
+    load_codes(codes, chunk, tiles);
   if (kChunkHeader) {
     const float* scales = (const float*)chunk + lane / 4;
     row_scale = make_float2(scales[0] * kUndo, scales[8] * kUndo);
@@ -52,6 +57,7 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineS
 template <Op Which, int Tiles, bool Even, class Load, class Epilogue>
 __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineState<STAGES>& ring, const Instruction& in,
                                         int step, Load load, Epilogue epilogue) {
+  constexpr bool kInCores = EXPERTS && (Which == kGateUp || Which == kDown);
   constexpr bool Paired = Which == kGateUp, kHelped = kRmsScaleWarp && (Which == kQkv || Which == kGateUp);
   constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
   constexpr int kPrologueChunks = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
@@ -98,7 +104,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
       if (!Even && here(c) <= 0) break;
       if (c < kPrologueChunks && unit == 0) continue;
       Codes codes;
-      take_chunk<false>(p, s, ring, in, here(c), codes, row_scale);
+      take_chunk<false, kInCores>(p, s, ring, in, here(c), codes, row_scale);
       if (!kInputsInRegisters) load_inputs<true>(fresh, input + c * kChunkInput, c, here(c));
       multiply(sum, codes, kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
     }

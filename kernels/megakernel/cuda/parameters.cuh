@@ -59,6 +59,7 @@ constexpr int kDownWords = DOWN_PARTIALS * BATCH * HIDDEN / 2, kGatedWords = GRO
 constexpr int kExpertUnits = INTER / CHOSEN / 8, kExpertTiles = INTER / CHOSEN / 16, kRouterWords = (EXPERTS + 15) / 16 * 16;
 constexpr int kSlots = BATCH * CHOSEN < EXPERTS ? BATCH * CHOSEN : EXPERTS;  // experts that may be at work in a layer
 constexpr u32 kGateUpUnit = HIDDEN / 16 * kBlock, kDownUnit = kExpertTiles * kBlock;
+constexpr u32 kExpertBytes = kExpertUnits * kGateUpUnit + HIDDEN / 16 * kDownUnit;
 __device__ __forceinline__ int copy_read() { return blockIdx.x % COPIES; }
 constexpr int kResidual = SLICE ? SLICE : HIDDEN;  // columns of the residual that the SM keeps
 constexpr int kGroupMost =
@@ -90,7 +91,7 @@ struct Params {
                                    // rows; KEYS_IN_RING
   const char* weights;             // every SM's fragments in the order it uses them
   const u64* weight_offset;        // [SMs + 1] bytes into weights
-  const char* const* experts;      // [LAYERS, 2]: units of gate and up [EXPERTS, kExpertUnits], of down [EXPERTS, HIDDEN / 16]
+  const char* experts;             // [LAYERS, EXPERTS, kExpertBytes]
   const Instruction* program;      // all SMs' instructions
   const int* program_start;        // [SMs]
   const __nv_bfloat16* embedding;  // [VOCAB, HIDDEN]

@@ -63,19 +63,18 @@ struct Producer {
 
 #if EXPERTS
   int distinct;  // experts at work in the layer
-  const char *gate_up, *down;  // the layer's experts
 
   // The weights of the chosen experts that GATE_UP or DOWN multiplies. A chunk of DOWN may lie in two experts.
   __device__ __forceinline__ bool experts(const Instruction& in, int step) {
     const bool wide = in.op == kGateUp;
     if (wide && in.group == 0) {
-      gate_up = p.experts[2 * in.layer], down = p.experts[2 * in.layer + 1];
       while (*(volatile const int*)&s.routed < step * LAYERS + in.layer + 1)
         if (!wait_on(s, prefetch)) return false;
       distinct = *(volatile const int*)&s.distinct;
     }
     const int units = units_at_work(in, distinct), end = in.k_tile + tiles_at_work(in, distinct);
     if (experts_at_work(in.group, distinct) == 0) return true;
+    const char* layer = p.experts + (size_t)in.layer * EXPERTS * kExpertBytes;
 #pragma unroll 1
     for (int unit = 0; unit < units; unit++) {
       const int row = wide ? in.tile + unit * gridDim.x : in.tile + unit;
@@ -87,9 +86,9 @@ struct Producer {
         for (int from = tile; from < last;) {
           const int slot = in.group * CHOSEN + (wide ? row / kExpertUnits : from / kExpertTiles);
           const int to = wide ? last : min(last, from / kExpertTiles * kExpertTiles + kExpertTiles);
-          const size_t expert = *(volatile const int*)&s.experts[slot];
-          const char* source = wide ? gate_up + (expert * kExpertUnits + row % kExpertUnits) * kGateUpUnit + from * kBlock
-                                    : down + (expert * (HIDDEN / 16) + row) * kDownUnit + from % kExpertTiles * kBlock;
+          const u32 place = wide ? row % kExpertUnits * kGateUpUnit + from * kBlock
+                                 : kExpertUnits * kGateUpUnit + row * kDownUnit + from % kExpertTiles * kBlock;
+          const char* source = layer + (size_t)*(volatile const int*)&s.experts[slot] * kExpertBytes + place;
           bulk_load(s.ring[at.stage] + (from - tile) * kBlock, source, (to - from) * kBlock, s.full[at.stage],
                     kEvictFirst);
           from = to;

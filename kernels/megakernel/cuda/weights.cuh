@@ -128,14 +128,6 @@ __device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int, i
   }
 }
 
-// A lane's 16 bytes of a block; `from` points to the lane's 16 bytes of it. bf16 lies in core matrices.
-__device__ __forceinline__ uint4 load_block(const char* from) {
-  if constexpr (WEIGHT_BITS != 16) return *(const uint4*)from;
-  u32 tile[4];
-  ldmatrix(tile, shared_address(from));
-  return make_uint4(tile[0], tile[1], tile[2], tile[3]);
-}
-
 // Loads this warp's blocks of a chunk of `tiles` tiles, and zeros for blocks beyond the chunk.
 __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int tiles) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -150,10 +142,21 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
     const auto inside = [&](int n) {
       return (n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles;
     };
-    if (inside(i)) own.codes[i] = load_block(blocks + i * WARPS * kBlock + lane * 16);
+    if (inside(i)) own.codes[i] = *(const uint4*)(blocks + i * WARPS * kBlock + lane * 16);
     if (WEIGHT_BITS != 4 || i % kTogether || !inside(i + behind)) continue;
     const char* from = blocks + (i + behind) * WARPS * kBlock + scales;
     own.scales[i] = kDiagonal ? *(const u32*)from : *(const unsigned short*)from;
+  }
+}
+
+// The same of blocks in core matrices (kernels/tiles/core_matrices.py), as the experts are.
+__device__ __forceinline__ void load_cores(Codes& own, const char* chunk, int tiles) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < kEach; i++) {
+    u32 tile[4] = {};
+    if (i * WARPS + warp < tiles) ldmatrix(tile, shared_address(chunk + (i * WARPS + warp) * kBlock + lane * 16));
+    own.codes[i] = make_uint4(tile[0], tile[1], tile[2], tile[3]);
   }
 }
 

@@ -21,7 +21,6 @@ from kernels.megakernel.program.instructions import OP_NAMES
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.ranks import RANKS
 from kernels.megakernel.program.shape import ModelShape, positions_of
-from kernels.model.expert_tiles import tiles_of
 from kernels.model.rounding import RoundedWeights
 from kernels.ops.sampling import Samplings, of_batch
 from kernels.tiles.maps import named
@@ -86,7 +85,6 @@ class Rank:
         self.program, self.constants = made.programs[self.rank], made.constants
         self.shape, self.layout = self.program.shape, self.program.layout
         self.kernel = device.compile_kernel(self.constants)
-        self._experts = tiles_of(model) if self.shape.experts else None  # whose addresses are uploaded
         self._held: dict[str, Tensor] = uploads(model, self.program, capacity, rounded) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}

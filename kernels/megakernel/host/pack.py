@@ -7,7 +7,6 @@ from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
-from kernels.tiles.core_matrices import core_matrices
 
 if TYPE_CHECKING:
     import torch
@@ -56,8 +55,6 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
         part = tiles[:, k_tile : k_tile + k_tiles]
         return torch.nn.functional.pad(part, (0, 0, 0, -k_tiles % form.tiles))
 
-    if form.name == "bf16":
-        return core_matrices(weight.codes.to(torch.bfloat16))[:, k_tile : k_tile + k_tiles].flatten(1).view(torch.uint8)
     n, tiles = form.tiles, cut(fragments(weight.codes))
     count = len(tiles)
     lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(
@@ -76,6 +73,12 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
     header = weight.row_scales.view(count, -1).view(torch.uint8)[:, : form.header]
     parts = [part for chunk in blocks.split(form.chunk_blocks, dim=1) for part in (header, chunk.flatten(1))]
     return torch.cat(parts, dim=1)
+
+
+def _bf16_words(values: "torch.Tensor") -> "torch.Tensor":
+    import torch
+
+    return values.to(torch.bfloat16)
 
 
 def _int8_words(codes: "torch.Tensor") -> "torch.Tensor":
@@ -102,7 +105,7 @@ def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":
     return word
 
 
-_WORDS = {"int8": _int8_words, "fp8": _fp8_words, "nvfp4": _nvfp4_words}
+_WORDS = {"bf16": _bf16_words, "int8": _int8_words, "fp8": _fp8_words, "nvfp4": _nvfp4_words}
 
 
 def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":

@@ -21,8 +21,7 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
     `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
     where the family has them `bias` float32 [layers, rows of q, k, v], `qk_norm` float32 [layers, 2 * head_dim], or
-    [layers, rows of q and k] of norms over all heads, and `experts` int64 [layers, 2], the addresses of
-    `tiles_of(model)`, which the caller keeps.
+    [layers, rows of q and k] of norms over all heads, and `experts` as `tiles_of` gives them.
     """
     core, layers = model.model, model.model.layers
     gpu = model.lm_head.weight.device
@@ -44,7 +43,7 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     if program.shape.qk_norm:
         arrays["qk_norm"] = torch.stack([torch.cat([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
     if program.shape.experts:
-        arrays["experts"] = tiles_of(model).addresses()
+        arrays["experts"] = tiles_of(model)
     return arrays
 
 

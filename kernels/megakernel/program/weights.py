@@ -1,11 +1,10 @@
 """The layout of a product's weights in the stream, in each precision. Imports without torch.
 
 A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of 32 *blocks* (or 24) at most. A
-block is 512 bytes: as many tiles as these hold (1 in bf16, 2 in fp8 and int8, 4 in nvfp4). In bf16 it is four core
-matrices (core_matrices.py); otherwise it has 16 bytes for each lane, arranged so that a lane needs consecutive elements
-of the input. A chunk of fp8 or nvfp4 begins with one float32 scale per row; a block of nvfp4 ends with the e4m3 scales
-of its tiles, one of int8 with a float16 scale per row. `pack.py` writes this; `weights.cuh` and `matrix_of_unit` read
-it.
+block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8 and int8, 4 in nvfp4), arranged so that
+each lane needs consecutive elements of the input. A chunk of fp8 or nvfp4 begins with one float32 scale per row; a
+block of nvfp4 ends with the e4m3 scales of its tiles, one of int8 with a float16 scale per row. `pack.py` writes this,
+`weights.cuh` and `matrix_of_unit` read it.
 """
 
 from dataclasses import dataclass
@@ -133,9 +132,8 @@ def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
 def _values(words: NDArray[np.uint32], form: Format) -> Floats:
     """Blocks of words [blocks, lanes, 4] as the values of their codes [blocks, lanes, products, 8]."""
     blocks = len(words)
-    if form.bits == 16:  # column half, row half, g, quarter, pair
-        tiles = (words.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(blocks, 2, 2, 8, 4, 2)
-        return tiles.transpose(0, 3, 4, 1, 2, 5).reshape(blocks, 32, 1, 8)
+    if form.bits == 16:
+        return (words.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(blocks, 32, 1, 8)
     if form.name == "int8":
         by_row = words.view(np.int8).astype(np.float32).reshape(blocks, 32, 2, 2, 2, 2)
         return by_row.swapaxes(3, 4).reshape(blocks, 32, 2, 8)  # product, column half, row half, pair

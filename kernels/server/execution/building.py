@@ -183,7 +183,7 @@ def backends(
     """
     parts, gpu = tensor_parallel.parts_of(model), gpu_of(model.device)
     if len(parts) == 1 and "grouped_hopper" not in exclude and can_tile(model, gpu):
-        tile_experts(model)
+        _tile(model)
     decoders = [Decoder(part) for part in parts]
     decoder, several = decoders[0], len(decoders) > 1
     if weights and (gpu.sm != 90 or several or has_experts(model.config)):
@@ -218,6 +218,15 @@ def backends(
     with phases.phase("megakernel"):
         beside = megakernel_beside(model, kernels, list(batches), up_to, weights or "bf16")
     return [*beside, kernels]
+
+
+def _tile(model: Any) -> None:
+    """Puts tiles in the place of the experts; where their products are not right here, says so and changes nothing."""
+    try:
+        tile_experts(model)
+    except (RuntimeError, ValueError) as reason:
+        _tell(f"experts stay row by row, and the megakernel holds them once more: {reason}")
+    runners.free()
 
 
 def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:

@@ -15,10 +15,12 @@ from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program.layout import default_layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
+from kernels.model.expert_tiles import has_tiles
 from kernels.model.rounding import RoundedWeights, Rounding
 from kernels.model.tensor_parallel import parts_of
 from kernels.ops import MODEL_BYTES
 from kernels.ops.sampling import Sampling
+from kernels.server.execution.megakernel_backend import BATCHES
 
 
 class MachineInstance:
@@ -53,10 +55,12 @@ class MachineInstance:
 
 
 def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16") -> int:
-    """About the GPU memory of an instance: its weights, without experts, and its keys and values. Of a divided model,
-    on the GPU of the part `model`.
+    """About the GPU memory of an instance: its weights, and its keys and values. All instances of a mixture read the
+    model's own experts where they are tiles, else a copy, which is counted with the first. Of a divided model, on the
+    GPU of the part `model`.
     """
     shape = shape_of(model.config.to_dict())
     matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
     cached = 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim
-    return int(MODEL_BYTES[weights] * matrices) - shape.experts_bytes + 2 * cached
+    shared = shape.experts_bytes if batch > BATCHES[0] or has_tiles(model) else 0
+    return int(MODEL_BYTES[weights] * matrices) + 2 * cached - shared

@@ -8,7 +8,7 @@ import torch
 from kernels.cases import check_cases
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.gemm import grouped_hopper, grouped_tiles
-from kernels.gemm.grouped_call import W_BOX, by_columns
+from kernels.gemm.grouped_call import W_BOX, by_columns, rows_apart
 from kernels.hardware import GENERATIONS, GPUS, generation
 from kernels.ops import GroupedCase
 from kernels.proof import gate, inputs
@@ -97,10 +97,14 @@ def test_a_box_of_tiles_holds_the_rows_that_the_descriptor_says() -> None:
     """
     w = torch.randn(3, 160, 96, generator=torch.Generator().manual_seed(2)).bfloat16()
     packed = variant("grouped_hopper").pack(case(n=160, k=96), {"tiled": True}, w)
+    apart = torch.nn.functional.pad(packed.flatten(1), (0, 5 * 16 * 96))[:, : packed[0].numel()].unflatten(
+        1, packed.shape[1:]
+    )
+    assert rows_apart(apart) == 15
     expert, column, k = 1, 32, 16
-    first = k // 8, (160 * expert + column) // 16, 0
+    first = k // 8, rows_apart(apart) * expert + column // 16, 0
     slices = [slice(begin, begin + size) for begin, size in zip(first, W_BOX, strict=True)]
-    shared = by_columns(packed)[*slices].flatten()
+    shared = by_columns(apart)[*slices].flatten()
     rows, columns = torch.arange(grouped_tiles.COLUMNS)[:, None], torch.arange(64)
     at = rows // 8 * 128 + columns // 8 * grouped_tiles.COLUMNS * 16 + rows % 8 * 16 + columns % 8 * 2
     assert torch.equal(shared[at // 2], w[expert, column : column + 128, k : k + 64])

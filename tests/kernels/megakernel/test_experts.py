@@ -18,13 +18,13 @@ from kernels.megakernel.program.layout import strided
 from kernels.megakernel.program.memory import held_bytes
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
-from kernels.megakernel.program.weights import FORMATS, matrix_of_unit
 from kernels.megakernel.proof.validate import check_programs
 from kernels.model.expert_tiles import tile_experts, tiles_of
 from kernels.server.execution.megakernel_instance import instance_bytes
 from tests.kernels.megakernel.broken import changed, find, kinds, swapped
 from tests.kernels.megakernel.cuda_on_cpu import CpuRun
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
+from tests.kernels.megakernel.interpreter.sm import matrix_of_tiles
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import (
     MIXTURES,
@@ -90,13 +90,12 @@ def with_equal_gates(program: Program, name: str) -> dict[str, np.ndarray]:
 
 def test_experts_lie_in_units() -> None:
     experts = model("qwen3_moe").model.layers[1].mlp.experts
-    gate_up, down = (as_numpy(tiles[7]).view(np.uint8) for tiles in tiles_of(model("qwen3_moe")).layers[1])
-    form, (hidden, inner) = FORMATS["bf16"], experts.down_proj.shape[1:]
+    tiles, (hidden, inner) = as_numpy(tiles_of(model("qwen3_moe"))[1, 7]), experts.down_proj.shape[1:]
     both = np.stack(np.split(experts.gate_up_proj[7].detach().float().numpy().reshape(-1, 8, hidden), 2), axis=1)
-    unit = matrix_of_unit(gate_up[5].ravel(), hidden // 16, form)
+    unit = matrix_of_tiles(tiles[5 * 16 * hidden : 6 * 16 * hidden])
     np.testing.assert_array_equal(unit, both[5].reshape(16, hidden))
-    rows = experts.down_proj[7].detach().float().numpy()[16:32]
-    np.testing.assert_array_equal(matrix_of_unit(down[1].ravel(), inner // 16, form), rows)
+    down, rows = tiles[2 * inner * hidden :], experts.down_proj[7].detach().float().numpy()[16:32]
+    np.testing.assert_array_equal(matrix_of_tiles(down[16 * inner : 32 * inner]), rows)
 
 
 def test_launches_share_one_copy_of_the_experts_and_a_model_that_has_tiles_needs_none() -> None:
@@ -106,9 +105,11 @@ def test_launches_share_one_copy_of_the_experts_and_a_model_that_has_tiles_needs
     sizes = [parameter.nbytes for parameter in own.parameters()]
     tile_experts(own)
     assert [parameter.nbytes for parameter in own.parameters()] == sizes
-    for layer, tiles in zip(own.model.layers, tiles_of(own).layers, strict=True):
-        assert tiles[0].data_ptr() == layer.mlp.experts.gate_up_proj.data_ptr()
-    assert torch.equal(tiles[1], copied.layers[-1][1])
+    tiles = tiles_of(own)
+    assert torch.equal(tiles, copied)
+    for layer, its in zip(own.model.layers, tiles, strict=True):
+        assert layer.mlp.experts.gate_up_proj.data_ptr() == its.data_ptr()
+        assert layer.mlp.experts.down_proj.untyped_storage().data_ptr() == tiles.data_ptr()
 
 
 def test_the_experts_are_held_twice() -> None:
@@ -116,17 +117,18 @@ def test_the_experts_are_held_twice() -> None:
     layers = model("qwen3_moe").model.layers
     matrices = [parameter for layer in layers for parameter in layer.parameters() if parameter.ndim > 1]
     assert found["matrices for prompts"] == sum(matrix.nbytes for matrix in matrices)
-    assert found["experts of the launch"] == sum(
-        tiles.nbytes for layer in tiles_of(model("qwen3_moe")).layers for tiles in layer
-    )
+    assert found["experts of the launch"] == tiles_of(model("qwen3_moe")).nbytes
 
 
-def test_an_instance_of_the_server_is_counted_without_experts() -> None:
-    own = model("olmoe")
+def test_an_instance_of_the_server_is_counted_without_the_experts_of_the_model_or_of_the_first() -> None:
+    own = copy.deepcopy(model("olmoe"))
+    copied = instance_bytes(own, 1, 64)
+    tile_experts(own)
     experts = sum(parameter.numel() for name, parameter in own.named_parameters() if ".experts." in name)
     matrices = sum(parameter.numel() for parameter in own.model.layers.parameters()) + own.lm_head.weight.numel()
     keys = 2 * 2 * 2 * 64 * 3 * 32
-    assert instance_bytes(own, 1, 64) == 2 * (matrices - experts) + keys
+    assert instance_bytes(own, 1, 64) == 2 * (matrices - experts) + keys == copied - 2 * experts
+    assert instance_bytes(model("olmoe"), 2, 64) == 2 * (matrices - experts) + 2 * keys
 
 
 @pytest.mark.parametrize("rotation", [0, 5])

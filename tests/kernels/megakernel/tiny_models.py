@@ -16,7 +16,6 @@ from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model.decoder import Decoder
-from kernels.model.expert_tiles import tile_experts
 from kernels.model.rounding import Rounding, rounded_weights
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 
@@ -210,11 +209,8 @@ def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]
 
 @cache
 def models_of(name: str, weights: str, ranks: int) -> list[RankModel]:
-    """The parts of a copy of the model, rounded to nearest. Experts are tiles, which stay where they are."""
-    own = copy.deepcopy(model(name))
-    if name in MIXTURES:
-        tile_experts(own)
-    return rank_models(own, [torch.device("cpu")] * ranks, weights, Rounding())
+    """The parts of a copy of the model, rounded to nearest."""
+    return rank_models(copy.deepcopy(model(name)), [torch.device("cpu")] * ranks, weights, Rounding())
 
 
 def gpu(name: str, program: Program, begin: Start, count: int, **options: Any) -> SimulatedGpu:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from kernels import registry, runners
 from kernels.cli.bench_experts import counted, skew_routers, with_experts
-from kernels.model import experts, tensor_parallel
+from kernels.model import expert_tiles, experts, tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.experts import Experts, Grouped, Order, Products
 from kernels.model.loading import skeleton
@@ -192,3 +192,36 @@ def test_a_skewed_router_chooses_fewer_experts_and_what_they_read_is_counted() -
     expert = 3 * 64 * 48 * even.config.num_hidden_layers
     assert read.bytes_per_token == pytest.approx(case.bytes_per_token + 2 * expert * (found[0].mean - 3))
     assert len(even.model.layers[0].mlp.gate._forward_hooks) == 0
+
+
+class TiledByTorch:
+    """What `grouped_hopper` does with tiles, by torch; `wrong` takes the rows of the gate for those of up."""
+
+    def __init__(self, wrong: bool) -> None:
+        self.wrong = wrong
+
+    def build(self, case: GroupedCase, params: dict[str, Any]) -> Grouped:
+        def product(x: torch.Tensor, w: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+            cores = w.unflatten(-1, (2, 2, 8, 8))  # expert, row tile, column tile; column half, row half, row, column
+            rows = cores.permute(0, 1, 4, 5, 2, 3, 6).reshape(case.experts, case.weight_rows, case.k)
+            y = experts.torch_grouped(x, rows, ends)
+            if case.epilogue == "none":
+                return y
+            gate, up = y.unflatten(1, (-1, 2, 8)).flip(2 if self.wrong else []).unbind(2)
+            return (F.silu(gate) * up).flatten(1)
+
+        assert params == {"tiled": True}
+        return product
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_tiles_are_taken_only_where_their_products_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(name)
+    mlp, tiles = model.model.layers[0].mlp, expert_tiles.tiles_of(model)
+    for wrong in (False, True):
+        monkeypatch.setattr(expert_tiles.registry, "variant", lambda _, wrong=wrong: TiledByTorch(wrong))
+        if wrong:
+            with pytest.raises(ValueError, match="the product of tiles differs from torch's: op=grouped"):
+                expert_tiles.check_products(model.config, mlp, tiles[0])
+        else:
+            expert_tiles.check_products(model.config, mlp, tiles[0])

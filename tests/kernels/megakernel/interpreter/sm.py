@@ -3,7 +3,6 @@
 A generator yields True after progress and False while words that it needs are missing. Imports without torch.
 """
 
-import ctypes
 import functools
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -44,8 +43,10 @@ if TYPE_CHECKING:
 Steps = Generator[bool, None, Any]
 
 
-def _bytes_at(address: int, size: int) -> NDArray[np.uint8]:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+def matrix_of_tiles(values: NDArray[np.uint16]) -> Floats:
+    """A row of tiles, in bf16 and in core matrices, as its 16 rows."""
+    tiles = values.reshape(-1, 2, 2, 8, 8).transpose(2, 3, 0, 1, 4)  # row half, row, tile, column half, column
+    return (tiles.reshape(16, -1).astype(np.uint32) << 16).view(np.float32)
 
 
 class StreamingMultiprocessor:
@@ -211,27 +212,23 @@ class StreamingMultiprocessor:
         """How many experts of the group some sequence has chosen."""
         return min(max(len(self.experts) - group * self.shape.chosen, 0), self.shape.chosen)
 
-    def _expert(self, layer: int, group: int, place: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """The bytes of gate and up, and of down, of an expert of a group."""
-        number, down = (
-            int(self.experts[group * self.shape.chosen + place]),
-            2 * self.shape.hidden * self.shape.expert_size,
-        )
-        first, second = (int(address) for address in self.gpu.arrays["experts"][layer])
-        return _bytes_at(first + number * 2 * down, 2 * down), _bytes_at(second + number * down, down)
+    def _expert(self, layer: int, group: int, place: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+        """The tiles of gate and up, and of down, of an expert of a group."""
+        tiles = self.gpu.arrays["experts"][layer, self.experts[group * self.shape.chosen + place]]
+        end = 2 * self.shape.expert_size * self.shape.hidden
+        return tiles[:end], tiles[end:]
 
     def _experts_gate_up(self, words: dict[str, int]) -> Steps:
         layer, group, units = words["layer"], words["group"], self.shape.expert_size // 8
         if group == 0:
             yield from self._route(layer)
         assert self.routed is not None
-        (x, scale), form = self.routed, self.gpu.program.form
-        size = form.unit_bytes(self.shape.hidden // 16)
+        (x, scale), size = self.routed, 16 * self.shape.hidden
         tiles = self._at_work(group) * units
         for tile in range(words["tile"], tiles, self.layout.sms)[: words["units"]]:
             place, unit = divmod(tile, units)
-            bytes_of = self._expert(layer, group, place)[0]
-            matrix = matrix_of_unit(bytes_of[unit * size : (unit + 1) * size], words["k_tiles"], form)
+            own = self._expert(layer, group, place)[0]
+            matrix = matrix_of_tiles(own[unit * size : (unit + 1) * size])
             rows = x[:, : words["k_tiles"] * 16] @ matrix.T
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
             share = self.shares[group * self.shape.chosen + place][:, None]
@@ -245,17 +242,16 @@ class StreamingMultiprocessor:
         if not self._at_work(group):
             return
         first, count = words["k_tile"], min(words["k_tiles"], self._at_work(group) * each - words["k_tile"])
-        count, form = max(count, 0), self.gpu.program.form
+        count, size = max(count, 0), 16 * self.shape.expert_size
         begin = 2 * (group * self.shape.chosen * each + first)
         taken = yield from self.take("gated", slice(begin, begin + 2 * count), self.flag(layer))
         x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 16)
-        size = form.unit_bytes(each)
         for tile in range(words["tile"], words["tile"] + words["units"]):
             rows = np.zeros((self.layout.batch, 16), dtype=np.float32)
             for column in range(count):
                 place, k = divmod(first + column, each)
                 unit = self._expert(layer, group, place)[1][tile * size : (tile + 1) * size]
-                matrix = matrix_of_unit(unit, each, form)[:, k * 16 : k * 16 + 16]
+                matrix = matrix_of_tiles(unit)[:, k * 16 : k * 16 + 16]
                 rows += x[:, column * 16 : column * 16 + 16] @ matrix.T
             self._store_rows("down_partials", words, tile, rows)
             yield True
