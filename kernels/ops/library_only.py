@@ -12,7 +12,6 @@ from kernels.ops.rmsnorm import RmsNormCase
 from kernels.ops.rope import RopeCase
 
 LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
-    "gates within products of experts": lambda case: isinstance(case, GroupedCase) and case.epilogue == "swiglu",
     "products of experts in fp8": lambda case: isinstance(case, GroupedCase) and case.scales is not None,
     "products of fp8 with fp8": lambda case: isinstance(case, LinearCase) and case.scales is not None,
     "fp8 outputs": lambda case: (

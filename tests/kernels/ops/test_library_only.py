@@ -12,6 +12,7 @@ from kernels.__main__ import main
 from kernels.cases import check_cases
 from kernels.hardware import GPUS
 from kernels.model.decoder import Decoder, refusal
+from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.loading import skeleton
 from kernels.ops import AttentionCase, Case
@@ -51,6 +52,9 @@ def used() -> list[Case]:
         for case in LayerOps(decoder, BatchShape(batch, 128, 64)).cases()
     ]
     passes, gpu = (Shape(8, 4, 4, 2), Shape(8, 0, 4, 0)), GPUS["h200"]
+    for model in (model for model in models if not refusal(model) and can_tile(model, gpu)):
+        tile_experts(model)
+        decoders.append(Decoder(model))
     served = [
         case
         for decoder in decoders
