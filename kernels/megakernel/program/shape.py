@@ -8,6 +8,15 @@ from kernels.model_files.config import value
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
+LACKING = {
+    "gemma2": "soft caps, norms behind attention and MLP, sliding windows",
+    "gemma3_text": "norms behind attention and MLP, sliding windows in some layers, scaled embeddings",
+    "gpt_oss": "attention sinks, sliding windows in some layers, biases of experts",
+    "granite": "multipliers of embeddings, residuals, attention and logits",
+    "olmo2": "norms behind attention and MLP in place of those before",
+    "phi3": "packed matrices of q, k and v and of gate and up",
+}
+"""What families near these have, and the megakernel has not."""
 EXPERTS_MOST = 256
 """Experts of a layer: a lane of the warp that routes a sequence has eight of them."""
 HEAD_DIMS = (32, 64, 128)
@@ -68,7 +77,9 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""
     family = config.get("model_type")
     if family not in (*FAMILIES, *MIXTURES):
-        raise Unsupported(f"model_type {family!r}: the megakernel serves {', '.join((*FAMILIES, *MIXTURES))}")
+        lacking = f"has no {LACKING[family]}; it " if family in LACKING else ""
+        served = ", ".join((*FAMILIES, *MIXTURES))
+        raise Unsupported(f"model_type {family!r}: the megakernel {lacking}serves {served}")
     experts = value(config, "experts") or 0
     if bool(experts) != (family in MIXTURES):
         raise Unsupported(f"{family} with {experts} experts: the megakernel serves experts in {', '.join(MIXTURES)}")

@@ -1,6 +1,9 @@
 """What a server compiles with NVRTC, found before anything asks for it, so that it is compiled together."""
 
 import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,7 +21,9 @@ from kernels.model.bound_variants import BoundVariants
 from kernels.ops import Case
 from kernels.plan import PlannedOp
 from kernels.registry import Variant
-from kernels.tune.jobs import shared_out
+
+PROVE = "import pickle, sys; pickle.load(sys.stdin.buffer).make()"
+"""Makes the proof that comes on the standard input."""
 
 
 class NotedVariants(BoundVariants):
@@ -68,9 +73,16 @@ def compile_together(builds: Iterable[Build], proofs: Iterable[Proof] = ()) -> i
     the proofs that are not there. Returns how many builds there are. Raises RuntimeError with the compiler's log.
     """
     wanted, unknown = list(dict.fromkeys(builds)), [proof for proof in proofs if not proof.is_known]
-    processors = os.cpu_count() or 1
-    with ThreadPoolExecutor(processors + 1) as pool:
-        proving = pool.submit(shared_out, Proof.make, unknown, min(processors, len(unknown)))
+    with ThreadPoolExecutor((os.cpu_count() or 1) + len(unknown)) as pool:
+        proving = [pool.submit(_prove, proof) for proof in unknown]
         list(pool.map(Build.binary, wanted))
-        proving.result()
+        for each in proving:
+            each.result()
     return len(wanted)
+
+
+def _prove(proof: Proof) -> None:
+    """Makes a proof in a fresh interpreter: the engine's process is a daemon, to which multiprocessing allows no
+    children. Where that fails the megakernel makes it.
+    """
+    subprocess.run([sys.executable, "-c", PROVE], input=pickle.dumps(proof), stderr=subprocess.DEVNULL, check=False)

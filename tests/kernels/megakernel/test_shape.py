@@ -38,7 +38,8 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"model_type": "gemma"}, "model_type 'gemma'"),
+        ({"model_type": "gemma"}, "model_type 'gemma': the megakernel serves llama"),
+        ({"model_type": "granite"}, "model_type 'granite': the megakernel has no multipliers of embeddings"),
         ({"num_experts": 8}, "llama with 8 experts"),
         ({"model_type": "qwen3_moe", "num_experts": 0}, "qwen3_moe with 0 experts"),
         (MIXTURE | {"num_experts": 512}, "512 experts: the megakernel serves up to 256"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -16,6 +17,10 @@ import pytest
 from kernels.cli.serve import _serve, serve_arguments
 from kernels.cuda import compiler, nvrtc
 from kernels.cuda.nvrtc import Build
+from kernels.megakernel.program.layout import default_layout
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.proof.validate import Proof
+from kernels.model_files import catalogue
 from kernels.server.execution.compiling import compile_together
 from kernels.server.http.client import EngineClient
 from kernels.server.processes.engine_process import EngineProcess
@@ -137,7 +142,7 @@ def test_the_web_servers_process_imports_no_torch() -> None:
 
 
 def test_what_is_missing_is_compiled_together_and_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each compilation waits for the other: one after the other they would wait for ever."""
+    """Each compilation waits for the other: one after the other they would wait for ever. Proofs come beside."""
     source, both, made = tmp_path / "one.cu", threading.Barrier(2, timeout=300), []
     source.write_text("")
 
@@ -151,6 +156,10 @@ def test_what_is_missing_is_compiled_together_and_once(monkeypatch: pytest.Monke
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(nvrtc.PREBUILT, raising=False)
     builds = [Build(source, (("N", each),)) for each in (1, 2)]
-    assert compile_together([*builds, *builds]) == 2
+    shape = replace(shape_of(catalogue.entry("qwen2.5-0.5b")[0]), layers=2)
+    proof = Proof(shape, default_layout(shape, 1, 192, sms=4))
+    assert not proof.is_known
+    assert compile_together([*builds, *builds], [proof]) == 2
+    assert proof.is_known
     assert compile_together(builds) == 2
     assert len(made) == 2
