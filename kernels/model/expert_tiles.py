@@ -84,15 +84,16 @@ def check_products(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
     import torch
 
     w = experts_of(config, mlp)
-    tiled = w._replace(**dict(zip(("gate_up", "down"), _parts(mlp.experts, tiles), strict=True)))
+    gate_up, down = _parts(mlp.experts, tiles)
+    tiled = w._replace(gate_up=gate_up, down=down)
     wide, _, narrow = expert_cases(tiled, CHECKED, DTYPE_NAMES[tiles.dtype])
     ends = (torch.arange(1, wide.experts + 1, device=tiles.device) * wide.rows // wide.experts).int()
     x = torch.randn(wide.rows, wide.k, device=tiles.device, generator=torch.Generator(tiles.device).manual_seed(1))
     x = x.to(tiles.dtype)
     inner = swiglu(torch_grouped(x, w.gate_up, ends))
     for case, given, own, expected in (
-        (wide, x, tiled.gate_up, inner),
-        (narrow, inner, tiled.down, torch_grouped(inner, w.down, ends)),
+        (wide, x, gate_up, inner),
+        (narrow, inner, down, torch_grouped(inner, w.down, ends)),
     ):
         found = registry.variant("grouped_hopper").build(case, {"tiled": True})(given, own, ends)
         if not (found - expected).abs().max() <= ROUNDING * expected.abs().max():
