@@ -18,6 +18,7 @@ from kernels.measure import limits as of_gpu
 from kernels.megakernel.proof.validate import Proof
 from kernels.model import all_reduce
 from kernels.model.decoder import Decoder, refusal
+from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.loading import skeleton
 from kernels.model.passes import Pass
@@ -80,6 +81,9 @@ def of_model(
             room = room_for(traffic.prompt, traffic.tokens)
             for each in ("bf16", *weights):
                 yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], each, ranks))
+    if servers and can_tile(model, gpu):
+        tile_experts(model)
+        decoder = Decoder(model)
     for server in servers:
         wanted = RequestedSize(server.max_model_len, server.max_num_seqs)
         yield from _served(decoder, model.config, gpu, wanted)

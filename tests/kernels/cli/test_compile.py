@@ -42,6 +42,7 @@ from kernels.server.execution.packed import PackedPass
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.tiles import maps
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from tests.kernels.runners.engine_models import CONFIGS
 
 CONFIG = GPU_CONFIGS["llama"]
 H200 = GPUS["h200"]
@@ -211,6 +212,13 @@ def test_a_name_says_what_was_compiled_and_not_where(tmp_path: Path) -> None:
     names = {here.name, *(other.name for other in others)}
     (there / "more.cuh").write_text("// more\n")
     assert len({*names, copy.name}) == 4
+
+
+def test_a_server_of_a_mixture_asks_for_the_product_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernels.cli.builds.megakernels", lambda *given, **more: [])
+    made = of_model(CONFIGS["qwen3-moe"], GPUS["h200"], [], [ServerSize(64, 4)], [])
+    found = [dict(build.defines) for build in made if isinstance(build, Build) and build.source.name == "grouped.cu"]
+    assert sorted((each["EPILOGUE"], each["TILED"]) for each in found) == [("kNone", 1), ("kSwiglu", 1)]
 
 
 def test_what_is_there_is_not_made_again(
