@@ -112,8 +112,9 @@ class LayerOps:
     def _mlp(self, m: int, w: Dense | Experts) -> list[tuple[tuple[Case, ...], tuple[Case, ...]]]:
         """(gate and up with activation, down), in every form; of experts the router comes before."""
         if isinstance(w, Experts):
-            *gated, down = expert_cases(w, m, self._dtype)
-            return [((self._linear(m, w.router.shape, "none"), *(case for case in gated if case)), (down,))]
+            gate_up, activation, down = expert_cases(w, m, self._dtype)
+            separate = (activation,) if activation else ()
+            return [((self._linear(m, w.router.shape, "none"), gate_up, *separate), (down,))]
         gated = self._gated(m, w.gate_up[0].shape, w.gate_up_bias[0] is not None)
         return list(product(gated, self._added(m, w.down.shape, w.down_bias is not None)))
 
