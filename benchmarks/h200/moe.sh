@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Mixtures of experts: the product of tiles and the megakernel checked on small models, then a dense model, OLMoE-1B-7B
 # and Qwen3-30B-A3B by `bench decode`, and the servers of both mixtures through HTTP, beside vLLM where VLLM names a
-# folder with it (use-vllm.sh). ONLY="start record few many composed" starts the larger server once more with its usual
-# size, records where the time of a layer goes, measures chunks in flight and layouts on twelve layers, and the kernels
-# runner.
+# folder with it (use-vllm.sh). ONLY="record few many" records where the time of a layer goes, and measures chunks in
+# flight and layouts on twelve layers.
 #
 # Writes decode-moe.json, serve-moe.json, timeline.npz, layouts-1.json and layouts-8.json. The weights are drawn on the
-# GPU, by each server anew. Predicted: 245 s without vLLM, and 230 s for the others.
+# GPU, by each server anew. Predicted: 245 s without vLLM, and 170 s for the three others.
 set -euo pipefail
 LIMIT=${LIMIT:-250}
 ONLY=${ONLY:-product checks decode serve serve-small}
@@ -27,9 +26,6 @@ step decode 115 "${bench[@]}" decode --model qwen3-30b-a3b --model olmoe-1b-7b -
 step serve 120 "${bench[@]}" serve --model qwen3-30b-a3b "${users[@]}" "${beside[@]}" --json "$OUT/serve-moe.json"
 step serve-small 60 "${bench[@]}" serve --model olmoe-1b-7b "${users[@]}" "${beside[@]}" \
     --json "$OUT/serve-moe.json" --append
-step start 60 bash -c '"$0" -m kernels serve --model qwen3-30b-a3b --port 8231 > "$1" 2>&1 & server=$!
-    until grep -q "start {" "$1" || ! kill -0 $server; do sleep 0.5; done
-    cat "$1"; kill -INT $server; wait $server' "$PYTHON" "$scratch/start.txt"
 step record 60 bash -c '"$0" -m kernels megakernel record qwen3-30b-a3b -o "$1" && "$0" -m kernels megakernel trace "$1"' \
     "$PYTHON" "$OUT/timeline.npz"
 step few 70 "${few[@]}" --json "$OUT/layouts-1.json" --layout '{}' --layout '{"tuning": {"in_flight": 4}}' \
@@ -38,5 +34,4 @@ step few 70 "${few[@]}" --json "$OUT/layouts-1.json" --layout '{}' --layout '{"t
 step many 70 "${few[@]}" --batch 8 --json "$OUT/layouts-8.json" --layout '{}' --layout '{"tuning": {"in_flight": 4}}' \
     --layout '{"tuning": {"in_flight": 6}}' --layout '{"tuning": {"in_flight": 8}}' --layout '{"sms": 128}' \
     --layout '{"down_parts": 2}' --layout '{"down_parts": 4}'
-step composed 60 "${bench[@]}" decode --model qwen3-30b-a3b --batch 1 --prompt 128 --runner kernels --seconds 2
 finish

@@ -10,11 +10,11 @@ WARM_UP_CALLS = 3
 logger = logging.getLogger(__name__)
 
 
-def captured(function: Callable[[], None], device: torch.device, warm_up: int = WARM_UP_CALLS) -> Callable[[], object]:
+def captured(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
     """The function as one CUDA graph launch; on other devices the function itself, warmed up.
 
-    `function` must work only on buffers whose addresses do not change. It compiles and autotunes during the `warm_up`
-    calls. A graph stores addresses and does not keep buffers or the function alive: its owner must.
+    `function` must work only on buffers whose addresses do not change. It compiles and autotunes during the warm-up. A
+    graph stores addresses and does not keep buffers or the function alive: its owner must.
 
     Each call of the warm-up begins when the one before it has ended, as each replay does. With programmatic dependent
     launches it would otherwise begin earlier, and a kernel could read what the end of the call before it writes.
@@ -26,7 +26,7 @@ def captured(function: Callable[[], None], device: torch.device, warm_up: int = 
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
-        for _ in range(warm_up):
+        for _ in range(WARM_UP_CALLS):
             function()
             side.synchronize()
     torch.cuda.current_stream(device).wait_stream(side)
@@ -37,9 +37,7 @@ def captured(function: Callable[[], None], device: torch.device, warm_up: int = 
     return graph.replay
 
 
-def captured_together(
-    function: Callable[[], None], devices: Sequence[torch.device], warm_up: int = WARM_UP_CALLS
-) -> Callable[[], object]:
+def captured_together(function: Callable[[], None], devices: Sequence[torch.device]) -> Callable[[], object]:
     """As `captured`, for a function that works on several GPUs: one graph over all of them, launched on the first.
 
     The function must fork and join: its work on the other GPUs' current streams begins after the work that is on the
@@ -48,7 +46,7 @@ def captured_together(
     """
     others = [device for device in dict.fromkeys(devices) if device != devices[0]]
     if not others:
-        return captured(function, devices[0], warm_up)
+        return captured(function, devices[0])
     streams = [torch.cuda.Stream(device) for device in (devices[0], *others)]
 
     def as_it_is() -> None:
@@ -59,7 +57,7 @@ def captured_together(
         before.wait_stream(streams[0])
 
     _wait_for(devices)
-    for _ in range(warm_up):
+    for _ in range(WARM_UP_CALLS):
         as_it_is()
         _wait_for(devices)
     current = torch.cuda.current_stream(devices[0])

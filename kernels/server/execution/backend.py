@@ -1,7 +1,7 @@
 """The kernels backend: packed passes over pages, one captured graph for each shape, read one step late."""
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from kernels.server.execution.logits_processing import processed
 from kernels.server.execution.logprobs import logprobs_of, read_back, read_prompts
 from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass, PagedState, TensorParallelPackedPass
-from kernels.server.execution.shapes import Shape, coarse, fitting, shapes
+from kernels.server.execution.shapes import Shape, fitting, shapes
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Step
 
@@ -36,11 +36,8 @@ IN_FLIGHT = 2
 """Steps that may be launched and not read. The host's memory of a step is written again IN_FLIGHT + 1 steps later."""
 BLOCK = 16
 """The most queries of a block of a chunk."""
-TIMED_LENGTH, TIMED_REPLAYS, TIMED_SECONDS = 256, 20, 0.03
-"""Tokens of each sequence, and replays, when two arrangements of a pass are timed; fewer replays where they take longer
-than so many seconds together."""
-PATIENCE = 32
-"""Steps that take a larger pass before a smaller one is captured while requests wait."""
+TIMED_LENGTH, TIMED_REPLAYS = 256, 20
+"""Tokens of each sequence, and replays, when two arrangements of a pass are timed."""
 TIMED_STEPS = 3
 """Replays when the longest pass is looked for."""
 TIMED_FROM = 24
@@ -59,9 +56,8 @@ def block_of(model: decoder.Decoder) -> int:
 class KernelsBackend:
     """Computes steps of the compact decoder with this library's kernels, on a CPU with torch's.
 
-    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures the `coarse` shapes, and `prepare_next` one of the
-    others, when no request is there or many steps would have taken it; until then steps take larger ones. Without
-    `prepare`, as on a CPU, each is made when a step first needs it.
+    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures every shape; without it, as on a CPU, each is made
+    when a step first needs it.
     """
 
     def __init__(
@@ -108,8 +104,6 @@ class KernelsBackend:
         self._sequences = Sequences(limits.max_num_seqs, self._pages, limits.page_size)
         self._packed: list[Packed] = [{} for _ in self._ranks]
         self._captured: dict[Shape, Captured] = {}
-        self._later: list[Shape] = []
-        self._wanted: Counter[Shape] = Counter()
         self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
         """The passes that end with an LM head, where that is faster than logits and a draw."""
         self._launched: deque[LaunchedStep] = deque()
@@ -127,52 +121,27 @@ class KernelsBackend:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Compiles and captures the coarse shapes."""
-        first = coarse(self.shapes)
-        self._later = [shape for shape in self.shapes if shape not in first]
-        for shape in first:
-            self._make(shape)
-
-    @torch.no_grad()
-    def prepare_next(self, shape: Shape | None = None) -> bool:
-        """Captures one of the shapes that `prepare` left out, if there is one; says whether there was."""
-        if self._later:
-            self._later.remove(shape := shape or self._later[0])
-            self._make(shape)
-            return True
-        return False
-
-    def _make(self, shape: Shape) -> None:
-        """Captures a shape. A pass of TIMED_FROM decodes and more is captured in each of its arrangements, they are
-        timed, and the fastest is kept. Then its LM heads are captured and timed beside it.
+        """Compiles and captures every shape, which may take minutes on a GPU. A pass of TIMED_FROM decodes and more is
+        captured in each of its arrangements, they are timed, and the fastest is kept. Then its LM heads are captured
+        and timed beside it.
         """
-        arrangements = self._arrangements(shape)
-        variants = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
-        if len(variants) > 1:
-            self.timed[shape] = {name: self._ms(shape, each) for name, each in variants.items()}
-        times = self.timed.get(shape, {})
-        fastest = min(variants, key=lambda name: times.get(name, 0.0))
-        self._captured[shape] = variants[fastest]
-        for kind, ops in self._heads(shape, arrangements[fastest]).items():
-            self._add_head(shape, kind, ops)
-
-    def _fitting(self, step: Step) -> Shape:
-        """The shape that the step takes. One that was left out is captured once PATIENCE steps would have taken it."""
-        shape = fitting(self.shapes, step)
-        if shape not in self._later:
-            return shape
-        self._wanted[shape] += 1
-        if self._wanted[shape] > PATIENCE:
-            self.prepare_next(shape)
-            return shape
-        return fitting([each for each in self.shapes if each not in self._later], step)
+        for shape in self.shapes:
+            arrangements = self._arrangements(shape)
+            variants = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
+            if len(variants) > 1:
+                self.timed[shape] = {name: self._ms(shape, each) for name, each in variants.items()}
+            times = self.timed.get(shape, {})
+            fastest = min(variants, key=lambda name: times.get(name, 0.0))
+            self._captured[shape] = variants[fastest]
+            for kind, ops in self._heads(shape, arrangements[fastest]).items():
+                self._add_head(shape, kind, ops)
 
     def can_run(self, step: Step) -> bool:
         return step.count == 1
 
     @torch.no_grad()
     def launch(self, step: Step) -> Callable[[], None] | None:
-        shape = self._fitting(step)
+        shape = fitting(self.shapes, step)
         heads = self._headed.get(shape)
         graph = self._graph(shape, drawn_by(step) if heads else None)
         host = graph.host[0]
@@ -315,7 +284,7 @@ class KernelsBackend:
         owner: PackedPass | TensorParallelPackedPass = passes[0]
         if self._exchange is not None:
             owner = TensorParallelPackedPass(passes, memories, self._exchange)
-        run = captured_together(owner.run, self._devices, warm_up=1) if self.device.type == "cuda" else owner.run
+        run = captured_together(owner.run, self._devices) if self.device.type == "cuda" else owner.run
         return Captured(passes[0], run, memories[0], host, owner)
 
     def _rank(self, rank: int) -> int | None:
@@ -335,17 +304,14 @@ class KernelsBackend:
         length = min(length, self.limits.longest)
         self._sequences.pretend(shape, length, self.limits.pages, graph.host[0].fields, how)
         graph.memory.copy_(graph.host[0].memory)
-
-        def seconds(replays: int) -> float:
-            self._synchronize()
-            began = time.perf_counter()
-            for _ in range(replays):
-                graph.run()
-            self._synchronize()
-            return (time.perf_counter() - began) / replays
-
-        within = max(TIMED_STEPS, int(TIMED_SECONDS / seconds(1)))
-        return seconds(min(replays, within) if self.device.type == "cuda" else 1) * 1e3
+        graph.run()
+        replays = replays if self.device.type == "cuda" else 1
+        self._synchronize()
+        began = time.perf_counter()
+        for _ in range(replays):
+            graph.run()
+        self._synchronize()
+        return (time.perf_counter() - began) * 1e3 / replays
 
     def _synchronize(self) -> None:
         if self.device.type == "cuda":

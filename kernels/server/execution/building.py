@@ -100,7 +100,7 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     assert isinstance(kernels, KernelsBackend)
     longest, graphs = kernels.limits.longest, kernels.graphs
     on_gpu = first.device.type == "cuda"
-    return Engine(made, kernels.prepare_next), Ready(
+    return Engine(made), Ready(
         longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu, kernels.pause_ms
     )
 

@@ -37,12 +37,8 @@ class Backend(Protocol):
 class Engine:
     """Requests in, tokens out. `run_step` never waits for the step that it launches, only for the one before."""
 
-    def __init__(self, backends: list[Backend], prepare_next: Callable[[], bool] = lambda: False) -> None:
-        """The first backend that can run a step computes it. All share the limits, and the pages, of the first.
-
-        `prepare_next` does a part of what may be done while nothing is computed, and says whether there was any.
-        """
-        self.prepare_next = prepare_next
+    def __init__(self, backends: list[Backend]) -> None:
+        """The first backend that can run a step computes it. All share the limits, and the pages, of the first."""
         self.backends, self.scheduler = backends, Scheduler(backends[0].limits)
         self.steps, self.steps_of = 0, [0] * len(backends)
         self._pending: deque[tuple[Step, Backend]] = deque()

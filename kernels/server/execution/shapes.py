@@ -11,8 +11,6 @@ FINE = 32
 EVEN, SPACING = 1024, 256
 """From EVEN rows on, each pass with chunks has SPACING rows more than the one before it: the product of gate and up
 takes pairs of tiles of 128 rows there, and whole pairs leave none of them empty."""
-COARSE = 4
-"""2,048, 1,024, 384 and 128 rows."""
 LEAST_BLOCKS = 4
 """The fewest blocks of a pass with chunks, unless its limits allow fewer."""
 
@@ -55,16 +53,6 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
                 chunks = min(limits.max_prefill_chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
                 made.append(Shape(each, tokens // block, block, chunks))
     return sorted(made, key=lambda shape: (shape.rows, shape.draws))
-
-
-def coarse(candidates: Sequence[Shape]) -> list[Shape]:
-    """The candidates without most of those that hold chunks: of these, for each number of decodes, every COARSE-th one
-    from the longest on. They too hold every step, in larger passes.
-    """
-    kept = [shape for shape in candidates if not shape.blocks]
-    for decodes in {shape.decodes for shape in candidates}:
-        kept += [shape for shape in candidates if shape.blocks and shape.decodes == decodes][::-COARSE]
-    return [shape for shape in candidates if shape in kept]
 
 
 def mixed_rows(most: int) -> list[int]:

@@ -50,8 +50,6 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
     has_room.register(connection, select.POLLOUT)
     while True:
         while engine.idle or arrived.poll(0):
-            if engine.idle and not compiler.pending and not arrived.poll(0) and engine.prepare_next():
-                continue
             if compiler.pending and not arrived.poll(COMPILING_MS):
                 break
             _take(engine, connection.recv(), open_requests, news, compiler)

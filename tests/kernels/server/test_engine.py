@@ -16,7 +16,7 @@ from kernels.server.execution import backend, logprobs
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.ops import Usable, packed_cases
-from kernels.server.execution.shapes import Shape, coarse
+from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Request, Token
 from tests.kernels.runners.engine_models import CONFIGS, SPARSE, load
@@ -104,31 +104,6 @@ def test_greedy_answers_are_those_of_the_kernels_runner_alone(family: str) -> No
     for request in requests:
         prompt = torch.tensor([request.ids[: request.prompt_length]])
         assert request.ids[request.prompt_length :] == runner.generate(prompt, request.max_tokens).tokens[0]
-
-
-def test_passes_that_a_start_leaves_out_are_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nothing is asked, or when more than PATIENCE steps would have taken them; answers do not change by that."""
-    monkeypatch.setattr(backend, "PATIENCE", 0)
-    model = made("llama")
-    runner, decoder = runners.runner("kernels", model), Decoder(model)
-    kernels = KernelsBackend(decoder, GPUS["cpu"], SchedulerLimits(40, 8, 4, 96, 256, block_of(decoder), 3))
-    kernels.prepare()
-    left_out = [shape for shape in kernels.shapes if shape not in coarse(kernels.shapes)]
-    begun = kernels.graphs
-    assert left_out
-    assert begun == len(kernels.shapes) - len(left_out)
-    own, requests = Engine([kernels], kernels.prepare_next), requests_of(6)
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        own.run_step()
-    for request in requests:
-        prompt = torch.tensor([request.ids[: request.prompt_length]])
-        assert request.ids[request.prompt_length :] == runner.generate(prompt, request.max_tokens).tokens[0]
-    assert begun < kernels.graphs < len(kernels.shapes)
-    while own.prepare_next():
-        pass
-    assert kernels.graphs == len(kernels.shapes)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2-window"])
