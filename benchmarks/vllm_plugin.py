@@ -117,7 +117,8 @@ def _post(url: str) -> None:
     urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60).read()
 
 
-def main() -> int:
+def arguments() -> argparse.ArgumentParser:
+    """Those of `bench serve` for one GPU and bf16, and the turns."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     serve_arguments(parser)
     parser.add_argument("--model", default="llama-3.2-1b")
@@ -126,8 +127,13 @@ def main() -> int:
     turns = "servers, one after the other; vllm_plugin+3 makes three further tokens of each sequence in a pass"
     parser.add_argument("--turns", nargs="+", default=["vllm", "vllm_plugin"], help=turns)
     parser.add_argument("--trace", nargs="*", default=[], metavar="TURN", help="turns whose steps are traced too")
-    options = parser.parse_args()
-    options.vllm_plugin, options.vllm = True, options.vllm or os.environ[PYTHON_VARIABLE]
+    parser.set_defaults(gpus=None, weights=None, vllm_plugin=True)
+    return parser
+
+
+def main() -> int:
+    options = arguments().parse_args()
+    options.vllm = options.vllm or os.environ[PYTHON_VARIABLE]
     users = options.users or [1, 8, 32, 128]
     here = current_device()[2]
     facts = {name: here.get(name) for name in (*FACTS, "versions")}
