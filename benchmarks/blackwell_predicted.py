@@ -90,7 +90,7 @@ def timed(
     """
     tiles, steps = work
     clocks = stage_clocks(tile, rate, of)
-    bound = max(clocks, key=lambda each: clocks[each])
+    bound = max(clocks, key=lambda unit: clocks[unit])
     rounds = -(-tiles // (of.sms // tile.blocks))
     shown = 1 if tile.accumulators == 2 else rounds
     epilogue = of.epilogue_clocks_a_column * tile.columns * shown
@@ -110,14 +110,14 @@ def cases() -> list[LinearCase]:
     """The large products of `bench gemm` that a variant for sm_100 serves."""
     mine = [variant(name) for name in ("gemm_blackwell", "gemm_blackwell_scaled")]
     large = [case for case in bench(cpu=False) if isinstance(case, LinearCase) and case.m >= LEAST_ROWS]
-    return [case for case in large if any(each.serves(case, GPUS["b200"]) is None for each in mine)]
+    return [case for case in large if any(ours.serves(case, GPUS["b200"]) is None for ours in mine)]
 
 
 def result() -> dict[str, Any]:
     """The document: assumptions, and for each case the tile that the model finds fastest."""
     of = assumed()
     tried = [[predicted(case, tile_of(case, params), of) for params in space(case)] for case in cases()]
-    return modelled(asdict(of), [min(each, key=lambda row: row["ms"]) for each in tried])
+    return modelled(asdict(of), [min(rows, key=lambda row: row["ms"]) for rows in tried])
 
 
 def modelled(assumptions: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def predicted(case: AttentionCase, of: Assumptions, softmax: Softmax) -> dict[st
 def tied(units: dict[str, float]) -> Iterator[str]:
     """The units that take longest."""
     most = max(units.values())
-    return (name for name, each in units.items() if each > 0.99 * most)
+    return (name for name, clocks in units.items() if clocks > 0.99 * most)
 
 
 def cases() -> list[AttentionCase]:

@@ -29,7 +29,7 @@ def rising_rows(case: GroupedCase) -> list[int]:
     quantiles = [NormalDist().inv_cdf((expert + 0.5) / case.experts) for expert in range(case.experts)]
     chances = np.exp(0.5 * np.array(quantiles))
     ends = np.rint(np.cumsum(chances / chances.sum()) * case.rows)
-    return [int(each) for each in np.diff(ends, prepend=0)]
+    return [int(size) for size in np.diff(ends, prepend=0)]
 
 
 def predicted(case: GroupedCase, tile: Tile, of: Assumptions) -> dict[str, Any]:
@@ -37,8 +37,8 @@ def predicted(case: GroupedCase, tile: Tile, of: Assumptions) -> dict[str, Any]:
     nothing.
     """
     rows, shape = rising_rows(case), sizes(case, tile, case.rows)
-    row_tiles = sum(-(-each // (ROWS * tile.blocks)) for each in rows)
-    weights = sum(each > 0 for each in rows) * case.weight_rows * case.k
+    row_tiles = sum(-(-size // (ROWS * tile.blocks)) for size in rows)
+    weights = sum(size > 0 for size in rows) * case.weight_rows * case.k
     operands = (weights + case.rows * case.k) * BYTES[case.matrix_precision]
     least_bytes = operands + case.rows * case.n * BYTES[case.dtype]
     work = row_tiles * shape["column_tiles"], shape["steps"]
@@ -50,14 +50,14 @@ def cases() -> list[GroupedCase]:
     """The cases of `bench gemm` that a variant for sm_100 serves."""
     mine = [variant(name) for name in ("grouped_blackwell", "grouped_blackwell_fp8")]
     every = [case for case in bench(cpu=False) if isinstance(case, GroupedCase)]
-    return [case for case in every if any(each.serves(case, GPUS["b200"]) is None for each in mine)]
+    return [case for case in every if any(ours.serves(case, GPUS["b200"]) is None for ours in mine)]
 
 
 def result() -> dict[str, Any]:
     """The document: assumptions, and for each case the tile that the model finds fastest."""
     of = assumed()
     tried = [[predicted(case, tile_of(case, params), of) for params in space(case)] for case in cases()]
-    return modelled(asdict(of), [min(each, key=lambda row: row["ms"]) for each in tried])
+    return modelled(asdict(of), [min(rows, key=lambda row: row["ms"]) for rows in tried])
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def test_every_op_of_the_library_is_measured_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("script", ["gpus", "gpus-70b"])
 def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path: Path) -> None:
     called = commands(FOLDER / f"{script}.sh", tmp_path, GPUS=gpus)
-    options = {"--gpus", "--nproc-per-node"}
+    options = {"--tensor-parallel-size", "--nproc-per-node"}
     named = {words[at + 1] for words in called for at, each in enumerate(words) if each in options}
     assert named == ({"2", "4"} if (script, gpus) == ("gpus", "4") else {gpus})  # four measure two as well
     picked = [words[words.index("-k") + 1] for words in called if "-k" in words]

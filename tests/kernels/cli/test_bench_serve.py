@@ -80,7 +80,7 @@ def test_the_plug_in_is_another_vllm_with_a_plan_of_the_model(tmp_path: Path):
     python.chmod(0o755)
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
-    parser.set_defaults(gpus=None, weights=None)
+    parser.set_defaults(tensor_parallel_size=None, weights=None)
     options = parser.parse_args(["--vllm", str(python), "--vllm-plugin"])
     model = prepared("tiny-llama", "fp32", "cpu", tmp_path / "model")
     servers = ServeBench(options, model, [2], Lengths(12, 5), {}, tmp_path).servers()
