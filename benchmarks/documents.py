@@ -19,16 +19,16 @@ LOSSY = {"int8", "fp8", "nvfp4", "int4"}
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    """The result `NAME.json` of an H200, else of a CPU, the site or a model; `h200x2/NAME` is of two H200s.
+    """The result `NAME.json` of an H200, else of a CPU or the site; `h200x2/NAME` is of two H200s.
 
     Raises ValueError when there is none.
     """
-    for folder in (RESULTS, RESULTS.parent, *map(RESULTS.with_name, ("cpu", "2-core-epyc", "modelled"))):
+    for folder in (RESULTS, RESULTS.parent, *map(RESULTS.with_name, ("cpu", "2-core-epyc"))):
         path = folder / f"{name}.json"
         if path.is_file():
             content: dict[str, Any] = json.loads(path.read_text("utf-8"))
             return content
-    raise ValueError(f"there is no {name}.json in benchmarks/results/h200, cpu, 2-core-epyc or modelled")
+    raise ValueError(f"there is no {name}.json in benchmarks/results/h200, cpu or 2-core-epyc")
 
 
 def field(row: Row, key: str) -> Any:

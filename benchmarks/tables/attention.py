@@ -1,6 +1,6 @@
 """Tables of attention."""
 
-from benchmarks.documents import Row, best, document, field, one, rows
+from benchmarks.documents import Row, best, field, one, rows
 from benchmarks.tables.writing import LIBRARY, also_measured, markdown, ratio, shares, table, us
 
 PREFILL = dict(op="attention", kind="prefill", lengths=None)
@@ -23,18 +23,6 @@ def prefill() -> str:
                     times = [f"{row['ratio_to_best_peer']:.2f}x" for row in shown]
             lines.append([str(head_dim), f"{length:,}", *(" / ".join(cell) for cell in cells), " / ".join(times)])
     header = ["head_dim", "length", "flash_hopper, full / causal", "cuDNN", "FlashAttention-2", "times the best peer"]
-    return markdown(header, lines)
-
-
-@table("flash-blackwell")
-def flash_blackwell() -> str:
-    """flash_blackwell's modelled times on a B200."""
-    lines = []
-    for row in document("flash-blackwell")["rows"]:
-        case, share = row["case"], f"{row['share_of_rate'] * 100:.0f} %"
-        shape = [str(case["head_dim"]), f"{case['q_len']:,}", "causal" if case["causal"] else "full"]
-        lines.append([*shape, us(row), f"{row['tflops']:,.0f}", share, row["bound"]])
-    header = ["head_dim", "length", "mask", "µs", "TFLOP/s", "of the datasheet's rate", "bound"]
     return markdown(header, lines)
 
 

@@ -18,7 +18,7 @@ NO_SUMMARIES = {"README", "predictions", "serving", "simulations"}
 SUMMARIES = [path for path in sorted((ROOT / "benchmarks").glob("*.md")) if path.stem not in NO_SUMMARIES]
 LOWER = "fp8|nvfp4|int4"
 OF_OPS = {
-    *("compiled-peers", "every-op", "rmsnorm", "skinny-lossy", "lm-head-lossy", "gemm-blackwell", "host-cost"),
+    *("compiled-peers", "every-op", "rmsnorm", "skinny-lossy", "lm-head-lossy", "host-cost"),
     "decode-attention-fp8",
 }
 """Tables of single ops in lower precision. Their reference has the same rounded weights, within the gate's limits."""
