@@ -116,7 +116,7 @@ def measured(directory: Path, text: str, device: str, most: int) -> Iterator[Row
 
 
 def _row(name: str, form: Format, seconds: float, exact: Any, own: Any, tokens: texts.Tokens) -> Row:
-    reference, after = (runners.runner("eager", each) for each in (exact, own))
+    reference, after = (runners.runner("eager", folder) for folder in (exact, own))
     compared = quality.compare(reference, after, after, tokens, 1, lambda done: True)
     judged = quality.judge(*compared, tokens, False, None)
     assert judged.perplexity_after is not None

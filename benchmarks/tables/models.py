@@ -31,9 +31,9 @@ def ttf64() -> str:
     }
     lines = []
     for variant, label in runners.items():
-        found = [best(whole_models(variant), model=model, variant=variant, prompt=128) for model in MODELS]
-        lines.append([label, *(cell for row in found for cell in [whole_ms(row), *fidelity(row)])])
-    header = [each for name in MODELS.values() for each in (name, "KL, nats", "other tokens")]
+        fastest = [best(whole_models(variant), model=model, variant=variant, prompt=128) for model in MODELS]
+        lines.append([label, *(cell for row in fastest for cell in [whole_ms(row), *fidelity(row)])])
+    header = [column for name in MODELS.values() for column in (name, "KL, nats", "other tokens")]
     return markdown(["", *header], lines)
 
 
@@ -86,10 +86,12 @@ def vllm() -> str:
     lines = []
     for batch, prompt in ((1, 128), (1, 1024), (8, 128), (8, 1024)):
         for model, name in MODELS.items():
-            found = {each: one(source, model=model, variant=each, batch=batch, prompt=prompt) for each in runners}
-            peer, ours = found["vllm"], found["megakernel"]
+            by_runner = {
+                runner: one(source, model=model, variant=runner, batch=batch, prompt=prompt) for runner in runners
+            }
+            peer, ours = by_runner["vllm"], by_runner["megakernel"]
             case = f"{name}, {prompt:,} tokens" + (f", {batch} at once" if batch > 1 else "")
-            times = [whole_ms(row) for row in found.values()]
+            times = [whole_ms(row) for row in by_runner.values()]
             low, high = peer["ms_low"] / ours["ms_high"], peer["ms_high"] / ours["ms_low"]
             lines.append([case, *times, f"{peer['ms'] / ours['ms']:.2f}x ({low:.2f} to {high:.2f})"])
     version = one(source, model="llama-3.2-1b", variant="vllm", batch=1, prompt=128)["params"]["version"]
@@ -104,8 +106,8 @@ def kernels_runner() -> str:
     lines = []
     for model, name in MODELS.items():
         for prompt in (128, 1024):
-            found = [one("decode", model=model, variant=variant, prompt=prompt) for variant in variants]
-            lines.append([f"{name}, {prompt:,} tokens", *(whole_ms(row, "") for row in found)])
+            timed = [one("decode", model=model, variant=variant, prompt=prompt) for variant in variants]
+            lines.append([f"{name}, {prompt:,} tokens", *(whole_ms(row, "") for row in timed)])
     return markdown(["prompt", "kernels", "torch.compile", "products tuned", "max-autotune"], lines)
 
 
@@ -134,8 +136,8 @@ def megakernel() -> str:
             ("decode-lossy", 128, 1, "_fp8"),
             ("decode-lossy", 128, 1, "_nvfp4"),
         ):
-            found = rows(source, model=model, variant=f"megakernel{suffix}", prompt=prompt, batch=batch)
-            for row in found:
+            timed = rows(source, model=model, variant=f"megakernel{suffix}", prompt=prompt, batch=batch)
+            for row in timed:
                 peers = [] if suffix else [best(source, model=model, prompt=prompt, batch=batch, peer=True)]
                 what = f"{name}, {row['case']['weights']}, {prompt:,} tokens" + (f", batch {batch}" * (batch > 1))
                 lines.append(
@@ -161,7 +163,7 @@ def megakernel_models() -> str:
     for name in names:
         cells = []
         for position in (128, 16320):
-            found = rows(source, model=name, position=position, commit="ad0e61d")
-            cells.append(f"{mean(row['ms'] for row in found):.3f} ms" if found else "–")
+            timed = rows(source, model=name, position=position, commit="ad0e61d")
+            cells.append(f"{mean(row['ms'] for row in timed):.3f} ms" if timed else "–")
         lines.append([name, *cells])
     return markdown(["", "128 tokens", "16,320 tokens"], lines)

@@ -48,7 +48,7 @@ def _generations(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
         f"| variant | {' | '.join(f'sm_{sm}' for sm in GENERATIONS)} |",
         "| --- |" + " --- |" * len(GENERATIONS),
-        *(f"| `{row['variant']}` | {each} |" for row, each in zip(mine, marks, strict=True)),
+        *(f"| `{row['variant']}` | {mark} |" for row, mark in zip(mine, marks, strict=True)),
     ]
     return "\n".join(lines)
 

@@ -60,4 +60,4 @@ def kept(weight: Tensor, scales: Tensor | None) -> Tensor | None:
 def save(folder: Path, scales: Mapping[str, Tensor]) -> None:
     """Writes the scales of weights by their names; nothing where there are none."""
     if scales:
-        save_file({name: each.contiguous() for name, each in scales.items()}, folder / STORED_SCALES)
+        save_file({name: tensor.contiguous() for name, tensor in scales.items()}, folder / STORED_SCALES)

@@ -244,5 +244,5 @@ def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
 def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallTileConfig]:
     """For each number of waves the fewest rows of w a block, and the fewest that 16 divides, as gates need."""
     every = [SmallTileConfig(case, groups, 1, tokens, wide) for wide in reversed(WIDE)]
-    found = {(config.waves, config.wide % 16): config for config in every}
-    return [config for (_, rest), config in found.items() if not (case.gates and rest)]
+    smallest = {(config.waves, config.wide % 16): config for config in every}
+    return [config for (_, rest), config in smallest.items() if not (case.gates and rest)]

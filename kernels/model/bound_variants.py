@@ -75,9 +75,9 @@ class BoundVariants:
         for name in TORCH_VARIANTS:
             variant = registry.variant(name)
             if variant.op == case.op and variant.serves(case, self.gpu) is None:
-                made = BoundVariant(variant, case, {}, self.built(variant, case, {}), math.inf)
-                self._found[case.key] = made
-                return made
+                bound = BoundVariant(variant, case, {}, self.built(variant, case, {}), math.inf)
+                self._found[case.key] = bound
+                return bound
         raise ValueError(f"torch has no variant for {case.key}")
 
     def built(self, variant: registry.Variant, case: Case, params: dict[str, Any]) -> Callable[..., Any]:

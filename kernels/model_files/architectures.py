@@ -86,7 +86,7 @@ def _names(mapping: dict[str, str | tuple[str, ...]]) -> set[str]:
 def names_of(*tables: str) -> set[str]:
     """The classes in transformers' tables, such as IMAGE_CLASSIFICATION; "" is the table of models without a head."""
     prefixed = (f"MODEL_FOR_{table}" if table else "MODEL" for table in tables)
-    return {name for each in prefixed for name in _names(mappings()[f"{each}_MAPPING_NAMES"])}
+    return {name for prefix in prefixed for name in _names(mappings()[f"{prefix}_MAPPING_NAMES"])}
 
 
 @cache

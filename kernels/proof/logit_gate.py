@@ -25,12 +25,12 @@ def difference(logits: "torch.Tensor", expected: "torch.Tensor", boxes: int = 0)
     return float((logits - expected).norm() / expected.norm().clamp_min(1e-30))
 
 
-def refusal(found: float, precision: str) -> str | None:
+def refusal(difference: float, precision: str) -> str | None:
     """A sentence if a relative difference `found` is too large for the precision; None if it passes."""
     allowed = LARGEST_DIFFERENCE[precision]
-    if found <= allowed:
+    if difference <= allowed:
         return None
-    return f"Its logits differ from the model's by {found:.1%}; rounding to {precision} explains {allowed:.0%}."
+    return f"Its logits differ from the model's by {difference:.1%}; rounding to {precision} explains {allowed:.0%}."
 
 
 def refusal_after_prompt(

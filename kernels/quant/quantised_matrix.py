@@ -212,11 +212,11 @@ def quantised_parts(parts: Sequence[Tensor], weights: str, columns: bool) -> lis
     if weights == "nvfp4" or (weights == "fp8" and columns):
         reached = [part.abs().amax(dim=1) if weights == "fp8" else part.abs().amax() for part in parts]
         largest = torch.stack([part.to(reached[0].device) for part in reached]).amax(dim=0)
-    made = []
+    quantised = []
     for part in parts:
         with torch.cuda.device_of(part):
-            made.append(quantise(part) if largest is None else quantise(part, largest.to(part.device)))
-    return made
+            quantised.append(quantise(part) if largest is None else quantise(part, largest.to(part.device)))
+    return quantised
 
 
 def rounded(weight: Tensor, weights: str, dtype: torch.dtype = torch.bfloat16) -> Tensor:

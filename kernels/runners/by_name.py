@@ -29,8 +29,8 @@ COMPOSED = ("kernels", "megakernel")
 
 def runner(name: str, model: torch.nn.Module, options: dict[str, Any] | None = None) -> Runner:
     """See `kernels.runners.runner`."""
-    made: Runner = _class(name)(model, options)
-    return made
+    built: Runner = _class(name)(model, options)
+    return built
 
 
 def _class(name: str) -> Any:
@@ -48,8 +48,8 @@ def apply(model: Any, plan: Plan) -> Runner:
             raise ValueError(
                 f"gpus: the plan is for {plan.tensor_parallel_size}, and the model comes in {len(model.parts)} parts"
             )
-        made: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
-        return made
+        built: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
+        return built
     if plan.tensor_parallel_size > 1:
         options = options | {"devices": [device.index for device in devices_of(plan.tensor_parallel_size)]}
     if plan.runner in COMPOSED and not decoder.refusal(model):

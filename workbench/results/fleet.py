@@ -93,8 +93,8 @@ def demanded(stated: StatedFleet | None) -> dict[str, str] | None:
     """The form's fields for the demand that the workload states; None where it states none."""
     if stated is None:
         return None
-    asked = stated.demand
-    values = {"users": asked.users, "requests_per_second": asked.requests_per_second}
+    demand = stated.demand
+    values = {"users": demand.users, "requests_per_second": demand.requests_per_second}
     return {name: f"{value:.12g}" for name, value in values.items() if value is not None}
 
 

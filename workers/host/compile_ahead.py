@@ -105,7 +105,7 @@ def _options(document: StageInput) -> Iterable[str]:
             yield from ("--weights", weights)
     for gpus in (2, 4):
         if gpus <= document.gpus and divides(document.model, gpus):
-            yield from ("--gpus", str(gpus))
+            yield from ("--tensor-parallel-size", str(gpus))
 
 
 def _prune(folder: Path) -> None:

@@ -195,8 +195,8 @@ def _measured_again(
         return attempt
     objectives = document.workload.objectives
 
-    def is_clear(further: Sequence[Alternation]) -> bool:
-        processes = [*attempt.processes, *further]
+    def is_clear(extra: Sequence[Alternation]) -> bool:
+        processes = [*attempt.processes, *extra]
         gain = speedup(objectives[0], processes, usd_per_hour, attempt.plan.tensor_parallel_size)
         outcomes = outcomes_of(objectives, processes, usd_per_hour, attempt.plan.tensor_parallel_size)
         faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)

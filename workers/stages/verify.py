@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from transformers import PreTrainedModel
 
 from kernels import runners
-from kernels.model_files.digests import plan_digest
+from kernels.model_files.digests import model_digest
 from kernels.plan import Plan
 from kernels.runners import Runner
 from kernels.runners.clients import Clients
@@ -73,7 +73,7 @@ def plan_of(document: StageInput) -> Plan:
     plan = Plan.model_validate(document.results.compose.plan)
     model = document.model
     files = [(file.path, file.sha256) for file in model.files]
-    digest = plan_digest(plan.version, model.config, files, model.generated, model.seed)
+    digest = model_digest(model.config, files, model.generated, model.seed)
     if plan.model_digest != digest:
         raise StageError(f"The plan is of the model {plan.model_digest[:12]}, not of {digest[:12]}.")
     return plan

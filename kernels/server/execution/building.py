@@ -16,7 +16,7 @@ from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.experts import has_experts
 from kernels.model.rounding import Rounding, rounded_weights
-from kernels.model_files.digests import plan_digest
+from kernels.model_files.digests import model_digest
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution import pauses
@@ -306,7 +306,7 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
 def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:
     """The seed of a catalogue entry's weights, by the plan. Raises PlanRefused if the plan is for another model."""
     seed = int(plan.options.get("seed", 0))
-    digest = plan_digest(plan.version, config, (), True, seed)
+    digest = model_digest(config, (), True, seed)
     if digest != plan.model_digest:
         raise PlanRefused(
             f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {digest[:12]}…"

@@ -134,7 +134,7 @@ def test_several_gpus_do_not_hold_what_runs_today(context):
     assert both.reason.startswith(one.reason)
     assert one.reason.endswith("but NVIDIA H200 has 131.3 GiB by its datasheet.")
     assert "one of the 2 GPUs, so one has to hold the model" in both.reason
-    assert "bench decode --gpus 2" in both.reason
+    assert "bench decode --tensor-parallel-size 2" in both.reason
 
 
 def test_an_unknown_architecture_is_refused(context):
