@@ -66,6 +66,13 @@ def with_verdict(organisation: Organisation, user: User, verdict: str, sentence:
     return made
 
 
+def missed(organisation: Organisation, user: User) -> Run:
+    """A finished run whose plan is faster and misses its promise all the same."""
+    made = with_results(sample_runs.run(organisation, user), sample_results.results(130.0))
+    Run.objects.filter(id=made.id).update(verdict="missed")
+    return made
+
+
 def without_change(organisation: Organisation, user: User) -> Run:
     """A finished run that recommends what runs today."""
     made = with_results(sample_runs.run(organisation, user), no_change())
@@ -133,6 +140,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
     waiting = {state: sample_runs.run(organisation, admin, state, upto) for state, upto in OPEN.items()}
     done = {
         "met": sample_runs.run(organisation, admin, load=True),
+        "missed": missed(organisation, admin),
         "undecided": with_verdict(organisation, admin, "not_enough_samples", "There were too few requests to say."),
         "too-close": with_verdict(organisation, admin, "too_close", "TTF64 p50 is too close to its limit to say."),
         "no-change": without_change(organisation, admin),
@@ -162,6 +170,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         ("compare-two", "admin", f"/compare/?run={met.id}&run={h200.id}"),
         ("delete-run", "admin", f"/runs/{met.id}/delete/"),
         ("report-of-run", "admin", f"/runs/{h200.id}/report.html"),
+        ("report-missed", "admin", f"/reports/{reports.freeze(done['missed'], admin).id}/report.html"),
         ("fleet", "admin", f"/runs/{met.id}/fleet/?users=500&requests_per_second=40&fee=250000"),
         ("fleet-one-at-a-time", "admin", f"/runs/{h200.id}/fleet/"),
     ]

@@ -30,6 +30,8 @@ def kept_run(organisation: Any, user: Any, name: str) -> Run:
     """The run of KEPT_RUNS/NAME.json, as its worker reported it, with the files that it wrote."""
     kept = json.loads((KEPT_RUNS / f"{name}.json").read_text("utf-8"))
     facts, results = kept["run"], kept["results"]
+    for profile in filter(None, (results["profile"], results["verify"]["profile"])):
+        profile |= {"trace": None, "timeline": None}  # the files are not kept
     minutes = re.search(r"minutes: ([\d.]+)", kept["sla"])
     under_load = {"load": {"most_users": 64}, "baseline_runner": "vllm"} if results.get("load") else {}
     document = WorkloadDocument(

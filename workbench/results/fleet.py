@@ -192,10 +192,13 @@ def counted_by(economics: UnitEconomics) -> str:
 
 def promise_or_not(economics: UnitEconomics | None, load: str) -> str:
     """Why both sides are counted at one `load`, whether or not the promise holds there."""
-    neither = economics is None or (economics.before is None and economics.after is None)
-    side = "before" if economics is None or economics.before is None else "after"
-    start = f"The promise is shown to hold at no load{', before or after' if neither else f' {side}'}."
-    return f"{start} So both sides are counted at one load, promise or not: {load}."
+    before, after = (economics.before, economics.after) if economics else (None, None)
+    if before is None and after is None:
+        start = "Neither today's setup nor the plan met the promise at any load."
+    else:
+        start = "Today's setup" if before is None else "The plan"
+        start += " met the promise at no load."
+    return f"{start} Both are counted at one load, promise or not: {load}."
 
 
 def _whole(interval: Interval) -> str:

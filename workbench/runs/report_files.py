@@ -16,10 +16,18 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-an
 MEDIA_TYPES = {
     "report.html": "text/html; charset=utf-8",
     "report.pdf": "application/pdf",
+    "report-letter.pdf": "application/pdf",
     "tables.zip": "application/zip",
     "tables.json": "application/json",
 }
-LABELS = {"report.pdf": "PDF", "report.html?download": "HTML", "tables.zip": "Tables as CSV", "tables.json": "as JSON"}
+PAPER = {"report.pdf": "A4", "report-letter.pdf": "letter"}
+LABELS = {
+    "report.pdf": "PDF (A4)",
+    "report-letter.pdf": "PDF (Letter)",
+    "report.html?download": "HTML",
+    "tables.zip": "Tables as CSV",
+    "tables.json": "as JSON",
+}
 PATIENCE_SECONDS = 20.0
 """How long a reader waits while other PDF files are made."""
 BUSY = "The server is making another PDF. Try again in some seconds."
@@ -31,8 +39,8 @@ def respond(page: str, file: str, name: str, download: bool) -> HttpResponse:
     The page itself is shown unless it is to be downloaded, under a policy that forbids scripts, with links to the
     other files. 503 with a sentence where a PDF cannot be made now.
     """
-    if file == "report.pdf":
-        content, reason = _pdf(page)
+    if paper := PAPER.get(file):
+        content, reason = _pdf(page.replace("</head>", f"<style>@page {{ size: {paper}; }}</style></head>", 1))
         if content is None:
             context = {"status": 503, "title": "No PDF", "reason": reason}
             return render(None, "refused.html", context, status=503)
@@ -49,7 +57,7 @@ def respond(page: str, file: str, name: str, download: bool) -> HttpResponse:
 
 
 def _links() -> str:
-    files = [(file, label) for file, label in LABELS.items() if file != "report.pdf" or pdf.available()]
+    files = [(file, label) for file, label in LABELS.items() if file not in PAPER or pdf.available()]
     links = " · ".join(f'<a href="{file}">{label}</a>' for file, label in files)
     return f'<nav class="downloads" aria-label="Download">Download: {links}</nav>'
 

@@ -76,6 +76,7 @@ def test_a_demo_organisation_is_made_by_one_command(client, db, settings, tmp_pa
     copy = Run.objects.order_by("-created_at").first()
     shown = client.get(f"/runs/{copy.id}/result/").content.decode()
     assert "NVIDIA H200" in shown
+    assert "data-timeline" not in shown, "what is drawn has its file"
     assert client.get(f"/runs/{copy.id}/report.html").status_code == 200
     assert client.get("/reports/").context["page"].paginator.count == 2
     for options, reason in (({"runs": 12}, "an organisation Demo already"), ({"runs": 0}, "a number from 1")):

@@ -24,10 +24,10 @@ for each; do
   [ ${#each} -lt 80 ] || exit 1
   case "$each" in --print-to-pdf=*) to=${each#*=};; file://*) from=${each#file://};; esac
 done
-echo "%PDF $(env | grep -c SECRET) $(grep -c default-src "$from")" > "$to"
+echo "%PDF $(env | grep -c SECRET) $(grep -c default-src "$from") $(grep -o '@page { size: [a-zA-Z0-9]*' "$from")" > "$to"
 """
-"""Writes what it found instead of a PDF: secrets in its environment, and the policy of the page. It takes no long path,
-as sockets do not.
+"""Writes what it found instead of a PDF: secrets in its environment, the policy of the page, and its paper. It takes no
+long path, as sockets do not.
 """
 
 
@@ -117,10 +117,11 @@ def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, 
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))  # as that of a web process may be
     answer = client.get(address)
-    assert (answer["Content-Type"], answer.content) == ("application/pdf", b"%PDF 0 1\n")
+    assert (answer["Content-Type"], answer.content) == ("application/pdf", b"%PDF 0 1 @page { size: A4\n")
     assert answer["Content-Disposition"].endswith('llama-32-1b.pdf"')
+    assert b"size: letter" in client.get(f"/reports/{published.id}/report-letter.pdf").content
     settings.CHROMIUM = []
-    assert client.get(address).content == b"%PDF 0 1\n", "it is kept"
+    assert client.get(address).content == answer.content, "it is kept"
     caches["results"].clear()
     assert client.get(address).status_code == 503
     assert "no Chromium" in client.get(address).content.decode()

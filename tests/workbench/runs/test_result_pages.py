@@ -275,6 +275,8 @@ def test_friendly_errors(browser, engineer):
     missing = client.get("/nothing/")
     assert missing.status_code == 404
     assert b"There is nothing here" in missing.content
+    gone = client.get("/runs/00000000-0000-4000-8000-000000000000/")
+    assert b"No such run in this organisation" in gone.content
     forbidden = client.post("/prices/", {"name": "N"})
     assert b"Only the account role or an admin of the organisation may change prices." in forbidden.content
 
