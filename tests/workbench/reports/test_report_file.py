@@ -14,6 +14,7 @@ from workbench.api.in_flight import held
 from workbench.reports import notes, services
 from workbench.runs import report_files
 from workbench.web import pdf
+from workers.report import tables as report_tables
 
 NOTE = (
     "Safe to promise, **for this prompt length**.\n\n- risk: <script>alert(1)</script>\n- [plan](https://voice.test/p)"
@@ -106,6 +107,14 @@ def test_every_table_of_the_report_is_in_its_files(browser, engineer, published)
     rows = list(csv.reader(io.StringIO(archive.read("01-objectives.csv").decode(), newline="")))
     assert rows == [first["columns"], *first["rows"]]
     assert client.get(f"{address}/other.txt").status_code == 404
+
+
+def test_no_cell_of_a_csv_file_is_a_formula():
+    cells = ["=HYPERLINK(1)", "@SUM(1)", "+1+cmd|' /C calc'!A0", "-2+3", "-27 %", "+0.5 ms", "-1,024", "a=b"]
+    page = f"<h2>T</h2><table><tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr></table>"
+    archive = zipfile.ZipFile(io.BytesIO(report_tables.as_zip(page)))
+    rows = list(csv.reader(io.StringIO(archive.read("01-t.csv").decode(), newline="")))
+    assert rows[1] == [*(f"'{cell}" for cell in cells[:4]), *cells[4:]]
 
 
 def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, settings, tmp_path, monkeypatch):
