@@ -52,9 +52,12 @@ class _Share(NamedTuple):
 def claim(message: StageKey, worker: str, gpu_class: str, claim_id: str = "") -> Run | None:
     """Give the worker the run that is next in its class, whichever run its message names.
 
-    Without a class only the attempt that the message names is to be had. None when there is nothing. The same
-    `claim_id` again, of a worker that got no answer, gets the same run.
+    Without a class only the attempt that the message names is to be had, and never one of a stage that is the ledger's:
+    what that writes is believed. None when there is nothing. The same `claim_id` again, of a worker that got no answer,
+    gets the same run.
     """
+    if message.stage not in GPU_STAGES:
+        return None
     claimed = state.claimed(claim_id) if claim_id else None
     if claimed is not None:
         return claimed

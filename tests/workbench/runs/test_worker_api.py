@@ -12,6 +12,7 @@ from django.test import Client
 from workbench.accounts.models import User
 from workbench.intake import blobs
 from workbench.intake.models import StoredFile
+from workbench.runs import state
 from workbench.runs.models import Run, StoredArtifact, Worker
 from workers.documents.stages import StageInput
 from workers.documents.worker_api import CLAIM_HEADER, StageKey
@@ -51,6 +52,15 @@ def test_a_claim_gets_everything_the_stage_needs(worker: Call, run: Run, key: St
 
 def test_a_second_claim_is_a_409(worker: Call, claimed: dict[str, Any]) -> None:
     assert worker("claim", {**claimed, "worker": "w"}).status_code == 409
+
+
+@pytest.mark.parametrize("stage", ["price", "report"])
+def test_no_worker_gets_a_stage_whose_files_the_web_believes(worker: Call, run: Run, key: StageKey, stage: str) -> None:
+    Run.objects.filter(id=run.id).update(stage=stage)
+    for gpu_class in ("", run.gpu_class):
+        claim = {**key.model_dump(), "stage": stage, "worker": "w", "gpu_class": gpu_class}
+        assert worker("claim", claim).status_code == 409
+    assert state.claim(key.model_copy(update={"stage": stage}), "ledger") is not None
 
 
 def test_a_claim_whose_answer_was_lost_is_answered_again(worker: Call, run: Run, key: StageKey) -> None:

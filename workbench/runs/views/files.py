@@ -59,7 +59,8 @@ def report_response(run: Run, file: str, download: bool) -> HttpResponse | None:
         return None
     if file not in report_files.MEDIA_TYPES:
         raise Http404("A report has no such file.")
-    return report_files.respond(path_of(row.sha256).read_text("utf-8"), file, f"report-{run.id}", download)
+    page = path_of(row.sha256).read_text("utf-8")
+    return report_files.respond(page, file, f"report-{run.id}", download, run.organisation_id)
 
 
 @require_safe
