@@ -129,11 +129,6 @@ def test_the_live_part_reads_what_stages_found_once(browser, engineer, organisat
         assert "Everything known so far" in page
 
 
-def test_queued_run_says_that_it_waits_for_a_worker(browser, engineer, organisation):
-    run = sample_runs.run(organisation, engineer, "queued", "admit")
-    assert b"Waiting for a worker of class h200" in browser(engineer).get(f"/runs/{run.id}/").content
-
-
 def test_failed_run_says_why(browser, engineer, organisation):
     run = sample_runs.run(organisation, engineer, "failed", "admit")
     page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
@@ -242,19 +237,6 @@ def test_the_scores_on_the_customers_text_stand_beside_the_divergence(browser, e
     assert "Next tokens predicted right" in table
     assert "41.02 % to 43.31 %" in table
     assert "22 sequences of 192 tokens" in table
-
-
-def test_foreign_objects_are_not_found(browser, foreigner, done, report):
-    client = browser(foreigner)
-    sha256 = done.artifacts.first().sha256
-    paths = ("", "result/", "plan.json", "report.html", f"artifacts/{sha256}/")
-    assert {client.get(f"/runs/{done.id}/{path}").status_code for path in paths} == {404}
-    assert client.post(f"/runs/{done.id}/cancel/").status_code == 404
-    assert client.post(f"/runs/{done.id}/freeze/").status_code == 404
-    assert client.get(f"/reports/{report.id}/").status_code == 404
-    for change in ("review", "reopen", "publish"):
-        assert client.post(f"/reports/{report.id}/{change}/", {"note": "x"}).status_code == 404
-    assert b"Voice agent" not in client.get("/reports/").content
 
 
 def test_a_finished_result_is_rendered_once_and_stays_its_organisations(browser, engineer, foreigner, done):

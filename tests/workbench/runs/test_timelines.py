@@ -55,8 +55,3 @@ def test_without_a_timeline_there_is_no_section_and_no_file(browser, engineer, r
     client = browser(engineer)
     assert "data-timeline" not in client.get(reverse("run-result", args=[run.id])).content.decode()
     assert client.get(reverse("run-timeline-before", args=[run.id])).status_code == 404
-
-
-def test_other_organisations_do_not_see_it(browser, foreigner, run):
-    keep(run, "profile")
-    assert browser(foreigner).get(reverse("run-timeline-before", args=[run.id])).status_code == 404
