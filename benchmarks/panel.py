@@ -3,6 +3,7 @@
     python -m benchmarks.panel --output FOLDER                    # the panel, 3 minutes each; --trained adds a model
     python -m benchmarks.panel --output FOLDER --models smollm2-360m llama-9-layers --minutes 3 6
     python -m benchmarks.panel --output FOLDER --models qwen3-0.6b --data DATA --again
+    python -m benchmarks.panel --output FOLDER --trained MODEL --parts PARTS    # unpacks it beside the first run
 
 Starts one site, submits one workload after the other with default settings but the minutes, and writes
 FOLDER/panel.json after each run. Times are counted from the API call that creates the run. `--again` submits each
@@ -11,7 +12,9 @@ workload twice; with `--data` a second command finds what the first one left.
 
 import argparse
 import json
+import math
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -126,10 +129,10 @@ def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[s
 
 
 class Panel:
-    """The rows so far, written into the folder after each."""
+    """The rows so far, written into the folder after each. A run is cancelled at `end`, or after `longest` seconds."""
 
-    def __init__(self, api: ApiClient, gpu_class: str, folder: Path, end: float) -> None:
-        self._api, self._gpu, self._end = api, gpu_class, end
+    def __init__(self, api: ApiClient, gpu_class: str, folder: Path, end: float, longest: float = math.inf) -> None:
+        self._api, self._gpu, self._end, self._longest = api, gpu_class, end, longest
         self._file = folder / "panel.json"
         self._document: dict[str, Any] = {}
         self._rows: list[dict[str, Any]] = []
@@ -146,7 +149,7 @@ class Panel:
         except CliError as error:
             self._write(stated | UNKNOWN | known | {"sentence": " ".join(error.lines)}, {})
             return False
-        run, first = followed(self._api, run, self._end)
+        run, first = followed(self._api, run, min(self._end, time.monotonic() + self._longest))
         raw = self._api.get(f"/runs/{run['id']}/result")["results"]
         measured = outcome(run, Results.model_validate(raw), promised.best)
         measured["seconds_to_first_plan"] = None if first is None else round(first, 1)
@@ -175,28 +178,39 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="the workbench's data, with its compilers' caches, kept for another")
     parser.add_argument("--again", action="store_true", help="submit each workload twice")
     parser.add_argument("--trained", type=Path, metavar="FOLDER", help="of the trained SmolLM2-135M-Instruct")
+    parser.add_argument("--parts", type=Path, help="unpack that model from here, beside the runs before its own")
     parser.add_argument("--seconds", type=float, default=7200, help="cancel what runs so long after the start, and end")
+    parser.add_argument("--longest", type=float, default=math.inf, help="cancel a run after so many seconds")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
+    models = options.models or [name for name in PANEL if options.trained or name != TRAINED]
     try:
-        models = options.models or [name for name in PANEL if options.trained or name != TRAINED]
-        entries = [entry(name, options.trained) for name in models]
+        for name in models:
+            if name != TRAINED or not options.parts:
+                entry(name, options.trained)
     except ValueError as error:
         parser.error(str(error))
+    unpacking = None
+    if options.parts:
+        unpack = ["-m", "benchmarks.trained_model", str(options.trained), "--unpack", str(options.parts)]
+        unpacking = subprocess.Popen(["nice", sys.executable, *unpack])
     options.output.mkdir(parents=True, exist_ok=True)
-    wanted = [(model, minutes) for minutes in options.minutes for model in entries for _ in range(1 + options.again)]
+    wanted = [(name, minutes) for minutes in options.minutes for name in models for _ in range(1 + options.again)]
     with tempfile.TemporaryDirectory() as temporary:
         (device, *_) = find_devices()
         with Workbench(data=options.data or Path(temporary) / "data", port=0, devices=[device]) as workbench:
             login = json.loads(workbench.manage("create_login", "--token", "--json"))
             print(f"serving on {workbench.url} for {device.gpu_class}", flush=True)
-            panel = Panel(ApiClient(workbench.url, login["token"]), device.gpu_class, options.output, end)
+            api = ApiClient(workbench.url, login["token"])
+            panel = Panel(api, device.gpu_class, options.output, end, options.longest)
             complete = 0
             with suppress(KeyboardInterrupt):
-                for of, minutes in wanted:
+                for name, minutes in wanted:
                     if time.monotonic() > end:
                         break
-                    complete += panel.add(of, minutes)
+                    if name == TRAINED and unpacking is not None and unpacking.wait():
+                        continue  # it has said why
+                    complete += panel.add(entry(name, options.trained), minutes)
     print(f"{complete} of {len(wanted)} runs ended with a verdict: {options.output / 'panel.json'}")
     return int(complete < len(wanted))
 

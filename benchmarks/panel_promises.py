@@ -20,8 +20,7 @@ TRAINED = "smollm2-135m-instruct"
 SAME_SHAPE = {TRAINED: "smollm2-135m"}
 """Models whose known figures are those of another one, which has the same shape."""
 PANEL = (
-    TRAINED,
-    *("llama-3.2-1b", "smollm2-360m", "tinyllama-1.1b", "qwen3-0.6b", "qwen3-1.7b", "llama-9-layers"),
+    *("llama-3.2-1b", TRAINED, "smollm2-360m", "tinyllama-1.1b", "qwen3-0.6b", "qwen3-1.7b", "llama-9-layers"),
     *("llama-3.1-8b", "mistral-7b", "qwen3-8b", "olmoe-1b-7b", "qwen3-30b-a3b"),
 )
 TRAFFIC = {"prompt_tokens": 128, "output_tokens": 64}

@@ -18,7 +18,7 @@ from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
-from workers.planning.processes import LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, measure_again
+from workers.planning.processes import LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, FurtherProcesses
 from workers.planning.served_checks import of_processes
 from workers.stats.intervals import joined
 from workers.stats.verdicts import overall
@@ -168,15 +168,19 @@ def today_words(workload: Workload) -> str:
 
 
 def in_more_processes(
-    measured: Sequence[PlanMeasurement], document: StageInput, context: Context, usd_per_hour: float | None
+    measured: Sequence[PlanMeasurement],
+    further: FurtherProcesses,
+    document: StageInput,
+    context: Context,
+    usd_per_hour: float | None,
 ) -> list[PlanMeasurement]:
-    """Measures the best of the attempts in further processes; the last attempt is a confirmed one.
+    """Measures the best of the attempts in `further` processes; the last attempt is a confirmed one.
 
     If these show that the plan is not to be recommended, the next confirmed attempt is measured in the same way.
     """
     attempts = list(measured)
     while not attempts[-1].why_not:
-        attempts[-1] = _measured_again(attempts[-1], document, context, usd_per_hour)
+        attempts[-1] = _measured_again(attempts[-1], further, document, context, usd_per_hour)
         if not attempts[-1].why_not:
             break
         attempts = with_result_last([replace(attempt, passed_over="") for attempt in attempts])
@@ -184,7 +188,11 @@ def in_more_processes(
 
 
 def _measured_again(
-    attempt: PlanMeasurement, document: StageInput, context: Context, usd_per_hour: float | None
+    attempt: PlanMeasurement,
+    more: FurtherProcesses,
+    document: StageInput,
+    context: Context,
+    usd_per_hour: float | None,
 ) -> PlanMeasurement:
     """The attempt with the requests of further processes, if the stage's time allows enough of them.
 
@@ -202,7 +210,7 @@ def _measured_again(
         faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
         return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
-    further = measure_again(document, attempt.plan, context, seconds, attempt.further_pairs, is_clear)
+    further = more.measure(attempt.plan, seconds, attempt.further_pairs, is_clear)
     processes = [*attempt.processes, *further.alternations]
     return replace(
         attempt,

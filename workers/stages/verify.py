@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from transformers import PreTrainedModel
@@ -47,6 +47,7 @@ from workers.planning.confirmation import (
 from workers.planning.expected_figures import expected_of
 from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision
+from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
@@ -96,6 +97,7 @@ class _Bench:
     runner: Runner
     usd: float | None
     started: float
+    further: FurtherProcesses
 
     def __post_init__(self) -> None:
         self.today = Clients(self.runner, self.document.workload.traffic, secrets.randbits(32))
@@ -149,9 +151,6 @@ class _Bench:
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
                 clients, _, environment = self._served(after, plan, start, reserve)
             served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
-            judged, no_quality = quality_by_kind.measure(
-                document, context, self.runner, after, unverified=unverified(document, plan)
-            )
             alternations = [Alternation(self.today.served, clients.served)]
             attempt = PlanMeasurement(
                 label=label,
@@ -161,8 +160,8 @@ class _Bench:
                 processes=alternations,
                 outcomes=outcomes_of(objectives, alternations, self.usd, plan.tensor_parallel_size),
                 speedup=speedup(objectives[0], alternations, self.usd, plan.tensor_parallel_size),
-                quality=judged,
-                no_quality=no_quality,
+                quality=None,
+                no_quality="",
                 served_ids=served_ids,
                 refusal=refusal,
                 seconds=0.0,
@@ -170,8 +169,17 @@ class _Bench:
                 choice=_choice(document),
                 today=today_words(document.workload),
             )
+            if not attempt.why_not and attempt.kept_for_processes(context):
+                self.further.get_ready(plan, attempt.further_pairs)
+            judged, no_quality = quality_by_kind.measure(
+                document, context, self.runner, after, unverified=unverified(document, plan)
+            )
+            attempt = replace(attempt, quality=judged, no_quality=no_quality)
             profile: PlanProfile | str = ""
-            if not attempt.why_not:
+            if attempt.why_not:
+                self.further.close()
+            else:
+                self.further.wait_until_ready()
                 reserve = attempt.kept_for_processes(context)
                 profile = profile_plan(after, plan, self.model, document, clients.draw(), context, reserve)
         profiled = {"no_profile": profile} if isinstance(profile, str) else {"profile": profile}
@@ -218,7 +226,7 @@ class _Bench:
 
 
 def _in_this_process(
-    document: StageInput, context: Context, usd: float | None
+    document: StageInput, context: Context, usd: float | None, further: FurtherProcesses
 ) -> tuple[list[PlanMeasurement], list[str], PlanMeasurement]:
     """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
     composed = plan_of(document)
@@ -227,7 +235,7 @@ def _in_this_process(
         model = load_once(document, context)
         started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))
-        bench = _Bench(document, context, model, runner, usd, started)
+        bench = _Bench(document, context, model, runner, usd, started, further)
         attempts, left_out = bench.attempts(composed)
         last = attempts[-1]
         return attempts, left_out, bench.no_change(last) if last.why_not else last
@@ -248,14 +256,15 @@ def _check(left_out: LeftOut) -> PlanCheck:
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd = hourly_price(document.prices, document.gpu_class)
-    attempts, left_out, final = _in_this_process(document, context, usd)
-    release(context)
-    if not attempts[-1].why_not:
-        attempts = in_more_processes(attempts, document, context, usd)
-        final = attempts[-1]
-        if final.why_not:
-            both = [Alternation(process.before, process.before) for process in final.processes]
-            final = unchanged(final, document, both, usd)
+    with closing(FurtherProcesses(document, context)) as further:
+        attempts, left_out, final = _in_this_process(document, context, usd, further)
+        release(context)
+        if not attempts[-1].why_not:
+            attempts = in_more_processes(attempts, further, document, context, usd)
+            final = attempts[-1]
+            if final.why_not:
+                both = [Alternation(process.before, process.before) for process in final.processes]
+                final = unchanged(final, document, both, usd)
     busy = busy_share(document.results, final.environment)
     recommended, final = not attempts[-1].why_not, without_void_verdicts(final, busy is not None)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried

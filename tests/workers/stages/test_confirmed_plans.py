@@ -1,6 +1,7 @@
 """Verify recommends a plan only when it confirms it; else the next best is verified, then what runs today stands."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -183,11 +184,13 @@ def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stand
     document = document_of(1, *trials, objectives=[{"metric": "ttf_n", "n": 8, "limit": 280}])
     document.results.compose.choice = "megakernel is the cheapest of 2 plans."
 
-    def process(document: StageInput, plan: Plan, *given) -> Result:
+    def process(document: StageInput, plan: Plan, *given) -> SimpleNamespace:
         wrong = "Wrong ids." if plan.runner == "eager" else ""
-        return Result(environment=ENVIRONMENT, before=served(600, 10, 8), after=served(310, 10, 8), refusal=wrong)
+        sides = {"before": served(600, 10, 8), "after": served(310, 10, 8)}
+        result = Result(environment=ENVIRONMENT, refusal=wrong, **sides)
+        return SimpleNamespace(measured=lambda seconds: result)
 
-    monkeypatch.setattr(processes, "_run", process)
+    monkeypatch.setattr(processes, "FurtherProcess", process)
     found = verify.run(document, Context(context.model_dir, context.artifacts, seconds=120, startup_seconds=1))
     assert found.recommended
     assert found.plan["runner"] == "megakernel"
@@ -251,7 +254,7 @@ def in_processes(
     result = Result(
         environment=ENVIRONMENT, before=served.before, after=served.after, served_ids=judged, refusal=refusal
     )
-    monkeypatch.setattr(processes, "_run", lambda *given: result)
+    monkeypatch.setattr(processes, "FurtherProcess", lambda *_: SimpleNamespace(measured=lambda seconds: result))
     return verify.run(document, Context(context.model_dir, context.artifacts, seconds=1000, startup_seconds=5))
 
 
