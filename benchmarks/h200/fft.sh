@@ -9,4 +9,5 @@ LIMIT=${LIMIT:-200}
 
 step gate 80 "$PYTHON" -m kernels check fft_conv --jobs 8
 step times 120 "$PYTHON" -m benchmarks.fft "$OUT/fft.json"
+step phases 40 "$PYTHON" -m benchmarks.fft_phases
 finish

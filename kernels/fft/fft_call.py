@@ -120,8 +120,7 @@ def packed_params(case: FftConvCase, given: Arguments) -> Any:
     tensors = {"u": given.u, "before": given.w_pre, "after": given.w_post, "skip": given.d}
     for name, tensor in (tensors | {"spectrum": given.w[0], "scales": given.w[1]}).items():
         params[name] = 0 if tensor is None else tensor.data_ptr()
-    params["batch"], params["width"], params["length"] = case.batch, case.width, case.length
-    params["per_filter"], params["end"] = case.width // len(given.w[0]), case.batch * case.width
+    params["width"], params["length"], params["end"] = case.width, case.length, case.batch * case.width
     places = case.length * 2 | int(params["u"]) | int(params["before"]) | int(params["after"])
     params["prefetched"] = 0 if places % 16 else case.length * 2
     return params

@@ -15,7 +15,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-CONFIG_PARAMS = ("sequences", "threads", "blocks")
+CONFIG_PARAMS = ("threads", "blocks")
 LONG_PARAMS = ("outer", "chunk")
 
 
@@ -23,11 +23,11 @@ LONG_PARAMS = ("outer", "chunk")
 class Monarch(Variant):
     """The transform of a sequence as products with 16 × 16 matrices in fp16, sums in float.
 
-    Params: `sequences` that a block transforms at once, its `threads`, and `blocks` that share an SM.
+    Params: the `threads` of a block, and the `blocks` that share an SM.
     """
 
     name = "monarch"
-    kernels: ClassVar[tuple[str, ...]] = ("fft_conv", "fft_conv_wide")
+    kernels: ClassVar[tuple[str, ...]] = ("fft_conv",)
     op = "fft_conv"
     page = "fft-conv"
     summary = "Fourier transforms on tensor cores, gates and filter in one kernel"

@@ -12,7 +12,7 @@ from kernels.hardware import Gpu
 from kernels.ops import TORCH_VARIANTS, Case, case_from
 from kernels.plan import PlannedOp
 
-SIZES = ("m", "rows", "batch", "q_len", "kv_len")
+SIZES = ("m", "rows", "batch", "q_len", "kv_len", "length", "filter")
 """Fields of a case in which a variant planned for one value may serve another."""
 LOWERED = ("weights",)
 """Fields of a case that a lossy variant changes. A call is looked up by the precision of the model itself."""

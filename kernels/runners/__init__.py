@@ -68,7 +68,8 @@ def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None =
 
 
 def apply(model: Any, plan: Plan) -> Runner:
-    """The plan's runner over the model, with the plan's variants of linear and attention.
+    """The plan's runner over the model, with the plan's variants of linear, attention and long
+    convolutions.
 
     The model is whole, or in as many parts as the plan has GPUs. Raises ValueError for another number of parts, and
     where fewer GPUs can be seen.

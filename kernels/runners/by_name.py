@@ -12,7 +12,7 @@ from kernels.model.tensor_parallel import TensorParallelModel, devices_of
 from kernels.plan import Plan
 from kernels.runners.base import Runner
 from kernels.runners.compiled import CompiledRunner, as_modules
-from kernels.runners.modules import install_norms, pack_projections
+from kernels.runners.modules import install_convolutions, install_norms, pack_projections
 from kernels.runners.planned import PlannedAttention, PlannedLinear, install
 
 RUNNERS = {
@@ -58,8 +58,10 @@ def apply(model: Any, plan: Plan) -> Runner:
     linear, attention = PlannedLinear(plan.ops, gpu), PlannedAttention(plan.ops, gpu)
     if plan.runner == "compiled" and not as_modules(model):
         return CompiledRunner(model, plan.options, linear or None, attention or None)
+    variants = BoundVariants(plan.ops, gpu)
     install(model, linear, attention)
+    install_convolutions(model, variants)
     if plan.runner == "kernels":
-        install_norms(model, BoundVariants(plan.ops, gpu))
+        install_norms(model, variants)
         pack_projections(model, linear, linear.has)
     return runner(plan.runner, model, options)

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.ops import AttentionCase, Case, LinearCase, RmsNormCase
-from workers.traces.labels import TraceScope, label, plain_op
+from workers.traces.labels import LONG_CONVOLUTION, TraceScope, label, plain_op
 
 _ELEMENTWISE = ("add", "sub", "mul", "div", "neg", "cat", "silu", "gelu", "tanh", "softmax", "pow")
 _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -117,11 +117,15 @@ class OpCounter(TorchFunctionMode):
             least = 2.0 * sum(map(_nbytes, given))
         else:
             least = float(sum(map(_nbytes, [*given, *results])) + parameters)
+        flops = float(results[0].numel())
+        if scope.name == LONG_CONVOLUTION:
+            case = module.case(given[0])
+            flops, least = case.flops, case.least_bytes
         if scope.name.startswith("norm") and "RMS" in scope.owner and results[0].dtype in DTYPE_NAMES:
             width = results[0].shape[-1]
             case = RmsNormCase(m=results[0].numel() // width, n=width, dtype=DTYPE_NAMES[results[0].dtype])
             least = case.least_bytes
-        self._list(scope.name, float(results[0].numel()), least, _text(results[0]), case, results[0])
+        self._list(scope.name, flops, least, _text(results[0]), case, results[0])
 
     def _attention(self, args: Any, kwargs: Any, outputs: torch.Tensor) -> Count:
         named = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
