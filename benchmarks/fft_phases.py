@@ -25,18 +25,27 @@ def patched(folder: Path) -> Path:
         shutil.copy(file, folder)
     path = folder / "fft_conv.cu"
     text = path.read_text()
-    
+
     text = text.replace('#include "tiles16.cuh"', '#include "tiles16.cuh"\n__shared__ long marks[4], last;', 1)
     text = text.replace(
         "largest);\n  __syncthreads();\n", "largest);\n  __syncthreads();\n  " + MARK.format(0) + "\n", 1
     )
-    text = text.replace("load(shared, first, turn, p);\n", "load(shared, first, turn, p);\n    " + MARK.format(1) + "\n")
-    text = text.replace("    store(shared, first, turn, p);", "    __syncthreads();\n    " + MARK.format(2) + "\n    store(shared, first, turn, p);\n    " + MARK.format(3))
     text = text.replace(
-        "  shared.make();\n", "  shared.make();\n  if (threadIdx.x < 4) marks[threadIdx.x] = 0;\n  if (threadIdx.x == 0) last = clock64();\n"
+        "load(shared, first, turn, p);\n", "load(shared, first, turn, p);\n    " + MARK.format(1) + "\n"
+    )
+    text = text.replace(
+        "    store(shared, first, turn, p);",
+        "    __syncthreads();\n    " + MARK.format(2) + "\n    store(shared, first, turn, p);\n    " + MARK.format(3),
+    )
+    text = text.replace(
+        "  shared.make();\n",
+        "  shared.make();\n  if (threadIdx.x < 4) marks[threadIdx.x] = 0;\n  if (threadIdx.x == 0) last = clock64();\n",
     )
     at = text.rindex("}")
-    text = text[:at] + "  if (threadIdx.x < 4) ((long*)p.workspace)[blockIdx.x * 4 + threadIdx.x] = marks[threadIdx.x];\n}\n"
+    text = (
+        text[:at]
+        + "  if (threadIdx.x < 4) ((long*)p.workspace)[blockIdx.x * 4 + threadIdx.x] = marks[threadIdx.x];\n}\n"
+    )
     path.write_text(text)
     return path
 
@@ -63,12 +72,17 @@ def measured(case: FftConvCase, config: FftConfig, source: Path) -> None:
     torch.cuda.synchronize()
     fft_call.packed_params = original
     plain = partial(fft_call.FftConv(case, config), w=packed, out=torch.empty_like(out), **given)
-    times = interleaved({"marked": once, "plain": plain}, "cuda", StoppingRule(seconds=0.3, least=3, warmup_seconds=0.01))
+    times = interleaved(
+        {"marked": once, "plain": plain}, "cuda", StoppingRule(seconds=0.3, least=3, warmup_seconds=0.01)
+    )
     blocks = min(132 * config.blocks, -(-case.batch * case.width // config.sequences))
     each = case.batch * case.width / config.sequences / blocks
     mean = (marks[:blocks].double().mean(0) / each).tolist()
     words = ", ".join(f"{name} {cycles:,.0f}" for name, cycles in zip(PHASES, mean, strict=True))
-    print(f"{config.points} {config.threads}x{config.blocks}: {words} cycles a turn; {times['plain'].ms:.4f} ms, {times['marked'].ms:.4f} with clocks", flush=True)
+    print(
+        f"{config.points} {config.threads}x{config.blocks}: {words} cycles a turn; {times['plain'].ms:.4f} ms, {times['marked'].ms:.4f} with clocks",
+        flush=True,
+    )
 
 
 def main() -> None:

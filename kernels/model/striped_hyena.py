@@ -115,7 +115,7 @@ class HyenaMixer(nn.Module):
         w_post, w_pre, u = self.short_filter(read)[..., : read.shape[-1]].chunk(3, dim=1)
         if step:
             position = position_ids[0, -1:]
-            mixed = (self.long_filter.last(u, w_pre, position)[..., None] * w_post.index_select(2, position))
+            mixed = self.long_filter.last(u, w_pre, position)[..., None] * w_post.index_select(2, position)
         else:
             mixed = self.long_filter(u, w_pre, w_post)
         out: Tensor = self.out_proj(mixed.transpose(1, 2).contiguous())

@@ -63,7 +63,9 @@ def install_convolutions(model: nn.Module, variants: BoundVariants) -> None:
             module.forward = _convolution_forward(module, variants)  # type: ignore[method-assign]
 
 
-def _convolution_forward(module: LongConvolution, variants: BoundVariants) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def _convolution_forward(
+    module: LongConvolution, variants: BoundVariants
+) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     original = module.forward
 
     @torch.compiler.disable
