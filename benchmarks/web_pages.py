@@ -87,13 +87,13 @@ def addresses(facts: dict[str, Any]) -> list[str]:
         *(f"/models/{facts['model'].id}/delete/", "/models/upload/", "/reports/", f"/reports/{report}/", "/prices/"),
         *("/members/", "/tokens/", "/security/", "/audit/", "/notifications/", "/notifications/log/", "/kernels/"),
         *("/activity/", "/inbox/", "/palette/?q=workload+19", "/workloads/?tag=nightly", "/workloads/?project=Voice"),
-        *("/reports/?sort=-title", "/kernels/small-gemm/"),
+        *("/reports/?sort=-title", "/kernels/small-gemm/", "/workloads/?sort=price", "/workloads/?sort=saving"),
     ]
     api = [
         *("workloads", "workloads?limit=200", "runs", "runs?limit=200", "runs?state=done", "runs?prefix=ab12"),
         *(f"runs?workload={workload}", "models", "models?limit=200", "uploads", "reports", "reports?limit=200"),
         *("catalogue", f"runs/{run}", f"runs/{run}/events", f"runs/{run}/result", f"workloads/{workload}"),
-        f"models/{facts['model'].id}",
+        *(f"models/{facts['model'].id}", "runs?tag=nightly", "runs?project=Voice", "workloads?project=Voice"),
     ]
     return pages + [f"/api/v1/{path}" for path in api]
 

@@ -224,7 +224,7 @@ def _difference_words(share: Interval | None) -> str:
         return MISSING
     if share.low == share.high:
         return "0 %"
-    return f"{100 * share.value:+.1f} % ({100 * share.low:+.1f} % to {100 * share.high:+.1f} %)"
+    return f"{100 * share.value:+,.1f} % ({100 * share.low:+,.1f} % to {100 * share.high:+,.1f} %)"
 
 
 def _best(differences: Sequence[Interval | None], highest: bool) -> list[int]:
