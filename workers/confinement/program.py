@@ -28,4 +28,3 @@ def main() -> NoReturn:
     except OSError as refused:
         print(f"Landlock is not to be had: {refused}", file=sys.stderr, flush=True)
     os.execv(program, command)
-
