@@ -24,6 +24,8 @@ def test_freeze_review_publish(api, engineer, account, done):
     assert _post(client, f"/reports/{report['id']}/publish").status_code == 409
     long = _post(client, f"/reports/{report['id']}/review", {"note": "x" * (MOST_NOTE + 1)})
     assert long.status_code == 422, "the page would not show it in its form again"
+    wide = _post(client, f"/reports/{report['id']}/review", {"note": f"{'|a' * 300}\n{'|-' * 300}\n" + "|\n" * 1000})
+    assert (wide.status_code, wide.json()["detail"]) == (409, "The note's tables may have 2,000 cells; leave some out.")
     assert _post(client, f"/reports/{report['id']}/review", {"note": "ok"}).json()["note"] == "ok"
     assert _post(client, f"/reports/{report['id']}/publish").json()["state"] == "published"
     assert [each["id"] for each in client.get("/api/v1/reports").json()["items"]] == [report["id"]]

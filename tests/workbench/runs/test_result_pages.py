@@ -157,8 +157,10 @@ def test_files_of_a_run(browser, engineer, done):
     assert "script-src" not in page["Content-Security-Policy"]
     assert "default-src 'none'" in page["Content-Security-Policy"]
     kept = done.artifacts.get(name="plan.json")
+    done.artifacts.update(media_type="text/html\r\nSet-Cookie: x=1")  # a worker may say so
     file = client.get(f"/runs/{done.id}/artifacts/{kept.sha256}/")
     assert b"".join(file.streaming_content) == b"{}\n"
+    assert file["Content-Type"] == "application/octet-stream"
     assert client.get(f"/runs/{done.id}/artifacts/{'0' * 64}/").status_code == 404
 
 
