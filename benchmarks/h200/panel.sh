@@ -13,9 +13,9 @@
 #   DETACHED=1      starts the panel in a session of its own and returns; COLLECT=1, in a later call, waits for it and
 #                   takes its results: for panels that are longer than a call
 #
-# Writes panel.json, in which device and rows name the card, after each run. Predicted: 45 s until the site runs, 65 s
-# for each model of up to 2 billion parameters, 100 s of up to 8, 150 s for a mixture: 1,100 s for all twelve, as
-# `DETACHED=1 LONGEST=240 LIMIT=1500` and then COLLECT=1, until it says that the panel is over.
+# Writes panel.json, in which device and rows name the card, after each run. Predicted: 590 s, which six models take;
+# all twelve take 1,150 s: 45 until the site runs, 70 for each model of up to 2 billion parameters, 100 of up to 8, 150
+# for a mixture. They take `DETACHED=1 LONGEST=240 LIMIT=1500`, and then COLLECT=1 until the panel is over.
 set -euo pipefail
 MINUTES=${MINUTES:-3}
 LIMIT=${LIMIT:-590}

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import psutil
 import torch
 
+from kernels.measure import host_memory
 from kernels.plan import Plan
 from workers.documents.measurement import ServedIds, Telemetry
 from workers.documents.speedup import LEAST_PROCESSES
@@ -82,7 +84,7 @@ class FurtherProcesses:
         self._plan: Plan | None = None
 
     def get_ready(self, plan: Plan, pairs: int) -> None:
-        """Start as many as are measured at least where a plan is clear, as far as the GPU's memory has room."""
+        """Start as many as are measured where a plan is clear, as far as memory has room."""
         self.close()
         count = min(ENOUGH_PROCESSES - 1, copies_beside()) if plan.parts == 1 else 0
         self._plan = plan
@@ -145,8 +147,12 @@ class FurtherProcesses:
 
 
 def copies_beside() -> int:
-    """How many processes that hold as much of the GPU's memory as this one fit beside it and the float32 model."""
-    if not torch.cuda.is_initialized():
-        return 0
-    free, total = torch.cuda.mem_get_info()
-    return max(0, int(free / max(1, total - free)) - FLOAT32_SIZE)
+    """How many processes that hold as much memory as this one, of the GPU's or the host's, fit beside it and the
+    float32 model.
+    """
+    if torch.cuda.is_initialized():
+        free, total = torch.cuda.mem_get_info()
+        used = total - free
+    else:
+        free, used = host_memory.free_bytes(), psutil.Process().memory_info().rss
+    return max(0, int(free / max(1, used)) - FLOAT32_SIZE)

@@ -151,11 +151,11 @@ def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeyp
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     monkeypatch.setattr(processes, "copies_beside", lambda: 1)
-    further = processes.FurtherProcesses(document, Context(context.model_dir, context.artifacts, seconds=120))
+    further = processes.FurtherProcesses(document, Context(context.model_dir, context.artifacts, seconds=600))
     further.get_ready(plan, processes.MOST_PAIRS)
     further.wait_until_ready()
     (waiting,) = further._waiting
-    found = waiting.measured(120.0)
+    found = waiting.measured(300.0)
     assert isinstance(found, Result), found
     assert len(found.before) == len(found.after) == processes.MOST_PAIRS
     assert all(len(each.times_ns) == 8 for each in (*found.before, *found.after))

@@ -75,6 +75,12 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served_answers, "MOST_LATE_S", 0.5)
 
 
+def further_process(result: Result) -> SimpleNamespace:
+    """A further process that is ready at once, with its result."""
+    ready = SimpleNamespace(is_ready=lambda seconds: True, close=lambda: None)
+    return SimpleNamespace(process=ready, measured=lambda seconds: result)
+
+
 def document_of(chosen: int, *trials: tuple[str, str, float], **sla) -> StageInput:
     """A composed run; `trials` are (runner, dtype, quick milliseconds), the first of them what runs today."""
     document = stage_input("verify", **{"baseline_runner": trials[0][0]} | sla)
@@ -188,7 +194,7 @@ def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stand
         wrong = "Wrong ids." if plan.runner == "eager" else ""
         sides = {"before": served(600, 10, 8), "after": served(310, 10, 8)}
         result = Result(environment=ENVIRONMENT, refusal=wrong, **sides)
-        return SimpleNamespace(measured=lambda seconds: result)
+        return further_process(result)
 
     monkeypatch.setattr(processes, "FurtherProcess", process)
     found = verify.run(document, Context(context.model_dir, context.artifacts, seconds=120, startup_seconds=1))
@@ -254,7 +260,7 @@ def in_processes(
     result = Result(
         environment=ENVIRONMENT, before=served.before, after=served.after, served_ids=judged, refusal=refusal
     )
-    monkeypatch.setattr(processes, "FurtherProcess", lambda *_: SimpleNamespace(measured=lambda seconds: result))
+    monkeypatch.setattr(processes, "FurtherProcess", lambda *_: further_process(result))
     return verify.run(document, Context(context.model_dir, context.artifacts, seconds=1000, startup_seconds=5))
 
 
