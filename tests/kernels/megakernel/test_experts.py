@@ -17,12 +17,13 @@ from kernels.megakernel.program.layout import strided
 from kernels.megakernel.program.memory import held_bytes
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
-from kernels.megakernel.program.weights import FORMATS, matrix_of_unit
+from kernels.megakernel.program.weights import FORMATS
 from kernels.megakernel.proof.validate import check_programs
 from kernels.server.execution.megakernel_instance import instance_bytes
 from tests.kernels.megakernel.broken import changed, find, kinds, swapped
 from tests.kernels.megakernel.cuda_on_cpu import CpuRun
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
+from tests.kernels.megakernel.interpreter.units import matrix_of_unit
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import MIXTURES, arrays_of, exact, gpu, logits_after, model, program_of, start
 

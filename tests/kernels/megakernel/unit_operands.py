@@ -6,7 +6,8 @@ from torch import Tensor
 
 from kernels.megakernel.host.pack import quantised, streams
 from kernels.megakernel.program.exchange import columns_of
-from kernels.megakernel.program.weights import Format, matrix_of_unit
+from kernels.megakernel.program.weights import Format
+from tests.kernels.megakernel.interpreter.units import matrix_of_unit
 
 INT8_INPUT_ERROR = 1 / 32600
 """How far int8's inputs may be off, of the largest of the 32 that share a unit: integers.cuh."""

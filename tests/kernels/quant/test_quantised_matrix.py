@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.megakernel.host.pack import quantised, streams
-from kernels.megakernel.program.weights import FORMATS, e2m1_values, e4m3_values, format_of, matrix_of_unit
+from kernels.megakernel.program.weights import FORMATS, format_of
 from kernels.quant.formats import E2M1
 from kernels.quant.quantised_matrix import QUANTISERS, fp8_power_of_two, int8_groups, nvfp4_power_of_two, rounded
+from tests.kernels.megakernel.interpreter.units import e2m1_values, e4m3_values, matrix_of_unit
 
 LOWER = sorted(QUANTISERS)
 

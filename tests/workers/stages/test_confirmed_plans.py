@@ -99,15 +99,6 @@ def verified(document: StageInput, context: Context, seconds: float = 60) -> tup
     return found, document.results.model_copy(update={"verify": found})
 
 
-def test_a_faster_plan_is_recommended(context):
-    found, results = verified(document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20)), context)
-    assert found.recommended
-    assert found.speedup.ratio.low > 1
-    assert [each.confirmed for each in found.checks] == [True]
-    assert "within one process)" in found.sentence
-    assert plans.chosen(results).label == "eager in fp32"
-
-
 def test_a_plan_that_verify_finds_slower_gives_way_to_what_runs_today(context):
     found, results = verified(document_of(1, ("eager", "fp32", 100), ("megakernel", "fp32", 2)), context)
     assert not found.recommended
@@ -122,11 +113,8 @@ def test_a_plan_that_verify_finds_slower_gives_way_to_what_runs_today(context):
     assert slower.reason.startswith("Not confirmed by verify. The median TTF8")
 
 
-@pytest.mark.parametrize(
-    ("today", "words"), [("eager", "what runs today"), ("vllm", "generate of transformers")], ids=["eager", "vllm"]
-)
-def test_the_same_plan_before_and_after_has_no_ratio(context, today, words):
-    document = document_of(0, ("eager", "fp32", 20), baseline_runner=today, load={} if today == "vllm" else None)
+def test_the_same_plan_before_and_after_has_no_ratio(context):
+    document, words = document_of(0, ("eager", "fp32", 20), baseline_runner="vllm", load={}), "generate of transformers"
     found, _ = verified(document, context)
     assert not found.recommended
     assert found.speedup is None
@@ -275,13 +263,6 @@ def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monke
     assert found.recommended
     assert found.served_ids.tokens == 16 * 8 + 5 * 80
     assert "ids of timed batches in 6 processes" in found.served_ids.sentence
-
-
-def test_a_result_that_is_clear_in_four_processes_takes_no_more(context, monkeypatch):
-    document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
-    found = in_processes(document, context, monkeypatch, Alternation(served(200, 10, 8), served(20, 10, 8)))
-    assert found.recommended
-    assert len(found.speedup.processes) == ENOUGH_PROCESSES
 
 
 def test_a_plan_that_serves_other_ids_in_a_further_process_is_refused(context, monkeypatch):
