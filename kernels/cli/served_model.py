@@ -29,8 +29,8 @@ class ServedModel:
 
     @property
     def config(self) -> dict[str, Any]:
-        config: dict[str, Any] = json.loads((self.directory / "config.json").read_text())
-        return config
+        found: dict[str, Any] = json.loads((self.directory / "config.json").read_text())
+        return found
 
     @property
     def vocabulary(self) -> int:
@@ -49,7 +49,7 @@ class ServedModel:
     def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
         """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once."""
         model = self.load()
-        cases = {batch: model_case(model, self.name, self.dtype, batch, prompt, FLOOR_TOKENS) for batch in batches}
+        cases = {each: model_case(model, self.name, self.dtype, each, prompt, FLOOR_TOKENS) for each in batches}
         del model
         runners.free()
         return {batch: floor_ms(case, ceilings) for batch, case in cases.items()}

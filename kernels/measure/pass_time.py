@@ -141,11 +141,11 @@ def step(batch: int, length: float) -> PassWork:
     return PassWork(batch, batch, batch * length, batch * length)
 
 
-def exchanges_us(tensor_parallel_size: int, mixture: bool = False) -> float:
+def exchanges_us(gpus: int, mixture: bool = False) -> float:
     """What the exchanges of a megakernel's layer take on so many GPUs, 1, 2 or 4; of a mixture on one."""
     if mixture:
         return ROUTED_US
-    return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[tensor_parallel_size]
+    return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
 
 
 def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
@@ -155,21 +155,21 @@ def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
     return counted[by][reads_prompt] + (HEAD_NORMS[by][reads_prompt] if of.head_norms else 0)
 
 
-def megakernel_layer(weights: str, sequences: float, tensor_parallel_size: int, mixture: bool = False) -> LayerTime:
+def megakernel_layer(weights: str, sequences: float, gpus: int, mixture: bool = False) -> LayerTime:
     """What a layer of the megakernel costs in a decode step beside bytes and FLOPs."""
-    idle, extra = exchanges_us(tensor_parallel_size, mixture), SEQUENCE_US * (sequences - 1)
+    idle, further = exchanges_us(gpus, mixture), SEQUENCE_US * (sequences - 1)
     if weights not in UNPACKED:
-        return LayerTime(idle + extra, SMALL_LAYER_US + extra, UNHIDDEN)
-    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / tensor_parallel_size) + extra
-    return LayerTime(idle + UNPACK_US + extra, least, unpacked=tensor_parallel_size * UNPACKED[weights])
+        return LayerTime(idle + further, SMALL_LAYER_US + further, UNHIDDEN)
+    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / gpus) + further
+    return LayerTime(idle + UNPACK_US + further, least, unpacked=gpus * UNPACKED[weights])
 
 
-def kernels_layer(kernels: int, kernel_us: float, tensor_parallel_size: int = 1) -> LayerTime:
+def kernels_layer(kernels: int, kernel_us: float, gpus: int = 1) -> LayerTime:
     """The same of a layer of so many dependent kernels; `kernel_us` is KERNEL_US, or that of another device.
 
     Of several GPUs it is a prompt's layer, which has sums over all of them.
     """
-    return LayerTime(kernels * kernel_us + GPU_EXCHANGES * PROMPT_SUM_US[tensor_parallel_size])
+    return LayerTime(kernels * kernel_us + GPU_EXCHANGES * PROMPT_SUM_US[gpus])
 
 
 def pass_ms(
