@@ -72,7 +72,7 @@ def followed(api: ApiClient, run: dict[str, Any], end: float) -> tuple[dict[str,
             first = time.monotonic() - began
         run = api.get(f"/runs/{run['id']}")
         progress = next(
-            (f"{each['stage']}: {each['message']}" for each in run["stages"] if each["state"] == "running"), ""
+            (f"{stage['stage']}: {stage['message']}" for stage in run["stages"] if stage["state"] == "running"), ""
         )
         if progress != printed:
             printed = progress
@@ -87,9 +87,9 @@ def measured_plans(compose: dict[str, Any]) -> set[str]:
     if compose["started_at"] is None:
         return set()
     tried = (compose["result"] or {}).get("trials", [])
-    found = {each["label"] for each in tried if each["primary"]}
-    found |= {label for label, said in (compose["partial"] or {}).items() if FIGURE.fullmatch(str(said))}
-    return found - {PRESENT}
+    labels = {trial["label"] for trial in tried if trial["primary"]}
+    labels |= {label for label, text in (compose["partial"] or {}).items() if FIGURE.fullmatch(str(text))}
+    return labels - {PRESENT}
 
 
 def seconds(begun: str | None, ended: str | None) -> float | None:
@@ -101,20 +101,20 @@ def seconds(begun: str | None, ended: str | None) -> float | None:
 
 def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[str, Any]:
     """What a run found, and how long it took to find it."""
-    stages = {each["stage"]: each for each in run["stages"]}
-    taken = {name: seconds(each["started_at"], each["finished_at"]) for name, each in stages.items()}
+    stages = {stage["stage"]: stage for stage in run["stages"]}
+    taken = {name: seconds(stage["started_at"], stage["finished_at"]) for name, stage in stages.items()}
     trials: list[PlanTrial] = results.compose.trials if results.compose else []
-    found = {
+    row = {
         "seconds_to_verdict": seconds(run["created_at"], stages["verify"]["finished_at"]),
         "verdict": run["verdict"],
-        "stages": {name: each for name, each in taken.items() if each is not None},
-        "not_tried_for_time": [each.label for each in trials if SHORT_OF_TIME.search(each.reason)],
+        "stages": {name: seconds for name, seconds in taken.items() if seconds is not None},
+        "not_tried_for_time": [trial.label for trial in trials if SHORT_OF_TIME.search(trial.reason)],
         "sentence": (run["error"] or {}).get("sentence", f"The run was {run['state']}."),
     }
     if results.verify:
         first = results.verify.outcomes[0]
-        confirmed = [each.label for each in results.verify.checks if each.confirmed]
-        found |= {
+        confirmed = [check.label for check in results.verify.checks if check.confirmed]
+        row |= {
             "chosen": confirmed[-1] if confirmed else PRESENT,
             "figure": first.after,
             "unit": first.objective.unit,
@@ -122,7 +122,7 @@ def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[s
             "regret": round(first.after / best, 4) if first.after and best else None,
             "sentence": results.verify.sentence,
         }
-    return UNKNOWN | found
+    return UNKNOWN | row
 
 
 class Panel:
@@ -139,7 +139,7 @@ class Panel:
         promised = promise(of, self._gpu, self._rows)
         stated = {"model": of.name, "gpu": self._gpu, "minutes": minutes, "promise": promised.objective}
         known = {"predicted": promised.predicted, "best": promised.best, "best_source": promised.source}
-        names = {each["model_name"] for each in self._api.rows("/runs", 1000)}
+        names = {row["model_name"] for row in self._api.rows("/runs", 1000)}
         stated["again"] = bool(names & {of.name, Path(of.reference).name})
         try:
             run = submitted(self._api, of, promised, minutes)
@@ -148,10 +148,10 @@ class Panel:
             return False
         run, first = followed(self._api, run, self._end)
         raw = self._api.get(f"/runs/{run['id']}/result")["results"]
-        found = outcome(run, Results.model_validate(raw), promised.best)
-        found["seconds_to_first_plan"] = None if first is None else round(first, 1)
-        self._write(stated | found | known, raw)
-        return bool(found["verdict"])
+        measured = outcome(run, Results.model_validate(raw), promised.best)
+        measured["seconds_to_first_plan"] = None if first is None else round(first, 1)
+        self._write(stated | measured | known, raw)
+        return bool(measured["verdict"])
 
     def _write(self, row: dict[str, Any], results: dict[str, Any]) -> None:
         where = surroundings(results)
@@ -184,7 +184,7 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     options.output.mkdir(parents=True, exist_ok=True)
-    wanted = [(each, minutes) for minutes in options.minutes for each in entries for _ in range(1 + options.again)]
+    wanted = [(model, minutes) for minutes in options.minutes for model in entries for _ in range(1 + options.again)]
     with tempfile.TemporaryDirectory() as temporary:
         (device, *_) = find_devices()
         with Workbench(data=options.data or Path(temporary) / "data", port=0, devices=[device]) as workbench:

@@ -29,8 +29,8 @@ class ServedModel:
 
     @property
     def config(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.directory / "config.json").read_text())
-        return found
+        config: dict[str, Any] = json.loads((self.directory / "config.json").read_text())
+        return config
 
     @property
     def vocabulary(self) -> int:
@@ -49,7 +49,7 @@ class ServedModel:
     def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
         """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once."""
         model = self.load()
-        cases = {each: model_case(model, self.name, self.dtype, each, prompt, FLOOR_TOKENS) for each in batches}
+        cases = {batch: model_case(model, self.name, self.dtype, batch, prompt, FLOOR_TOKENS) for batch in batches}
         del model
         runners.free()
         return {batch: floor_ms(case, ceilings) for batch, case in cases.items()}

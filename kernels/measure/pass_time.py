@@ -157,11 +157,11 @@ def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
 
 def megakernel_layer(weights: str, sequences: float, gpus: int, mixture: bool = False) -> LayerTime:
     """What a layer of the megakernel costs in a decode step beside bytes and FLOPs."""
-    idle, further = exchanges_us(gpus, mixture), SEQUENCE_US * (sequences - 1)
+    idle, extra = exchanges_us(gpus, mixture), SEQUENCE_US * (sequences - 1)
     if weights not in UNPACKED:
-        return LayerTime(idle + further, SMALL_LAYER_US + further, UNHIDDEN)
-    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / gpus) + further
-    return LayerTime(idle + UNPACK_US + further, least, unpacked=gpus * UNPACKED[weights])
+        return LayerTime(idle + extra, SMALL_LAYER_US + extra, UNHIDDEN)
+    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / gpus) + extra
+    return LayerTime(idle + UNPACK_US + extra, least, unpacked=gpus * UNPACKED[weights])
 
 
 def kernels_layer(kernels: int, kernel_us: float, gpus: int = 1) -> LayerTime:

@@ -32,16 +32,16 @@ def respond(page: str, file: str, name: str, download: bool) -> HttpResponse:
     other files. 503 with a sentence where a PDF cannot be made now.
     """
     if file == "report.pdf":
-        made, reason = _pdf(page)
-        if made is None:
+        content, reason = _pdf(page)
+        if content is None:
             context = {"status": 503, "title": "No PDF", "reason": reason}
             return render(None, "refused.html", context, status=503)
     elif file == "report.html":
-        made = (page if download else page.replace("<main>", f"<main>{_links()}", 1)).encode()
+        content = (page if download else page.replace("<main>", f"<main>{_links()}", 1)).encode()
     else:
-        made = tables.as_zip(page) if file == "tables.zip" else tables.as_json(page)
+        content = tables.as_zip(page) if file == "tables.zip" else tables.as_json(page)
     shown = file == "report.html" and not download
-    response = HttpResponse(made, content_type=MEDIA_TYPES[file])
+    response = HttpResponse(content, content_type=MEDIA_TYPES[file])
     response["Content-Security-Policy"] = POLICY
     whole = f"{name}.{file.rpartition('.')[2]}" if file.startswith("report.") else f"{name}-{file}"
     response["Content-Disposition"] = f'{"inline" if shown else "attachment"}; filename="{whole}"'
@@ -70,8 +70,8 @@ def _pdf(page: str) -> tuple[bytes | None, str]:
 
 def _made(page: str, key: str) -> tuple[bytes | None, str]:
     try:
-        made = pdf.pdf(page)
+        content = pdf.pdf(page)
     except pdf.NoPdf as error:
         return None, str(error)
-    caches["results"].set(key, base64.b64encode(made).decode())
-    return made, ""
+    caches["results"].set(key, base64.b64encode(content).decode())
+    return content, ""

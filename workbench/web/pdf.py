@@ -45,9 +45,9 @@ def pdf(html: str) -> bytes:
     if not available():
         raise NoPdf(MISSING)
     with tempfile.TemporaryDirectory(prefix="pdf-", dir=SHORT, ignore_cleanup_errors=True) as folder:
-        page, made = Path(folder, "page.html"), Path(folder, "page.pdf")
+        page, document = Path(folder, "page.html"), Path(folder, "page.pdf")
         page.write_text(html, "utf-8")
-        where = [f"--user-data-dir={folder}/profile", f"--print-to-pdf={made}", page.as_uri()]
+        where = [f"--user-data-dir={folder}/profile", f"--print-to-pdf={document}", page.as_uri()]
         environment = {"HOME": folder, "TMPDIR": folder, "PATH": os.environ.get("PATH", os.defpath)}
         errors = Path(folder, "stderr")
         with errors.open("wb") as stderr:
@@ -67,7 +67,7 @@ def pdf(html: str) -> bytes:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        if not made.exists():
+        if not document.exists():
             log.error("Chromium made no PDF: %s", errors.read_text("utf-8", "replace")[-1000:])
             raise NoPdf("Chromium made no PDF. The server's log says why.")
-        return made.read_bytes()
+        return document.read_bytes()
