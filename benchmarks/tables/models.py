@@ -111,19 +111,6 @@ def kernels_runner() -> str:
     return markdown(["prompt", "kernels", "torch.compile", "products tuned", "max-autotune"], lines)
 
 
-@table("fidelity")
-def precision() -> str:
-    """Every runner and precision: time and fidelity over 4,096 tokens, weights from a seed."""
-    lines = []
-    for model, name in MODELS.items():
-        for variant in ("kernels", "kernels_fp8", "megakernel", "megakernel_fp8", "megakernel_nvfp4"):
-            row = one(whole_models(variant), model=model, variant=variant, prompt=128)
-            runner = variant.partition("_")[0]
-            lines.append([name, runner, row["case"]["weights"], whole_ms(row), *fidelity(row)])
-    header = ["model", "runner", "weights", "first 64 tokens", "KL, nats", "other tokens"]
-    return markdown(header, lines)
-
-
 @table("megakernel")
 def megakernel() -> str:
     """The megakernel by model, prompt, batch and precision; the best of torch beside bf16 only."""

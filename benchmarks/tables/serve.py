@@ -22,12 +22,6 @@ def serve() -> str:
     return _tokens("serve")
 
 
-@table("serve-qwen")
-def of_qwen() -> str:
-    """The same of Qwen2.5-1.5B."""
-    return _tokens("serve-qwen2.5-1.5b")
-
-
 def _tokens(name: str) -> str:
     lines = []
     for users in USERS:

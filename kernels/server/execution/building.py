@@ -74,7 +74,7 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
             torch.zeros(1, device=each)
     with phases.phase("weights"):
         model: Any = runners.load(
-            directory, config, seed=seed, generated=generated, dtype=dtype, device=device, gpus=gpus
+            directory, config, seed=seed, generated=generated, dtype=dtype, device=device, tensor_parallel_size=gpus
         )
     first = tensor_parallel.parts_of(model)[0]
     reason = refusal(first)
