@@ -143,7 +143,7 @@ def choices(found: Sequence[Backend]) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for each in found:
         if isinstance(each, KernelsBackend):
-            chosen["attention_ms"] = [{"decodes": shape.decodes, **times} for shape, times in each.timed.items()]
+            chosen["pass_ms"] = [{"decodes": by.decodes, "rows": by.rows, **times} for by, times in each.timed.items()]
         elif isinstance(each, MegakernelBackend):
             chosen["change_over"] = {
                 "sequences": each.max_num_seqs,
