@@ -29,7 +29,7 @@ def of_gguf(stored: np.ndarray, dtype: str) -> np.ndarray | None:
 
 def of_groups(weight: Tensor | Grouped) -> Tensor | None:
     """The scales [rows, columns / 32, rounded up] float32 of integers whose neighbours share one; None of others."""
-    if not isinstance(weight, Grouped):
+    if not isinstance(weight, Grouped) or weight.codes.is_floating_point():
         return None
     groups = torch.nn.functional.pad(weight.groups, (0, -len(weight.groups) % GROUP), value=-1).view(-1, GROUP)
     alike = (groups == groups[:, :1]) | (groups < 0)

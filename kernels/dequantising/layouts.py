@@ -89,8 +89,8 @@ def _packed(parts: Parts, scheme: Scheme) -> Grouped:
 
 
 def _scaled(parts: Parts, scheme: Scheme) -> Grouped:
-    zero = parts.get("zero")
-    return _with_scales(parts["plain"].float(), parts["scale"], zero, None, scheme)
+    codes = parts["plain"].int() if parts["plain"].dtype == torch.int8 else parts["plain"].float()
+    return _with_scales(codes, parts["scale"], parts.get("zero"), None, scheme)
 
 
 def _with_scales(codes: Tensor, scale: Tensor, zero: Tensor | None, order: Tensor | None, scheme: Scheme) -> Grouped:
