@@ -39,3 +39,14 @@ class MegakernelNvfp4(Megakernel):
     lossy = True
     build_seconds = 30.0
     options = {"weights": "nvfp4", "rounding": {"method": "gptq"}}
+
+
+@register
+class MegakernelInt4(Megakernel):
+    """9/32 of the bytes: four-bit integers with a float16 scale per 32 weights; the rest stays bf16."""
+
+    name = "megakernel_int4"
+    summary = "the megakernel with int4 weights, a float16 scale per 32"
+    lossy = True
+    build_seconds = 30.0
+    options = {"weights": "int4", "rounding": {"method": "gptq"}}
