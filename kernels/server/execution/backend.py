@@ -247,7 +247,8 @@ class KernelsBackend:
 
     @property
     def _usable(self) -> Usable:
-        stored = self._weights == "int8" and stored_scales([self.model.lm_head]) is not None
+        products = (self.model.lm_head, *self.model.layers[0].streamed)
+        stored = self._weights == "int8" and any(stored_scales([each]) is not None for each in products)
         partial = len(self._ranks) > 1
         return Usable(self.gpu, self.copies, self._exclude, self._weights, folds=not stored, partial=partial)
 

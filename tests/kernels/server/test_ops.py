@@ -92,8 +92,8 @@ def test_passes_in_int8_are_timed_beside_the_models_own_weights() -> None:
 def test_weights_that_were_stored_in_int8_are_multiplied_as_they_are() -> None:
     """A norm that is folded in would change their codes, so norms and the draw are kernels of their own."""
     other = backend_of(GPU_CONFIGS["llama"], "int8")
-    head = other.model.lm_head
-    setattr(head, STORED_SCALES, torch.ones(len(head), -(-head.shape[1] // 32), dtype=torch.float16))
+    o = other.model.layers[0].o
+    setattr(o, STORED_SCALES, torch.ones(len(o), -(-o.shape[1] // 32), dtype=torch.float16))
     found = [(op, kind) for _, ops, kind in other.passes() for op in ops if op.variant.endswith("_int8")]
     assert {op.variant for op, _ in found} == {"skinny_int8", "small_gemm_int8"}
     assert not any(kind or "rmsnorm" in op.case["epilogue"] for op, kind in found)
