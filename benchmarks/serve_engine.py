@@ -146,7 +146,8 @@ def choices(backends: Sequence[Backend]) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for backend in backends:
         if isinstance(backend, KernelsBackend):
-            chosen["attention_ms"] = [{"decodes": shape.decodes, **times} for shape, times in backend.timed.items()]
+            timed = backend.timed.items()
+            chosen["pass_ms"] = [{"decodes": by.decodes, "rows": by.rows, **times} for by, times in timed]
         elif isinstance(backend, MegakernelBackend):
             chosen["change_over"] = {
                 "sequences": backend.max_num_seqs,

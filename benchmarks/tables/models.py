@@ -111,6 +111,24 @@ def kernels_runner() -> str:
     return markdown(["prompt", "kernels", "torch.compile", "products tuned", "max-autotune"], lines)
 
 
+INTEGERS = ("decode-int8", "decode-int8-8b-batches")
+"""The documents of the megakernel in integers, with bf16 beside it."""
+
+
+@table("integers")
+def integers() -> str:
+    """The megakernel's first 64 tokens and a token in bf16 and in integers, of one lease."""
+    lines = []
+    for source in INTEGERS:
+        for row in rows(source):
+            case = row["case"]
+            name = f"{case['model']}, {case['weights']}" + (f", batch {case['batch']}" if case["batch"] > 1 else "")
+            share = f"{100 * row['read_share']:.0f} %"
+            lines.append([name, whole_ms(row), f"{row['ms_per_token']:.3f} ms", share, *fidelity(row)])
+    header = ["prompt of 128", "first 64 tokens", "a token", "of the read bandwidth", "KL, nats", "other tokens"]
+    return markdown(header, lines)
+
+
 @table("megakernel")
 def megakernel() -> str:
     """The megakernel by model, prompt, batch and precision; the best of torch beside bf16 only."""

@@ -48,7 +48,7 @@ class RoundedWeights:
 
 @torch.no_grad()
 def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) -> RoundedWeights:
-    """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, fp8 or nvfp4.
+    """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, fp8, nvfp4 or int4.
 
     Neither is changed. Norms that are folded into the compact decoder's matrices are those of `with_folded_norms`.
     Raises ValueError when a weight is not finite, or nvfp4's blocks do not fit.

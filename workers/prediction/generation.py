@@ -33,7 +33,7 @@ PADDED = 2 * log(2)
 
 The factor is the mean over prompts whose lengths lie evenly between two graphs, one twice as long as the other. The
 graphs of `kernels.server.execution.shapes` are closer to each other now; no committed run has measured those."""
-LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("int8", "fp8", "nvfp4"), "kernels": ("int8", "fp8")}
+LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("int8", "fp8", "nvfp4", "int4"), "kernels": ("int8", "fp8")}
 """The lower precisions in which a runner can hold a whole model's weights on a GPU."""
 HOPPER = 90
 """The compute capability (x 10) that the megakernel is written for."""

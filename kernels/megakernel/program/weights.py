@@ -1,10 +1,10 @@
 """The layout of a product's weights in the stream, in each precision. Imports without torch.
 
 A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of 32 *blocks* (or 24) at most. A
-block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8 and int8, 4 in nvfp4), arranged so that
+block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 of 8 bits, 4 of 4 bits), arranged so that
 each lane needs consecutive elements of the input. A chunk of fp8 or nvfp4 begins with one float32 scale per row; a
-block of nvfp4 ends with the e4m3 scales of its tiles, one of int8 with a float16 scale per row. `pack.py` writes this,
-`weights.cuh` reads it.
+block of nvfp4 ends with the e4m3 scales of its tiles, one of int8 or int4 with a float16 scale per row for each 32
+columns, a *group*. `pack.py` writes this, `weights.cuh` and `integers.cuh` read it.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ from kernels.quant.gf2 import gf2_inverse
 Bytes = NDArray[np.uint8]
 
 CHUNK_BLOCKS, SHORT_CHUNK_BLOCKS = 32, 24
+GROUP_TILES = 2
+"""Tiles of a group, the columns that share a scale in int8 and int4."""
 CODES_BYTES = 512
 """Bytes of a block's codes: 16 for each lane of a warp."""
 ROW_SCALES = 16
@@ -39,6 +41,16 @@ class Format:
     def tiles(self) -> int:
         """Tiles of 16 columns in a block."""
         return 16 // self.bits
+
+    @property
+    def integers(self) -> bool:
+        """Whether codes are integers."""
+        return self.name in ("int8", "int4")
+
+    @property
+    def together(self) -> int:
+        """Column tiles that a unit may not begin within: those that share a scale."""
+        return GROUP_TILES if self.integers else 1
 
     @property
     def block_bytes(self) -> int:
@@ -70,10 +82,11 @@ FORMATS = {
         Format("int8", 8, header=0, block_scales=2 * ROW_SCALES),
         Format("fp8", 8, header=4 * ROW_SCALES, block_scales=0),
         Format("nvfp4", 4, header=4 * ROW_SCALES, block_scales=64),
+        Format("int4", 4, header=0, block_scales=2 * 2 * ROW_SCALES),
     )
 }
-"""int8 has a scale per 32 columns of a row; fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an e4m3 scale per 16
-columns and a float scale per matrix."""
+"""int8 and int4 have a scale per 32 columns of a row; fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an e4m3
+scale per 16 columns and a float scale per matrix."""
 
 
 def format_of(name: str) -> Format:

@@ -36,6 +36,8 @@ BUILDS: list[tuple[str, dict[str, Any]]] = [
     ("llama-3.1-8b", {"batch": 8}),
     ("llama-3.2-1b", {"weights": "int8"}),
     ("llama-3.1-8b", {"weights": "int8", "batch": 8}),
+    ("llama-3.1-8b", {"weights": "int4"}),
+    ("llama-3.2-1b", {"weights": "int4", "batch": 8}),
     ("llama-3.2-1b", {"weights": "fp8", "batch": 5}),
     ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
     ("llama-3.1-8b", {"sms": 78, "capacity": 4096}),

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.megakernel.program.weights import CODES_BYTES, Bytes, Format, nvfp4_codes
+from kernels.megakernel.program.weights import CODES_BYTES, GROUP_TILES, Bytes, Format, nvfp4_codes
 from kernels.quant.formats import E2M1
 
 Floats = NDArray[np.float32]
@@ -33,11 +33,11 @@ def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
         body = chunk[form.header :].reshape(blocks, form.block_bytes)
         values = _values(body[:, :CODES_BYTES].copy().view("<u4").reshape(blocks, 32, 4), form)
         scales = body[:, CODES_BYTES:].copy()
-        if form.name == "int8":  # [block, g, row half]
-            values = values.reshape(blocks, 8, 8, 2, 2, 2) * scales.view("<f2").reshape(blocks, 8, 1, 1, 2, 1)
+        if form.integers:  # [block and group, g, row half]
+            values = values.reshape(-1, 8, 8, 2, 2, 2) * scales.view("<f2").reshape(-1, 8, 1, 1, 2, 1)
         elif form.block_scales:  # [block, g, tile, row half]: lane 4g + t holds rows g and g + 8 of tile t
             values = values.reshape(blocks, 8, 4, 4, 2, 2, 2) * e4m3_values(scales).reshape(blocks, 8, 4, 1, 1, 2, 1)
-        matrix = _rows(values.reshape(blocks, -1), form)
+        matrix = _rows(values.reshape(blocks, -1), GROUP_TILES if form.integers else form.tiles)
         if form.header:
             matrix = matrix * chunk[: form.header].copy().view("<f4")[:, None]
         parts.append(matrix)
@@ -45,21 +45,26 @@ def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
 
 
 def _values(words: NDArray[np.uint32], form: Format) -> Floats:
-    """Blocks of words [blocks, lanes, 4] as the values of their codes [blocks, lanes, products, 8]."""
+    """Blocks of words [blocks, lanes, 4] as the values of their codes [blocks, lanes, products, 8]; of integers those
+    of their groups [groups, lanes, 2, 8].
+    """
     blocks = len(words)
     if form.bits == 16:
         return (words.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(blocks, 32, 1, 8)
-    if form.name == "int8":
-        by_row = words.view(np.int8).astype(np.float32).reshape(blocks, 32, 2, 2, 2, 2)
-        return by_row.swapaxes(3, 4).reshape(blocks, 32, 2, 8)  # product, column half, row half, pair
+    if form.integers:
+        codes = words.view(np.int8)
+        if form.bits == 4:  # group, row half, byte: a byte has a code of each product, the first in its low half
+            codes = np.stack((codes << 4, codes), axis=2).reshape(blocks, 32, 2, 2, 2, 4) >> 4
+            codes = codes.transpose(0, 3, 1, 2, 4, 5)
+        by_row = codes.astype(np.float32).reshape(-1, 32, 2, 2, 2, 2)
+        return by_row.swapaxes(3, 4).reshape(-1, 32, 2, 8)  # product, column half, row half, pair
     if form.bits == 8:
         return e4m3_values(words.view(np.uint8)).reshape(blocks, 32, 2, 8)
     return e2m1_values(nvfp4_codes(words)).reshape(blocks, 32, 4, 8)
 
 
-def _rows(values: Floats, form: Format) -> Floats:
-    """Values of blocks as rows [16, blocks * tiles * 16]."""
-    n = form.tiles
+def _rows(values: Floats, n: int) -> Floats:
+    """Values of blocks of n tiles as rows [16, blocks * n * 16]."""
     # block, g, tile, quarter, product, column half, row half, pair; lane 4g + t is tile and quarter together
     lanes = values.reshape(-1, 8, n, 4 // n, n, 2, 2, 2)
     ordered = lanes.transpose(6, 1, 0, 2, 5, 3, 4, 7)  # row half, g, block, tile, column half, quarter, product, pair
