@@ -148,7 +148,7 @@ def explore() -> ExploreResult:
 
 
 def compose() -> ComposeResult:
-    plan = {"version": 1, "model_digest": "d" * 64, "gpu": "h200", "runner": "compiled", "ops": []}
+    plan = {"version": 2, "model_digest": "d" * 64, "gpu": "h200", "runner": "compiled", "ops": []}
     op = {"op": "linear", "case": explore().candidates[1].case, "variant": "cublaslt", "evidence_id": "c2"}
     trials = [
         PlanTrial(
