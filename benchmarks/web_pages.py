@@ -1,7 +1,7 @@
 """What every page and list costs where an organisation has 10,000 runs.
 
     python -m benchmarks.web_pages                                     # about four minutes
-    python -m benchmarks.web_pages --json benchmarks/results/2-core-epyc/web-pages.json
+    python -m benchmarks.web_pages --json benchmarks/results/cpu/web-pages.json
 
 On PostgreSQL, by Django's test client, with the settings of the site. A cost is CPU time, of the web process and of its
 database connection's process, so that others at work on the machine add little: the median of the calls after the
