@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from kernels.measure import other_programs
@@ -49,11 +50,13 @@ class FreshProcess:
 
     def __init__(self, module: str, arguments: Sequence[str]) -> None:
         self._module = module
+        self._code: int | None = None
+        self._ready = False
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, suppress(BrokenPipeError):  # it then ends before it has begun
             socket.send_fds(_server(), [json.dumps([module, *arguments]).encode()], [theirs.fileno()])
-        self._pid, self._code, self._ready = 0, None, False
-        self._pid = int(self._message(None))
+        begun = self._message(None)
+        self._pid = int(begun) if self._code is None else None
 
     def is_ready(self, seconds: float) -> bool:
         """Whether it waits for its turn, after so many seconds at most; a process that has ended does not."""
@@ -74,8 +77,9 @@ class FreshProcess:
 
     def close(self) -> None:
         """Ends it."""
-        while self._code is None:
-            os.kill(self._pid, signal.SIGKILL)
+        while self._code is None and self._pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
             self._message(None)
         self._channel.close()
 

@@ -110,16 +110,18 @@ class FurtherProcesses:
         LEAST_PROCESSES, none is started. The caller has freed the device's memory. The first process that fails, or
         whose figures are void, is the last one; the requests of those before it are kept.
         """
-        runs, context = ProcessRuns(), self._context
+        runs, context, took = ProcessRuns(), self._context, seconds
         fits = context.seconds_left >= (LEAST_PROCESSES - 1) * seconds
         if plan != self._plan or not fits:
             self.close()
-        while fits and len(runs.alternations) < MOST_PROCESSES - 1 and context.seconds_left >= seconds:
+        while fits and len(runs.alternations) < MOST_PROCESSES - 1:
+            waited = bool(self._waiting)
+            if context.seconds_left < (took if waited else seconds):
+                break
             if len(runs.alternations) >= ENOUGH_PROCESSES - 1 and is_clear(runs.alternations):
                 break
             number, start = len(runs.alternations) + 2, time.monotonic()
             context.say(0.95, f"measuring in process {number}")
-            waited = bool(self._waiting)
             new = partial(FurtherProcess, self._document, plan, context, number, pairs)
             further = self._waiting.pop(0) if waited else new()
             result = further.measured(max(seconds, context.seconds_left))

@@ -145,6 +145,7 @@ class _Bench:
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         document, context, start = self.document, self.context, time.monotonic()
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
+        self.further.close()
         context.say(0.05, f"preparing the plan {label}")
         with prepared(planned(document, context, plan, self.model), document) as after:
             clients, ready_seconds, environment = self._served(after, plan, start, reserve)

@@ -23,7 +23,7 @@ if kind.startswith("hangs"):
 sys.exit({"fails": 7}.get(kind, 0))
 """
 PARENT = """
-import subprocess, sys, email.mime.text
+import socket, subprocess, sys, email.mime.text
 from pathlib import Path
 from workers.harness import fresh_processes
 from workers.harness.fresh_processes import FreshProcess
@@ -42,6 +42,9 @@ waiting.pop().close()
 codes += [process.run(300) for process in waiting]
 ended = FreshProcess("given", ["ends", folder])
 codes += [ended.is_ready(300), ended.run(300)]
+link, fresh_processes._link = fresh_processes._link, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)[0]
+codes.append(FreshProcess("given", ["none", folder]).run(300))
+fresh_processes._link = link
 Path(folder, "codes").write_text(repr(codes))
 FreshProcess("given", ["hangs at the end", folder]).run(600)
 """
@@ -53,7 +56,7 @@ def test_they_are_forked_and_wait_for_their_turn_and_one_that_hangs_is_killed(tm
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], env=env)
     try:
         wait_for((tmp_path / "codes").exists, 300, "the fresh processes", processes={"parent": parent})
-        assert (tmp_path / "codes").read_text() == "[0, 7, 0, 'too long', 0, 10, 10, False, 0]"
+        assert (tmp_path / "codes").read_text() == "[0, 7, 0, 'too long', 0, 10, 10, False, 0, -9]"
         said = [(tmp_path / name).read_text().split() for name in ("works", "fails", "again", "hangs", "after")]
         assert {tuple(each[1:]) for each in said} == {("True", "__main__")}
         assert len({each[0] for each in said}) == 5
