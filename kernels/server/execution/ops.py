@@ -125,7 +125,7 @@ def fused(rows: int, usable: Usable) -> Collection[str]:
     normed = MOST_ROWS if usable.weights else NORMED
     if usable.folds and rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: normed}[usable.copies]:
         return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
-    if rows <= (INT8_ROWS if usable.weights and usable.copies is Copies.ALL else FEW):
+    if rows <= FEW:
         return {"swiglu", "residual"} if rows >= LEAST_ROWS or (usable.weights and usable.copies) else ()
     return {"swiglu"} if rows >= LONG else ()
 
