@@ -1,5 +1,6 @@
 """Tables of matrix products and the LM head."""
 
+from collections.abc import Sequence
 from statistics import geometric_mean
 
 from benchmarks.documents import LAUNCH_MS, Row, bandwidth_bound_us, bandwidth_share, document, one, rows
@@ -197,3 +198,22 @@ def bench_sample() -> str:
     printed = [row_line(BenchRow.model_validate(row)).partition(" dtype=")[0] for row in shown]
     lines = [ceilings_line(document(LIBRARY)["ceilings"]), *(f"{line} …" for line in printed)]
     return "".join(f"{line}\n" for line in ["```", *lines, "```"])
+
+
+@table("few-rows")
+def few_rows() -> str:
+    """The products of a layer together, by rows of x: the best in bf16, and those in int8."""
+    found = document("few-rows")["rows"]
+    lines = []
+    for m in sorted({row["case"]["m"] for row in found}):
+        sums = {variant: _layer_us(found, m, variant) for variant in ("skinny", "small_gemm")}
+        int8 = {variant: _layer_us(found, m, f"{variant}_int8") for variant in sums}
+        best = min(us for us in sums.values() if us)
+        cells = [f"{us:.1f} µs ({best / us:.2f}x)" if us else "–" for us in int8.values()]
+        lines.append([str(m), f"{best:.1f} µs", *cells])
+    return markdown(["rows of x", "bf16", "skinny_int8", "small_gemm_int8"], lines)
+
+
+def _layer_us(found: Sequence[Row], m: int, variant: str) -> float:
+    """The µs of a layer's products with `m` rows by a variant; 0 where it has none."""
+    return sum(float(row["us"]) for row in found if row["case"]["m"] == m and row["variant"] == variant)

@@ -111,13 +111,13 @@ def kernels_runner() -> str:
     return markdown(["prompt", "kernels", "torch.compile", "products tuned", "max-autotune"], lines)
 
 
-INTEGERS = ("decode-int8", "decode-int8-8b-batches")
+INTEGERS = ("decode-int8", "decode-int8-8b-batches", "decode-int4-8b")
 """The documents of the megakernel in integers, with bf16 beside it."""
 
 
 @table("integers")
 def integers() -> str:
-    """The megakernel's first 64 tokens and a token in bf16 and in integers, of one lease."""
+    """The megakernel's first 64 tokens and a token in bf16 and in integers."""
     lines = []
     for source in INTEGERS:
         for row in rows(source):

@@ -186,7 +186,7 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
         by = request if request.served_by_runner(users) else replace(request, runner="kernels")
         if by is not request and request.gpus > 1:
             break
-        if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then take the model's own weights
+        if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then gain little by it
             by = replace(by, weights=by.served)
         read, passes = float(users), 1
         if request.runner not in BATCHED:

@@ -15,7 +15,6 @@ from kernels import registry
 from kernels.dtypes import DTYPE_NAMES
 from kernels.gemm.skinny import MOST_ROWS
 from kernels.gemm.small import LEAST_ROWS
-from kernels.gemm.small import MOST_ROWS as INT8_ROWS
 from kernels.hardware import Gpu
 from kernels.model import decoder
 from kernels.model.layer_cases import attention_case, rope_case, step_case
@@ -48,6 +47,8 @@ class Copies(IntEnum):
     int8: as `small_gemm_int8` multiplies them."""
 
 
+INT8_ROWS = 64
+"""The most rows for which `small_gemm_int8` was measured faster than `small_gemm` (benchmarks/small-gemm.md)."""
 VOCABULARY = 1 << 15
 """A product with so many outputs is an LM head's: cuBLAS takes it beyond MOST_ROWS rows."""
 NORMED = 64
@@ -124,7 +125,7 @@ def fused(rows: int, usable: Usable) -> Collection[str]:
     normed = MOST_ROWS if usable.weights else NORMED
     if usable.folds and rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: normed}[usable.copies]:
         return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
-    if rows <= (INT8_ROWS if usable.weights and usable.copies is Copies.ALL else FEW):
+    if rows <= FEW:
         return {"swiglu", "residual"} if rows >= LEAST_ROWS or (usable.weights and usable.copies) else ()
     return {"swiglu"} if rows >= LONG else ()
 

@@ -73,9 +73,8 @@ def test_int8_weights_are_multiplied_by_every_pass_that_has_kernels_for_its_rows
         return epilogues(family, rows, gpu, copies, exclude, "int8")[0]
 
     assert found(1) == found(16) == found(16, Copies.STREAMED) == {"skinny_int8": within}
-    assert found(17) == found(256) == {"small_gemm_int8": apart}
-    assert found(17, Copies.STREAMED) == found(32, exclude=["small_gemm_int8"]) == {"small_gemm": apart}
-    assert found(257) == {}
+    assert found(17) == found(64) == {"small_gemm_int8": apart}
+    assert found(17, Copies.STREAMED) == found(32, exclude=["small_gemm_int8"]) == found(65) == {"small_gemm": apart}
     assert found(16, gpu="a100") == found(8, Copies.NONE) == found(8, exclude=["skinny_int8"]) == {}
 
 
@@ -84,7 +83,7 @@ def test_passes_in_int8_are_timed_beside_the_models_own_weights() -> None:
     other = backend_of(GPU_CONFIGS["llama"], "int8")
     for shape in other.shapes:
         arrangements = other._arrangements(shape)
-        assert ("own_weights" in arrangements) == (16 < shape.rows <= 256), shape
+        assert ("own_weights" in arrangements) == (16 < shape.rows <= 64), shape
         lowered = {op.variant for op in arrangements.get("own_weights", []) if op.case.get("m", 0) > 16}
         assert "small_gemm_int8" not in lowered
 
