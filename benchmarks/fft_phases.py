@@ -30,8 +30,8 @@ def patched(folder: Path) -> Path:
     text = text.replace(
         "largest);\n  __syncthreads();\n", "largest);\n  __syncthreads();\n  " + MARK.format(0) + "\n", 1
     )
-    text = text.replace("load(shared, first, turn, p);\n", "load(shared, first, turn, p);\n    " + MARK.format(1) + "\n")
-    text = text.replace("    store(shared, first, turn, p);", "    __syncthreads();\n    " + MARK.format(2) + "\n    store(shared, first, turn, p);\n    " + MARK.format(3))
+    text = text.replace("load(shared, first, turn % 2, p);\n", "load(shared, first, turn % 2, p);\n    " + MARK.format(1) + "\n")
+    text = text.replace("    store(shared, first, turn % 2, p);", "    __syncthreads();\n    " + MARK.format(2) + "\n    store(shared, first, turn % 2, p);\n    " + MARK.format(3))
     text = text.replace(
         "  shared.make();\n", "  shared.make();\n  if (threadIdx.x < 4) marks[threadIdx.x] = 0;\n  if (threadIdx.x == 0) last = clock64();\n"
     )
@@ -44,7 +44,7 @@ def patched(folder: Path) -> Path:
 def measured(case: FftConvCase, config: FftConfig, source: Path) -> None:
     given = inputs.draw(case, "cuda", 1)
     variant = registry.variant("monarch")
-    params = {"threads": config.threads, "blocks": config.blocks}
+    params = {"threads": config.threads, "blocks": config.blocks, "runs": config.runs}
     packed = variant.pack(case, params, given.pop("w"))
     out = torch.empty_like(given["u"])
     call = fft_call.FftConv(case, config)
@@ -68,7 +68,7 @@ def measured(case: FftConvCase, config: FftConfig, source: Path) -> None:
     each = case.batch * case.width / config.sequences / blocks
     mean = (marks[:blocks].double().mean(0) / each).tolist()
     words = ", ".join(f"{name} {cycles:,.0f}" for name, cycles in zip(PHASES, mean, strict=True))
-    print(f"{config.points} {config.threads}x{config.blocks}: {words} cycles a turn; {times['plain'].ms:.4f} ms, {times['marked'].ms:.4f} with clocks", flush=True)
+    print(f"{config.points} {config.threads}x{config.blocks} runs={config.runs}: {words} cycles a turn; {times['plain'].ms:.4f} ms, {times['marked'].ms:.4f} with clocks", flush=True)
 
 
 def main() -> None:

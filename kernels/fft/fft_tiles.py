@@ -29,7 +29,7 @@ PARAMS = np.dtype([*((name, np.uint64) for name in POINTERS), *((name, np.int32)
 @dataclass(frozen=True)
 class FftConfig:
     """A block transforms a sequence of `points` values, or 4,096 values of several, by `threads` threads; `blocks` of
-    them share an SM.
+    them share an SM. With `runs` a block takes sequences that follow each other, so that it meets the same filter again.
 
     A longer sequence is `outer` of these. `strip` columns of them are transformed at once, and `chunk` MiB of workspace
     are filled before they are read.
@@ -38,6 +38,7 @@ class FftConfig:
     points: int
     threads: int
     blocks: int
+    runs: bool = False
     outer: int = 1
     strip: int = 64
     chunk: int = 0
@@ -85,6 +86,7 @@ class FftConfig:
             "POINTS": self.points,
             "SEQUENCES": self.sequences,
             "HALVES": self.halves,
+            "RUNS": int(self.runs),
             "THREADS": self.threads,
             "BLOCKS": self.blocks,
             "SHARED_BYTES": self.shared_bytes,
@@ -127,7 +129,8 @@ def configs(case: FftConvCase) -> list[FftConfig]:
     points = points_of(case)
     shapes = {2048: ((256, 2),), 4096: ((128, 4), (128, 5), (256, 2)), 8192: ((256, 2), (128, 4))}
     shapes |= {16_384: ((256, 2), (128, 2)), 32_768: ((512, 1), (256, 1))}
-    return [FftConfig(points, *each) for each in shapes.get(points, ((128, 4), (256, 2)))]
+    each = shapes.get(points, ((128, 4), (256, 2)))
+    return [FftConfig(points, *shape, runs) for shape in each for runs in (False, True)]
 
 
 def long_configs(case: FftConvCase) -> list[FftConfig]:
@@ -135,7 +138,7 @@ def long_configs(case: FftConvCase) -> list[FftConfig]:
     total = points_of(case)
     shapes = ((16, 96), (16, 24), (16, 256), (32, 96), (64, 96), (64, 24), (64, 256), (128, 96))
     return [
-        FftConfig(total // outer, 256, 2, outer, 128 if outer == 16 else 64, chunk)
+        FftConfig(total // outer, 256, 2, False, outer, 128 if outer == 16 else 64, chunk)
         for outer, chunk in shapes
         if 4096 <= total // outer <= 16_384
     ]

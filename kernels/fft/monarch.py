@@ -15,7 +15,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-CONFIG_PARAMS = ("threads", "blocks")
+CONFIG_PARAMS = ("threads", "blocks", "runs")
 LONG_PARAMS = ("outer", "chunk")
 
 
@@ -23,7 +23,7 @@ LONG_PARAMS = ("outer", "chunk")
 class Monarch(Variant):
     """The transform of a sequence as products with 16 × 16 matrices in fp16, sums in float.
 
-    Params: the `threads` of a block, and the `blocks` that share an SM.
+    Params: the `threads` of a block, the `blocks` that share an SM, and whether each takes sequences in `runs`.
     """
 
     name = "monarch"
