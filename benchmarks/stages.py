@@ -40,7 +40,9 @@ def main() -> None:
         (folder / "config.json").write_text(json.dumps(model.config))
         for stage, seconds in STAGES.items():
             began = time.monotonic()
-            context = Context(folder, folder, lambda progress: print(f"    {progress.message}", flush=True), seconds, shared=shared)
+            context = Context(
+                folder, folder, lambda progress: print(f"    {progress.message}", flush=True), seconds, shared=shared
+            )
             document = StageInput(
                 run_id="0", stage=stage, attempt=1, gpu_class=workload.constraints.gpu_classes[0], workload=workload,
                 model=model, prices=default_price_book(), results=results,

@@ -247,16 +247,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv(const __g
   shared.make();
   __syncthreads();
   // A warp that has stored its part begins to load the next sequences: load waits for the block before it writes.
-  const int turns = (p.end + gridDim.x * kSequences - 1) / (gridDim.x * kSequences);
-  const int step = (RUNS ? 1 : gridDim.x) * kSequences;
-  int first = (RUNS ? blockIdx.x * turns : blockIdx.x) * kSequences;
-  for (int turn = 0; turn < turns && first < p.end; turn++, first += step) {
-    load(shared, first, turn % 2, p);
-    prefetch_next<kSequences>(first, first + step, p);
+  for (int first = blockIdx.x * kSequences, turn = 0; first < p.end; first += gridDim.x * kSequences, turn ^= 1) {
+    load(shared, first, turn, p);
+    prefetch_next<kSequences>(first, p);
     convolve_rows<QUARTER, kRows, kPart, kWarps>(shared.data, shared.constants, [&](int row) {
       const int sequence = min(first + row / kPart, p.end - 1);
       return p.spectrum + (long)filter_of(sequence) * kSize + row % kPart * 256;
     });
-    store(shared, first, turn % 2, p);
+    store(shared, first, turn, p);
   }
 }

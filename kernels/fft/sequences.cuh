@@ -28,8 +28,8 @@ __device__ __forceinline__ int filter_of(int sequence) { return channel_of(seque
 
 // Fetches what is read next to L2: the gates behind the convolution, then the inputs of the next sequences.
 template <int Sequences>
-__device__ __forceinline__ void prefetch_next(int first, int next, const Params& p) {
-  const int sequence = first + threadIdx.x, following = next + threadIdx.x;
+__device__ __forceinline__ void prefetch_next(int first, const Params& p) {
+  const int sequence = first + threadIdx.x, following = sequence + gridDim.x * Sequences;
   if (!p.prefetched || threadIdx.x >= Sequences) return;
   if (GATED && sequence < p.end) tiles::bulk_prefetch_l2(p.after + row_of(sequence, p), p.prefetched);
   if (following >= p.end) return;
@@ -54,7 +54,7 @@ struct Packed {
         if (inside(n + e, p)) words[e / 2] |= (u32)(*(const unsigned short*)(from + e)) << e % 2 * 16;
     } else if (inside(n, p)) {
       if (N == 4)
-        *(uint2*)words = tiles::load_past_l1(from);
+        *(uint2*)words = *(const uint2*)from;
       else
         words[0] = *(const u32*)from;
     }

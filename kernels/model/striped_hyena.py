@@ -82,7 +82,7 @@ class LongConvolution(nn.Module):
         return convolved[..., :length].to(u.dtype) * w_post
 
     def last(self, u: Tensor, w_pre: Tensor, position: Tensor) -> Tensor:
-        """conv(u · w_pre, taps) [batch, width] at `position`, the last token's; what lies behind it counts for nothing."""
+        """conv(u · w_pre, taps) [batch, width] at `position`; what lies behind it counts for nothing."""
         distance = position - torch.arange(u.shape[-1], device=u.device)
         taps = self.taps(u.shape[-1]).index_select(1, distance.clamp_min(0)).masked_fill(distance < 0, 0.0)
         return ((u * w_pre).float() * taps).sum(-1).to(u.dtype)

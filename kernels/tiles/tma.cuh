@@ -69,13 +69,6 @@ __device__ __forceinline__ void bulk_prefetch_l2(const void* from, u32 bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
-// Eight bytes that nothing else reads, past the L1.
-__device__ __forceinline__ uint2 load_past_l1(const void* from) {
-  uint2 to;
-  asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(to.x), "=r"(to.y) : "l"(from));
-  return to;
-}
-
 // Copies a whole tile, panel by panel. The map's box is kPanelCols wide and Rows high; the coordinates are those of the
 // tile's first value.
 template <typename T, int Rows, int Cols, typename... Rest>

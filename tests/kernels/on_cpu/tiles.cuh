@@ -134,7 +134,6 @@ inline void bulk_load(void* to, const void* from, u32 bytes, Barrier& b, u64) {
   fibers::later(fibers::loads, [=, &b] { memcpy(to, from, bytes), land(b, bytes); });
 }
 inline void bulk_prefetch_l2(const void*, u32) {}
-inline uint2 load_past_l1(const void* from) { return *(const uint2*)from; }
 inline float ld_cluster(const float* mine, u32 rank) { return fibers::of_rank(mine, rank); }
 inline void cp_async_16(void* to, const void* from) { memcpy(to, from, 16); }
 inline void cp_async_wait_all() {}

@@ -1,4 +1,4 @@
-"""The decoder of long convolutions: the convolution, its decode step, every runner, and a plan's variant in its place."""
+"""The decoder of long convolutions: the convolution, a decode step, every runner, a plan's variant in its place."""
 
 from typing import Any
 

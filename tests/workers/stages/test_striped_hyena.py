@@ -1,4 +1,4 @@
-"""A decoder of long convolutions through the stages on the CPU: they have a case, and a plan's variant gets a verdict."""
+"""A decoder of long convolutions through the stages on the CPU: they are cases, and a plan's variant gets a verdict."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,6 @@ from kernels.plan import Plan, PlannedOp
 from tests.workers.conftest import manifest, stage_input
 from workers.documents.stages import ComposeResult, Results
 from workers.harness.context import Context
-from workers.planning import ranking
 from workers.stages import baseline, explore, profile, verify
 
 pytestmark = pytest.mark.usefixtures("known_ceilings")
@@ -22,7 +21,10 @@ PROMPT, WIDTH = 64, 128
 def test_its_convolution_is_a_case_whose_variant_gets_a_verdict(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     context, model, found = Context(tmp_path, tmp_path, seconds=20), manifest(CONFIG), Results()
-    traffic = {"traffic": {"prompt_tokens": PROMPT, "output_tokens": 2}, "objectives": [{"metric": "ttft", "limit": 1e5}]}
+    traffic = {
+        "traffic": {"prompt_tokens": PROMPT, "output_tokens": 2},
+        "objectives": [{"metric": "ttft", "limit": 1e5}],
+    }
     case = FftConvCase(batch=1, width=WIDTH, length=PROMPT, filter=PROMPT, dtype="fp32")
     short = case.model_copy(update={"width": 3 * WIDTH, "filter": 3, "gated": False})
     for name, stage in (("baseline", baseline), ("profile", profile)):
