@@ -13,7 +13,7 @@ from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, Workspace
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
-from kernels.fft.fft_tiles import OUTER, PARAMS, FftConfig
+from kernels.fft.fft_tiles import CHUNK, OUTER, PARAMS, FftConfig
 from kernels.ops import FftConvCase
 
 
@@ -74,9 +74,7 @@ class FftConv(CudaCall):
     def _chunk(self) -> int:
         """Sequences whose rows the workspace holds at once."""
         config, total = self.config, self.case.batch * self.case.width
-        return (
-            min(total, max(1, (config.chunk << 20) // (4 * config.outer * config.points))) if self.workspace else total
-        )
+        return min(total, max(1, CHUNK // (4 * config.outer * config.points))) if self.workspace else total
 
     def _make(self, device: torch.device) -> tuple[Tensor, Tensor]:
         config = self.config

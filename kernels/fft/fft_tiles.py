@@ -1,4 +1,4 @@
-"""The sizes of fft_conv.cu, fft_rows.cu and fft_outer.cu, and the spectra of filters as they read them. Imports without torch."""
+"""The sizes of fft_conv.cu, fft_rows.cu and fft_outer.cu, and the spectra that they read. Imports without torch."""
 
 import math
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 OUTER = Path(__file__).with_name("fft_outer.cu")
 LEAST, MOST, LONGEST = 256, 32_768, 1 << 21
 """Points of the transforms that one block holds in shared memory, and the most in several passes."""
+CHUNK = 256 << 20
+"""Bytes of the workspace between the passes."""
 CONSTANTS = 6144
 """Bytes of the matrices and twiddles of a block."""
 
@@ -31,8 +33,7 @@ class FftConfig:
     """A block transforms a sequence of `points` values, or 4,096 values of several, by `threads` threads; `blocks` of
     them share an SM.
 
-    A longer sequence is `outer` of these. `strip` columns of them are transformed at once, and `chunk` MiB of workspace
-    are filled before they are read.
+    A longer sequence is `outer` of these. `strip` columns of them are transformed at once.
     """
 
     points: int
@@ -40,7 +41,6 @@ class FftConfig:
     blocks: int
     outer: int = 1
     strip: int = 64
-    chunk: int = 0
 
     @property
     def sequences(self) -> int:
@@ -123,21 +123,20 @@ def points_of(case: FftConvCase) -> int:
 
 
 def configs(case: FftConvCase) -> list[FftConfig]:
-    """The configs worth timing of one block for each sequence or for several, the best guess first."""
+    """The config of one block for each sequence or for several: others were slower on an H200."""
     points = points_of(case)
-    shapes = {2048: ((256, 2),), 4096: ((128, 4), (128, 5), (256, 2)), 8192: ((256, 2), (128, 4))}
-    shapes |= {16_384: ((256, 2), (128, 2)), 32_768: ((512, 1), (256, 1))}
-    return [FftConfig(points, *each) for each in shapes.get(points, ((128, 4), (256, 2)))]
+    threads, blocks = {2048: (256, 2), 16_384: (256, 2), 32_768: (512, 1)}.get(points, (128, 4))
+    return [FftConfig(points, threads, blocks)]
 
 
 def long_configs(case: FftConvCase) -> list[FftConfig]:
-    """The same of several passes over a workspace."""
+    """The same of several passes over a workspace, the best guess first."""
     total = points_of(case)
-    shapes = ((16, 96), (16, 24), (16, 256), (32, 96), (64, 96), (64, 24), (64, 256), (128, 96))
+    parts = {outer: total // outer for outer in (16, 64, 32, 128)}
     return [
-        FftConfig(total // outer, 256, 2, outer, 128 if outer == 16 else 64, chunk)
-        for outer, chunk in shapes
-        if 4096 <= total // outer <= 16_384
+        FftConfig(points, 256, 2, outer, 128 if outer == 16 else 64)
+        for outer, points in parts.items()
+        if 4096 <= points <= 16_384
     ]
 
 

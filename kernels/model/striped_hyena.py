@@ -46,16 +46,17 @@ class LongConvolution(nn.Module):
         self.residues = nn.Parameter(torch.zeros(width, order))
         self.bias = nn.Parameter(torch.zeros(width))
         self._longest = config.max_position_embeddings
-        self._taps: Tensor | None = None
+        self._taps: dict[tuple[torch.device, int], Tensor] = {}
 
     def taps(self, length: int) -> Tensor:
-        """The filters [width, length] in float32. They are computed once, for the next power of two.
+        """The filters [width, length] in float32: computed once for each power of two, and kept, for graphs read them.
 
         Exponentials decay within 1 to max_position_embeddings tokens; each has the norm of its residue.
         """
-        if self._taps is None or self._taps.shape[1] < length or self._taps.device != self.bias.device:
-            self._taps = self._computed(1 << max(8, (length - 1).bit_length()))
-        return self._taps[:, :length]
+        key = self.bias.device, 1 << max(8, (length - 1).bit_length())
+        if key not in self._taps:
+            self._taps[key] = self._computed(key[1])
+        return self._taps[key][:, :length]
 
     @torch.no_grad()
     def _computed(self, length: int) -> Tensor:
@@ -81,10 +82,37 @@ class LongConvolution(nn.Module):
         return convolved[..., :length].to(u.dtype) * w_post
 
     def last(self, u: Tensor, w_pre: Tensor, position: Tensor) -> Tensor:
-        """conv(u · w_pre, taps) [batch, width] at `position`, the last token's; what lies behind it counts for nothing."""
+        """conv(u · w_pre, taps) [batch, width] at `position`; what lies behind it counts for nothing."""
         distance = position - torch.arange(u.shape[-1], device=u.device)
         taps = self.taps(u.shape[-1]).index_select(1, distance.clamp_min(0)).masked_fill(distance < 0, 0.0)
         return ((u * w_pre).float() * taps).sum(-1).to(u.dtype)
+
+
+class ShortConvolution(nn.Conv1d):
+    """y = conv(u, taps) of u [batch, width, length], causal, with the few taps of each channel's filter."""
+
+    def __init__(self, width: int, taps: int) -> None:
+        super().__init__(width, width, taps, groups=width, padding=taps - 1, bias=False)
+        self._taps: Tensor | None = None
+
+    def taps(self, length: int) -> Tensor:
+        """The filters [width, taps] in float32, the tap of a token itself first."""
+        if self._taps is None or self._taps.device != self.weight.device:
+            self._taps = self.weight.detach()[:, 0].flip(1).float()
+        return self._taps
+
+    def case(self, u: Tensor) -> FftConvCase:
+        """What `forward` computes of this u."""
+        batch, width, length = u.shape
+        taps, dtype = self.weight.shape[-1], DTYPE_NAMES[u.dtype]
+        return FftConvCase(batch=batch, width=width, length=length, filter=taps, gated=False, dtype=dtype)
+
+    def forward(self, u: Tensor) -> Tensor:
+        return super().forward(u)[..., : u.shape[-1]]
+
+
+CONVOLUTIONS = (LongConvolution, ShortConvolution)
+"""Modules whose `case` is an op of this library; a plan's variant may compute it from their `taps`."""
 
 
 class HyenaMixer(nn.Module):
@@ -96,10 +124,10 @@ class HyenaMixer(nn.Module):
 
     def __init__(self, config: StripedHyenaConfig, layer_idx: int) -> None:
         super().__init__()
-        width, taps = config.hidden_size, config.short_filter_length
+        width = config.hidden_size
         self.layer_idx = layer_idx
         self.in_proj = nn.Linear(width, 3 * width, bias=False)
-        self.short_filter = nn.Conv1d(3 * width, 3 * width, taps, groups=3 * width, padding=taps - 1, bias=False)
+        self.short_filter = ShortConvolution(3 * width, config.short_filter_length)
         self.long_filter = LongConvolution(config)
         self.out_proj = nn.Linear(width, width, bias=False)
 
@@ -111,12 +139,12 @@ class HyenaMixer(nn.Module):
             heads = projected[:, None]
             kept = past_key_values.update(heads, heads[..., :0], self.layer_idx)[0][:, 0]
         step = past_key_values is not None and hidden.shape[1] == 1
-        read = (kept if step else projected).transpose(1, 2)
-        w_post, w_pre, u = self.short_filter(read)[..., : read.shape[-1]].chunk(3, dim=1)
         if step:
             position = position_ids[0, -1:]
+            w_post, w_pre, u = ShortConvolution.forward(self.short_filter, kept.transpose(1, 2)).chunk(3, dim=1)
             mixed = self.long_filter.last(u, w_pre, position)[..., None] * w_post.index_select(2, position)
         else:
+            w_post, w_pre, u = self.short_filter(projected.transpose(1, 2)).chunk(3, dim=1)
             mixed = self.long_filter(u, w_pre, w_post)
         out: Tensor = self.out_proj(mixed.transpose(1, 2).contiguous())
         return out

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.layer_weights import joined
-from kernels.model.striped_hyena import LongConvolution
+from kernels.model.striped_hyena import CONVOLUTIONS, LongConvolution, ShortConvolution
 from kernels.ops import RmsNormCase
 
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
@@ -57,24 +57,22 @@ def _norm_forward(module: Any, variants: BoundVariants) -> Callable[[Tensor], Te
 
 
 def install_convolutions(model: nn.Module, variants: BoundVariants) -> None:
-    """Has the long convolutions that a variant is planned for computed by it."""
+    """Has the causal convolutions that a variant is planned for computed by it."""
     for module in model.modules():
-        if isinstance(module, LongConvolution):
-            module.forward = _convolution_forward(module, variants)  # type: ignore[method-assign]
+        if isinstance(module, CONVOLUTIONS):
+            module.forward = _convolution_forward(module, variants)  # type: ignore[method-assign, assignment]
 
 
-def _convolution_forward(
-    module: LongConvolution, variants: BoundVariants
-) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    original = module.forward
+def _convolution_forward(module: LongConvolution | ShortConvolution, variants: BoundVariants) -> Callable[..., Tensor]:
+    original: Callable[..., Tensor] = module.forward
 
     @torch.compiler.disable
-    def forward(u: Tensor, w_pre: Tensor, w_post: Tensor) -> Tensor:
+    def forward(u: Tensor, *gates: Tensor) -> Tensor:
         bound = variants.planned(module.case(u))
         if bound is None:
-            return original(u, w_pre, w_post)
+            return original(u, *gates)
         taps = variants.pack(bound, module.taps(u.shape[-1]))
-        out: Tensor = bound.function(u.contiguous(), taps, w_pre.contiguous(), w_post.contiguous())
+        out: Tensor = bound.function(u.contiguous(), taps, *(gate.contiguous() for gate in gates))
         return out
 
     return forward

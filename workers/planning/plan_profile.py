@@ -23,7 +23,7 @@ from workers.planning import megakernel_profile
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import DeviceWork
-from workers.traces.labels import EXPERTS, LONG_CONVOLUTION, UNATTRIBUTED, TraceScope
+from workers.traces.labels import EXPERTS, UNATTRIBUTED, TraceScope
 from workers.traces.op_counter import CountedOp
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.windows import MOST_STEPS, TracedWindows, Window, longer, windows
@@ -43,7 +43,7 @@ OPERATIONS = {
     "gated": "gated activation",
     "rope": "rope and kv cache update",
     "lm_head": "lm_head",
-    "fft_conv": LONG_CONVOLUTION,
+    "fft_conv": "long convolution",
 }
 """What rows call the operations whose kernels this library's variants declare."""
 

@@ -12,8 +12,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kernels.dtypes import DTYPE_NAMES
+from kernels.model.striped_hyena import CONVOLUTIONS
 from kernels.ops import AttentionCase, Case, LinearCase, RmsNormCase
-from workers.traces.labels import LONG_CONVOLUTION, TraceScope, label, plain_op
+from workers.traces.labels import TraceScope, label, plain_op
 
 _ELEMENTWISE = ("add", "sub", "mul", "div", "neg", "cat", "silu", "gelu", "tanh", "softmax", "pow")
 _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -57,6 +58,8 @@ class OpCounter(TorchFunctionMode):
 
     def closed(self, scope: TraceScope, module: Any, inputs: Any, outputs: Any) -> None:
         _, before = self._scopes.pop()
+        if isinstance(module, CONVOLUTIONS):
+            del self.counted[before:]  # however torch computes it, it is one case
         if scope.kind == "unit" and len(self.counted) == before and self._unit() is None:
             with torch._C.DisableTorchFunction():
                 self._count_unit(scope, module, inputs, outputs)
@@ -118,7 +121,7 @@ class OpCounter(TorchFunctionMode):
         else:
             least = float(sum(map(_nbytes, [*given, *results])) + parameters)
         flops = float(results[0].numel())
-        if scope.name == LONG_CONVOLUTION:
+        if isinstance(module, CONVOLUTIONS):
             case = module.case(given[0])
             flops, least = case.flops, case.least_bytes
         if scope.name.startswith("norm") and "RMS" in scope.owner and results[0].dtype in DTYPE_NAMES:

@@ -14,7 +14,7 @@ from transformers import cache_utils
 from transformers.pytorch_utils import Conv1D
 
 from kernels.model.striped_hyena import LongConvolution
-from workers.traces.labels import CONVOLUTION, LONG_CONVOLUTION, TraceScope, tail_of
+from workers.traces.labels import CONVOLUTION, TraceScope, tail_of
 
 
 class Watcher(Protocol):
@@ -117,10 +117,8 @@ def module_scope(path: str, module: torch.nn.Module, is_head: bool = False) -> T
         return TraceScope("unit", "lm_head", owner)
     if isinstance(module, torch.nn.Linear | Conv1D):
         return TraceScope("unit", f"linear {tail}", owner)
-    if isinstance(module, Convolution):
+    if isinstance(module, Convolution | LongConvolution):
         return TraceScope("unit", f"{CONVOLUTION}{tail}", owner)
-    if isinstance(module, LongConvolution):
-        return TraceScope("unit", LONG_CONVOLUTION, owner)
     if "Norm" in owner:
         return TraceScope("unit", "norm final" if tail == "norm" else f"norm {tail}", owner)
     if isinstance(module, torch.nn.Embedding):

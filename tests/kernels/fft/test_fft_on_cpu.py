@@ -65,12 +65,12 @@ def check(case: FftConvCase, given: dict[str, torch.Tensor], y: torch.Tensor) ->
     ("changes", "config"),
     [
         ({"length": 200, "filter": 200, "skip": True, "batch": 3, "width": 7}, FftConfig(256, 128, 1)),
-        ({"length": 301, "filter": 1000, "dtype": "fp16", "skip": True, "batch": 3}, FftConfig(512, 64, 1)),
+        ({"length": 301, "filter": 1000, "skip": True, "batch": 3}, FftConfig(512, 64, 1)),
         ({"length": 1024, "filter": 1000, "batch": 2, "width": 3}, FftConfig(1024, 128, 1)),
-        ({"length": 2048, "filter": 3000, "circular": True, "dtype": "fp16"}, FftConfig(2048, 256, 1)),
-        ({"length": 4096, "filter": 7, "dtype": "fp16", "width": 4, "filters": 2}, WIDE),
+        ({"length": 2048, "filter": 3000, "circular": True}, FftConfig(2048, 256, 1)),
+        ({"length": 4096, "filter": 7, "width": 4, "filters": 2}, WIDE),
         ({"length": 8191, "filter": 8000, "gated": False}, FftConfig(8192, 256, 1)),
-        ({"length": 32_768, "filter": 32_768, "dtype": "fp16"}, FftConfig(32_768, 512, 1)),
+        ({"length": 32_768, "filter": 32_768}, FftConfig(32_768, 512, 1)),
         ({"length": 32_760, "filter": 32_768, "skip": True}, LONG),
     ],
 )

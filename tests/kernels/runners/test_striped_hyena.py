@@ -1,4 +1,4 @@
-"""The decoder of long convolutions: the convolution, its decode step, every runner, and a plan's variant in its place."""
+"""The decoder of long convolutions: the convolution, a decode step, every runner, a plan's variant in its place."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernels import runners
-from kernels.model.striped_hyena import LongConvolution, StripedHyenaConfig
+from kernels.model.striped_hyena import LongConvolution, ShortConvolution, StripedHyenaConfig
 from kernels.model_files import catalogue
 from kernels.plan import Plan, PlannedOp
 
@@ -71,10 +71,12 @@ def test_a_plans_variant_computes_its_long_convolutions(
 ) -> None:
     """Also of another length than the planned one, and never of another width."""
     model = loaded()
-    case = model.model.layers[0].mixer.long_filter.case(torch.empty(2, 128, 64))
-    ops = [PlannedOp(op="fft_conv", case=case.model_dump(), variant="torch_fft")]
+    mixer = model.model.layers[0].mixer
+    cases = mixer.long_filter.case(torch.empty(2, 128, 64)), mixer.short_filter.case(torch.empty(2, 384, 64))
+    ops = [PlannedOp(op="fft_conv", case=case.model_dump(), variant="torch_fft") for case in cases]
     runner = runners.apply(model, Plan(model_digest="", gpu="cpu", runner="eager", dtype="fp32", ops=ops))
-    monkeypatch.setattr(LongConvolution, "forward", None)
+    for module in (LongConvolution, ShortConvolution):
+        monkeypatch.setattr(module, "forward", None)
     torch.testing.assert_close(runner.logits(ids), whole[:, :PROMPT], rtol=1e-4, atol=1e-4)
     other = [ops[0].model_copy(update={"case": ops[0].case | {"width": 64}})]
     monkeypatch.undo()
