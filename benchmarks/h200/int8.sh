@@ -2,8 +2,8 @@
 # int8 beside bf16: a layer's products with 8 to 256 rows of x, then tokens by the megakernel at batch 1, and of
 # Llama-3.1-8B's shape at batch 4 and 8.
 #
-# Writes few-rows.json, decode-int8-8b-batches.json and decode-int8.json. It took 176 s in two parts, with 32 cores: 11
-# for the products of the 8B with one config each, 48 to compile, 76 for the 8B, 41 for the other two.
+# Writes few-rows.json, decode-int8-8b-batches.json and decode-int8.json. Predicted: 180 s, as it
+# took in two parts with 32 cores: 11 for the 8B's products, 48 to compile, 76 for the 8B, 41 for the other two.
 set -euo pipefail
 LIMIT=${LIMIT:-230}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

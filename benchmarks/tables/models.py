@@ -124,8 +124,8 @@ def integers() -> str:
             case = row["case"]
             name = f"{case['model']}, {case['weights']}" + (f", batch {case['batch']}" if case["batch"] > 1 else "")
             share = f"{100 * row['read_share']:.0f} %"
-            lines.append([name, whole_ms(row), f"{row['ms_per_token']:.3f} ms", share])
-    header = ["prompt of 128", "first 64 tokens", "a token", "of the read bandwidth"]
+            lines.append([name, whole_ms(row), f"{row['ms_per_token']:.3f} ms", share, *fidelity(row)])
+    header = ["prompt of 128", "first 64 tokens", "a token", "of the read bandwidth", "KL, nats", "other tokens"]
     return markdown(header, lines)
 
 
