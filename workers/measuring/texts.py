@@ -237,11 +237,12 @@ def _write(model: torch.nn.Module, starts: torch.Tensor, length: int) -> torch.T
 
 
 def _write_by_graphs(model: torch.nn.Module, starts: torch.Tensor, length: int) -> torch.Tensor:
-    session = SamplingSession(model, *starts.shape, length + WARM_UP_ROOM, lambda function: function)
+    count, begun = starts.shape
+    session = SamplingSession(model, count, begun, length + WARM_UP_ROOM, lambda function: function)
     session.capture()
     session.begin(starts)
     ids = [starts, session.token.clone()]
-    for _ in range(length - starts.shape[1] - 1):
+    for _ in range(length - begun - 1):
         session.step()
         ids.append(session.token.clone())
     return torch.cat(ids, 1).cpu()

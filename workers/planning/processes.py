@@ -79,7 +79,7 @@ class FurtherProcesses:
     """
 
     def __init__(self, document: StageInput, context: Context) -> None:
-        self._document, self._context = document, context
+        self.document, self.context = document, context
         self._waiting: list[FurtherProcess] = []
         self._plan: Plan | None = None
 
@@ -89,13 +89,13 @@ class FurtherProcesses:
         count = min(ENOUGH_PROCESSES - 1, copies_beside()) if plan.parts == 1 else 0
         self._plan = plan
         self._waiting = [
-            FurtherProcess(self._document, plan, self._context, number, pairs) for number in range(2, 2 + count)
+            FurtherProcess(self.document, plan, self.context, number, pairs) for number in range(2, 2 + count)
         ]
 
     def wait_until_ready(self) -> None:
         """Wait until each of them waits for its turn. One that has failed is left out: it may have lacked memory."""
         for further in self._waiting.copy():
-            if not further.process.is_ready(self._context.seconds_left):
+            if not further.process.is_ready(self.context.seconds_left):
                 further.process.close()
                 self._waiting.remove(further)
 
@@ -110,7 +110,7 @@ class FurtherProcesses:
         LEAST_PROCESSES, none is started. The caller has freed the device's memory. The first process that fails, or
         whose figures are void, is the last one; the requests of those before it are kept.
         """
-        runs, context, took = ProcessRuns(), self._context, seconds
+        runs, context, took = ProcessRuns(), self.context, seconds
         fits = context.seconds_left >= (LEAST_PROCESSES - 1) * seconds
         if plan != self._plan or not fits:
             self.close()
@@ -122,7 +122,7 @@ class FurtherProcesses:
                 break
             number, start = len(runs.alternations) + 2, time.monotonic()
             context.say(0.95, f"measuring in process {number}")
-            new = partial(FurtherProcess, self._document, plan, context, number, pairs)
+            new = partial(FurtherProcess, self.document, plan, context, number, pairs)
             further = self._waiting.pop(0) if waited else new()
             result = further.measured(max(seconds, context.seconds_left))
             if isinstance(result, str):

@@ -261,7 +261,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         attempts, left_out, final = _in_this_process(document, context, usd, further)
         release(context)
         if not attempts[-1].why_not:
-            attempts = in_more_processes(attempts, further, document, context, usd)
+            attempts = in_more_processes(attempts, further, usd)
             final = attempts[-1]
             if final.why_not:
                 both = [Alternation(process.before, process.before) for process in final.processes]
