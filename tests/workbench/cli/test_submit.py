@@ -196,7 +196,8 @@ def test_a_project_and_tags_are_handed_in_and_listed(cli, sla_file):
     tagged = ("--project", "Voice", "--tag", "nightly", "--tag", "main")
     assert json.loads(cli("submit", "tiny-llama", "--sla", sla_file, "--json", *tagged).stdout)["project"] == "Voice"
     cli("rerun", "--latest", "--tag", "again")
-    assert cli("runs", "--tag", "nightly", "--project", "Voice").stdout.split("\n")[1].rstrip().endswith("main, nightly")
+    listed = cli("runs", "--tag", "nightly", "--project", "Voice").stdout
+    assert listed.splitlines()[1].rstrip().endswith("main, nightly")
     assert len(json.loads(cli("runs", "--tag", "again", "--json").stdout)) == 1
     refused = cli("submit", "tiny-llama", "--sla", sla_file, "--tag", "a,b")
     assert (refused.exit_code, "tags[0]" in refused.stderr) == (2, True)

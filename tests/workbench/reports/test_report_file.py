@@ -24,7 +24,8 @@ for each; do
   [ ${#each} -lt 80 ] || exit 1
   case "$each" in --print-to-pdf=*) to=${each#*=};; file://*) from=${each#file://};; esac
 done
-echo "%PDF $(env | grep -c SECRET) $(grep -c default-src "$from") $(grep -o '@page { size: [a-zA-Z0-9]*' "$from")" > "$to"
+paper=$(grep -o '@page { size: [a-zA-Z0-9]*' "$from")
+echo "%PDF $(env | grep -c SECRET) $(grep -c default-src "$from") $paper" > "$to"
 """
 """Writes what it found instead of a PDF: secrets in its environment, the policy of the page, and its paper. It takes no
 long path, as sockets do not.
