@@ -45,7 +45,8 @@ def add(thing: Run | Report, user: Any, text: str) -> Comment:
 
 def delete(comment: Comment) -> None:
     """Removes a comment, and from inboxes what it said to those whom it mentions."""
-    thing: Run | Report = comment.run or comment.report
+    thing = comment.run or comment.report
+    assert thing is not None, "the database holds every comment to one thing"
     kind = "run" if comment.run else "report"
     mentions = Notice.objects.filter(organisation=comment.organisation_id, kind=Kind.MENTIONED)
     with transaction.atomic():
@@ -54,7 +55,7 @@ def delete(comment: Comment) -> None:
             Action.COMMENT_DELETED,
             comment.organisation,
             _title(thing),
-            author=str(comment.author),
+            author=str(comment.author or ""),
             **{kind: str(thing.pk)},
         )
         comment.delete()
