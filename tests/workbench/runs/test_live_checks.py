@@ -143,12 +143,6 @@ def test_a_mixture_of_experts_is_predicted_and_no_plan_of_it_takes_several_gpus(
     assert "is not divided" not in said(**mixture | {"constraints.gpu_classes": ["h200"]})
 
 
-def test_an_encoder_is_predicted(said):
-    promise = {"objectives[0].metric": "batch_latency", "objectives[0].n": "", "objectives[0].limit": "5"}
-    page = said(model="tiny-bert", **promise)
-    assert re.search(r"the median batch latency is [\d.]+ ms with compiled in bf16", page)
-
-
 def test_that_clients_who_wait_for_each_other_are_not_predicted_is_said(said):
     assert "No latency is predicted where 4 clients wait for each other." in said(**{"traffic.concurrency": "4"})
 
@@ -168,11 +162,6 @@ def test_a_promise_that_is_predicted_to_be_missed_is_warned_of(said, gpu_class, 
     lower = said(**asked | fp8)
     assert '<p class="notice notice-warning">Predicted' not in lower
     assert "ms with megakernel in fp8 on" in lower
-
-
-def test_nothing_is_predicted_of_a_promise_that_predictions_are_not_about(said):
-    assert "Predicted" not in said(**{"objectives[0].metric": "throughput", "objectives[0].n": ""})
-    assert "Predicted" not in said(**{"constraints.gpu_classes": ["cpu"]})
 
 
 def test_the_same_checks_are_not_sent_twice(browser, engineer, organisation):
