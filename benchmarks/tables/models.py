@@ -42,7 +42,7 @@ FORMATS = {
     "int8": ("int8", "every run, by default"),
     "fp8": ("fp8", "a workload that allows its loss"),
     "nvfp4": ("NVFP4", "a workload that allows its loss, for the fewest bytes"),
-    "int4": ("int4", "single products"),
+    "int4": ("int4", "a workload that allows its loss; in groups of 128, single products"),
 }
 """The names of formats, and what each is for."""
 ROUNDED = {"nearest": "to nearest", "gptq": "by GPTQ"}
