@@ -28,7 +28,7 @@ from kernels.server.execution.ops import STREAMED
 TURNED_BYTES = 256 << 20
 """The bytes of all copies of a weight."""
 CALLS, REPLAYS = 12, 9
-VARIANTS = {"skinny": {**STREAMED}, "small_gemm": {"pdl": True}, "torch_linear": {}}
+VARIANTS: dict[str, dict[str, Any]] = {"skinny": {**STREAMED}, "small_gemm": {"pdl": True}, "torch_linear": {}}
 """The variants in the model's precision, with the params of a server's passes. `_int8` is appended for int8."""
 
 

@@ -42,7 +42,7 @@ FORMATS = {
     "int8": ("int8", "every run, by default"),
     "fp8": ("fp8", "a workload that allows its loss"),
     "nvfp4": ("NVFP4", "a workload that allows its loss, for the fewest bytes"),
-    "int4": ("int4", "single products"),
+    "int4": ("int4", "a workload that allows its loss"),
 }
 """The names of formats, and what each is for."""
 ROUNDED = {"nearest": "to nearest", "gptq": "by GPTQ"}
@@ -61,7 +61,8 @@ def formats() -> str:
     lines = []
     for row in document("rounding-trained")["rows"]:
         if row["model"] == "smollm2":
-            lines.append([*_format(row), f"{row['bytes_per_weight']:g}", *_losses(row), FORMATS[row["weights"]][1]])
+            use = "single products" if row["group"] == 128 else FORMATS[row["weights"]][1]
+            lines.append([*_format(row), f"{row['bytes_per_weight']:g}", *_losses(row), use])
     return markdown(["weights", "bytes a weight", *LOSSES, "for"], lines)
 
 

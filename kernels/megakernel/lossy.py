@@ -1,7 +1,7 @@
 """The megakernel with weights in lower precision, as whole-model variants. Imports without torch.
 
-Their weights are rounded while they are built (`rounding.py`), as SmolLM2's lose less: NVFP4 by GPTQ, the others to
-nearest (docs/kernels/formats.md). A plan without the option `rounding` rounds to nearest.
+Their weights are rounded while they are built (`rounding.py`): NVFP4 by GPTQ and fp8 to nearest, as SmolLM2's then lose
+less (docs/kernels/formats.md), integers to nearest. A plan without the option `rounding` rounds to nearest.
 """
 
 from kernels.megakernel.variant import Megakernel

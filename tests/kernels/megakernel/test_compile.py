@@ -75,7 +75,7 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
     ("name", "ranks", "layout"),
     [
         ("llama-3.1-8b", 4, {"capacity": 4096}),
-        ("llama-3.1-70b", 4, {"weights": "fp8"}),
+        ("llama-3.1-70b", 4, {"weights": "int8"}),
         ("qwen2.5-1.5b", 2, {"batch": 2}),
     ],
     ids=lambda value: str(value) if not isinstance(value, dict) else " ".join(map(str, value.values())) or "usual",
