@@ -19,16 +19,16 @@ LOSSY = {"int8", "fp8", "nvfp4", "int4"}
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    """The result `NAME.json` of an H200, else of a CPU, the site or a model; `h200x2/NAME` is of two H200s.
+    """The result `NAME.json` of an H200, else of a CPU or the site; `h200x2/NAME` is of two H200s.
 
     Raises ValueError when there is none.
     """
-    for folder in (RESULTS, RESULTS.parent, *map(RESULTS.with_name, ("cpu", "2-core-epyc", "modelled"))):
+    for folder in (RESULTS, RESULTS.parent, *map(RESULTS.with_name, ("cpu", "2-core-epyc"))):
         path = folder / f"{name}.json"
         if path.is_file():
-            found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-            return found
-    raise ValueError(f"there is no {name}.json in benchmarks/results/h200, cpu, 2-core-epyc or modelled")
+            content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            return content
+    raise ValueError(f"there is no {name}.json in benchmarks/results/h200, cpu or 2-core-epyc")
 
 
 def field(row: Row, key: str) -> Any:
@@ -64,18 +64,18 @@ def rows(name: str, **where: Any) -> list[Row]:
 
 def one(name: str, **where: Any) -> Row:
     """The one row that is as asked. Raises ValueError when there is none, or more than one."""
-    found = rows(name, **where)
-    if len(found) != 1:
-        raise ValueError(f"{name}.json has {len(found)} rows with {where}, not one")
-    return found[0]
+    matching = rows(name, **where)
+    if len(matching) != 1:
+        raise ValueError(f"{name}.json has {len(matching)} rows with {where}, not one")
+    return matching[0]
 
 
 def best(name: str, **where: Any) -> Row:
     """The row with the least time of those that are as asked. Raises ValueError when there is none."""
-    found = [row for row in rows(name, **where) if row["ms"] is not None]
-    if not found:
+    timed = [row for row in rows(name, **where) if row["ms"] is not None]
+    if not timed:
         raise ValueError(f"{name}.json has no timed row with {where}")
-    return min(found, key=lambda row: row["ms"])
+    return min(timed, key=lambda row: row["ms"])
 
 
 def bandwidth_share(name: str, row: Row, ceiling: str, launch_ms: float = 0.0) -> float:

@@ -32,10 +32,10 @@ def filled(text: str) -> str:
     return TABLE.sub(_table, text)
 
 
-def _table(found: re.Match[str]) -> str:
-    if found[2] not in TABLES:
-        raise ValueError(f"there is no table {found[2]!r}: {', '.join(TABLES)}")
-    return f"{found[1]}{TABLES[found[2]]()}{found[4]}"
+def _table(match: re.Match[str]) -> str:
+    if match[2] not in TABLES:
+        raise ValueError(f"there is no table {match[2]!r}: {', '.join(TABLES)}")
+    return f"{match[1]}{TABLES[match[2]]()}{match[4]}"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,11 +9,11 @@ from typing import Any
 
 def machine() -> dict[str, Any]:
     """The CPU's name, how many cores there are, and the version of Python."""
-    found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    name = found[1] if found else platform.machine()
+    match = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    name = match[1] if match else platform.machine()
     return {"cpu": name, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
 def load_average() -> list[float]:
     """The load averages of the last 1, 5 and 15 minutes."""
-    return [round(each, 2) for each in os.getloadavg()]
+    return [round(load, 2) for load in os.getloadavg()]

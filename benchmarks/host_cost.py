@@ -99,8 +99,8 @@ def in_order(name: str, function: Any, arguments: dict[str, Any]) -> tuple[Any, 
         parameters = list(inspect.signature(tuples[name]).parameters.values())
     else:
         parameters = list(inspect.signature(function._prepare).parameters.values())[3:]
-    last = max(at for at, each in enumerate(parameters) if each.name in arguments)
-    return tuple(arguments.get(each.name, each.default) for each in parameters[: last + 1])
+    last = max(at for at, parameter in enumerate(parameters) if parameter.name in arguments)
+    return tuple(arguments.get(parameter.name, parameter.default) for parameter in parameters[: last + 1])
 
 
 def calls_of(name: str, values: dict[str, Any], params: dict[str, Any]) -> dict[str, Callable[[], Any]]:
@@ -166,11 +166,11 @@ def child(cases: Sequence[int]) -> None:
         try:
             if at not in built:
                 built[at] = calls_of(*CASES[at])
-            found: dict[str, Any] = {kind: timed(call) for kind, call in built[at].items()}
+            result: dict[str, Any] = {kind: timed(call) for kind, call in built[at].items()}
         except Exception as error:
-            found = {"refused": f"{type(error).__name__}: {str(error)[:300]}"}
-        print(json.dumps(found), flush=True)
-        if "refused" in found:
+            result = {"refused": f"{type(error).__name__}: {str(error)[:300]}"}
+        print(json.dumps(result), flush=True)
+        if "refused" in result:
             return
 
 
@@ -188,46 +188,46 @@ def rounds(command: list[str], count: int, seconds: float = CASE_SECONDS) -> Ite
         ):
             assert process.stdout is not None
             ready.register(process.stdout, selectors.EVENT_READ)
-            found: dict[str, Any] = {}
-            while left and "refused" not in found:
+            result: dict[str, Any] = {}
+            while left and "refused" not in result:
                 line = process.stdout.readline() if ready.select(seconds) else b""
                 missing = {"refused": f"no row within {seconds:g} s, or its process has ended"}
-                at, found = left.pop(0), json.loads(line) if line else missing
-                yield at, found
+                at, result = left.pop(0), json.loads(line) if line else missing
+                yield at, result
             process.kill()
-            if "refused" in found:
-                left = [each for each in left if each != at]
+            if "refused" in result:
+                left = [case for case in left if case != at]
 
 
 def rows() -> Iterator[list[dict[str, Any]]]:
     """The rows of the cases that have been timed, after each one of a round."""
     from kernels import ops
 
-    found: list[dict[str, Any]] = []
+    timed: list[dict[str, Any]] = []
     for name, values, params in CASES:
         case = ops.case_from.validate_python(values).model_dump(exclude_none=True)
-        found.append({"variant": name, "case": case, "params": params})
+        timed.append({"variant": name, "case": case, "params": params})
     spent: dict[tuple[int, str], Counter[int]] = {}
-    for at, told in rounds(CHILD, len(CASES)):
-        for kind, times in told.items():
+    for at, times_by_kind in rounds(CHILD, len(CASES)):
+        for kind, times in times_by_kind.items():
             if kind == "refused":
-                found[at]["refused"] = times
+                timed[at]["refused"] = times
                 continue
             known = spent.setdefault((at, kind), Counter())
             known.update({int(step): count for step, count in times.items()})
-            found[at] |= {kind: summary(known), "calls": known.total()}
-        yield [each for each in found if len(each) > 3]
+            timed[at] |= {kind: summary(known), "calls": known.total()}
+        yield [row for row in timed if len(row) > 3]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Host time of one call of each variant that keeps its launches.")
     parser.add_argument("--json", type=Path, help="write the document here")
     parser.add_argument("--child", type=int, nargs="+", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.child:
-        child(asked.child)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child)
         return 0
-    if asked.json is None:
+    if options.json is None:
         parser.error("--json is needed")
     from kernels.measure.environment import environment_info
 
@@ -236,7 +236,7 @@ def main() -> int:
     document: dict[str, Any] = {**environment_info(), "calls": calls, "torch": of_torch(), "rows": []}
     print(document["torch"], flush=True)
     for document["rows"] in rows():
-        asked.json.write_text(json.dumps(document, indent=1) + "\n")  # what is stopped keeps the rows until then
+        options.json.write_text(json.dumps(document, indent=1) + "\n")  # what is stopped keeps the rows until then
     for row in document["rows"]:
         times = (f"{name} {row[name][0]:6.2f}" for name in ("checked", "checked_out", "unchecked_out") if name in row)
         print(f"{row['variant']:<18} {row.get('refused') or ' '.join(times)}  {row['params']}", flush=True)

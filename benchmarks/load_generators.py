@@ -46,7 +46,7 @@ def ours(url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dic
     """`workers/loadtest/` over the same prompts."""
 
     async def run() -> list[Exchange]:
-        connections, found, rest = Connections(Address.parse(url)), [], iter(enumerate(prompts))
+        connections, sent, rest = Connections(Address.parse(url)), [], iter(enumerate(prompts))
 
         async def user() -> None:
             for index, prompt in rest:
@@ -54,34 +54,34 @@ def ours(url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dic
                 content = body("completions", "stub", prompt, planned, Traffic())
                 exchange = Exchange(planned, time.monotonic_ns())
                 await connections.send("/completions", content, True, exchange, 60)
-                found.append(exchange)
+                sent.append(exchange)
 
         await asyncio.gather(*(user() for _ in range(concurrency)))
         connections.close()
-        return found
+        return sent
 
     began = time.process_time()
     exchanges = asyncio.run(run())
     rows = [
-        {"prompt": prompts[each.planned.index], "intended_ns": each.intended_ns, "token_ns": each.token_ns}
-        for each in exchanges
+        {"prompt": prompts[sent.planned.index], "intended_ns": sent.intended_ns, "token_ns": sent.token_ns}
+        for sent in exchanges
     ]
     return {"version": commit(), "cpu_s": time.process_time() - began, "rows": rows}
 
 
 def the_openai_package(python: str, url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dict[str, Any]:
     """The `openai` package over the same prompts, in its own interpreter."""
-    asked = {"url": url, "prompts": prompts, "tokens": tokens, "concurrency": concurrency}
+    request = {"url": url, "prompts": prompts, "tokens": tokens, "concurrency": concurrency}
     command = [python, str(HERE / "openai_client.py")]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
-def compared(found: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def compared(result: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How far a tool's figures are from those of the stub's log, in ms and as shares; `rows` are matched by prompt."""
     truth = {row["prompt"]: row["token_ns"] for row in log}
-    pairs = [(row["token_ns"], truth[row["prompt"]], row["intended_ns"]) for row in found["rows"]]
+    pairs = [(row["token_ns"], truth[row["prompt"]], row["intended_ns"]) for row in result["rows"]]
     assert all(len(read) == len(wrote) for read, wrote, _ in pairs)
     first = sorted((read[0] - wrote[0]) / 1e6 for read, wrote, _ in pairs)
     gap = sorted(
@@ -96,20 +96,22 @@ def compared(found: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, 
         "ttft_late_ms": {"p50": percentile(first, 50), "p99": percentile(first, 99)},
         "tpot_off_ms": {"p50": percentile(gap, 50), "p99": percentile(gap, 99)},
         "throughput_off": abs(spans[0] / spans[1] - 1),
-        "cpu_ms_per_request": 1e3 * found["cpu_s"] / len(pairs),
+        "cpu_ms_per_request": 1e3 * result["cpu_s"] / len(pairs),
     }
 
 
-def off(found: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, float]:
+def off(result: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, float]:
     """A tool's figures less those of the stub's log; `found` has them, or rows to take them from."""
     truth = _figures([(row["read_ns"], row["token_ns"]) for row in log])
-    if "rows" in found:
-        told = _figures([(row["intended_ns"], row["token_ns"]) for row in found["rows"]])
+    if "rows" in result:
+        figures = _figures([(row["intended_ns"], row["token_ns"]) for row in result["rows"]])
     else:
-        told = {"ttft_ms": found["ttft_ms"]["p50"], "tpot_ms": found["tpot_ms"]["p50"]}
-        told["requests_per_second"] = found["requests_per_second"]
-    rate = told["requests_per_second"] / truth["requests_per_second"] - 1
-    return {each: told[each] - truth[each] for each in ("ttft_ms", "tpot_ms")} | {"requests_per_second": rate}
+        figures = {"ttft_ms": result["ttft_ms"]["p50"], "tpot_ms": result["tpot_ms"]["p50"]}
+        figures["requests_per_second"] = result["requests_per_second"]
+    rate = figures["requests_per_second"] / truth["requests_per_second"] - 1
+    return {metric: figures[metric] - truth[metric] for metric in ("ttft_ms", "tpot_ms")} | {
+        "requests_per_second": rate
+    }
 
 
 def _figures(requests: Sequence[tuple[int, Sequence[int]]]) -> dict[str, float]:
@@ -122,26 +124,26 @@ def _figures(requests: Sequence[tuple[int, Sequence[int]]]) -> dict[str, float]:
     }
 
 
-def _tools(asked: argparse.Namespace, url: str, number: int, folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
+def _tools(options: argparse.Namespace, url: str, number: int, folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """The tools of round `number`, each a call that sends its requests."""
-    prompts = [f"round {number} request {index} " + "word " * PROMPT for index in range(asked.requests)]
-    sizes = prompts, asked.tokens, asked.users
-    job = Job("stub", asked.requests, asked.users, PROMPT, asked.tokens)
-    found: dict[str, Callable[[], dict[str, Any]]] = {"kernel-workbench": lambda: ours(url, *sizes)}
-    if asked.openai:
-        found["openai"] = lambda: the_openai_package(asked.openai, url, *sizes)
+    prompts = [f"round {number} request {index} " + "word " * PROMPT for index in range(options.requests)]
+    sizes = prompts, options.tokens, options.users
+    job = Job("stub", options.requests, options.users, PROMPT, options.tokens)
+    tools: dict[str, Callable[[], dict[str, Any]]] = {"kernel-workbench": lambda: ours(url, *sizes)}
+    if options.openai:
+        tools["openai"] = lambda: the_openai_package(options.openai, url, *sizes)
     for name, tool in (("aiperf", aiperf), ("guidellm", guidellm)):
-        if program := getattr(asked, name):
+        if program := getattr(options, name):
             own = folder / f"{name}-{number}"
             own.mkdir()
-            found[name] = partial(tool, program, url, own, job)
-    return found
+            tools[name] = partial(tool, program, url, own, job)
+    return tools
 
 
 def _log(url: str) -> list[dict[str, Any]]:
     with urllib.request.urlopen(f"{url}/log", timeout=60) as answer:
-        found: list[dict[str, Any]] = json.load(answer)
-        return found
+        log: list[dict[str, Any]] = json.load(answer)
+        return log
 
 
 def main() -> None:
@@ -154,7 +156,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--json", type=Path, required=True)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     command = [sys.executable, "-m", "benchmarks.stub_server", "--first-ms", "20", "--gap-ms", "5"]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stub:
@@ -162,12 +164,12 @@ def main() -> None:
         url = f"http://127.0.0.1:{int(stub.stdout.readline())}"
         try:
             for number in range(ROUNDS):
-                for name, run in _tools(asked, url, number, Path(folder)).items():
+                for name, run in _tools(options, url, number, Path(folder)).items():
                     before = {"tool": name, "round": number, "load_average": load_average()[0]}
-                    found = run()
-                    log = [row for row in _log(url) if len(row["token_ns"]) == asked.tokens]
-                    rows.append(before | {"version": found["version"], "requests": len(log), "off": off(found, log)})
-                    rows[-1] |= compared(found, log) if "rows" in found else {}
+                    result = run()
+                    log = [row for row in _log(url) if len(row["token_ns"]) == options.tokens]
+                    rows.append(before | {"version": result["version"], "requests": len(log), "off": off(result, log)})
+                    rows[-1] |= compared(result, log) if "rows" in result else {}
                     print(json.dumps(rows[-1]), flush=True)
         finally:
             stub.terminate()
@@ -176,12 +178,12 @@ def main() -> None:
         **machine(),
         "commit": commit(),
         "stub": {"first_ms": 20, "gap_ms": 5},
-        "requests": asked.requests,
-        "users": asked.users,
-        "tokens": asked.tokens,
+        "requests": options.requests,
+        "users": options.users,
+        "tokens": options.tokens,
         "rows": rows,
     }
-    asked.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    options.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def aiperf(program: str, url: str, folder: Path, job: Job) -> dict[str, Any]:
         "asked": job.requests,
         "answered": int(report["request_count"]["avg"]),
         "errors": report["error_summary"],
-        "ttft_ms": {each: report["time_to_first_token"][each] for each in ("p50", "p99")},
+        "ttft_ms": {percent: report["time_to_first_token"][percent] for percent in ("p50", "p99")},
         "tpot_ms": {"p50": report["inter_token_latency"]["p50"]},
         "requests_per_second": report["request_throughput"]["avg"],
         "output_tokens": report["usage_completion_tokens"]["avg"],
@@ -80,13 +80,13 @@ def guidellm(program: str, url: str, folder: Path, job: Job) -> dict[str, Any]:
     (run,) = json.loads(path.read_text())["benchmarks"]
     metrics = run["metrics"]
     totals = metrics["request_totals"]
-    latencies = {each: metrics[each]["successful"]["percentiles"] for each in (TTFT, GAP)}
+    latencies = {metric: metrics[metric]["successful"]["percentiles"] for metric in (TTFT, GAP)}
     return {
         "version": called([program, "--version"]).split()[-1],
         "asked": job.requests,
         "answered": totals["successful"],
         "errors": totals["errored"],
-        "ttft_ms": {each: latencies[TTFT][each] for each in ("p50", "p99")},
+        "ttft_ms": {percent: latencies[TTFT][percent] for percent in ("p50", "p99")},
         "tpot_ms": {"p50": latencies[GAP]["p50"]},
         "requests_per_second": metrics["requests_per_second"]["successful"]["mean"],
     }

@@ -27,25 +27,25 @@ def main(url: str) -> dict[str, object]:
     def streamed_completion() -> bool:
         whole = client.completions.create(**greedy)
         events = list(client.completions.create(**greedy, stream=True, stream_options={"include_usage": True}))
-        joined = "".join(each.choices[0].text for each in events if each.choices)
+        joined = "".join(event.choices[0].text for event in events if event.choices)
         return joined == whole.choices[0].text and events[-1].usage == whole.usage.model_copy(
             update={"prompt_tokens_details": events[-1].usage.prompt_tokens_details}
         )
 
     def chat() -> bool:
         response = client.chat.completions.create(model=model, messages=messages, max_tokens=8, seed=1, n=2)
-        return [each.message.role for each in response.choices] == ["assistant", "assistant"]
+        return [choice.message.role for choice in response.choices] == ["assistant", "assistant"]
 
     def streamed_chat() -> bool:
         parameters = {"model": model, "messages": messages, "max_completion_tokens": 8, "temperature": 0}
         whole = client.chat.completions.create(**parameters).choices[0].message.content
         events = client.chat.completions.create(**parameters, stream=True)
-        return "".join(each.choices[0].delta.content or "" for each in events) == whole
+        return "".join(event.choices[0].delta.content or "" for event in events) == whole
 
     def log_probabilities() -> bool:
         response = client.completions.create(**greedy, logprobs=2).choices[0]
         logprobs = response.logprobs
-        best = [max(each.values()) for each in logprobs.top_logprobs]
+        best = [max(logprob.values()) for logprob in logprobs.top_logprobs]
         return (
             "".join(logprobs.tokens) == response.text
             and best == logprobs.token_logprobs
@@ -57,10 +57,10 @@ def main(url: str) -> dict[str, object]:
         parameters |= {"logprobs": True, "top_logprobs": 20}
         whole = client.chat.completions.create(**parameters).choices[0].logprobs.content
         events = client.chat.completions.create(**parameters, stream=True)
-        logprobs = [each for event in events for each in event.choices[0].logprobs.content]
-        return all(len(each.top_logprobs) == 20 for each in logprobs) and [each.bytes for each in logprobs] == [
-            each.bytes for each in whole
-        ]
+        logprobs = [logprob for event in events for logprob in event.choices[0].logprobs.content]
+        return all(len(logprob.top_logprobs) == 20 for logprob in logprobs) and [
+            logprob.bytes for logprob in logprobs
+        ] == [entry.bytes for entry in whole]
 
     def structured_answer() -> bool:
         schema = {"name": "kind", "schema": {"enum": ["list", "set"]}}
@@ -71,7 +71,7 @@ def main(url: str) -> dict[str, object]:
     def response() -> bool:
         parameters = {"model": model, "input": "What is a list?", "max_output_tokens": 8, "temperature": 0}
         events = client.responses.create(**parameters, stream=True)
-        joined = "".join(each.delta for each in events if each.type == "response.output_text.delta")
+        joined = "".join(event.delta for event in events if event.type == "response.output_text.delta")
         return joined == client.responses.create(**parameters).output_text
 
     def top_logprobs_alone() -> bool:
@@ -97,7 +97,7 @@ def main(url: str) -> dict[str, object]:
 
     calls: list[Callable[[], bool]] = [completion, streamed_completion, chat, streamed_chat, log_probabilities]
     calls += [log_probabilities_of_a_chat, structured_answer, response, top_logprobs_alone, too_long, no_such_model]
-    wrong = [each.__name__ for each in calls if not each()]
+    wrong = [call.__name__ for call in calls if not call()]
     return {"version": openai.__version__, "asked": len(calls), "answered": len(calls) - len(wrong), "errors": wrong}
 
 

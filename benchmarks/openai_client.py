@@ -11,18 +11,18 @@ import time
 from typing import Any
 
 
-async def main(asked: dict[str, Any]) -> dict[str, Any]:
+async def main(request: dict[str, Any]) -> dict[str, Any]:
     """`concurrency` users who take the prompts one after the other, each as soon as its last answer ended."""
     import openai
 
-    client = openai.AsyncOpenAI(base_url=asked["url"] + "/v1", api_key="none", max_retries=0)
-    prompts, rows = iter(asked["prompts"]), []
+    client = openai.AsyncOpenAI(base_url=request["url"] + "/v1", api_key="none", max_retries=0)
+    prompts, rows = iter(request["prompts"]), []
 
     async def user() -> None:
         for prompt in prompts:
             intended, times = time.monotonic_ns(), []
             stream = await client.completions.create(
-                model="stub", prompt=prompt, max_tokens=asked["tokens"], stream=True
+                model="stub", prompt=prompt, max_tokens=request["tokens"], stream=True
             )
             async for chunk in stream:
                 if chunk.choices and chunk.choices[0].text:
@@ -30,7 +30,7 @@ async def main(asked: dict[str, Any]) -> dict[str, Any]:
             rows.append({"prompt": prompt, "intended_ns": intended, "token_ns": times})
 
     began = time.process_time()
-    await asyncio.gather(*(user() for _ in range(asked["concurrency"])))
+    await asyncio.gather(*(user() for _ in range(request["concurrency"])))
     return {"version": openai.__version__, "cpu_s": time.process_time() - began, "rows": rows}
 
 

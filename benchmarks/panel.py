@@ -3,6 +3,7 @@
     python -m benchmarks.panel --output FOLDER                    # the panel, 3 minutes each; --trained adds a model
     python -m benchmarks.panel --output FOLDER --models smollm2-360m llama-9-layers --minutes 3 6
     python -m benchmarks.panel --output FOLDER --models qwen3-0.6b --data DATA --again
+    python -m benchmarks.panel --output FOLDER --trained MODEL --parts PARTS    # unpacks it beside the first run
 
 Starts one site, submits one workload after the other with default settings but the minutes, and writes
 FOLDER/panel.json after each run. Times are counted from the API call that creates the run. `--again` submits each
@@ -11,7 +12,9 @@ workload twice; with `--data` a second command finds what the first one left.
 
 import argparse
 import json
+import math
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -72,7 +75,7 @@ def followed(api: ApiClient, run: dict[str, Any], end: float) -> tuple[dict[str,
             first = time.monotonic() - began
         run = api.get(f"/runs/{run['id']}")
         progress = next(
-            (f"{each['stage']}: {each['message']}" for each in run["stages"] if each["state"] == "running"), ""
+            (f"{stage['stage']}: {stage['message']}" for stage in run["stages"] if stage["state"] == "running"), ""
         )
         if progress != printed:
             printed = progress
@@ -87,9 +90,9 @@ def measured_plans(compose: dict[str, Any]) -> set[str]:
     if compose["started_at"] is None:
         return set()
     tried = (compose["result"] or {}).get("trials", [])
-    found = {each["label"] for each in tried if each["primary"]}
-    found |= {label for label, said in (compose["partial"] or {}).items() if FIGURE.fullmatch(str(said))}
-    return found - {PRESENT}
+    labels = {trial["label"] for trial in tried if trial["primary"]}
+    labels |= {label for label, text in (compose["partial"] or {}).items() if FIGURE.fullmatch(str(text))}
+    return labels - {PRESENT}
 
 
 def seconds(begun: str | None, ended: str | None) -> float | None:
@@ -101,20 +104,20 @@ def seconds(begun: str | None, ended: str | None) -> float | None:
 
 def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[str, Any]:
     """What a run found, and how long it took to find it."""
-    stages = {each["stage"]: each for each in run["stages"]}
-    taken = {name: seconds(each["started_at"], each["finished_at"]) for name, each in stages.items()}
+    stages = {stage["stage"]: stage for stage in run["stages"]}
+    taken = {name: seconds(stage["started_at"], stage["finished_at"]) for name, stage in stages.items()}
     trials: list[PlanTrial] = results.compose.trials if results.compose else []
-    found = {
+    row = {
         "seconds_to_verdict": seconds(run["created_at"], stages["verify"]["finished_at"]),
         "verdict": run["verdict"],
-        "stages": {name: each for name, each in taken.items() if each is not None},
-        "not_tried_for_time": [each.label for each in trials if SHORT_OF_TIME.search(each.reason)],
+        "stages": {name: seconds for name, seconds in taken.items() if seconds is not None},
+        "not_tried_for_time": [trial.label for trial in trials if SHORT_OF_TIME.search(trial.reason)],
         "sentence": (run["error"] or {}).get("sentence", f"The run was {run['state']}."),
     }
     if results.verify:
         first = results.verify.outcomes[0]
-        confirmed = [each.label for each in results.verify.checks if each.confirmed]
-        found |= {
+        confirmed = [check.label for check in results.verify.checks if check.confirmed]
+        row |= {
             "chosen": confirmed[-1] if confirmed else PRESENT,
             "figure": first.after,
             "unit": first.objective.unit,
@@ -122,14 +125,14 @@ def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[s
             "regret": round(first.after / best, 4) if first.after and best else None,
             "sentence": results.verify.sentence,
         }
-    return UNKNOWN | found
+    return UNKNOWN | row
 
 
 class Panel:
-    """The rows so far, written into the folder after each."""
+    """The rows so far, written into the folder after each. A run is cancelled at `end`, or after `longest` seconds."""
 
-    def __init__(self, api: ApiClient, gpu_class: str, folder: Path, end: float) -> None:
-        self._api, self._gpu, self._end = api, gpu_class, end
+    def __init__(self, api: ApiClient, gpu_class: str, folder: Path, end: float, longest: float = math.inf) -> None:
+        self._api, self._gpu, self._end, self._longest = api, gpu_class, end, longest
         self._file = folder / "panel.json"
         self._document: dict[str, Any] = {}
         self._rows: list[dict[str, Any]] = []
@@ -139,19 +142,19 @@ class Panel:
         promised = promise(of, self._gpu, self._rows)
         stated = {"model": of.name, "gpu": self._gpu, "minutes": minutes, "promise": promised.objective}
         known = {"predicted": promised.predicted, "best": promised.best, "best_source": promised.source}
-        names = {each["model_name"] for each in self._api.rows("/runs", 1000)}
+        names = {row["model_name"] for row in self._api.rows("/runs", 1000)}
         stated["again"] = bool(names & {of.name, Path(of.reference).name})
         try:
             run = submitted(self._api, of, promised, minutes)
         except CliError as error:
             self._write(stated | UNKNOWN | known | {"sentence": " ".join(error.lines)}, {})
             return False
-        run, first = followed(self._api, run, self._end)
+        run, first = followed(self._api, run, min(self._end, time.monotonic() + self._longest))
         raw = self._api.get(f"/runs/{run['id']}/result")["results"]
-        found = outcome(run, Results.model_validate(raw), promised.best)
-        found["seconds_to_first_plan"] = None if first is None else round(first, 1)
-        self._write(stated | found | known, raw)
-        return bool(found["verdict"])
+        measured = outcome(run, Results.model_validate(raw), promised.best)
+        measured["seconds_to_first_plan"] = None if first is None else round(first, 1)
+        self._write(stated | measured | known, raw)
+        return bool(measured["verdict"])
 
     def _write(self, row: dict[str, Any], results: dict[str, Any]) -> None:
         where = surroundings(results)
@@ -175,28 +178,39 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="the workbench's data, with its compilers' caches, kept for another")
     parser.add_argument("--again", action="store_true", help="submit each workload twice")
     parser.add_argument("--trained", type=Path, metavar="FOLDER", help="of the trained SmolLM2-135M-Instruct")
+    parser.add_argument("--parts", type=Path, help="unpack that model from here, beside the runs before its own")
     parser.add_argument("--seconds", type=float, default=7200, help="cancel what runs so long after the start, and end")
+    parser.add_argument("--longest", type=float, default=math.inf, help="cancel a run after so many seconds")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
+    models = options.models or [name for name in PANEL if options.trained or name != TRAINED]
     try:
-        models = options.models or [name for name in PANEL if options.trained or name != TRAINED]
-        entries = [entry(name, options.trained) for name in models]
+        for name in models:
+            if name != TRAINED or not options.parts:
+                entry(name, options.trained)
     except ValueError as error:
         parser.error(str(error))
+    unpacking = None
+    if options.parts:
+        unpack = ["-m", "benchmarks.trained_model", str(options.trained), "--unpack", str(options.parts)]
+        unpacking = subprocess.Popen(["nice", sys.executable, *unpack])
     options.output.mkdir(parents=True, exist_ok=True)
-    wanted = [(each, minutes) for minutes in options.minutes for each in entries for _ in range(1 + options.again)]
+    wanted = [(name, minutes) for minutes in options.minutes for name in models for _ in range(1 + options.again)]
     with tempfile.TemporaryDirectory() as temporary:
         (device, *_) = find_devices()
         with Workbench(data=options.data or Path(temporary) / "data", port=0, devices=[device]) as workbench:
             login = json.loads(workbench.manage("create_login", "--token", "--json"))
             print(f"serving on {workbench.url} for {device.gpu_class}", flush=True)
-            panel = Panel(ApiClient(workbench.url, login["token"]), device.gpu_class, options.output, end)
+            api = ApiClient(workbench.url, login["token"])
+            panel = Panel(api, device.gpu_class, options.output, end, options.longest)
             complete = 0
             with suppress(KeyboardInterrupt):
-                for of, minutes in wanted:
+                for name, minutes in wanted:
                     if time.monotonic() > end:
                         break
-                    complete += panel.add(of, minutes)
+                    if name == TRAINED and unpacking is not None and unpacking.wait():
+                        continue  # it has said why
+                    complete += panel.add(entry(name, options.trained), minutes)
     print(f"{complete} of {len(wanted)} runs ended with a verdict: {options.output / 'panel.json'}")
     return int(complete < len(wanted))
 

@@ -20,8 +20,7 @@ TRAINED = "smollm2-135m-instruct"
 SAME_SHAPE = {TRAINED: "smollm2-135m"}
 """Models whose known figures are those of another one, which has the same shape."""
 PANEL = (
-    TRAINED,
-    *("llama-3.2-1b", "smollm2-360m", "tinyllama-1.1b", "qwen3-0.6b", "qwen3-1.7b", "llama-9-layers"),
+    *("llama-3.2-1b", TRAINED, "smollm2-360m", "tinyllama-1.1b", "qwen3-0.6b", "qwen3-1.7b", "llama-9-layers"),
     *("llama-3.1-8b", "mistral-7b", "qwen3-8b", "olmoe-1b-7b", "qwen3-30b-a3b"),
 )
 TRAFFIC = {"prompt_tokens": 128, "output_tokens": 64}
@@ -74,24 +73,24 @@ def entry(name: str, trained: Path | None) -> Entry:
 def promise(of: Entry, gpu_class: str, earlier: Iterable[dict[str, Any]] = ()) -> Promise:
     """The promise on a GPU of the class. `earlier` are rows of panels that no folder holds yet."""
     sla = Sla.model_validate({"traffic": TRAFFIC, "objectives": [METRIC | {"limit": 1}]})
-    found = predicted(sla, manifest_of(of.name, of.config), gpu_class, {}, lowered=False)
-    plans = [each for each in found.plans if each.runner in OURS and each.gpus == 1]
+    prediction = predicted(sla, manifest_of(of.name, of.config), gpu_class, {}, lowered=False)
+    plans = [plan for plan in prediction.plans if plan.runner in OURS and plan.gpus == 1]
     likely = fastest(plans, sla.objectives[0])
     known = [*_measured(), *json.loads(BEST.read_text("utf-8")), *_of_panels(earlier, "this panel")]
     name = SAME_SHAPE.get(of.name, of.name)
-    rows = [each for each in known if (SAME_SHAPE.get(each["model"], each["model"]), each["gpu"]) == (name, gpu_class)]
-    best: dict[str, Any] = min(rows, key=lambda each: float(each["ms"]), default={})
+    rows = [row for row in known if (SAME_SHAPE.get(row["model"], row["model"]), row["gpu"]) == (name, gpu_class)]
+    best: dict[str, Any] = min(rows, key=lambda row: float(row["ms"]), default={})
     return Promise(likely[0] if likely else None, best.get("ms"), best.get("source", ""))
 
 
 def _measured() -> Iterator[dict[str, Any]]:
     """The committed times of 64 tokens, of one request on one GPU in 16 bits, and those of committed panels."""
     for path in sorted(RESULTS.parent.glob("*/decode*.json")):
-        found = json.loads(path.read_text("utf-8"))
-        for row in found["rows"]:
+        document = json.loads(path.read_text("utf-8"))
+        for row in document["rows"]:
             if _is_alike(row):
                 source = f"results/{path.parent.name}/{path.name}: {row['variant']}"
-                gpu = class_of(found["device"])
+                gpu = class_of(document["device"])
                 yield {"model": row["case"]["model"], "gpu": gpu, "ms": row["ttf64_ms"], "source": source}
     for path in sorted(RESULTS.parent.glob("*/panel*.json")):
         rows = json.loads(path.read_text("utf-8"))["rows"]
@@ -108,5 +107,5 @@ def _is_alike(row: dict[str, Any]) -> bool:
 def _of_panels(rows: Iterable[dict[str, Any]], source: str) -> Iterator[dict[str, Any]]:
     for row in rows:
         if row["figure"]:
-            said = f"{source}: {row['chosen']}, {row['minutes']:g} minutes"
-            yield {"model": row["model"], "gpu": row["gpu"], "ms": row["figure"], "source": said}
+            basis = f"{source}: {row['chosen']}, {row['minutes']:g} minutes"
+            yield {"model": row["model"], "gpu": row["gpu"], "ms": row["figure"], "source": basis}

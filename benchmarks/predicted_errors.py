@@ -68,8 +68,8 @@ class Error:
 
 def errors() -> list[Error]:
     """Every figure of the committed results that the model predicts, but for those that its constants come from."""
-    found = [*_decoded(), *_of_runs(), *_turns(), *_served()]
-    return [each for each in found if not any(_is(each, *known) for known in CALIBRATED)]
+    every = [*_decoded(), *_of_runs(), *_turns(), *_served()]
+    return [error for error in every if not any(_is(error, *known) for known in CALIBRATED)]
 
 
 def _is(error: Error, runner: str, weights: str, model: str, batch: int, prompt: int | None = None) -> bool:
@@ -79,11 +79,11 @@ def _is(error: Error, runner: str, weights: str, model: str, batch: int, prompt:
 
 def ceilings_of(known: Any) -> Ceilings:
     """A document's ceilings; older ones have no rates of single calls, so their matrix rate is that of another H200."""
-    found = Ceilings.model_validate(known)
-    if found.burst is not None:
-        return found
+    ceilings = Ceilings.model_validate(known)
+    if ceilings.burst is not None:
+        return ceilings
     burst = document("ceilings")["ceilings"][0]["burst"]["matrix_tflops"]
-    return found.model_copy(update={"burst": found.model_copy(update={"matrix_tflops": burst})})
+    return ceilings.model_copy(update={"burst": ceilings.model_copy(update={"matrix_tflops": burst})})
 
 
 def manifest(name: str) -> ModelManifest:
@@ -104,8 +104,8 @@ def plan_of(case: dict[str, Any], gpu: str, runner: str, ceilings: Ceilings, use
     sizes = {"batch": case.get("batch", 1), "prompt_tokens": case["prompt"], "output_tokens": case["tokens"]}
     stated = {"model": case["model"], "traffic": sizes, "objectives": [{"metric": "ttf_n", "n": 64, "limit": 100}]}
     workload = Workload.model_validate(stated | ({"load": {"most_users": max(2, users)}} if users else {}))
-    found = predict(workload, manifest(case["model"]), gpu, ceilings, "bf16", [case["weights"]])
-    return next(each for each in found.plans if (each.runner, each.weights) == (runner, case["weights"]))
+    prediction = predict(workload, manifest(case["model"]), gpu, ceilings, "bf16", [case["weights"]])
+    return next(plan for plan in prediction.plans if (plan.runner, plan.weights) == (runner, case["weights"]))
 
 
 def _roofline(case: dict[str, Any], rates: Any, users: int = 0) -> dict[str, float]:
@@ -123,11 +123,11 @@ def _roofline(case: dict[str, Any], rates: Any, users: int = 0) -> dict[str, flo
         return max(2 * known.parameters * rows / flops, (weights + rows * cache) / rates.read_tbps) / 1e9
 
     whole = users * prompt(1) + (case["tokens"] - 1) * step(max(users, 1))
-    first, each = prompt(batch), step(batch)
+    ttft, tpot = prompt(batch), step(batch)
     return {
-        "ttft": first,
-        "tpot": each,
-        "ttf_n": first + 63 * each,
+        "ttft": ttft,
+        "tpot": tpot,
+        "ttf_n": ttft + 63 * tpot,
         "throughput": 1000 * users * case["tokens"] / whole,
     }
 
@@ -137,7 +137,9 @@ def _compare(source: str, case: dict[str, Any], runner: str, known: Any, measure
     ceilings, users = ceilings_of(known), case.get("users", 0)
     settled = "throughput" in measured
     roofline = _roofline(case, ceilings if settled else Ceilings.model_validate(known).of_single_calls, users)
-    values = {(each.metric, each.users): each.value for each in plan_of(case, gpu, runner, ceilings, users).figures}
+    values = {
+        (figure.metric, figure.users): figure.value for figure in plan_of(case, gpu, runner, ceilings, users).figures
+    }
     for metric, value in measured.items():
         predicted = values[metric, users or None]
         place = (source, gpu, runner, case["weights"], case["model"], users or case.get("batch", 1), case["prompt"])
@@ -146,8 +148,8 @@ def _compare(source: str, case: dict[str, Any], runner: str, known: Any, measure
 
 def _decoded() -> Iterator[Error]:
     for source in DECODED:
-        found = document(source)
-        for row in found["rows"]:
+        decoded = document(source)
+        for row in decoded["rows"]:
             runner = row["variant"].split("_fp8")[0].split("_nvfp4")[0]
             runner = "compiled" if runner.startswith("compiled") else runner
             if (
@@ -156,29 +158,29 @@ def _decoded() -> Iterator[Error]:
                 and runner in ("compiled", "cuda_graphs", "kernels", "megakernel")
             ):
                 step, case = row["ms_per_token"], row["case"]
-                first = row["ttf64_ms"] - (case["tokens"] - 1) * step
-                measured = {"ttft": first, "tpot": step, "ttf_n": row["ttf64_ms"]}
-                yield from _compare(source, case, runner, found["ceilings"], measured)
+                ttft = row["ttf64_ms"] - (case["tokens"] - 1) * step
+                measured = {"ttft": ttft, "tpot": step, "ttf_n": row["ttf64_ms"]}
+                yield from _compare(source, case, runner, decoded["ceilings"], measured)
 
 
 def _of_runs() -> Iterator[Error]:
-    for path in sorted(each for name in RUNS for each in Path(RESULTS).glob(f"{name}.json")):
-        found = json.loads(path.read_text())
-        if "results" not in found:
+    for path in sorted(file for name in RUNS for file in Path(RESULTS).glob(f"{name}.json")):
+        run = json.loads(path.read_text())
+        if "results" not in run:
             continue
-        verify, plan = found["results"]["verify"], found["results"]["verify"]["plan"]
+        verify, plan = run["results"]["verify"], run["results"]["verify"]["plan"]
         runner = "cuda_graphs" if plan["options"].get("compile") is False else plan["runner"]
-        case = {"model": found["model"], "weights": "bf16", "prompt": 128, "tokens": 64}
-        measured = {each["metric"]: each["percentiles"]["p50"] for each in verify["after"]}
+        case = {"model": run["model"], "weights": "bf16", "prompt": 128, "tokens": 64}
+        measured = {outcome["metric"]: outcome["percentiles"]["p50"] for outcome in verify["after"]}
         wanted = {name: measured[name] for name in ("ttft", "tpot", "ttf_n")}
-        yield from _compare(path.stem, case, runner, found["results"]["profile"]["ceilings"], wanted)
+        yield from _compare(path.stem, case, runner, run["results"]["profile"]["ceilings"], wanted)
 
 
 def _turns() -> Iterator[Error]:
     """Steps of many models by the megakernel; the position stands for half of the output behind the prompt."""
-    found = document(TURNS)
-    rates = {"read_tbps": found["plain_read_tbps"], "copy_tbps": 0, "launch_us": 0, "matrix_tflops": {"bf16": 690}}
-    for row in found["rows"]:
+    steps = document(TURNS)
+    rates = {"read_tbps": steps["plain_read_tbps"], "copy_tbps": 0, "launch_us": 0, "matrix_tflops": {"bf16": 690}}
+    for row in steps["rows"]:
         case = {**row, "prompt": row["position"] - 32, "tokens": 64}
         if row["commit"] == "ad0e61d" and _predictable(row["model"]):
             yield from _compare(TURNS, case, "megakernel", rates, {"tpot": row["ms"]})
@@ -192,9 +194,9 @@ def _predictable(model: str) -> bool:
 def _served() -> Iterator[Error]:
     """Closed loops of equal requests; without ceilings of its own a document has those of `serve-alone`."""
     for source in SERVED:
-        found = document(source)
-        known = found.get("ceilings") or document("serve-alone")["ceilings"]
-        for row in found["rows"]:
+        served = document(source)
+        known = served.get("ceilings") or document("serve-alone")["ceilings"]
+        for row in served["rows"]:
             users = row["case"].get("concurrency") or row.get("concurrency")
             if row["variant"] == "vllm" or not users or row["case"].get("lengths", "equal") != "equal":
                 continue
@@ -204,7 +206,7 @@ def _served() -> Iterator[Error]:
 
 
 if __name__ == "__main__":
-    for each in errors():
-        plan = f"{each.source:28} {each.gpu} {each.runner:11} {each.weights:5} {each.model:15} {each.batch:3}"
-        figures = f"{each.prompt:5} {each.metric:10} {each.predicted:9.3f} {each.measured:9.3f} {each.error:+6.0%}"
-        print(f"{plan} {figures} {each.roofline_error:+6.0%}")
+    for error in errors():
+        plan = f"{error.source:28} {error.gpu} {error.runner:11} {error.weights:5} {error.model:15} {error.batch:3}"
+        figures = f"{error.prompt:5} {error.metric:10} {error.predicted:9.3f} {error.measured:9.3f} {error.error:+6.0%}"
+        print(f"{plan} {figures} {error.roofline_error:+6.0%}")

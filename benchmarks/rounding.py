@@ -46,6 +46,8 @@ FORMATS = (
     Format("fp8", None, 1, "gptq"),
     Format("nvfp4", 16, 0.5 + 1 / 16),
     Format("nvfp4", 16, 0.5 + 1 / 16, "gptq"),
+    Format("int4", 32, 0.5 + 2 / 32),
+    Format("int4", 32, 0.5 + 2 / 32, "gptq"),
     Format("int4", INT4_GROUP, 0.5 + 2 / INT4_GROUP),
 )
 
@@ -91,7 +93,7 @@ def with_products(model: Any, rounded: Callable[[Tensor], Tensor]) -> Any:
 def held_in(model: Any, form: Format) -> Any:
     """A copy of the bf16 `model` in float32, with the values of its weights in the format."""
     own = copy.deepcopy(model)
-    if form.weights == "int4":
+    if form.group == INT4_GROUP:
         return with_products(own.float(), lambda weight: values(int4_absmax(weight, torch.float16, False)))
     rounded = rounded_weights(own, Decoder(own), form.weights, Rounding(method=form.rounding))  # type: ignore[arg-type]
     return with_values(own.float(), rounded)
@@ -116,7 +118,7 @@ def measured(directory: Path, text: str, device: str, most: int) -> Iterator[Row
 
 
 def _row(name: str, form: Format, seconds: float, exact: Any, own: Any, tokens: texts.Tokens) -> Row:
-    reference, after = (runners.runner("eager", each) for each in (exact, own))
+    reference, after = (runners.runner("eager", folder) for folder in (exact, own))
     compared = quality.compare(reference, after, after, tokens, 1, lambda done: True)
     judged = quality.judge(*compared, tokens, False, None)
     assert judged.perplexity_after is not None

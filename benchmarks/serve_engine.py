@@ -74,7 +74,10 @@ def load(own: Engine, requests: Sequence[Request], at_once: int) -> Times:
 def share(values: Sequence[float], *percents: int) -> dict[str, float]:
     """Percentiles in ms, by nearest rank."""
     ranked = sorted(values)
-    return {f"p{each}": round(1000 * ranked[min(len(ranked) - 1, len(ranked) * each // 100)], 3) for each in percents}
+    return {
+        f"p{percent}": round(1000 * ranked[min(len(ranked) - 1, len(ranked) * percent // 100)], 3)
+        for percent in percents
+    }
 
 
 @dataclass
@@ -125,30 +128,31 @@ class Bench:
     def judged(self, requests: Sequence[Request]) -> dict[str, Any]:
         """Whether the answers are the model's, with the mean and the largest logit gap."""
         eager, device = models.runner("eager", self.model), self.model.device
-        found = [
+        judged = [
             logit_gaps(
                 eager,
-                torch.tensor([each.ids[: each.prompt_length]], device=device),
-                [each.ids[each.prompt_length :]],
+                torch.tensor([request.ids[: request.prompt_length]], device=device),
+                [request.ids[request.prompt_length :]],
             )
-            for each in requests
+            for request in requests
         ]
-        refusals = [each.refusal(LARGEST_DIFFERENCE[self.weights]) for each in found]
-        gaps = {"mean": statistics.mean(each.mean for each in found), "largest": max(each.largest for each in found)}
+        refusals = [gap.refusal(LARGEST_DIFFERENCE[self.weights]) for gap in judged]
+        gaps = {"mean": statistics.mean(gap.mean for gap in judged), "largest": max(gap.largest for gap in judged)}
         return {"gate": "fail" if any(refusals) else "pass", "logit_gaps": gaps}
 
 
-def choices(found: Sequence[Backend]) -> dict[str, Any]:
+def choices(backends: Sequence[Backend]) -> dict[str, Any]:
     """What was timed to choose how a pass is arranged, and up to how many sequences the megakernel takes a step."""
     chosen: dict[str, Any] = {}
-    for each in found:
-        if isinstance(each, KernelsBackend):
-            chosen["attention_ms"] = [{"decodes": shape.decodes, **times} for shape, times in each.timed.items()]
-        elif isinstance(each, MegakernelBackend):
+    for backend in backends:
+        if isinstance(backend, KernelsBackend):
+            timed = backend.timed.items()
+            chosen["pass_ms"] = [{"decodes": by.decodes, "rows": by.rows, **times} for by, times in timed]
+        elif isinstance(backend, MegakernelBackend):
             chosen["change_over"] = {
-                "sequences": each.max_num_seqs,
-                "token_ms": each.timed,
-                "tokens_a_launch": each.count,
+                "sequences": backend.max_num_seqs,
+                "token_ms": backend.timed,
+                "tokens_a_launch": backend.count,
             }
     return chosen
 
@@ -171,9 +175,9 @@ def main(arguments: list[str] | None = None) -> int:
     exclude = [MEGAKERNEL] if options.no_megakernel else []
     document: dict[str, Any] = environment_info(device=model.device.type) | {"rows": []}
     for weights in options.weights or [dtype]:
-        made = backends(model, wanted, exclude=exclude, weights="" if weights == dtype else weights)
-        document[weights] = choices(made)
-        bench = Bench(options.model, model, made, weights, options.prompt, options.tokens, options.rounds)
+        prepared = backends(model, wanted, exclude=exclude, weights="" if weights == dtype else weights)
+        document[weights] = choices(prepared)
+        bench = Bench(options.model, model, prepared, weights, options.prompt, options.tokens, options.rounds)
         for at_once in options.at_once:
             row = bench.row(at_once)
             document["rows"].append(row)
@@ -183,7 +187,7 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{weights}, {at_once} at once: {rate:,.0f} tokens/s, step {step} ms, {row['gate']}, {gaps}", flush=True
             )
             options.json.write_text(json.dumps(document, indent=1) + "\n")
-        del made, bench
+        del prepared, bench
         models.free()
     return int(any(row["gate"] != "pass" for row in document["rows"]))
 

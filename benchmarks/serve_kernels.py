@@ -71,17 +71,17 @@ class KernelTime:
 
 def by_kernel(replays: Sequence[Sequence[Span]]) -> list[dict[str, Any]]:
     """The time of each kernel in one of the replays, the longest first. That of the first one is its own duration."""
-    found: dict[str, KernelTime] = defaultdict(KernelTime)
+    by_kernel_name: dict[str, KernelTime] = defaultdict(KernelTime)
     for spans in replays:
-        ended = min(each.begin for each in spans)
-        for place, span in enumerate(sorted(spans, key=lambda each: each.end)):
-            own = found[span.name]
+        ended = min(other.begin for other in spans)
+        for place, span in enumerate(sorted(spans, key=lambda span: span.end)):
+            own = by_kernel_name[span.name]
             own.calls += 1
             own.us += span.end - ended
             own.busy_us += span.end - span.begin
             own.places.append(place)
             ended = span.end
-    rows = [each.document(name, len(replays)) for name, each in found.items()]
+    rows = [times.document(name, len(replays)) for name, times in by_kernel_name.items()]
     return sorted(rows, key=lambda row: -row["us"])
 
 
@@ -101,16 +101,16 @@ class MeasuredStep:
         """The step, over pages that no two of its requests share."""
         limits = backend.limits
         pages, free = -(-max(length, prompt) // limits.page_size), iter(range(1, limits.pages))
-        found = Step()
+        step = Step()
         sizes = [(1, length)] * self.decodes + [
             (min(prompt, self.tokens - at), prompt) for at in range(0, self.tokens, prompt)
         ]
         for slot, (tokens, whole) in enumerate(sizes):
             request = Request(str(slot), [slot] * whole, 1)
             request.slot, request.admitted, request.pages = slot, 1, list(islice(free, pages))
-            parts = found.prefill_chunks if tokens > 1 else found.decodes
+            parts = step.prefill_chunks if tokens > 1 else step.decodes
             parts.append(ScheduledTokens(request, whole - tokens, tokens, True, whole))
-        return found
+        return step
 
 
 def pass_ms(backend: KernelsBackend, step: Step) -> float:
@@ -133,9 +133,9 @@ def recorded(backend: KernelsBackend, step: Step) -> list[Span]:
         backend.launch(step)
         backend.read()
     return [
-        Span(each.name, each.time_range.start, each.time_range.end)
-        for each in profile.events() or []
-        if each.device_type == wanted and each.cpu_parent is None and not each.name.startswith(("[", "Profiler"))
+        Span(event.name, event.time_range.start, event.time_range.end)
+        for event in profile.events() or []
+        if event.device_type == wanted and event.cpu_parent is None and not event.name.startswith(("[", "Profiler"))
     ]
 
 
@@ -145,17 +145,17 @@ def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int)
     shape = fitting(backend.shapes, step)
     ms = pass_ms(backend, step)
     replays = [recorded(backend, step) for _ in range(RECORDED)]
-    matrices = [each for layer in model.layers for each in layer.streamed]
+    matrices = [matrix for layer in model.layers for matrix in layer.streamed]
     sparse = any(isinstance(layer.mlp, Experts) for layer in model.layers)  # which experts are read, tokens decide
-    weights = None if sparse else sum(each.nbytes for each in (*matrices, model.lm_head))
+    weights = None if sparse else sum(matrix.nbytes for matrix in (*matrices, model.lm_head))
     return {
         "decodes": wanted.decodes,
         "tokens_of_prompts": wanted.tokens,
         "rows": shape.rows,
         "ms": round(ms, 4),
-        "arrangements_ms": {name: round(each, 4) for name, each in backend.timed.get(shape, {}).items()},
+        "arrangements_ms": {name: round(ms, 4) for name, ms in backend.timed.get(shape, {}).items()},
         "heads_ms": {
-            kind: {end: round(each, 4) for end, each in times.items()}
+            kind: {end: round(ms, 4) for end, ms in times.items()}
             for (timed, kind), times in backend.timed_heads.items()
             if timed == shape
         },
@@ -176,23 +176,25 @@ def main(arguments: list[str] | None = None) -> int:
     dtype = "bf16" if torch.cuda.is_available() else "fp32"
     model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
     decoder, gpu = Decoder(model), gpu_of(model.device)
-    running = max(each.decodes + -(-each.tokens // options.prompt) for each in options.steps)
+    running = max(step.decodes + -(-step.tokens // options.prompt) for step in options.steps)
     limits = limits_for(decoder, model.config, RequestedSize(max(options.length, options.prompt) + 32, running))
-    decodes = sorted({each.decodes for each in options.steps})
+    decodes = sorted({step.decodes for step in options.steps})
     limits = replace(limits, mixed=tuple(decodes))
-    backend = KernelsBackend(decoder, gpu, limits, decodes=[each for each in decodes if each])
-    steps = (each.step(backend, options.length, options.prompt) for each in options.steps)
+    backend = KernelsBackend(decoder, gpu, limits, decodes=[decode for decode in decodes if decode])
+    steps = (step.step(backend, options.length, options.prompt) for step in options.steps)
     wanted = {fitting(backend.shapes, step) for step in steps}
     backend.shapes = [shape for shape in backend.shapes if shape in wanted]  # no others are captured
     if decoder.embedding.is_cuda:
         compile_together(backend.builds())
     backend.prepare()
     document = environment_info(device=model.device.type) | {"model": options.model, "rows": []}
-    for each in options.steps:
-        found = row(backend, each, options.length, options.prompt)
-        document["rows"].append(found)
-        print(f"{each.decodes}+{each.tokens}: {found['ms']:.3f} ms, its weights {found['read_ms']} ms", flush=True)
-        for kernel in found["kernels"][:SHOWN]:
+    for step in options.steps:
+        measured = row(backend, step, options.length, options.prompt)
+        document["rows"].append(measured)
+        print(
+            f"{step.decodes}+{step.tokens}: {measured['ms']:.3f} ms, its weights {measured['read_ms']} ms", flush=True
+        )
+        for kernel in measured["kernels"][:SHOWN]:
             print("  {us:9.1f} us {calls:6.1f} calls of {us_a_call:7.2f} us  {kernel}".format(**kernel), flush=True)
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0

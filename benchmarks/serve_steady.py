@@ -59,7 +59,7 @@ class Memory:
         began = time.monotonic()
         while not self.stop.wait(self.seconds):
             children = self.process.children(recursive=True)
-            engine = sum(each.memory_info().rss for each in children) / MIB
+            engine = sum(child.memory_info().rss for child in children) / MIB
             own = self.process.memory_info()
             row = {"s": round(time.monotonic() - began, 1), "server": round(own.rss / MIB, 1)}
             row["engine"] = round(engine, 1)
@@ -86,17 +86,17 @@ def until_idle(url: str, seconds: float = 60) -> dict[str, float]:
     """The metrics once no request runs or waits; those at the end of the time where some still do."""
     end = time.monotonic() + seconds
     while True:
-        found = metrics(url)
-        if not found["running_requests"] + found["waiting_requests"] or time.monotonic() > end:
-            return found
+        values = metrics(url)
+        if not values["running_requests"] + values["waiting_requests"] or time.monotonic() > end:
+            return values
         time.sleep(0.3)
 
 
 def with_cancellations(requests: RequestList) -> RequestList:
     """Every CANCELLED_EACH-th request goes away."""
     planned = [
-        replace(each, cancel_after=CANCELLED_AFTER) if each.index % CANCELLED_EACH == 0 else each
-        for each in requests.planned
+        replace(request, cancel_after=CANCELLED_AFTER) if request.index % CANCELLED_EACH == 0 else request
+        for request in requests.planned
     ]
     return replace(requests, planned=planned)
 
@@ -109,19 +109,19 @@ def send(url: str, name: str, requests: RequestList, seconds: float) -> LoadTrac
 
 def counted(exchanges: Sequence[Exchange], own: dict[str, float]) -> dict[str, Any]:
     """What was sent, answered and lost, and what the server counted at the same time."""
-    whole = [each for each in exchanges if each.ended and each.ended != CANCELLED]
-    failed = [each for each in exchanges if each.error]
-    unlike = [each for each in whole if each.tokens != each.planned.output_tokens]
+    whole = [exchange for exchange in exchanges if exchange.ended and exchange.ended != CANCELLED]
+    failed = [exchange for exchange in exchanges if exchange.error]
+    unlike = [exchange for exchange in whole if exchange.tokens != exchange.planned.output_tokens]
     return {
         "requests": len(exchanges),
         "answered": len(whole),
-        "gone_away": sum(each.ended == CANCELLED for each in exchanges),
+        "gone_away": sum(exchange.ended == CANCELLED for exchange in exchanges),
         "lost": len(failed),
-        "first_failures": [each.sentence for each in failed[:3]],
+        "first_failures": [exchange.sentence for exchange in failed[:3]],
         "answers_of_another_length": len(unlike),
-        "prompt_tokens": sum(each.planned.prompt_tokens for each in exchanges),
+        "prompt_tokens": sum(exchange.planned.prompt_tokens for exchange in exchanges),
         "prompt_tokens_counted_by_the_server": int(own["prompt_tokens_total"]),
-        "tokens_of_whole_answers": sum(each.planned.output_tokens for each in whole),
+        "tokens_of_whole_answers": sum(exchange.planned.output_tokens for exchange in whole),
         "tokens_counted_by_the_server": int(own["generated_tokens_total"]),
     }
 
@@ -136,22 +136,33 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--web-processes", type=int, help="of the server; their memory counts with the engine's")
     parser.add_argument("--sample-seconds", type=float, default=5)
     parser.add_argument("--json", type=Path, required=True)
-    asked = parser.parse_args(arguments)
-    seconds = 60 * asked.minutes
-    count = int(seconds * asked.rate * 1.2) + 20
-    vocabulary = configuration(Spec(asked.model))[1]["vocab_size"]
-    requests = with_cancellations(RequestList.drawn(LENGTHS, count, vocabulary, 1, asked.rate))
+    options = parser.parse_args(arguments)
+    seconds = 60 * options.minutes
+    count = int(seconds * options.rate * 1.2) + 20
+    vocabulary = configuration(Spec(options.model))[1]["vocab_size"]
+    requests = with_cancellations(RequestList.drawn(LENGTHS, count, vocabulary, 1, options.rate))
     port, before, environment = reserved_port(), load_average(), environment_info()
     gpu = nvml.handle(0) if environment["gpu_class"] != "cpu" else None
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "kernels", "serve", "--model", asked.model, "--name", "model", "--port", str(port)]
-    command += ["--max-num-seqs", str(asked.max_num_seqs), "--max-model-len", str(LENGTHS.longest)]
-    command += ["--web-processes", str(asked.web_processes)] if asked.web_processes else []
+    command = [
+        sys.executable,
+        "-m",
+        "kernels",
+        "serve",
+        "--model",
+        options.model,
+        "--name",
+        "model",
+        "--port",
+        str(port),
+    ]
+    command += ["--max-num-seqs", str(options.max_num_seqs), "--max-model-len", str(LENGTHS.longest)]
+    command += ["--web-processes", str(options.web_processes)] if options.web_processes else []
     with (
         tempfile.TemporaryDirectory() as folder,
         running(command, f"{url}/health", Path(folder) / "log", 600) as server,
     ):
-        memory = Memory(psutil.Process(server.pid), asked.sample_seconds, gpu)
+        memory = Memory(psutil.Process(server.pid), options.sample_seconds, gpu)
         watcher = threading.Thread(target=memory.watch, daemon=True)
         watcher.start()
         began = time.monotonic()
@@ -161,22 +172,22 @@ def main(arguments: list[str] | None = None) -> int:
         memory.stop.set()
         watcher.join()
     figures = LoadFigures([sent])
-    found = counted(sent.exchanges, own)
-    exact = found["prompt_tokens"] == found["prompt_tokens_counted_by_the_server"]
+    counts = counted(sent.exchanges, own)
+    exact = counts["prompt_tokens"] == counts["prompt_tokens_counted_by_the_server"]
     free = own["free_kv_pages"] == own["kv_pages"]
-    steady = not found["lost"] and not found["answers_of_another_length"] and exact and free
+    steady = not counts["lost"] and not counts["answers_of_another_length"] and exact and free
     document = {
         **environment,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         **machine(),
         "load_average": {"before": before[0], "after": load_average()[0]},
-        "model": asked.model,
+        "model": options.model,
         "minutes": round(lasted / 60, 1),
-        "rate": asked.rate,
-        "max_num_seqs": asked.max_num_seqs,
-        "web_processes": asked.web_processes,
+        "rate": options.rate,
+        "max_num_seqs": options.max_num_seqs,
+        "web_processes": options.web_processes,
         "lengths": {"prompt": LENGTHS.prompt, "tokens": LENGTHS.tokens, "drawn": LENGTHS.described},
-        **found,
+        **counts,
         "all_pages_free_again": free,
         "engine_restarts": int(own["engine_restarts_total"]),
         "growth_mib": {which: memory.growth(which) for which in ("server", "engine", "gpu")},
@@ -185,7 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
         "steady": steady,
         "memory_mib": memory.rows,
     }
-    asked.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    options.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     print(json.dumps({name: value for name, value in document.items() if name != "memory_mib"}, indent=1))
     return int(not steady)
 

@@ -107,16 +107,16 @@ class Stub(asyncio.Protocol):
         if not body:  # a client that looks whether the server lives, or for its models
             self._document(200, "OK", {"object": "list", "data": [{"id": "stub", "object": "model"}]})
             return
-        asked = json.loads(body)
-        model, read_ns = asked["model"], time.monotonic_ns()
-        row: dict[str, Any] = {"prompt": _prompt(asked), "authorization": headers.get("authorization", "")}
+        request = json.loads(body)
+        model, read_ns = request["model"], time.monotonic_ns()
+        row: dict[str, Any] = {"prompt": _prompt(request), "authorization": headers.get("authorization", "")}
         row |= {"read_ns": read_ns, "token_ns": []}
         self._log.rows.append(row)
         if model in STATUSES:
-            status, phrase, said = STATUSES[model]
-            message = said.format(key=headers.get("authorization", "").removeprefix("Bearer "))
+            status, phrase, sentence = STATUSES[model]
+            message = sentence.format(key=headers.get("authorization", "").removeprefix("Bearer "))
             self._document(status, phrase, {"error": {"message": message}})
-        elif model == "stub-strict" and (unknown := [name for name in NOT_KNOWN if name in asked]):
+        elif model == "stub-strict" and (unknown := [name for name in NOT_KNOWN if name in request]):
             self._document(400, "Bad Request", {"error": {"message": f"Unrecognized request argument: {unknown[0]}"}})
         elif model in WIRE:
             self._transport.write(WIRE[model])
@@ -126,15 +126,15 @@ class Stub(asyncio.Protocol):
         elif model == "stub-json":
             self._document(200, "OK", {"choices": [{"text": TOKEN}]})
         elif model != "stub-silent":
-            self._stream(asked, row, chat="messages" in asked)
+            self._stream(request, row, chat="messages" in request)
 
     def _embedding(self, row: dict[str, Any]) -> None:
         row["token_ns"].append(time.monotonic_ns())
         self._document(200, "OK", {"data": [{"embedding": [0.0] * 8}], "usage": {"prompt_tokens": _count(row)}})
 
-    def _stream(self, asked: dict[str, Any], row: dict[str, Any], chat: bool) -> None:
+    def _stream(self, request: dict[str, Any], row: dict[str, Any], chat: bool) -> None:
         """Schedules the tokens of one answer, at absolute times."""
-        model, wanted = asked["model"], asked.get("max_tokens") or asked.get("max_completion_tokens") or 16
+        model, wanted = request["model"], request.get("max_tokens") or request.get("max_completion_tokens") or 16
         per_event = 2 if model == "stub-pairs" else 1
         events = max(1, wanted // (2 if model in ("stub-half", "stub-short") else 1) // per_event)
         usage = {"prompt_tokens": _count(row), "completion_tokens": COUNTS.get(model, events * per_event)}
@@ -146,19 +146,19 @@ class Stub(asyncio.Protocol):
         for index in range(events):
             last = index == events - 1
             text = "{" if model == "stub-garbage" else _chunk(chat, "" if model == "stub-empty" else TOKEN * per_event)
-            self._later(self._times.first_s + index * self._times.gap_s, self._token(row, text, last, usage, asked))
+            self._later(self._times.first_s + index * self._times.gap_s, self._token(row, text, last, usage, request))
 
     def _token(
-        self, row: dict[str, Any], text: str, last: bool, usage: dict[str, int], asked: dict[str, Any]
+        self, row: dict[str, Any], text: str, last: bool, usage: dict[str, int], request: dict[str, Any]
     ) -> Callable[[], None]:
         def write() -> None:
             row["token_ns"].append(time.monotonic_ns())
             self._event(text)
-            if last and asked["model"] == "stub-half":
+            if last and request["model"] == "stub-half":
                 self._transport.close()
             elif last:
-                self._event(_chunk("messages" in asked, "", finish="length"))
-                if asked["model"] != "stub-uncounted" and asked.get("stream_options", {}).get("include_usage"):
+                self._event(_chunk("messages" in request, "", finish="length"))
+                if request["model"] != "stub-uncounted" and request.get("stream_options", {}).get("include_usage"):
                     self._event(json.dumps({"choices": [], "usage": usage}))
                 self._event("[DONE]")
                 self._transport.write(b"0\r\n\r\n")
@@ -176,13 +176,13 @@ class Stub(asyncio.Protocol):
         self._transport.write(head.encode() + body)
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        self._timers = [each for each in self._timers if each.when() > self._loop.time()]
+        self._timers = [timer for timer in self._timers if timer.when() > self._loop.time()]
         self._timers.append(self._loop.call_later(seconds, call))
 
 
-def _prompt(asked: dict[str, Any]) -> str:
-    found = asked.get("prompt") or asked.get("input") or asked["messages"][-1]["content"]
-    return found if isinstance(found, str) else json.dumps(found)
+def _prompt(request: dict[str, Any]) -> str:
+    prompt = request.get("prompt") or request.get("input") or request["messages"][-1]["content"]
+    return prompt if isinstance(prompt, str) else json.dumps(prompt)
 
 
 def _count(row: dict[str, Any]) -> int:
@@ -191,8 +191,8 @@ def _count(row: dict[str, Any]) -> int:
 
 
 def _chunk(chat: bool, text: str, finish: str | None = None, role: bool = False) -> str:
-    said: dict[str, Any] = {"content": text} if text else {}
-    delta: dict[str, Any] = {"delta": said | ({"role": "assistant"} if role else {})} if chat else {"text": text}
+    message: dict[str, Any] = {"content": text} if text else {}
+    delta: dict[str, Any] = {"delta": message | ({"role": "assistant"} if role else {})} if chat else {"text": text}
     kind = "chat.completion.chunk" if chat else "text_completion"
     choice = {"index": 0, "finish_reason": finish} | delta
     return json.dumps({"id": "stub", "object": kind, "created": 0, "model": "stub", "choices": [choice]})
@@ -212,9 +212,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--first-ms", type=float, default=20)
     parser.add_argument("--gap-ms", type=float, default=5)
-    asked = parser.parse_args()
-    times = Times(asked.first_ms / 1e3, asked.gap_ms / 1e3)
-    asyncio.run(serve(asked.port, times, lambda port: print(port, flush=True)))
+    options = parser.parse_args()
+    times = Times(options.first_ms / 1e3, options.gap_ms / 1e3)
+    asyncio.run(serve(options.port, times, lambda port: print(port, flush=True)))
 
 
 if __name__ == "__main__":

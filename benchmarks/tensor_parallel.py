@@ -59,7 +59,7 @@ class Part:
         self.cache = torch.zeros(size, dtype=dtype, device=device)
         self.norm = torch.ones(self.hidden, dtype=dtype, device=device)
         angles = torch.arange(size[3])[:, None] / 500000.0 ** (torch.arange(0, self.head_dim, 2) / self.head_dim)
-        self.cos, self.sin = (each.to(device, dtype) for each in (angles.cos(), angles.sin()))
+        self.cos, self.sin = (table.to(device, dtype) for table in (angles.cos(), angles.sin()))
 
     def _drawn(self, rows: int, columns: int) -> Tensor:
         whole = torch.randn(rows, columns, generator=self._chance, device=self.device) * columns**-0.5
@@ -75,7 +75,7 @@ def attend(part: Part, w: Weights, cache: Tensor, x: Tensor, summed: Tensor, at:
     d, heads, kv = part.head_dim, part.heads, part.kv_heads
     q, k, v = F.linear(F.rms_norm(x, (part.hidden,), part.norm), w["qkv"]).split([heads * d, kv * d, kv * d], dim=1)
     cos, sin = part.cos[at], part.sin[at]
-    q, k = (_rotated(each.view(-1, d), cos, sin) for each in (q, k))
+    q, k = (_rotated(projected.view(-1, d), cos, sin) for projected in (q, k))
     cache[0].index_copy_(1, at, k[:, None])
     cache[1].index_copy_(1, at, v.view(kv, 1, d))
     seen = torch.arange(cache.shape[2], device=x.device) <= at
@@ -98,9 +98,9 @@ def mlp(part: Part, w: Weights, x: Tensor, summed: Tensor) -> tuple[Tensor, Tens
 def best(part: Part, x: Tensor, summed: Tensor) -> Tensor:
     """Each rank's largest logit and its token, float32 [ranks * 2]; this rank fills its own two."""
     logits = F.linear(F.rms_norm(x + summed, (part.hidden,), part.norm), part.head)[0].float()
-    found = torch.zeros(part.ranks, 2, device=x.device)
-    found[part.rank] = torch.stack([logits.max(), logits.argmax() + part.rank * part.vocab])
-    return found.flatten()
+    best = torch.zeros(part.ranks, 2, device=x.device)
+    best[part.rank] = torch.stack([logits.max(), logits.argmax() + part.rank * part.vocab])
+    return best.flatten()
 
 
 def summing(how: str, part: Part) -> Callable[[Tensor], Tensor]:
@@ -124,8 +124,8 @@ def summing(how: str, part: Part) -> Callable[[Tensor], Tensor]:
     def by_one_shot(x: Tensor) -> Tensor:
         buffer = buffers[x.dtype]
         buffer.flatten()[: x.numel()].copy_(x.flatten())
-        found = torch.ops.symm_mem.one_shot_all_reduce(buffer, "sum", group.group_name)
-        return found.flatten()[: x.numel()].view(x.shape)
+        total = torch.ops.symm_mem.one_shot_all_reduce(buffer, "sum", group.group_name)
+        return total.flatten()[: x.numel()].view(x.shape)
 
     return by_one_shot
 
@@ -145,9 +145,9 @@ def stepping(part: Part, how: str, compiled: bool) -> tuple[Callable[[], None], 
             x, own = attends(part, w, cache, x, summed, at)
             x, own = multiplies(part, w, x, add(own))
             summed = add(own)
-        found = add(chooses(part, x, summed)).view(part.ranks, 2)
-        best_rank = found[:, 0].argmax(dim=0, keepdim=True)
-        token.copy_(found[:, 1].index_select(0, best_rank).long())  # no index that the host would read
+        candidates = add(chooses(part, x, summed)).view(part.ranks, 2)
+        best_rank = candidates[:, 0].argmax(dim=0, keepdim=True)
+        token.copy_(candidates[:, 1].index_select(0, best_rank).long())  # no index that the host would read
         at.add_(1)
 
     return step, token, at
@@ -159,8 +159,8 @@ def served(step: Callable[[], object], token: Tensor, at: Tensor) -> tuple[list[
     token.fill_(1)
     at.fill_(PROMPT)
     ids = []
-    for made in range(TOKENS):
-        if made == 1:
+    for token_index in range(TOKENS):
+        if token_index == 1:
             began = time.perf_counter()
         step()
         ids.append(int(token.item()))
@@ -175,14 +175,14 @@ def main() -> None:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    on_gpu = asked.device == "cuda"
+    options = parser.parse_args()
+    on_gpu = options.device == "cuda"
     dist.init_process_group("nccl" if on_gpu else "gloo")
     device = torch.device("cuda", dist.get_rank()) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
-    part = Part(catalogue.entry(asked.model)[0], device, torch.bfloat16 if on_gpu else torch.float32)
-    step, token, at = stepping(part, asked.sum if on_gpu else "gloo", on_gpu)
+    part = Part(catalogue.entry(options.model)[0], device, torch.bfloat16 if on_gpu else torch.float32)
+    step, token, at = stepping(part, options.sum if on_gpu else "gloo", on_gpu)
     run: Callable[[], object] = step
     if on_gpu:
         beside = torch.cuda.Stream()
@@ -195,17 +195,17 @@ def main() -> None:
         with torch.cuda.graph(graph):
             step()
         run = graph.replay
-    made = [served(run, token, at) for _ in range(asked.rounds)]
-    found = {
-        "peer": f"torch.compile, {asked.sum}" if on_gpu else "gloo", "model": asked.model, "gpus": part.ranks,
-        "ms_per_token": statistics.median(ms for _, ms in made), "rounds": asked.rounds,
-        "same_ids": all(ids == made[0][0] for ids, _ in made), "ids": made[0][0][:8],
+    rounds = [served(run, token, at) for _ in range(options.rounds)]
+    row = {
+        "peer": f"torch.compile, {options.sum}" if on_gpu else "gloo", "model": options.model, "gpus": part.ranks,
+        "ms_per_token": statistics.median(ms for _, ms in rounds), "rounds": options.rounds,
+        "same_ids": all(ids == rounds[0][0] for ids, _ in rounds), "ids": rounds[0][0][:8],
     }  # fmt: skip
     if part.rank == 0:
-        found |= environment_info(device=asked.device)
-        print(json.dumps(found), flush=True)
-        if asked.json:
-            asked.json.write_text(json.dumps(found, indent=1) + "\n")
+        row |= environment_info(device=options.device)
+        print(json.dumps(row), flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(row, indent=1) + "\n")
     if on_gpu:
         del run, graph  # NCCL waits, on destruction, for the graphs that hold its communicator
         torch.cuda.synchronize()

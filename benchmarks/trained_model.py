@@ -86,7 +86,7 @@ def _converted(gguf: Path, output: Path) -> str:
     source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.bfloat16)
     output.mkdir(parents=True, exist_ok=True)
-    weights = {name: each for name, each in model.state_dict().items() if name != "lm_head.weight"}
+    weights = {name: tensor for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
     save_file(weights, output / "model.safetensors", metadata={"format": "pt"})
     del model.config.quantization_config  # it tells of the GGUF
     model.config.architectures = [type(model).__name__]

@@ -47,27 +47,27 @@ def steps_of(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
     the time without any, and `kernels` are the longest, with their calls a step.
     """
     kernels = sorted(
-        (each for each in events if each.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")), key=lambda e: e["ts"]
+        (event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")), key=lambda e: e["ts"]
     )
     graphs: dict[Any, list[dict[str, Any]]] = {}
-    for each in kernels:
-        graphs.setdefault(each["args"].get("correlation"), []).append(each)
+    for kernel in kernels:
+        graphs.setdefault(kernel["args"].get("correlation"), []).append(kernel)
     decodes = [launch for launch in graphs.values() if len(launch) >= LEAST_OF_A_GRAPH]
     if not decodes:
         return {"launches": len(graphs), "kernels": len(kernels)}
     begin, end = min(g[0]["ts"] for g in decodes), max(g[-1]["ts"] + g[-1]["dur"] for g in decodes)
-    inside = [each for each in kernels if begin <= each["ts"] <= end]
+    inside = [kernel for kernel in kernels if begin <= kernel["ts"] <= end]
     busy, idle, until = 0.0, 0.0, begin
-    for each in inside:
-        last = each["ts"] + each["dur"]
-        gap = each["ts"] - until
+    for kernel in inside:
+        last = kernel["ts"] + kernel["dur"]
+        gap = kernel["ts"] - until
         idle += gap if 0 < gap < LONGEST_GAP_US else 0
-        busy += max(0.0, last - max(until, each["ts"]))
+        busy += max(0.0, last - max(until, kernel["ts"]))
         until = max(until, last)
     count, took, calls = len(decodes), Counter[str](), Counter[str]()
-    for each in inside:
-        took[each["name"][:90]] += each["dur"]
-        calls[each["name"][:90]] += 1
+    for kernel in inside:
+        took[kernel["name"][:90]] += kernel["dur"]
+        calls[kernel["name"][:90]] += 1
     spans = sorted(g[-1]["ts"] + g[-1]["dur"] - g[0]["ts"] for g in decodes)
     return {
         "steps": count,
@@ -117,7 +117,8 @@ def _post(url: str) -> None:
     urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60).read()
 
 
-def main() -> int:
+def arguments() -> argparse.ArgumentParser:
+    """Those of `bench serve` for one GPU and bf16, and the turns."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     serve_arguments(parser)
     parser.add_argument("--model", default="llama-3.2-1b")
@@ -126,8 +127,13 @@ def main() -> int:
     turns = "servers, one after the other; vllm_plugin+3 makes three further tokens of each sequence in a pass"
     parser.add_argument("--turns", nargs="+", default=["vllm", "vllm_plugin"], help=turns)
     parser.add_argument("--trace", nargs="*", default=[], metavar="TURN", help="turns whose steps are traced too")
-    options = parser.parse_args()
-    options.vllm_plugin, options.vllm = True, options.vllm or os.environ[PYTHON_VARIABLE]
+    parser.set_defaults(tensor_parallel_size=None, weights=None, vllm_plugin=True)
+    return parser
+
+
+def main() -> int:
+    options = arguments().parse_args()
+    options.vllm = options.vllm or os.environ[PYTHON_VARIABLE]
     users = options.users or [1, 8, 32, 128]
     here = current_device()[2]
     facts = {name: here.get(name) for name in (*FACTS, "versions")}
@@ -144,7 +150,7 @@ def main() -> int:
                 config = {"profiler": "torch", "torch_profiler_dir": str(traces), "torch_profiler_with_stack": False}
                 options.vllm_option = [f"--profiler-config={json.dumps(config)}"]
             name, _, drafts = variant.partition("+")
-            server = next(each for each in bench.servers() if each.variant == name)
+            server = next(offered for offered in bench.servers() if offered.variant == name)
             if drafts:
                 speculative = {"method": "ngram_gpu", "num_speculative_tokens": int(drafts)}
                 command = [*server.command, f"--speculative-config={json.dumps(speculative)}"]
@@ -154,13 +160,13 @@ def main() -> int:
                 server = replace(server, environment={**server.environment, **probe})
                 url = f"http://127.0.0.1:{server.command[server.command.index('--port') + 1]}"
                 began = time.monotonic()
-                for each in bench.rows(server):
-                    print(f"{time.monotonic() - began:.0f} s {line(each.row)}", flush=True)
-                    measured.append(each)
-                    document["rows"].append(each.row)
-                    if each.row.failed or each.row.tokens_per_second is None:
+                for load in bench.rows(server):
+                    print(f"{time.monotonic() - began:.0f} s {line(load.row)}", flush=True)
+                    measured.append(load)
+                    document["rows"].append(load.row)
+                    if load.row.failed or load.row.tokens_per_second is None:
                         break
-                    if variant in options.trace and each.row.case.concurrency == users[-1]:
+                    if variant in options.trace and load.row.case.concurrency == users[-1]:
                         for count in TRACED:
                             trace = {"turn": turn, "variant": variant} | traced(bench, url, count, traces)
                             document["traces"].append(trace)
@@ -176,7 +182,7 @@ def main() -> int:
             _write(options.json, document)
         bench.judge(measured)
         _write(options.json, document)
-        for row in (each.row for each in measured):
+        for row in (load.row for load in measured):
             print(row.variant, row.case.concurrency, row.gate, row.logit_gaps, row.reason)
     return 0
 

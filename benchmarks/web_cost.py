@@ -54,16 +54,16 @@ def calls() -> dict[str, Callable[[], Any]]:
     client, api = Client(), Client()
     client.force_login(user)
     secret = {"Authorization": f"Bearer {tokens.issue(user.memberships.get().organisation, user, 'load', 'read')[1]}"}
-    found: dict[str, Callable[[], Any]] = {}
+    requests: dict[str, Callable[[], Any]] = {}
     for kind, (address, _) in READS.items():
         path = address.format(**facts)
         if path.startswith("/api/"):
-            found[kind] = partial(api.get, path, headers=secret)
+            requests[kind] = partial(api.get, path, headers=secret)
         else:
             headers = {"HX-Request": "true"} if kind == "run, live part" else {}
-            found[kind] = partial(client.get, path, headers=headers)
-    found[SUBMIT] = partial(client.post, "/workloads/new/", FORM)
-    return found
+            requests[kind] = partial(client.get, path, headers=headers)
+    requests[SUBMIT] = partial(client.post, "/workloads/new/", FORM)
+    return requests
 
 
 def cost(call: Callable[[], Any], times: int) -> dict[str, float]:
@@ -112,9 +112,9 @@ def own_site() -> Iterator[None]:
 def measure(times: int, profiled: str) -> dict[str, Any]:
     """The document, on a database and a Redis of its own. `profiled` names a kind whose profile is printed."""
     with own_site():
-        found, kinds = {}, calls()
+        costs, kinds = {}, calls()
         for kind, call in kinds.items():
-            found[kind] = cost(call, times)
+            costs[kind] = cost(call, times)
             if profiled in (kind, "all"):
                 with cProfile.Profile() as profile:
                     for _ in range(times):
@@ -126,8 +126,8 @@ def measure(times: int, profiled: str) -> dict[str, Any]:
         "commit": commit(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
-        "cpu": found,
-        "mean_of_the_mix_ms": round(sum(found[kind]["mean_ms"] * weights[kind] for kind in found) / 100, 2),
+        "cpu": costs,
+        "mean_of_the_mix_ms": round(sum(costs[kind]["mean_ms"] * weights[kind] for kind in costs) / 100, 2),
     }
 
 

@@ -138,8 +138,8 @@ def running_site() -> Iterator[tuple[Site, PostgresServer]]:
 
 def _cpu(process: psutil.Process) -> float:
     total = 0.0
-    for each in (process, *process.children(recursive=True)):
-        times = each.cpu_times()
+    for member in (process, *process.children(recursive=True)):
+        times = member.cpu_times()
         total += times.user + times.system
     return total
 
@@ -161,10 +161,10 @@ def going_first() -> Iterator[None]:
 
 def summary(observed: Sequence[Observed]) -> dict[str, Any]:
     """Count, errors and percentiles in ms."""
-    times = sorted(each.seconds * 1e3 for each in observed)
-    found: dict[str, Any] = {"requests": len(times), "errors": sum(bool(each.error) for each in observed)}
-    found |= {f"p{p}_ms": round(percentile(times, p), 2) for p in (50, 95, 99)}
-    return found | {"max_ms": round(times[-1], 2)}
+    times = sorted(request.seconds * 1e3 for request in observed)
+    figures: dict[str, Any] = {"requests": len(times), "errors": sum(bool(request.error) for request in observed)}
+    figures |= {f"p{p}_ms": round(percentile(times, p), 2) for p in (50, 95, 99)}
+    return figures | {"max_ms": round(times[-1], 2)}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -172,8 +172,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     load = [load_average()]
     with running_site() as (site, postgres):
         organisations = str(-(-arguments.clients // MEMBERS))
-        made = json.loads(site.python("-m", "benchmarks.web_seed", organisations, str(MEMBERS)).splitlines()[-1])
-        people = [Person(facts | {"site": site.url}, at) for at, facts in enumerate(made[: arguments.clients])]
+        seeded = json.loads(site.python("-m", "benchmarks.web_seed", organisations, str(MEMBERS)).splitlines()[-1])
+        people = [Person(facts | {"site": site.url}, at) for at, facts in enumerate(seeded[: arguments.clients])]
         plan = schedule(arguments.clients, arguments.rate, arguments.seconds, arguments.seed)
 
         async def all_of_it() -> tuple[list[float], list[Observed], dict[str, float], float]:
@@ -192,14 +192,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             sign_ins, observed, used, took = asyncio.run(all_of_it())
     load.append(load_average())
     kinds = defaultdict(list)
-    for each in observed:
-        kinds[each.planned.kind].append(each)
+    for request in observed:
+        kinds[request.planned.kind].append(request)
     groups = {
         "submit": summary(kinds[SUBMIT]),
-        "reads": summary([each for each in observed if each.planned.kind != SUBMIT]),
+        "reads": summary([request for request in observed if request.planned.kind != SUBMIT]),
     }
     kept = all(groups[name]["p99_ms"] < limit for name, limit in LIMIT_MS.items())
-    errors = sorted({each.error for each in observed if each.error})
+    errors = sorted({request.error for request in observed if request.error})
     return {
         "command": f"python -m benchmarks.web_load --clients {arguments.clients} --rate {arguments.rate:g}"
         f" --seconds {arguments.seconds:g} --seed {arguments.seed}",
@@ -214,8 +214,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "kinds": {kind: summary(of_kind) for kind, of_kind in sorted(kinds.items())},
         "sign_ins": {"count": len(sign_ins), "median_ms": round(sorted(sign_ins)[len(sign_ins) // 2] * 1e3)},
         "sent_late_ms": {
-            "p99": round(percentile(sorted(each.late for each in observed), 99) * 1e3, 1),
-            "max": round(max(each.late for each in observed) * 1e3, 1),
+            "p99": round(percentile(sorted(request.late for request in observed), 99) * 1e3, 1),
+            "max": round(max(request.late for request in observed) * 1e3, 1),
         },
         "cpu_seconds": {name: round(seconds, 1) for name, seconds in used.items()},
         "cpu_ms_of_a_request": {name: round(seconds * 1e3 / len(observed), 2) for name, seconds in used.items()},

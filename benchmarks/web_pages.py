@@ -1,7 +1,7 @@
 """What every page and list costs where an organisation has 10,000 runs.
 
     python -m benchmarks.web_pages                                     # about four minutes
-    python -m benchmarks.web_pages --json benchmarks/results/2-core-epyc/web-pages.json
+    python -m benchmarks.web_pages --json benchmarks/results/cpu/web-pages.json
 
 On PostgreSQL, by Django's test client, with the settings of the site. A cost is CPU time, of the web process and of its
 database connection's process, so that others at work on the machine add little: the median of the calls after the
@@ -45,21 +45,21 @@ def seed(runs: int = RUNS) -> dict[str, Any]:
     from workbench.runs.models import Worker
 
     secret = make_password("correct horse battery")
-    users = User.objects.bulk_create(User(email=f"member{each}@load.test", password=secret) for each in range(PEOPLE))
+    users = User.objects.bulk_create(User(email=f"member{index}@load.test", password=secret) for index in range(PEOPLE))
     organisation = services.create_organisation("Load", users[0])
     Membership.objects.bulk_create(Membership(user=user, organisation=organisation) for user in users[1:])
     first = sample_runs.run(organisation, users[0])
     open_run = sample_runs.run(organisation, users[0], state="running", upto="explore")
     report = freeze(first, users[0])
     scale = runs / RUNS
-    made = demo.copies(first, runs, int(WORKLOADS * scale), MODELS, int(BUSIEST * scale), FULL_EVERY)
-    demo.copy_reports(report, made, int(REPORTS * scale))
+    copies = demo.copies(first, runs, int(WORKLOADS * scale), MODELS, int(BUSIEST * scale), FULL_EVERY)
+    demo.copy_reports(report, copies, int(REPORTS * scale))
     _entries(organisation, users)
     Worker.objects.create(name="worker", gpu_class="h200", last_seen=timezone.now() + timedelta(hours=1))
-    workload = made[0].workload
+    workload = copies[0].workload
     return {
         "user": users[0], "organisation": organisation, "run": first, "open": open_run, "report": report,
-        "workload": workload, "model": workload.model, "others": made[:5],
+        "workload": workload, "model": workload.model, "others": copies[:5],
     }  # fmt: skip
 
 
@@ -67,8 +67,8 @@ def _entries(organisation: Any, users: list[Any]) -> None:
     from workbench.audit.models import Entry
 
     entries = (
-        Entry(organisation=organisation, action="token.issued", actor=users[each % len(users)], subject=f"t{each}")
-        for each in range(ENTRIES)
+        Entry(organisation=organisation, action="token.issued", actor=users[index % len(users)], subject=f"t{index}")
+        for index in range(ENTRIES)
     )
     Entry.objects.bulk_create(entries, BATCH)
 
@@ -76,7 +76,7 @@ def _entries(organisation: Any, users: list[Any]) -> None:
 def addresses(facts: dict[str, Any]) -> list[str]:
     """Every list and every page of one thing; those of the API begin with /api/."""
     run, workload, report = facts["run"].id, facts["workload"].id, facts["report"].id
-    compared = "&".join(f"run={each.id}" for each in (facts["run"], facts["others"][0]))
+    compared = "&".join(f"run={compared_run.id}" for compared_run in (facts["run"], facts["others"][0]))
     pages = [
         *("/workloads/", "/workloads/?page=60", "/workloads/?state=missed", "/workloads/?q=workload+19"),
         *("/workloads/?model=model-7", "/workloads/?gpu=h200", "/workloads/?sort=oldest", "/workloads/?sort=name"),
@@ -87,15 +87,15 @@ def addresses(facts: dict[str, Any]) -> list[str]:
         *(f"/models/{facts['model'].id}/delete/", "/models/upload/", "/reports/", f"/reports/{report}/", "/prices/"),
         *("/members/", "/tokens/", "/security/", "/audit/", "/notifications/", "/notifications/log/", "/kernels/"),
         *("/activity/", "/inbox/", "/palette/?q=workload+19", "/workloads/?tag=nightly", "/workloads/?project=Voice"),
-        *("/reports/?sort=-title", "/kernels/small-gemm/"),
+        *("/reports/?sort=-title", "/kernels/small-gemm/", "/workloads/?sort=price", "/workloads/?sort=saving"),
     ]
     api = [
         *("workloads", "workloads?limit=200", "runs", "runs?limit=200", "runs?state=done", "runs?prefix=ab12"),
         *(f"runs?workload={workload}", "models", "models?limit=200", "uploads", "reports", "reports?limit=200"),
         *("catalogue", f"runs/{run}", f"runs/{run}/events", f"runs/{run}/result", f"workloads/{workload}"),
-        f"models/{facts['model'].id}",
+        *(f"models/{facts['model'].id}", "runs?tag=nightly", "runs?project=Voice", "workloads?project=Voice"),
     ]
-    return pages + [f"/api/v1/{each}" for each in api]
+    return pages + [f"/api/v1/{path}" for path in api]
 
 
 def callers(facts: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -146,14 +146,14 @@ def measure(times: int, runs: int) -> dict[str, Any]:
 
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
-        names = {str(facts[each].id): each.upper() for each in ("run", "open", "workload", "report", "model")}
-        found = {}
+        names = {str(facts[fact].id): fact.upper() for fact in ("run", "open", "workload", "report", "model")}
+        costs = {}
         for address, call in callers(facts):
             shown = address.partition("?run=")[0]
             for identity, name in names.items():
                 shown = shown.replace(identity, name)
-            found[shown + ("?run=…" if "?run=" in address else "")] = cost(call, times)
-            print(f"{found[list(found)[-1]]['median_ms']:8.1f} ms  {list(found)[-1]}", file=sys.stderr)
+            costs[shown + ("?run=…" if "?run=" in address else "")] = cost(call, times)
+            print(f"{costs[list(costs)[-1]]['median_ms']:8.1f} ms  {list(costs)[-1]}", file=sys.stderr)
     return {
         "command": f"python -m benchmarks.web_pages --times {times} --runs {runs}",
         "commit": commit(),
@@ -162,8 +162,8 @@ def measure(times: int, runs: int) -> dict[str, Any]:
         "load_average": {"before": before, "after": load_average()},
         "runs": runs,
         "limit_ms": LIMIT_MS,
-        "slowest_ms": max(each["median_ms"] for each in found.values()),
-        "cpu": found,
+        "slowest_ms": max(row["median_ms"] for row in costs.values()),
+        "cpu": costs,
     }
 
 

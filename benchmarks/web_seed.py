@@ -26,9 +26,9 @@ RUNS = 10
 
 def seed(organisations: int, members: int) -> list[dict[str, str]]:
     """The members: email, password, and runs and a workload of their organisation to look at."""
-    password, made = make_password(PASSWORD), []
+    password, accounts = make_password(PASSWORD), []
     for number in range(organisations):
-        emails = [f"member{each}@organisation{number}.test" for each in range(members)]
+        emails = [f"member{member}@organisation{number}.test" for member in range(members)]
         users = User.objects.bulk_create(User(email=email, password=password) for email in emails)
         organisation = services.create_organisation(f"Organisation {number}", users[0])
         rest = [Membership(user=user, organisation=organisation, role="engineer") for user in users[1:]]
@@ -40,8 +40,8 @@ def seed(organisations: int, members: int) -> list[dict[str, str]]:
         for index, user in enumerate(users):
             run = runs[index % RUNS]
             facts = {"run": str(run.id), "workload": str(run.workload_id), "open": str(working.id)}
-            made.append(facts | {"email": user.email, "password": PASSWORD})
-    return made
+            accounts.append(facts | {"email": user.email, "password": PASSWORD})
+    return accounts
 
 
 if __name__ == "__main__":

@@ -60,10 +60,10 @@ def summary(document: dict[str, Any]) -> str:
     """The SLA in one line, its minutes last."""
     sla = Sla.model_validate(document)
     promises = [
-        f"{each.label} {each.direction.replace('_', ' ')} {each.limit:g} {each.unit}"
-        if each.limit is not None
-        else f"{each.label} at least {each.at_least_faster:g} times as fast"
-        for each in sla.objectives
+        f"{objective.label} {objective.direction.replace('_', ' ')} {objective.limit:g} {objective.unit}"
+        if objective.limit is not None
+        else f"{objective.label} at least {objective.at_least_faster:g} times as fast"
+        for objective in sla.objectives
     ]
     traffic = f"{sla.traffic.prompt_tokens}-token prompt, {sla.traffic.output_tokens} output tokens"
     users = [f"up to {sla.load.most_users} users"] if sla.load else []
@@ -98,16 +98,16 @@ def followed(api: ApiClient, process: "subprocess.Popen[bytes]", end: float, unt
 
 def finished(api: ApiClient) -> set[str]:
     """The stages of the newest run that are done."""
-    runs = [api.get(f"/runs/{each['id']}") for each in api.rows("/runs", 1)]
+    runs = [api.get(f"/runs/{row['id']}") for row in api.rows("/runs", 1)]
     return {stage["stage"] for run in runs for stage in run["stages"] if stage["state"] == "done"}
 
 
 def pages(url: str, login: dict[str, str], run: str) -> Iterator[tuple[str, bytes]]:
     """(file name, content) of the result page, and of the timelines that it draws, as a signed-in member gets them."""
     with httpx.Client(base_url=url, timeout=60) as http:
-        found = TOKEN.search(http.get("/login/").text)
+        match = TOKEN.search(http.get("/login/").text)
         form = {
-            "csrfmiddlewaretoken": found[1] if found else "",
+            "csrfmiddlewaretoken": match[1] if match else "",
             "username": login["email"],
             "password": login["password"],
         }
@@ -121,12 +121,12 @@ def pages(url: str, login: dict[str, str], run: str) -> Iterator[tuple[str, byte
 
 def events(api: ApiClient, run: str) -> list[dict[str, Any]]:
     """All events of the run, by as many calls as they take."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     while True:
-        more = api.get(f"/runs/{run}/events", after=found[-1]["id"] if found else 0)["items"]
-        found += more
+        more = api.get(f"/runs/{run}/events", after=rows[-1]["id"] if rows else 0)["items"]
+        rows += more
         if not more:
-            return found
+            return rows
 
 
 def rerun(folder: Path, model: str) -> list[dict[str, Any]]:
@@ -203,43 +203,44 @@ def main() -> int:
         "--data", type=Path, help="the workbench's data, with its compilers' caches, kept for another run"
     )
     parser.add_argument("--rerun", action="store_true", help="also run the plan once more")
-    asked = parser.parse_args()
-    end = time.monotonic() + asked.seconds
-    asked.output.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args()
+    end = time.monotonic() + options.seconds
+    options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         sla = Path(temporary) / "sla.yaml"
         try:
-            document = stated(asked.sla, asked.minutes, asked.exclude, asked.baseline)
+            document = stated(options.sla, options.minutes, options.exclude, options.baseline)
         except CliError as error:
             parser.error(" ".join(error.lines))
         sla.write_text(yaml.safe_dump(document))
-        with Workbench(data=asked.data or Path(temporary) / "data", port=0) as workbench:
+        with Workbench(data=options.data or Path(temporary) / "data", port=0) as workbench:
             login = json.loads(workbench.manage("create_login", "--token", "--json"))
             env = {**os.environ, "WORKBENCH_URL": workbench.url, "WORKBENCH_TOKEN": login["token"]}
             api, began = ApiClient(workbench.url, login["token"]), time.monotonic()
             print(
-                f"serving on {workbench.url} for {', '.join(each.gpu_class for each in workbench.devices)}", flush=True
+                f"serving on {workbench.url} for {', '.join(device.gpu_class for device in workbench.devices)}",
+                flush=True,
             )
-            with submitted(asked.model, sla, env) as process:
-                followed(api, process, end, asked.until)
+            with submitted(options.model, sla, env) as process:
+                followed(api, process, end, options.until)
             facts = {
-                "model": asked.model,
+                "model": options.model,
                 "sla": summary(document),
-                "command": f"workbench submit {asked.model} --sla {asked.sla.name} --wait",
+                "command": f"workbench submit {options.model} --sla {options.sla.name} --wait",
                 "exit_code": process.wait(),
                 "wall_seconds": round(time.monotonic() - began, 1),
             }
-            found = collected(api, asked.output, facts)
-            for name, content in pages(workbench.url, login, found["run"]["id"]):
-                (asked.output / name).write_bytes(content)
-        kept = asked.output / "run.json"
-        kept.write_text(json.dumps(found, indent=1) + "\n")
-        if asked.rerun:
-            found["reruns"] = rerun(asked.output, asked.model)
-            kept.write_text(json.dumps(found, indent=1) + "\n")
-    run = found["run"]
-    print(f"{run['state']}, verdict {run['verdict']}, {facts['wall_seconds']} s: {asked.output}")
-    return 0 if run["state"] == "done" or (asked.until and run["state"] in OVER) else 1
+            result = collected(api, options.output, facts)
+            for name, content in pages(workbench.url, login, result["run"]["id"]):
+                (options.output / name).write_bytes(content)
+        kept = options.output / "run.json"
+        kept.write_text(json.dumps(result, indent=1) + "\n")
+        if options.rerun:
+            result["reruns"] = rerun(options.output, options.model)
+            kept.write_text(json.dumps(result, indent=1) + "\n")
+    run = result["run"]
+    print(f"{run['state']}, verdict {run['verdict']}, {facts['wall_seconds']} s: {options.output}")
+    return 0 if run["state"] == "done" or (options.until and run["state"] in OVER) else 1
 
 
 if __name__ == "__main__":

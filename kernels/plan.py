@@ -3,28 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
-PARAMS_OF_VERSION_1 = {
-    "overlap": "pdl",
-    "ahead": "l2_prefetch",
-    "late": "late_trigger",
-    "claims": "dynamic",
-    "turns": "ping_pong",
-    "two_levels": "promote",
-}
-"""Keys of params in documents of version 1, and what they are called now."""
-
-
-def current_params(params: Any) -> Any:
-    """A variant's params with the keys of version 1 renamed; anything but a mapping as it is."""
-    if not isinstance(params, Mapping):
-        return params
-    return {PARAMS_OF_VERSION_1.get(name, name): value for name, value in params.items()}
-
-
-Params = Annotated[dict[str, Any], BeforeValidator(current_params)]
-"""A variant's params as documents hold them; those of version 1 are translated when they are read."""
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 RunnerName = Literal["eager", "compiled", "kernels", "megakernel"]
 ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("megakernel",)
@@ -41,7 +20,7 @@ class PlannedOp(BaseModel):
     op: str
     case: dict[str, Any]
     variant: str
-    params: Params = {}
+    params: dict[str, Any] = {}
     evidence_id: str = ""
 
 
@@ -100,17 +79,13 @@ class Serving(BaseModel):
 class Plan(BaseModel):
     """plan.json. `model_digest` names the model (`kernels.model_files.digests`); `options` belong to the runner.
 
-    `tensor_parallel_size` of class `gpu` share the model. A plan for one does not write it, so that readers older than
-    it take the plan; one for several they refuse.
-
-    `serving` is None where this library's server cannot serve the plan, and in plans that are older.
-
-    Version 1 differs in the keys of params and in what the digest covers (`plan_digest`).
+    `tensor_parallel_size` of class `gpu` share the model; a plan for one does not write it. `serving` is None where
+    this library's server cannot serve the plan.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    version: Literal[1, 2] = 2
+    version: Literal[2] = 2
     model_digest: str
     gpu: str
     tensor_parallel_size: Literal[1, 2, 4] = Field(default=1, exclude_if=lambda count: count == 1)

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-import httpx
-
 from samples.serve_plan import serve_and_ask
+from workbench.cli.client import ApiClient
+from workbench.cli.follow import OVER
 from workbench.embedded import EmbeddedError, Workbench
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +35,7 @@ def main() -> int:
             classes = sorted({device.gpu_class for device in workbench.devices})
             where = "this machine's CPU: no GPU was found" if classes == ["cpu"] else f"GPU: {', '.join(classes)}"
             print(f"Serving on {workbench.url}; measuring on {where}.", flush=True)
-            code = _demonstrate(_command(workbench))
+            code = _demonstrate(workbench)
     except EmbeddedError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -46,50 +46,27 @@ def main() -> int:
     return code
 
 
-def _command(workbench: Workbench) -> "Command":
+def _demonstrate(workbench: Workbench) -> int:
     login = json.loads(workbench.manage("create_login", "--token", "--json"))
-    return Command({**os.environ, "WORKBENCH_URL": workbench.url, "WORKBENCH_TOKEN": login["token"]})
-
-
-class Command:
-    """The `workbench` command with an address and a token."""
-
-    def __init__(self, env: dict[str, str]) -> None:
-        self.env = env
-        self.program = str(Path(sys.executable).parent / "workbench")
-
-    def run(self, *arguments: str) -> int:
-        """Run it on this terminal; its exit status."""
-        return subprocess.run([self.program, *arguments], env=self.env, check=False).returncode
-
-    def read(self, *arguments: str) -> Any:
-        """What it prints as JSON."""
-        done = subprocess.run([self.program, *arguments, "--json"], env=self.env, check=True, stdout=subprocess.PIPE)
-        return json.loads(done.stdout)
-
-    def cancel_unfinished(self) -> None:
-        """Runs that an interrupted demo left behind would be taken up again and disturb the measurement."""
-        for run in self.read("runs"):
-            if run["state"] in ("queued", "running"):
-                address = f"{self.env['WORKBENCH_URL']}/api/v1/runs/{run['id']}/cancel"
-                httpx.post(
-                    address, headers={"Authorization": f"Bearer {self.env['WORKBENCH_TOKEN']}"}
-                ).raise_for_status()
-
-
-def _demonstrate(command: Command) -> int:
+    api = ApiClient(workbench.url, login["token"])
+    for run in api.rows("/runs", 200):  # one that an interrupted demo left behind would disturb the measurement
+        if run["state"] not in OVER:
+            api.post(f"/runs/{run['id']}/cancel", {})
+    program = str(Path(sys.executable).parent / "workbench")
+    env = {**os.environ, "WORKBENCH_URL": workbench.url, "WORKBENCH_TOKEN": login["token"]}
     sla = SAMPLE / "sla.yaml"
-    command.cancel_unfinished()
     print(f"$ workbench submit {SAMPLE.relative_to(ROOT)} --sla {sla.relative_to(ROOT)} --wait", flush=True)
-    code = command.run("submit", str(SAMPLE), "--sla", str(sla), "--wait")
+    code = subprocess.run([program, "submit", str(SAMPLE), "--sla", str(sla), "--wait"], env=env).returncode
     if code not in VERDICTS:
         print(f"demo: no verdict was reached (exit status {code}); logs: {OUTPUT / 'data' / 'log'}", file=sys.stderr)
         return 1
-    run = command.read("runs", "--limit", "1")[0]["id"]
-    failed = command.run("report", run, "--output", str(OUTPUT / "report.html"))
-    failed |= command.run("plan", run, "--output", str(OUTPUT / "plan.json"))
-    served = not failed and serve_and_ask(OUTPUT / "plan.json", SAMPLE, ROOT)
-    return 0 if served else 1
+    (run,) = api.rows("/runs", 1)
+    download = [program, "plan", run["id"], "--output", str(OUTPUT / "plan.json")]
+    failed = subprocess.run(download, env=env).returncode
+    download = [program, "report", run["id"], "--output", str(OUTPUT / "report.html")]
+    with subprocess.Popen(download, env=env) as report:
+        served = not failed and serve_and_ask(OUTPUT / "plan.json", SAMPLE, ROOT)
+    return 0 if served and not report.returncode else 1
 
 
 def _interrupt(*_: Any) -> NoReturn:

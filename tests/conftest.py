@@ -79,12 +79,12 @@ def pytest_collection_finish() -> None:
 
 
 class _TogetherInAFolder(LoadFileScheduling):
-    """A file at a time, but the browser's in one process: each would start a site and make a run of its own."""
+    """A file at a time, but each of FOLDERS in one process: every file would start a site and make runs of its own."""
 
-    FOLDER = "tests/browser/"
+    FOLDERS = ("tests/browser/", "tests/workers/pipeline/")
 
     def _split_scope(self, nodeid: str) -> str:
-        return self.FOLDER if nodeid.startswith(self.FOLDER) else super()._split_scope(nodeid)
+        return next((each for each in self.FOLDERS if nodeid.startswith(each)), None) or super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -148,7 +148,7 @@ def explore() -> ExploreResult:
 
 
 def compose() -> ComposeResult:
-    plan = {"version": 1, "model_digest": "d" * 64, "gpu": "h200", "runner": "compiled", "ops": []}
+    plan = {"version": 2, "model_digest": "d" * 64, "gpu": "h200", "runner": "compiled", "ops": []}
     op = {"op": "linear", "case": explore().candidates[1].case, "variant": "cublaslt", "evidence_id": "c2"}
     trials = [
         PlanTrial(
@@ -213,6 +213,7 @@ def verify(after_ms: float = 81.0) -> VerifyResult:
                 verdict_before="missed",
                 verdict="met" if met else "missed",
                 samples=60,
+                requests=60,
                 over=0 if met else 60,
                 needed=7,
             ),
@@ -223,6 +224,7 @@ def verify(after_ms: float = 81.0) -> VerifyResult:
                 verdict_before="missed",
                 verdict="not_enough_samples",
                 samples=60,
+                requests=60,
                 over=0,
                 needed=90,
             ),

@@ -26,7 +26,7 @@ models=(--model llama-3.2-1b --model qwen2.5-1.5b)
 made "${models[@]}" --no-server --batch 1 --batch 8 --prompt 128 --prompt 1024 --weights fp8 --weights nvfp4
 made "${models[@]}" --max-num-seqs 64 --max-num-seqs 256 --max-model-len 8192 --max-model-len 768 --max-model-len 192
 # gpus.sh divides models over several GPUs.
-for each in llama-3.2-1b llama-3.1-8b; do made --model $each --no-server --weights fp8 --gpus 2 --gpus 4; done
+for each in llama-3.2-1b llama-3.1-8b; do made --model $each --no-server --weights fp8 --tensor-parallel-size 2 --tensor-parallel-size 4; done
 made --checks
 # The models of the GPU tests; their server has 12 places of 512 tokens.
 "$python" - "$scratch" << 'END'

@@ -22,12 +22,12 @@ export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVL
 
 gpus=${GPUS:-2}
 [[ $gpus == 2 || $gpus == 4 ]] || { echo "gpus-70b: GPUS is $gpus; 2 and 4 are measured" >&2; exit 2; }
-decode=("$PYTHON" -m kernels bench decode --gpus "$gpus" --batch 1 --prompt 128 --model llama-3.1-70b --seconds 10
+decode=("$PYTHON" -m kernels bench decode --tensor-parallel-size "$gpus" --batch 1 --prompt 128 --model llama-3.1-70b --seconds 10
     --fidelity 1024 --json "$OUT/decode-70b.json" --append)
 peer=("$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$gpus" -m benchmarks.tensor_parallel)
 
 step fp8 240 "${decode[@]}" --runner megakernel_fp8
-step record 80 "$PYTHON" -m kernels megakernel record llama-3.1-70b --gpus "$gpus" --weights fp8 --layers 16 \
+step record 80 "$PYTHON" -m kernels megakernel record llama-3.1-70b --tensor-parallel-size "$gpus" --weights fp8 --layers 16 \
     -o "$scratch/timeline.npz"
 step trace 40 "$PYTHON" -m kernels megakernel trace "$scratch/timeline.npz" -o "$OUT/timeline-70b-fp8.json.gz"
 step bf16 240 "${decode[@]}" --runner megakernel

@@ -25,9 +25,9 @@ case $gpus in
 4) places="four-gpus" ;;
 *) echo "gpus: GPUS is $gpus; 2 and 4 are measured" >&2; exit 2 ;;
 esac
-decode=("$PYTHON" -m kernels bench decode --gpus 2 --batch 1 --prompt 128 --seconds 10
+decode=("$PYTHON" -m kernels bench decode --tensor-parallel-size 2 --batch 1 --prompt 128 --seconds 10
     --runner megakernel --runner megakernel_fp8)
-if ((gpus == 4)); then decode+=(--gpus 4); fi
+if ((gpus == 4)); then decode+=(--tensor-parallel-size 4); fi
 peer=("$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$gpus" -m benchmarks.tensor_parallel)
 tests=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=4 --durations=3)
 files=(tests/kernels/runners/test_all_reduce.py tests/kernels/runners/test_divided.py)
@@ -42,7 +42,7 @@ KILL_AFTER=40
 step peer-8b-symm 60 "${peer[@]}" llama-3.1-8b --sum symm_mem --json "$OUT/peer-llama-3.1-8b-symm_mem.json"
 step peer-8b-nccl 60 "${peer[@]}" llama-3.1-8b --sum nccl --json "$OUT/peer-llama-3.1-8b-nccl.json"
 KILL_AFTER=20
-step record 60 "$PYTHON" -m kernels megakernel record llama-3.2-1b --gpus "$gpus" -o "$scratch/timeline.npz"
+step record 60 "$PYTHON" -m kernels megakernel record llama-3.2-1b --tensor-parallel-size "$gpus" -o "$scratch/timeline.npz"
 step timeline 30 "$PYTHON" -m kernels megakernel trace "$scratch/timeline.npz" \
     -o "$OUT/timeline-llama-3.2-1b.json.gz"
 step further-tests 150 "${tests[@]}" -k "($places) and not ($first)" "${files[@]}"

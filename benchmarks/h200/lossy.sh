@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whole models in int8, fp8 and NVFP4, the latter two rounded by GPTQ, with their fidelity beside bf16's, and with the gaps of the ids that
+# Whole models in int8, fp8 and NVFP4, the last one rounded by GPTQ, with their fidelity beside bf16's, and with the gaps of the ids that
 # they serve by their own logits ("own ids" in each line). A row whose ids contradict its own logits fails.
 #
 # Writes decode-lossy.json. Predicted: 290 s, 145 s a model (at 7e22fd0 222 s were too short for both): weights drawn, 20 s for three runs of GPTQ over 2.5 GB of

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Mixtures of experts: the product of tiles and the megakernel checked on small models, then a dense model, OLMoE-1B-7B
 # and Qwen3-30B-A3B by `bench decode`, and the servers of both mixtures through HTTP, beside vLLM where VLLM names a
-# folder with it (use-vllm.sh). ONLY="record few many" records where the time of a layer goes, and measures chunks in
-# flight and layouts on twelve layers.
+# folder with it (use-vllm.sh). ONLY=record records where the time of a layer goes.
 #
-# Writes decode-moe.json, serve-moe.json, timeline.npz, layouts-1.json and layouts-8.json. The weights are drawn on the
-# GPU, by each server anew. Predicted: 245 s without vLLM, and 170 s for the three others.
+# Writes decode-moe.json, serve-moe.json and timeline.npz. The weights are drawn on the GPU, by each server anew.
+# Predicted: 245 s without vLLM and the record.
 set -euo pipefail
 LIMIT=${LIMIT:-250}
 ONLY=${ONLY:-product checks decode serve serve-small}
@@ -17,7 +16,6 @@ if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=3)
 bench=("$PYTHON" -m kernels bench)
 users=(--users 1 --users 8 --users 32)
-few=("$PYTHON" -m benchmarks.layouts qwen3-30b-a3b --layers 12)
 
 step product 45 "${pytest[@]}" tests/kernels/gemm/test_grouped.py
 step checks 60 "${pytest[@]}" tests/kernels/megakernel/test_gpu_experts.py -k "touch or near"
@@ -28,10 +26,4 @@ step serve-small 60 "${bench[@]}" serve --model olmoe-1b-7b "${users[@]}" "${bes
     --json "$OUT/serve-moe.json" --append
 step record 60 bash -c '"$0" -m kernels megakernel record qwen3-30b-a3b -o "$1" && "$0" -m kernels megakernel trace "$1"' \
     "$PYTHON" "$OUT/timeline.npz"
-step few 70 "${few[@]}" --json "$OUT/layouts-1.json" --layout '{}' --layout '{"tuning": {"in_flight": 4}}' \
-    --layout '{"tuning": {"in_flight": 5, "long_in_flight": 6}}' --layout '{"tuning": {"long_in_flight": 8}}' \
-    --layout '{"sms": 132}' --layout '{"down_parts": 2}' --layout '{"out_parts": 8}'
-step many 70 "${few[@]}" --batch 8 --json "$OUT/layouts-8.json" --layout '{}' --layout '{"tuning": {"in_flight": 4}}' \
-    --layout '{"tuning": {"in_flight": 6}}' --layout '{"tuning": {"in_flight": 8}}' --layout '{"sms": 128}' \
-    --layout '{"down_parts": 2}' --layout '{"down_parts": 4}'
 finish

@@ -20,15 +20,15 @@ def false_alarms(name: str, requests: int, paths: int = PATHS) -> float:
     """The share of simulated measurements of so many requests that are said to drift."""
     draws = np.random.default_rng([requests, *name.encode()])
     times = np.exp(PROCESSES[name](draws, (paths, requests), 0.5))
-    return sum(drift(each) is not None for each in times) / paths  # type: ignore[arg-type]
+    return sum(drift(sample) is not None for sample in times) / paths  # type: ignore[arg-type]
 
 
 def main() -> None:
     """Prints a Markdown table of the false alarms."""
-    print(f"| times of requests | {' | '.join(f'{each} requests' for each in REQUESTS)} |")
+    print(f"| times of requests | {' | '.join(f'{count} requests' for count in REQUESTS)} |")
     print("| --- " * (1 + len(REQUESTS)) + "|")
     for name in TIMES:
-        print(f"| {name} | {' | '.join(f'{false_alarms(name, each):.2%}' for each in REQUESTS)} |", flush=True)
+        print(f"| {name} | {' | '.join(f'{false_alarms(name, count):.2%}' for count in REQUESTS)} |", flush=True)
 
 
 if __name__ == "__main__":

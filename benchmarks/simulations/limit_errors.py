@@ -106,15 +106,15 @@ def worst_of_rates(percentile: float, requests: int, searches: int = SEARCHES_OF
 
 def main() -> None:
     """Prints Markdown tables of the largest share of searches that err: of users, and of rates."""
-    print("| users at most | percentile |", " | ".join(f"{each:,} requests a load" for each in REQUESTS), "|")
+    print("| users at most | percentile |", " | ".join(f"{count:,} requests a load" for count in REQUESTS), "|")
     print("| --- " * (2 + len(REQUESTS)) + "|")
     for most in MOST:
         for percentile in PERCENTILES:
-            found = [worst(most, percentile, requests) for requests in REQUESTS]
-            print(f"| {most:,} | p{percentile} | {' | '.join(f'{each:.2%}' for each in found)} |")
+            shares = [worst(most, percentile, requests) for requests in REQUESTS]
+            print(f"| {most:,} | p{percentile} | {' | '.join(f'{share:.2%}' for share in shares)} |")
     for percentile in PERCENTILES:
-        found = [worst_of_rates(percentile, requests) for requests in REQUESTS]
-        print(f"| {RATES} rates | p{percentile} | {' | '.join(f'{each:.2%}' for each in found)} |")
+        shares = [worst_of_rates(percentile, requests) for requests in REQUESTS]
+        print(f"| {RATES} rates | p{percentile} | {' | '.join(f'{share:.2%}' for share in shares)} |")
 
 
 if __name__ == "__main__":

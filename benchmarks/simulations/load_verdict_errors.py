@@ -78,13 +78,13 @@ def slow_periods(in_a_load: float) -> Server:
         lengths = draws.exponential([slow_s, cycle_s - slow_s], (count, 2)).ravel()
         first_slow = int(draws.random() >= of_time)  # the state at the load's begin is that of any moment
         ends = lengths[first_slow:].cumsum()
-        now, found = -REQUEST_S * draws.random(USERS), []
+        now, batches = -REQUEST_S * draws.random(USERS), []
         while now.min() < SECONDS:
             slow = (np.searchsorted(ends, now) + first_slow) % 2 == 0
             took = REQUEST_S * (1 + slow) * (1 + 0.1 * draws.standard_normal(USERS))
             now = now + took
-            found.append((now, took, slow))
-        first, all_took, beyond = (np.concatenate(each) for each in zip(*found, strict=True))
+            batches.append((now, took, slow))
+        first, all_took, beyond = (np.concatenate(column) for column in zip(*batches, strict=True))
         return Answers(first, all_took, beyond)
 
     return server
@@ -103,12 +103,12 @@ def wave(period_s: float, deviation: float = 0.1, limit_s: float | None = None) 
         steps = draws.standard_normal(int(2 * SECONDS / step_s)) * math.sqrt(1 - keep * keep)
         level = np.array(list(itertools.accumulate(steps[1:], lambda now, step: keep * now + step, initial=steps[0])))
         limit = limit_s or REQUEST_S * (1 + deviation * NormalDist().inv_cdf(1 - share))
-        now, found = -REQUEST_S * draws.random(USERS), []
+        now, batches = -REQUEST_S * draws.random(USERS), []
         while now.min() < SECONDS:
             took = REQUEST_S * (1 + deviation * level[(now.clip(0) / step_s).astype(int)])
             now = now + took
-            found.append((now, took, took > limit))
-        first, all_took, beyond = (np.concatenate(each) for each in zip(*found, strict=True))
+            batches.append((now, took, took > limit))
+        first, all_took, beyond = (np.concatenate(column) for column in zip(*batches, strict=True))
         return Answers(first, all_took, beyond, limit)
 
     return server
@@ -143,23 +143,28 @@ def called_met(
     """The share of `loads` that are called met where `times` as many requests as allowed lie beyond the limit."""
     met = 0
     for number in range(loads):
-        found = server(np.random.default_rng([number, int(percentile)]), times * (1 - percentile / 100))
-        order = np.argsort(found.first_s)
-        order = order[(found.first_s[order] >= 0) & (found.first_s[order] < SECONDS)]
-        first, took, beyond = (each[order].astype(float).tolist() for each in found[:3])
+        columns = server(np.random.default_rng([number, int(percentile)]), times * (1 - percentile / 100))
+        order = np.argsort(columns.first_s)
+        order = order[(columns.first_s[order] >= 0) & (columns.first_s[order] < SECONDS)]
+        first, took, beyond = (column[order].astype(float).tolist() for column in columns[:3])
         together = answered_together(first, float(np.median(took)))
-        met += judged(percentile, took, beyond, confidence, together, found.limit_s).verdict == "met"
+        met += judged(percentile, took, beyond, confidence, together, columns.limit_s).verdict == "met"
     return met / loads
 
 
 def main() -> None:
     """Prints a Markdown table of the share of loads that are called met."""
-    print("| server |", " | ".join(f"p{each}" for each in PERCENTILES), "|")
+    print("| server |", " | ".join(f"p{percentile}" for percentile in PERCENTILES), "|")
     print("| --- " * (1 + len(PERCENTILES)) + "|")
     for name, server in SERVERS.items():
-        print(f"| {name} |", " | ".join(f"{called_met(server, each):.1%}" for each in PERCENTILES), "|", flush=True)
+        print(
+            f"| {name} |",
+            " | ".join(f"{called_met(server, percentile):.1%}" for percentile in PERCENTILES),
+            "|",
+            flush=True,
+        )
     for name, server in ALL_KEPT.items():
-        kept = [f"{called_met(server, each, KEPT, LOADS // 10):.1%}" for each in PERCENTILES]
+        kept = [f"{called_met(server, percentile, KEPT, LOADS // 10):.1%}" for percentile in PERCENTILES]
         print(f"| {name} |", " | ".join(kept), "|", flush=True)
 
 

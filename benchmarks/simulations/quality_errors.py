@@ -104,7 +104,7 @@ def main() -> None:
     if sys.argv[1:] == ["answers"]:
         print(f"| answers of a classifier | {' | '.join(SIZES)} |")
         print("| --- " * (1 + len(SIZES)) + "|")
-        print(f"| {LEAST_ANSWERS} | {' | '.join(f'{accepted_answers(each):.1%}' for each in SIZES.values())} |")
+        print(f"| {LEAST_ANSWERS} | {' | '.join(f'{accepted_answers(times):.1%}' for times in SIZES.values())} |")
         return
     print(f"| what a plan loses | {' | '.join(TEXTS)} |")
     print("| --- " * (1 + len(TEXTS)) + "|")

@@ -25,7 +25,7 @@ def false_alarms(
 
     The metrics are independent of each other, the worst case: in a real process one that is slow is slow in all.
     """
-    generator, found = np.random.default_rng(metrics), np.zeros(paths, dtype=bool)
+    generator, alarms = np.random.default_rng(metrics), np.zeros(paths, dtype=bool)
     for _ in range(metrics):
         kept, new = (
             np.exp(
@@ -34,8 +34,8 @@ def false_alarms(
             )
             for count in counts
         )
-        found |= [regressed(a, b, limit, metrics) for a, b in zip(kept.tolist(), new.tolist(), strict=True)]
-    return float(found.mean())
+        alarms |= [regressed(a, b, limit, metrics) for a, b in zip(kept.tolist(), new.tolist(), strict=True)]
+    return float(alarms.mean())
 
 
 def main() -> None:
@@ -49,12 +49,12 @@ def main() -> None:
             for counts in COUNTS
             for limit in LIMITS
         ]
-        print(f"| {kind} | {' | '.join(f'{each:.2%}' for each in shares)} |")
+        print(f"| {kind} | {' | '.join(f'{share:.2%}' for share in shares)} |")
     print(f"| processes differ by | {' | '.join(f'{n} and {m}, {k} metrics' for (n, m), k in SEVERAL)} |")
     print(f"| --- |{' --- |' * len(SEVERAL)}")
     for kind in FACTORS:
         shares = [false_alarms(kind, counts, 0.0, metrics=metrics) for counts, metrics in SEVERAL]
-        print(f"| {kind} | {' | '.join(f'{each:.2%}' for each in shares)} |")
+        print(f"| {kind} | {' | '.join(f'{share:.2%}' for share in shares)} |")
 
 
 if __name__ == "__main__":

@@ -17,20 +17,20 @@ run the given share of them.
 
 def standard(draws: np.random.Generator, shape: tuple[int, int], correlation: float) -> np.ndarray:
     """Paths of a normal AR(1) process [paths, length] with mean 0, variance 1 and this correlation of neighbours."""
-    found = draws.standard_normal(shape)
-    found[:, 1:] *= math.sqrt(1 - correlation * correlation)
+    values = draws.standard_normal(shape)
+    values[:, 1:] *= math.sqrt(1 - correlation * correlation)
     for at in range(1, shape[1]):
-        found[:, at] += correlation * found[:, at - 1]
-    return found
+        values[:, at] += correlation * values[:, at - 1]
+    return values
 
 
 def autoregressive(*correlations: float) -> Process:
     """Log-normal times whose logarithms are the sum of AR(1) processes of equal variance, with these correlations."""
 
     def process(draws: np.random.Generator, shape: tuple[int, int], share: float) -> np.ndarray:
-        parts = np.array([standard(draws, shape, each) for each in correlations])
-        found: np.ndarray = SPREAD * (parts.sum(axis=0) / math.sqrt(len(parts)) - NormalDist().inv_cdf(1 - share))
-        return found
+        parts = np.array([standard(draws, shape, correlation) for correlation in correlations])
+        logs: np.ndarray = SPREAD * (parts.sum(axis=0) / math.sqrt(len(parts)) - NormalDist().inv_cdf(1 - share))
+        return logs
 
     return process
 
@@ -44,8 +44,8 @@ def runs_of_slow(length: float) -> Process:
             slow[:, at] = now
             chance = draws.random(shape[0])
             now = np.where(now, chance < 1 - 1 / length, chance < share / (1 - share) / length)
-        found: np.ndarray = np.where(slow, 0.5, -0.5) + 0.01 * draws.standard_normal(shape)
-        return found
+        logs: np.ndarray = np.where(slow, 0.5, -0.5) + 0.01 * draws.standard_normal(shape)
+        return logs
 
     return process
 

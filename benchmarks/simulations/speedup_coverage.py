@@ -61,8 +61,8 @@ def coverage(kind: str, processes: int, paths: int = PATHS, seed: int = 1) -> fl
     """The share of simulated measurements whose interval contains the truth."""
     generator, truth = np.random.default_rng(seed), CENTRES.get(kind, 0.0)
     drawn = FACTORS[kind](generator, (paths, processes)) + generator.normal(0.0, MEDIAN_ERROR, (paths, processes))
-    intervals = (ratio_across_processes([float(each) for each in row]) for row in np.exp(drawn - truth))
-    return sum(each.low <= 1.0 <= each.high for each in intervals) / paths
+    intervals = (ratio_across_processes([float(ratio) for ratio in row]) for row in np.exp(drawn - truth))
+    return sum(interval.low <= 1.0 <= interval.high for interval in intervals) / paths
 
 
 def coverage_within(kind: str, pairs: int, paths: int = PATHS_WITHIN, seed: int = 1) -> float:
@@ -70,7 +70,7 @@ def coverage_within(kind: str, pairs: int, paths: int = PATHS_WITHIN, seed: int 
     generator = np.random.default_rng(seed)
     sides = ([REQUESTS[kind](generator, pairs).tolist() for _ in range(2)] for _ in range(paths))
     intervals = (paired_ratio(before, after) for before, after in sides)
-    return sum(each.low <= 1.0 <= each.high for each in intervals) / paths
+    return sum(interval.low <= 1.0 <= interval.high for interval in intervals) / paths
 
 
 def coverage_stopping(ratio: float, paths: int = PATHS, seed: int = 1) -> tuple[float, float]:
@@ -82,7 +82,7 @@ def coverage_stopping(ratio: float, paths: int = PATHS, seed: int = 1) -> tuple[
     contained = stopped = 0
     for ratios in ratio * np.exp(errors):
         clear = bool((ratios[:4] >= CLEARLY_FASTER).all())
-        interval = ratio_across_processes([float(each) for each in ratios[: 4 if clear else 6]])
+        interval = ratio_across_processes([float(value) for value in ratios[: 4 if clear else 6]])
         contained += interval.low <= ratio <= interval.high
         stopped += clear
     return contained / paths, stopped / paths

@@ -115,8 +115,8 @@ def simulated(
     """The shares of simulated measurements, with the promised rate itself beyond the limit, called met and missed."""
     draws = np.random.default_rng([int(10 * percentile), *name.encode()])
     logs = PROCESSES[name](draws, (paths, requests), 1 - percentile / 100)
-    found = [first_verdict(percentile, each, count_each)[0] for each in logs]
-    return found.count("met") / paths, found.count("missed") / paths
+    verdicts = [first_verdict(percentile, path, count_each)[0] for path in logs]
+    return verdicts.count("met") / paths, verdicts.count("missed") / paths
 
 
 def requests_until_met(percentile: float, kept: str, count_each: bool = False, paths: int = PATHS_KEPT) -> int:
@@ -126,38 +126,38 @@ def requests_until_met(percentile: float, kept: str, count_each: bool = False, p
         logs = PROCESSES["independent"](draws, (paths, most), rate / 10)
     else:
         logs = 0.05 * draws.standard_normal((paths, most)) - math.log(2)
-    return round(fmean(first_verdict(percentile, each, count_each)[1] for each in logs))
+    return round(fmean(first_verdict(percentile, path, count_each)[1] for path in logs))
 
 
 def rows(percentile: float) -> Iterator[str]:
     """The Markdown rows of one percentile."""
-    found = errors(percentile, REQUESTS[-1])
+    rates = errors(percentile, REQUESTS[-1])
     for requests in REQUESTS:
-        met, missed = (each[requests - 1] for each in (found.met, found.missed))
+        met, missed = (shares[requests - 1] for shares in (rates.met, rates.missed))
         yield f"| p{percentile:g} | {requests:,} | {met:.2%} | {missed:.2%} |"
 
 
 def dependent() -> Iterator[str]:
     """The Markdown table of errors of requests that depend on each other."""
     percentiles = PERCENTILES[:-1]
-    yield f"| times of requests | {' | '.join(f'p{each}' for each in percentiles)} |"
+    yield f"| times of requests | {' | '.join(f'p{percentile}' for percentile in percentiles)} |"
     yield "| --- " * (1 + len(percentiles)) + "|"
     for name, count_each in [*((name, False) for name in PROCESSES), *((name, True) for name in COUNTED_EACH)]:
-        found = [simulated(name, each, count_each=count_each) for each in percentiles]
-        for side, shares in zip(("met", "missed"), zip(*found, strict=True), strict=True):
+        rates = [simulated(name, percentile, count_each=count_each) for percentile in percentiles]
+        for side, shares in zip(("met", "missed"), zip(*rates, strict=True), strict=True):
             counted = " if each counts" if count_each else ""
-            yield f"| {name}, called {side}{counted} | {' | '.join(f'{each:.1%}' for each in shares)} |"
+            yield f"| {name}, called {side}{counted} | {' | '.join(f'{share:.1%}' for share in shares)} |"
 
 
 def requests_taken() -> Iterator[str]:
     """The Markdown table of the requests that a verdict takes."""
     percentiles = PERCENTILES[:-1]
-    yield f"| independent requests | {' | '.join(f'p{each}' for each in percentiles)} |"
+    yield f"| independent requests | {' | '.join(f'p{percentile}' for percentile in percentiles)} |"
     yield "| --- " * (1 + len(percentiles)) + "|"
     for kept in KEPT:
-        for count_each, said in ((True, "each counts"), (False, "as verify counts")):
-            found = [requests_until_met(each, kept, count_each) for each in percentiles]
-            yield f"| {kept}: {said} | {' | '.join(f'{each:,}' for each in found)} |"
+        for count_each, label in ((True, "each counts"), (False, "as verify counts")):
+            counts = [requests_until_met(percentile, kept, count_each) for percentile in percentiles]
+            yield f"| {kept}: {label} | {' | '.join(f'{count:,}' for count in counts)} |"
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Tables of attention."""
 
-from benchmarks.documents import Row, best, document, field, one, rows
+from benchmarks.documents import Row, best, field, one, rows
 from benchmarks.tables.writing import LIBRARY, also_measured, markdown, ratio, shares, table, us
 
 PREFILL = dict(op="attention", kind="prefill", lengths=None)
@@ -14,27 +14,15 @@ def prefill() -> str:
         for length in (1024, 4096, 16384):
             cells = []
             for variant in ("flash_hopper", "sdpa_cudnn", "sdpa_flash"):
-                found = [
+                shown = [
                     one(LIBRARY, variant=variant, head_dim=head_dim, q_len=length, causal=causal, **PREFILL)
                     for causal in (False, True)
                 ]
-                cells += [[f"{row['tflops']:.0f}" for row in found]]
+                cells += [[f"{row['tflops']:.0f}" for row in shown]]
                 if variant == "flash_hopper":
-                    times = [f"{row['ratio_to_best_peer']:.2f}x" for row in found]
+                    times = [f"{row['ratio_to_best_peer']:.2f}x" for row in shown]
             lines.append([str(head_dim), f"{length:,}", *(" / ".join(cell) for cell in cells), " / ".join(times)])
     header = ["head_dim", "length", "flash_hopper, full / causal", "cuDNN", "FlashAttention-2", "times the best peer"]
-    return markdown(header, lines)
-
-
-@table("flash-blackwell")
-def flash_blackwell() -> str:
-    """flash_blackwell's modelled times on a B200."""
-    lines = []
-    for row in document("flash-blackwell")["rows"]:
-        case, share = row["case"], f"{row['share_of_rate'] * 100:.0f} %"
-        shape = [str(case["head_dim"]), f"{case['q_len']:,}", "causal" if case["causal"] else "full"]
-        lines.append([*shape, us(row), f"{row['tflops']:,.0f}", share, row["bound"]])
-    header = ["head_dim", "length", "mask", "µs", "TFLOP/s", "of the datasheet's rate", "bound"]
     return markdown(header, lines)
 
 
@@ -50,11 +38,11 @@ def prefill_triton() -> str:
     ):
         cells = []
         for head_dim in (64, 128):
-            found = [
+            shown = [
                 one(LIBRARY, variant=variant, head_dim=head_dim, q_len=4096, causal=causal, **PREFILL)
                 for causal in (False, True)
             ]
-            cells.append(" / ".join(f"{row['tflops']:.0f}" for row in found))
+            cells.append(" / ".join(f"{row['tflops']:.0f}" for row in shown))
         lines.append([label, *cells])
     return markdown(["", "head_dim 64 (32 heads)", "head_dim 128 (16 heads)"], lines)
 
@@ -68,11 +56,11 @@ def packed() -> str:
         ("torch_varlen", "FlashAttention-2 for packed sequences, in torch"),
         ("sdpa_mem_efficient", "torch's memory-efficient attention with a mask"),
     ):
-        found = [
+        shown = [
             next(row for row in rows(LIBRARY, variant=variant, kind="prefill", head_dim=size) if field(row, "lengths"))
             for size in (64, 128)
         ]
-        lines.append([label, *(f"{us(row)} µs, {row['tflops']:.0f} TFLOP/s" for row in found)])
+        lines.append([label, *(f"{us(row)} µs, {row['tflops']:.0f} TFLOP/s" for row in shown)])
     return markdown(["", "head_dim 64 (32 heads)", "head_dim 128 (16 heads)"], lines)
 
 
@@ -114,8 +102,8 @@ def decode_attention() -> str:
         head_dim, batch, keys, page = case
         times = []
         for variant in ("decode_hopper", "decode_split", "sdpa_cudnn", "sdpa_flash"):
-            found = _decode_rows(variant, case, "bf16")
-            times.append(us(found[0]) if found else "–")
+            decoded = _decode_rows(variant, case, "bf16")
+            times.append(us(decoded[0]) if decoded else "–")
         ours = [_decode_rows(variant, case, "bf16")[0] for variant in ("decode_hopper", "decode_split")]
         of_bandwidth = shares(min(ours, key=lambda row: row["ms"]), "read_tbps") if keys > 4096 else ["–", "–"]
         times += [column[at] for column in packed.values()]
@@ -148,8 +136,8 @@ def step() -> str:
     for heads, head_dim, label in ((32, 64, "32 on 8, 64 (Llama-3.2-1B)"), (12, 128, "12 on 2, 128 (Qwen2.5-1.5B)")):
         for batch, keys in ((1, 192), (1, 1088), (32, 192)):
             where = dict(op="step_attention", heads=heads, head_dim=head_dim, batch=batch, kv_len=keys)
-            found = [one(LIBRARY, variant=variant, **where) for variant in ("step_hopper", "torch_step_attention")]
-            lines.append([label, str(batch), f"{keys:,}", *map(us, found)])
+            pair = [one(LIBRARY, variant=variant, **where) for variant in ("step_hopper", "torch_step_attention")]
+            lines.append([label, str(batch), f"{keys:,}", *map(us, pair)])
     return markdown(["heads, head_dim", "batch", "slots of cache", "`step_hopper`", "torch, eager"], lines)
 
 

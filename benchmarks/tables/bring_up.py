@@ -19,8 +19,8 @@ def winners() -> str:
             unlike = None if race["own"] == other else f"`{race['own']}`; the prepared run has `{other}`"
             counted.setdefault(op, []).append(unlike)
     lines = [
-        [op.replace("_", " "), str(len(found)), str(found.count(None)), "; ".join(filter(None, found))]
-        for op, found in counted.items()
+        [op.replace("_", " "), str(len(outcomes)), str(outcomes.count(None)), "; ".join(filter(None, outcomes))]
+        for op, outcomes in counted.items()
     ]
     return markdown(["op", "cases of both", "the same winner", "another winner"], lines)
 
@@ -28,8 +28,10 @@ def winners() -> str:
 def _prepared() -> dict[str, tuple[float, str]]:
     """The time and the name of the fastest variant of ours for each case of the prepared run."""
     best: dict[str, tuple[float, str]] = {}
-    for each in document(PREPARED)["results"]["explore"]["candidates"]:
-        if each["gate"] == "pass" and not each["peer"] and each["ms"]:
-            case = ops.case_from.validate_python(each["case"]).key
-            best[case] = min(best.get(case, (each["ms"], each["variant"])), (each["ms"], each["variant"]))
+    for candidate in document(PREPARED)["results"]["explore"]["candidates"]:
+        if candidate["gate"] == "pass" and not candidate["peer"] and candidate["ms"]:
+            case = ops.case_from.validate_python(candidate["case"]).key
+            best[case] = min(
+                best.get(case, (candidate["ms"], candidate["variant"])), (candidate["ms"], candidate["variant"])
+            )
     return best

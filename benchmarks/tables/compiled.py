@@ -25,7 +25,7 @@ def compiled_peers() -> str:
     """Nine cases beside eager torch and torch.compile: µs, and the best peer's time over ours."""
     lines = []
     for label, (op, where, peer) in CASES.items():
-        eager, compiled = (best(NAME, op=op, variant=each, **where) for each in (peer, f"{peer}_compiled"))
+        eager, compiled = (best(NAME, op=op, variant=variant, **where) for variant in (peer, f"{peer}_compiled"))
         ours = best(NAME, op=op, peer=False, **where)
         peers = [row for row in rows(NAME, op=op, peer=True, **where) if row["ms"] is not None]
         nearest = min(peers, key=lambda row: row["ms"])

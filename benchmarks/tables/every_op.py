@@ -15,8 +15,8 @@ SHOWN = (*SHAPE, "weights", "epilogue", "sampling", "quantise")
 def every_op() -> str:
     """µs in bursts of both, the peer's time over ours in bursts and settled, and our share of the floor."""
     lines = []
-    for _, found in groupby(rows(DOCUMENT, gate="pass"), key=lambda row: row["case"]):
-        measured = list(found)
+    for _, same in groupby(rows(DOCUMENT, gate="pass"), key=lambda row: row["case"]):
+        measured = list(same)
         ours, peer = (
             min((row for row in measured if row["peer"] is peer and row["settled"]), key=lambda row: row["ms"])
             for peer in (False, True)

@@ -44,6 +44,22 @@ def fft() -> str:
     return markdown(["length", HEADER[0], "FlashFFTConv, H100, stated, ms", *HEADER[1:]], lines)
 
 
+@table("fft-short")
+def fft_short() -> str:
+    """One sequence of 4,096 channels, gated, with few taps."""
+    lines = []
+    for length, taps in ((8192, 7), (8192, 128), (131_072, 128)):
+        where = {"width": 4096, "length": length, "filter": taps}
+        ours, *others = (_least(name, **where) for name in ("toeplitz", "torch_conv1d", "torch_fft"))
+        if ours is not None:
+            peers = [row["ms"] if row else None for row in others]
+            best = min(ms for ms in peers if ms) / ours["ms"]
+            figures = [_ms(ours["ms"]), *map(_ms, peers), f"{best:.1f}x", f"{ours['gbps']:,.0f}"]
+            lines.append([f"{length:,}", str(taps), *figures])
+    header = ["length", "taps", "ours, ms", "torch's conv1d, ms", "torch's transforms, ms", *HEADER[3:]]
+    return markdown(header, lines)
+
+
 @table("fft-wide")
 def fft_wide() -> str:
     """One sequence of 4,096 channels, gated."""

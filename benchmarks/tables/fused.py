@@ -31,7 +31,9 @@ def rmsnorm() -> str:
 @table("gated")
 def gated() -> str:
     """Gated activations over 16,384 rows of 8,192."""
-    cases = [(label, {"m": 16384, "activation": each}) for label, each in (("SwiGLU", "silu"), ("GeGLU", "gelu"))]
+    cases = [
+        (label, {"m": 16384, "activation": activation}) for label, activation in (("SwiGLU", "silu"), ("GeGLU", "gelu"))
+    ]
     return _fused(cases, "gated_triton", "torch_gated")
 
 

@@ -1,5 +1,6 @@
 """Tables of matrix products and the LM head."""
 
+from collections.abc import Sequence
 from statistics import geometric_mean
 
 from benchmarks.documents import LAUNCH_MS, Row, bandwidth_bound_us, bandwidth_share, document, one, rows
@@ -129,8 +130,8 @@ def skinny_lossy() -> str:
     """skinny with weights in eight and four bits, each beside its bound."""
     lines = []
     for shape in FEW:
-        found = [linear(f"skinny_{name}", shape, weights=name, epilogue="none") for name in ("fp8", "nvfp4", "int4")]
-        lines.append([shape_of(shape), *(f"{us(row)} / {bandwidth_bound_us(LIBRARY, row):.1f}" for row in found)])
+        lossy = [linear(f"skinny_{name}", shape, weights=name, epilogue="none") for name in ("fp8", "nvfp4", "int4")]
+        lines.append([shape_of(shape), *(f"{us(row)} / {bandwidth_bound_us(LIBRARY, row):.1f}" for row in lossy)])
     return markdown(["m×n×k, µs / bound", "fp8", "NVFP4", "int4"], lines)
 
 
@@ -145,7 +146,7 @@ def small_gemm() -> str:
             for row in rows(LIBRARY, op="linear", variant="small_gemm", m=m, epilogue="none")
         ]
         cells = (geometric_mean(ratios), min(ratios), max(ratios))
-        lines.append([str(m), str(len(ratios)), *(f"{each:.2f}x" for each in cells)])
+        lines.append([str(m), str(len(ratios)), *(f"{cell:.2f}x" for cell in cells)])
     return markdown(["rows of x", "shapes", "geometric mean", "least", "greatest"], lines)
 
 
@@ -181,8 +182,8 @@ def lm_head_lossy() -> str:
     lines = []
     for m in (1, 8, 16):
         for sampling in ("argmax", "top_k_p"):
-            found = [_lm_head(m, sampling, weights) for weights in ("fp8", "nvfp4", "int4")]
-            cells = [f"{us(row)} ({bandwidth_share(LIBRARY, row, 'read_tbps', LAUNCH_MS):.2f})" for row in found]
+            lossy = [_lm_head(m, sampling, weights) for weights in ("fp8", "nvfp4", "int4")]
+            cells = [f"{us(row)} ({bandwidth_share(LIBRARY, row, 'read_tbps', LAUNCH_MS):.2f})" for row in lossy]
             lines.append([str(m), sampling.replace("top_k_p", "top-k and top-p"), *cells])
     return markdown(["rows", "choice", "fp8", "NVFP4", "int4"], lines)
 
@@ -190,50 +191,29 @@ def lm_head_lossy() -> str:
 @table("bench-sample")
 def bench_sample() -> str:
     """What `bench gemm` prints of one product, shortened."""
-    found = [
+    shown = [
         linear(name, (1, 16384, 2048), weights="bf16", epilogue="none")
         for name in ("torch_linear", "gemm_hopper", "skinny")
     ]
-    said = [row_line(BenchRow.model_validate(row)).partition(" dtype=")[0] for row in found]
-    lines = [ceilings_line(document(LIBRARY)["ceilings"]), *(f"{line} …" for line in said)]
+    printed = [row_line(BenchRow.model_validate(row)).partition(" dtype=")[0] for row in shown]
+    lines = [ceilings_line(document(LIBRARY)["ceilings"]), *(f"{line} …" for line in printed)]
     return "".join(f"{line}\n" for line in ["```", *lines, "```"])
 
 
-KINDS = {"kBf16": "bf16", "kF16": "fp16", "kE4m3": "e4m3", "kMxfp8": "MXFP8", "kNvfp4": "NVFP4"}
-
-
-@table("gemm-blackwell")
-def gemm_blackwell() -> str:
-    """gemm_blackwell's modelled times on a B200; cases that differ by their float32 scales only are one line."""
+@table("few-rows")
+def few_rows() -> str:
+    """The products of a layer together, by rows of x: the best in bf16, and those in int8."""
+    found = document("few-rows")["rows"]
     lines = []
-    for row in document("gemm-blackwell")["rows"]:
-        case = row["case"]
-        shape = shape_of((case["m"], case["n"], case["k"]))
-        share = f"{row['share_of_rate'] * 100:.0f} %"
-        line = [
-            KINDS[row["kind"]],
-            case["epilogue"],
-            shape,
-            f"{row['columns']}" + ", pair" * row["pair"],
-            us(row),
-            f"{row['tflops']:,.0f}",
-            share,
-        ]
-        lines.append([*line, row["bound"]])
-    header = ["operands", "epilogue", "m×n×k", "columns of a tile", "µs", "TFLOP/s", "of the datasheet's rate", "bound"]
-    return markdown(header, [line for i, line in enumerate(lines) if line not in lines[:i]])
+    for m in sorted({row["case"]["m"] for row in found}):
+        sums = {variant: _layer_us(found, m, variant) for variant in ("skinny", "small_gemm")}
+        int8 = {variant: _layer_us(found, m, f"{variant}_int8") for variant in sums}
+        best = min(us for us in sums.values() if us)
+        cells = [f"{us:.1f} µs ({best / us:.2f}x)" if us else "–" for us in int8.values()]
+        lines.append([str(m), f"{best:.1f} µs", *cells])
+    return markdown(["rows of x", "bf16", "skinny_int8", "small_gemm_int8"], lines)
 
 
-@table("grouped-blackwell")
-def grouped_blackwell() -> str:
-    """grouped_blackwell's modelled times on a B200."""
-    lines = []
-    for row in document("grouped-blackwell")["rows"]:
-        case, share = row["case"], f"{row['share_of_rate'] * 100:.0f} %"
-        shape = f"{case['rows']:,} rows, {case['experts']} experts, {case['n']}×{case['k']}"
-        tile = f"{row['columns']}" + ", pair" * row["pair"]
-        waste = f"{row['rows_for_nothing'] * 100:.0f} %"
-        line = [KINDS[row["kind"]], shape, case["epilogue"], tile, us(row), f"{row['tflops']:,.0f}", share, waste]
-        lines.append([*line, row["bound"]])
-    header = ["operands", "case, n×k", "epilogue", "columns of a tile", "µs", "TFLOP/s", "of the datasheet's rate"]
-    return markdown([*header, "rows multiplied for nothing", "bound"], lines)
+def _layer_us(found: Sequence[Row], m: int, variant: str) -> float:
+    """The µs of a layer's products with `m` rows by a variant; 0 where it has none."""
+    return sum(float(row["us"]) for row in found if row["case"]["m"] == m and row["variant"] == variant)

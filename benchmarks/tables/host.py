@@ -44,13 +44,13 @@ def host_cost() -> str:
     before, runs = document("host-cost-e4f61be")["before_on_a_quiet_host"], [document(name) for name in RUNS]
     lines = []
     for variant, label, where in CALLS:
-        old, *new = (_row(each["rows"], variant, where) for each in (before, *runs))
+        old, *new = (_row(run["rows"], variant, where) for run in (before, *runs))
         times = [f"{row[name][0]:.1f}" if row else "–" for row in new for name in TIMES]
         lines.append([f"`{variant}`, {label}", f"{old['checked'][0]:.1f}" if old else "–", *times])
     for name, label in OTHERS:
         lines.append([label, "", *(cell for run in runs for cell in (f"{run['torch'][name][0]:.1f}", ""))])
-    each = [f"{what}, {run['commit'][:7]}" for run in runs for what in ("checked", "unchecked, `out=`")]
-    return markdown(["", "before", *each], lines)
+    columns = [f"{what}, {run['commit'][:7]}" for run in runs for what in ("checked", "unchecked, `out=`")]
+    return markdown(["", "before", *columns], lines)
 
 
 def _row(given: Iterable[Row], variant: str, where: dict[str, Any]) -> Row | None:
@@ -74,7 +74,7 @@ def host_cost_bench() -> str:
     """Host times in a run of the whole bench: new outputs, arguments by name, µs."""
     lines = []
     for variant, where, label in IN_THE_BENCH:
-        found = rows("library-peers", variant=variant, **where)
-        times = [row["host_us"] for row in found if row.get("host_us")]
+        timed = rows("library-peers", variant=variant, **where)
+        times = [row["host_us"] for row in timed if row.get("host_us")]
         lines.append([f"`{variant}`", label, f"{min(times):.1f}"])
     return markdown(["variant", "case", "host time"], lines)

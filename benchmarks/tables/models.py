@@ -31,9 +31,9 @@ def ttf64() -> str:
     }
     lines = []
     for variant, label in runners.items():
-        found = [best(whole_models(variant), model=model, variant=variant, prompt=128) for model in MODELS]
-        lines.append([label, *(cell for row in found for cell in [whole_ms(row), *fidelity(row)])])
-    header = [each for name in MODELS.values() for each in (name, "KL, nats", "other tokens")]
+        fastest = [best(whole_models(variant), model=model, variant=variant, prompt=128) for model in MODELS]
+        lines.append([label, *(cell for row in fastest for cell in [whole_ms(row), *fidelity(row)])])
+    header = [column for name in MODELS.values() for column in (name, "KL, nats", "other tokens")]
     return markdown(["", *header], lines)
 
 
@@ -42,7 +42,7 @@ FORMATS = {
     "int8": ("int8", "every run, by default"),
     "fp8": ("fp8", "a workload that allows its loss"),
     "nvfp4": ("NVFP4", "a workload that allows its loss, for the fewest bytes"),
-    "int4": ("int4", "single products"),
+    "int4": ("int4", "a workload that allows its loss"),
 }
 """The names of formats, and what each is for."""
 ROUNDED = {"nearest": "to nearest", "gptq": "by GPTQ"}
@@ -61,7 +61,8 @@ def formats() -> str:
     lines = []
     for row in document("rounding-trained")["rows"]:
         if row["model"] == "smollm2":
-            lines.append([*_format(row), f"{row['bytes_per_weight']:g}", *_losses(row), FORMATS[row["weights"]][1]])
+            use = "single products" if row["group"] == 128 else FORMATS[row["weights"]][1]
+            lines.append([*_format(row), f"{row['bytes_per_weight']:g}", *_losses(row), use])
     return markdown(["weights", "bytes a weight", *LOSSES, "for"], lines)
 
 
@@ -86,10 +87,12 @@ def vllm() -> str:
     lines = []
     for batch, prompt in ((1, 128), (1, 1024), (8, 128), (8, 1024)):
         for model, name in MODELS.items():
-            found = {each: one(source, model=model, variant=each, batch=batch, prompt=prompt) for each in runners}
-            peer, ours = found["vllm"], found["megakernel"]
+            by_runner = {
+                runner: one(source, model=model, variant=runner, batch=batch, prompt=prompt) for runner in runners
+            }
+            peer, ours = by_runner["vllm"], by_runner["megakernel"]
             case = f"{name}, {prompt:,} tokens" + (f", {batch} at once" if batch > 1 else "")
-            times = [whole_ms(row) for row in found.values()]
+            times = [whole_ms(row) for row in by_runner.values()]
             low, high = peer["ms_low"] / ours["ms_high"], peer["ms_high"] / ours["ms_low"]
             lines.append([case, *times, f"{peer['ms'] / ours['ms']:.2f}x ({low:.2f} to {high:.2f})"])
     version = one(source, model="llama-3.2-1b", variant="vllm", batch=1, prompt=128)["params"]["version"]
@@ -104,21 +107,26 @@ def kernels_runner() -> str:
     lines = []
     for model, name in MODELS.items():
         for prompt in (128, 1024):
-            found = [one("decode", model=model, variant=variant, prompt=prompt) for variant in variants]
-            lines.append([f"{name}, {prompt:,} tokens", *(whole_ms(row, "") for row in found)])
+            timed = [one("decode", model=model, variant=variant, prompt=prompt) for variant in variants]
+            lines.append([f"{name}, {prompt:,} tokens", *(whole_ms(row, "") for row in timed)])
     return markdown(["prompt", "kernels", "torch.compile", "products tuned", "max-autotune"], lines)
 
 
-@table("fidelity")
-def precision() -> str:
-    """Every runner and precision: time and fidelity over 4,096 tokens, weights from a seed."""
+INTEGERS = ("decode-int8", "decode-int8-8b-batches", "decode-int4-8b")
+"""The documents of the megakernel in integers, with bf16 beside it."""
+
+
+@table("integers")
+def integers() -> str:
+    """The megakernel's first 64 tokens and a token in bf16 and in integers."""
     lines = []
-    for model, name in MODELS.items():
-        for variant in ("kernels", "kernels_fp8", "megakernel", "megakernel_fp8", "megakernel_nvfp4"):
-            row = one(whole_models(variant), model=model, variant=variant, prompt=128)
-            runner = variant.partition("_")[0]
-            lines.append([name, runner, row["case"]["weights"], whole_ms(row), *fidelity(row)])
-    header = ["model", "runner", "weights", "first 64 tokens", "KL, nats", "other tokens"]
+    for source in INTEGERS:
+        for row in rows(source):
+            case = row["case"]
+            name = f"{case['model']}, {case['weights']}" + (f", batch {case['batch']}" if case["batch"] > 1 else "")
+            share = f"{100 * row['read_share']:.0f} %"
+            lines.append([name, whole_ms(row), f"{row['ms_per_token']:.3f} ms", share, *fidelity(row)])
+    header = ["prompt of 128", "first 64 tokens", "a token", "of the read bandwidth", "KL, nats", "other tokens"]
     return markdown(header, lines)
 
 
@@ -134,8 +142,8 @@ def megakernel() -> str:
             ("decode-lossy", 128, 1, "_fp8"),
             ("decode-lossy", 128, 1, "_nvfp4"),
         ):
-            found = rows(source, model=model, variant=f"megakernel{suffix}", prompt=prompt, batch=batch)
-            for row in found:
+            timed = rows(source, model=model, variant=f"megakernel{suffix}", prompt=prompt, batch=batch)
+            for row in timed:
                 peers = [] if suffix else [best(source, model=model, prompt=prompt, batch=batch, peer=True)]
                 what = f"{name}, {row['case']['weights']}, {prompt:,} tokens" + (f", batch {batch}" * (batch > 1))
                 lines.append(
@@ -161,7 +169,7 @@ def megakernel_models() -> str:
     for name in names:
         cells = []
         for position in (128, 16320):
-            found = rows(source, model=name, position=position, commit="ad0e61d")
-            cells.append(f"{mean(row['ms'] for row in found):.3f} ms" if found else "–")
+            timed = rows(source, model=name, position=position, commit="ad0e61d")
+            cells.append(f"{mean(row['ms'] for row in timed):.3f} ms" if timed else "–")
         lines.append([name, *cells])
     return markdown(["", "128 tokens", "16,320 tokens"], lines)

@@ -25,9 +25,12 @@ def _line(row: dict[str, Any]) -> list[str]:
         f"{row['model']}{again}",
         f"{limit:g} ms" if limit else "no slower",
         f"`{row['chosen']}`" if row["chosen"] else "–",
-        *(f"{each:.1f} ms" if each else "–" for each in (row["figure"], row["best"])),
+        *(f"{ms:.1f} ms" if ms else "–" for ms in (row["figure"], row["best"])),
         f"{row['regret']:.2f}" if row["regret"] else "–",
-        *(f"{each:.0f} s" if each else "–" for each in (row["seconds_to_first_plan"], row["seconds_to_verdict"])),
+        *(
+            f"{seconds:.0f} s" if seconds else "–"
+            for seconds in (row["seconds_to_first_plan"], row["seconds_to_verdict"])
+        ),
         (row["verdict"] or "none").replace("_", " "),
         str(len(row["not_tried_for_time"])),
     ]

@@ -22,16 +22,10 @@ def serve() -> str:
     return _tokens("serve")
 
 
-@table("serve-qwen")
-def of_qwen() -> str:
-    """The same of Qwen2.5-1.5B."""
-    return _tokens("serve-qwen2.5-1.5b")
-
-
 def _tokens(name: str) -> str:
     lines = []
     for users in USERS:
-        peer = max((_row(each, users, name) for each in PEERS), key=lambda row: float(row["tokens_per_second"]))
+        peer = max((_row(variant, users, name) for variant in PEERS), key=lambda row: float(row["tokens_per_second"]))
         ours = _row("kernels", users, name)
         quotient = f"{ours['tokens_per_second'] / peer['tokens_per_second']:.2f}x{_late(peer) or _late(ours)}"
         speeds = [f"{row['tokens_per_second']:,.0f}{_late(row)}" for row in (peer, ours)]
@@ -101,8 +95,8 @@ def _row(variant: str, users: int, name: str) -> Row:
 
 def _api_servers(row: Row) -> str:
     """How many API servers vLLM was started with."""
-    found = API_SERVERS.search(row["settings"]["options"])
-    return found[1] if found else "1"
+    match = API_SERVERS.search(row["settings"]["options"])
+    return match[1] if match else "1"
 
 
 def _label(row: Row) -> str:

@@ -34,13 +34,13 @@ def several_gpus() -> str:
     """
     lines = []
     for label, source, weights, name, wanted in CASES:
-        found = [_first_row(source, weights, gpus) for gpus in (None, *CLASSES)]
-        times = [_time(row, name) + _unheld(row) for row in found]
+        shown = [_first_row(source, weights, gpus) for gpus in (None, *CLASSES)]
+        times = [_time(row, name) + _unheld(row) for row in shown]
         modelled = _modelled(MODELS[source], weights, name, "h200x4")
         goals = [f" ({_ms(goal)}; {_ms(of)})" if goal else "" for goal, of in zip(wanted, modelled, strict=True)]
         by_token = weights == "bf16" and name == "ms_per_token"
-        peers = [_peer(each, source, how) if by_token else None for each in CLASSES.values() for how in SUMS]
-        lines.append([label, *map(str.__add__, times, goals), *_fidelity(found), *map(_ms, peers)])
+        peers = [_peer(gpu_class, source, how) if by_token else None for gpu_class in CLASSES.values() for how in SUMS]
+        lines.append([label, *map(str.__add__, times, goals), *_fidelity(shown), *map(_ms, peers)])
     header = ["ms, measured (wanted; modelled)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats (torch)", "other tokens"]
     return markdown([*header, *(f"torch on {gpus}, {how}" for gpus in CLASSES for how in SUMS.values())], lines)
 
@@ -52,15 +52,15 @@ def several_h100s() -> str:
     """
     lines = []
     for label, source, weights, name, _ in CASES:
-        found = [_row("h100x4", source, weights, gpus) for gpus in (None, 2, 4)]
+        shown = [_row("h100x4", source, weights, gpus) for gpus in (None, 2, 4)]
         modelled = map(_ms, _modelled(MODELS[source], weights, name, "h100x4"))
         cells = [
             f"{_time(row, name)}{_unheld(row)} ({ms}; {row['read_share']:.0%})" if row else "–"
-            for row, ms in zip(found, modelled, strict=True)
+            for row, ms in zip(shown, modelled, strict=True)
         ]
         by_token = weights == "bf16" and name == "ms_per_token"
         peers = [_ms(_peer("h100x4", source, how) if by_token else None) for how in SUMS]
-        lines.append([label, *(each.replace("%", " %") for each in cells), *_fidelity(found), *peers])
+        lines.append([label, *(cell.replace("%", " %") for cell in cells), *_fidelity(shown), *peers])
     header = ["ms, measured (modelled; share)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats (torch)", "other tokens"]
     return markdown([*header, *(f"torch on 4, {how}" for how in SUMS.values())], lines)
 
@@ -77,19 +77,19 @@ def _modelled(model: str, weights: str, name: str, gpu_class: str) -> list[float
     }
     plans = predict(Workload.model_validate(stated), manifest(model), gpu_class, None, "bf16", ["fp8"]).plans
     metric = "tpot" if name == "ms_per_token" else "ttf_n"
-    ours = [each for each in plans if (each.runner, each.weights) == (MEGAKERNEL, weights)]
-    return [next(figure.value for figure in each.figures if figure.metric == metric) for each in ours]
+    ours = [plan for plan in plans if (plan.runner, plan.weights) == (MEGAKERNEL, weights)]
+    return [next(figure.value for figure in plan.figures if figure.metric == metric) for plan in ours]
 
 
 def _time(row: Row | None, name: str) -> str:
     return _ms(field(row, name)) + borrowed(row) if row else "–"
 
 
-def _fidelity(found: Sequence[Row | None]) -> list[str]:
+def _fidelity(rows_: Sequence[Row | None]) -> list[str]:
     """That of the most GPUs that a line shows and that have one. One with what torch in bf16 loses comes first, and has
     that in brackets.
     """
-    shown = [row for row in reversed(found) if row]
+    shown = [row for row in reversed(rows_) if row]
     if not shown:
         return ["–", "–"]
     row = max(shown, key=lambda row: (row.get("torch_kl") is not None, row["kl"] is not None))
@@ -105,7 +105,7 @@ def _unheld(row: Row | None) -> str:
 
 def _first_row(source: str, weights: str, gpus: int | None) -> Row | None:
     """The megakernel on so many H200s, of the smaller machine that measured it."""
-    return next(filter(None, (_row(each, source, weights, gpus) for each in CLASSES.values())), None)
+    return next(filter(None, (_row(gpu_class, source, weights, gpus) for gpu_class in CLASSES.values())), None)
 
 
 def _row(folder: str, source: str, weights: str, gpus: int | None) -> Row | None:
@@ -119,13 +119,13 @@ def _row(folder: str, source: str, weights: str, gpus: int | None) -> Row | None
 
 
 def _peer(folder: str, source: str, how: str) -> float | None:
-    found: float | None = _document(f"{folder}/peer-{MODELS[source]}-{how}").get("ms_per_token")
-    return found
+    ms: float | None = _document(f"{folder}/peer-{MODELS[source]}-{how}").get("ms_per_token")
+    return ms
 
 
 def _rows(name: str) -> list[Row]:
-    found: list[Row] = _document(name).get("rows", [])
-    return found
+    every: list[Row] = _document(name).get("rows", [])
+    return every
 
 
 def _document(name: str) -> Row:

@@ -30,6 +30,6 @@ def _line(document: dict[str, Any]) -> list[str]:
         *(f"{time:,.0f} ms" for time in (reads["p50_ms"], reads["p99_ms"], submits["p99_ms"])),
         f"{requests:,}",
         str(reads["errors"] + submits["errors"]),
-        ", ".join(f"{each:.1f} ms" for each in cpu),
+        ", ".join(f"{ms:.1f} ms" for ms in cpu),
         f"{document['load_average']['before'][0]:.1f}",
     ]

@@ -49,10 +49,10 @@ def also_measured(names: Iterable[str], cases: Sequence[Mapping[str, object]]) -
 
     Documents from before a peer existed have no such column.
     """
-    found = {name: [rows(LIBRARY, variant=name, **where) for where in cases] for name in names}
+    by_name = {name: [rows(LIBRARY, variant=name, **where) for where in cases] for name in names}
     return {
-        name: [us(best[0]) if (best := [row for row in each if row["ms"]]) else "–" for each in column]
-        for name, column in found.items()
+        name: [us(best[0]) if (best := [row for row in same if row["ms"]]) else "–" for same in column]
+        for name, column in by_name.items()
         if any(column)
     }
 
@@ -77,5 +77,5 @@ def shares(row: Row, ceiling: str) -> list[str]:
 
     Beyond LARGEST_SHARE no share stands there: time or bandwidth is wrong.
     """
-    found = (bandwidth_share(LIBRARY, row, ceiling, launch) for launch in (0.0, LAUNCH_MS))
-    return [f"{share:.3f}" if share <= LARGEST_SHARE else f"impossible, above {LARGEST_SHARE}" for share in found]
+    shares = (bandwidth_share(LIBRARY, row, ceiling, launch) for launch in (0.0, LAUNCH_MS))
+    return [f"{share:.3f}" if share <= LARGEST_SHARE else f"impossible, above {LARGEST_SHARE}" for share in shares]

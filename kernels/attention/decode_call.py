@@ -133,7 +133,7 @@ class CacheAttention(CudaCall):
 
     @abstractmethod
     def _packed(
-        self, given: DecodeArguments, found: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
+        self, given: DecodeArguments, counts: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
     ) -> Prepared:
         """The call with packed arguments, for a q that has elements."""
 
@@ -147,26 +147,26 @@ class DecodeCall(CacheAttention):
         self._configs: dict[tuple[bool, int], Config] = {}
 
     def _packed(
-        self, given: DecodeArguments, found: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
+        self, given: DecodeArguments, counts: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
     ) -> Prepared:
         q = given.q
         grid, warps = (self.case.kv_heads, self.splits, self.case.batch), self.tuning["warps"]
         take = partial(self.scratch.take, q.device)
         parts = self.parts.take(stream, take) if q.is_cuda else take()
-        arguments = self._arguments(given, found, parts)
+        arguments = self._arguments(given, counts, parts)
         return prepared(decode, grid, stream, allocate, arguments, parts, num_warps=warps)
 
     def _arguments(
-        self, given: DecodeArguments, found: "KeyCounts", parts: tuple[torch.Tensor, ...]
+        self, given: DecodeArguments, key_counts: "KeyCounts", parts: tuple[torch.Tensor, ...]
     ) -> Callable[[torch.Tensor], tuple[Any, ...]]:
         """The kernel's arguments, by its output."""
-        case, counts = self.case, found.given
+        case, counts = self.case, key_counts.given
         q, k, v, _, page_table, k_scale, v_scale, _ = given
         if case.kv_dtype == "fp8":
             v = _pairs(v)
         cache = (
             q if counts is None else counts, 0 if counts is None or counts.shape[0] == 1 else counts.stride(0),
-            found.more, found.capacity,
+            key_counts.more, key_counts.capacity,
             q if page_table is None else page_table, 0 if page_table is None else page_table.stride(0), k.shape[0],
             q if k_scale is None else k_scale, q if v_scale is None else v_scale,
         )  # fmt: skip
@@ -199,14 +199,14 @@ class KeyCounts(NamedTuple):
         of k.
         """
         name, most = "position" if self.more else "lengths", self.capacity - self.more
-        found = self.given.tolist() if self.given is not None else [most]
-        for sequence, count in enumerate(found):
+        lengths = self.given.tolist() if self.given is not None else [most]
+        for sequence, count in enumerate(lengths):
             if not -self.more <= count <= most:
                 raise ValueError(f"{name} is {count} for sequence {sequence}: from {-self.more} to {most} can be")
         if page_table is None:
             return
         for sequence, row in enumerate(page_table.tolist()):
-            used = -(-(found[sequence if len(found) > 1 else 0] + self.more) // k.shape[1])
+            used = -(-(lengths[sequence if len(lengths) > 1 else 0] + self.more) // k.shape[1])
             for page in row[:used]:
                 if not 0 <= page < len(k):
                     raise ValueError(f"page_table has page {page} for sequence {sequence}: there are {len(k)}")

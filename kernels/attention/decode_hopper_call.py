@@ -32,7 +32,7 @@ class HopperCall(CacheAttention):
         return self._kernels[counted, page]
 
     def _packed(
-        self, given: DecodeArguments, found: KeyCounts, stream: int, allocate: Callable[[], Tensor]
+        self, given: DecodeArguments, counts: KeyCounts, stream: int, allocate: Callable[[], Tensor]
     ) -> Prepared:
         case = self.case
         q, k, v, _, page_table, k_scale, v_scale, _ = given
@@ -41,17 +41,17 @@ class HopperCall(CacheAttention):
             raise ValueError(f"k has pages of {page} tokens: this variant takes multiples of {STEP}")
         call = _strides(q, k, v)
         parts, sums, arrivals = self.parts.take(stream, lambda: self.scratch.take(q.device))
-        tensors = {"q": q, "k": k, "v": v, "lengths": found.given, "table": page_table}
+        tensors = {"q": q, "k": k, "v": v, "lengths": counts.given, "table": page_table}
         tensors |= {"arrivals": arrivals, "k_scale": k_scale, "v_scale": v_scale}
         for name, value in tensors.items():
             call[name] = 0 if value is None else value.data_ptr()
-        if found.given is not None:
-            call["wide"] = found.given.dtype == torch.int64
-            call["lengths_step"] = 0 if found.given.shape[0] == 1 else found.given.stride(0)
+        if counts.given is not None:
+            call["wide"] = counts.given.dtype == torch.int64
+            call["lengths_step"] = 0 if counts.given.shape[0] == 1 else counts.given.stride(0)
         call["table_step"] = 0 if page_table is None else page_table.stride(0)
-        call["more"], call["capacity"], call["pages"] = found.more, found.capacity, k.shape[0]
+        call["more"], call["capacity"], call["pages"] = counts.more, counts.capacity, k.shape[0]
         call["scale"] = self.scale
-        kernel, size = self._kernel(found.given is not None, page)
+        kernel, size = self._kernel(counts.given is not None, page)
         grid, threads = (self.splits, case.kv_heads, case.batch), 32 * self.tuning["warps"]
 
         def bind(o: Tensor) -> Launch:

@@ -49,8 +49,8 @@ def page_of(case: AttentionCase) -> int:
 
 def shared_bytes(given: Mapping[str, Any]) -> int:
     """Size of the kernel's `Shared`."""
-    each = given["WARPS"] * (given["HEAD_DIM"] + 2) + given["CLUSTER"] * (given["HEAD_DIM"] + 1)
-    return 4 * given["GROUP"] * each + 16
+    floats = given["WARPS"] * (given["HEAD_DIM"] + 2) + given["CLUSTER"] * (given["HEAD_DIM"] + 1)
+    return 4 * given["GROUP"] * floats + 16
 
 
 def split_count(case: AttentionCase, tuning: dict[str, int], processors: int) -> int:

@@ -27,8 +27,8 @@ def schedule(case: AttentionCase, rows: int, keys: int, blocks: int) -> npt.NDAr
     before = -(-(-case.q_len // 64) * 64) % rows
     firsts = [tile * rows - before for tile in range(tiles)]
     cost = [OVERHEAD + _blocks_of_keys(case, first, rows, keys) for first in firsts]
-    kept = L2_BYTES // max(1, 4 * case.kv_len * case.head_dim)
-    section = max(1, kept) * (case.heads // case.kv_heads)
+    resident = L2_BYTES // max(1, 4 * case.kv_len * case.head_dim)
+    section = max(1, resident) * (case.heads // case.kv_heads)
     loads = [(0.0, block) for block in range(blocks)]
     assigned: list[list[tuple[int, int, int, int]]] = [[] for _ in range(blocks)]
     for begin in range(0, pairs, section):

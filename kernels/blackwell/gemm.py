@@ -116,8 +116,11 @@ class GemmBlackwellScaled(_BlackwellVariant):
 
         x, w = arguments["x"], arguments["w"]
         if block := block_scaled.named(case.scales):
-            held = {name: block_scaled.through(operand, block) for name, operand in (("x", x), ("w", w))}
+            dequantised = {name: block_scaled.through(operand, block) for name, operand in (("x", x), ("w", w))}
         else:
             scales = case.scales or "tensor"
-            held = {"x": scaled.dequantise(scaled.of_x(x, scales)), "w": scaled.dequantise(scaled.of_w(w, scales))}
-        return arguments | held
+            dequantised = {
+                "x": scaled.dequantise(scaled.of_x(x, scales)),
+                "w": scaled.dequantise(scaled.of_w(w, scales)),
+            }
+        return arguments | dequantised

@@ -169,8 +169,8 @@ def most_stages(kind: str, columns: int, pair: bool, experts: int = 0) -> int:
 
 def work(rows: Sequence[int], weight_rows: int, columns: int, pair: bool) -> int:
     """The busiest SM's time with these rows of each expert (else of all of x): columns, or, where the L2 takes longer
-    than the tensor cores, the rows of x and w that a block loads. Both take two clocks for a stage's 128 bytes of K, as
-    `benchmarks.blackwell_predicted` assumes.
+    than the tensor cores, the rows of x and w that a block loads. Both are taken to need two clocks for a stage's 128
+    bytes of K.
     """
     blocks = 2 if pair else 1
     tiles = sum(-(-row // (ROWS * blocks)) for row in rows) * -(-weight_rows // columns)

@@ -26,8 +26,8 @@ def of_all_rows(case: GroupedCase) -> LinearCase:
 
 def equal_rows(case: GroupedCase) -> Sequence[int]:
     """The rows of each expert if all have as many; the case does not say how many. `space` orders by them."""
-    each, more = divmod(case.rows, case.experts)
-    return [each + (expert < more) for expert in range(case.experts)]
+    rows, more = divmod(case.rows, case.experts)
+    return [rows + (expert < more) for expert in range(case.experts)]
 
 
 def space(case: GroupedCase) -> list[dict[str, Any]]:

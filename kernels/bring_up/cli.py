@@ -65,20 +65,20 @@ def bring_up(options: argparse.Namespace) -> int:
         shutil.rmtree(caches, ignore_errors=True)
     measured = outcome(folder, "device")
     if measured is None or measured.stopped:
-        said = measured.stopped if measured else "There was no time."
-        print(f"kernels bring-up: the device was not measured. {said}", file=sys.stderr)
+        reason = measured.stopped if measured else "There was no time."
+        print(f"kernels bring-up: the device was not measured. {reason}", file=sys.stderr)
         return 1
     device = measured.found
-    found = _document(folder, device, options, left_out, (earlier + time.monotonic() - began) / 60)
-    (folder / "bring-up.json").write_text(found.model_dump_json(indent=1) + "\n")
-    (folder / "bring-up.md").write_text(report.markdown(found))
-    print("\n".join(f"{number}. {step}" for number, step in enumerate(found.next_steps, 1)))
+    document = _document(folder, device, options, left_out, (earlier + time.monotonic() - began) / 60)
+    (folder / "bring-up.json").write_text(document.model_dump_json(indent=1) + "\n")
+    (folder / "bring-up.md").write_text(report.markdown(document))
+    print("\n".join(f"{number}. {step}" for number, step in enumerate(document.next_steps, 1)))
     print(f"Report: {folder / 'bring-up.md'}")
     if device["kind"] == "cuda":
         (folder / "entry").mkdir(exist_ok=True)
-        write_entry(folder / "entry" / f"{found.entry.gpu_class}.json", found.entry)
+        write_entry(folder / "entry" / f"{document.entry.gpu_class}.json", document.entry)
         print(f"Entry: {ENTRIES}={folder / 'entry'}")
-    return 1 if any(proof.failed for proof in found.proofs) or found.stopped else 0
+    return 1 if any(proof.failed for proof in document.proofs) or document.stopped else 0
 
 
 def _earlier_seconds(folder: Path) -> float:
@@ -183,8 +183,8 @@ def _document(
 
 
 def _found(folder: Path, name: str) -> Any:
-    kept = outcome(folder, name)
-    return kept.found if kept else None
+    saved = outcome(folder, name)
+    return saved.found if saved else None
 
 
 def _models(kind: str, quick: bool) -> tuple[str, ...]:

@@ -51,10 +51,10 @@ def next_steps(proofs: Sequence[VariantProofs], stopped: Mapping[str, str], gaps
         "above": "Bring {variant} nearer to its floor at {case}: {call:.4g} µs, the floor {bound:.4g} µs",
     }
     for gap in sorted(gaps, key=lambda gap: -gap.ms):
-        said = words[gap.kind].format(
+        advice = words[gap.kind].format(
             case=gap.case, variant=gap.variant, call=gap.call_ms * 1000, bound=gap.bound_ms * 1000
         )
-        steps.append(f"{said}; {gap.ms:.3g} ms of a request of {gap.model}.")
+        steps.append(f"{advice}; {gap.ms:.3g} ms of a request of {gap.model}.")
     return steps[:NEXT_STEPS]
 
 

@@ -44,13 +44,13 @@ def outcome(folder: Path, name: str) -> StepOutcome | None:
     path = folder / f"{name}.json"
     if not path.exists():
         return None
-    kept = json.loads(path.read_text())
-    return StepOutcome(kept["found"], kept["stopped"])
+    saved = json.loads(path.read_text())
+    return StepOutcome(saved["found"], saved["stopped"])
 
 
 def _keep(folder: Path, step: BringUpStep, outcome: StepOutcome) -> None:
-    kept = {"label": step.label, "found": outcome.found, "stopped": outcome.stopped}
-    write_whole(folder / f"{step.name}.json", json.dumps(kept, indent=1) + "\n")
+    saved = {"label": step.label, "found": outcome.found, "stopped": outcome.stopped}
+    write_whole(folder / f"{step.name}.json", json.dumps(saved, indent=1) + "\n")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -62,8 +62,8 @@ def write_whole(path: Path, text: str) -> None:
 
 def stopped(folder: Path) -> dict[str, str]:
     """The steps that gave nothing, by label, each with its sentence."""
-    kept = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
-    return {entry["label"]: entry["stopped"] for entry in kept if entry.get("stopped")}
+    saved = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
+    return {entry["label"]: entry["stopped"] for entry in saved if entry.get("stopped")}
 
 
 def run_steps(

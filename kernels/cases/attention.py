@@ -78,8 +78,8 @@ def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
 def _packed(draw: random.Random, longest: int) -> tuple[int, ...]:
     """Lengths of up to 16 sequences, some of them 0, that add up to `longest` at most."""
     count = draw.randint(1, 16)
-    each = size(draw, 1, max(1, longest // count))
-    return tuple(draw.randint(0, each) for _ in range(count))
+    most = size(draw, 1, max(1, longest // count))
+    return tuple(draw.randint(0, most) for _ in range(count))
 
 
 def _heads(draw: random.Random, most: int) -> tuple[int, int]:
@@ -171,11 +171,11 @@ def check_step(dtype: DType, cpu: bool) -> list[Case]:
     """
     shapes = ((64, 8, 2, 1, 33, None), (128, 6, 1, 3, 200, None), (64, 4, 4, 2, 100, 16), (128, 8, 1, 1, 2100, None))
     draw = random.Random(f"step {dtype}")
-    found: list[Case] = [
+    cases: list[Case] = [
         _step_case(dtype, *shape) for shape in (*shapes, *(_drawn_step(draw) for _ in range(0 if cpu else 12)))
     ]
-    paged = [found[0], found[2], *found[4::3]]
-    return found + [case.model_copy(update={"paged": True, "page_size": draw.choice(PAGES)}) for case in paged]
+    paged = [cases[0], cases[2], *cases[4::3]]
+    return cases + [case.model_copy(update={"paged": True, "page_size": draw.choice(PAGES)}) for case in paged]
 
 
 def _drawn_step(draw: random.Random) -> tuple[int, int, int, int, int, int | None]:

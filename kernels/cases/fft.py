@@ -15,7 +15,9 @@ def bench(cpu: bool) -> list[Case]:
     if cpu:
         return [FftConvCase(batch=1, width=4, length=300, filter=300, dtype="fp32")]
     batches = {length: min(64, 64 * 8192 // length) for length in LENGTHS}
-    long: list[Case] = [FftConvCase(batch=batches[each], width=768, length=each, filter=each) for each in LENGTHS]
+    long: list[Case] = [
+        FftConvCase(batch=batches[length], width=768, length=length, filter=length) for length in LENGTHS
+    ]
     wide = [FftConvCase(batch=1, width=4096, length=1 << log, filter=1 << log) for log in (13, 14, 15, 16, 17)]
     short = [FftConvCase(batch=1, width=4096, length=8192, filter=taps) for taps in (7, 128)]
     return [*long, *wide, FftConvCase(batch=1, width=384, length=1 << 20, filter=1 << 20), *short]
@@ -43,4 +45,4 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
     more: list[dict[str, Any]] = [{"skip": True}, {"filters": 2}, {"circular": True}]
     more += [{"circular": True, "filter": 3 * length - 5}, {"filter": 7, "skip": True}, {"filter": 128, "gated": False}]
     base = FftConvCase(batch=3, width=6, length=length, filter=length, dtype=dtype)
-    return [*plain, *(base.model_copy(update=each) for each in more)]
+    return [*plain, *(base.model_copy(update=update) for update in more)]

@@ -43,8 +43,8 @@ def check_rope(dtype: DType, cpu: bool) -> list[Case]:
     draw = random.Random("rope")
     shapes = [(2, 3, 4, 2, 64), (2, 3, 14, 2, 96)]
     appended = [(2, q_len, 4, 2, 64) for q_len in (1, 6)]
-    for found in () if cpu else (shapes, appended, appended):
-        found += [_drawn_rope(draw) for _ in range(4)]
+    for drawn in () if cpu else (shapes, appended, appended):
+        drawn += [_drawn_rope(draw) for _ in range(4)]
     return [
         *(_rope(dtype, *shape) for shape in shapes),
         *(

@@ -55,7 +55,10 @@ def _prompt() -> list[Case]:
     shapes = [shape for model in MODELS.values() for shape in model]
     precisions: tuple[Weights, ...] = ("bf16", "int8")
     return [
-        LinearCase(m=m, n=n, k=k, weights=each) for m in (32, 64, 128, 256) for n, k in shapes for each in precisions
+        LinearCase(m=m, n=n, k=k, weights=precision)
+        for m in (32, 64, 128, 256)
+        for n, k in shapes
+        for precision in precisions
     ]
 
 

@@ -49,7 +49,7 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt", action="append", type=positive, metavar="N", help="decode, serve: these prompts' lengths"
     )
     parser.add_argument(
-        "--gpus",
+        "--tensor-parallel-size",
         action="append",
         type=positive,
         metavar="N",
@@ -105,7 +105,6 @@ def bench(options: argparse.Namespace) -> int:
     if note:
         print(note)
     document = BenchDocument(
-        version=2,
         **{name: environment.get(name) or "" for name in bench_document.FACTS},
         versions=environment.get("versions") or {},
         ceilings=_ceilings(device),
@@ -141,7 +140,7 @@ def _wrong(options: argparse.Namespace) -> str:
 
     decode = options.group == "decode"
     own = OPTIONS.get(options.group, KERNEL_OPTIONS)
-    for option in {each for known in (*OPTIONS.values(), KERNEL_OPTIONS) for each in known if each not in own}:
+    for option in {option for known in (*OPTIONS.values(), KERNEL_OPTIONS) for option in known if option not in own}:
         if getattr(options, option):
             named = "; --runner names its variants" * (decode and option == "variant")
             return f"--{option.replace('_', '-')} is not for {options.group}{named}"
@@ -151,9 +150,11 @@ def _wrong(options: argparse.Namespace) -> str:
         return "--jobs is not for decode"
     if options.json is not None and (reason := bench_document.unwritable(options.json)):
         return f"--json: {reason}"
-    if absent := next((each for each in options.model or [] if decode and each not in catalogue.names()), ""):
+    if absent := next(
+        (model_name for model_name in options.model or [] if decode and model_name not in catalogue.names()), ""
+    ):
         return f"no catalogue model {absent!r}; there are {', '.join(catalogue.names())}"
-    if absent := next((each for each in options.weights or [] if each not in get_args(Weights)), ""):
+    if absent := next((weight for weight in options.weights or [] if weight not in get_args(Weights)), ""):
         return f"no weights {absent!r}; there are {', '.join(get_args(Weights))}"
     if options.group == "serve":
         return ""
@@ -177,7 +178,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
             prompts=options.prompt,
             weights=options.weights,
             runners=options.runner,
-            gpus=options.gpus or (),
+            tensor_parallel_sizes=options.tensor_parallel_size or (),
             processes=options.processes or 1,
             slow_builds=options.compiled,
             rounds=options.rounds,
@@ -193,7 +194,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
 
     texts, offered = options.only or [""], cases(options.group, device.type == "cpu")
     wanted = picked(offered, texts)
-    for text in (each for each in texts if not picked(offered, [each])):
+    for text in (text for text in texts if not picked(offered, [text])):
         print(f"kernels bench: no case of {options.group} has {text!r} in its key", file=sys.stderr)
     bench, variants = Bench(device, gpu, ceilings, host=True, settled=options.settled), _only(options)
     tried = {case.key: variants | (compiled_peers(case) if device.type == "cuda" else set()) for case in wanted}
@@ -223,7 +224,7 @@ def _only(options: argparse.Namespace) -> frozenset[str]:
 
     named = set(options.variant or [])
     quick = (variant for variant in registry.variants() if options.compiled or not variant.build_seconds)
-    return frozenset(named.union(each.name for each in quick if not named or each.peer))
+    return frozenset(named.union(variant.name for variant in quick if not named or variant.peer))
 
 
 def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:

@@ -46,10 +46,10 @@ class Options:
     """What to measure; None is what the tables and the variants offer. `seconds` bounds one group's rounds.
 
     The routers of mixtures are skewed by `router_skew` (bench_experts.py). `fidelity` tokens are compared with the
-    float32 model, by torch's own ops and by every variant that is no peer. Each number in `gpus` adds the megakernel's
-    variants on that number of GPUs, the first ones of the machine. A model that is larger than one GPU is measured with
-    these variants alone, one after the other, each over parts that the GPUs make of it. The `processes` share `rounds`
-    and `seconds`. A runner that starts a process starts a fresh one for each of them.
+    float32 model, by torch's own ops and by every variant that is no peer. Each number in `tensor_parallel_sizes` adds
+    the megakernel's variants on that number of GPUs, the first ones of the machine. A model that is larger than one GPU
+    is measured with these variants alone, one after the other, each over parts that the GPUs make of it. The
+    `processes` share `rounds` and `seconds`. A runner that starts a process starts a fresh one for each of them.
     """
 
     models: Sequence[str] | None = None
@@ -62,7 +62,7 @@ class Options:
     seconds: float = 60.0
     fidelity: int = 0
     router_skew: float = 0.0
-    gpus: Sequence[int] = ()
+    tensor_parallel_sizes: Sequence[int] = ()
     processes: int = 1
 
     def groups(self, cpu: bool) -> list[tuple[str, int, int]]:
@@ -88,7 +88,7 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
         skew_routers(model, options.router_skew)
         for _, batch, prompt in groups:
             case = model_case(model, name, dtype, batch, prompt, TOKENS)
-            for wanted in bench_divided.groups_of(_wanted(case, options, gpu), options.gpus):
+            for wanted in bench_divided.groups_of(_wanted(case, options, gpu), options.tensor_parallel_sizes):
                 yield from _measured(options, gpu, ceilings, model, wanted)
                 runners.free()
         del model
@@ -130,7 +130,7 @@ def _measured(
     sure = [row for row in rows if row.gate == "pass" and row.ms and not _doubt(row, ceilings)]
     for row in rows:
         alike = [peer.ms or 0.0 for peer in sure if peer.peer and peer.case["weights"] == row.case["weights"]]
-        ratio = min(alike) / (row.ms or 1.0) if alike and any(row is each for each in sure) else None
+        ratio = min(alike) / (row.ms or 1.0) if alike and any(row is sure_row for sure_row in sure) else None
         yield row.model_copy(update={"ratio_to_best_peer": ratio})
 
 
@@ -170,7 +170,8 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
         if picked and listed and able:
             wanted.append((variant, own))
             if variant.most_gpus > 1:
-                wanted += [(variant, own.model_copy(update={"gpus": count})) for count in options.gpus if count > 1]
+                sizes = [size for size in options.tensor_parallel_sizes if size > 1]
+                wanted += [(variant, own.model_copy(update={"gpus": size})) for size in sizes]
     return wanted
 
 
@@ -199,8 +200,8 @@ def _row(run: DecodeRun, gpu: Gpu, ceilings: dict[str, Any], ids: torch.Tensor) 
         return row
     row.tflops, row.gbps = case.flops / row.ms / 1e9, case.least_bytes / row.ms / 1e6
     floor, read = floor_ms(case, ceilings), ceilings.get("read_tbps")
-    if said := _doubt(row, ceilings):
-        row.reason = f"{row.reason} {said}".strip()
+    if doubt := _doubt(row, ceilings):
+        row.reason = f"{row.reason} {doubt}".strip()
     else:
         row.floor_share = floor / row.ms if floor else None
         row.read_share = case.step_bytes / 1e9 / read / row.ms_per_token if read and row.ms_per_token else None

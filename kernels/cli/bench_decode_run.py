@@ -89,7 +89,7 @@ class DecodeRun:
         ends = [*self.starts, len(self.served)]
         parts = (self.served[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
         pools = (pooled(part, metric, self.case.tokens) for part in parts)
-        return [median_interval(each)[0] for each in pools if each]
+        return [median_interval(pool)[0] for pool in pools if pool]
 
     def time(self, metric: str) -> tuple[float, float, float]:
         """The metric in ms with its 95 % interval: the median, or over three processes and more `across_processes`."""

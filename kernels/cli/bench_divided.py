@@ -40,7 +40,7 @@ def rows(
     for variant, case in wanted:
         try:
             if not case.gpus:
-                raise ValueError("one GPU does not hold the model; `--gpus 2` measures the megakernel over two")
+                raise ValueError("one GPU does not hold the model; `--tensor-parallel-size 2` measures it over two")
             model = tensor_parallel.load(None, config, tensor_parallel.devices_of(case.gpus), generated=True)
         except ValueError as error:
             facts, wrong = case.model_dump(exclude_none=True), f"It could not run: {error}"
@@ -53,14 +53,14 @@ def rows(
         runners.free()
 
 
-def groups_of(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wanted]]:
-    """What is loaded and measured together: everything; with several `gpus` one group for each precision.
+def groups_of(wanted: Sequence[Wanted], tensor_parallel_sizes: Sequence[int]) -> Iterator[list[Wanted]]:
+    """What is loaded and measured together: everything; with `tensor_parallel_sizes` one group for each precision.
 
     The rows of a group come when it ends, and its memory is free for the next one.
     """
-    if gpus:
+    if tensor_parallel_sizes:
         for weights in dict.fromkeys(case.weights for _, case in wanted):
-            yield [each for each in wanted if each[1].weights == weights]
+            yield [pair for pair in wanted if pair[1].weights == weights]
     elif wanted:
         yield list(wanted)
 

@@ -83,12 +83,9 @@ Document = TypeVar("Document", bound=MeasuredDocument)
 
 
 class BenchDocument(MeasuredDocument):
-    """Timed variants.
+    """Timed variants."""
 
-    A document without `version` is of version 1, whose params have other keys: these are translated when it is read.
-    """
-
-    version: Literal[1, 2] = 1
+    version: Literal[2] = 2
     rows: list[BenchRow]
 
 
@@ -98,7 +95,7 @@ def appended(old: Document, new: Document) -> Document:
         one, two = getattr(old, field), getattr(new, field)
         if one != two:
             raise ValueError(f"{field}: the document has {one!r}, this machine {two!r}; write to another file")
-    return old.model_copy(update={"version": new.version, "rows": [*old.rows, *new.rows]})
+    return old.model_copy(update={"rows": [*old.rows, *new.rows]})
 
 
 def read(path: Path) -> BenchDocument:

@@ -56,7 +56,7 @@ def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str
 
     `dtype` is the precision of the activations.
     """
-    for run in (each for each in runs if not each.variant.peer):
+    for run in (run for run in runs if not run.variant.peer):
         run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
         if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[dtype]):
             run.gate, run.reason = "fail", refusal

@@ -37,8 +37,8 @@ def ceilings_line(ceilings: Mapping[str, Any]) -> str:
 
 
 def _rates(ceilings: Mapping[str, Any]) -> str:
-    found = ceilings["matrix_tflops"].items()
-    rates = ", ".join(f"{name} {rate:{',.0f' if rate >= 100 else '.3g'}} TFLOP/s" for name, rate in found)
+    by_precision = ceilings["matrix_tflops"].items()
+    rates = ", ".join(f"{name} {rate:{',.0f' if rate >= 100 else '.3g'}} TFLOP/s" for name, rate in by_precision)
     return f"{ceilings['read_tbps']:.3g} TB/s read, {ceilings['copy_tbps']:.3g} TB/s copied, {rates}"
 
 

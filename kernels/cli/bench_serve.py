@@ -72,9 +72,9 @@ class ServeBench:
     capacity: float | None = None
 
     @property
-    def gpus(self) -> int | None:
+    def tensor_parallel_size(self) -> int | None:
         """The GPUs over which every server divides the model; None for one."""
-        most = max(self.options.gpus or [1])
+        most = max(self.options.tensor_parallel_size or [1])
         return most if most > 1 else None
 
     @property
@@ -93,7 +93,7 @@ class ServeBench:
                 self.model.directory, self.model.name, self.model.dtype, reserved_port(), longest, max(self.users)
             )
 
-        divided = [f"--tensor-parallel-size={self.gpus}"] if self.gpus else []
+        divided = [f"--tensor-parallel-size={self.tensor_parallel_size}"] if self.tensor_parallel_size else []
         own, precisions = [*(self.options.own_option or []), *divided], self.options.weights or [self.model.dtype]
         commands = [serve_servers.ours(wanted(), self.model.device, own, weights) for weights in precisions]
         if self.options.vllm:
@@ -113,7 +113,7 @@ class ServeBench:
 
     def _plan(self) -> Path:
         """The file of a plan that leaves every choice to the library."""
-        *_, digest = digested(self.model.directory, 2, 0)
+        *_, digest = digested(self.model.directory, 0)
         plan = Plan(model_digest=digest, gpu=current_device()[1].gpu_class, runner="kernels", serving=Serving())
         path = self.folder / "plan.json"
         path.write_text(plan.model_dump_json())
@@ -174,15 +174,17 @@ class ServeBench:
             lengths=lengths.described,
             arrivals="closed" if "concurrency" in load else "poisson",
             requests=requests,
-            gpus=self.gpus,
+            gpus=self.tensor_parallel_size,
             **load,
         )
 
-    def _measured(self, server: ServerCommand, case: ServeCase, requests: RequestList, found: LoadFigures) -> Measured:
+    def _measured(
+        self, server: ServerCommand, case: ServeCase, requests: RequestList, figures: LoadFigures
+    ) -> Measured:
         promise = LatencyPromise(self.options.ttft_ms, self.options.tpot_ms)
         known = case.lengths == "equal" and case.weights == self.model.dtype
         floor = self.floors.get(case.concurrency or 0) if known else None
-        failed, lag = found.unlike, found.lag
+        failed, lag = figures.unlike, figures.lag
         row = ServeRow(
             case=case,
             variant=server.variant,
@@ -191,13 +193,13 @@ class ServeBench:
             reason=(failed[0].sentence or "an answer has not the length that was asked for")
             if failed
             else "not judged",
-            tokens_per_second=round(found.tokens_per_second, 1),
-            requests_per_second=round(found.ended_per_second, 3),
-            seconds=round(found.seconds, 2),
-            ttft_ms=found.percentiles("ttft"),
-            ttf64_ms=found.percentiles("ttf_n", FLOOR_TOKENS),
-            tpot_ms=found.percentiles("tpot"),
-            goodput=round(found.kept_per_second(promise.kept), 3),
+            tokens_per_second=round(figures.tokens_per_second, 1),
+            requests_per_second=round(figures.ended_per_second, 3),
+            seconds=round(figures.seconds, 2),
+            ttft_ms=figures.percentiles("ttft"),
+            ttf64_ms=figures.percentiles("ttf_n", FLOOR_TOKENS),
+            tpot_ms=figures.percentiles("tpot"),
+            goodput=round(figures.kept_per_second(promise.kept), 3),
             promise_ms={"ttft": promise.ttft_ms, "tpot": promise.tpot_ms},
             floor_ms=floor,
             floor_tokens_per_second=round(1000 * FLOOR_TOKENS * (case.concurrency or 0) / floor, 1) if floor else None,
@@ -207,20 +209,20 @@ class ServeBench:
                 "send_late_ms": round(lag.send_p99, 3),
                 "read_late_ms": round(lag.loop_p99, 3),
             },
-            void=lag.sentence(closed=not found.open_loop),
+            void=lag.sentence(closed=not figures.open_loop),
             settings=server.settings,
         )
         judged = [
             exchange
-            for exchange in found.rounds[0].exchanges
+            for exchange in figures.rounds[0].exchanges
             if exchange.ids and exchange.planned.index in requests.judged
         ]
-        return Measured(row, [(requests.prompts[each.planned.index], each.ids) for each in judged])
+        return Measured(row, [(requests.prompts[exchange.planned.index], exchange.ids) for exchange in judged])
 
     def judge(self, measured: list[Measured]) -> None:
         """Sets the gate of every row that was measured: the ids that were served must be the model's."""
-        for each, gaps in zip(measured, self.model.judged([each.answers for each in measured]), strict=True):
-            row = each.row
+        for load, gaps in zip(measured, self.model.judged([load.answers for load in measured]), strict=True):
+            row = load.row
             if gaps is None or row.failed:
                 row.reason = row.reason if row.failed else "no answer gave its ids, so none could be judged"
                 continue
@@ -236,7 +238,7 @@ def bench_serve(options: argparse.Namespace) -> int:
     device, _, environment = current_device()
     cpu = device.type == "cpu"
     dtype = "fp32" if cpu else "bf16"
-    if absent := next((each for each in options.weights or [] if each not in (dtype, "int8")), ""):
+    if absent := next((weight for weight in options.weights or [] if weight not in (dtype, "int8")), ""):
         print(f"kernels bench: --weights: {absent} is not served; {dtype} and int8 are", file=sys.stderr)
         return 2
     models = options.model or (("tiny-llama",) if cpu else MODELS)
@@ -266,7 +268,7 @@ def bench_serve(options: argparse.Namespace) -> int:
             try:
                 model = prepared(named, dtype, device.type, Path(folder) / "model", weights=bool(options.vllm))
                 bench = ServeBench(options, model, list(users), lengths, {}, Path(folder))
-                if bench.gpus is None:
+                if bench.tensor_parallel_size is None:
                     bench.floors = model.floors(lengths.prompt, list(users), document.ceilings)
                 servers = bench.servers()
             except ValueError as error:
@@ -274,16 +276,16 @@ def bench_serve(options: argparse.Namespace) -> int:
                 return 2
             measured: list[Measured] = []
             for server in servers:
-                for each in bench.rows(server):
-                    measured.append(each)
-                    document.rows.append(each.row)
-                    print(line(each.row), flush=True)
+                for load in bench.rows(server):
+                    measured.append(load)
+                    document.rows.append(load.row)
+                    print(line(load.row), flush=True)
                     _write(options.json, document)
             bench.judge(measured)
             _write(options.json, document)
-            for each in measured:
+            for load in measured:
                 print(
-                    f"{each.row.variant:<8} {each.row.gate:<6} {load_of(each.row.case)} {each.row.reason}", flush=True
+                    f"{load.row.variant:<8} {load.row.gate:<6} {load_of(load.row.case)} {load.row.reason}", flush=True
                 )
     return int(any(row.gate != "pass" for row in document.rows))
 

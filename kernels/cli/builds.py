@@ -49,12 +49,12 @@ def of_model(
     traffics: Sequence[BatchShape],
     servers: Sequence[ServerSize],
     weights: Sequence[str],
-    gpus: Sequence[int] = (),
+    tensor_parallel_sizes: Sequence[int] = (),
     explored: bool = True,
 ) -> Iterator[Build | Proof]:
     """Every build of a model in bf16 on the GPU: the megakernel with the proofs of its programs and the default ops of
     its prompts, where `explored` what explore and compose try at each traffic, and the servers. `weights` are the lower
-    precisions that are tried too, `gpus` the numbers of GPUs that the megakernel is divided over beside one.
+    precisions that are tried too, `tensor_parallel_sizes` those of the megakernel beside 1.
 
     Raises ValueError for a model that the compact decoder does not run, and for a number that does not divide it.
     """
@@ -70,17 +70,19 @@ def of_model(
         yield from _prompts(decoder, gpu, traffic)
         room = room_for(traffic.prompt, traffic.tokens)
         for traced in (False, True):  # a plan's profile takes the traced one, once the plan has been measured
-            for each in ("bf16", *weights):
-                yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], each, traced=traced))
-    for ranks in gpus:
+            for precision in ("bf16", *weights):
+                yield from chain.from_iterable(
+                    megakernels(config, gpu, room, [traffic.batch], precision, traced=traced)
+                )
+    for ranks in tensor_parallel_sizes:
         part = Decoder(skeleton(part_of_config(config, ranks), "bf16"))
         if ranks > 1:
             yield all_reduce.build_of(ranks)
         for traffic in traffics:
             yield from _prompts(part, gpu, traffic, divided=True)
             room = room_for(traffic.prompt, traffic.tokens)
-            for each in ("bf16", *weights):
-                yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], each, ranks))
+            for precision in ("bf16", *weights):
+                yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], precision, ranks))
     if servers and can_tile(model, gpu):
         tile_experts(model)
         decoder = Decoder(model)
@@ -104,14 +106,14 @@ def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]
     capacity = -(-traffic.longest // CAPACITY_STEP) * CAPACITY_STEP
     for case in LayerOps(model, traffic).cases():
         lower = weights if isinstance(case, LinearCase | LmHeadCase) else ()
-        cases = [case, *(case.model_copy(update={"weights": each}) for each in lower)]
+        cases = [case, *(case.model_copy(update={"weights": precision}) for precision in lower)]
         if getattr(case, "kv_len", capacity) == traffic.longest:
             cases.append(case.model_copy(update={"kv_len": capacity}))
-        for each in dict.fromkeys(cases):
-            for variant in registry.offers(each, gpu)[0]:
-                for params in variant.space(each):
-                    for more in ({}, *variant.for_model(each)):
-                        yield from variant.cuda_builds(each, {**params, **more}, gpu)
+        for tuned in dict.fromkeys(cases):
+            for variant in registry.offers(tuned, gpu)[0]:
+                for params in variant.space(tuned):
+                    for more in ({}, *variant.for_model(tuned)):
+                        yield from variant.cuda_builds(tuned, {**params, **more}, gpu)
 
 
 def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape, *, divided: bool = False) -> Iterator[Build]:

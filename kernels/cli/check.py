@@ -68,7 +68,7 @@ def gate_rows(wanted: list[str], device: "torch.device", gpu: "Gpu", case: Case)
     references = ReferenceCache()
     able, refused = registry.offers(case, gpu)
     rows = []
-    for variant in (each for each in able if each.name in wanted):
+    for variant in (variant for variant in able if variant.name in wanted):
         report = gate.check(variant, case, device, references=references)
         rows.append(_row(case.key, variant.name, report.gate, report.sentence))
     del references

@@ -37,7 +37,9 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights", action="append", choices=("int8", "fp8", "nvfp4", "int4"), help="a lower precision; repeatable"
     )
-    parser.add_argument("--gpus", **several, help="GPUs that a megakernel is divided over, beside one; repeatable")
+    parser.add_argument(
+        "--tensor-parallel-size", **several, help="GPUs that a megakernel is divided over, beside one; repeatable"
+    )
     parser.add_argument("--max-num-seqs", **several, help="requests at once of a server (default 64); repeatable")
     parser.add_argument(
         "--max-model-len",
@@ -54,7 +56,7 @@ def compile(options: argparse.Namespace) -> int:
     from kernels.cuda import compiler
 
     try:
-        wanted = {each.name: each for each in _wanted(options)}
+        wanted = {variant.name: variant for variant in _wanted(options)}
         options.into.mkdir(parents=True, exist_ok=True)
     except (KeyError, ValueError, OSError, RuntimeError, ModelRefused) as error:
         print(f"kernels compile: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
@@ -109,7 +111,7 @@ def _wanted(options: argparse.Namespace) -> Iterator["Build | Proof"]:
             traffics,
             () if options.no_server else servers,
             options.weights or (),
-            options.gpus or (),
+            options.tensor_parallel_size or (),
             explored=not options.plans_only,
         )
 

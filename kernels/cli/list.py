@@ -48,7 +48,7 @@ def _generations(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
         f"| variant | {' | '.join(f'sm_{sm}' for sm in GENERATIONS)} |",
         "| --- |" + " --- |" * len(GENERATIONS),
-        *(f"| `{row['variant']}` | {each} |" for row, each in zip(mine, marks, strict=True)),
+        *(f"| `{row['variant']}` | {mark} |" for row, mark in zip(mine, marks, strict=True)),
     ]
     return "\n".join(lines)
 
@@ -63,7 +63,7 @@ def _where(row: dict[str, Any]) -> str:
 def _cases(variant: Variant) -> Sequence[Case]:
     if variant.op != "model":
         return [*check_cases(variant.op, cpu=False), *check_cases(variant.op, cpu=True)]
-    weights = ("bf16", "int8", "fp8", "nvfp4")
+    weights = ("bf16", "int8", "fp8", "nvfp4", "int4")
     return [ModelCase(model="", weights=weight, batch=1, prompt=128, tokens=64) for weight in weights]  # type: ignore[arg-type]
 
 

@@ -127,8 +127,8 @@ def serve(options: argparse.Namespace) -> int:
     sockets.allow(MOST_CONNECTIONS)
     ended: list[int] = []
     try:
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, lambda number, _: ended.append(number))
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, lambda number, _: ended.append(number))
         return asyncio.run(_serve(options, ended))
     except (ValueError, OSError, PlanRefused, ModelRefused) as error:
         print(f"kernels serve: {error}", file=sys.stderr)
@@ -222,8 +222,8 @@ async def _until_signalled(
             servers.end_open()
         stopping.set()
 
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, signalled, each)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, signalled, signum)
     if ended:
         stopping.set()
     host, port = listening[0].getsockname()[:2]

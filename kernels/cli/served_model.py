@@ -51,7 +51,7 @@ class ServedModel:
     def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
         """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once."""
         model = skeleton(self.config, self.dtype)
-        cases = {each: model_case(model, self.name, self.dtype, each, prompt, FLOOR_TOKENS) for each in batches}
+        cases = {batch: model_case(model, self.name, self.dtype, batch, prompt, FLOOR_TOKENS) for batch in batches}
         return {batch: floor_ms(case, ceilings) for batch, case in cases.items()}
 
     def judged(self, answers: list[list[tuple[list[int], list[int]]]]) -> list[LogitGaps | None]:

@@ -69,8 +69,8 @@ def allocation(outputs: Sequence[Output], device: torch.device) -> Callable[[], 
 
     torch.empty reads lengths that are arguments of their own in two thirds of the time that it takes for a tuple.
     """
-    made = [partial(torch.empty, *output.shape, dtype=output.dtype, device=device) for output in outputs]
-    return made[0] if len(made) == 1 else lambda: tuple([make() for make in made])
+    allocators = [partial(torch.empty, *output.shape, dtype=output.dtype, device=device) for output in outputs]
+    return allocators[0] if len(allocators) == 1 else lambda: tuple([make() for make in allocators])
 
 
 def layout(values: Iterable[Any]) -> tuple[Any, ...]:

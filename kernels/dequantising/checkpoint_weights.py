@@ -9,6 +9,7 @@ from safetensors import safe_open
 
 from kernels.dequantising import int8_scales
 from kernels.dequantising.layouts import WrongParts, dequantised
+from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelRefused
 from kernels.model_files.quantised import Scheme
 from kernels.model_files.stored_weights import stored_weights
@@ -16,7 +17,7 @@ from kernels.model_files.tensors import read_tensors
 
 
 def weights(files: Mapping[str, Path], scheme: Scheme) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
-    """Each weight's name, its values in bf16, and its scales where it is stored in int8. Raises ModelRefused."""
+    """Each weight's name, its values in bf16, and its scales where it is stored in groups. Raises ModelRefused."""
     stored = stored_weights(read_tensors(files), scheme)
     shards = {part.file for weight in stored.values() for part in weight.parts.values()}
     with ExitStack() as stack:
@@ -24,7 +25,7 @@ def weights(files: Mapping[str, Path], scheme: Scheme) -> Iterator[tuple[str, to
         for name, weight in stored.items():
             parts = {part: opened[tensor.file].get_tensor(tensor.name) for part, tensor in weight.parts.items()}
             try:
-                values = dequantised(weight.layout, parts, scheme).bfloat16()
-                yield name, values, int8_scales.of_parts(parts, scheme)
+                own = as_stored(weight.layout, parts, scheme)
+                yield name, dequantised(own).bfloat16(), int8_scales.of_groups(own)
             except WrongParts as error:
                 raise ModelRefused(weight.file, name, str(error)) from None

@@ -81,8 +81,8 @@ def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, torch.Tensor
         if not torch.isfinite(weight).all():
             raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
         shard[name] = weight.contiguous()
-        if (kept := int8_scales.kept(weight, stored)) is not None:
-            scales[name] = kept
+        if (scale := int8_scales.kept(weight, stored)) is not None:
+            scales[name] = scale
         size += weight.nbytes
         if size >= SHARD_BYTES:
             number, size = number + 1, 0

@@ -28,8 +28,8 @@ def weights(name: str, path: Path, config: dict[str, Any]) -> Iterator[tuple[str
         stored = data[tensor.start : tensor.end].reshape(*tensor.shape[:-1], -1)
         scales = int8_scales.of_gguf(stored, tensor.dtype)
         values, by = (
-            None if each is None else _laid_out(processor.process(weights=each, name=tensor.name).weights)
-            for each in (dequantised(stored, tensor.dtype), scales)
+            None if part is None else _laid_out(processor.process(weights=part, name=tensor.name).weights)
+            for part in (dequantised(stored, tensor.dtype), scales)
         )
         assert values is not None
         yield ours, values.bfloat16(), by

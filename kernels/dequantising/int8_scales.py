@@ -1,4 +1,5 @@
-"""The scales of int8 weights, kept beside the bf16 weights that they were dequantised to: so each code is known.
+"""The scales of weights of up to 8 bits, kept beside the bf16 weights that they were dequantised to: so each code is
+known.
 
 A code of int8 times its scale, rounded to bf16, is off by a quarter of the scale at most.
 """
@@ -11,38 +12,28 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from kernels.model_files.quantised import Scheme
-from kernels.model_files.stored_weights import block_of, scale_shape
+from kernels.dequantising.layouts import Grouped
 from kernels.quant.quantised_matrix import GROUP, STORED_SCALES, int8_groups
 
-Q8_0_BYTES = 34
-"""A block of GGUF's Q8_0: a float16 scale, and 32 codes."""
+BLOCK_BYTES = {"Q8_0": 34, "Q4_0": 18}
+"""The bytes of a block of GGUF's types: a float16 scale, and 32 codes."""
 
 
 def of_gguf(stored: np.ndarray, dtype: str) -> np.ndarray | None:
-    """The scales [rows, columns / 32] float32 of bytes [rows, bytes of a row] in Q8_0; None of another type."""
-    if dtype != "Q8_0" or stored.ndim != 2:
+    """The scales [rows, columns / 32] float32 of bytes [rows, bytes of a row] in Q8_0 or Q4_0; None of another type."""
+    if dtype not in BLOCK_BYTES or stored.ndim != 2:
         return None
-    blocks = stored.reshape(len(stored), -1, Q8_0_BYTES)[:, :, :2]
+    blocks = stored.reshape(len(stored), -1, BLOCK_BYTES[dtype])[:, :, :2]
     return np.ascontiguousarray(blocks).view(np.float16)[:, :, 0].astype(np.float32)
 
 
-def of_parts(parts: Mapping[str, Tensor], scheme: Scheme) -> Tensor | None:
-    """The scales [rows, columns / 32] float32 of compressed-tensors' symmetric int8, in groups of multiples of 32 or a
-    scale for a row; None of other formats.
-    """
-    codes = parts.get("packed", parts.get("plain"))
-    if codes is None or "scale" not in parts or {"zero", "g_idx"} & parts.keys() or scheme.bits != 8:
+def of_groups(weight: Tensor | Grouped) -> Tensor | None:
+    """The scales [rows, columns / 32, rounded up] float32 of integers whose neighbours share one; None of others."""
+    if not isinstance(weight, Grouped) or weight.codes.is_floating_point():
         return None
-    if codes.dtype not in (torch.int32, torch.int8):
-        return None
-    outputs, inputs = codes.shape[0], codes.shape[1] * (codes.itemsize if codes.dtype == torch.int32 else 1)
-    rows, groups = scale_shape(tuple(parts["scale"].shape), outputs)
-    high, wide = block_of(rows, groups, (outputs, inputs), scheme)
-    if wide % GROUP and groups > 1:
-        return None
-    table = parts["scale"].float().reshape(rows, groups)
-    return table[torch.arange(outputs) // high][:, torch.arange(0, inputs, GROUP) // wide]
+    groups = torch.nn.functional.pad(weight.groups, (0, -len(weight.groups) % GROUP), value=-1).view(-1, GROUP)
+    alike = (groups == groups[:, :1]) | (groups < 0)
+    return weight.scales[:, groups[:, 0]] if bool(alike.all()) else None
 
 
 def kept(weight: Tensor, scales: Tensor | None) -> Tensor | None:
@@ -60,4 +51,4 @@ def kept(weight: Tensor, scales: Tensor | None) -> Tensor | None:
 def save(folder: Path, scales: Mapping[str, Tensor]) -> None:
     """Writes the scales of weights by their names; nothing where there are none."""
     if scales:
-        save_file({name: each.contiguous() for name, each in scales.items()}, folder / STORED_SCALES)
+        save_file({name: tensor.contiguous() for name, tensor in scales.items()}, folder / STORED_SCALES)

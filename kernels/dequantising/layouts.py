@@ -1,6 +1,7 @@
 """The values of quantised weights, in float32, by the layout that their tensors have."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,24 +21,42 @@ class WrongParts(Exception):
     """Why the values of the tensors do not fit together, as a sentence."""
 
 
-def dequantised(layout: str, parts: Parts, scheme: Scheme) -> Tensor:
-    """The weight as the model has it. Raises WrongParts."""
+class Grouped(NamedTuple):
+    """A weight as `codes` [outputs, inputs], less their zero points, and `scales` [outputs, groups] float32; `groups`
+    [inputs] names the group of each input.
+    """
+
+    codes: Tensor
+    scales: Tensor
+    groups: Tensor
+
+    def values(self) -> Tensor:
+        return self.codes * self.scales[:, self.groups]
+
+
+def stored(layout: str, parts: Parts, scheme: Scheme) -> Tensor | Grouped:
+    """The weight as the model has it, or what it is made of. Raises WrongParts."""
     return LAYOUTS[layout](parts, scheme)
 
 
-def _gptq(parts: Parts, scheme: Scheme) -> Tensor:
+def dequantised(weight: Tensor | Grouped) -> Tensor:
+    """The values of a weight."""
+    return weight.values() if isinstance(weight, Grouped) else weight
+
+
+def _gptq(parts: Parts, scheme: Scheme) -> Grouped:
     codes = _unpacked(parts["qweight"], scheme.bits, 0)
     scales, outputs = parts["scales"].float(), parts["scales"].shape[1]
     zeros = _unpacked(parts["qzeros"], scheme.bits, 1)[:, :outputs] + scheme.zero_offset
     groups = _groups(parts, len(codes), len(scales), scheme)
-    return ((codes - zeros[groups]) * scales[groups]).T
+    return Grouped((codes - zeros[groups]).T, scales.T, groups)
 
 
-def _awq(parts: Parts, scheme: Scheme) -> Tensor:
+def _awq(parts: Parts, scheme: Scheme) -> Grouped:
     outputs = parts["scales"].shape[1]
     codes, zeros = (_in_order(_unpacked(parts[part], scheme.bits, 1), scheme.bits) for part in ("qweight", "qzeros"))
     groups = _groups(parts, len(codes), len(zeros), scheme)
-    return ((codes - zeros[groups])[:, :outputs] * parts["scales"].float()[groups]).T
+    return Grouped((codes - zeros[groups])[:, :outputs].T, parts["scales"].float().T, groups)
 
 
 def _in_order(codes: Tensor, bits: int) -> Tensor:
@@ -58,7 +77,7 @@ def _checked(numbers: Tensor, groups: int) -> Tensor:
     return numbers.long()
 
 
-def _packed(parts: Parts, scheme: Scheme) -> Tensor:
+def _packed(parts: Parts, scheme: Scheme) -> Grouped:
     middle = 1 << scheme.bits - 1
     codes = _unpacked(parts["packed"], scheme.bits, 1) - middle
     if "shape" in parts and parts["shape"].tolist() != list(codes.shape):
@@ -69,22 +88,21 @@ def _packed(parts: Parts, scheme: Scheme) -> Tensor:
     return _with_scales(codes, parts["scale"], zero, parts.get("g_idx"), scheme)
 
 
-def _scaled(parts: Parts, scheme: Scheme) -> Tensor:
-    zero = parts.get("zero")
-    return _with_scales(parts["plain"].float(), parts["scale"], zero, None, scheme)
+def _scaled(parts: Parts, scheme: Scheme) -> Grouped:
+    codes = parts["plain"].int() if parts["plain"].dtype == torch.int8 else parts["plain"].float()
+    return _with_scales(codes, parts["scale"], parts.get("zero"), None, scheme)
 
 
-def _with_scales(codes: Tensor, scale: Tensor, zero: Tensor | None, order: Tensor | None, scheme: Scheme) -> Tensor:
-    """The codes, less their zero points, times their scales, which are one number or a table."""
+def _with_scales(codes: Tensor, scale: Tensor, zero: Tensor | None, order: Tensor | None, scheme: Scheme) -> Grouped:
+    """The codes, less their zero points, with their scales, which are one number or a table."""
     outputs, inputs = codes.shape
     rows, groups = scale_shape(tuple(scale.shape), outputs)
     high, wide = block_of(rows, groups, (outputs, inputs), scheme)
     row = torch.arange(outputs) // high
     column = torch.arange(inputs) // wide if order is None or bool((order < 0).all()) else _checked(order, groups)
-    values = codes
     if zero is not None:
-        values = codes - zero.reshape(rows, groups)[row][:, column]
-    return values * scale.float().reshape(rows, groups)[row][:, column]
+        codes = codes - zero.reshape(rows, groups)[row][:, column]
+    return Grouped(codes, scale.float().reshape(rows, groups)[row], column)
 
 
 def _mxfp4(parts: Parts, scheme: Scheme) -> Tensor:
@@ -103,7 +121,7 @@ def _unpacked(words: Tensor, bits: int, dim: int) -> Tensor:
     return codes.flatten(dim, dim + 1)
 
 
-LAYOUTS: dict[str, Callable[[Parts, Scheme], Tensor]] = {
+LAYOUTS: dict[str, Callable[[Parts, Scheme], Tensor | Grouped]] = {
     "plain": lambda parts, scheme: parts["plain"],
     "gptq": _gptq,
     "awq": _awq,

@@ -13,7 +13,7 @@ from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, Workspace
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
-from kernels.fft.fft_tiles import OUTER, PARAMS, FftConfig
+from kernels.fft.fft_tiles import CHUNK, OUTER, PARAMS, FftConfig
 from kernels.ops import FftConvCase
 
 
@@ -74,9 +74,7 @@ class FftConv(CudaCall):
     def _chunk(self) -> int:
         """Sequences whose rows the workspace holds at once."""
         config, total = self.config, self.case.batch * self.case.width
-        return (
-            min(total, max(1, (config.chunk << 20) // (4 * config.outer * config.points))) if self.workspace else total
-        )
+        return min(total, max(1, CHUNK // (4 * config.outer * config.points))) if self.workspace else total
 
     def _make(self, device: torch.device) -> tuple[Tensor, Tensor]:
         config = self.config
@@ -120,8 +118,7 @@ def packed_params(case: FftConvCase, given: Arguments) -> Any:
     tensors = {"u": given.u, "before": given.w_pre, "after": given.w_post, "skip": given.d}
     for name, tensor in (tensors | {"spectrum": given.w[0], "scales": given.w[1]}).items():
         params[name] = 0 if tensor is None else tensor.data_ptr()
-    params["batch"], params["width"], params["length"] = case.batch, case.width, case.length
-    params["per_filter"], params["end"] = case.width // len(given.w[0]), case.batch * case.width
+    params["width"], params["length"], params["end"] = case.width, case.length, case.batch * case.width
     places = case.length * 2 | int(params["u"]) | int(params["before"]) | int(params["after"])
     params["prefetched"] = 0 if places % 16 else case.length * 2
     return params

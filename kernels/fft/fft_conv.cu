@@ -2,145 +2,241 @@
 // the product with the filter's, made ahead, and the transform back. A causal convolution of N values is a complex
 // transform of N points at the frequencies k + 1/4: what wraps around is multiplied by -i, and the real part is left.
 //
-// N = RADIX · 256, n = i · 256 + j. The transform over i is in registers; each of its RADIX rows is a tile of 16 × 16.
+// N = P · 256, n = i · 256 + j. The transform over i is a product of a real matrix: real values come in, and real ones go
+// out at the end. Each of the P rows k is then a tile of 16 × 16 complex values. The matrix has 16 to 64 rows:
+//   below 4,096 values a block takes SEQUENCES = 16 / P sequences, whose matrices stand along the diagonal of one;
+//   with 128 rows HALVES is 2: the even and the odd i are transformed apart, and joined.
 #include "sequences.cuh"
 #include "tiles16.cuh"
 
-constexpr int kRadix = RADIX, kPart = 256, kSize = kRadix * kPart;
-constexpr int kTiles = SEQUENCES * kRadix, kWarps = THREADS / 32;
+constexpr int kSequences = SEQUENCES, kHalves = HALVES, kSize = POINTS, kWarps = THREADS / 32;
+constexpr int kPart = POINTS / 256, kRows = kPart * kSequences, kOrder = kRows / kHalves;  // rows of a sequence, of all
 constexpr int kBound = bound_of(kSize);
-constexpr float kUnitary = unitary(kRadix);
-// A thread takes four neighbours in each of the kRadix parts.
-constexpr int kFours = SEQUENCES * kPart / 4, kRounds = (kFours + THREADS - 1) / THREADS;
+// A warp takes 32 columns j at a time, or 16 of both halves: 8 in each product.
+constexpr int kProducts = 4 / kHalves, kColumns = 8 * kProducts, kRounds = 256 / kColumns / kWarps;
+// Operands of the product, by lane: 16 outputs or inputs, real and imaginary parts, of 16.
+constexpr int kBlocks = kOrder / 16, kOperands = 2 * kBlocks * kBlocks;
+static_assert(256 / kColumns % kWarps == 0, "whole rounds");
+static_assert(kSequences == 1 || (kRows == 16 && kHalves == 1), "several sequences share one matrix");
 
 struct Shared {
   Constants constants;
-  u32 largest[kFours / 32];
-  alignas(16) u32 data[kTiles * kPart];
+  uint4 forward[kOperands][32], backward[kOperands][32];
+  u32 largest[2][kSequences];  // bits of the largest value of each sequence, and zeros for the next ones
+  alignas(16) u32 data[kRows * kPitch];
+
+  // exp(-2πi · i · (k + QUARTER / 4) / n) / √n of n rows as operands a. Forward, rows are 8 k with their real, then their
+  // imaginary parts, and columns 16 i. Backward, rows are 16 i and columns 8 k with both parts in turn.
+  __device__ void make() {
+    const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+    if (threadIdx.x < 2 * kSequences) largest[threadIdx.x / kSequences][threadIdx.x % kSequences] = 0;
+    for (int operand = threadIdx.x / 32; operand < kOperands; operand += kWarps) {
+      float2 w[4], v[4];
+      for (int j = 0; j < 4; j++) {
+        w[j] = entry(operand / kBlocks * 8 + g, operand % kBlocks * 16 + 2 * c + j % 2 + j / 2 * 8);
+        v[j] = entry(operand % (2 * kBlocks) * 8 + c + j / 2 * 4, operand / (2 * kBlocks) * 16 + g + j % 2 * 8);
+      }
+      forward[operand][lane] = make_uint4(tiles::pack<f16>(w[0].x, w[1].x), tiles::pack<f16>(w[0].y, w[1].y),
+                                          tiles::pack<f16>(w[2].x, w[3].x), tiles::pack<f16>(w[2].y, w[3].y));
+      backward[operand][lane] = make_uint4(tiles::pack<f16>(v[0].x, -v[0].y), tiles::pack<f16>(v[1].x, -v[1].y),
+                                           tiles::pack<f16>(v[2].x, -v[2].y), tiles::pack<f16>(v[3].x, -v[3].y));
+    }
+  }
+  __device__ static float2 entry(int k, int i) {
+    constexpr int kOwn = kOrder / kSequences;
+    constexpr float kUnitary = unitary(kOwn);
+    const float2 w = root(i % kOwn * (4 * (k % kOwn) + QUARTER), 4 * kOwn);
+    return k / kOwn == i / kOwn ? make_float2(w.x * kUnitary, w.y * kUnitary) : make_float2(0, 0);
+  }
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "the size that Python asks for");
 
-// The place of four neighbours: their sequence in the block, that of all, and j, the place of the first one in a part.
-struct Place {
-  int sequence, number, j;
+// What joins the transforms of even and odd values at the frequency k.
+__device__ __forceinline__ float2 joint(int k) { return root(4 * k + QUARTER, 4 * kRows); }
+
+// Where a row of the block lies; `first` is its first sequence. No row exists beyond the last sequence.
+struct Row {
+  int sequence, n;  // the place in its sequence
+  long at;
   bool exists;
-  __device__ __forceinline__ Place(int four, int first, const Params& p)
-      : sequence(four / (kPart / 4)),
-        number(first + sequence),
-        j(four % (kPart / 4) * 4),
-        exists(four < kFours && number < p.end) {}
-  __device__ __forceinline__ int word_of(int part) const {
-    return (sequence * kRadix + part) * kPart + place_of(j / 16, j % 16);
-  }
-  // exp(-2πi · j · (k + QUARTER / 4) / kSize) for the frequencies k < kRadix; `next` goes on to j + 1.
-  __device__ __forceinline__ void twiddles(float2 (&w)[kRadix], float scale) const {
-#pragma unroll
-    for (int k = 0; k < kRadix; k++) {
-      w[k] = root(j * (4 * k + QUARTER), 4 * kSize);
-      w[k].x *= scale, w[k].y *= scale;
-    }
-  }
+  __device__ __forceinline__ Row(int row, int column, int first, const Params& p)
+      : sequence(min(first + row / kPart, p.end - 1)),
+        n(row % kPart * 256 + column),
+        at(row_of(sequence, p) + n),
+        exists(kSequences == 1 || first + row / kPart < p.end) {}
 };
-__device__ __forceinline__ void next(float2 (&w)[kRadix]) {
-  constexpr Roots<kRadix> step = roots<kRadix, QUARTER>(kSize);
-#pragma unroll
-  for (int k = 0; k < kRadix; k++) w[k] = times(w[k], make_float2(step.re[k], step.im[k]));
-}
 
-__device__ __forceinline__ int exponent_of(const Shared& shared, int sequence) {
-  constexpr int kGroups = kPart / 128;
-  u32 largest = 0;
-#pragma unroll
-  for (int i = 0; i < kGroups; i++) largest = max(largest, shared.largest[sequence * kGroups + i]);
-  return exponent_of<kBound>(largest);
-}
-
-// u · before of the block's sequences, scaled; its transform over i, to shared memory.
-__device__ __forceinline__ void load(Shared& shared, int first, const Params& p) {
-  float x[kRounds][kRadix][4];
-#pragma unroll
-  for (int round = 0; round < kRounds; round++) {
-    const int four = threadIdx.x + round * THREADS;
-    const Place at(four, first, p);
-    const long row = row_of(at.number, p);
-    float largest = 0;
-#pragma unroll
-    for (int i = 0; i < kRadix; i++) {
-#pragma unroll
-      for (int e = 0; e < 4; e++) x[round][i][e] = 0;
-      if (at.exists) load_input(x[round][i], row, i * kPart + at.j, p);
-      largest = larger_of(largest, x[round][i]);
-    }
-    const u32 bits = largest_of_warp(largest);
-    if (threadIdx.x % 32 == 0 && four < kFours) shared.largest[four / 32] = bits;
+// The largest |x| of each sequence, of the rows 2c, 2c + 1, 2c + 8, 2c + 9 in every block of 16, to shared memory.
+__device__ __forceinline__ void note_largest(u32 (&largest)[kSequences], const float (&of)[4]) {
+  const int c = threadIdx.x % 4;
+  if (kSequences == 1) {
+    const u32 bits = largest_of_warp(fmaxf(fmaxf(of[0], of[1]), fmaxf(of[2], of[3])));
+    if (threadIdx.x % 32 == 0) atomicMax(&largest[0], bits);
+    return;
   }
+#pragma unroll
+  for (int i = 0; i < 4; i += kPart == 1 ? 1 : 2) {
+    float x = kPart == 1 ? of[i] : fmaxf(of[i], of[i + 1]);
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2)
+      if (mask >= 4 || 2 * mask * 2 <= kPart) x = fmaxf(x, __shfl_xor_sync(~0u, x, mask));
+    if (threadIdx.x % 32 < 4) atomicMax(&largest[(2 * c + i % 2 + i / 2 * 8) / kPart % kSequences], __float_as_uint(x));
+  }
+}
+
+// u · before, scaled; its transform over i, with the twiddles towards j, to shared memory.
+__device__ __forceinline__ void load(Shared& shared, int first, int turn, const Params& p) {
+  const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4, warp = threadIdx.x / 32;
+  // Of each half and of 16 rows the rows 2c, 2c + 1, 2c + 8, 2c + 9, and kProducts columns beside each other.
+  float x[kRounds][kHalves][kBlocks][4][kProducts], largest[4] = {};
+#pragma unroll
+  for (int i = 0; i < (kSequences == 1 ? 1 : 4); i++) {
+    const Row row((2 * c + i % 2 + i / 2 * 8) * kHalves, warp * kColumns + kProducts * g, first, p);
+#pragma unroll
+    for (int each = 0; each < kRounds * kHalves * kBlocks * (kSequences == 1 ? 4 : 1); each++) {
+      const int round = each % kRounds, half = each / kRounds % kHalves, block = each / kRounds / kHalves % kBlocks;
+      const int slot = kSequences == 1 ? each / kRounds / kHalves / kBlocks : i;
+      const int on = ((block * 16 + slot % 2 + slot / 2 * 8 - i % 2 - i / 2 * 8) * kHalves + half) * 256;
+      const int further = on + round * kWarps * kColumns;
+      float(&to)[kProducts] = x[round][half][block][slot];
+#pragma unroll
+      for (int e = 0; e < kProducts; e++) to[e] = 0;
+      if (row.exists) load_input(to, row.at + further, row.n + further, p);
+      largest[slot] = larger_of(largest[slot], to);
+    }
+  }
+  note_largest(shared.largest[turn], largest);
   __syncthreads();
+  if (threadIdx.x < kSequences) shared.largest[1 - turn][threadIdx.x] = 0;
+  float scale[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const u32 bits = shared.largest[turn][(2 * c + i % 2 + i / 2 * 8) / kPart % kSequences];
+    scale[i] = scale_of<kBound>(exponent_of<kBound>(bits)) * unitary(kHalves);
+  }
+  const float2 further = known_root<8, kSize>(), joint_further = known_root<8, kRows>();
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
-    const Place at(threadIdx.x + round * THREADS, first, p);
-    if (threadIdx.x + round * THREADS >= kFours) break;
-    float2 w[kRadix];
-    u32 packed[kRadix][4];
-    at.twiddles(w, scale_of<kBound>(exponent_of(shared, at.sequence)) * kUnitary);
+    constexpr int kBeside = 2 * kProducts;  // columns from j on
+    const int j = (warp + round * kWarps) * kColumns + kBeside * c;
+    u32 b[kHalves][kBlocks][kProducts][2];
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-      float part[kRadix];
-      float2 z[kRadix];
-#pragma unroll
-      for (int i = 0; i < kRadix; i++) part[i] = x[round][i][e];
-      Radix<kRadix, QUARTER>::forward(part, z);
-#pragma unroll
-      for (int k = 0; k < kRadix; k++) packed[k][e] = packed_half(times(z[k], w[k]));
-      if (e < 3) next(w);
+    for (int i = 0; i < kHalves * kBlocks * kProducts * 2; i++) {
+      const int pair = i % 2, n = i / 2 % kProducts, block = i / 2 / kProducts % kBlocks, half = i / 2 / kProducts / kBlocks;
+      const float(&of)[4][kProducts] = x[round][half][block];
+      b[half][block][n][pair] =
+          tiles::pack<f16>(of[2 * pair][n] * scale[2 * pair], of[2 * pair + 1][n] * scale[2 * pair + 1]);
     }
+    // The twiddles of the column j and the frequency k, those of the next columns, and both 8 frequencies on.
+    const int k0 = 4 * (g % kPart) + QUARTER;
+    float2 first = root(j * k0, 4 * kSize), step = root(k0, 4 * kSize), join = joint(g);
+    const float2 next = root(8 * j, kSize);
+    float2 apart[kBeside];  // between the frequencies k and k + kOrder
 #pragma unroll
-    for (int k = 0; k < kRadix; k++)
-      *(uint4*)&shared.data[at.word_of(k)] = make_uint4(packed[k][0], packed[k][1], packed[k][2], packed[k][3]);
+    for (int i = 0; i < kBeside; i++)
+      if (kHalves == 2) apart[i] = root(kOrder * (j + i), kSize);
+#pragma unroll 1
+    for (int k = 0; k < kOrder / 8; k++) {
+      float d[kHalves][kProducts][4] = {};
+#pragma unroll
+      for (int block = 0; block < kBlocks; block++) {
+        const uint4 a = shared.forward[k * kBlocks + block][lane];
+#pragma unroll
+        for (int half = 0; half < kHalves; half++) multiply_add(d[half], a, b[half][block]);
+      }
+      u32 words[kHalves][kBeside];
+      float2 w = first;
+#pragma unroll
+      for (int i = 0; i < kBeside; i++) {
+        const int n = i % kProducts, e = i / kProducts;
+        float2 z = make_float2(d[0][n][e], d[0][n][2 + e]);
+        if (kHalves == 2) {
+          const float2 odd = times(make_float2(d[kHalves - 1][n][e], d[kHalves - 1][n][2 + e]), join);
+          words[kHalves - 1][i] = packed_half(times(make_float2(z.x - odd.x, z.y - odd.y), times(w, apart[i])));
+          z = make_float2(z.x + odd.x, z.y + odd.y);
+        }
+        words[0][i] = packed_half(times(z, w));
+        w = times(w, step);
+      }
+#pragma unroll
+      for (int i = 0; i < kHalves * kBeside; i += 4) {
+        const int half = i / kBeside, at = j + i % kBeside;
+        const u32* four = &words[half][i % kBeside];
+        *(uint4*)&shared.data[(half * kOrder + 8 * k + g) * kPitch + place_of(at / 16, at % 16)] =
+            make_uint4(four[0], four[1], four[2], four[3]);
+      }
+      if (kPart > 8) first = times(first, next), step = times(step, further);
+      if (kHalves == 2) join = times(join, joint_further);
+    }
   }
 }
 
-// The product with the spectrum, tile by tile.
-__device__ __forceinline__ void multiply(Shared& shared, int first, const Params& p) {
-  const Columns columns(shared.constants);
-  const Rows rows(shared.constants);
-#pragma unroll 1
-  for (int tile = threadIdx.x / 32; tile < kTiles; tile += kWarps) {
-    const int sequence = min(first + tile / kRadix, p.end - 1), filter = sequence / p.batch / p.per_filter;
-    const u32* spectrum = p.spectrum + (long)filter * kSize + tile % kRadix * kPart;
-    convolve_tile(&shared.data[tile * kPart], spectrum, columns, rows, [](float2 z, int, int) { return z; });
-  }
-}
-
-// The transform over i back, and y.
-__device__ __forceinline__ void store(const Shared& shared, int first, const Params& p) {
+// Waits for the block; the transform over k back, and y. What y takes beside it is fetched a block of 16 rows ahead.
+__device__ __forceinline__ void store(const Shared& shared, int first, int turn, const Params& p) {
+  const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4, warp = threadIdx.x / 32;
+  // The rows g and g + 8 of each block of 16, and of both the first and the second four columns, or both halves.
+  const Row rows[2] = {Row(g * kHalves, warp * kColumns + 4 * c, first, p),
+                       Row((g + 8) * kHalves, warp * kColumns + 4 * c, first, p)};
+  const auto further = [](int i) { return i / 2 * (kHalves == 2 ? 256 : 16); };
+  const auto fetch = [&](Beside(&beside)[4], int on) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const Row& row = rows[i % 2];
+      if (row.exists) beside[i].load(row.at + on + further(i), row.n + on + further(i), p);
+    }
+  };
+  Beside beside[4];
+  fetch(beside, 0);
+  const Factors by[2] = {Factors(rows[0].sequence, p), Factors(rows[1].sequence, p)};
+  float scale[2];
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+    scale[i] = inverse_scale_of<kBound>(exponent_of<kBound>(shared.largest[turn][rows[i].sequence - first])) * unitary(kHalves);
+  __syncthreads();
 #pragma unroll 1
   for (int round = 0; round < kRounds; round++) {
-    const Place at(threadIdx.x + round * THREADS, first, p);
-    if (!at.exists) break;
-    float2 w[kRadix];
-    u32 packed[kRadix][4];
-    float y[kRadix][4];
-    at.twiddles(w, inverse_scale_of<kBound>(exponent_of(shared, at.sequence)) * kUnitary);
+    u32 b[kHalves][2 * kBlocks][kProducts][2];
+    float2 join = joint(c);
 #pragma unroll
-    for (int k = 0; k < kRadix; k++) {
-      const uint4 four = *(const uint4*)&shared.data[at.word_of(k)];
-      packed[k][0] = four.x, packed[k][1] = four.y, packed[k][2] = four.z, packed[k][3] = four.w;
+    for (int k = 0; k < 4 * kBlocks; k++) {
+#pragma unroll
+      for (int n = 0; n < kProducts; n++) {
+        const int j = (warp + round * kWarps) * kColumns + n / 2 * 16 + column_of(n % 2, g);
+        const u32* at = &shared.data[(4 * k + c) * kPitch + place_of(j / 16, j % 16)];
+        b[0][k / 2][n][k % 2] = *at;
+        if (kHalves == 2) {
+          const float2 low = tiles::unpack<f16>(*at), high = tiles::unpack<f16>(at[kOrder * kPitch]);
+          b[0][k / 2][n][k % 2] = packed_half(make_float2(low.x + high.x, low.y + high.y));
+          b[kHalves - 1][k / 2][n][k % 2] = packed_half(times(make_float2(low.x - high.x, low.y - high.y), join));
+        }
+      }
+      join = times(join, known_root<4, kRows>());
     }
+#pragma unroll 1
+    for (int block = 0; block < kBlocks; block++) {
+      float d[kHalves][kProducts][4] = {};
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-      float2 z[kRadix];
-      float part[kRadix];
+      for (int i = 0; i < 2 * kBlocks; i++) {
+        const uint4 a = shared.backward[block * 2 * kBlocks + i][lane];
 #pragma unroll
-      for (int k = 0; k < kRadix; k++) z[k] = times(tiles::unpack<f16>(packed[k][e]), w[k]);
-      Radix<kRadix, QUARTER>::backward(z, part);
+        for (int half = 0; half < kHalves; half++) multiply_add(d[half], a, b[half][i]);
+      }
+      Beside next[4];
+      const int on = round * kWarps * kColumns + block * 4096 * kHalves;
+      const bool last = block + 1 == kBlocks;
+      if (!last || round + 1 < kRounds) fetch(next, last ? (round + 1) * kWarps * kColumns : on + 4096 * kHalves);
 #pragma unroll
-      for (int i = 0; i < kRadix; i++) y[i][e] = part[i];
-      if (e < 3) next(w);
+      for (int i = 0; i < 4; i++) {
+        const int low = i % 2 * 2, half = kHalves == 2 ? i / 2 : 0, n = kHalves == 2 ? 0 : i / 2 * 2;
+        const float(&one)[4] = d[half][n], (&two)[4] = d[half][n + 1];
+        const float by_two = scale[i % 2];
+        const float y[4] = {one[low] * by_two, one[low + 1] * by_two, two[low] * by_two, two[low + 1] * by_two};
+        const Row& row = rows[i % 2];
+        if (row.exists)
+          store_output(y, beside[i], by[i % 2], row.at + on + further(i), row.n + on + further(i), p);
+        beside[i] = next[i];
+      }
     }
-    const long row = row_of(at.number, p);
-    const Factors by(at.number / p.batch, p);
-#pragma unroll
-    for (int i = 0; i < kRadix; i++) store_output(y[i], row, by, i * kPart + at.j, p);
   }
 }
 
@@ -148,14 +244,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv(const __g
   extern __shared__ __align__(16) char memory[];
   Shared& shared = *(Shared*)memory;
   shared.constants.make();
+  shared.make();
   __syncthreads();
-  for (int first = blockIdx.x * SEQUENCES; first < p.end; first += gridDim.x * SEQUENCES) {
-    load(shared, first, p);
-    prefetch_next<SEQUENCES>(first, p);
-    __syncthreads();
-    multiply(shared, first, p);
-    __syncthreads();
-    store(shared, first, p);
-    __syncthreads();
+  // A warp that has stored its part begins to load the next sequences: load waits for the block before it writes.
+  for (int first = blockIdx.x * kSequences, turn = 0; first < p.end; first += gridDim.x * kSequences, turn ^= 1) {
+    load(shared, first, turn, p);
+    prefetch_next<kSequences>(first, p);
+    convolve_rows<QUARTER, kRows, kPart, kWarps>(shared.data, shared.constants, [&](int row) {
+      const int sequence = min(first + row / kPart, p.end - 1);
+      return p.spectrum + (long)filter_of(sequence) * kSize + row % kPart * 256;
+    });
+    store(shared, first, turn, p);
   }
 }

@@ -1,4 +1,4 @@
-// What comes before and after fft_conv.cu where a sequence is too long for one block: n = i · POINTS + j, and transforms
+// What comes before and after fft_rows.cu where a sequence is too long for one block: n = i · POINTS + j, and transforms
 // over i = i0 · 16 + i1 of strips of columns j. OUTER = RADIX · 16 rows of POINTS complex values lie in the workspace.
 #include "strips.cuh"
 
@@ -45,7 +45,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const
     const Place at(threadIdx.x + round * THREADS);
 #pragma unroll
     for (int i = 0; i < kRadix; i++) {
-      load_input(x[round][i], row, (i * 16 + at.i1) * kPoints + strip * kStrip + at.j, p);
+      const int n = (i * 16 + at.i1) * kPoints + strip * kStrip + at.j;
+      load_input(x[round][i], row + n, n, p);
       largest = larger_of(largest, x[round][i]);
     }
   }
@@ -107,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_backward(cons
   shared.constants.make();
   __syncthreads();
   const int local = blockIdx.x / kStrips, strip = blockIdx.x % kStrips;
-  const Factors by((p.begin + local) / p.batch, p);
+  const Factors by(p.begin + local, p);
   const long row = row_of(p.begin + local, p);
   {
     const Columns matrix(shared.constants);
@@ -157,7 +158,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_backward(cons
       for (int i = 0; i < kRadix; i++) y[i][e] = part[i];
     }
 #pragma unroll
-    for (int i = 0; i < kRadix; i++)
-      store_output(y[i], row, by, (i * 16 + at.i1) * kPoints + strip * kStrip + at.j, p);
+    for (int i = 0; i < kRadix; i++) {
+      const int n = (i * 16 + at.i1) * kPoints + strip * kStrip + at.j;
+      Beside beside;
+      beside.load(row + n, n, p);
+      store_output(y[i], beside, by, row + n, n, p);
+    }
   }
 }

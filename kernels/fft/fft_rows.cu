@@ -126,11 +126,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv_rows(cons
   shared.make();
   __syncthreads();
   for (int number = blockIdx.x; number < (p.end - p.begin) * OUTER; number += gridDim.x) {
-    const int local = number / OUTER, outer = number % OUTER, filter = (p.begin + local) / p.batch / p.per_filter;
+    const int local = number / OUTER, outer = number % OUTER;
     u32* row = p.workspace + (long)number * kSize;
     load(shared, row, p.exponents + (long)local * (kSize / kStrip));
-    __syncthreads();
-    convolve_rows<0, kRows, kWarps>(shared.data, shared.constants, p.spectrum + ((long)filter * OUTER + outer) * kSize);
+    const u32* spectrum = p.spectrum + ((long)filter_of(p.begin + local) * OUTER + outer) * kSize;
+    convolve_rows<0, kRows, kRows, kWarps>(shared.data, shared.constants, [&](int k) { return spectrum + k * 256; });
     __syncthreads();
     store(shared, row, outer);
     __syncthreads();

@@ -1,4 +1,4 @@
-"""The sizes of fft_conv.cu and fft_outer.cu, and the spectra of filters as they read them. Imports without torch."""
+"""The sizes of fft_conv.cu, fft_rows.cu and fft_outer.cu, and the spectra that they read. Imports without torch."""
 
 import math
 from dataclasses import dataclass
@@ -17,54 +17,58 @@ if TYPE_CHECKING:
 OUTER = Path(__file__).with_name("fft_outer.cu")
 LEAST, MOST, LONGEST = 256, 32_768, 1 << 21
 """Points of the transforms that one block holds in shared memory, and the most in several passes."""
+CHUNK = 256 << 20
+"""Bytes of the workspace between the passes."""
 CONSTANTS = 6144
 """Bytes of the matrices and twiddles of a block."""
 
 POINTERS = ("u", "before", "after", "spectrum", "scales", "skip", "y", "workspace", "exponents")
-NUMBERS = ("batch", "width", "length", "per_filter", "prefetched", "begin", "end")
+NUMBERS = ("width", "length", "prefetched", "begin", "end")
 PARAMS = np.dtype([*((name, np.uint64) for name in POINTERS), *((name, np.int32) for name in NUMBERS)], align=True)
 """`struct Params` of sequences.cuh."""
 
 
 @dataclass(frozen=True)
 class FftConfig:
-    """A block transforms `sequences` of `points` values by `threads` threads; `blocks` of them share an SM.
+    """A block transforms a sequence of `points` values, or 4,096 values of several, by `threads` threads; `blocks` of
+    them share an SM.
 
-    A longer sequence is `outer` of these. `strip` columns of them are transformed at once, and `chunk` MiB of workspace
-    are filled before they are read.
+    A longer sequence is `outer` of these. `strip` columns of them are transformed at once.
     """
 
     points: int
-    sequences: int
     threads: int
     blocks: int
     outer: int = 1
     strip: int = 64
-    chunk: int = 0
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a block."""
+        return 1 if self.outer > 1 else max(1, 4096 // self.points)
 
     @property
     def halves(self) -> int:
-        """Parts of the rows that fft_wide.cu transforms apart: at most 64 in each."""
+        """Parts of the rows that fft_conv.cu transforms apart: at most 64 in each."""
         return 1 if self.points <= 16_384 else 2
 
     @property
     def entry(self) -> str:
         """The kernel that multiplies with the spectrum."""
-        return "fft_conv_rows" if self.outer > 1 else "fft_conv" if self.points < 4096 else "fft_conv_wide"
+        return "fft_conv" if self.outer == 1 else "fft_conv_rows"
 
     @property
     def source(self) -> Path:
         """Its source."""
-        return OUTER.with_name(f"{'fft_conv' if self.entry == 'fft_conv' else self.entry.replace('_conv', '')}.cu")
+        return OUTER.with_name("fft_conv.cu" if self.outer == 1 else "fft_rows.cu")
 
     @property
     def shared_bytes(self) -> int:
         """Size of its `Shared`."""
-        rows = self.points // 256
-        if self.entry == "fft_conv":
-            return CONSTANTS + -(-self.sequences // 2) * 16 + 1024 * rows * self.sequences
+        rows = self.points // 256 * self.sequences
         operands = rows**2 // 64 if self.outer > 1 else 2 * (rows // self.halves) ** 2 // 128
-        return CONSTANTS + 512 * operands + 32 * self.halves * (self.outer == 1) + 4 * rows * 264
+        largest = -(-8 * self.sequences // 16) * 16 * (self.outer == 1)
+        return CONSTANTS + 512 * operands + largest + 4 * rows * 264
 
     @property
     def outer_threads(self) -> int:
@@ -77,12 +81,14 @@ class FftConfig:
 
     def macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of that kernel."""
-        sizes = {"THREADS": self.threads, "BLOCKS": self.blocks, "SHARED_BYTES": self.shared_bytes}
-        if self.entry == "fft_conv":
-            sizes |= {"RADIX": self.points // 256, "SEQUENCES": self.sequences}
-        else:
-            sizes |= {"POINTS": self.points, "HALVES": self.halves}
-        return common_macros(case, self.outer, self.strip) | sizes
+        return common_macros(case, self.outer, self.strip) | {
+            "POINTS": self.points,
+            "SEQUENCES": self.sequences,
+            "HALVES": self.halves,
+            "THREADS": self.threads,
+            "BLOCKS": self.blocks,
+            "SHARED_BYTES": self.shared_bytes,
+        }
 
     def outer_macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of fft_outer.cu."""
@@ -99,6 +105,8 @@ def common_macros(case: FftConvCase, outer: int = 1, strip: int = 64) -> dict[st
     return {
         "QUARTER": int(not case.circular),
         "ELEMENT": C_TYPES[case.dtype],
+        "BATCH": case.batch,
+        "PER_FILTER": case.width // (case.filters or case.width),
         "OUTER": outer,
         "STRIP": strip,
         "GATED": int(case.gated),
@@ -115,21 +123,20 @@ def points_of(case: FftConvCase) -> int:
 
 
 def configs(case: FftConvCase) -> list[FftConfig]:
-    """The configs worth timing of one block for each sequence, the best guess first."""
+    """The config of one block for each sequence or for several: others were slower on an H200."""
     points = points_of(case)
-    shapes = {4096: ((1, 128, 4), (1, 64, 8), (1, 256, 2)), 8192: ((1, 128, 4), (1, 256, 2)), 16_384: ((1, 256, 2),)}
-    shapes |= {32_768: ((1, 512, 1),)}
-    return [FftConfig(points, *each) for each in shapes.get(points, ((4, 128, 4), (2, 64, 8), (8, 256, 2)))]
+    threads, blocks = {2048: (256, 2), 16_384: (256, 2), 32_768: (512, 1)}.get(points, (128, 4))
+    return [FftConfig(points, threads, blocks)]
 
 
 def long_configs(case: FftConvCase) -> list[FftConfig]:
-    """The same of several passes over a workspace."""
+    """The same of several passes over a workspace, the best guess first."""
     total = points_of(case)
-    shapes = ((16, 96), (16, 24), (16, 256), (32, 96), (64, 96), (64, 24), (64, 256), (128, 96))
+    parts = {outer: total // outer for outer in (16, 64, 32, 128)}
     return [
-        FftConfig(total // outer, 1, 256, 2, outer, 128 if outer == 16 else 64, chunk)
-        for outer, chunk in shapes
-        if 4096 <= total // outer <= 16_384
+        FftConfig(points, 256, 2, outer, 128 if outer == 16 else 64)
+        for outer, points in parts.items()
+        if 4096 <= points <= 16_384
     ]
 
 

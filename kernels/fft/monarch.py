@@ -15,23 +15,17 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-CONFIG_PARAMS = ("sequences", "threads", "blocks")
-LONG_PARAMS = ("outer", "chunk")
-
 
 @register
 class Monarch(Variant):
-    """The transform of a sequence as products with 16 × 16 matrices in fp16, sums in float.
-
-    Params: `sequences` that a block transforms at once, its `threads`, and `blocks` that share an SM.
-    """
+    """The transform of a sequence as products with small matrices in fp16, sums in float."""
 
     name = "monarch"
-    kernels: ClassVar[tuple[str, ...]] = ("fft_conv", "fft_conv_wide")
+    kernels: ClassVar[tuple[str, ...]] = ("fft_conv",)
     op = "fft_conv"
     page = "fft-conv"
     summary = "Fourier transforms on tensor cores, gates and filter in one kernel"
-    names: ClassVar[tuple[str, ...]] = CONFIG_PARAMS
+    names: ClassVar[tuple[str, ...]] = ()
     least, most = 1, fft_tiles.MOST
 
     def configs(self, case: FftConvCase) -> list[FftConfig]:
@@ -40,6 +34,8 @@ class Monarch(Variant):
     def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
         if refusal := refused(case, gpu):
             return refusal
+        if case.dtype == "fp16":
+            return Refusal("dtype is fp16: this variant rounds to fp16 too often for it")
         if not self.least <= case.length <= self.most:
             return Refusal(f"length is {case.length}: this variant takes {self.least} to {self.most}")
         return None
@@ -71,7 +67,9 @@ class Monarch(Variant):
     def config_of(self, case: FftConvCase, params: dict[str, Any]) -> FftConfig:
         """The config that params name; without params the best guess. Raises ValueError that names a wrong param."""
         if unknown := set(params) - {*self.names}:
-            raise ValueError(f"{self.name} takes {', '.join(self.names)}, not {', '.join(sorted(unknown))}")
+            raise ValueError(
+                f"{self.name} takes {', '.join(self.names) or 'no params'}, not {', '.join(sorted(unknown))}"
+            )
         config = matching(self.configs(case), params, self.names)
         if config is None:
             raise ValueError(f"{', '.join(self.names)}: no config of {case.key} has {params}")
@@ -82,19 +80,14 @@ class Monarch(Variant):
 class MonarchLong(Monarch):
     """The same in three passes: a transform over rows of the sequence, the kernel of `monarch` on each row, and back.
 
-    Params: `outer`, the rows of a sequence, and `chunk`, MiB of rows that lie in the L2 between the passes.
+    Param: `outer`, the rows of a sequence.
     """
 
     name = "monarch_long"
     kernels = ("fft_outer_forward", "fft_conv_rows", "fft_outer_backward")
-    summary = "Fourier transforms on tensor cores in three passes, which exchange rows through the L2"
-    names = LONG_PARAMS
+    summary = "Fourier transforms on tensor cores in three passes over a workspace"
+    names = ("outer",)
     least, most = fft_tiles.MOST + 1, fft_tiles.LONGEST
-
-    def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
-        if case.dtype == "fp16":
-            return Refusal("dtype is fp16: three passes round too often for it")
-        return super().serves(case, gpu)
 
     def configs(self, case: FftConvCase) -> list[FftConfig]:
         return long_configs(case)

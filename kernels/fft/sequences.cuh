@@ -12,7 +12,7 @@ struct Params {
   Element* y;
   u32* workspace;                      // [sequences][OUTER][points]; null where OUTER is 1
   int* exponents;                      // [sequences][strips]
-  int batch, width, length, per_filter;  // channels of a filter
+  int width, length;
   int prefetched;                      // bytes of a row that are fetched to L2 ahead, a multiple of 16
   int begin, end;                      // the sequences of this launch
 };
@@ -20,8 +20,11 @@ static_assert(sizeof(Params) == PARAMS_BYTES, "the fields of Python");
 
 // Where a sequence begins. They count channel by channel, so that a filter is read by neighbours in time.
 __device__ __forceinline__ long row_of(int sequence, const Params& p) {
-  return ((long)(sequence % p.batch) * p.width + sequence / p.batch) * p.length;
+  return ((long)(sequence % BATCH) * p.width + sequence / BATCH) * p.length;
 }
+// The channel of a sequence, and its filter.
+__device__ __forceinline__ int channel_of(int sequence) { return sequence / BATCH; }
+__device__ __forceinline__ int filter_of(int sequence) { return channel_of(sequence) / PER_FILTER; }
 
 // Fetches what is read next to L2: the gates behind the convolution, then the inputs of the next sequences.
 template <int Sequences>
@@ -37,57 +40,75 @@ __device__ __forceinline__ void prefetch_next(int first, const Params& p) {
 // Whether place n lies in a row. FULL: every place does.
 __device__ __forceinline__ bool inside(int n, const Params& p) { return FULL || n < p.length; }
 
-// Two or four values from place n of a row; zeros beyond its end. FOURS: rows begin at multiples of four values.
+// `at` is where place n of a row lies in a tensor.
+
+// Two or four values as they lie in memory, from place n of a row; zeros beyond its end. FOURS: rows begin at multiples
+// of four values.
 template <int N>
-__device__ __forceinline__ void load_row(float (&to)[N], const Element* row, int n, const Params& p) {
-  if (FOURS) {
-    u32 words[N / 2] = {};
-    if (inside(n, p)) {
+struct Packed {
+  u32 words[N / 2] = {};
+  __device__ __forceinline__ void load(const Element* from, int n, const Params& p) {
+    if (!FOURS) {
+#pragma unroll
+      for (int e = 0; e < N; e++)
+        if (inside(n + e, p)) words[e / 2] |= (u32)(*(const unsigned short*)(from + e)) << e % 2 * 16;
+    } else if (inside(n, p)) {
       if (N == 4)
-        *(uint2*)words = *(const uint2*)(row + n);
+        *(uint2*)words = *(const uint2*)from;
       else
-        words[0] = *(const u32*)(row + n);
+        words[0] = *(const u32*)from;
     }
+  }
+  __device__ __forceinline__ void unpack(float (&to)[N]) const {
 #pragma unroll
     for (int e = 0; e < N; e += 2) {
       const float2 two = tiles::unpack<Element>(words[e / 2]);
       to[e] = two.x, to[e + 1] = two.y;
     }
-  } else {
-#pragma unroll
-    for (int e = 0; e < N; e++) to[e] = inside(n + e, p) ? (float)row[n + e] : 0.f;
   }
-}
+};
 
-// u · before from place n of the row at `row`.
+// u · before from place n of a row.
 template <int N>
-__device__ __forceinline__ void load_input(float (&to)[N], long row, int n, const Params& p) {
-  load_row(to, p.u + row, n, p);
+__device__ __forceinline__ void load_input(float (&to)[N], long at, int n, const Params& p) {
+  Packed<N> u, before;
+  u.load(p.u + at, n, p);
+  if (GATED) before.load(p.before + at, n, p);
+  u.unpack(to);
   if (!GATED) return;
   float gate[N];
-  load_row(gate, p.before + row, n, p);
+  before.unpack(gate);
 #pragma unroll
   for (int e = 0; e < N; e++) to[e] *= gate[e];
 }
 
-// y = convolved · scale · after + skip · u at place n of a row. Factors: those of the row's channel.
+// What a sequence's y takes from its channel.
 struct Factors {
   float scale, skip;
-  __device__ __forceinline__ Factors(int channel, const Params& p)
-      : scale(p.scales[channel / p.per_filter]), skip(SKIP ? p.skip[channel] : 0.f) {}
+  __device__ __forceinline__ Factors(int sequence, const Params& p)
+      : scale(p.scales[filter_of(sequence)]), skip(SKIP ? p.skip[channel_of(sequence)] : 0.f) {}
 };
-__device__ __forceinline__ void store_output(const float (&convolved)[4], long row, const Factors& by, int n,
-                                             const Params& p) {
-  float gate[4] = {1, 1, 1, 1}, u[4] = {}, y[4];
-  if (GATED) load_row(gate, p.after + row, n, p);
-  if (SKIP) load_row(u, p.u + row, n, p);
+// What four places of y take from u and the gate, loaded ahead of their use.
+struct Beside {
+  Packed<4> after, u;
+  __device__ __forceinline__ void load(long at, int n, const Params& p) {
+    *this = Beside();
+    if (GATED) after.load(p.after + at, n, p);
+    if (SKIP) u.load(p.u + at, n, p);
+  }
+};
+// y = convolved · scale · after + skip · u at place n of a row.
+__device__ __forceinline__ void store_output(const float (&convolved)[4], const Beside& beside,
+                                             const Factors& by, long at, int n, const Params& p) {
+  float gate[4], u[4], y[4];
+  beside.after.unpack(gate), beside.u.unpack(u);
 #pragma unroll
   for (int e = 0; e < 4; e++) {
     y[e] = convolved[e] * by.scale;
     if (GATED) y[e] *= gate[e];
     if (SKIP) y[e] += by.skip * u[e];
   }
-  Element* to = p.y + row + n;
+  Element* to = p.y + at;
   if (FOURS) {
     if (inside(n, p)) *(uint2*)to = make_uint2(tiles::pack<Element>(y[0], y[1]), tiles::pack<Element>(y[2], y[3]));
   } else {

@@ -12,7 +12,7 @@ __device__ __forceinline__ void load_inputs(u32 (&a)[4], long row, int n, const 
   for (int h = 0; h < 2; h++) {
     float x[4] = {};
     const int at = n + h * 8 * kSpan;
-    if (at >= 0) load_input(x, row, at, p);
+    if (at >= 0) load_input(x, row + at, at, p);
     a[h] = tiles::pack<Element>(x[0], x[1]), a[2 + h] = tiles::pack<Element>(x[2], x[3]);
   }
 }
@@ -21,10 +21,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) short_conv(const __grid_co
   const int chunks = (p.length + 16 * kSpan - 1) / (16 * kSpan), job = blockIdx.x * kWarps + threadIdx.x / 32;
   const int sequence = job / chunks, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
   if (sequence >= p.end) return;
-  const int channel = sequence / p.batch, start = job % chunks * 16 * kSpan + g * kSpan + 4 * c;
+  const int start = job % chunks * 16 * kSpan + g * kSpan + 4 * c;
   const long row = row_of(sequence, p);
-  const Factors by(channel, p);
-  const Element* taps = (const Element*)p.spectrum + (long)(channel / p.per_filter) * TAPS;
+  const Factors by(sequence, p);
+  const Element* taps = (const Element*)p.spectrum + (long)filter_of(sequence) * TAPS;
   // The input s of the group that lies `step` groups back enters the output r by tap 16 · step + r - s. The columns
   // 2c, 2c + 1 of both products are the outputs 4c to 4c + 3.
   u32 matrix[kSteps][2][2];
@@ -46,6 +46,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) short_conv(const __grid_co
   for (int group = 0; group < SEGMENT; group += kAhead) {
 #pragma unroll
     for (int i = 0; i < kAhead; i++) load_inputs(x[kSteps - 1 + i], row, start + 16 * (group + i), p);
+    Beside beside[kAhead][2];
+#pragma unroll
+    for (int i = 0; i < 2 * kAhead; i++) {
+      const int n = start + 16 * (group + i / 2) + i % 2 * 8 * kSpan;
+      beside[i / 2][i % 2].load(row + n, n, p);
+    }
 #pragma unroll
     for (int i = 0; i < kAhead; i++) {
       float d[2][4] = {};
@@ -57,7 +63,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) short_conv(const __grid_co
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         const float y[4] = {d[0][2 * h], d[0][2 * h + 1], d[1][2 * h], d[1][2 * h + 1]};
-        store_output(y, row, by, start + 16 * (group + i) + h * 8 * kSpan, p);
+        const int n = start + 16 * (group + i) + h * 8 * kSpan;
+        store_output(y, beside[i][h], by, row + n, n, p);
       }
     }
 #pragma unroll

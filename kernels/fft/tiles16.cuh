@@ -112,14 +112,21 @@ __device__ __forceinline__ int column_of(int n, int g) { return g / 2 * 4 + n * 
 // Where a tile in shared memory has the word of a row and a column: 32 lanes meet 32 banks, along rows and columns.
 __device__ __forceinline__ int place_of(int row, int column) { return row * 16 + (column ^ (row & 2) << 2); }
 
+// A lane's part of a tile's spectrum.
+struct Spectrum {
+  uint4 at[2];
+  __device__ __forceinline__ explicit Spectrum(const u32* tile) {
+    at[0] = ((const uint4*)tile)[threadIdx.x % 32], at[1] = ((const uint4*)tile)[32 + threadIdx.x % 32];
+  }
+};
+
 // Both transforms of a tile, the product with a spectrum, and both transforms back: of the conjugate, so that the same
 // matrices serve. `turned(z, h, t)` is what is kept of the value z at row 4t + c and column 8h + g.
 template <typename Turned>
-__device__ __forceinline__ void convolve_tile(u32* tile, const u32* spectrum, const Columns& columns, const Rows& rows,
-                                              const Turned& turned) {
+__device__ __forceinline__ void convolve_tile(u32* tile, const Spectrum& spectrum, const Columns& columns,
+                                              const Rows& rows, const Turned& turned) {
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
   const int half[2] = {place_of(c, g), place_of(c, 8 + g)};  // four rows on, a word lies 64 words on
-  const uint4 filter[2] = {((const uint4*)spectrum)[lane], ((const uint4*)spectrum)[32 + lane]};
   u32 b[2][2][2];
   float d[2][2][4], z[4][4];
 #pragma unroll
@@ -128,7 +135,7 @@ __device__ __forceinline__ void convolve_tile(u32* tile, const u32* spectrum, co
   rows.transform(z, d);
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const u32 four[4] = {filter[h].x, filter[h].y, filter[h].z, filter[h].w};
+    const u32 four[4] = {spectrum.at[h].x, spectrum.at[h].y, spectrum.at[h].z, spectrum.at[h].w};
 #pragma unroll
     for (int t = 0; t < 4; t++) {
       const float2 by = tiles::unpack<f16>(four[t]);
@@ -155,27 +162,33 @@ __device__ __forceinline__ void multiply_add(float (&d)[Products][4], const uint
 
 constexpr int kPitch = 264;  // words of a tile; neighbouring tiles begin in different banks
 
-// Convolves Rows tiles, the rows k of a transform over i of n = i · 256 + j, at the frequencies k + Quarter / 4. The
-// twiddles exp(-2πi · j · (k + Quarter / 4) / (256 · Rows)) of the transform back follow.
-template <int Quarter, int Rows, int Warps>
-__device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const u32* spectrum) {
-  constexpr int kSize = 256 * Rows;
+// Waits for the block, then convolves Rows tiles: Part of them are the rows k of a transform over i of n = i · 256 + j, at
+// the frequencies k + Quarter / 4. The twiddles exp(-2πi · j · (k + Quarter / 4) / (256 · Part)) of the transform back
+// follow. `spectrum(row)` is where a tile's spectrum lies; each is fetched while the tile before is convolved.
+template <int Quarter, int Rows, int Part, int Warps, typename Where>
+__device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const Where& spectrum) {
+  constexpr int kSize = 256 * Part;
+  static_assert(Part == Rows || Part <= Warps, "a warp's rows have one frequency, or frequencies in order");
   const Columns columns(constants);
   const ::Rows rows(constants);
   const int warp = threadIdx.x / 32;
-  int at = 16 * (threadIdx.x % 4) + threadIdx.x % 32 / 4, k = 4 * warp + Quarter;
+  Spectrum present(spectrum(warp));
+  int at = 16 * (threadIdx.x % 4) + threadIdx.x % 32 / 4, k = 4 * (warp % Part) + Quarter;
   keep(at), keep(k);
   // Of the place j = 16c + g, and of 64 and of 8 places on; each goes on to the warp's next row.
   float2 first = root(at * k, 4 * kSize), along = root(64 * k, 4 * kSize), across = root(8 * k, 4 * kSize);
   const float2 by[3] = {root(Warps * at, kSize), known_root<Warps * 64, kSize>(), known_root<Warps * 8, kSize>()};
+  __syncthreads();
 #pragma unroll 1
   for (int row = warp; row < Rows; row += Warps) {
-    convolve_tile(data + row * kPitch, spectrum + row * 256, columns, rows, [&](float2 z, int h, int t) {
+    const Spectrum following(spectrum(min(row + Warps, Rows - 1)));
+    convolve_tile(data + row * kPitch, present, columns, rows, [&](float2 z, int h, int t) {
       float2 w = h ? times(first, across) : first;
 #pragma unroll
       for (int i = 0; i < t; i++) w = times(w, along);
       return times(z, w);
     });
-    first = times(first, by[0]), along = times(along, by[1]), across = times(across, by[2]);
+    present = following;
+    if (Part > Warps) first = times(first, by[0]), along = times(along, by[1]), across = times(across, by[2]);
   }
 }

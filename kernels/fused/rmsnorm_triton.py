@@ -109,8 +109,8 @@ class RmsNorm(CudaCall):
         other = x if residual is None else residual
 
         def passed(outputs: Any) -> tuple[Any, ...]:
-            made = (outputs,) if isinstance(outputs, Tensor) else outputs
-            y, scale, total = made[0], made[1 if values else 0], made[0 if residual is None else -1]
+            tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
+            y, scale, total = tensors[0], tensors[1 if values else 0], tensors[0 if residual is None else -1]
             rows = (x, x.stride(0)), (other, other.stride(0))
             return (*rows, w, (y, total, scale), (m, n), float(eps), config)
 

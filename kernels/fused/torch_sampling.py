@@ -28,15 +28,15 @@ def sample(
     else:
         last = best[:, min(top_k, best.shape[1]) - 1, None]
     threshold = last.clamp_min(lowest)
-    kept = best >= threshold
-    more = (best.shape[1] == CANDIDATES) & kept[:, -1]
-    share = torch.where(kept, ((best - best[:, :1]) / heat).exp(), 0.0)
+    candidates = best >= threshold
+    more = (best.shape[1] == CANDIDATES) & candidates[:, -1]
+    share = torch.where(candidates, ((best - best[:, :1]) / heat).exp(), 0.0)
     before, share_kept = share.cumsum(dim=1) - share, top_p[:, None]
-    inside = kept & ((before < share_kept * share.sum(dim=1, keepdim=True)) | (share_kept >= 1))
+    inside = candidates & ((before < share_kept * share.sum(dim=1, keepdim=True)) | (share_kept >= 1))
     inside[:, 0] = True
-    kept &= best >= torch.where(inside, best, torch.inf).amin(dim=1, keepdim=True)
+    candidates &= best >= torch.where(inside, best, torch.inf).amin(dim=1, keepdim=True)
     score = best * (1 / heat) + gumbel(order, seed[:, None], stream[:, None], index[:, None])
-    place = torch.where(kept, score, -torch.inf).argmax(dim=1, keepdim=True)
+    place = torch.where(candidates, score, -torch.inf).argmax(dim=1, keepdim=True)
     drawn = torch.where(more, -1, order.gather(1, place)[:, 0])
     return torch.where((temperature > 0) & best[:, 0].isfinite(), drawn, numbers.argmax(dim=1))
 

@@ -119,11 +119,11 @@ class LmHead(CudaCall):
         compiled = build_of(config, case, self.counters is not None)
         blocks = config.groups(at_once)
         shape = (case.m, blocks, self.top or 1)
-        found = self.found.take(cuda_stream, partial(torch.empty, shape, dtype=torch.int64, device=x.device))
+        scores = self.found.take(cuda_stream, partial(torch.empty, shape, dtype=torch.int64, device=x.device))
         optional: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
         if self.counters is not None:
             optional["counters"] = self.counters.of(w)
-        params = parameters(config, at_once, self.pdl, stream=w[0], x=x, y=found, n=case.vocab, **optional)
+        params = parameters(config, at_once, self.pdl, stream=w[0], x=x, y=scores, n=case.vocab, **optional)
         next_step = packed_feedback(feedback)
 
         def launch(entry: str, *arguments: Any) -> Launch:
@@ -137,13 +137,13 @@ class LmHead(CudaCall):
             def bind_one(ids: Tensor) -> Launch:
                 return launch("lm_head", ids.data_ptr(), arrivals, next_step)
 
-            return Prepared(allocate, bind_one, workspace=found)
+            return Prepared(allocate, bind_one, workspace=scores)
         settings = packed_settings(given.settings, given.top_k, case.vocab)
         candidates = launch("lm_head_candidates", next_step)
         join = kernel(compiled, "lm_head_join", 0)
 
         def bind_two(ids: Tensor) -> Callable[[], None]:
-            arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), settings, next_step)
+            arguments = (scores.data_ptr(), ids.data_ptr(), np.int32(blocks), settings, next_step)
             second = Launch(join, (case.m,), JOIN_THREADS, arguments, cuda_stream, pdl=True)
 
             def both() -> None:
@@ -152,7 +152,7 @@ class LmHead(CudaCall):
 
             return both
 
-        return Prepared(allocate, bind_two, workspace=found)
+        return Prepared(allocate, bind_two, workspace=scores)
 
     def _check(self, given: LmHeadArguments) -> None:
         case = self.case
@@ -170,14 +170,14 @@ class LmHead(CudaCall):
 
 def packed_settings(settings: Mapping[str, Tensor | None], top_k: int | Tensor, vocab: int) -> Any:
     """`SETTINGS` as a numpy scalar, zeros for what is None."""
-    found = np.zeros((), SETTINGS)
+    packed = np.zeros((), SETTINGS)
     for name, value in settings.items():
-        found[name] = 0 if value is None else value.data_ptr()
+        packed[name] = 0 if value is None else value.data_ptr()
     if isinstance(top_k, Tensor):
-        found["top_k"] = top_k.data_ptr()
+        packed["top_k"] = top_k.data_ptr()
     else:
-        found["common_top_k"] = min(top_k, vocab)
-    return found
+        packed["common_top_k"] = min(top_k, vocab)
+    return packed
 
 
 def packed_feedback(feedback: TokenFeedback | None) -> Any:
@@ -185,16 +185,16 @@ def packed_feedback(feedback: TokenFeedback | None) -> Any:
 
     Raises ValueError unless the embedding's rows are whole, aligned words of 16 bytes.
     """
-    found = np.zeros((), FEEDBACK)
+    packed = np.zeros((), FEEDBACK)
     if feedback is None:
-        return found
-    found["position"], found["moves"] = feedback.position.data_ptr(), feedback.moves.data_ptr()
+        return packed
+    packed["position"], packed["moves"] = feedback.position.data_ptr(), feedback.moves.data_ptr()
     if feedback.seen is not None:
-        found["seen"], found["rows"] = feedback.seen.data_ptr(), len(feedback.seen)
+        packed["seen"], packed["rows"] = feedback.seen.data_ptr(), len(feedback.seen)
     if feedback.embedding is not None and feedback.stream is not None:
         row_bytes = feedback.embedding.shape[1] * feedback.embedding.itemsize
         if row_bytes % 16 or feedback.embedding.data_ptr() % 16 or feedback.stream.data_ptr() % 16:
             raise ValueError(f"embedding has rows of {row_bytes} bytes or begins in between: 16 are copied at once")
-        found["embedding"], found["stream"] = feedback.embedding.data_ptr(), feedback.stream.data_ptr()
-        found["words"] = row_bytes // 16
-    return found
+        packed["embedding"], packed["stream"] = feedback.embedding.data_ptr(), feedback.stream.data_ptr()
+        packed["words"] = row_bytes // 16
+    return packed

@@ -125,8 +125,8 @@ class TileConfig:
         """Static units beside a dynamic scheduler: what fills the rings, and at least STATIC_SHARE of all."""
         groups = self.groups(at_once)
         ring = -(-self.stages(at_once, pdl) * self.chunk // self.steps)
-        each = max(ring, int(STATIC_SHARE * self.units / groups))
-        return min(self.units, groups * each)
+        units = max(ring, int(STATIC_SHARE * self.units / groups))
+        return min(self.units, groups * units)
 
     def kept_units(self, at_once: int) -> int:
         """Units whose sums a block keeps to the end."""
@@ -141,10 +141,10 @@ class TileConfig:
     def fixed_bytes(self, at_once: int) -> int:
         """Shared memory without the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
         rows = self.most_units(at_once) * self.unit_rows
-        kept = self.kept_units(at_once) * self.m * self.unit_rows * 4
+        sum_bytes = self.kept_units(at_once) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0
         beside = scales + rows * self.row_bytes
-        return self.spare + _line(self.struct_bytes) + _line(kept + beside + 128) + _line(self.x_bytes * self.m)
+        return self.spare + _line(self.struct_bytes) + _line(sum_bytes + beside + 128) + _line(self.x_bytes * self.m)
 
     def stages(self, at_once: int, pdl: bool) -> int:
         """Chunks of the ring; 0 when the shared memory is too small."""

@@ -47,7 +47,8 @@ FLYING_KB = 140.0
 
 SM_WEIGHTS_PER_US = 60_000.0
 """int8 weights that an SM widens in a µs: a byte permute and half a conversion each, of which it does 64 a clock, at
-1.7 GHz (predicted)."""
+1.7 GHz (predicted). Measured are 22,000 with two warpgroups and 27,000 with four (`few-rows.json`), by which other
+configs would be chosen, and those have not run."""
 
 SM_MFLOP_PER_US, PUSH_KB_PER_US = 6.0, 40.0
 """MFLOP per µs of an SM; KB per µs of partial sums that it sends to other blocks."""
@@ -244,5 +245,5 @@ def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
 def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallTileConfig]:
     """For each number of waves the fewest rows of w a block, and the fewest that 16 divides, as gates need."""
     every = [SmallTileConfig(case, groups, 1, tokens, wide) for wide in reversed(WIDE)]
-    found = {(config.waves, config.wide % 16): config for config in every}
-    return [config for (_, rest), config in found.items() if not (case.gates and rest)]
+    smallest = {(config.waves, config.wide % 16): config for config in every}
+    return [config for (_, rest), config in smallest.items() if not (case.gates and rest)]

@@ -167,8 +167,10 @@ class Int8DynamicCpu(Variant):
         return values, scales[:, 0].contiguous()
 
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        held = {name: values * scales for name in ("x", "w") for values, scales in (quantise_rows(arguments[name]),)}
-        return arguments | held
+        dequantised = {
+            name: values * scales for name in ("x", "w") for values, scales in (quantise_rows(arguments[name]),)
+        }
+        return arguments | dequantised
 
 
 def _sums_exactly(case: LinearCase) -> bool:

@@ -18,7 +18,7 @@ def endless(draw: Callable[[np.random.Generator], np.ndarray], seed: int, stream
 def log_normal(median: float, sigma: float, most: int, seed: int, stream: int) -> Iterator[int]:
     """Lengths in tokens: ln(length) is normal around ln(`median`) with deviation `sigma`; from 1, cut to `most`."""
     middle = float(np.log(median))
-    values = endless(lambda each: each.lognormal(middle, sigma, DRAWN_AT_ONCE), seed, stream)
+    values = endless(lambda generator: generator.lognormal(middle, sigma, DRAWN_AT_ONCE), seed, stream)
     return (min(max(round(value), 1), most) for value in values)
 
 
@@ -28,4 +28,4 @@ def arrivals(rate: float, shape: float, seed: int, stream: int) -> Iterator[floa
     The first request comes after a gap as well.
     """
     scale = 1 / (rate * shape)
-    return itertools.accumulate(endless(lambda each: each.gamma(shape, scale, DRAWN_AT_ONCE), seed, stream))
+    return itertools.accumulate(endless(lambda generator: generator.gamma(shape, scale, DRAWN_AT_ONCE), seed, stream))

@@ -103,9 +103,9 @@ class EventReader:
 
     def _choice(self, choice: dict[str, Any], now_ns: int) -> None:
         exchange, delta = self._exchange, choice.get("delta")
-        said = delta if isinstance(delta, dict) else choice
-        text = any(map(said.get, GENERATED))
-        begins = not text and "role" in said and not exchange.chunk_ns and not choice.get("finish_reason")
+        content = delta if isinstance(delta, dict) else choice
+        text = any(map(content.get, GENERATED))
+        begins = not text and "role" in content and not exchange.chunk_ns and not choice.get("finish_reason")
         if not begins:  # the first event of a chat names its role only
             exchange.chunk_ns.append(now_ns)
             exchange.with_text.append(text)
@@ -206,7 +206,7 @@ def _is_error(document: dict[str, Any]) -> bool:
 
 def _embeds(document: dict[str, Any]) -> bool:
     data = document.get("data")
-    return isinstance(data, list) and any(isinstance(each, dict) and each.get("embedding") for each in data)
+    return isinstance(data, list) and any(isinstance(entry, dict) and entry.get("embedding") for entry in data)
 
 
 def _choices(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -217,7 +217,7 @@ def _choices(document: dict[str, Any]) -> list[dict[str, Any]]:
 def _ids(choice: dict[str, Any], name: str) -> list[int]:
     """Token ids of a choice; none where it holds something else by that name."""
     ids = choice.get(name)
-    return ids if isinstance(ids, list) and all(type(each) is int for each in ids) else []
+    return ids if isinstance(ids, list) and all(type(token_id) is int for token_id in ids) else []
 
 
 def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> None:

@@ -36,7 +36,7 @@ class LatencyPromise:
     def kept(self, served: Served) -> bool:
         """Whether a request stayed within both limits. A request of one token has no TPOT."""
         first, rest = samples_of(served, "ttft"), samples_of(served, "tpot")
-        return first[0] <= self.ttft_ms and all(each <= self.tpot_ms for each in rest)
+        return first[0] <= self.ttft_ms and all(gap <= self.tpot_ms for gap in rest)
 
 
 class LoadFigures:
@@ -48,8 +48,8 @@ class LoadFigures:
 
     def __init__(self, rounds: Sequence[LoadTrace]) -> None:
         self.rounds = list(rounds)
-        self.exchanges = list(itertools.chain.from_iterable(each.counted for each in self.rounds))
-        self.seconds = sum(each.steady_seconds for each in self.rounds)
+        self.exchanges = list(itertools.chain.from_iterable(round_.counted for round_ in self.rounds))
+        self.seconds = sum(round_.steady_seconds for round_ in self.rounds)
         self.open_loop = any(exchange.planned.at_s is not None for sent in self.rounds for exchange in sent.exchanges)
         self.answered = [(exchange, exchange.served()) for exchange in self.exchanges]
 
@@ -101,12 +101,12 @@ class LoadFigures:
     @property
     def unlike(self) -> list[Exchange]:
         """All requests that failed, or whose answer has another number of tokens than was asked for."""
-        sent = itertools.chain.from_iterable(each.exchanges for each in self.rounds)
-        return [each for each in sent if each.error or each.tokens != each.planned.output_tokens]
+        sent = itertools.chain.from_iterable(round_.exchanges for round_ in self.rounds)
+        return [exchange for exchange in sent if exchange.error or exchange.tokens != exchange.planned.output_tokens]
 
     def percentiles(self, metric: str, n: int | None = None) -> dict[str, float] | None:
         """p50 and p99 of a latency metric in ms; None without samples."""
-        samples = [value for each in self.served for value in self.samples_of(*each, metric, n)]
+        samples = [value for exchange in self.served for value in self.samples_of(*exchange, metric, n)]
         return percentiles(samples) if samples else None
 
     @property
@@ -121,4 +121,4 @@ def _ends_ns(sent: LoadTrace) -> list[int]:
 
 def percentiles(samples: Sequence[float]) -> dict[str, float]:
     """p50 and p99, each sorted[floor(n·p)], to a thousandth."""
-    return {f"p{each}": round(percentile_interval(samples, each)[0], 3) for each in (50, 99)}
+    return {f"p{percent}": round(percentile_interval(samples, percent)[0], 3) for percent in (50, 99)}

@@ -132,7 +132,7 @@ class Generator:
             ticking.cancel()
             self._connections.close()
             self._timer.close()
-        self.sent.exchanges.sort(key=lambda each: each.intended_ns)
+        self.sent.exchanges.sort(key=lambda exchange: exchange.intended_ns)
         return self.sent
 
     async def _open_loop(self) -> None:

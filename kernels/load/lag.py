@@ -37,9 +37,9 @@ class Lag:
     @classmethod
     def of(cls, rounds: Sequence[LoadTrace]) -> "Lag":
         """The lag of all rounds together; the first processes of each are taken as one, and so on."""
-        processes = list(itertools.zip_longest(*(each.by_process for each in rounds), fillvalue=LoadTrace(0)))
-        sends = [sorted(late for each in own for late in each.send_delays_ms) or [0.0] for own in processes]
-        loops = [sorted(late for each in own for late in each.loop_delays_ms) or [0.0] for own in processes]
+        processes = list(itertools.zip_longest(*(trace.by_process for trace in rounds), fillvalue=LoadTrace(0)))
+        sends = [sorted(late for trace in own for late in trace.send_delays_ms) or [0.0] for own in processes]
+        loops = [sorted(late for trace in own for late in trace.loop_delays_ms) or [0.0] for own in processes]
         return cls(
             send_p50=max(percentile(send, 50) for send in sends),
             send_p99=max(percentile(send, 99) for send in sends),

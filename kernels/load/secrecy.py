@@ -10,18 +10,18 @@ LEAST_OF_KEY, LEAST_OF_ENCODED = 4, 8
 
 def without_key(text: str, key: str) -> str:
     """The text with `…` in the place of everything that tells a part of the key."""
-    told = [False] * len(text)
+    hidden = [False] * len(text)
     for piece in _pieces(key):
         at = text.find(piece)
         while at >= 0:
-            told[at : at + len(piece)] = [True] * len(piece)
+            hidden[at : at + len(piece)] = [True] * len(piece)
             at = text.find(piece, at + 1)
-    shown = (character if not here else "" if before else "…" for character, here, before in _with_before(text, told))
+    shown = (character if not here else "" if before else "…" for character, here, before in _with_before(text, hidden))
     return "".join(shown)
 
 
-def _with_before(text: str, told: list[bool]) -> Iterator[tuple[str, bool, bool]]:
-    return zip(text, told, [False, *told[:-1]], strict=True)
+def _with_before(text: str, hidden: list[bool]) -> Iterator[tuple[str, bool, bool]]:
+    return zip(text, hidden, [False, *hidden[:-1]], strict=True)
 
 
 def _pieces(key: str) -> set[str]:
@@ -29,12 +29,12 @@ def _pieces(key: str) -> set[str]:
     raw = key.encode()
     encoded = {raw.hex(), raw.hex().upper()}
     for shift in range(3):  # of base64, where the key begins within three bytes
-        made = base64.b64encode(b"\0" * shift + raw).decode().rstrip("=")[(0, 2, 3)[shift] :]
-        encoded |= {made, made.translate(str.maketrans("+/", "-_"))}
+        inner = base64.b64encode(b"\0" * shift + raw).decode().rstrip("=")[(0, 2, 3)[shift] :]
+        encoded |= {inner, inner.translate(str.maketrans("+/", "-_"))}
     return {
         piece
-        for found, least in ((forms, LEAST_OF_KEY), (encoded, LEAST_OF_ENCODED))
-        for form in found
+        for group, least in ((forms, LEAST_OF_KEY), (encoded, LEAST_OF_ENCODED))
+        for form in group
         for piece in _runs(form, least)
     }
 

@@ -61,10 +61,10 @@ class SenderProcess:
 
     async def answer(self) -> Any:
         """Waits for the child's next object. Raises SenderDied, or the exception that the child sends."""
-        loop, said = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._pipe.fileno(), said.set)
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._pipe.fileno(), readable.set)
         try:
-            await said.wait()
+            await readable.wait()
         finally:
             loop.remove_reader(self._pipe.fileno())
         try:

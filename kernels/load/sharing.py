@@ -112,7 +112,7 @@ def merged(parts: list[LoadTrace]) -> LoadTrace:
     last one does, or, if some gave up because too many requests were open, when the first one stops.
     """
     exchanges = [one for part in parts for one in part.exchanges]
-    exchanges.sort(key=lambda each: (each.intended_ns, each.planned.index))
+    exchanges.sort(key=lambda exchange: (exchange.intended_ns, exchange.planned.index))
     overrun = any(part.overrun for part in parts)
     open_loop = any(exchange.planned.at_s is not None for exchange in exchanges)
     stops = [part.stopped_ns for part in parts]
@@ -139,9 +139,9 @@ def processes_for(users: int | None, requests: Iterable[PlannedRequest], seconds
     if users:
         return math.ceil(users / USERS_OF_A_PROCESS)
     events, last_s = 0, 0.0
-    for each in itertools.islice(requests, LOOKED_AT):
-        if (each.at_s or 0) >= seconds:
+    for request in itertools.islice(requests, LOOKED_AT):
+        if (request.at_s or 0) >= seconds:
             break
-        events += EVENTS_OF_A_REQUEST + min(each.output_tokens, each.cancel_after or each.output_tokens)
-        last_s = each.at_s or 0
+        events += EVENTS_OF_A_REQUEST + min(request.output_tokens, request.cancel_after or request.output_tokens)
+        last_s = request.at_s or 0
     return max(1, math.ceil(events / max(last_s, 1) / EVENTS_OF_A_PROCESS))

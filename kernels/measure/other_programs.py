@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 GIB = 2**30
+_root: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,14 @@ def snapshot_reader(nvml: Any, *handles: Any) -> Callable[[], GpuSnapshot | None
     return snapshot
 
 
+def set_root(process: int) -> None:
+    """Count the descendants of this ancestor, and not this process's alone, as one program from now on."""
+    global _root
+    _root = process
+
+
 def is_other(process: int) -> bool:
-    """Whether the process of this id is neither an ancestor nor a descendant of this process.
+    """Whether the process of this id is neither an ancestor nor a descendant of this process, or of the root set.
 
     One that has ended does not count: NVML may list it a moment longer.
     """
@@ -81,6 +88,6 @@ def is_other(process: int) -> bool:
     me = psutil.Process()
     try:
         other = psutil.Process(process)
-        return other != me and me not in other.parents() and other not in me.parents()
+        return not {me.pid, _root} & {each.pid for each in (other, *other.parents())} and other not in me.parents()
     except psutil.Error:
         return False

@@ -45,12 +45,14 @@ with eight sequences (`serve-megakernel.json`, `change_over`)."""
 LOSSY_LAYER_US = 17.7
 """The least time of a megakernel's layer that unpacks its weights: Llama-3.2-1B in NVFP4 (`decode.json`). GPUs that
 divide the model divide it."""
-UNPACKED = {"fp8": 4.2, "nvfp4": 6.1}
-"""So many 10¹² weights a second the SMs of an H200 or H100 unpack at most, whatever they could read: Llama-3.1-70B's
-shape on two H200s, whose layers take 110 and 77 µs (`h200x2/decode-70b.json`)."""
+UNPACKED = {"int8": 4.0, "fp8": 4.2, "nvfp4": 6.1}
+"""So many 10¹² weights a second the SMs of an H200 or H100 unpack at most, whatever they could read. fp8 and NVFP4:
+Llama-3.1-70B's shape on two H200s, whose layers take 110 and 77 µs (`h200x2/decode-70b.json`). int8, whose codes the
+tensor cores multiply as they are: the steps of Llama-3.2-1B and of six layers of Llama-3.1-8B less their exchanges, 3.9
+and 4.0 (`int8-variants.json`, "four")."""
 UNPACK_US = 3.0
-"""What unpacking adds to a megakernel's layer beside that, the beginning and end of each product: the mean of the 8B
-and the 70B's shape in fp8 on one, two and four H200s (`h200x2/decode-8b.json`, `h200x4/decode-8b-fp8.json`,
+"""What unpacking fp8 or NVFP4 adds to a megakernel's layer beside that, the beginning and end of each product: the mean
+of the 8B and the 70B's shape in fp8 on one, two and four H200s (`h200x2/decode-8b.json`, `h200x4/decode-8b-fp8.json`,
 `h200x4/decode-70b-fp8.json`)."""
 KERNELS = {"kernels": (5, 8), "compiled": (15, 13), "cuda_graphs": (44, 45)}
 """Dependent kernels of a layer, in a decode step and in a prompt. `kernels`: `docs/kernels/whole-model.md`; the others
@@ -158,10 +160,11 @@ def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
 def megakernel_layer(weights: str, sequences: float, gpus: int, mixture: bool = False) -> LayerTime:
     """What a layer of the megakernel costs in a decode step beside bytes and FLOPs."""
     idle, further = exchanges_us(gpus, mixture), SEQUENCE_US * (sequences - 1)
-    if weights not in UNPACKED:
-        return LayerTime(idle + further, SMALL_LAYER_US + further, UNHIDDEN)
+    unpacked = gpus * UNPACKED.get(weights, inf)
+    if weights not in ("fp8", "nvfp4"):
+        return LayerTime(idle + further, SMALL_LAYER_US + further, UNHIDDEN, unpacked)
     least = max(SMALL_LAYER_US, LOSSY_LAYER_US / gpus) + further
-    return LayerTime(idle + UNPACK_US + further, least, unpacked=gpus * UNPACKED[weights])
+    return LayerTime(idle + UNPACK_US + further, least, unpacked=unpacked)
 
 
 def kernels_layer(kernels: int, kernel_us: float, gpus: int = 1) -> LayerTime:

@@ -63,7 +63,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         ("tokens", 64, "tokens to make; the middle one is recorded"),
         ("batch", 1, "sequences"),
         ("layers", 0, "layers, of those that the model has; 0 is all"),
-        ("gpus", 1, "GPUs that the model is divided over, the first ones"),
+        ("tensor-parallel-size", 1, "GPUs that the model is divided over, the first ones"),
     ):
         own.add_argument(f"--{option}", type=int, default=default, help=f"{what} (default {default})")
     own.add_argument("--weights", choices=list(FORMATS), default="bf16", help="their precision (default bf16)")
@@ -177,9 +177,9 @@ def _record(options: argparse.Namespace) -> int:
     from kernels.megakernel.host.record import record
 
     config = config_of(options.model)
-    for name in ("prompt", "tokens", "batch", "gpus"):
+    for name in ("prompt", "tokens", "batch", "tensor_parallel_size"):
         if getattr(options, name) < 1:
-            raise InputRefused(f"--{name}: {getattr(options, name)} is less than 1")
+            raise InputRefused(f"--{name.replace('_', '-')}: {getattr(options, name)} is less than 1")
     if not options.output.resolve().parent.is_dir():
         raise InputRefused(f"--output: there is no directory {options.output.resolve().parent}")
     most = config.get("num_hidden_layers", 0)
@@ -187,10 +187,10 @@ def _record(options: argparse.Namespace) -> int:
         raise InputRefused(f"--layers: {options.layers} is not 0 to {most}")
     if options.layers:
         config |= {"num_hidden_layers": options.layers}
-    if options.gpus > 1:
-        part_of(shape_of(config), options.gpus)
-    asked = options.prompt, options.tokens, options.batch, options.weights, options.gpus
-    timeline = trace.timeline_of(record(config, options.output, *asked))
+    if options.tensor_parallel_size > 1:
+        part_of(shape_of(config), options.tensor_parallel_size)
+    request = options.prompt, options.tokens, options.batch, options.weights, options.tensor_parallel_size
+    timeline = trace.timeline_of(record(config, options.output, *request))
     _show(timeline, timeline.layers // 2)
     print(f"{options.output}: python -m kernels megakernel trace makes a Chrome trace of it")
     return 0

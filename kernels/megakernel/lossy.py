@@ -1,7 +1,7 @@
 """The megakernel with weights in lower precision, as whole-model variants. Imports without torch.
 
-Their weights are rounded while they are built: int8 to nearest, the others by GPTQ (`rounding.py`). A plan without the
-option `rounding` rounds to nearest.
+Their weights are rounded while they are built (`rounding.py`): NVFP4 by GPTQ and fp8 to nearest, as SmolLM2's then lose
+less (docs/kernels/formats.md), integers to nearest. A plan without the option `rounding` rounds to nearest.
 """
 
 from kernels.megakernel.variant import Megakernel
@@ -26,8 +26,8 @@ class MegakernelFp8(Megakernel):
     name = "megakernel_fp8"
     summary = "the megakernel with e4m3 weights, a power-of-two scale per row"
     lossy = True
-    build_seconds = 30.0
-    options = {"weights": "fp8", "rounding": {"method": "gptq"}}
+    build_seconds = 20.0
+    options = {"weights": "fp8"}
 
 
 @register
@@ -39,3 +39,14 @@ class MegakernelNvfp4(Megakernel):
     lossy = True
     build_seconds = 30.0
     options = {"weights": "nvfp4", "rounding": {"method": "gptq"}}
+
+
+@register
+class MegakernelInt4(Megakernel):
+    """9/32 of the bytes: four-bit integers with a float16 scale per 32 weights; the rest stays bf16."""
+
+    name = "megakernel_int4"
+    summary = "the megakernel with int4 weights, a float16 scale per 32"
+    lossy = True
+    build_seconds = 20.0
+    options = {"weights": "int4"}

@@ -48,7 +48,7 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `weights` (bf16, int8, fp8 or nvfp4), `rounding` (the fields of `Rounding`; without it, to nearest),
+    """Options: `weights` (bf16, int8, fp8, nvfp4, int4), `rounding` (the fields of `Rounding`; without it, to nearest),
     `layout` and `tuning` (their fields), and `devices`: the numbers of the GPUs that run the model together, the
     model's first (ranked_machine.py); a GPU that is named twice runs two ranks side by side.
 

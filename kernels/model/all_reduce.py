@@ -34,7 +34,7 @@ class AllReduce(ABC):
         """Each rank's stream with all partials, in order with all else on the devices' current streams."""
 
     @abstractmethod
-    def fetched(self, rank: int, held: Tensor) -> Tensor:
+    def fetched(self, rank: int, tensor: Tensor) -> Tensor:
         """The first rank's int64 tensor on the device of `rank`, whose current stream follows what wrote it."""
 
     @abstractmethod
@@ -51,8 +51,8 @@ class AllReduceByCopies(AllReduce):
     def summed(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
         return [torch.stack([x, *(partial.to(x.device) for partial in partials)]).sum(0) for x in streams]
 
-    def fetched(self, rank: int, held: Tensor) -> Tensor:
-        return held.to(self._devices[rank])
+    def fetched(self, rank: int, tensor: Tensor) -> Tensor:
+        return tensor.to(self._devices[rank])
 
     def check(self) -> None:
         """Nothing: no rank waits in a copy."""
@@ -108,14 +108,14 @@ class AllReduceByPeerAccess(AllReduce):
             Launch(self._sums[rank].ptr, (BLOCKS,), THREADS, [params], raw_stream(gpu.index))()
         return total
 
-    def fetched(self, rank: int, held: Tensor) -> Tensor:
+    def fetched(self, rank: int, tensor: Tensor) -> Tensor:
         gpu = self._gpus[rank]
-        found = torch.empty(held.shape, dtype=held.dtype, device=gpu)
+        copy = torch.empty(tensor.shape, dtype=tensor.dtype, device=gpu)
         with current(gpu):
-            arguments = [found.data_ptr(), held.data_ptr(), held.numel()]
-            blocks = min(BLOCKS, -(-held.numel() // FETCH_THREADS))
+            arguments = [copy.data_ptr(), tensor.data_ptr(), tensor.numel()]
+            blocks = min(BLOCKS, -(-tensor.numel() // FETCH_THREADS))
             Launch(self._fetches[rank].ptr, (blocks,), FETCH_THREADS, arguments, raw_stream(gpu.index))()
-        return found
+        return copy
 
     def check(self) -> None:
         word = int(self._fault.item())

@@ -12,7 +12,7 @@ from kernels.hardware import Gpu
 from kernels.ops import TORCH_VARIANTS, Case, case_from
 from kernels.plan import PlannedOp
 
-SIZES = ("m", "rows", "batch", "q_len", "kv_len")
+SIZES = ("m", "rows", "batch", "q_len", "kv_len", "length", "filter")
 """Fields of a case in which a variant planned for one value may serve another."""
 LOWERED = ("weights",)
 """Fields of a case that a lossy variant changes. A call is looked up by the precision of the model itself."""
@@ -75,9 +75,9 @@ class BoundVariants:
         for name in TORCH_VARIANTS:
             variant = registry.variant(name)
             if variant.op == case.op and variant.serves(case, self.gpu) is None:
-                made = BoundVariant(variant, case, {}, self.built(variant, case, {}), math.inf)
-                self._found[case.key] = made
-                return made
+                bound = BoundVariant(variant, case, {}, self.built(variant, case, {}), math.inf)
+                self._found[case.key] = bound
+                return bound
         raise ValueError(f"torch has no variant for {case.key}")
 
     def built(self, variant: registry.Variant, case: Case, params: dict[str, Any]) -> Callable[..., Any]:

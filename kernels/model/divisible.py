@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 
-def undivided(sizes: Iterable[tuple[str, int, int]], ranks: int) -> str:
+def undivided(sizes: Iterable[tuple[str, int, int]], tensor_parallel_size: int) -> str:
     """The sentence about the first size that `ranks` ranks cannot divide; "" where all can be.
 
     `sizes` are (name, size, unit): each rank gets a multiple of `unit`.
     """
     for name, size, unit in sizes:
-        if size % (ranks * unit):
-            return f"{name} {size}: {ranks} GPUs need a multiple of {ranks * unit}"
+        if size % (tensor_parallel_size * unit):
+            return f"{name} {size}: {tensor_parallel_size} GPUs need a multiple of {tensor_parallel_size * unit}"
     return ""

@@ -1,5 +1,7 @@
 """The experts of a mixture as tiles, which the megakernel and `grouped_hopper` both read."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
@@ -7,7 +9,8 @@ from kernels import registry
 from kernels.dtypes import DTYPE_NAMES
 from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.hardware import Gpu
-from kernels.model.experts import experts_of, is_sparse, swiglu, torch_grouped
+from kernels.measure.timing import StoppingRule, interleaved
+from kernels.model.experts import Experts, experts_of, is_sparse, swiglu, torch_grouped
 from kernels.model.layer_cases import expert_cases
 from kernels.tiles.core_matrices import TILE, core_matrices
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 CHECKED, ROUNDING = 40, 2**-6
 """Tokens whose products are compared, and how far they may differ, over the largest value."""
+TIMED, MOST_SLOWER = (8, 512), 1.05
+"""Tokens whose products are timed, and how many times as long as those of rows the ones of tiles may take."""
 _OWN: "WeakKeyDictionary[Any, torch.Tensor]" = WeakKeyDictionary()
 """The tiles of each model that has them in the place of its experts."""
 _COPIES: "WeakKeyDictionary[Any, ref[torch.Tensor]]" = WeakKeyDictionary()
@@ -61,11 +66,12 @@ def can_tile(model: Any, gpu: Gpu) -> bool:
 def tile_experts(model: Any) -> None:
     """Puts tiles in the place of a transformers model's experts. Its own modules cannot compute with them; a decoder
     made of the model afterwards does. Raises ValueError as `tiles_of`, and on a GPU where a product of tiles differs
-    from torch's of the weights.
+    from torch's of the weights or takes longer than that of rows.
     """
     tiles = tiles_of(model)
     if tiles.is_cuda:
         check_products(model.config, model.model.layers[0].mlp, tiles[0])
+        check_times(model.config, model.model.layers[0].mlp, tiles[0])
     _OWN[model] = tiles
     for layer, own in zip(model.model.layers, tiles, strict=True):
         experts = layer.mlp.experts
@@ -81,23 +87,62 @@ def check_products(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
     """Raises ValueError where the products of a layer's tiles differ from torch's of its weights by more than rounding,
     for CHECKED tokens whose rows fall evenly to the experts.
     """
-    import torch
-
-    w = experts_of(config, mlp)
-    gate_up, down = _parts(mlp.experts, tiles)
-    tiled = w._replace(gate_up=gate_up, down=down)
+    w, tiled = _both(config, mlp, tiles)
+    x, ends = _rows_of(w, CHECKED)
     wide, _, narrow = expert_cases(tiled, CHECKED, DTYPE_NAMES[tiles.dtype])
-    ends = (torch.arange(1, wide.experts + 1, device=tiles.device) * wide.rows // wide.experts).int()
-    x = torch.randn(wide.rows, wide.k, device=tiles.device, generator=torch.Generator(tiles.device).manual_seed(1))
-    x = x.to(tiles.dtype)
     inner = swiglu(torch_grouped(x, w.gate_up, ends))
     for case, given, own, expected in (
-        (wide, x, gate_up, inner),
-        (narrow, inner, down, torch_grouped(inner, w.down, ends)),
+        (wide, x, tiled.gate_up, inner),
+        (narrow, inner, tiled.down, torch_grouped(inner, w.down, ends)),
     ):
         found = registry.variant("grouped_hopper").build(case, {"tiled": True})(given, own, ends)
         if not (found - expected).abs().max() <= ROUNDING * expected.abs().max():
             raise ValueError(f"the product of tiles differs from torch's: {case.key}")
+
+
+def check_times(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
+    """Raises ValueError where the products of a layer's tiles take more than MOST_SLOWER times as long as those of its
+    rows, which leave the activation out, for few or for many tokens that fall evenly to the experts.
+    """
+    w, tiled = _both(config, mlp, tiles)
+    for m in TIMED:
+        x, ends = _rows_of(w, m)
+        calls = {name: _products(own, m, x, ends) for name, own in (("rows", w), ("tiles", tiled))}
+        times = interleaved(calls, tiles.device, StoppingRule(seconds=0.3))
+        if times["tiles"].ms > MOST_SLOWER * times["rows"].ms:
+            took = f"{times['tiles'].ms:.3g} ms of tiles, {times['rows'].ms:.3g} of rows"
+            raise ValueError(f"the products of a layer for {m} tokens take {took}")
+
+
+def _both(config: Any, mlp: Any, tiles: "torch.Tensor") -> tuple[Experts, Experts]:
+    """A layer's experts as rows and as tiles."""
+    w = experts_of(config, mlp)
+    gate_up, down = _parts(mlp.experts, tiles)
+    return w, w._replace(gate_up=gate_up, down=down)
+
+
+def _rows_of(w: Experts, m: int) -> "tuple[torch.Tensor, torch.Tensor]":
+    """The rows [m · chosen, hidden] of m tokens, normal, and the `ends` by which they fall evenly to the experts."""
+    import torch
+
+    (experts, hidden), rows, device = w.router.shape, m * w.chosen, w.router.device
+    ends = (torch.arange(1, experts + 1, device=device) * rows // experts).int()
+    x = torch.randn(rows, hidden, device=device, generator=torch.Generator(device).manual_seed(1))
+    return x.to(w.down.dtype), ends
+
+
+def _products(w: Experts, m: int, x: "torch.Tensor", ends: "torch.Tensor") -> Callable[[], Any]:
+    """A call that computes gate and up, and then down, of as many rows."""
+    wide, _, narrow = expert_cases(w, m, DTYPE_NAMES[w.down.dtype])
+    params = {"tiled": True} if w.tiled else {}
+    gate_up, down = (registry.variant("grouped_hopper").build(case, params) for case in (wide, narrow))
+    inner = x.new_ones(len(x), w.inner)
+    return partial(_call, (partial(gate_up, x, w.gate_up, ends), partial(down, inner, w.down, ends)))
+
+
+def _call(products: tuple[Callable[[], Any], ...]) -> None:
+    for product in products:
+        product()
 
 
 def _parts(experts: Any, tiles: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":

@@ -105,8 +105,8 @@ def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
 
 def ordered(chosen: Tensor, experts: int) -> Order:
     """The order of the rows of `chosen` [m, chosen] by expert, and by token where the expert is the same."""
-    found, order = chosen.flatten().sort(stable=True)
-    ends = torch.searchsorted(found, torch.arange(experts, device=chosen.device), right=True, out_int32=True)
+    sorted_experts, order = chosen.flatten().sort(stable=True)
+    ends = torch.searchsorted(sorted_experts, torch.arange(experts, device=chosen.device), right=True, out_int32=True)
     place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=chosen.device))
     return Order(order // chosen.shape[1], ends, place.view_as(chosen))
 

@@ -41,19 +41,19 @@ def _route_tokens(logits, shares, chosen, experts, C: tl.constexpr):
     chance = tl.where(expert < experts, weight / tl.sum(weight, axis=0), -1.0)
     place = tl.arange(0, C.CHOSEN_BLOCK)
     numbers = tl.zeros_like(place)
-    found = numbers.to(tl.float32)
+    top = numbers.to(tl.float32)
     for k in tl.static_range(CHOSEN):
         best = tl.max(chance, axis=0)
         number = tl.minimum(tl.argmax(chance, axis=0), experts - 1)
-        found = tl.where(place == k, best, found)
+        top = tl.where(place == k, best, top)
         numbers = tl.where(place == k, number, numbers)
         chance = tl.where(expert == number, -1.0, chance)
     if C.NORMALISED:
-        found = found / tl.sum(found, axis=0)
+        top = top / tl.sum(top, axis=0)
     if C.ROUNDED:
-        found = found.to(logits.dtype.element_ty).to(tl.float32)
+        top = top.to(logits.dtype.element_ty).to(tl.float32)
     inside = place < CHOSEN
-    tl.store(shares + token * CHOSEN + place, found, mask=inside)
+    tl.store(shares + token * CHOSEN + place, top, mask=inside)
     tl.store(chosen + token * CHOSEN + place, numbers, mask=inside)
 
 

@@ -49,7 +49,7 @@ class LayerOps:
         normalises its rows itself.
         """
         w, m = self._weights, self.traffic.batch * queries
-        found = []
+        chains = []
         for qkv, attention, out, (gate_up, down) in product(
             self._normed(m, w.qkv[0].shape, w.qkv_bias[0] is not None),
             self._attention(queries),
@@ -57,8 +57,8 @@ class LayerOps:
             self._mlp(m, w.mlp),
         ):
             cases = [*self._norm(m, qkv, down), *qkv, *attention, *out, *self._norm(m, gate_up, out), *gate_up, *down]
-            found.append(tuple(cases))
-        return found
+            chains.append(tuple(cases))
+        return chains
 
     def around(self) -> list[Case]:
         """The ops after the last layer, in their one form, for the last token of each row."""

@@ -21,7 +21,7 @@ from transformers.models.auto.modeling_auto import (
 
 from kernels import model_files
 from kernels.dtypes import DTYPE_NAMES, DTYPES
-from kernels.model import weights
+from kernels.model import striped_hyena, weights
 from kernels.model_files import AnswerKind, architectures, quantised
 from kernels.model_files.architectures import Kind
 from kernels.model_files.config import walk
@@ -69,9 +69,9 @@ def configuration(config: dict[str, Any]) -> PreTrainedConfig:
 
 
 def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
-    """The class to build: the first of `architectures` that transformers has, else the family's default one."""
+    """The class to build: the first of `architectures` that there is, else the family's default one."""
     for name in config.architectures or []:
-        cls = getattr(transformers, name, None)
+        cls = getattr(transformers, name, None) or getattr(striped_hyena, name, None)
         if isinstance(cls, type) and issubclass(cls, PreTrainedModel) and cls.config_class is not None:
             if issubclass(type(config), cls.config_class):
                 return cls

@@ -48,7 +48,7 @@ class RoundedWeights:
 
 @torch.no_grad()
 def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) -> RoundedWeights:
-    """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, fp8 or nvfp4.
+    """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, fp8, nvfp4 or int4.
 
     Neither is changed. Norms that are folded into the compact decoder's matrices are those of `with_folded_norms`.
     Raises ValueError when a weight is not finite, or nvfp4's blocks do not fit.
@@ -127,12 +127,12 @@ def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict
 
     The transformers `model` computes the inputs; norms that are folded into the matrices are taken out of them.
     """
-    found: dict[tuple[int, str], Tensor] = {}
+    moments: dict[tuple[int, str], Tensor] = {}
     head = torch.zeros((), device=ids.device)
 
     def noting(key: tuple[int, str]) -> Callable[[Any, Any], None]:
         def note(module: Any, inputs: tuple[Tensor, ...]) -> None:
-            found[key] = found[key] + _moment(inputs[0]) if key in found else _moment(inputs[0])
+            moments[key] = moments[key] + _moment(inputs[0]) if key in moments else _moment(inputs[0])
 
         return note
 
@@ -148,10 +148,10 @@ def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict
         for hook in hooks:
             hook.remove()
     for index in layers:
-        own, held = model.model.layers[index], compact.layers[index]
-        _take_out(found[index, "qkv"], own.input_layernorm.weight, held.input_norm)
-        _take_out(found[index, "gate_up"], own.post_attention_layernorm.weight, held.post_norm)
-    return found, _take_out(head, model.model.norm.weight, compact.norm)
+        own, compacted = model.model.layers[index], compact.layers[index]
+        _take_out(moments[index, "qkv"], own.input_layernorm.weight, compacted.input_norm)
+        _take_out(moments[index, "gate_up"], own.post_attention_layernorm.weight, compacted.post_norm)
+    return moments, _take_out(head, model.model.norm.weight, compact.norm)
 
 
 def _take_out(moment: Tensor, norm: Tensor, left: Tensor) -> Tensor:

@@ -47,19 +47,19 @@ def parts_of(model: Any) -> list[Any]:
     return model.parts if isinstance(model, TensorParallelModel) else [model]
 
 
-def devices_of(gpus: int, kind: str | None = None) -> list[torch.device]:
+def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch.device]:
     """The devices of `gpus` parts: the first GPUs, or with the `kind` "cpu" this machine's memory for each part.
 
     Raises ValueError where fewer GPUs can be seen.
     """
     if kind == "cpu":
-        return [torch.device("cpu")] * gpus
-    if (visible := torch.cuda.device_count()) < gpus:
-        raise ValueError(f"gpus: {gpus} are wanted, and {visible} can be seen here")
-    return [torch.device("cuda", number) for number in range(gpus)]
+        return [torch.device("cpu")] * tensor_parallel_size
+    if (visible := torch.cuda.device_count()) < tensor_parallel_size:
+        raise ValueError(f"gpus: {tensor_parallel_size} are wanted, and {visible} can be seen here")
+    return [torch.device("cuda", number) for number in range(tensor_parallel_size)]
 
 
-def part_of_config(config: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict[str, Any]:
     """The configuration of each rank's model. Raises ValueError naming the first size that does not divide, or the
     family that is not divided.
     """
@@ -74,9 +74,9 @@ def part_of_config(config: Mapping[str, Any], ranks: int) -> dict[str, Any]:
         "num_attention_heads": heads,
         "intermediate_size": config["intermediate_size"],
     }
-    if problem := undivided(((name, size, 1) for name, size in sizes.items()), ranks):
+    if problem := undivided(((name, size, 1) for name, size in sizes.items()), tensor_parallel_size):
         raise ValueError(problem)
-    part = {name: size // ranks for name, size in sizes.items()}
+    part = {name: size // tensor_parallel_size for name, size in sizes.items()}
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     return deepcopy(dict(config)) | part | {"head_dim": head_dim}
 
@@ -176,11 +176,11 @@ def _made(
     return TensorParallelModel(loading.configuration(config), parts)
 
 
-def _empty(config: Mapping[str, Any], ranks: int, dtype: str, device: torch.device) -> Any:
+def _empty(config: Mapping[str, Any], tensor_parallel_size: int, dtype: str, device: torch.device) -> Any:
     """A rank's model with weights that nothing has filled. q, k and v lie one after the other in memory, and so do gate
     and up, as `decoder.Decoder` joins them. Raises ValueError for a model that the compact decoder cannot run.
     """
-    model: Any = loading.skeleton(part_of_config(config, ranks), dtype)
+    model: Any = loading.skeleton(part_of_config(config, tensor_parallel_size), dtype)
     if reason := decoder.refusal(model):
         raise ValueError(f"the compact decoder cannot run this model: {reason}")
     model.tie_weights()

@@ -69,7 +69,7 @@ def _unit(model_type: str, name: str) -> Unit:
     if name in names_of(*IMAGES) or (plain and sees):
         return "images"
     if name in names_of(*SOUND) or (
-        plain and any(model_type in known[f"MODEL_FOR_{each}_MAPPING_NAMES"] for each in SOUND)
+        plain and any(model_type in known[f"MODEL_FOR_{kind}_MAPPING_NAMES"] for kind in SOUND)
     ):
         return "recordings"
     return "embeddings" if plain else "sequences"

@@ -1,4 +1,6 @@
-"""What the installed transformers can build, read from its source files without importing it (that imports torch)."""
+"""What can be built: by the installed transformers, read from its source files without importing it (that imports
+torch), and the family of our own.
+"""
 
 import ast
 import importlib.metadata
@@ -21,6 +23,11 @@ MASKS = ("IMAGE_SEGMENTATION", "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION"
 
 IMAGE_AND_TEXT = ("IMAGE_TEXT_TO_TEXT", "ZERO_SHOT_IMAGE_CLASSIFICATION", "VISUAL_QUESTION_ANSWERING")
 """transformers' tables of models that take images and text together."""
+OWN = {
+    "CONFIG_MAPPING_NAMES": {"striped_hyena": "StripedHyenaConfig"},
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": {"striped_hyena": "StripedHyenaForCausalLM"},
+}
+"""The tables' lines of `kernels.model.striped_hyena`."""
 MAIN_INPUT = re.compile(r'main_input_name = "(\w+)"')
 NOT_MADE_UP = {"input_values", "past_values", "pixel_values_videos"}
 """Sound waves, time series and films: inputs that `kernels.model.inputs` cannot make up from a configuration."""
@@ -86,12 +93,12 @@ def _names(mapping: dict[str, str | tuple[str, ...]]) -> set[str]:
 def names_of(*tables: str) -> set[str]:
     """The classes in transformers' tables, such as IMAGE_CLASSIFICATION; "" is the table of models without a head."""
     prefixed = (f"MODEL_FOR_{table}" if table else "MODEL" for table in tables)
-    return {name for each in prefixed for name in _names(mappings()[f"{each}_MAPPING_NAMES"])}
+    return {name for prefix in prefixed for name in _names(mappings()[f"{prefix}_MAPPING_NAMES"])}
 
 
 @cache
 def mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
-    """transformers' tables of model types and classes, by the tables' names."""
+    """transformers' tables of model types and classes, by the tables' names, with our own family in them."""
     tables: dict[str, dict[str, str | tuple[str, ...]]] = {}
     auto = transformers_folder() / "models" / "auto"
     for file in ("auto_mappings.py", "configuration_auto.py", "modeling_auto.py"):
@@ -99,6 +106,8 @@ def mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
             continue
         for node in ast.parse((auto / file).read_text(encoding="utf-8")).body:
             _collect(node, tables)
+    for table, lines in OWN.items():
+        tables[table].update(lines)
     return tables
 
 

@@ -12,7 +12,7 @@ SUMMARIES: dict[str, str] = {
     "qwen2.5-1.5b": "Qwen 2.5, 1.54 billion parameters: the voice-agent case, with biases on q, k and v",
     "llama-3.2-3b": "Llama 3.2, 3.21 billion parameters, heads of 128",
     "llama-3.1-8b": "Llama 3.1, 8.03 billion parameters: wants a GPU with 24 GiB or more",
-    "llama-3.1-70b": "Llama 3.1, 70.6 billion parameters: larger than one GPU, so only bench decode --gpus takes it",
+    "llama-3.1-70b": "Llama 3.1, 70.6 billion parameters: larger than one GPU, for --tensor-parallel-size alone",
     "qwen2.5-0.5b": "Qwen 2.5, 494 million parameters, of which 136 million are the vocabulary's",
     "qwen2.5-3b": "Qwen 2.5, 3.09 billion parameters, 16 query heads on 2 key heads",
     "qwen2.5-7b": "Qwen 2.5, 7.62 billion parameters: wants a GPU with 24 GiB or more",
@@ -28,6 +28,7 @@ SUMMARIES: dict[str, str] = {
     "smollm2-360m": "SmolLM2, 362 million parameters, 15 query heads on 5 key heads",
     "smollm2-135m": "SmolLM2, 135 million parameters in 30 narrow layers: launch-bound on a GPU",
     "tinyllama-1.1b": "TinyLlama, 1.10 billion parameters, 32 query heads on 4 key heads",
+    "striped-hyena-150m": "StripedHyena-shaped, 155 million parameters: 9 layers of long convolutions, 3 of attention",
     "tiny-llama": "Llama-shaped, 1 million parameters: seconds on a CPU",
     "tiny-qwen2": "Qwen2-shaped, 1 million parameters: seconds on a CPU",
     "tiny-qwen3": "Qwen3-shaped with norms on q and k, 1 million parameters: seconds on a CPU",
@@ -35,6 +36,7 @@ SUMMARIES: dict[str, str] = {
     "tiny-mistral": "Mistral-shaped with a sliding window of 64 tokens, 1 million parameters: seconds on a CPU",
     "tiny-gemma": "Gemma-shaped with one key head, 1 million parameters: seconds on a CPU",
     "tiny-gpt2": "GPT-2-shaped with learned positions, 1 million parameters: seconds on a CPU",
+    "tiny-striped-hyena": "StripedHyena-shaped with long convolutions, 1 million parameters: seconds on a CPU",
     "tiny-bert": "BERT-shaped encoder, 1 million parameters: latency per batch instead of per token",
 }
 """One line per entry, in the order they are shown; the configuration is catalogue/<name>.json."""

@@ -55,16 +55,6 @@ def changes_outputs(path: str) -> bool:
     return not documents and not any(part.startswith(".") for part in pure.parts)
 
 
-def plan_digest(version: int, config: dict[str, Any], files: Pairs, generated: bool, seed: int = 0) -> str:
-    """The digest by which a plan of that version names the model.
-
-    Plans of version 1 name a generated model by its configuration and seed, and an uploaded one by all its files.
-    """
-    if version > 1:
-        return model_digest(config, files, generated, seed)
-    return model_digest(config, (), True, seed) if generated else content_digest(files)
-
-
 def hash_of(file: Path) -> str:
     """SHA-256 of a file's content, read in chunks."""
     with file.open("rb") as stream:

@@ -16,7 +16,7 @@ class ModelRefused(Exception):
     @property
     def reasons(self) -> list[dict[str, str]]:
         """All that is wrong, as `{file, field, reason}`."""
-        return [{"file": each.file, "field": each.field, "reason": each.reason} for each in (self, *self.others)]
+        return [{"file": error.file, "field": error.field, "reason": error.reason} for error in (self, *self.others)]
 
     def __str__(self) -> str:
         return ". ".join(": ".join(filter(None, reason.values())) for reason in self.reasons)

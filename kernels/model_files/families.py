@@ -296,5 +296,5 @@ def check_family_fields(config: dict[str, Any]) -> None:
     if family is not None:
         check_required(config, GPT2_FIELDS if family.shapes is gpt2 else FIELDS)
         dense = config.get("mlp_only_layers")
-        if dense is not None and (not isinstance(dense, list) or any(type(each) is not int for each in dense)):
+        if dense is not None and (not isinstance(dense, list) or any(type(index) is not int for index in dense)):
             raise ModelRefused(FILE, "mlp_only_layers", "the field must be a list of numbers of layers")

@@ -31,11 +31,11 @@ class LongestSequence(NamedTuple):
 
 def longest_sequence(config: dict[str, Any]) -> LongestSequence | None:
     """The longest sequence by a checked config.json; None where it states no number of positions."""
-    positions, kept = value(config, "positions"), _kept_for_padding(config)
+    positions, padding = value(config, "positions"), _kept_for_padding(config)
     if positions is None:
         return None
-    why = f": the first {kept:,} of its {positions:,} positions are kept for padding" if kept else ""
-    return LongestSequence(positions - kept, why)
+    why = f": the first {padding:,} of its {positions:,} positions are kept for padding" if padding else ""
+    return LongestSequence(positions - padding, why)
 
 
 def _kept_for_padding(config: dict[str, Any]) -> int:

@@ -81,8 +81,8 @@ def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
     model's digest has to cover.
     """
     left_out = (FIELD, "dtype", "torch_dtype")
-    kept = {key: value for key, value in config.items() if key not in left_out}
-    return kept | {"dtype": "bfloat16", "dequantised_from": config[FIELD]}
+    fields = {key: value for key, value in config.items() if key not in left_out}
+    return fields | {"dtype": "bfloat16", "dequantised_from": config[FIELD]}
 
 
 def _gptq(given: Mapping[str, Any]) -> Scheme:

@@ -78,7 +78,7 @@ def special_float(item: Any) -> str:
 def _check_depth(name: str, document: Any) -> None:
     level = [document]
     for _ in range(MAX_DEPTH):
-        inner = [item for each in level for item in _items(each) if isinstance(item, (dict, list))]
+        inner = [item for container in level for item in _items(container) if isinstance(item, (dict, list))]
         if not inner:
             return
         level = inner

@@ -52,9 +52,9 @@ class AttentionCase(BaseCase):
     def _packed(self) -> Self:
         if self.lengths is not None and (self.batch, self.q_len, self.kv_len) != (1, *[sum(self.lengths)] * 2):
             raise ValueError(f"lengths add up to {sum(self.lengths)}: batch must be 1, and q_len and kv_len that sum")
-        found = self.kv_lengths
-        if found is not None and (len(found) != self.batch or max(found, default=0) > self.kv_len):
-            raise ValueError(f"kv_lengths has {len(found)} lengths: it needs {self.batch}, none above {self.kv_len}")
+        lengths = self.kv_lengths
+        if lengths is not None and (len(lengths) != self.batch or max(lengths, default=0) > self.kv_len):
+            raise ValueError(f"kv_lengths has {len(lengths)} lengths: it needs {self.batch}, none above {self.kv_len}")
         return self
 
     @property

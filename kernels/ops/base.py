@@ -36,8 +36,8 @@ BYTES: dict[str, float] = {
 }
 """Bytes per element, scales included."""
 
-MODEL_BYTES = BYTES | {"int8": 1 + 2 / 32}
-"""The same of a whole model's weights: its int8 codes have a float16 scale per 32 (`megakernel/program/weights.py`)."""
+MODEL_BYTES = BYTES | {"int8": 1 + 2 / 32, "int4": 0.5 + 2 / 32}
+"""The same of a whole model's weights: integers have a float16 scale per 32 (`megakernel/program/weights.py`)."""
 
 MATRIX_RATE: dict[str, float] = {"fp32": 0.5, "bf16": 1, "fp16": 1, "int8": 2, "fp8": 2, "int4": 2, "nvfp4": 4}
 """Matrix FLOP per clock of a precision, relative to bf16 (fp32: as TF32)."""

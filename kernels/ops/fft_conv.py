@@ -96,9 +96,9 @@ def convolved(
         part = slice(int(channels[0]), int(channels[-1]) + 1)
         filters = spectrum[(channels * spectrum.shape[0] // case.width).to(u.device)]
         x = u[:, part] if w_pre is None else u[:, part] * w_pre[:, part]
-        made = torch.fft.irfft(torch.fft.rfft(x, n=n) * filters, n=n)[..., : case.length]
-        made = made if w_post is None else made * w_post[:, part]
-        y[:, part] = made if d is None else made + d[part, None] * u[:, part]
+        convolved = torch.fft.irfft(torch.fft.rfft(x, n=n) * filters, n=n)[..., : case.length]
+        convolved = convolved if w_post is None else convolved * w_post[:, part]
+        y[:, part] = convolved if d is None else convolved + d[part, None] * u[:, part]
     return y
 
 

@@ -23,7 +23,9 @@ LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
     "attention without causality": lambda case: isinstance(case, AttentionCase) and not case.causal,
     "soft caps": lambda case: isinstance(case, AttentionCase) and case.softcap is not None,
     "rotations without a cache": lambda case: isinstance(case, RopeCase) and not case.append,
-    "long convolutions": lambda case: isinstance(case, FftConvCase),
+    "circular convolutions": lambda case: isinstance(case, FftConvCase) and case.circular,
+    "filters that channels share": lambda case: isinstance(case, FftConvCase) and case.filters is not None,
+    "inputs added behind convolutions": lambda case: isinstance(case, FftConvCase) and case.skip,
     "GELU gates": lambda case: isinstance(case, GatedCase) and case.activation == "gelu",
 }
 """Features by the name that pages and `list` show. A test compares them with the cases that runners make."""

@@ -72,10 +72,10 @@ class LmHeadCase(BaseCase):
         return arguments | (_settings(self.m, make) if self.sampling != "argmax" else {})
 
     def reference(self, arguments: Arguments) -> Outputs:
-        found = logits(arguments["x"], arguments["w"])
+        scores = logits(arguments["x"], arguments["w"])
         if self.sampling == "argmax":
-            return (found.masked_fill(found.isnan(), -math.inf).argmax(dim=-1),)
-        return (sample(found, {name: arguments[name] for name in SETTING_DTYPES}),)
+            return (scores.masked_fill(scores.isnan(), -math.inf).argmax(dim=-1),)
+        return (sample(scores, {name: arguments[name] for name in SETTING_DTYPES}),)
 
     @property
     def longest_sum(self) -> int:
@@ -85,10 +85,10 @@ class LmHeadCase(BaseCase):
         return logits(arguments["x"].double(), arguments["w"].double())
 
     def oracle(self, truth: Outputs, own: Outputs, rounding: float, used: Arguments, drawn: Arguments) -> Oracle:
-        found = self.continuous(used)
+        scores = self.continuous(used)
         if self.sampling == "argmax":
-            return ArgmaxOracle(truth, own, rounding, found)
-        return SampledOracle(truth, own, rounding, found, {name: drawn[name] for name in SETTING_DTYPES})
+            return ArgmaxOracle(truth, own, rounding, scores)
+        return SampledOracle(truth, own, rounding, scores, {name: drawn[name] for name in SETTING_DTYPES})
 
 
 def logits(x: "Tensor", w: "Tensor") -> "Tensor":

@@ -39,8 +39,8 @@ class ModelCase(BaseCase):
     @property
     def flops(self) -> float:
         once = (self.last_only or 0) * (self.prompt - 1)
-        each = self.parameters * (self.prompt + self.tokens - 1) - once
-        return 2.0 * self.batch * each / (self.gpus or 1)
+        weight_uses = self.parameters * (self.prompt + self.tokens - 1) - once
+        return 2.0 * self.batch * weight_uses / (self.gpus or 1)
 
     @property
     def least_bytes(self) -> float:

@@ -75,8 +75,8 @@ class Oracle:
             )
         difference = output.double() - self.truth[position]
         scale, most, spread = self._limits[position]
-        found = ((float(difference.abs().max()), most), (rms(difference), spread))
-        return [Tolerance(error / scale, limit / scale, error <= limit) for error, limit in found]
+        errors = ((float(difference.abs().max()), most), (rms(difference), spread))
+        return [Tolerance(error / scale, limit / scale, error <= limit) for error, limit in errors]
 
 
 def rms(values: "torch.Tensor") -> float:

@@ -57,9 +57,9 @@ class StepAttentionCase(BaseCase):
         capacity, shape, table = self.kv_len + SPARE_SLOTS, (self.batch, self.kv_len + SPARE_SLOTS), {}
         if self.paged:
             page_size = self.page_size or PAGE_SIZE
-            each = -(-capacity // page_size)
-            page_table, pages = shuffled_pages(self.batch, each, make.generator)
-            capacity, shape, table = each * page_size, (pages, page_size), {"page_table": page_table}
+            sequence_pages = -(-capacity // page_size)
+            page_table, pages = shuffled_pages(self.batch, sequence_pages, make.generator)
+            capacity, shape, table = sequence_pages * page_size, (pages, page_size), {"page_table": page_table}
         qkv = make.normal(self.batch, (self.heads + 2 * self.kv_heads) * self.head_dim, scale=scale)
         both = angles(torch.arange(capacity, device=make.device, dtype=torch.float32), self.head_dim)
         caches = {

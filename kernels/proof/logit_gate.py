@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
     from kernels.runners import Runner
 
-LARGEST_DIFFERENCE = {"bf16": 0.06, "fp16": 0.03, "fp32": 0.01, "fp8": 0.25, "int8": 0.5, "nvfp4": 0.9}
+LARGEST_DIFFERENCE = {"bf16": 0.06, "fp16": 0.03, "fp32": 0.01, "fp8": 0.25, "int8": 0.5, "nvfp4": 0.9, "int4": 0.9}
 """Largest relative difference of logits that rounding to a precision explains.
 
 On an H200 bf16 showed 2 %, fp8 15 % and NVFP4 49 %; logits of unlike models differ by about 1.4.
@@ -25,12 +25,12 @@ def difference(logits: "torch.Tensor", expected: "torch.Tensor", boxes: int = 0)
     return float((logits - expected).norm() / expected.norm().clamp_min(1e-30))
 
 
-def refusal(found: float, precision: str) -> str | None:
+def refusal(difference: float, precision: str) -> str | None:
     """A sentence if a relative difference `found` is too large for the precision; None if it passes."""
     allowed = LARGEST_DIFFERENCE[precision]
-    if found <= allowed:
+    if difference <= allowed:
         return None
-    return f"Its logits differ from the model's by {found:.1%}; rounding to {precision} explains {allowed:.0%}."
+    return f"Its logits differ from the model's by {difference:.1%}; rounding to {precision} explains {allowed:.0%}."
 
 
 def refusal_after_prompt(

@@ -31,14 +31,14 @@ class ReferenceCache:
 
     def of(self, key: tuple[Any, ...], used: Arguments, compute: Callable[[], ReferenceAnswer]) -> ReferenceAnswer:
         """The oracle of these inputs: cached if the inputs are equal bit for bit, else the result of `compute`."""
-        kept = self._kept.setdefault(key, [])
-        for copies, answer in kept:
+        entries = self._kept.setdefault(key, [])
+        for copies, answer in entries:
             if copies.keys() == used.keys() and all(same(copies[name], value) for name, value in used.items()):
                 return answer
         copies = {name: copied(value) for name, value in used.items()}
         with self._within():
             answer = compute()
-        kept.append((copies, answer))
+        entries.append((copies, answer))
         return answer
 
 

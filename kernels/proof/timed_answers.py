@@ -66,8 +66,8 @@ class ChangingInputs:
 
     def write(self) -> None:
         """Writes the values into the tensors."""
-        made, self._next = self._next, {}
-        for name, value in made.items():
+        values, self._next = self._next, {}
+        for name, value in values.items():
             overwrite(self._tensors[name], value)
 
     def drawn(self, judged: int) -> Arguments:

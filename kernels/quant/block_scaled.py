@@ -65,9 +65,9 @@ def rounded(x: Tensor, scales: BlockScales) -> Rounded:
 
 def operand(x: Tensor, scales: BlockScales, rows: int = TILE_ROWS) -> Operand:
     """x [rows, k] as a product takes it. Zeros pad its scales to multiples of `rows` and of 128 bytes of K."""
-    held = rounded(x, scales)
-    tensor_scale = torch.tensor(held.tensor_scale, dtype=torch.float32, device=x.device)
-    return held.values, in_tiles(held.scales, rows, STAGE_SCALES[scales]), tensor_scale
+    quantised = rounded(x, scales)
+    tensor_scale = torch.tensor(quantised.tensor_scale, dtype=torch.float32, device=x.device)
+    return quantised.values, in_tiles(quantised.scales, rows, STAGE_SCALES[scales]), tensor_scale
 
 
 def in_tiles(scales: Tensor, rows: int, columns: int) -> Tensor:

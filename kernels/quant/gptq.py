@@ -5,6 +5,8 @@ generative pre-trained transformers*, ICLR 2023, arXiv:2210.17323. The codes and
 `quantised_matrix.py`.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -13,9 +15,13 @@ from kernels.quant.quantised_matrix import (
     BLOCK,
     E2M1_MOST,
     E4M3_MOST,
+    GROUP,
+    INT4_MOST,
     QuantisedMatrix,
     best_blocks,
     check_finite,
+    int4_scales,
+    int_codes,
     power_of_two,
 )
 
@@ -27,7 +33,7 @@ COLUMNS_TOGETHER = 128
 
 @torch.no_grad()
 def gptq(matrices: Tensor, moments: Tensor, weights: str) -> list[QuantisedMatrix]:
-    """Matrices [n, rows, columns] in fp8 or nvfp4, for inputs x with the second moments [n, columns, columns].
+    """Matrices [n, rows, columns] in fp8, nvfp4 or int4, for inputs x with the second moments [n, columns, columns].
 
     A moment is the sum of x·xᵀ over calibration inputs, in any scale; it is the Hessian of the squared error. Matrices
     of one shape are rounded together, since their columns follow each other one by one. Raises ValueError when a weight
@@ -41,7 +47,7 @@ def gptq(matrices: Tensor, moments: Tensor, weights: str) -> list[QuantisedMatri
         raise ValueError(f"weight: {columns} columns are no multiple of {BLOCK}, the block of nvfp4")
     left = matrices.float().clone()
     factors = torch.stack([inverse_factor(moment) for moment in moments])
-    rounding = _Fp8(left) if weights == "fp8" else _Nvfp4(left)
+    rounding = ROUNDINGS[weights](left)
     for begin in range(0, columns, COLUMNS_TOGETHER):
         end = min(begin + COLUMNS_TOGETHER, columns)
         block = left[:, :, begin:end].permute(2, 0, 1).contiguous()  # [columns, n, rows]
@@ -104,3 +110,28 @@ class _Nvfp4:
     def done(self) -> list[QuantisedMatrix]:
         parts = zip(self._codes, self._scales, self._blocks, strict=True)
         return [QuantisedMatrix(codes, scale.repeat(len(codes)), blocks) for codes, scale, blocks in parts]
+
+
+class _Int4:
+    """int4 codes with a float16 scale per 32 columns, chosen as a group begins."""
+
+    def __init__(self, matrices: Tensor) -> None:
+        n, rows, columns = matrices.shape
+        self._codes = torch.empty(matrices.shape, dtype=torch.uint8, device=matrices.device)
+        self._scales = torch.empty(n, rows, -(-columns // GROUP), dtype=torch.float16, device=matrices.device)
+
+    def column(self, ahead: Tensor, at: int) -> Tensor:
+        """Rounds column `at`, the first of `ahead` [columns, n, rows]; its values [n, rows]."""
+        if at % GROUP == 0:
+            self._scales[:, :, at // GROUP] = int4_scales(ahead[:GROUP].permute(1, 2, 0))
+        scales = self._scales[:, :, at // GROUP]
+        codes = int_codes(ahead[0][..., None], scales, INT4_MOST)[..., 0]
+        self._codes[:, :, at] = codes.to(torch.int8).view(torch.uint8)
+        return codes * scales.float()
+
+    def done(self) -> list[QuantisedMatrix]:
+        ones = torch.ones(self._codes.shape[1], device=self._codes.device)
+        return [QuantisedMatrix(codes, ones, scales) for codes, scales in zip(self._codes, self._scales, strict=True)]
+
+
+ROUNDINGS: dict[str, Callable[[Tensor], "_Fp8 | _Nvfp4 | _Int4"]] = {"fp8": _Fp8, "nvfp4": _Nvfp4, "int4": _Int4}

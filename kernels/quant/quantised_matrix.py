@@ -1,4 +1,4 @@
-"""Weights rounded to e4m3 or e2m1 with power-of-two scales, or to int8 in groups; and back as bf16.
+"""Weights rounded to e4m3 or e2m1 with power-of-two scales, or to int8 or int4 in groups; and back as bf16.
 
 Row and tensor scales of e4m3 and e2m1 are powers of two: code times scales then has at most 6 significant bits, so that
 the values that a plan runs with are bf16 matrices like any other, and prompt, decode and reference can share them. In
@@ -22,11 +22,14 @@ ROUNDED_UP = 1.001
 BLOCK = 16
 """Columns that share an e4m3 scale in nvfp4."""
 GROUP = 32
-"""Columns that share a float16 scale in int8, as in GGUF's Q8_0."""
-INT8_MOST = 127
+"""Columns that share a float16 scale in int8 and int4, as in GGUF's Q8_0 and Q4_0."""
+INT8_MOST, INT4_MOST = 127, 7
+INT4_FULL = (-8.0, -9.0, -8.5, -7.5, -7.0, -6.5, 7.5, 7.0, 6.5)
+"""Candidates for the code of a group's largest value, before it is rounded and clamped; that with the least error is
+used. Q4_0 has the first one alone."""
 STORED_SCALES = "int8_scales"
-"""The attribute of a weight that was stored in int8, with its float16 scales [rows, columns / 32, rounded up]; and the
-file of a dequantised model that holds them."""
+"""The attribute of a weight that was stored as integers of up to 8 bits, with its float16 scales [rows, columns / 32,
+rounded up]; and the file of a dequantised model that holds them."""
 FRACTION, EXPONENT = (1 << 23) - 1, 0xFF << 23
 """The bits of a float32 below its exponent, and those of its exponent."""
 ROWS_TOGETHER = 8192
@@ -38,10 +41,10 @@ is used."""
 
 @dataclass(frozen=True)
 class QuantisedMatrix:
-    """`codes` uint8 [rows, columns], of int8 as two's complement; `row_scales` float32 [rows].
+    """`codes` uint8 [rows, columns], of int8 and int4 as an int8; `row_scales` float32 [rows].
 
     `block_scales` are uint8 [rows, columns / 16] for nvfp4 (e4m3 codes, all of normal numbers), and float16 [rows,
-    columns / 32, rounded up] for int8.
+    columns / 32, rounded up] for int8 and int4.
     """
 
     codes: Tensor
@@ -72,16 +75,18 @@ class QuantisedMatrix:
         return QuantisedMatrix(self.codes.to(device), self.row_scales.to(device), blocks)
 
     def values(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-        """The matrix they stand for in `dtype` [rows, columns]. In bf16 only that of int8 is rounded once more."""
+        """The matrix they stand for in `dtype` [rows, columns]. In bf16 only that of integers is rounded once more."""
         out = torch.empty(self.codes.shape, dtype=dtype, device=self.codes.device)
         for rows in _groups(len(out)):
             codes, scale = self.codes[rows], self.row_scales[rows, None]
             if self.block_scales is None:
                 out[rows] = (codes.view(torch.float8_e4m3fn).float() * scale).to(dtype)
                 continue
-            blocks, int8 = self.block_scales[rows], self.block == GROUP
-            scales = (blocks if int8 else blocks.view(torch.float8_e4m3fn)).float().repeat_interleave(self.block, dim=1)
-            wide = codes.view(torch.int8).float() if int8 else e2m1.values(codes)
+            blocks, whole = self.block_scales[rows], self.block == GROUP
+            scales = (
+                (blocks if whole else blocks.view(torch.float8_e4m3fn)).float().repeat_interleave(self.block, dim=1)
+            )
+            wide = codes.view(torch.int8).float() if whole else e2m1.values(codes)
             out[rows] = (wide * scales[:, : codes.shape[1]] * scale).to(dtype)
         return out
 
@@ -164,7 +169,7 @@ def check_finite(weight: Tensor, name: str) -> None:
 
 
 def stored_scales(weights: Sequence[Tensor]) -> Tensor | None:
-    """The scales of weights that lie one below the other, on their device; None unless all were stored in int8."""
+    """The scales of weights that lie one below the other, on their device; None unless all were stored with some."""
     stored = [getattr(weight, STORED_SCALES, None) for weight in weights]
     scales = [scale.to(weight.device) for scale, weight in zip(stored, weights, strict=True) if scale is not None]
     return torch.cat(scales) if scales and len(scales) == len(weights) else None
@@ -177,26 +182,72 @@ def int8_groups(weight: Tensor) -> QuantisedMatrix:
     A scale is rounded up, so that no code is cut off. A weight that was stored in int8 has the scales and codes that it
     was stored in. Raises ValueError when a weight is not finite, or so large that float16 cannot hold its scale.
     """
-    check_finite(weight, "int8")
-    columns, stored = weight.shape[1], stored_scales([weight])
+
+    def scaled(groups: Tensor) -> Tensor:
+        wanted = groups.abs().amax(-1) / INT8_MOST
+        nearest = wanted.half()
+        above = (nearest.view(torch.int16) + 1).view(torch.float16)
+        return torch.where(nearest.float() < wanted, above, nearest)
+
+    return _integers(weight, "int8", INT8_MOST, scaled)
+
+
+@torch.no_grad()
+def int4_groups(weight: Tensor) -> QuantisedMatrix:
+    """int4, -8 to 7, with a float16 scale per 32 columns, for a matrix [rows, columns]; the last group may be short.
+
+    A scale, which may be negative, is the one of INT4_FULL's candidates that rounds best. A weight whose file has codes
+    of four bits keeps them and their scales. Raises ValueError as `int8_groups`.
+    """
+    if stored_scales([weight]) is not None:
+        wide = int8_groups(weight)
+        if bool(((wide.codes + 8) < 16).all()):
+            return wide
+    return _integers(weight, "int4", INT4_MOST, int4_scales, stored=False)
+
+
+def int4_scales(groups: Tensor) -> Tensor:
+    """float16 scales [rows, n] of groups [rows, n, 32]: those that round best."""
+    largest = groups.gather(-1, groups.abs().argmax(-1, keepdim=True))[..., 0]
+    best, least = (largest / INT4_FULL[0]).half(), torch.full_like(largest, torch.inf)
+    for full in INT4_FULL:
+        scale = (largest / full).half()
+        error = (int_codes(groups, scale, INT4_MOST) * scale.float()[..., None] - groups).square().sum(-1)
+        best, least = torch.where(error < least, scale, best), torch.minimum(error, least)
+    return best
+
+
+def int_codes(groups: Tensor, scales: Tensor, most: int) -> Tensor:
+    """Integers -`most` - 1 to `most`, in float32, nearest to groups [..., n, 32] over scales [..., n]; 0 where a scale
+    is.
+    """
+    unit = scales.float()[..., None]
+    return torch.where(unit != 0, groups / unit, 0).round().clamp(-most - 1, most)
+
+
+def _integers(
+    weight: Tensor, name: str, most: int, scaled: Callable[[Tensor], Tensor], stored: bool = True
+) -> QuantisedMatrix:
+    """Integers up to `most` in groups of 32 with the scales that the weight has `stored`, or `scaled` gives [rows, n]
+    for groups [rows, n, 32].
+    """
+    check_finite(weight, name)
+    columns, known = weight.shape[1], stored_scales([weight]) if stored else None
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     scales = torch.empty(len(weight), -(-columns // GROUP), dtype=torch.float16, device=weight.device)
     for rows in _groups(len(weight)):
         groups = torch.nn.functional.pad(weight[rows].float(), (0, -columns % GROUP)).unflatten(1, (-1, GROUP))
-        wanted = groups.abs().amax(-1) / INT8_MOST
-        nearest = wanted.half()
-        above = (nearest.view(torch.int16) + 1).view(torch.float16)
-        scales[rows] = torch.where(nearest.float() < wanted, above, nearest) if stored is None else stored[rows]
-        unit = scales[rows].float()[..., None]
-        signed = torch.where(unit != 0, groups / unit, 0).round().clamp(-INT8_MOST - 1, INT8_MOST).to(torch.int8)
+        scales[rows] = scaled(groups) if known is None else known[rows]
+        signed = int_codes(groups, scales[rows], most).to(torch.int8)
         codes[rows] = signed.flatten(1)[:, :columns].view(torch.uint8)
     if not bool(torch.isfinite(scales).all()):
-        raise ValueError("weight: it holds numbers that are too large for int8 with a float16 scale")
+        raise ValueError(f"weight: it holds numbers that are too large for {name} with a float16 scale")
     return QuantisedMatrix(codes, torch.ones(len(weight), device=weight.device), scales)
 
 
 QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
     "int8": int8_groups,
+    "int4": int4_groups,
     "fp8": fp8_power_of_two,
     "nvfp4": nvfp4_power_of_two,
 }
@@ -205,18 +256,18 @@ QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
 def quantised_parts(parts: Sequence[Tensor], weights: str, columns: bool) -> list[QuantisedMatrix]:
     """The parts of one matrix as the whole one is rounded, each on its device: some of its `columns`, or of its rows.
 
-    In int8 the groups of a part begin with the part, so parts of columns are as the whole one only where they have
-    multiples of 32. Raises ValueError as the functions above.
+    In int8 and int4 the groups of a part begin with the part, so parts of columns are as the whole one only where they
+    have multiples of 32. Raises ValueError as the functions above.
     """
     quantise, largest = QUANTISERS[weights], None
     if weights == "nvfp4" or (weights == "fp8" and columns):
         reached = [part.abs().amax(dim=1) if weights == "fp8" else part.abs().amax() for part in parts]
         largest = torch.stack([part.to(reached[0].device) for part in reached]).amax(dim=0)
-    made = []
+    quantised = []
     for part in parts:
         with torch.cuda.device_of(part):
-            made.append(quantise(part) if largest is None else quantise(part, largest.to(part.device)))
-    return made
+            quantised.append(quantise(part) if largest is None else quantise(part, largest.to(part.device)))
+    return quantised
 
 
 def rounded(weight: Tensor, weights: str, dtype: torch.dtype = torch.bfloat16) -> Tensor:

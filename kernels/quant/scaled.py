@@ -17,8 +17,8 @@ Scaled = tuple[torch.Tensor, torch.Tensor]
 
 def of_x(x: torch.Tensor, scales: Scales) -> Scaled:
     """(values e4m3 [m, k], scales) with x ≈ values · scales."""
-    values, found = _quantised(x, scales, rows=1)
-    return values, found.t().contiguous().t() if scales == "block" else found
+    values, factors = _quantised(x, scales, rows=1)
+    return values, factors.t().contiguous().t() if scales == "block" else factors
 
 
 def of_w(w: torch.Tensor, scales: Scales) -> Scaled:
@@ -39,8 +39,8 @@ def through_fp8(y: torch.Tensor) -> torch.Tensor:
 
 def _quantised(x: torch.Tensor, scales: Scales, rows: int) -> Scaled:
     wide = x.float()
-    found = _largest(wide.abs(), scales, rows).clamp_min(1e-30) / E4M3_MOST
-    return (wide / _spread(found, x.shape)).to(torch.float8_e4m3fn), found
+    factors = _largest(wide.abs(), scales, rows).clamp_min(1e-30) / E4M3_MOST
+    return (wide / _spread(factors, x.shape)).to(torch.float8_e4m3fn), factors
 
 
 def _largest(x: torch.Tensor, scales: Scales, rows: int) -> torch.Tensor:

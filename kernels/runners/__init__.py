@@ -23,20 +23,21 @@ def load(
     generated: bool = False,
     dtype: str = "bf16",
     device: str | None = None,
-    gpus: int = 1,
+    tensor_parallel_size: int = 1,
 ) -> Any:
     """The model of `config` in evaluation mode, without gradients, on `device` (a GPU if there is one).
 
     Weights come from the safetensors in `model_dir`, or from `seed` when `generated` (model_dir may then be None).
-    `dtype` is fp32, bf16 or fp16. Of several `gpus` each gets its part (`kernels.model.tensor_parallel.load`);
-    otherwise it is a torch.nn.Module. Raises ValueError with one sentence when configuration or tensors do not fit.
+    `dtype` is fp32, bf16 or fp16. With a `tensor_parallel_size` above 1 each GPU gets its part
+    (`kernels.model.tensor_parallel.load`); otherwise it is a torch.nn.Module. Raises ValueError with one sentence when
+    configuration or tensors do not fit.
     """
     from kernels.model import loading
 
-    if gpus > 1:
+    if tensor_parallel_size > 1:
         from kernels.model import tensor_parallel
 
-        devices = tensor_parallel.devices_of(gpus, device)
+        devices = tensor_parallel.devices_of(tensor_parallel_size, device)
         return tensor_parallel.load(model_dir, config, devices, seed=seed, generated=generated, dtype=dtype)
     return loading.load(model_dir, config, seed=seed, generated=generated, dtype=dtype, device=device)
 
@@ -68,7 +69,8 @@ def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None =
 
 
 def apply(model: Any, plan: Plan) -> Runner:
-    """The plan's runner over the model, with the plan's variants of linear and attention.
+    """The plan's runner over the model, with the plan's variants of linear, attention and long
+    convolutions.
 
     The model is whole, or in as many parts as the plan has GPUs. Raises ValueError for another number of parts, and
     where fewer GPUs can be seen.

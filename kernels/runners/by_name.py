@@ -12,7 +12,7 @@ from kernels.model.tensor_parallel import TensorParallelModel, devices_of
 from kernels.plan import Plan
 from kernels.runners.base import Runner
 from kernels.runners.compiled import CompiledRunner, as_modules
-from kernels.runners.modules import install_norms, pack_projections
+from kernels.runners.modules import install_convolutions, install_norms, pack_projections
 from kernels.runners.planned import PlannedAttention, PlannedLinear, install
 
 RUNNERS = {
@@ -29,8 +29,8 @@ COMPOSED = ("kernels", "megakernel")
 
 def runner(name: str, model: torch.nn.Module, options: dict[str, Any] | None = None) -> Runner:
     """See `kernels.runners.runner`."""
-    made: Runner = _class(name)(model, options)
-    return made
+    built: Runner = _class(name)(model, options)
+    return built
 
 
 def _class(name: str) -> Any:
@@ -48,8 +48,8 @@ def apply(model: Any, plan: Plan) -> Runner:
             raise ValueError(
                 f"gpus: the plan is for {plan.tensor_parallel_size}, and the model comes in {len(model.parts)} parts"
             )
-        made: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
-        return made
+        built: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
+        return built
     if plan.tensor_parallel_size > 1:
         options = options | {"devices": [device.index for device in devices_of(plan.tensor_parallel_size)]}
     if plan.runner in COMPOSED and not decoder.refusal(model):
@@ -58,8 +58,10 @@ def apply(model: Any, plan: Plan) -> Runner:
     linear, attention = PlannedLinear(plan.ops, gpu), PlannedAttention(plan.ops, gpu)
     if plan.runner == "compiled" and not as_modules(model):
         return CompiledRunner(model, plan.options, linear or None, attention or None)
+    variants = BoundVariants(plan.ops, gpu)
     install(model, linear, attention)
+    install_convolutions(model, variants)
     if plan.runner == "kernels":
-        install_norms(model, BoundVariants(plan.ops, gpu))
+        install_norms(model, variants)
         pack_projections(model, linear, linear.has)
     return runner(plan.runner, model, options)

@@ -56,9 +56,9 @@ def default_ops(model: decoder.Decoder, traffic: BatchShape, weights: str = "") 
     options: dict[str, list[Option]] = {}
     for case in layer_ops.cases():
         own = [case, *_lowered(case, weights)]
-        found = [option for option in map(finder.option, own) if option is not None]
-        if found:
-            options[case.key] = sorted(found, key=lambda option: option.ms)
+        offered = [option for option in map(finder.option, own) if option is not None]
+        if offered:
+            options[case.key] = sorted(offered, key=lambda option: option.ms)
     end = time.monotonic() + TUNING_SECONDS
     timer = GraphTimer(model, gpu, traffic) if device.type == "cuda" else None
     chosen = search_plan(layer_ops, options, timer, lambda: time.monotonic() < end)

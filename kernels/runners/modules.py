@@ -1,4 +1,4 @@
-"""A plan's norms and packed projections, put into transformers' own modules."""
+"""A plan's norms, long convolutions and packed projections, put into transformers' own modules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.layer_weights import joined
+from kernels.model.striped_hyena import CONVOLUTIONS, LongConvolution, ShortConvolution
 from kernels.ops import RmsNormCase
 
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
@@ -51,6 +52,28 @@ def _norm_forward(module: Any, variants: BoundVariants) -> Callable[[Tensor], Te
         case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=DTYPE_NAMES[x.dtype])
         bound = variants.planned(case)
         return original(x) if bound is None else bound.function(rows, module.weight, eps=eps).view(x.shape)
+
+    return forward
+
+
+def install_convolutions(model: nn.Module, variants: BoundVariants) -> None:
+    """Has the causal convolutions that a variant is planned for computed by it."""
+    for module in model.modules():
+        if isinstance(module, CONVOLUTIONS):
+            module.forward = _convolution_forward(module, variants)  # type: ignore[method-assign, assignment]
+
+
+def _convolution_forward(module: LongConvolution | ShortConvolution, variants: BoundVariants) -> Callable[..., Tensor]:
+    original: Callable[..., Tensor] = module.forward
+
+    @torch.compiler.disable
+    def forward(u: Tensor, *gates: Tensor) -> Tensor:
+        bound = variants.planned(module.case(u))
+        if bound is None:
+            return original(u, *gates)
+        taps = variants.pack(bound, module.taps(u.shape[-1]))
+        out: Tensor = bound.function(u.contiguous(), taps, *(gate.contiguous() for gate in gates))
+        return out
 
     return forward
 

@@ -41,9 +41,9 @@ class GraphTimer:
         ready = [self._first_run(queries, plan) for plan in plans]
         samples: list[list[float]] = [[] for _ in plans]
         for _ in range(ROUNDS):
-            for plan, found, times in zip(plans, ready, samples, strict=True):
-                if found is not None and self._watch.runs(queries, plan):
-                    call, ms = found
+            for plan, captured, times in zip(plans, ready, samples, strict=True):
+                if captured is not None and self._watch.runs(queries, plan):
+                    call, ms = captured
                     times.append(self._time(call, max(2, int(ROUND_MS / max(ms, 1e-3)))))
         return [median_interval(times)[0] if times else math.inf for times in samples]
 

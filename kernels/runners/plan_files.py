@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernels.model_files import ModelRefused, select_in
-from kernels.model_files.digests import SOURCE_HASHES, hash_of, plan_digest
+from kernels.model_files.digests import SOURCE_HASHES, hash_of, model_digest
 from kernels.model_files.sentence_transformers import in_folder, sentence_modules, with_modules
 from kernels.model_files.strict_json import tagged
 from kernels.plan import Plan
@@ -33,7 +33,7 @@ def read_plan(path: Path) -> Plan:
 def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
     """Configuration, whether weights are generated, and their seed. Raises PlanRefused where the model differs."""
     seed = int(plan.options.get("seed", 0))
-    config, generated, digest = digested(directory, plan.version, seed)
+    config, generated, digest = digested(directory, seed)
     if digest != plan.model_digest:
         what = f"its configuration and files with seed {seed} have" if generated else "its files have"
         raise PlanRefused(
@@ -42,8 +42,8 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
     return config, generated, seed
 
 
-def digested(directory: Path, version: int, seed: int) -> tuple[dict[str, Any], bool, str]:
-    """Configuration, whether weights are generated, and the `model_digest` of a plan of this version for a directory.
+def digested(directory: Path, seed: int) -> tuple[dict[str, Any], bool, str]:
+    """Configuration, whether weights are generated, and the `model_digest` of a directory.
 
     Raises PlanRefused where it holds no model.
     """
@@ -60,7 +60,7 @@ def digested(directory: Path, version: int, seed: int) -> tuple[dict[str, Any], 
     except ModelRefused as error:
         raise PlanRefused(f"{directory}: {error}") from error
     generated = not any(path.endswith(".safetensors") for path in files)
-    return config, generated, plan_digest(version, config, _hashes(directory, files), generated, seed)
+    return config, generated, model_digest(config, _hashes(directory, files), generated, seed)
 
 
 def _hashes(directory: Path, files: Iterable[str]) -> list[tuple[str, str]]:

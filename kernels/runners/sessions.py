@@ -185,3 +185,13 @@ class ModuleSession(ExactSession):
             self.step()
             logits.append(self._step_logits.clone())
         return torch.stack(logits, dim=1)
+
+
+class SamplingSession(ModuleSession):
+    """As `ModuleSession`, but the next ids are drawn at temperature 1, with torch's random numbers."""
+
+    def _advance(self, ids: Tensor) -> Tensor:
+        logits = self._forward(ids)
+        noise = torch.empty_like(logits, dtype=torch.float32).exponential_().log()  # Gumbel noise, negated
+        self.token.copy_((logits - noise).argmax(-1, keepdim=True))
+        return logits

@@ -46,8 +46,8 @@ def memory_share() -> float | None:
 
 def environment() -> dict[str, str]:
     """This process's variables, less those that would lead another Python to this one's packages."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return kept | QUIET | _visible(os.environ.get("CUDA_VISIBLE_DEVICES", ""), nvml.number)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return variables | QUIET | _visible(os.environ.get("CUDA_VISIBLE_DEVICES", ""), nvml.number)
 
 
 def _visible(named: str, number_of: Callable[[], int | None]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from kernels.plan import Params
 from kernels.proof.verdict import Gate
 
 
@@ -37,7 +36,7 @@ class TimedVariant(BaseModel):
     op: str
     case: Any
     variant: str
-    params: Params = {}
+    params: dict[str, Any] = {}
     peer: bool
     ms: float | None = None
     ms_low: float | None = None

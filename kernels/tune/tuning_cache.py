@@ -17,7 +17,6 @@ from kernels import registry
 from kernels.cuda.nvrtc import cache_directory
 from kernels.measure.environment import sources_digest
 from kernels.ops import TORCH_VARIANTS, Case
-from kernels.plan import current_params
 from kernels.tune.autotune import Bench, try_case
 from kernels.tune.trial import Trial
 
@@ -51,11 +50,11 @@ class TuningCache:
 
     def find(self, case: Case) -> TunedVariant | None:
         """The stored choice for the case; None if it has none or its variant is no longer offered."""
-        kept = self._read().get(case.key)
-        if kept is None:
+        entry = self._read().get(case.key)
+        if entry is None:
             return None
         try:
-            choice = TunedVariant(**kept | {"params": current_params(kept["params"])})
+            choice = TunedVariant(**entry)
             registry.variant(choice.variant)
         except (TypeError, KeyError):
             return None

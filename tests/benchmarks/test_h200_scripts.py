@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kernels import registry
 from kernels.__main__ import COMMANDS
 from kernels.cases import GROUPS, cases
 from kernels.cli import bench
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "h200"
 SCRIPTS = sorted(FOLDER.glob("*.sh"))
 SOURCED = ("common", "use-site", "use-vllm")
-PACKING = ("site", "base", "caches")
+PACKING = ("site", "caches")
 MEASURING = [each for each in SCRIPTS if each.stem not in (*SOURCED, *PACKING)]
 
 
@@ -132,10 +131,6 @@ def check_options(module: str, arguments: list[str]) -> None:
         assert named["--model"] in catalogue.names()
     if module.endswith(("workbench_run", "tensor_parallel")):
         assert arguments[0] in catalogue.names() or (ROOT / arguments[0] / "config.json").is_file()
-    if module.endswith("two_commits"):
-        variants = arguments[arguments.index("--only") + 1 :]
-        ops = (*GROUPS["library"],)
-        assert set(variants) <= {each.name for op in ops for each in registry.variants(op)}
 
 
 def test_every_op_of_the_library_is_measured_again(tmp_path: Path) -> None:
@@ -152,7 +147,7 @@ def test_every_op_of_the_library_is_measured_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("script", ["gpus", "gpus-70b"])
 def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path: Path) -> None:
     called = commands(FOLDER / f"{script}.sh", tmp_path, GPUS=gpus)
-    options = {"--gpus", "--nproc-per-node"}
+    options = {"--tensor-parallel-size", "--nproc-per-node"}
     named = {words[at + 1] for words in called for at, each in enumerate(words) if each in options}
     assert named == ({"2", "4"} if (script, gpus) == ("gpus", "4") else {gpus})  # four measure two as well
     picked = [words[words.index("-k") + 1] for words in called if "-k" in words]

@@ -66,6 +66,23 @@ def with_verdict(organisation: Organisation, user: User, verdict: str, sentence:
     return made
 
 
+def missed(organisation: Organisation, user: User) -> Run:
+    """A finished run whose plan is faster and misses its promise all the same; time was short for another plan."""
+    found = sample_results.results(130.0)
+    assert found.compose
+    assert found.verify
+    late = {
+        "label": "cuda_graphs",
+        "gate": "refused",
+        "reason": "Not tried: building takes about 80 s and 29 s were left.",
+    }
+    found.compose.trials.append(found.compose.trials[-1].model_copy(update=late))
+    found.verify.minutes_wanted = 9
+    made = with_results(sample_runs.run(organisation, user), found)
+    Run.objects.filter(id=made.id).update(verdict="missed")
+    return made
+
+
 def without_change(organisation: Organisation, user: User) -> Run:
     """A finished run that recommends what runs today."""
     made = with_results(sample_runs.run(organisation, user), no_change())
@@ -133,6 +150,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
     waiting = {state: sample_runs.run(organisation, admin, state, upto) for state, upto in OPEN.items()}
     done = {
         "met": sample_runs.run(organisation, admin, load=True),
+        "missed": missed(organisation, admin),
         "undecided": with_verdict(organisation, admin, "not_enough_samples", "There were too few requests to say."),
         "too-close": with_verdict(organisation, admin, "too_close", "TTF64 p50 is too close to its limit to say."),
         "no-change": without_change(organisation, admin),
@@ -162,6 +180,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         ("compare-two", "admin", f"/compare/?run={met.id}&run={h200.id}"),
         ("delete-run", "admin", f"/runs/{met.id}/delete/"),
         ("report-of-run", "admin", f"/runs/{h200.id}/report.html"),
+        ("report-missed", "admin", f"/reports/{reports.freeze(done['missed'], admin).id}/report.html"),
         ("fleet", "admin", f"/runs/{met.id}/fleet/?users=500&requests_per_second=40&fee=250000"),
         ("fleet-one-at-a-time", "admin", f"/runs/{h200.id}/fleet/"),
     ]

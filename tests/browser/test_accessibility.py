@@ -38,10 +38,10 @@ RUN = """async (tags) => {
 }"""
 FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 """Plotly draws a chart anew some time after the screen became narrower."""
-ALIKE = {f"result-{state}" for state in ("met", "undecided", "too-close", "h200")}
-ALIKE |= {f"run-{state}" for state in ("undecided", "too-close", "no-change", "vllm", "endpoint-load")}
+ALIKE = {f"result-{state}" for state in ("met", "missed", "undecided", "too-close", "h200")}
+ALIKE |= {f"run-{state}" for state in ("missed", "undecided", "too-close", "no-change", "vllm", "endpoint-load")}
 ALIKE |= {"result-two-gpus", "run-two-gpus", "run-inside", "workload-two-gpus"}
-ALIKE |= {"report-reviewed", "report-of-run", "report-file"}
+ALIKE |= {"report-reviewed", "report-of-run", "report-file", "report-missed"}
 ALIKE |= {
     "workload",
     "workload-h200",
@@ -51,7 +51,7 @@ ALIKE |= {
     "empty-bring-ups",
     "prices-asked",
 }
-"""Of the same template as pages that are checked; a link shows the same file as the last two reports."""
+"""Of the same template as pages that are checked; a link shows the same file as the last three reports."""
 VIEWS = ((1280, "light"), (390, "dark"))
 
 

@@ -156,7 +156,7 @@ def test_a_plan_of_another_gpu_or_model_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
-    *_, digest = digested(folder, 2, 0)
+    *_, digest = digested(folder, 0)
     path = tmp_path / "plan.json"
     for change, said in (
         ({}, ""),

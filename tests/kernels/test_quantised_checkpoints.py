@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from kernels.dequantising import int8_scales
 from kernels.dequantising.convert import convert
-from kernels.dequantising.layouts import dequantised
+from kernels.dequantising.layouts import dequantised, stored
 from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
 from kernels.model_files.families import FAMILIES
 from kernels.model_files.quantised import Scheme
@@ -61,10 +61,13 @@ def converted(folder: Path, into: Path) -> dict[str, torch.Tensor]:
     return {name: tensor for path in into.glob("*.safetensors") for name, tensor in load_file(path).items()}
 
 
-@pytest.mark.parametrize(("given", "make", "label"), FORMATS.values(), ids=FORMATS)
-def test_every_weight_has_its_value_to_the_bit(
-    tmp_path: Path, given: dict[str, Any], make: Callable[[Draw], Made], label: str
-) -> None:
+INT8 = {"GPTQ", "AWQ", "W4A16", "W8A16"}
+"""The formats here whose codes less their zero points are int8 in groups of multiples of 32."""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_weight_has_its_value_to_the_bit(tmp_path: Path, name: str) -> None:
+    given, make, label = FORMATS[name]
     values = checkpoint(tmp_path / "source", given, make)
     facts = inspect(tmp_path / "source")
     assert (facts.quantised, facts.dtype, facts.weight_bytes) == (label, "bfloat16", 2 * facts.parameters)
@@ -77,7 +80,7 @@ def test_every_weight_has_its_value_to_the_bit(
     assert weights.keys() == dict(shapes(CONFIG)).keys()
     scales = tmp_path / "plain" / STORED_SCALES
     kept = load_file(scales) if scales.exists() else {}
-    assert kept.keys() == (values.keys() if make is FORMATS["W8A16"][1] else set())
+    assert kept.keys() == (values.keys() if name in INT8 else set())
     for name, value in values.items():
         outputs, inputs = weights[name].shape
         wanted = np.array([[value(output, at) for at in range(inputs)] for output in range(outputs)], F32)
@@ -94,25 +97,28 @@ def test_every_weight_has_its_value_to_the_bit(
 
 
 @pytest.mark.parametrize(
-    ("columns", "dtype", "more", "stored"),
+    ("columns", "dtype", "more", "known"),
     [
         (2, torch.float16, {}, True),
         (2, torch.bfloat16, {}, True),
         (2, torch.float32, {}, False),
         (8, torch.float16, {}, False),
-        (2, torch.float16, {"zero": torch.zeros(8, 2, dtype=torch.int8)}, False),
+        (2, torch.float16, {"zero": torch.zeros(8, 2, dtype=torch.int8)}, True),
+        (2, torch.float16, {"zero": torch.full((8, 2), 9, dtype=torch.int8)}, False),
     ],
 )
 def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(
-    columns: int, dtype: torch.dtype, more: dict[str, torch.Tensor], stored: bool
+    columns: int, dtype: torch.dtype, more: dict[str, torch.Tensor], known: bool
 ) -> None:
-    """Groups of 64 or 16 columns; scales in float32 are no float16 numbers."""
+    """Groups of 64 or 16 columns; scales in float32 are no float16 numbers, and -128 less 9 is no int8."""
     codes = torch.randint(-128, 128, (8, 128), dtype=torch.int8)
+    codes[:, ::64] = -128
     scale = (torch.rand(8, columns) * 0.01 + 0.001).to(dtype)
     scheme = Scheme("", "scaled", group=128 // columns)
-    weight = dequantised("scaled", {"plain": codes, "scale": scale}, scheme).bfloat16()
-    found = int8_scales.kept(weight, int8_scales.of_parts({"plain": codes, "scale": scale} | more, scheme))
-    assert (found is not None) == stored
+    own = stored("scaled", {"plain": codes, "scale": scale} | more, scheme)
+    weight = dequantised(own).bfloat16()
+    found = int8_scales.kept(weight, int8_scales.of_groups(own))
+    assert (found is not None) == known
     if found is not None:
         setattr(weight, STORED_SCALES, found)
         assert torch.equal(int8_groups(weight).codes.view(torch.int8), codes)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.model_files.digests import hash_of, plan_digest
+from kernels.model_files.digests import hash_of, model_digest
 from kernels.plan import Plan
 from samples.serve_plan import NAME, serve_and_ask
 
@@ -15,7 +15,7 @@ SAMPLE = ROOT / "samples" / "voice-agent"
 
 def digest_of_sample() -> str:
     config = json.loads((SAMPLE / "config.json").read_text())
-    return plan_digest(2, config, [(path.name, hash_of(path)) for path in SAMPLE.iterdir()], False)
+    return model_digest(config, [(path.name, hash_of(path)) for path in SAMPLE.iterdir()], False)
 
 
 def plan(digest: str) -> str:

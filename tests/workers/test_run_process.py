@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.workers.conftest import TINY, stage_input
-from tests.workers.slow_stages import behaviour
+from tests.workers.slow_stages import IMPORT_SECONDS
 from tests.workers.templates import ready_template
 from workers.config import WorkerConfig
 from workers.documents.stages import Stage
@@ -80,7 +80,7 @@ def test_a_forked_process_starts_without_the_imports(runs: Runs, template: Templ
     started = runs.stage(runs.process(None), "baseline")
     forked = runs.stage(runs.process(template), "baseline")
     assert (started.end.status.code, forked.end.status.code) == (0, 0)
-    assert forked.seconds < behaviour.IMPORT_SECONDS <= started.seconds
+    assert forked.seconds < IMPORT_SECONDS <= started.seconds
 
 
 def test_the_stages_of_a_run_share_a_process_and_those_of_two_runs_do_not(runs: Runs, template: Template) -> None:
@@ -89,7 +89,7 @@ def test_the_stages_of_a_run_share_a_process_and_those_of_two_runs_do_not(runs: 
     assert (first.pid, first.known) == (second.pid, "[]")
     assert second.known == "['baseline']"
     assert (other.known, other.pid != first.pid) == ("[]", True)
-    assert second.seconds < behaviour.IMPORT_SECONDS
+    assert second.seconds < IMPORT_SECONDS
     assert second.end.confinement == first.end.confinement
 
 

@@ -21,17 +21,19 @@ class AuditFilter(forms.Form):
 
     def applied(self, entries: EntryQuerySet) -> EntryQuerySet:
         """The entries that a valid form leaves."""
-        asked: dict[str, Any] = self.cleaned_data
-        if asked["action"]:
-            entries = entries.filter(action=asked["action"])
-        if asked["actor"]:
-            entries = entries.filter(actor_email__icontains=asked["actor"])
-        if asked["subject"]:
-            entries = entries.filter(subject__icontains=asked["subject"]) | entries.filter(subject_id=asked["subject"])
-        if asked["since"]:
-            entries = entries.filter(at__gte=datetime.combine(asked["since"], time.min, UTC))
-        if asked["until"]:
-            entries = entries.filter(at__lte=datetime.combine(asked["until"], time.max, UTC))
+        filters: dict[str, Any] = self.cleaned_data
+        if filters["action"]:
+            entries = entries.filter(action=filters["action"])
+        if filters["actor"]:
+            entries = entries.filter(actor_email__icontains=filters["actor"])
+        if filters["subject"]:
+            entries = entries.filter(subject__icontains=filters["subject"]) | entries.filter(
+                subject_id=filters["subject"]
+            )
+        if filters["since"]:
+            entries = entries.filter(at__gte=datetime.combine(filters["since"], time.min, UTC))
+        if filters["until"]:
+            entries = entries.filter(at__lte=datetime.combine(filters["until"], time.max, UTC))
         return entries
 
 

@@ -51,7 +51,9 @@ BODIES: dict[str, Any] = {
     "submit_workload": WORKLOAD,
     "add_prices": PRICES,
     "create_webhook": {"url": "https://hooks.example.com/workbench"},
+    "label_workload": {"project": "Voice"},
     "start_run": {"workload": "$WORKLOAD_ID"},
+    "label_run": {"tags": ["nightly", "candidate"]},
     "freeze_report": {"run": "$RUN_ID"},
     "add_bring_up": BRING_UP,
     "review_report": {"note": "Safe to promise *for this prompt length*."},
@@ -77,8 +79,8 @@ def curl(path: str, method: str, operation: dict[str, Any]) -> str:
     address = path
     for name in _required(operation, "path"):
         address = address.replace(f"{{{name}}}", f"${name.upper()}")
-    asked = "&".join(f"{name}=${name.upper()}" for name in _required(operation, "query"))
-    address += f"?{asked}" if asked else ""
+    query = "&".join(f"{name}=${name.upper()}" for name in _required(operation, "query"))
+    address += f"?{query}" if query else ""
     verb = "" if method == "get" or (method == "post" and "requestBody" in operation) else f" -X {method.upper()}"
     lines = [f'curl -sS{verb} "$WORKBENCH_URL{address}"', '-H "Authorization: Bearer $WORKBENCH_TOKEN"']
     lines += [f'-H "{name}: 0"' for name in _required(operation, "header")]

@@ -39,6 +39,7 @@ class Action(models.TextChoices):
     REPORT_SHARED = "report.shared", "Shared a report by a link"
     SHARE_REVOKED = "report.share_revoked", "Revoked a link to a report"
     COMMENT_ADDED = "comment.added", "Commented"
+    COMMENT_DELETED = "comment.deleted", "Deleted a comment"
     ENDPOINT_NAMED = "workload.endpoint_named", "Named an endpoint in a workload"
     MODEL_DELETED = "model.deleted", "Deleted a model"
     WORKLOAD_DELETED = "workload.deleted", "Deleted a workload"

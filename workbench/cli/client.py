@@ -42,6 +42,10 @@ class ApiClient:
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         return self._call("POST", path, json=document, headers=headers).json()
 
+    def patch(self, path: str, document: Any) -> Any:
+        """The JSON answer to a PATCH."""
+        return self._call("PATCH", path, json=document).json()
+
     def delete(self, path: str) -> None:
         """Delete what is at `path`."""
         self._call("DELETE", path)

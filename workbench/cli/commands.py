@@ -85,11 +85,12 @@ def main(
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 OneRun = Annotated[str, typer.Argument(metavar="[RUN]", help="a run's id or its beginning")]
 Latest = Annotated[bool, typer.Option("--latest", help="the newest run, in place of RUN")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="to find the run by; may come again")]
 Wait = Annotated[bool, typer.Option("--wait", help="follow the run; exit 0 met, 1 missed, 3 failed, …")]
 
 
 @app.command()
-def submit(
+def submit(  # noqa: PLR0913  typer makes an option of each parameter
     ctx: typer.Context,
     model: Annotated[str, typer.Argument(help="a directory or GGUF file, a catalogue entry, or a model's digest")],
     sla: Annotated[Path, typer.Option(help="the SLA, YAML or JSON")],
@@ -97,6 +98,8 @@ def submit(
     gpu_class: Annotated[str, typer.Option(help="run on this class, such as h200 or cpu")] = "",
     text: Annotated[Path | None, typer.Option(help="text to measure quality on, plain or JSON")] = None,
     name: Annotated[str, typer.Option(help="name of the workload, instead of the SLA's")] = "",
+    project: Annotated[str, typer.Option(help="the project that the workload is in")] = "",
+    tags: Tags = None,
     as_json: AsJson = False,
 ) -> None:
     """Hand in a model with an SLA and start a run."""
@@ -106,7 +109,10 @@ def submit(
         document["traffic"]["recording"] = recording_reference(api, sla.parent, recording)
     workload = api.post("/workloads", document | {"model": model_reference(api, model)})
     try:
-        run = api.post("/runs", {"workload": workload["id"]} | ({"gpu_class": gpu_class} if gpu_class else {}))
+        if project:
+            api.patch(f"/workloads/{workload['id']}", {"project": project})
+        body = {"workload": workload["id"], "tags": tags or []} | ({"gpu_class": gpu_class} if gpu_class else {})
+        run = api.post("/runs", body)
     except CliError:
         with suppress(CliError):
             api.delete(f"/workloads/{workload['id']}")
@@ -120,13 +126,14 @@ def rerun(
     run_id: OneRun = "",
     latest: Latest = False,
     search_again: Annotated[bool, typer.Option("--search-again", help="do not take over the plan it found")] = False,
+    tags: Tags = None,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the workload of a run again."""
     api = ctx.obj.api()
     earlier = api.get(f"/runs/{api.run_id(run_id, latest)}")
-    run = api.post("/runs", {"workload": earlier["workload"], "search_again": search_again})
+    run = api.post("/runs", {"workload": earlier["workload"], "search_again": search_again, "tags": tags or []})
     started(api, run, wait, as_json)
 
 
@@ -143,9 +150,15 @@ def cancel(ctx: typer.Context, run_id: OneRun = "", latest: Latest = False, as_j
 
 
 @app.command()
-def runs(ctx: typer.Context, limit: Annotated[int, typer.Option(min=1)] = 20, as_json: AsJson = False) -> None:
+def runs(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option(min=1)] = 20,
+    tag: Annotated[str, typer.Option(help="only runs with this tag")] = "",
+    project: Annotated[str, typer.Option(help="only runs of this project's workloads")] = "",
+    as_json: AsJson = False,
+) -> None:
     """List runs, newest first."""
-    rows = list(ctx.obj.api().rows("/runs", limit))
+    rows = list(ctx.obj.api().rows("/runs", limit, tag=tag, project=project))
     if as_json:
         print_json(rows)
     else:

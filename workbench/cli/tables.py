@@ -38,12 +38,13 @@ def verdict_markup(value: str | None) -> Text:
 
 def run_list(rows: list[dict[str, Any]], console: Console) -> None:
     """Runs, one a line, each with the beginning of its id."""
-    table = Table("run", "workload", "model", "started", "on", "state", "verdict", box=None, pad_edge=False)
+    table = Table("run", "workload", "model", "started", "on", "state", "verdict", "tags", box=None, pad_edge=False)
     for row in rows:
         state = row["state"] if row["state"] != "running" else f"running {row['stage']}"
         started = row["created_at"][:16].replace("T", " ")
         names = (Text(row["workload_name"]), Text(row["model_name"]))
-        table.add_row(row["id"][:8], *names, started, row["gpu_class"], state, verdict_markup(row["verdict"]))
+        tags = Text(", ".join(row["tags"]))
+        table.add_row(row["id"][:8], *names, started, row["gpu_class"], state, verdict_markup(row["verdict"]), tags)
     console.print(table)
 
 

@@ -40,9 +40,9 @@ def make(
 ) -> None:
     """Make a token and print its secret, which is not shown again."""
     body = {"name": name, "scope": scope.value, "days": None if never_ends else days}
-    made = ctx.obj.api().post("/tokens", body)
-    err.print(f"Token {made['id']} ends {(made['expires_at'] or 'never')[:10]}.", highlight=False, soft_wrap=True)
-    typer.echo(made["secret"])
+    token = ctx.obj.api().post("/tokens", body)
+    err.print(f"Token {token['id']} ends {(token['expires_at'] or 'never')[:10]}.", highlight=False, soft_wrap=True)
+    typer.echo(token["secret"])
 
 
 @app.command()

@@ -1,0 +1,1 @@
+"""Comments of members on runs and reports."""

@@ -9,20 +9,26 @@ from django.urls import reverse
 
 from workbench.accounts.models import Membership
 from workbench.api import quota
+from workbench.api.sentences import Problem
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.comments.models import Comment
-from workbench.notifications.models import Kind
+from workbench.notifications.models import Kind, Notice
 from workbench.notifications.outbox import announce
 from workbench.reports.models import Report
 from workbench.runs.models import Run
 
+MOST_COMMENTS = 200
+"""On one run or report, whose page shows them all."""
+
 
 def add(thing: Run | Report, user: Any, text: str) -> Comment:
-    """A comment on a run or a report. Raises Problem 413 or 507 when no more may be kept."""
+    """A comment on a run or a report. Raises Problem 409, 413 or 507 when no more may be kept."""
     quota.check_bytes(thing.organisation)
     kind = "run" if isinstance(thing, Run) else "report"
-    title = thing.workload.name if isinstance(thing, Run) else thing.title
+    if thing.comments.count() >= MOST_COMMENTS:
+        raise Problem(409, f"This {kind} has {MOST_COMMENTS} comments, which is the most. Delete one to add another.")
+    title = _title(thing)
     with transaction.atomic():
         comment = Comment.objects.create(organisation=thing.organisation, author=user, text=text, **{kind: thing})
         record(Action.COMMENT_ADDED, thing.organisation, title, actor=user, **{kind: str(thing.pk)})
@@ -35,6 +41,28 @@ def add(thing: Run | Report, user: Any, text: str) -> Comment:
         for membership in mentioned(comment):
             announce(thing.organisation_id, Kind.MENTIONED, lambda: {"comment": data}, membership.pk, alone=True)
     return comment
+
+
+def delete(comment: Comment) -> None:
+    """Removes a comment, and from inboxes what it said to those whom it mentions."""
+    thing = comment.run or comment.report
+    assert thing is not None, "the database holds every comment to one thing"
+    kind = "run" if comment.run else "report"
+    mentions = Notice.objects.filter(organisation=comment.organisation_id, kind=Kind.MENTIONED)
+    with transaction.atomic():
+        mentions.filter(data__comment__url__endswith=f"#comment-{comment.pk}").delete()
+        record(
+            Action.COMMENT_DELETED,
+            comment.organisation,
+            _title(thing),
+            author=str(comment.author or ""),
+            **{kind: str(thing.pk)},
+        )
+        comment.delete()
+
+
+def _title(thing: Run | Report) -> str:
+    return thing.workload.name if isinstance(thing, Run) else thing.title
 
 
 def mentioned(comment: Comment) -> list[Membership]:

@@ -59,5 +59,5 @@ def delete(request: Any, comment_id: UUID) -> HttpResponse:
     comment = get_object_or_404(Comment.objects.for_user(request.user), pk=comment_id)
     if comment.author != request.user and not can_admin(request.membership):
         raise PermissionDenied("Only its author or an admin removes a comment.")
-    comment.delete()
+    services.delete(comment)
     return redirect("run", comment.run_id) if comment.run_id else redirect("report", comment.report_id)

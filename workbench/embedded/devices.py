@@ -30,12 +30,12 @@ def find_devices() -> list[Device]:
 
 def _several(devices: list[Device]) -> list[Device]:
     """The devices of several GPUs. Their workers and those of one GPU take turns, by a lock of each GPU."""
-    made = []
+    worker_devices = []
     for name, (gpu_class, count) in SEVERAL.items():
         uuids = [device.visible for device in devices if device.gpu_class == gpu_class][:count]
         if len(uuids) == count:
-            made.append(Device(name, ",".join(uuids)))
-    return made
+            worker_devices.append(Device(name, ",".join(uuids)))
+    return worker_devices
 
 
 def _parse(line: str) -> Device | None:

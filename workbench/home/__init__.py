@@ -1,0 +1,1 @@
+"""The page after the login, and the example result."""

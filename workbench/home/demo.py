@@ -30,6 +30,8 @@ def kept_run(organisation: Any, user: Any, name: str) -> Run:
     """The run of KEPT_RUNS/NAME.json, as its worker reported it, with the files that it wrote."""
     kept = json.loads((KEPT_RUNS / f"{name}.json").read_text("utf-8"))
     facts, results = kept["run"], kept["results"]
+    for profile in filter(None, (results["profile"], results["verify"]["profile"])):
+        profile |= {"trace": None, "timeline": None}  # the files are not kept
     minutes = re.search(r"minutes: ([\d.]+)", kept["sla"])
     under_load = {"load": {"most_users": 64}, "baseline_runner": "vllm"} if results.get("load") else {}
     document = WorkloadDocument(
@@ -88,7 +90,7 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
     )  # fmt: skip
     now, rest = timezone.now(), max(workloads - 1, 1)
     verdicts = ("met", "missed", "too_close")
-    made = [
+    runs_ = [
         Run(organisation=organisation, workload=made_workloads[0 if each < busiest else (1 + each % rest) % workloads],
             gpu_class=first.gpu_class, state="done", stage="report", created_by=user,
             verdict=verdicts[each % 3] if each % whole else first.verdict,
@@ -96,19 +98,19 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
             started_at=now - timedelta(minutes=each + 7), finished_at=now - timedelta(minutes=each))
         for each in range(runs)
     ]  # fmt: skip
-    Run.objects.bulk_create(made, BATCH)
-    for number, run in enumerate(made):
+    Run.objects.bulk_create(runs_, BATCH)
+    for number, run in enumerate(runs_):
         run.created_at = now - timedelta(minutes=number + 8)
-    Run.objects.bulk_update(made, ["created_at"], BATCH)
-    newest = {run.workload_id: run for run in reversed(made)}
+    Run.objects.bulk_update(runs_, ["created_at"], BATCH)
+    newest = {run.workload_id: run for run in reversed(runs_)}
     for workload in made_workloads:
         workload.newest_run = newest.get(workload.id)
     Workload.objects.bulk_update(made_workloads, ["newest_run"], BATCH)
     tags = Tag.objects.bulk_create(Tag(organisation=organisation, name=name) for name in TAGS)
-    tagged = [Run.tags.through(run=run, tag=tags[each % len(TAGS)]) for each, run in enumerate(made[::5])]
+    tagged = [Run.tags.through(run=run, tag=tags[each % len(TAGS)]) for each, run in enumerate(runs_[::5])]
     Run.tags.through.objects.bulk_create(tagged, BATCH)
-    _fill(made, first, whole)
-    return made
+    _fill(runs_, first, whole)
+    return runs_
 
 
 def _fill(made: list[Run], first: Run, whole: int) -> None:

@@ -1,5 +1,6 @@
 """The portfolio, the sample by one click, and the example result."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -7,7 +8,6 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils.dateparse import parse_datetime
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
@@ -81,10 +81,10 @@ def portfolio(request: Any) -> HttpResponse:
 def activity(request: Any) -> HttpResponse:
     """What happened in the organisation; `?before=` an ISO 8601 time goes on where a page ended."""
     try:
-        before = parse_datetime(request.GET.get("before", ""))
-    except ValueError:
+        before = datetime.fromisoformat(request.GET["before"]).astimezone(UTC)
+    except (KeyError, ValueError, OverflowError):
         before = None
-    rows = activities.newest(request.user, request.organisation, before if before and before.tzinfo else None)
+    rows = activities.newest(request.user, request.organisation, before)
     older = rows[-1].at.isoformat() if len(rows) == activities.MOST_SHOWN else ""
     return render(request, "home/activity.html", {"rows": rows, "older": older})
 

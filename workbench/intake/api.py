@@ -13,7 +13,7 @@ from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.problems import respond
 from workbench.api.sentences import Problem, invalid
 from workbench.intake import schemas
-from workbench.intake.models import Model, Recording, Upload, UploadFile, Workload
+from workbench.intake.models import LONGEST_PROJECT, Model, Recording, Upload, UploadFile, Workload
 from workbench.intake.services import catalogue, receiving, recordings, uploads
 from workbench.intake.services.workloads import create_workload
 from workers.documents.workload import Workload as WorkloadDocument
@@ -161,9 +161,13 @@ def delete_upload(request: Any, upload_id: UUID) -> Status[None]:
 
 
 @router.get("/workloads", response=Page[schemas.WorkloadOut], tags=["workloads"], summary="The workloads")
-def list_workloads(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
-    """The organisation's workloads, newest first."""
+def list_workloads(
+    request: Any, query: Query[PageQuery], project: str = Query("", max_length=LONGEST_PROJECT)
+) -> dict[str, Any]:
+    """The organisation's workloads, newest first, perhaps those of one project."""
     rows = Workload.objects.for_user(request.user).select_related("model").defer("model__manifest").with_newest_runs()
+    if project:
+        rows = rows.filter(project=project)
     return page(rows, query, schemas.workload_out)
 
 
@@ -178,7 +182,21 @@ def submit_workload(request: Any, document: WorkloadDocument) -> Status[dict[str
 @router.get("/workloads/{workload_id}", response=schemas.WorkloadOut, tags=["workloads"], summary="One workload")
 def read_workload(request: Any, workload_id: UUID) -> dict[str, Any]:
     """The document and its runs."""
-    return schemas.workload_out(get_object_or_404(Workload.objects.for_user(request.user), pk=workload_id))
+    return schemas.workload_out(_workload(request, workload_id))
+
+
+@router.patch("/workloads/{workload_id}", response=schemas.WorkloadOut, tags=["workloads"], summary="Set the project")
+@submitter_required
+def label_workload(request: Any, workload_id: UUID, labels: schemas.WorkloadLabels) -> dict[str, Any]:
+    """Puts the workload into a project, or out of its project."""
+    workload = _workload(request, workload_id)
+    workload.project = labels.project
+    workload.save(update_fields=["project"])
+    return schemas.workload_out(workload)
+
+
+def _workload(request: Any, workload_id: UUID) -> Workload:
+    return get_object_or_404(Workload.objects.for_user(request.user), pk=workload_id)
 
 
 def _upload(request: Any, upload_id: UUID) -> Upload:

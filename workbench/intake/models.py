@@ -203,6 +203,7 @@ class Recording(models.Model):
         return RecordingDocument(name=self.name, sha256=self.sha256, size=self.size, **self.facts)
 
 
+LONGEST_PROJECT = 80
 RUNS_NAMED = 25
 """How many of a workload's runs the API names beside it."""
 
@@ -233,7 +234,7 @@ class Workload(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     archived_at = models.DateTimeField(null=True)
-    project = models.CharField(max_length=80, blank=True)
+    project = models.CharField(max_length=LONGEST_PROJECT, blank=True)
 
     objects = WorkloadQuerySet.as_manager()
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from ninja import Field, Schema
 
 from workbench.api.problems import ProblemDocument
-from workbench.intake.models import Model, Recording, Upload, UploadFile, Workload
+from workbench.intake.models import LONGEST_PROJECT, Model, Recording, Upload, UploadFile, Workload
 from workbench.short_text import ShortText
 from workers.documents.base import Document
 from workers.documents.model import Kind, ModelFile
@@ -177,6 +177,12 @@ class Finish(Document):
     files: list[FileHash] = []
 
 
+class WorkloadLabels(Document):
+    """What a workload is grouped by; "" takes it out of its project."""
+
+    project: ShortText = Field(max_length=LONGEST_PROJECT)
+
+
 class ModelRef(Schema):
     id: UUID
     name: str
@@ -189,6 +195,7 @@ class WorkloadOut(Schema):
     id: UUID
     name: str
     model: ModelRef
+    project: str
     document: WorkloadDocument | None = Field(description="null when `unreadable` says why")
     unreadable: str = ""
     runs: list[UUID] = Field(description="its 25 newest runs, newest first; GET /runs?workload= lists all")
@@ -203,6 +210,7 @@ def workload_out(workload: Workload) -> dict[str, Any]:
         "id": workload.id,
         "name": workload.name,
         "model": {"id": model.id, "name": model.name, "digest": model.digest},
+        "project": workload.project,
         "document": document,
         "unreadable": unreadable,
         "runs": [run.id for run in workload.newest_runs],

@@ -1,0 +1,1 @@
+"""Pages about the kernels of the library."""

@@ -39,7 +39,7 @@ def announce(
         if kind in subscription.kinds and SAID_BEFORE.get(kind, "") not in subscription.kinds
     ]
     if alone:
-        webhooks, members = [], [each for each in members if each == member]
+        webhooks, members = [], [candidate for candidate in members if candidate == member]
     if webhooks or members or kind not in SAID_BEFORE:
         hooks = [{"webhook": webhook} for webhook in webhooks]
         _write(Notice(organisation_id=organisation_id, kind=kind, data=data(), member_id=member), hooks, members)

@@ -1,0 +1,1 @@
+"""Dated price books, one per organisation or the default of all."""

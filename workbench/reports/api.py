@@ -18,7 +18,7 @@ from workbench.reports.views.reports import file_response
 from workbench.runs.models import Run
 
 router = Router(tags=["reports"])
-ReportFile = Literal["report.html", "report.pdf", "tables.zip", "tables.json"]
+ReportFile = Literal["report.html", "report.pdf", "report-letter.pdf", "tables.zip", "tables.json"]
 
 
 def _report(request: Any, report_id: uuid.UUID) -> Report:

@@ -87,7 +87,11 @@ def _transition(report: Report, action: Action, user: Any, **changes: Any) -> Re
 
 
 def review(report: Report, user: Any, note: str, customer: str = "") -> Report:
-    """A draft becomes reviewed, with a note and the customer. Raises ReportError when it is not a draft."""
+    """A draft becomes reviewed, with a note and the customer. Raises ReportError when it is not a draft, or the note's
+    tables are too large.
+    """
+    if notes.cells(note) > notes.MOST_CELLS:
+        raise ReportError(f"The note's tables may have {notes.MOST_CELLS:,} cells; leave some out.")
     words = {"note": note.strip(), "customer": customer.strip()}
     return _transition(report, Action.REPORT_REVIEWED, user, reviewed_by=user, reviewed_at=timezone.now(), **words)
 

@@ -26,7 +26,7 @@ def share(report: Report, user: Any, days: int, password: str = "") -> tuple[Sha
     if report.shares.filter(revoked_at=None, expires_at__gt=now).count() >= MOST_WORKING:
         raise ReportError(f"The report has {MOST_WORKING} links; revoke one that is no longer needed.")
     with transaction.atomic():
-        made = Share.objects.create(
+        share = Share.objects.create(
             organisation=report.organisation,
             report=report,
             digest=keyed_digest(secret),
@@ -34,15 +34,15 @@ def share(report: Report, user: Any, days: int, password: str = "") -> tuple[Sha
             created_by=user,
             expires_at=now + timedelta(days=days),
         )
-        record(Action.REPORT_SHARED, report.organisation, report, actor=user, link=str(made.id), days=days)
-    return made, secret
+        record(Action.REPORT_SHARED, report.organisation, report, actor=user, link=str(share.id), days=days)
+    return share, secret
 
 
-def revoke(made: Share, user: Any) -> None:
+def revoke(share: Share, user: Any) -> None:
     """Ends the link at once; revoking twice keeps the first time."""
     with transaction.atomic():
-        if Share.objects.filter(pk=made.pk, revoked_at=None).update(revoked_at=timezone.now()):
-            record(Action.SHARE_REVOKED, made.organisation, made.report, actor=user, link=str(made.id))
+        if Share.objects.filter(pk=share.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            record(Action.SHARE_REVOKED, share.organisation, share.report, actor=user, link=str(share.id))
 
 
 def find(secret: str) -> Share | None:
@@ -57,6 +57,6 @@ def find(secret: str) -> Share | None:
     )
 
 
-def count_view(made: Share) -> None:
+def count_view(share: Share) -> None:
     """The report was opened by the link."""
-    Share.objects.filter(pk=made.pk).update(views=F("views") + 1, viewed_at=timezone.now())
+    Share.objects.filter(pk=share.pk).update(views=F("views") + 1, viewed_at=timezone.now())

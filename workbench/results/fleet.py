@@ -93,8 +93,8 @@ def demanded(stated: StatedFleet | None) -> dict[str, str] | None:
     """The form's fields for the demand that the workload states; None where it states none."""
     if stated is None:
         return None
-    asked = stated.demand
-    values = {"users": asked.users, "requests_per_second": asked.requests_per_second}
+    demand = stated.demand
+    values = {"users": demand.users, "requests_per_second": demand.requests_per_second}
     return {name: f"{value:.12g}" for name, value in values.items() if value is not None}
 
 
@@ -192,10 +192,13 @@ def counted_by(economics: UnitEconomics) -> str:
 
 def promise_or_not(economics: UnitEconomics | None, load: str) -> str:
     """Why both sides are counted at one `load`, whether or not the promise holds there."""
-    neither = economics is None or (economics.before is None and economics.after is None)
-    side = "before" if economics is None or economics.before is None else "after"
-    start = f"The promise is shown to hold at no load{', before or after' if neither else f' {side}'}."
-    return f"{start} So both sides are counted at one load, promise or not: {load}."
+    before, after = (economics.before, economics.after) if economics else (None, None)
+    if before is None and after is None:
+        start = "Neither today's setup nor the plan met the promise at any load."
+    else:
+        start = "Today's setup" if before is None else "The plan"
+        start += " met the promise at no load."
+    return f"{start} Both are counted at one load, promise or not: {load}."
 
 
 def _whole(interval: Interval) -> str:

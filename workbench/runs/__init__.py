@@ -1,0 +1,1 @@
+"""Runs of the pipeline: their states, stages, events and artifacts."""

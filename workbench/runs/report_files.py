@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import time
+from typing import Any
 
 from django.core.cache import caches
 from django.http import HttpResponse
@@ -16,32 +17,44 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-an
 MEDIA_TYPES = {
     "report.html": "text/html; charset=utf-8",
     "report.pdf": "application/pdf",
+    "report-letter.pdf": "application/pdf",
     "tables.zip": "application/zip",
     "tables.json": "application/json",
 }
-LABELS = {"report.pdf": "PDF", "report.html?download": "HTML", "tables.zip": "Tables as CSV", "tables.json": "as JSON"}
+PAPER = {"report.pdf": "A4", "report-letter.pdf": "letter"}
+LABELS = {
+    "report.pdf": "PDF (A4)",
+    "report-letter.pdf": "PDF (Letter)",
+    "report.html?download": "HTML",
+    "tables.zip": "Tables as CSV",
+    "tables.json": "as JSON",
+}
 PATIENCE_SECONDS = 20.0
-"""How long a reader waits while other PDF files are made."""
+"""How long a reader waits while PDF files of other organisations are made."""
 BUSY = "The server is making another PDF. Try again in some seconds."
+AGAIN_SECONDS = 5
 
 
-def respond(page: str, file: str, name: str, download: bool) -> HttpResponse:
-    """The file of MEDIA_TYPES that is made of a report's HTML, saved as `name` with its ending.
+def respond(page: str, file: str, name: str, download: bool, organisation: Any) -> HttpResponse:
+    """The file of MEDIA_TYPES that is made of an organisation's report in HTML, saved as `name` with its ending.
 
     The page itself is shown unless it is to be downloaded, under a policy that forbids scripts, with links to the
     other files. 503 with a sentence where a PDF cannot be made now.
     """
-    if file == "report.pdf":
-        made, reason = _pdf(page)
-        if made is None:
+    if paper := PAPER.get(file):
+        sized = page.replace("</head>", f"<style>@page {{ size: {paper}; }}</style></head>", 1)
+        content, reason = _pdf(sized, organisation)
+        if content is None:
             context = {"status": 503, "title": "No PDF", "reason": reason}
-            return render(None, "refused.html", context, status=503)
+            refusal = render(None, "refused.html", context, status=503)
+            refusal["Retry-After"] = str(AGAIN_SECONDS)
+            return refusal
     elif file == "report.html":
-        made = (page if download else page.replace("<main>", f"<main>{_links()}", 1)).encode()
+        content = (page if download else page.replace("<main>", f"<main>{_links()}", 1)).encode()
     else:
-        made = tables.as_zip(page) if file == "tables.zip" else tables.as_json(page)
+        content = tables.as_zip(page) if file == "tables.zip" else tables.as_json(page)
     shown = file == "report.html" and not download
-    response = HttpResponse(made, content_type=MEDIA_TYPES[file])
+    response = HttpResponse(content, content_type=MEDIA_TYPES[file])
     response["Content-Security-Policy"] = POLICY
     whole = f"{name}.{file.rpartition('.')[2]}" if file.startswith("report.") else f"{name}-{file}"
     response["Content-Disposition"] = f'{"inline" if shown else "attachment"}; filename="{whole}"'
@@ -49,29 +62,34 @@ def respond(page: str, file: str, name: str, download: bool) -> HttpResponse:
 
 
 def _links() -> str:
-    files = [(file, label) for file, label in LABELS.items() if file != "report.pdf" or pdf.available()]
+    files = [(file, label) for file, label in LABELS.items() if file not in PAPER or pdf.available()]
     links = " · ".join(f'<a href="{file}">{label}</a>' for file, label in files)
     return f'<nav class="downloads" aria-label="Download">Download: {links}</nav>'
 
 
-def _pdf(page: str) -> tuple[bytes | None, str]:
-    """The PDF, kept for some minutes, or why there is none. One at a time, since each takes a core and much memory."""
+def _pdf(page: str, organisation: Any) -> tuple[bytes | None, str]:
+    """The PDF, kept for some minutes, or why there is none. One at a time, since each takes a core and much memory.
+
+    One reader of an organisation waits for it, so that a few of them, without a login too, do not hold all threads.
+    """
     key, end = f"pdf-{hashlib.sha256(page.encode()).hexdigest()}", time.monotonic() + PATIENCE_SECONDS
-    while True:
-        if kept := caches["results"].get(key):
-            return base64.b64decode(kept), ""
-        with held("pdf") as free:
-            if free:
-                return _made(page, key)
-        if time.monotonic() > end:
-            return None, BUSY
-        time.sleep(0.25)
+    if kept := caches["results"].get(key):
+        return base64.b64decode(kept), ""
+    with held(f"pdf {organisation}") as own_turn:
+        while own_turn:
+            with held("pdf") as free:
+                if free:
+                    return _made(page, key)
+            if time.monotonic() > end:
+                break
+            time.sleep(0.25)
+    return None, BUSY
 
 
 def _made(page: str, key: str) -> tuple[bytes | None, str]:
     try:
-        made = pdf.pdf(page)
+        content = pdf.pdf(page)
     except pdf.NoPdf as error:
         return None, str(error)
-    caches["results"].set(key, base64.b64encode(made).decode())
-    return made, ""
+    caches["results"].set(key, base64.b64encode(content).decode())
+    return content, ""

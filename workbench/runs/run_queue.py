@@ -49,24 +49,27 @@ class _Share(NamedTuple):
         return self[1:4] < other[1:4]
 
 
-def claim(asked: StageKey, worker: str, gpu_class: str, claim_id: str = "") -> Run | None:
+def claim(message: StageKey, worker: str, gpu_class: str, claim_id: str = "") -> Run | None:
     """Give the worker the run that is next in its class, whichever run its message names.
 
-    Without a class only the asked attempt is to be had. None when there is nothing. The same `claim_id` again, of a
-    worker that got no answer, gets the same run.
+    Without a class only the attempt that the message names is to be had, and never one of a stage that is the ledger's:
+    what that writes is believed. None when there is nothing. The same `claim_id` again, of a worker that got no answer,
+    gets the same run.
     """
-    held = state.claimed(claim_id) if claim_id else None
-    if held is not None:
-        return held
+    if message.stage not in GPU_STAGES:
+        return None
+    claimed = state.claimed(claim_id) if claim_id else None
+    if claimed is not None:
+        return claimed
     try:
-        return _claim_next(asked, worker, gpu_class, claim_id)
+        return _claim_next(message, worker, gpu_class, claim_id)
     except IntegrityError:  # the same claim was still being answered
         return state.claimed(claim_id)
 
 
-def _claim_next(asked: StageKey, worker: str, gpu_class: str, claim_id: str) -> Run | None:
+def _claim_next(message: StageKey, worker: str, gpu_class: str, claim_id: str) -> Run | None:
     if not gpu_class:
-        return state.claim(asked, worker, claim_id=claim_id)
+        return state.claim(message, worker, claim_id=claim_id)
     while (run := next_run(gpu_class)) is not None:
         claimed = state.claim(key_of(run), worker, gpu_class, claim_id)
         if claimed is not None:

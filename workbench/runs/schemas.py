@@ -17,13 +17,21 @@ from workers.documents.stages import Results, RunState, StageFailure
 TagName = Annotated[ShortText, Field(min_length=1, max_length=LONGEST_TAG, pattern="^[^,]+$")]
 """Without a comma, which stands between tags in a form."""
 
+Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS, description="words to find the run by")]
+
+
+class RunLabels(Document):
+    """What a run is found by: these tags and no others."""
+
+    tags: Tags
+
 
 class NewRun(Document):
     """Which workload to run, and on which of its GPU classes (default: the first that has a worker)."""
 
     workload: uuid.UUID
     gpu_class: str | None = None
-    tags: list[TagName] = Field(default=[], max_length=MOST_TAGS, description="words to find the run by")
+    tags: Tags = []
     search_again: bool = Field(
         default=False, description="search for a plan even where a run of the last twelve hours has met the promise"
     )
@@ -47,6 +55,7 @@ class RunSummary(Schema):
     id: uuid.UUID
     workload: uuid.UUID = Field(alias="workload_id")
     workload_name: str = Field(alias="workload.name")
+    project: str = Field(alias="workload.project")
     model_name: str = Field(alias="workload.model.name")
     state: RunState
     stage: str

@@ -34,7 +34,9 @@ def _owner(request: Any) -> Any:
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page of an address that leads nowhere, or to another organisation: a member may switch to it and go on."""
     owner = _owner(request) if request.method == "GET" else None
-    return render(request, "404.html", {"owner": owner}, status=404)
+    parameters = request.resolver_match.kwargs if request.resolver_match else {}
+    kind = next((name.removesuffix("_id").replace("_", "-") for name in parameters if name in OF_ORGANISATIONS), "")
+    return render(request, "404.html", {"owner": owner, "kind": kind}, status=404)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -1,7 +1,7 @@
-"""HTML of this server as PDF, by Chromium in a process of its own: without scripts, network, or a word of ours.
+"""HTML of this server as PDF, by Chromium in a process of its own: without scripts, network, or a file of ours.
 
-The page must forbid what it does not need by a content security policy of its own. Chromium is the operator's
-(`CHROMIUM` in settings.py): its command line needs no library here.
+Whatever the page says, a content security policy stands before it, and Landlock leaves Chromium the system's files.
+Chromium is the operator's (`CHROMIUM` in settings.py): its command line needs no library here.
 """
 
 import logging
@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,9 @@ ARGUMENTS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
     *("--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9", "--no-pdf-header-footer"),
 )
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+HEAD = f'<!doctype html><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+START = "import sys; sys.path.insert(0, {root!r}); from workers.confinement.program import main; main()"
 SHORT = os.environ.get("TMPDIR", "/tmp")
 """Where Chromium works: paths of its sockets have 108 bytes at most, and the folder of uploads may lie too deep."""
 MISSING = (
@@ -45,14 +49,15 @@ def pdf(html: str) -> bytes:
     if not available():
         raise NoPdf(MISSING)
     with tempfile.TemporaryDirectory(prefix="pdf-", dir=SHORT, ignore_cleanup_errors=True) as folder:
-        page, made = Path(folder, "page.html"), Path(folder, "page.pdf")
-        page.write_text(html, "utf-8")
-        where = [f"--user-data-dir={folder}/profile", f"--print-to-pdf={made}", page.as_uri()]
+        page, document = Path(folder, "page.html"), Path(folder, "page.pdf")
+        page.write_text(HEAD + html, "utf-8")
+        where = [f"--user-data-dir={folder}/profile", f"--print-to-pdf={document}", page.as_uri()]
         environment = {"HOME": folder, "TMPDIR": folder, "PATH": os.environ.get("PATH", os.defpath)}
         errors = Path(folder, "stderr")
         with errors.open("wb") as stderr:
+            start = START.format(root=str(settings.BASE_DIR))
             process = subprocess.Popen(
-                [*settings.CHROMIUM, *ARGUMENTS, *where],
+                [sys.executable, "-I", "-S", "-c", start, folder, *settings.CHROMIUM, *ARGUMENTS, *where],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
@@ -67,7 +72,7 @@ def pdf(html: str) -> bytes:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        if not made.exists():
+        if not document.exists():
             log.error("Chromium made no PDF: %s", errors.read_text("utf-8", "replace")[-1000:])
             raise NoPdf("Chromium made no PDF. The server's log says why.")
-        return made.read_bytes()
+        return document.read_bytes()

@@ -180,7 +180,7 @@ def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[MetricKey, str]]:
     Throughput is in tokens per second or in what else the models give.
     """
     by_side = [
-        [(metric, each.unit) for metric in latency.metrics(side.results) if (each := _after(side, metric))]
+        [(metric, outcome.unit) for metric in latency.metrics(side.results) if (outcome := _after(side, metric))]
         for side in sides
     ]
     keys = dict.fromkeys(key for measured in by_side for key in measured)
@@ -224,7 +224,7 @@ def _difference_words(share: Interval | None) -> str:
         return MISSING
     if share.low == share.high:
         return "0 %"
-    return f"{100 * share.value:+.1f} % ({100 * share.low:+.1f} % to {100 * share.high:+.1f} %)"
+    return f"{100 * share.value:+,.1f} % ({100 * share.low:+,.1f} % to {100 * share.high:+,.1f} %)"
 
 
 def _best(differences: Sequence[Interval | None], highest: bool) -> list[int]:

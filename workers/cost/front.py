@@ -30,8 +30,8 @@ def points(
     drawn = [point for gpu_class, results in measured.items() for point in _of_run(gpu_class, results, first, book)]
     modelled: dict[tuple[str, str], CostPoint] = {}
     for gpu_class, prediction in predicted.items():
-        made = (_modelled(gpu_class, plan, workload, book) for plan in prediction.plans)
-        modelled |= {(point.gpu, point.plan): point for point in made if point is not None}
+        points = (_modelled(gpu_class, plan, workload, book) for plan in prediction.plans)
+        modelled |= {(point.gpu, point.plan): point for point in points if point is not None}
     drawn += modelled.values()
     for results in measured.values():
         if own_points := _own(results, workload):

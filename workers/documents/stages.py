@@ -2,11 +2,11 @@
 
 from typing import Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from workers.documents.base import Artifact, Document, Verdict
 from workers.documents.endpoint_result import EndpointResult
-from workers.documents.gpu_class import Feasibility, OnGpus, single_gpu_class
+from workers.documents.gpu_class import Feasibility, OnGpus
 from workers.documents.left_out import LeftOut
 from workers.documents.load import UnderLoadResult
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
@@ -232,17 +232,6 @@ class StageInput(OnGpus):
     organisation: str = Field(default="", description="whose compiler caches the stage uses")
     recording: Recording | None = Field(default=None, description="of the traffic, which the load stage replays")
     left_out: list[LeftOut] = Field(default=[], description="by the worker: what ended the stage's process before")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_ceilings_by_class(cls, given: Any) -> Any:
-        """Documents from before they stood by class have those of the run's GPU alone, or null."""
-        ceilings = given.get("ceilings", {}) if isinstance(given, dict) else {}
-        if ceilings is None:
-            return given | {"ceilings": {}}
-        if "launch_us" in ceilings:
-            return given | {"ceilings": {single_gpu_class(str(given.get("gpu_class"))): ceilings}}
-        return given
 
 
 class Progress(Document):

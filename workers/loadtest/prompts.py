@@ -95,9 +95,9 @@ def body(
     """
     if api == "embeddings":
         return json.dumps({"model": model, "input": prompt}).encode()
-    said: dict[str, Any] = {"prompt": prompt} if api == "completions" else {"messages": [_message(prompt)]}
+    fields: dict[str, Any] = {"prompt": prompt} if api == "completions" else {"messages": [_message(prompt)]}
     sampling = traffic.sampling
-    document: dict[str, Any] = {"model": model} | said
+    document: dict[str, Any] = {"model": model} | fields
     document |= {"max_tokens": planned.output_tokens, "stream": True, "stream_options": {"include_usage": True}}
     document["temperature"] = sampling.temperature if sampling else 0
     if sampling and sampling.temperature:

@@ -169,13 +169,13 @@ def _sentence(
         share += f", {allowed.nats_words}" if share and kl_change is not None else ""
         error = f"{100 * largest_error(allowed.rate):.2g} % of the largest value"
         may = f"rises of at most {f'{share} and ' if share else ''}{error} are allowed"
-    few, result = "", "acceptable" if acceptable else "not acceptable"
+    shortfall, result = "", "acceptable" if acceptable else "not acceptable"
     if compared.answers < compared.needed:
         result += " so far" if acceptable else ""
-        few = f" {compared.answers:,} of the {compared.needed:,} {compared.noun} that this takes were reached."
+        shortfall = f" {compared.answers:,} of the {compared.needed:,} {compared.noun} that this takes were reached."
     if compared.after.broken:
-        few += f" {compared.after.broken:,} {compared.noun} after are no numbers."
-    return f"{over}: {_findings(compared, kl_change)}; {may}, so this is {result}.{few}"
+        shortfall += f" {compared.after.broken:,} {compared.noun} after are no numbers."
+    return f"{over}: {_findings(compared, kl_change)}; {may}, so this is {result}.{shortfall}"
 
 
 def _findings(compared: AnswerComparison, kl_change: Interval | None) -> str:

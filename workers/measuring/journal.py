@@ -145,11 +145,11 @@ class Journal:
         if path.exists():
             return adapter.validate_json(path.read_bytes())
         with self.noted():
-            made = make()
+            entry = make()
         partial = path.with_suffix(".partial")
-        partial.write_bytes(adapter.dump_json(made))
+        partial.write_bytes(adapter.dump_json(entry))
         partial.replace(path)
-        return made
+        return entry
 
     def _ask(self) -> None:
         """Raises GpuLost when a GPU's context no longer works."""

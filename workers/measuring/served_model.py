@@ -35,7 +35,7 @@ def dtype_of(document: StageInput) -> str:
     return serving_dtype(own, list(document.workload.constraints.precisions), document.gpu_class)
 
 
-def load(document: StageInput, context: Context, dtype: str | None = None, parts: int = 1) -> Any:
+def load(document: StageInput, context: Context, dtype: str | None = None, tensor_parallel_size: int = 1) -> Any:
     """The model of the stage in `dtype` (default: the serving precision): whole on the first GPU, or in so many parts
     on a GPU each. Raises StageError when it cannot be built.
     """
@@ -48,7 +48,7 @@ def load(document: StageInput, context: Context, dtype: str | None = None, parts
             generated=manifest.generated,
             dtype=dtype or dtype_of(document),
             device=device_of(document.gpu_class),
-            gpus=parts,
+            tensor_parallel_size=tensor_parallel_size,
         )
     except ValueError as error:
         raise StageError(str(error), refused=True) from error

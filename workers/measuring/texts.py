@@ -10,7 +10,9 @@ from pathlib import Path
 
 import torch
 
+from kernels.model import decoder
 from kernels.model_files import ModelRefused
+from kernels.runners.sessions import SamplingSession
 from workers.documents.quality_text import Record, records
 from workers.documents.traffic import Traffic
 from workers.measuring import tokenize_text
@@ -27,6 +29,8 @@ LOGITS_BYTES = 4 * 2**30
 """The most bytes of one batch's float32 logits; longer sequences are cut."""
 TOKENIZE_SECONDS = 120
 WRITTEN_AT_ONCE = 64
+WARM_UP_ROOM = 8
+"""Tokens by which a cache exceeds a sequence, for the steps that run before they are captured."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,11 @@ def sampled(
 
 @torch.no_grad()
 def _write(model: torch.nn.Module, starts: torch.Tensor, length: int) -> torch.Tensor:
+    """Sequences [count, length] that begin with `starts`: under CUDA graphs where the model is known to run under them,
+    since `generate` launches each operation of each token from the host.
+    """
+    if decoder.refusal(model) is None:
+        return _write_by_graphs(model, starts, length)
     ids = model.generate(  # type: ignore[operator]
         starts,
         attention_mask=torch.ones_like(starts),
@@ -225,6 +234,18 @@ def _write(model: torch.nn.Module, starts: torch.Tensor, length: int) -> torch.T
         pad_token_id=0,
     )
     return ids.cpu()
+
+
+def _write_by_graphs(model: torch.nn.Module, starts: torch.Tensor, length: int) -> torch.Tensor:
+    count, begun = starts.shape
+    session = SamplingSession(model, count, begun, length + WARM_UP_ROOM, lambda function: function)
+    session.capture()
+    session.begin(starts)
+    ids = [starts, session.token.clone()]
+    for _ in range(length - begun - 1):
+        session.step()
+        ids.append(session.token.clone())
+    return torch.cat(ids, 1).cpu()
 
 
 def groups(tokens: Tokens, batch: int) -> Iterator[torch.Tensor]:

@@ -18,7 +18,7 @@ from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
-from workers.planning.processes import LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, measure_again
+from workers.planning.processes import LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, FurtherProcesses
 from workers.planning.served_checks import of_processes
 from workers.stats.intervals import joined
 from workers.stats.verdicts import overall
@@ -168,15 +168,15 @@ def today_words(workload: Workload) -> str:
 
 
 def in_more_processes(
-    measured: Sequence[PlanMeasurement], document: StageInput, context: Context, usd_per_hour: float | None
+    measured: Sequence[PlanMeasurement], processes: FurtherProcesses, usd_per_hour: float | None
 ) -> list[PlanMeasurement]:
-    """Measures the best of the attempts in further processes; the last attempt is a confirmed one.
+    """Measures the best of the attempts in further `processes`; the last attempt is a confirmed one.
 
     If these show that the plan is not to be recommended, the next confirmed attempt is measured in the same way.
     """
     attempts = list(measured)
     while not attempts[-1].why_not:
-        attempts[-1] = _measured_again(attempts[-1], document, context, usd_per_hour)
+        attempts[-1] = _measured_again(attempts[-1], processes, usd_per_hour)
         if not attempts[-1].why_not:
             break
         attempts = with_result_last([replace(attempt, passed_over="") for attempt in attempts])
@@ -184,32 +184,32 @@ def in_more_processes(
 
 
 def _measured_again(
-    attempt: PlanMeasurement, document: StageInput, context: Context, usd_per_hour: float | None
+    attempt: PlanMeasurement, processes: FurtherProcesses, usd_per_hour: float | None
 ) -> PlanMeasurement:
     """The attempt with the requests of further processes, if the stage's time allows enough of them.
 
     It may then no longer be confirmed. The caller has freed the device's memory.
     """
-    seconds = attempt.process_seconds(context)
+    seconds = attempt.process_seconds(processes.context)
     if seconds is None:
         return attempt
-    objectives = document.workload.objectives
+    objectives = processes.document.workload.objectives
 
     def is_clear(further: Sequence[Alternation]) -> bool:
-        processes = [*attempt.processes, *further]
-        gain = speedup(objectives[0], processes, usd_per_hour, attempt.plan.tensor_parallel_size)
-        outcomes = outcomes_of(objectives, processes, usd_per_hour, attempt.plan.tensor_parallel_size)
+        alternations = [*attempt.processes, *further]
+        gain = speedup(objectives[0], alternations, usd_per_hour, attempt.plan.tensor_parallel_size)
+        outcomes = outcomes_of(objectives, alternations, usd_per_hour, attempt.plan.tensor_parallel_size)
         faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
         return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
-    further = measure_again(document, attempt.plan, context, seconds, attempt.further_pairs, is_clear)
-    processes = [*attempt.processes, *further.alternations]
+    further = processes.measure(attempt.plan, seconds, attempt.further_pairs, is_clear)
+    alternations = [*attempt.processes, *further.alternations]
     return replace(
         attempt,
         environment=attempt.environment.with_busiest(further.telemetry),
-        processes=processes,
-        outcomes=outcomes_of(objectives, processes, usd_per_hour, attempt.plan.tensor_parallel_size),
-        speedup=speedup(objectives[0], processes, usd_per_hour, attempt.plan.tensor_parallel_size),
+        processes=alternations,
+        outcomes=outcomes_of(objectives, alternations, usd_per_hour, attempt.plan.tensor_parallel_size),
+        speedup=speedup(objectives[0], alternations, usd_per_hour, attempt.plan.tensor_parallel_size),
         served_ids=of_processes([*([attempt.served_ids] if attempt.served_ids else []), *further.served_ids]),
         refusal=further.refusal,
         failure=further.failure,

@@ -16,6 +16,7 @@ from kernels.plan import Plan
 from workers.documents.base import Document
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.stages import StageInput
+from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients
 from workers.measuring.conditions import watched
@@ -53,7 +54,9 @@ class Result(Document):
 
 
 def measure(request: VerifyTask, context: Context) -> Result:
-    """Loads the model for each side, warms both up, serves requests of both alternately, and judges the plan's ids."""
+    """Loads the model for each side and warms both up. When its turn has come, it serves requests of both alternately,
+    and judges the plan's ids.
+    """
     document, plan, start = request.document, request.plan, time.monotonic()
     model = load(document, context)
     loading_seconds = time.monotonic() - start
@@ -63,6 +66,7 @@ def measure(request: VerifyTask, context: Context) -> Result:
     ):
         sides = [warm_clients(document, runner, request.seed) for runner in (today, after)]
         ready_seconds = time.monotonic() - start
+        fresh_processes.wait_for_turn()
         with watched(document) as environment:
             for _ in range(request.pairs):
                 for side in sides:

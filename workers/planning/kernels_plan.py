@@ -101,11 +101,9 @@ def pass_timer(
 
 
 def runner_options(ops: Sequence[PlannedOp]) -> dict[str, Any]:
-    """The runner's options for the ops of a plan: GPTQ where all that lowers precision is fp8, else to nearest."""
+    """The runner's options for the ops of a plan: the precision that all lower, where it is int8 or fp8."""
     lowered = {op.case["weights"] for op in ops if registry.variant(op.variant).lossy}
-    if lowered == {"fp8"}:
-        return {"weights": "fp8", "rounding": {"method": "gptq"}}
-    return {"weights": "int8"} if lowered == {"int8"} else {}
+    return {"weights": lowered.pop()} if lowered in ({"int8"}, {"fp8"}) else {}
 
 
 def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> list[PlannedOp]:

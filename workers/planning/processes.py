@@ -5,13 +5,18 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+import psutil
+import torch
+
+from kernels.measure import host_memory
 from kernels.plan import Plan
 from workers.documents.measurement import ServedIds, Telemetry
 from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
-from workers.harness import fresh_processes
 from workers.harness.context import Context
+from workers.harness.fresh_processes import FreshProcess
 from workers.measuring.alternation import Alternation
 from workers.planning.fresh_process import Result, VerifyTask
 
@@ -19,6 +24,8 @@ ENOUGH_PROCESSES = 4
 """So many processes are enough where the result is clear in each of them."""
 MOST_PROCESSES = 6
 """The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
+FLOAT32_SIZE = 2
+"""The memory of the float32 model, in copies of the one in 16 bits."""
 LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 3, 10, 3.0
 """Pairs of requests, one before and one after, that each further process serves alternately: as many as take about so
 many seconds, within these bounds."""
@@ -39,60 +46,115 @@ class ProcessRuns:
     refusal: str = ""
 
 
-def measure_again(
-    document: StageInput,
-    plan: Plan,
-    context: Context,
-    seconds: float,
-    pairs: int,
-    is_clear: Callable[[Sequence[Alternation]], bool],
-) -> ProcessRuns:
-    """Measures `pairs` of the plan and what runs today in one process after another, expected to take `seconds` each.
+class FurtherProcess:
+    """One fresh process that measures `pairs` of the plan and what runs today. It starts at once."""
 
-    With verify's own there are LEAST_PROCESSES to MOST_PROCESSES of them, and no more than ENOUGH_PROCESSES where
-    `is_clear` says of the further ones that their result is; where the stage's time is too short for LEAST_PROCESSES,
-    none is started. The caller has freed the device's memory. The first process that fails, or whose figures are void,
-    is the last one; the requests of those before it are kept.
+    def __init__(self, document: StageInput, plan: Plan, context: Context, number: int, pairs: int) -> None:
+        request, self._result = (context.artifacts / f"process-{number}-{name}.json" for name in ("request", "result"))
+        task = VerifyTask(document=document, plan=plan, pairs=pairs, seed=secrets.randbits(32))
+        request.write_text(task.model_dump_json())
+        folders = ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
+        self.process = FreshProcess("workers.planning.fresh_process", [str(request), str(self._result), *folders])
+
+    def measured(self, seconds: float) -> Result | str:
+        """What it measures when it has its turn, or the end of a sentence on why there is nothing."""
+        try:
+            if code := self.process.run(seconds):
+                return f"ended with code {code}"
+            served = Result.model_validate_json(self._result.read_bytes())
+        except subprocess.TimeoutExpired:
+            return f"did not end within {seconds:.0f} s"
+        except (OSError, ValueError) as error:
+            return f"left no result: {type(error).__name__}"
+        if void := served.environment.telemetry.void:
+            return f"is left out: {void[0].lower()}{void[1:-1]}"
+        return served
+
+
+class FurtherProcesses:
+    """The further processes of the plans that verify measures.
+
+    Those of one plan may get ready beside what is not timed: they load both sides and warm them up, and then wait for
+    their turn, so that only one of them measures at a time, and nothing else runs then.
     """
-    runs = ProcessRuns()
-    if context.seconds_left < (LEAST_PROCESSES - 1) * seconds:
+
+    def __init__(self, document: StageInput, context: Context) -> None:
+        self.document, self.context = document, context
+        self._waiting: list[FurtherProcess] = []
+        self._plan: Plan | None = None
+
+    def get_ready(self, plan: Plan, pairs: int) -> None:
+        """Start as many as are measured where a plan is clear, as far as memory has room."""
+        self.close()
+        count = min(ENOUGH_PROCESSES - 1, copies_beside()) if plan.parts == 1 else 0
+        self._plan = plan
+        self._waiting = [
+            FurtherProcess(self.document, plan, self.context, number, pairs) for number in range(2, 2 + count)
+        ]
+
+    def wait_until_ready(self) -> None:
+        """Wait until each of them waits for its turn. One that has failed is left out: it may have lacked memory."""
+        for further in self._waiting.copy():
+            if not further.process.is_ready(self.context.seconds_left):
+                further.process.close()
+                self._waiting.remove(further)
+
+    def measure(
+        self, plan: Plan, seconds: float, pairs: int, is_clear: Callable[[Sequence[Alternation]], bool]
+    ) -> ProcessRuns:
+        """Measures `pairs` of the plan and what runs today in one process after another, expected to take `seconds`
+        each.
+
+        With verify's own there are LEAST_PROCESSES to MOST_PROCESSES of them, and no more than ENOUGH_PROCESSES where
+        `is_clear` says of the further ones that their result is; where the stage's time is too short for
+        LEAST_PROCESSES, none is started. The caller has freed the device's memory. The first process that fails, or
+        whose figures are void, is the last one; the requests of those before it are kept.
+        """
+        runs, context, took = ProcessRuns(), self.context, seconds
+        fits = context.seconds_left >= (LEAST_PROCESSES - 1) * seconds
+        if plan != self._plan or not fits:
+            self.close()
+        while fits and len(runs.alternations) < MOST_PROCESSES - 1:
+            waited = bool(self._waiting)
+            if context.seconds_left < (took if waited else seconds):
+                break
+            if len(runs.alternations) >= ENOUGH_PROCESSES - 1 and is_clear(runs.alternations):
+                break
+            number, start = len(runs.alternations) + 2, time.monotonic()
+            context.say(0.95, f"measuring in process {number}")
+            new = partial(FurtherProcess, self.document, plan, context, number, pairs)
+            further = self._waiting.pop(0) if waited else new()
+            result = further.measured(max(seconds, context.seconds_left))
+            if isinstance(result, str):
+                runs.failure = f"Process {number} {result}."
+                break
+            runs.served_ids += [result.served_ids] if result.served_ids else []
+            if result.refusal:
+                runs.refusal = f"In process {number}: {result.refusal}"
+                break
+            runs.alternations.append(Alternation(result.before, result.after))
+            runs.telemetry.append(result.environment.telemetry)
+            took = time.monotonic() - start
+            seconds = seconds if waited else took
+            ready = f"loaded after {result.loading_seconds:.1f} s, warm after {result.ready_seconds:.1f} s"
+            context.say(0.95, f"process {number} took {took:.1f} s: {ready}")
+        self.close()
         return runs
-    while len(runs.alternations) < MOST_PROCESSES - 1 and context.seconds_left >= seconds:
-        if len(runs.alternations) >= ENOUGH_PROCESSES - 1 and is_clear(runs.alternations):
-            break
-        number, start = len(runs.alternations) + 2, time.monotonic()
-        context.say(0.95, f"measuring in process {number}")
-        result = _run(document, plan, context, number, pairs, max(seconds, context.seconds_left))
-        if isinstance(result, str):
-            runs.failure = f"Process {number} {result}."
-            break
-        runs.served_ids += [result.served_ids] if result.served_ids else []
-        if result.refusal:
-            runs.refusal = f"In process {number}: {result.refusal}"
-            break
-        runs.alternations.append(Alternation(result.before, result.after))
-        runs.telemetry.append(result.environment.telemetry)
-        seconds = time.monotonic() - start
-        ready = f"loaded after {result.loading_seconds:.1f} s, warm after {result.ready_seconds:.1f} s"
-        context.say(0.95, f"process {number} took {seconds:.1f} s: {ready}")
-    return runs
+
+    def close(self) -> None:
+        """End those that wait."""
+        for further in self._waiting:
+            further.process.close()
+        self._waiting = []
 
 
-def _run(document: StageInput, plan: Plan, context: Context, number: int, pairs: int, seconds: float) -> Result | str:
-    """The result of one process, or the end of a sentence on why it gave none."""
-    request, result = (context.artifacts / f"process-{number}-{name}.json" for name in ("request", "result"))
-    request.write_text(
-        VerifyTask(document=document, plan=plan, pairs=pairs, seed=secrets.randbits(32)).model_dump_json()
-    )
-    arguments = [str(request), str(result), "--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
-    try:
-        if code := fresh_processes.run("workers.planning.fresh_process", arguments, seconds):
-            return f"ended with code {code}"
-        served = Result.model_validate_json(result.read_bytes())
-    except subprocess.TimeoutExpired:
-        return f"did not end within {seconds:.0f} s"
-    except (OSError, ValueError) as error:
-        return f"left no result: {type(error).__name__}"
-    if void := served.environment.telemetry.void:
-        return f"is left out: {void[0].lower()}{void[1:-1]}"
-    return served
+def copies_beside() -> int:
+    """How many processes that hold as much memory as this one, of the GPU's or the host's, fit beside it and the
+    float32 model.
+    """
+    if torch.cuda.is_initialized():
+        free, total = torch.cuda.mem_get_info()
+        used = total - free
+    else:
+        free, used = host_memory.free_bytes(), psutil.Process().memory_info().rss
+    return max(0, int(free / max(1, used)) - FLOAT32_SIZE)

@@ -11,7 +11,7 @@ from workers.documents.stages import PlanTrial
 from workers.planning.precision import weights_of
 from workers.wording.text import number
 
-APPLIED = ("linear", "attention")
+APPLIED = ("linear", "attention", "fft_conv")
 """Ops whose variants `kernels.runners.apply` puts into a model."""
 
 

@@ -29,10 +29,10 @@ def of_generation(
     sentences += _of_experts(sizes)
     sentences.append("The host and sampling take no time.")
     if any(plan.runner == MEGAKERNEL and plan.weights in pass_time.UNPACKED for plan in plans):
-        least = " and ".join(f"{rate:.1f} · 10¹² of {name}" for name, rate in pass_time.UNPACKED.items())
+        least = ", ".join(f"{rate:.1f} · 10¹² of {name}" for name, rate in pass_time.UNPACKED.items())
         sentences.append(
-            f"Where the megakernel unpacks weights of 8 or 4 bits, a layer takes {pass_time.UNPACK_US:.1f} µs more, "
-            f"and a GPU unpacks at most {least} weights a second."
+            f"By the megakernel a GPU multiplies at most {least} weights a second, and unpacking fp8 or NVFP4 takes "
+            f"{pass_time.UNPACK_US:.1f} µs more in each layer."
         )
     if most_gpus > 1 and sizes.experts is None:
         several = [gpus for gpus in RANKS[1:] if gpus <= most_gpus]

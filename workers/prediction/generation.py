@@ -33,7 +33,7 @@ PADDED = 2 * log(2)
 
 The factor is the mean over prompts whose lengths lie evenly between two graphs, one twice as long as the other. The
 graphs of `kernels.server.execution.shapes` are closer to each other now; no committed run has measured those."""
-LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("int8", "fp8", "nvfp4"), "kernels": ("int8", "fp8")}
+LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("int8", "fp8", "nvfp4", "int4"), "kernels": ("int8", "fp8")}
 """The lower precisions in which a runner can hold a whole model's weights on a GPU."""
 HOPPER = 90
 """The compute capability (x 10) that the megakernel is written for."""
@@ -186,7 +186,7 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
         by = request if request.served_by_runner(users) else replace(request, runner="kernels")
         if by is not request and request.gpus > 1:
             break
-        if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then take the model's own weights
+        if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then gain little by it
             by = replace(by, weights=by.served)
         read, passes = float(users), 1
         if request.runner not in BATCHED:

@@ -42,8 +42,8 @@ def predict(
     if rates is None:
         why = f"Nothing is predicted on {gpu_class}: no datasheet and no earlier run tells its rates."
         return Prediction(missing=[why])
-    made = of_generation if model.kind == "decoder" else of_one_pass
-    return made(workload, model, gpu_class, rates, [served, *lower])
+    predictor = of_generation if model.kind == "decoder" else of_one_pass
+    return predictor(workload, model, gpu_class, rates, [served, *lower])
 
 
 def predicted(

@@ -28,7 +28,7 @@ def rows(
             f"{capitalised(verify.compared_with)} and after",
             "; ".join(_change(verify, at) for at in range(len(outcomes))),
         ),
-        ("Under load", under_load.kept_loads(results.load) if results.load else ""),
+        ("Promise kept under load", under_load.kept_loads(results.load) if results.load else ""),
         ("Price under the promise", _under_the_promise(results)),
         ("Price at one load, promise or not", _at_one_load(same)),
         ("Saving a month", _saving(same, demand)),
@@ -82,7 +82,7 @@ def _not_tried(results: Results) -> str:
     """The plans that were not measured, each with its reason, and how long a run takes that measures them."""
     trials = results.compose.trials if results.compose else []
     left_out = [trial for trial in trials if trial.gate == "refused" and trial.reason]
-    words = [f"{capitalised(trial.label)}: {trial.reason}" for trial in left_out[:MOST_NAMED]]
+    words = [f"{trial.label}: {trial.reason.removeprefix('Not tried: ')}" for trial in left_out[:MOST_NAMED]]
     if len(left_out) > MOST_NAMED:
         words.append(f"{len(left_out) - MOST_NAMED} more stand in the appendix.")
     if results.verify and results.verify.minutes_wanted:

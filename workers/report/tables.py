@@ -8,6 +8,10 @@ import zipfile
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+FORMULA = tuple("=+-@")
+"""What a spreadsheet takes for the beginning of a formula."""
+NUMBER = re.compile(r"[+-]\d[\d.,]*( ?[%A-Za-z/]+)?")
+
 
 @dataclass
 class ReportTable:
@@ -71,12 +75,18 @@ def as_json(page: str) -> bytes:
 
 
 def as_zip(page: str) -> bytes:
-    """A ZIP file with one CSV file (RFC 4180) for each table."""
+    """A ZIP file with one CSV file (RFC 4180) for each table. An apostrophe stands before text that a spreadsheet would
+    compute, such as a name that begins with =.
+    """
     kept = io.BytesIO()
     with zipfile.ZipFile(kept, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, table in enumerate(read(page), 1):
             text = io.StringIO()
-            csv.writer(text).writerows([table.columns, *table.rows])
+            csv.writer(text).writerows([[_as_text(cell) for cell in row] for row in (table.columns, *table.rows)])
             name = re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
             archive.writestr(f"{number:02}-{name}.csv", text.getvalue())
     return kept.getvalue()
+
+
+def _as_text(cell: str) -> str:
+    return f"'{cell}" if cell[:1] in FORMULA and not NUMBER.fullmatch(cell) else cell

@@ -4,7 +4,9 @@ The modules log through `logging`; structlog renders. `bound` gives every line t
 `request_id` or another id.
 """
 
+import re
 import sys
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
@@ -15,7 +17,17 @@ bound = bound_contextvars
 bind, clear = bind_contextvars, clear_contextvars
 """`bind(run_id=…)` puts the ids on every line of this thread until `clear()`."""
 
+_SECRET_ADDRESS = re.compile(r"/(shared|invitations|unsubscribe)/[^/\s]+")
+
+
+def _without_secrets(logger: Any, level: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The line without what the addresses of links hold: who has one needs nothing else."""
+    line["event"] = _SECRET_ADDRESS.sub(r"/\1/…", str(line["event"]))
+    return line
+
+
 _ENRICH: list[Any] = [
+    _without_secrets,
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,

@@ -57,7 +57,7 @@ def feasibility(gpu_class: str, needs_gib: float, parameters: int, dtype: str) -
     if reason and gpus > 1:
         reason += (
             f" What runs today is measured on one of the {gpus} GPUs, so one has to hold the model; without a run, "
-            f"`python -m kernels bench decode --gpus {gpus}` measures the megakernel over parts of it."
+            f"`python -m kernels bench decode --tensor-parallel-size {gpus}` measures the megakernel over parts of it."
         )
     return Feasibility(gpu_class=gpu_class, needs_gib=needs_gib, has_gib=has_gib, feasible=feasible, reason=reason)
 

@@ -30,6 +30,7 @@ from workers.planning.search_watch import parts_left_out
 from workers.planning.trial_order import MEASURING_SECONDS, CandidatePlan, TrialOrder
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TrialRunner, TrialTimeouts, reference_of, untried
 from workers.prediction.precisions import lossy_refusal
+from workers.wording.text import quantity
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -75,6 +76,7 @@ class _Composer:
         self._journal = Journal(document, context)
         self._order = TrialOrder(document)
         self._overtime = 0.0
+        self._predicted: float | None = None
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
@@ -166,6 +168,7 @@ class _Composer:
         """Tries the candidate, unless it is refused, is predicted to be no better than others, or time is short."""
         variant, gpus, label, count = candidate.variant, candidate.gpus, candidate.label, len(self.done)
         plan = self._plan(variant.runner_name, variant.options, [], gpus)
+        self._predicted = candidate.predicted
         if reason := self._order.refusal(candidate) or self._why_not(candidate):
             self._refuse(label, plan, reason)
         elif late := self._too_late(candidate):
@@ -184,6 +187,7 @@ class _Composer:
                 trial.seconds_wanted = variant.build_seconds + MEASURING_SECONDS
             if trial.build_seconds is not None:
                 BuildTimes(self.document).note(variant.name, trial.build_seconds)
+        self._predicted = None
 
     def _why_not(self, candidate: CandidatePlan) -> str:
         return self._order.why_not(candidate, self.done, self.context.seconds_left)
@@ -275,7 +279,9 @@ class _Composer:
     def _attempt(self, label: str, plan: Plan, make: Callable[[], Runner], lossy: bool, worst: float) -> PlanTrial:
         """Tries the plan, whose build takes `worst` seconds at worst. The first plan, today's, may take any time."""
         count = len(self.done)
-        self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}")
+        unit = self.document.workload.objectives[0].unit
+        predicted = f"; predicted to reach {quantity(self._predicted, unit)}" if self._predicted else ""
+        self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}{predicted}")
         times = TrialTimeouts(self._building_seconds(), self._measuring_seconds())
         if reason := self._journal.why_left_out(f"plan {label}"):
             trial = untried(label, plan, self.document, "error", reason)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import torch
 
@@ -12,7 +13,7 @@ from kernels import runners
 from kernels.measure import ceilings
 from kernels.measure.environment import environment_info
 from kernels.model.loading import kind_of
-from kernels.runners import Generation, Runner
+from kernels.runners import Runner
 from kernels.runners.clients import Clients
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow, ProfileResult
@@ -24,7 +25,7 @@ from workers.measuring.served_model import device_of, load_once, prepared
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
 from workers.traces.cases import profiled_cases
-from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
+from workers.traces.timed_requests import REQUESTS_TIMED, answer, request, wall_ms
 from workers.traces.windows import TracedWindows, Window, longer, sample, windows
 
 KNOWN_FOR = timedelta(hours=12)
@@ -33,21 +34,40 @@ SAMPLE_SECONDS = 4.0
 """Further windows of a request are traced only within this time: layers repeat, so the first one tells most of it."""
 
 
-def _answers(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> list[Generation]:
-    """The answers to REQUESTS_TIMED requests; to fewer, but one, where these take longer than SAMPLE_SECONDS."""
+class WallTimes(NamedTuple):
+    """The median wall times in ms of a request and of each of its phases."""
+
+    request_ms: float
+    phases: dict[str, float]
+
+
+def _timed(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> WallTimes:
+    """Those of REQUESTS_TIMED requests; of fewer, but one, where these take longer than SAMPLE_SECONDS."""
     end = time.monotonic() + SAMPLE_SECONDS
     answers = [answer(runner, prompt, tokens, generates)]
     while len(answers) < REQUESTS_TIMED and time.monotonic() < end:
         answers.append(answer(runner, prompt, tokens, generates))
-    return answers
+    firsts = [(each.times_ns[0] - each.start_ns) / 1e6 for each in answers]
+    return _wall_times(firsts, [wall_ms(each) for each in answers] if generates else [])
 
 
-def _phases_ms(answers: Sequence[Generation], generates: bool) -> dict[str, float]:
-    """The median wall time in ms of each phase of a request."""
-    first = median((answer.times_ns[0] - answer.start_ns) / 1e6 for answer in answers)
-    if not generates:
-        return {"forward": first}
-    return {"prefill": first, "decode": median((answer.times_ns[-1] - answer.times_ns[0]) / 1e6 for answer in answers)}
+def _of_baseline(document: StageInput) -> WallTimes | None:
+    """Those of the requests that baseline served, where it ran the same runner and no request waited for another."""
+    baseline, traffic = document.results.baseline, document.workload.traffic
+    if baseline is None or baseline.runner != "eager" or traffic.concurrency > traffic.batch:
+        return None
+    samples = {found.metric: found.samples for found in baseline.distributions if found.n is None}
+    if "batch_latency" in samples:
+        return _wall_times(samples["batch_latency"], [])
+    return _wall_times(samples["ttft"], samples["e2e"]) if {"ttft", "e2e"} <= samples.keys() else None
+
+
+def _wall_times(firsts: Sequence[float], wholes: Sequence[float]) -> WallTimes:
+    """Of times in ms until the first and the last token; the latter are none of a model that does not generate."""
+    if not wholes:
+        return WallTimes(median(firsts), {"forward": median(firsts)})
+    decode = median(whole - first for first, whole in zip(firsts, wholes, strict=True))
+    return WallTimes(median(wholes), {"prefill": median(firsts), "decode": decode})
 
 
 def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, folder: Path) -> TracedWindows:
@@ -107,31 +127,29 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     prompt, steps = Clients(runner, traffic, seed=3).draw(), traffic.output_tokens - 1
     with watched(document) as environment:
-        answers = _answers(runner, prompt, traffic.output_tokens, generates)
+        wall = _of_baseline(document) or _timed(runner, prompt, traffic.output_tokens, generates)
         context.say(0.5, "tracing one request")
         sampled = _sampled(runner, prompt, steps, generates, context.artifacts)
     context.say(0.7, "attributing the trace")
     counted, scale = sampled.counted, sampled.scale(steps)
     rows = table.rows(sampled.work, counted, limits, scale)
     device_ms, share = sum(row.ms for row in rows), table.attributed_share(rows)
-    if table.beyond(device_ms, median_ms(answers)):
-        answers = _answers(runner, prompt, traffic.output_tokens, generates)
-    request_ms = median_ms(answers)
+    if table.beyond(device_ms, wall.request_ms):
+        wall = _timed(runner, prompt, traffic.output_tokens, generates)
     launches = table.launches(sampled.work, scale)
     replayed: list[OpRow] = []
     if _wants_graphs(document, generates):
         context.say(0.8, "tracing the compiled model's CUDA graphs")
         replayed = _replayed(document, model, prompt, sampled, limits, context)
-    shown, doubt = table.with_idle(rows, request_ms), table.beyond(device_ms, request_ms)
-    wall = _phases_ms(answers, generates)
-    waiting, pace = waits(rows, wall), paces(rows, wall)
+    shown, doubt = table.with_idle(rows, wall.request_ms), table.beyond(device_ms, wall.request_ms)
+    waiting, pace = waits(rows, wall.phases), paces(rows, wall.phases)
     facts = RequestFacts(limits, sampled.on_gpu, launches, waiting, bool(doubt), pace, generates)
     trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json.gz", sampled.first, context)
     context.say(1.0, f"attributed {share:.1%} of the device's time")
     return ProfileResult(
         environment=environment(),
         ceilings=limits,
-        request_ms=request_ms,
+        request_ms=wall.request_ms,
         device_ms=device_ms,
         doubt=doubt,
         attributed_share=share,

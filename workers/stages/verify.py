@@ -2,13 +2,13 @@
 
 import secrets
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from transformers import PreTrainedModel
 
 from kernels import runners
-from kernels.model_files.digests import plan_digest
+from kernels.model_files.digests import model_digest
 from kernels.plan import Plan
 from kernels.runners import Runner
 from kernels.runners.clients import Clients
@@ -47,6 +47,7 @@ from workers.planning.confirmation import (
 from workers.planning.expected_figures import expected_of
 from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision
+from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
@@ -73,7 +74,7 @@ def plan_of(document: StageInput) -> Plan:
     plan = Plan.model_validate(document.results.compose.plan)
     model = document.model
     files = [(file.path, file.sha256) for file in model.files]
-    digest = plan_digest(plan.version, model.config, files, model.generated, model.seed)
+    digest = model_digest(model.config, files, model.generated, model.seed)
     if plan.model_digest != digest:
         raise StageError(f"The plan is of the model {plan.model_digest[:12]}, not of {digest[:12]}.")
     return plan
@@ -96,6 +97,7 @@ class _Bench:
     runner: Runner
     usd: float | None
     started: float
+    further: FurtherProcesses
 
     def __post_init__(self) -> None:
         self.today = Clients(self.runner, self.document.workload.traffic, secrets.randbits(32))
@@ -143,15 +145,13 @@ class _Bench:
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         document, context, start = self.document, self.context, time.monotonic()
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
+        self.further.close()
         context.say(0.05, f"preparing the plan {label}")
         with prepared(planned(document, context, plan, self.model), document) as after:
             clients, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
                 clients, _, environment = self._served(after, plan, start, reserve)
             served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
-            judged, no_quality = quality_by_kind.measure(
-                document, context, self.runner, after, unverified=unverified(document, plan)
-            )
             alternations = [Alternation(self.today.served, clients.served)]
             attempt = PlanMeasurement(
                 label=label,
@@ -161,8 +161,8 @@ class _Bench:
                 processes=alternations,
                 outcomes=outcomes_of(objectives, alternations, self.usd, plan.tensor_parallel_size),
                 speedup=speedup(objectives[0], alternations, self.usd, plan.tensor_parallel_size),
-                quality=judged,
-                no_quality=no_quality,
+                quality=None,
+                no_quality="",
                 served_ids=served_ids,
                 refusal=refusal,
                 seconds=0.0,
@@ -170,8 +170,17 @@ class _Bench:
                 choice=_choice(document),
                 today=today_words(document.workload),
             )
+            if not attempt.why_not and attempt.kept_for_processes(context):
+                self.further.get_ready(plan, attempt.further_pairs)
+            judged, no_quality = quality_by_kind.measure(
+                document, context, self.runner, after, unverified=unverified(document, plan)
+            )
+            attempt = replace(attempt, quality=judged, no_quality=no_quality)
             profile: PlanProfile | str = ""
-            if not attempt.why_not:
+            if attempt.why_not:
+                self.further.close()
+            else:
+                self.further.wait_until_ready()
                 reserve = attempt.kept_for_processes(context)
                 profile = profile_plan(after, plan, self.model, document, clients.draw(), context, reserve)
         profiled = {"no_profile": profile} if isinstance(profile, str) else {"profile": profile}
@@ -218,7 +227,7 @@ class _Bench:
 
 
 def _in_this_process(
-    document: StageInput, context: Context, usd: float | None
+    document: StageInput, context: Context, usd: float | None, further: FurtherProcesses
 ) -> tuple[list[PlanMeasurement], list[str], PlanMeasurement]:
     """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
     composed = plan_of(document)
@@ -227,7 +236,7 @@ def _in_this_process(
         model = load_once(document, context)
         started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))
-        bench = _Bench(document, context, model, runner, usd, started)
+        bench = _Bench(document, context, model, runner, usd, started, further)
         attempts, left_out = bench.attempts(composed)
         last = attempts[-1]
         return attempts, left_out, bench.no_change(last) if last.why_not else last
@@ -248,14 +257,15 @@ def _check(left_out: LeftOut) -> PlanCheck:
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd = hourly_price(document.prices, document.gpu_class)
-    attempts, left_out, final = _in_this_process(document, context, usd)
-    release(context)
-    if not attempts[-1].why_not:
-        attempts = in_more_processes(attempts, document, context, usd)
-        final = attempts[-1]
-        if final.why_not:
-            both = [Alternation(process.before, process.before) for process in final.processes]
-            final = unchanged(final, document, both, usd)
+    with closing(FurtherProcesses(document, context)) as further:
+        attempts, left_out, final = _in_this_process(document, context, usd, further)
+        release(context)
+        if not attempts[-1].why_not:
+            attempts = in_more_processes(attempts, further, usd)
+            final = attempts[-1]
+            if final.why_not:
+                both = [Alternation(process.before, process.before) for process in final.processes]
+                final = unchanged(final, document, both, usd)
     busy = busy_share(document.results, final.environment)
     recommended, final = not attempts[-1].why_not, without_void_verdicts(final, busy is not None)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried

@@ -12,6 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kernels.dtypes import DTYPE_NAMES
+from kernels.model.striped_hyena import CONVOLUTIONS
 from kernels.ops import AttentionCase, Case, LinearCase, RmsNormCase
 from workers.traces.labels import TraceScope, label, plain_op
 
@@ -57,6 +58,8 @@ class OpCounter(TorchFunctionMode):
 
     def closed(self, scope: TraceScope, module: Any, inputs: Any, outputs: Any) -> None:
         _, before = self._scopes.pop()
+        if isinstance(module, CONVOLUTIONS):
+            del self.counted[before:]  # however torch computes it, it is one case
         if scope.kind == "unit" and len(self.counted) == before and self._unit() is None:
             with torch._C.DisableTorchFunction():
                 self._count_unit(scope, module, inputs, outputs)
@@ -106,22 +109,26 @@ class OpCounter(TorchFunctionMode):
 
     def _count_unit(self, scope: TraceScope, module: Any, inputs: Any, outputs: Any) -> None:
         """A unit that multiplied no matrices reads its inputs and parameters once and writes its outputs once."""
-        given, made = list(_tensors(inputs)), list(_tensors(outputs))
-        if not made:
+        given, results = list(_tensors(inputs)), list(_tensors(outputs))
+        if not results:
             return
         parameters = sum(_nbytes(parameter) for parameter in module.parameters()) if module is not None else 0
         case: Case | None = None
         if scope.name.startswith("embedding"):
-            least = 2.0 * sum(map(_nbytes, made))
+            least = 2.0 * sum(map(_nbytes, results))
         elif scope.name == "kv cache update":
             least = 2.0 * sum(map(_nbytes, given))
         else:
-            least = float(sum(map(_nbytes, [*given, *made])) + parameters)
-        if scope.name.startswith("norm") and "RMS" in scope.owner and made[0].dtype in DTYPE_NAMES:
-            width = made[0].shape[-1]
-            case = RmsNormCase(m=made[0].numel() // width, n=width, dtype=DTYPE_NAMES[made[0].dtype])
+            least = float(sum(map(_nbytes, [*given, *results])) + parameters)
+        flops = float(results[0].numel())
+        if isinstance(module, CONVOLUTIONS):
+            case = module.case(given[0])
+            flops, least = case.flops, case.least_bytes
+        if scope.name.startswith("norm") and "RMS" in scope.owner and results[0].dtype in DTYPE_NAMES:
+            width = results[0].shape[-1]
+            case = RmsNormCase(m=results[0].numel() // width, n=width, dtype=DTYPE_NAMES[results[0].dtype])
             least = case.least_bytes
-        self._list(scope.name, float(made[0].numel()), least, _text(made[0]), case, made[0])
+        self._list(scope.name, flops, least, _text(results[0]), case, results[0])
 
     def _attention(self, args: Any, kwargs: Any, outputs: torch.Tensor) -> Count:
         named = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs

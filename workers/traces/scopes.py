@@ -13,6 +13,7 @@ from torch.nn.modules.conv import _ConvNd as Convolution
 from transformers import cache_utils
 from transformers.pytorch_utils import Conv1D
 
+from kernels.model.striped_hyena import LongConvolution
 from workers.traces.labels import CONVOLUTION, TraceScope, tail_of
 
 
@@ -116,7 +117,7 @@ def module_scope(path: str, module: torch.nn.Module, is_head: bool = False) -> T
         return TraceScope("unit", "lm_head", owner)
     if isinstance(module, torch.nn.Linear | Conv1D):
         return TraceScope("unit", f"linear {tail}", owner)
-    if isinstance(module, Convolution):
+    if isinstance(module, Convolution | LongConvolution):
         return TraceScope("unit", f"{CONVOLUTION}{tail}", owner)
     if "Norm" in owner:
         return TraceScope("unit", "norm final" if tail == "norm" else f"norm {tail}", owner)

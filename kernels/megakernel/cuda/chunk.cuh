@@ -7,8 +7,9 @@ using namespace tiles;
 // kernels/megakernel/program/weights.py
 constexpr int kBlockTiles = 16 / WEIGHT_BITS;  // 16 x 16 tiles of a block
 constexpr int kBlockCodes = 512;               // bytes of their codes: 16 a lane
-constexpr int kBlock = kBlockCodes + (WEIGHT_BITS == 4 ? 64 : INT8 ? 32 : 0);
-constexpr int kChunkHeader = WEIGHT_BITS == 16 || INT8 ? 0 : 64;
+constexpr int kGroups = INTEGERS ? kBlockTiles / 2 : 1;  // of two tiles, whose columns share a scale a row
+constexpr int kBlock = kBlockCodes + (WEIGHT_BITS == 4 ? 64 : INTEGERS ? 32 : 0);
+constexpr int kChunkHeader = WEIGHT_BITS == 16 || INTEGERS ? 0 : 64;
 constexpr int kChunkBlocks = CHUNK_BLOCKS;
 constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
 constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
@@ -19,7 +20,7 @@ static_assert(kChunkBlocks % WARPS == 0, "all warps have equally many blocks of 
 constexpr int kColumns = BATCH > 4 ? 8 : BATCH > 2 ? 4 : BATCH;
 constexpr int kChunkInput = kChunkTiles * kColumns * 32;  // bytes
 constexpr int kInputBytes = INPUT_LENGTH * kColumns * 2;
-constexpr int kUnitBytes = INT8 ? (INPUT_LENGTH + 31) / 32 * kColumns * 4 : 0;  // behind them: integers.cuh
+constexpr int kUnitBytes = INTEGERS ? (INPUT_LENGTH + 31) / 32 * kColumns * 4 : 0;  // behind them: integers.cuh
 
 // Stores a lane's sums of rows g and g + 8 of a unit for the sum over warps. LANES neighbouring lanes have parts of the
 // sum of one sequence; the first of them of sequence `first`.

@@ -2,7 +2,7 @@
 #pragma once
 #include "experts.cuh"
 #include "inputs.cuh"
-#if INT8
+#if INTEGERS
 #include "integers.cuh"
 #else
 #include "weights.cuh"

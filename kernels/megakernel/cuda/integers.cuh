@@ -1,33 +1,43 @@
-// int8 weights as operands of the integer tensor cores: they are multiplied as they lie in the ring, by inputs in
-// 16-bit fixed point.
+// int8 and int4 weights as operands of the integer tensor cores: they are multiplied as they lie in the ring, int4 spread
+// to bytes, by inputs in 16-bit fixed point.
 //
-// Of a block, lane 4g + t holds rows g and g + 8 of 8 consecutive elements of the input, in the order in which
-// `store_input` keeps them. An element is unit · (256 · high + low): two signed bytes, and a power of two that the 32
-// elements share which meet a block. Each byte has a column of the product: a lane gets both sums of a sequence, joins
-// them as an integer, which is exact, and multiplies by the unit and the scales of the rows. Elements of at least 1/128
-// of the largest of the 32 are exact. Others err by half a unit at most, less than 1/32,600 of the largest.
+// A block is one group of 32 columns in int8, two in int4. Of a group, lane 4g + t holds rows g and g + 8 of 8
+// consecutive elements of the input, in the order in which `store_input` keeps them. An element is unit · (256 · high +
+// low): two signed bytes, and a power of two that the 32 elements share which meet a group. Each byte has a column of the
+// product: a lane gets both sums of a sequence, joins them as an integer, which is exact, and multiplies by the unit and
+// the scales of the rows. Elements of at least 1/128 of the largest of the 32 are exact. Others err by half a unit at
+// most, less than 1/32,600 of the largest.
 //
-// A product has columns for four sequences. With one or two of them, the sums of four or two blocks are joined before
-// they are scaled: each block has columns of its own, in which the others meet zeros.
+// A code of int4 is spread to the high half of a byte, 16 times itself: no sign has to be extended. Units are 1/16 then.
+//
+// A product has columns for four sequences. With one or two of them, the sums of four or two groups are joined before
+// they are scaled: each group has columns of its own, in which the others meet zeros.
 #pragma once
 #include "chunk.cuh"
 
 constexpr float kUndo = 1.f;                             // rows have no scale of their own
-constexpr int kLanes = kColumns < 4 ? 4 / kColumns : 1;  // lanes, and blocks, of one sequence in a product
-constexpr int kPasses = kColumns > 4 ? 2 : 1;            // products of a block
-constexpr int kSpans = (kEach + kLanes - 1) / kLanes;    // of kLanes blocks, of a warp's blocks of a chunk
+constexpr int kLanes = kColumns < 4 ? 4 / kColumns : 1;  // lanes, and groups, of one sequence in a product
+constexpr int kPasses = kColumns > 4 ? 2 : 1;            // products of a group
+constexpr int kOwn = kEach * kGroups;                    // groups of a chunk that a warp multiplies
+constexpr int kSpans = (kOwn + kLanes - 1) / kLanes;     // of kLanes groups, of these
+constexpr u32 kSpread = 8 - WEIGHT_BITS;                 // the logarithm of what codes are multiplied by
 
-// A lane's share of a warp's blocks of a chunk, and the inputs they meet. Scales and units are those of the block whose
+// A lane's share of a warp's blocks of a chunk, and the inputs they meet. Scales and units are those of the group whose
 // sums the lane gets.
 struct Codes {
   uint4 codes[kEach];
   u32 scales[kSpans];  // of rows g and g + 8 in float16
 };
 struct Inputs {
-  uint2 bytes[kEach][kPasses];
+  uint2 bytes[kOwn][kPasses];
   float units[kSpans][kPasses];
 };
 using Sums = float[kPasses][2];  // of rows g and g + 8
+
+// The place of the warp's i-th group among the groups of a chunk.
+__device__ __forceinline__ int group_in_chunk(int i) {
+  return (i / kGroups * WARPS + threadIdx.x / 32) * kGroups + i % kGroups;
+}
 
 // Loads this warp's blocks of a chunk of `tiles` tiles, and zeros for blocks beyond the chunk.
 __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int tiles) {
@@ -42,26 +52,35 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
   }
 #pragma unroll
   for (int span = 0; span < kSpans; span++) {
-    const int i = span * kLanes + lane % 4 % kLanes;
-    const char* scales = chunk + (i * WARPS + warp) * kBlock + kBlockCodes + lane / 4 * 4;
+    const int group = span * kLanes + lane % 4 % kLanes, i = group / kGroups;
+    const char* scales = chunk + (i * WARPS + warp) * kBlock + kBlockCodes + group % kGroups * 32 + lane / 4 * 4;
     own.scales[span] = inside(i) ? *(const u32*)scales : 0;
   }
+}
+
+// The codes of a group as an operand: four of row g, of row g + 8, then the next four of each.
+__device__ __forceinline__ uint4 operand(const uint4& codes, int group) {
+  if (WEIGHT_BITS == 8) return codes;
+  constexpr u32 kHigh = 0xf0f0f0f0u;
+  const u32 row = group ? codes.z : codes.x, below = group ? codes.w : codes.y;
+  return make_uint4(row << 4 & kHigh, below << 4 & kHigh, row & kHigh, below & kHigh);
 }
 
 // sum += the warp's blocks of a chunk of `tiles` times their inputs.
 __device__ __forceinline__ void multiply(Sums& sum, const Codes& own, const Inputs& input, int tiles) {
 #pragma unroll
   for (int span = 0; span < kSpans; span++) {
-    if (span * kLanes * WARPS * kBlockTiles >= tiles) break;  // no warp has such blocks
+    if (span * kLanes / kGroups * WARPS * kBlockTiles >= tiles) break;  // no warp has such groups
     const float2 scale = unpack<f16>(own.scales[span]);
 #pragma unroll
     for (int pass = 0; pass < kPasses; pass++) {
-      int product[kLanes][4] = {};  // of each block, so that products do not wait for each other
+      int product[kLanes][4] = {};  // of each group, so that products do not wait for each other
 #pragma unroll
-      for (int i = 0; i < kLanes && span * kLanes + i < kEach; i++) {
-        const uint4 a = own.codes[span * kLanes + i];
-        const uint2 x = input.bytes[span * kLanes + i][pass];
-        mma_sync(product[i], {a.x, a.y, a.z, a.w}, x.x, x.y);
+      for (int n = 0; n < kLanes && span * kLanes + n < kOwn; n++) {
+        const int i = span * kLanes + n;
+        const uint4 a = operand(own.codes[i / kGroups], i % kGroups);
+        const uint2 x = input.bytes[i][pass];
+        mma_sync(product[n], {a.x, a.y, a.z, a.w}, x.x, x.y);
       }
 #pragma unroll
       for (int i = 1; i < kLanes; i++)
@@ -89,9 +108,9 @@ __device__ __forceinline__ uint2 fixed_point(const uint4& elements, float& unit)
   most = __vmaxu2(most, __shfl_xor_sync(~0u, most, 1));
   most = __vmaxu2(most, __shfl_xor_sync(~0u, most, 2));
   // The largest becomes 2^14 to 32,512, whose high byte is 127: a number that would round up counts as the next power
-  // of two. Numbers under 2^-112 become 0; the factor is finite then.
-  const u32 exponent = max((max(most & 0xffff, most >> 16) + 1) >> 7, 15u);
-  unit = exponent < 255 ? __uint_as_float((exponent - 14) << 23) : __uint_as_float(0x7fffffffu);
+  // of two. Numbers under 2^-112, in int4 2^-108, become 0; factor and unit are normal then.
+  const u32 exponent = max((max(most & 0xffff, most >> 16) + 1) >> 7, 15u + kSpread);
+  unit = exponent < 255 ? __uint_as_float((exponent - 14 - kSpread) << 23) : __uint_as_float(0x7fffffffu);
   const float factor = __uint_as_float((268 - exponent) << 23);
   const bool low = threadIdx.x / 4 % 2;
   u32 bits[4];  // of two numbers, 128 added: the high byte is then rounded, and the low one is as if unsigned
@@ -106,41 +125,42 @@ __device__ __forceinline__ uint2 fixed_point(const uint4& elements, float& unit)
   return make_uint2(__byte_perm(bits[0], bits[1], chosen) ^ sign, __byte_perm(bits[2], bits[3], chosen) ^ sign);
 }
 
-// Where the 8 elements lie that this lane needs for a block, and where their unit lies: behind the elements of all
+// Where the 8 elements lie that this lane needs for a group, and where their unit lies: behind the elements of all
 // INPUT_LENGTH. The input's first tile lies at `input`.
-__device__ __forceinline__ char* elements_at(char* input, int block, int sequence) {
+__device__ __forceinline__ char* elements_at(char* input, int group, int sequence) {
   const int quad = threadIdx.x % 4;
-  return input + ((block * kBlockTiles + quad / 2) * kColumns + sequence) * 32 + quad % 2 * 16;
+  return input + ((group * 2 + quad / 2) * kColumns + sequence) * 32 + quad % 2 * 16;
 }
-__device__ __forceinline__ float* unit_at(char* input, int block, int sequence) {
-  return (float*)(input + kInputBytes) + block * kColumns + sequence;
+__device__ __forceinline__ float* unit_at(char* input, int group, int sequence) {
+  return (float*)(input + kInputBytes) + group * kColumns + sequence;
 }
 
 // Loads the inputs of this warp's blocks of a chunk, the product's number `c`, of `tiles` tiles. The first tile's input
 // lies at `input`. KEPT: `prepare_inputs` has left the inputs as bytes.
 template <bool KEPT>
 __device__ __forceinline__ void load_inputs(Inputs& x, char* input, int c, int tiles) {
-  const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
-  const int own = column / 2 % kLanes;  // of the span, the block that this lane's column is for
+  const int column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+  const int own = column / 2 % kLanes;  // of the span, the group that this lane's column is for
 #pragma unroll
   for (int span = 0; span < kSpans; span++)
 #pragma unroll
     for (int pass = 0; pass < kPasses; pass++) {
-      const int i = span * kLanes + own, block = i * WARPS + warp;
+      const int i = span * kLanes + own, group = group_in_chunk(i);
       const int sequence = column / 2 / kLanes + pass * 4;
-      const char* from = elements_at(input, block, sequence);
-      const bool inside = i < kEach && block * kBlockTiles + quad / 2 < tiles;
+      const char* from = elements_at(input, group, sequence);
+      const bool inside = i < kOwn && group * 2 + quad / 2 < tiles;
       float unit = 0;
       uint2 bytes = make_uint2(0, 0);
       if (KEPT) {
         if (inside) bytes = *(const uint2*)(from + column % 2 * 8);
-        if (i < kEach && block * kBlockTiles < tiles) unit = *unit_at(input - c * kChunkInput, c * kChunkBlocks + block, sequence);
+        if (i < kOwn && group * 2 < tiles)
+          unit = *unit_at(input - c * kChunkInput, c * kChunkBlocks * kGroups + group, sequence);
       } else {
         bytes = fixed_point(inside ? *(const uint4*)from : make_uint4(0, 0, 0, 0), unit);
       }
       x.units[span][pass] = __shfl_sync(~0u, unit, quad * 8);  // of column 2t
 #pragma unroll
-      for (int other = 0; other < kLanes && span * kLanes + other < kEach; other++)
+      for (int other = 0; other < kLanes && span * kLanes + other < kOwn; other++)
         x.bytes[span * kLanes + other][pass] = kLanes == 1 || own == other ? bytes : make_uint2(0, 0);
     }
 }
@@ -148,18 +168,18 @@ __device__ __forceinline__ void load_inputs(Inputs& x, char* input, int c, int t
 // A warp that does not keep the inputs of its blocks in registers leaves them as bytes in the place of the elements.
 template <int Tiles, bool IN_REGISTERS>
 __device__ __forceinline__ float2 prepare_inputs(char* input, int tiles) {
-  const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
-  constexpr int kBlocks = IN_REGISTERS ? 0 : (Tiles + kBlockTiles * WARPS - 1) / (kBlockTiles * WARPS);
+  const int column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+  constexpr int kWarps = IN_REGISTERS ? 0 : (Tiles + kBlockTiles * WARPS - 1) / (kBlockTiles * WARPS) * kGroups;
 #pragma unroll 4
-  for (int at = column / 2; at - column / 2 < kBlocks * kColumns; at += 4) {
-    const int block = at / kColumns * WARPS + warp, sequence = at % kColumns;
-    char* place = elements_at(input, block, sequence);
-    const bool inside = block * kBlockTiles + quad / 2 < tiles;
+  for (int at = column / 2; at - column / 2 < kWarps * kColumns; at += 4) {
+    const int group = group_in_chunk(at / kColumns), sequence = at % kColumns;
+    char* place = elements_at(input, group, sequence);
+    const bool inside = group * 2 + quad / 2 < tiles;
     float unit;
     const uint2 bytes = fixed_point(inside ? *(const uint4*)place : make_uint4(0, 0, 0, 0), unit);
     __syncwarp();
     if (inside) *(uint2*)(place + column % 2 * 8) = bytes;
-    if (inside && column % 2 == 0 && quad == 0) *unit_at(input, block, sequence) = unit;
+    if (inside && column % 2 == 0 && quad == 0) *unit_at(input, group, sequence) = unit;
   }
   __syncwarp();
   return make_float2(1.f, 1.f);

@@ -10,8 +10,8 @@
 //     shares sum to 1; GROUPS: groups of CHOSEN experts that may be at work in a layer
 //   BATCH: sequences, 1 to 8
 //   WARPS: consumer warps
-//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4)
-//   INT8: codes of 8 bits are integers
+//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4)
+//   INTEGERS: codes are integers
 //   CHUNK_BLOCKS: blocks of a chunk of weights, 32 or 24 (weights.py)
 //   STAGES: slots of the ring, a chunk each
 //   IN_FLIGHT: chunks that may be on their way from memory

@@ -1,5 +1,5 @@
 // Streamed weights as operands of the tensor cores: a warp's blocks of a chunk times the inputs that they meet, in each
-// precision but int8 (integers.cuh).
+// precision but the integers (integers.cuh).
 #pragma once
 #include "chunk.cuh"
 

@@ -15,7 +15,7 @@ from kernels.megakernel.program.instructions import ADD, ATTENTION, HEAD, OUT
 from kernels.megakernel.program.layout import EVEN_HIDDEN, Layout, experts_at_once, groups_of, heads_of_columns
 from kernels.megakernel.program.ranks import RANKS, programs
 from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
-from kernels.megakernel.program.weights import FORMATS
+from kernels.megakernel.program.weights import FORMATS, GROUP_TILES
 from kernels.megakernel.proof.validate import check_programs_once
 from kernels.ops.sampling import Sampling
 from kernels.tiles.maps import TENSOR_MAP
@@ -129,7 +129,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     batch = layout.batch
     slices = [int(table[table[:, 0] == ADD, 5].max(initial=0)) * 16 for table in program.instructions]
     attended, residual = attention_sizes(program), max(slices) or shape.hidden
-    inputs = input_bytes(longest, program.form.name == "int8")
+    inputs = input_bytes(longest, program.form.integers)
     slots = experts_at_once(shape, batch)
     other = scratch_bytes(residual, inputs, shape.head_dim, batch, slots, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
@@ -140,7 +140,11 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.prefetched_in_flight, stages)
-    long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.name in ("bf16", "int8") else in_flight
+    long = (
+        min(tuning.long_in_flight, stages)
+        if batch == 1 and program.form.name in ("bf16", "int8", "int4")
+        else in_flight
+    )
     macros = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
@@ -154,7 +158,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "DOWN_PARTIALS": layout.down_partials, "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
-        "WEIGHT_BITS": program.form.bits, "INT8": int(program.form.name == "int8"), "CHUNK_BLOCKS": layout.chunk_blocks,
+        "WEIGHT_BITS": program.form.bits, "INTEGERS": int(program.form.integers), "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": prefetch_bytes(program, tuning), "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
     return macros | {
@@ -213,9 +217,9 @@ def attention_sizes(program: Program) -> dict[str, int]:
     return {"ATTENDED_HEADS": max(heads for _, heads in spans), "ATTENDED_GROUPS": groups, "OUT_INPUT": columns}
 
 
-def input_bytes(longest: int, int8: bool) -> int:
-    """The bytes of one product's input vector; that of int8 weights has units of its groups."""
-    return 2 * longest + (4 * -(-longest // (16 * FORMATS["int8"].tiles)) if int8 else 0)
+def input_bytes(longest: int, integers: bool) -> int:
+    """The bytes of one product's input vector; that of integer weights has units of its groups."""
+    return 2 * longest + (4 * -(-longest // (16 * GROUP_TILES)) if integers else 0)
 
 
 def scratch_bytes(
@@ -238,8 +242,8 @@ def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
     slots = min(constants["BATCH"] * constants["CHOSEN"], constants["EXPERTS"])
     names = ("ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
-    wanted = constants["WEIGHT_BITS"], bool(constants["INT8"])
-    form = next(form for form in FORMATS.values() if (form.bits, form.name == "int8") == wanted)
+    wanted = constants["WEIGHT_BITS"], bool(constants["INTEGERS"])
+    form = next(form for form in FORMATS.values() if (form.bits, form.integers) == wanted)
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
     residual = constants["SLICE"] or constants["HIDDEN"]
     inputs = input_bytes(constants["INPUT_LENGTH"], wanted[1])

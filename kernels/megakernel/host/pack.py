@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
-from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
+from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, GROUP_TILES, Format, nvfp4_mix
 
 if TYPE_CHECKING:
     import torch
@@ -46,8 +46,8 @@ def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
 def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
     """Column tiles [k_tile, + k_tiles) of a matrix as its units lie in the stream, uint8 [row tiles, unit bytes].
 
-    `weight.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16. In int8 `k_tile` is
-    even.
+    `weight.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16. Of integers `k_tile`
+    is even.
     """
     import torch
 
@@ -55,15 +55,18 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
         part = tiles[:, k_tile : k_tile + k_tiles]
         return torch.nn.functional.pad(part, (0, 0, 0, -k_tiles % form.tiles))
 
-    n, tiles = form.tiles, cut(fragments(weight.codes))
-    count = len(tiles)
+    tiles = cut(fragments(weight.codes))
+    count, n = len(tiles), GROUP_TILES if form.integers else form.tiles
     lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(
         2, 3
-    )  # row tile, block, g, tile, quarter, product, code
+    )  # row tile, block or group, g, tile, quarter, product, code
     words = _WORDS[form.name](lanes).contiguous()
+    if form.integers:  # a lane has its share of all groups of a block in one place
+        words = words.view(count, -1, form.tiles // n, 32, words[0, 0, 0, 0, 0].numel()).transpose(2, 3).contiguous()
     blocks = words.view(torch.uint8).reshape(count, -1, CODES_BYTES)
-    if form.name == "int8" and weight.block_scales is not None:  # row tile, row half, g, block
+    if form.integers and weight.block_scales is not None:  # row tile, row half, g, group
         groups = weight.block_scales[:, k_tile // n : -(-(k_tile + k_tiles) // n)]
+        groups = torch.nn.functional.pad(groups, (0, -groups.shape[1] % (form.tiles // n)))
         by_row = groups.view(count, 2, 8, -1).permute(0, 3, 2, 1).contiguous().view(torch.uint8)
         blocks = torch.cat([blocks, by_row.reshape(count, -1, form.block_scales)], dim=2)
     elif weight.block_scales is not None:  # row tile, row half, g, column tile
@@ -86,6 +89,16 @@ def _int8_words(codes: "torch.Tensor") -> "torch.Tensor":
     return _fp8_words(codes.unflatten(-1, (2, 2, 2)).transpose(-3, -2).flatten(-3))  # column half, row half, pair
 
 
+def _int4_words(codes: "torch.Tensor") -> "torch.Tensor":
+    """[..., 2, 8] codes as [..., 2] words, of row g and of row g + 8: in each byte a code of the first product's four
+    below one of the second's.
+    """
+    import torch
+
+    by_row = codes.unflatten(-1, (2, 2, 2)).transpose(-3, -2).flatten(-2)  # product, row half, column half and pair
+    return (by_row.select(-3, 0) & 15 | by_row.select(-3, 1) << 4).contiguous().view(torch.int32)
+
+
 def _fp8_words(codes: "torch.Tensor") -> "torch.Tensor":
     """[..., 8] e4m3 codes as [..., 2] words, the first in the lowest byte."""
     import torch
@@ -105,7 +118,13 @@ def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":
     return word
 
 
-_WORDS = {"bf16": _bf16_words, "int8": _int8_words, "fp8": _fp8_words, "nvfp4": _nvfp4_words}
+_WORDS = {
+    "bf16": _bf16_words,
+    "int8": _int8_words,
+    "int4": _int4_words,
+    "fp8": _fp8_words,
+    "nvfp4": _nvfp4_words,
+}
 
 
 def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":

@@ -28,8 +28,6 @@ Recorded = Sequence[tuple[Program, Trace]]
 START, LOADED, CONSUMED, DONE = range(4)
 PHASES = ("wait", "work", "publish")
 """The phases between marks: wait (for input, weights or keys), work, publish (store the words that others wait for)."""
-FORMER_PHASES = ("hand on",)
-"""What the last phase was called in timelines of version 1, which are still read."""
 
 
 class BadTrace(ValueError):
@@ -170,8 +168,6 @@ def _exchanges(spans: Sequence[InstructionSpan]) -> tuple[dict[tuple[str, int], 
 def chrome_trace(timeline: Timeline) -> dict[str, Any]:
     """A document for chrome://tracing or ui.perfetto.dev: a process for each GPU, in it a row for each SM, with
     instructions and their phases.
-
-    A document without `version` is of version 1.
     """
     origin = min((span.marks[START] for span in timeline.spans), default=0)
     events: list[dict[str, Any]] = [
@@ -215,7 +211,7 @@ def read_chrome(path: Path) -> Timeline:
         for event in document["traceEvents"]:
             if event["ph"] != "X":
                 continue
-            if event["name"] not in PHASES + FORMER_PHASES:
+            if event["name"] not in PHASES:
                 start = round(event["ts"] * 1000)
                 place = event["tid"], event["cat"], event["args"]["layer"]
                 spans.append(InstructionSpan(*place, [start], event["args"], event["pid"]))

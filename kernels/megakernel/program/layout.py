@@ -117,10 +117,9 @@ def fitted(shape: ModelShape, layout: Layout) -> Layout:
 
 
 def _whole_groups(columns: int, parts: int, form: Format) -> int:
-    """At most so many `parts` of the column tiles; of whole blocks in int8, whose blocks have one scale a row."""
-    if form.name != "int8":
-        return parts
-    return max(count for count in range(1, parts + 1) if count == 1 or columns % (count * form.tiles) == 0)
+    """At most so many `parts` of the column tiles; none begins between tiles that share their scales."""
+    whole = form.together
+    return max(count for count in range(1, parts + 1) if whole == 1 or count == 1 or columns % (count * whole) == 0)
 
 
 def default_layout(
@@ -141,10 +140,10 @@ def default_layout(
     - One sequence, a large hidden size: the residual is sliced, and keys are split in short contexts too.
 
     If hidden is a multiple of EVEN_HIDDEN, EVEN_SMS SMs have as few row tiles each as a few more SMs would. One
-    sequence in bf16 or int8, which waits for memory and words, then takes less time on EVEN_SMS. In small models SMs
-    mostly wait for words: their words get copies.
+    sequence in bf16 or integers, which waits for memory and words, then takes less time on EVEN_SMS. In small models
+    SMs mostly wait for words: their words get copies.
     """
-    if batch == 1 and weights in ("bf16", "int8") and shape.hidden % EVEN_HIDDEN == 0:
+    if batch == 1 and weights in ("bf16", "int8", "int4") and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
     long, wide = capacity > SHORT_CONTEXT, batch == 1 and shape.hidden >= SLICED_HIDDEN
     layout = Layout(sms, batch, out_parts=max(1, LONG_OUT_PARTS // ranks), weights=weights, tensor_parallel_size=ranks)

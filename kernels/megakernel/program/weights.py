@@ -1,10 +1,10 @@
 """The layout of a product's weights in the stream, in each precision. Imports without torch.
 
 A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of 32 *blocks* (or 24) at most. A
-block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8 and int8, 4 in nvfp4), arranged so that
+block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 of 8 bits, 4 of 4 bits), arranged so that
 each lane needs consecutive elements of the input. A chunk of fp8 or nvfp4 begins with one float32 scale per row; a
-block of nvfp4 ends with the e4m3 scales of its tiles, one of int8 with a float16 scale per row. `pack.py` writes this,
-`weights.cuh` and `matrix_of_unit` read it.
+block of nvfp4 ends with the e4m3 scales of its tiles, one of int8 or int4 with a float16 scale per row for each 32
+columns, a *group*. `pack.py` writes this, `weights.cuh` and `integers.cuh` read it.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.quant.formats import E2M1
 from kernels.quant.gf2 import gf2_inverse
 
 Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float32]
 
 CHUNK_BLOCKS, SHORT_CHUNK_BLOCKS = 32, 24
+GROUP_TILES = 2
+"""Tiles of a group, the columns that share a scale in int8 and int4."""
 CODES_BYTES = 512
 """Bytes of a block's codes: 16 for each lane of a warp."""
 ROW_SCALES = 16
@@ -41,6 +41,16 @@ class Format:
     def tiles(self) -> int:
         """Tiles of 16 columns in a block."""
         return 16 // self.bits
+
+    @property
+    def integers(self) -> bool:
+        """Whether codes are integers."""
+        return self.name in ("int8", "int4")
+
+    @property
+    def together(self) -> int:
+        """Column tiles that a unit may not begin within: those that share a scale."""
+        return GROUP_TILES if self.integers else 1
 
     @property
     def block_bytes(self) -> int:
@@ -72,10 +82,11 @@ FORMATS = {
         Format("int8", 8, header=0, block_scales=2 * ROW_SCALES),
         Format("fp8", 8, header=4 * ROW_SCALES, block_scales=0),
         Format("nvfp4", 4, header=4 * ROW_SCALES, block_scales=64),
+        Format("int4", 4, header=0, block_scales=2 * 2 * ROW_SCALES),
     )
 }
-"""int8 has a scale per 32 columns of a row; fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an e4m3 scale per 16
-columns and a float scale per matrix."""
+"""int8 and int4 have a scale per 32 columns of a row; fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an e4m3
+scale per 16 columns and a float scale per matrix."""
 
 
 def format_of(name: str) -> Format:
@@ -92,54 +103,6 @@ def fitting_chunk(name: str, k_tiles: int) -> int:
     blocks = k_tiles / format_of(name).tiles
     short = format_of(name).bits == 8 and blocks % SHORT_CHUNK_BLOCKS == 0 and blocks % CHUNK_BLOCKS
     return SHORT_CHUNK_BLOCKS if short else CHUNK_BLOCKS
-
-
-def e4m3_values(codes: Bytes) -> Floats:
-    """float32 values of e4m3 codes; 0x7f and 0xff, which are NaN, are never packed."""
-    exponent, mantissa = (codes >> 3 & 15).astype(np.int32), (codes & 7).astype(np.float32)
-    normal = np.ldexp(1 + mantissa / 8, exponent - 7)
-    magnitudes = np.where(exponent > 0, normal, mantissa / 8 * 2.0**-6)
-    return np.where(codes >> 7 == 1, -magnitudes, magnitudes).astype(np.float32)
-
-
-def e2m1_values(codes: Bytes) -> Floats:
-    """float32 values of 4-bit codes."""
-    return np.where(codes >> 3 == 1, -1, 1).astype(np.float32) * np.array(E2M1, dtype=np.float32)[codes & 7]
-
-
-def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
-    """A unit's bytes as its matrix [16, k_tiles * 16] float32; the inverse of what `pack` does."""
-    parts, at = [], 0
-    for first in range(0, k_tiles, form.chunk_tiles):
-        blocks = -(-min(form.chunk_tiles, k_tiles - first) // form.tiles)
-        size = form.header + blocks * form.block_bytes
-        chunk = stream[at : at + size]
-        at += size
-        body = chunk[form.header :].reshape(blocks, form.block_bytes)
-        values = _values(body[:, :CODES_BYTES].copy().view("<u4").reshape(blocks, 32, 4), form)
-        scales = body[:, CODES_BYTES:].copy()
-        if form.name == "int8":  # [block, g, row half]
-            values = values.reshape(blocks, 8, 8, 2, 2, 2) * scales.view("<f2").reshape(blocks, 8, 1, 1, 2, 1)
-        elif form.block_scales:  # [block, g, tile, row half]: lane 4g + t holds rows g and g + 8 of tile t
-            values = values.reshape(blocks, 8, 4, 4, 2, 2, 2) * e4m3_values(scales).reshape(blocks, 8, 4, 1, 1, 2, 1)
-        matrix = _rows(values.reshape(blocks, -1), form)
-        if form.header:
-            matrix = matrix * chunk[: form.header].copy().view("<f4")[:, None]
-        parts.append(matrix)
-    return np.concatenate(parts, axis=1)[:, : k_tiles * 16]
-
-
-def _values(words: NDArray[np.uint32], form: Format) -> Floats:
-    """Blocks of words [blocks, lanes, 4] as the values of their codes [blocks, lanes, products, 8]."""
-    blocks = len(words)
-    if form.bits == 16:
-        return (words.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(blocks, 32, 1, 8)
-    if form.name == "int8":
-        by_row = words.view(np.int8).astype(np.float32).reshape(blocks, 32, 2, 2, 2, 2)
-        return by_row.swapaxes(3, 4).reshape(blocks, 32, 2, 8)  # product, column half, row half, pair
-    if form.bits == 8:
-        return e4m3_values(words.view(np.uint8)).reshape(blocks, 32, 2, 8)
-    return e2m1_values(nvfp4_codes(words)).reshape(blocks, 32, 4, 8)
 
 
 NVFP4_BITS = 0x81C081C0
@@ -172,12 +135,3 @@ def nvfp4_mix() -> list[int]:
         return sum(int(code) << 4 * i for i, code in enumerate(nvfp4_codes(np.array([word], dtype=np.uint32))[0]))
 
     return gf2_inverse(codes)
-
-
-def _rows(values: Floats, form: Format) -> Floats:
-    """Values of blocks as rows [16, blocks * tiles * 16]."""
-    n = form.tiles
-    # block, g, tile, quarter, product, column half, row half, pair; lane 4g + t is tile and quarter together
-    lanes = values.reshape(-1, 8, n, 4 // n, n, 2, 2, 2)
-    ordered = lanes.transpose(6, 1, 0, 2, 5, 3, 4, 7)  # row half, g, block, tile, column half, quarter, product, pair
-    return np.ascontiguousarray(ordered).reshape(16, -1)

@@ -92,7 +92,7 @@ def _bounds(program: Program) -> Iterator[ProgramProblem]:
     if layout.weights not in FORMATS:
         yield ProgramProblem("bounds", -1, -1, f"weights {layout.weights!r} are not one of {', '.join(FORMATS)}")
         return
-    short = layout.chunk_blocks == SHORT_CHUNK_BLOCKS and layout.weights != "nvfp4" and not layout.splits
+    short = layout.chunk_blocks == SHORT_CHUNK_BLOCKS and layout.form.bits > 4 and not layout.splits
     if not short and layout.chunk_blocks != CHUNK_BLOCKS:
         sentence = f"no chunks of {layout.chunk_blocks} blocks in {layout.weights} with {layout.splits} splits"
         yield ProgramProblem("bounds", -1, -1, sentence)
@@ -145,8 +145,8 @@ def _fields(program: Program, cut: dict[int, tuple[int, int, int]], index: int, 
         yield from _product_fields(op, cut[op], words, first, layout.sms if shape.experts and op == GATE_UP else 1)
         if not 0 <= words["group"] < (layout.expert_groups if op in (GATE_UP, DOWN) else 1):
             yield f"group {words['group']} of {layout.expert_groups}"
-        if layout.weights == "int8" and words["units"] and words["k_tile"] % layout.form.tiles:
-            yield f"it begins at column tile {words['k_tile']}, within a block of int8 codes that share their scales"
+        if words["units"] and words["k_tile"] % layout.form.together:
+            yield f"it begins at column tile {words['k_tile']}, within codes that share their scales"
     if op == OUT and not layout.splits:
         yield from _attending_fields(shape, words)
 

@@ -121,9 +121,8 @@ class KernelsBackend:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Compiles and captures every shape, which may take minutes on a GPU. A pass of TIMED_FROM decodes and more is
-        captured in each of its arrangements, they are timed, and the fastest is kept. Then its LM heads are captured
-        and timed beside it.
+        """Compiles and captures every shape, which may take minutes on a GPU. A pass of several arrangements is
+        captured in each, they are timed, and the fastest is kept. Then its LM heads are captured and timed beside it.
         """
         for shape in self.shapes:
             arrangements = self._arrangements(shape)
@@ -230,19 +229,18 @@ class KernelsBackend:
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products
-        or in kernels of their own.
+        or in kernels of their own. Where weights are in a lower precision, products of more than `skinny`'s rows take
+        these or the model's own.
         """
         capacity = self._pages * self.limits.page_size
         given = self.model, shape, self.limits.page_size, capacity
         every = (self._usable, replace(self._usable, most_copies=min(self.copies, Copies.STREAMED)))
         ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
         separate = [op for op in ops if op.op != "step_attention"]
+        other = {"own_weights" if self._weights else "separate_norms": unfused} if unfused != ops else {}
         if shape.blocks or len(separate) == len(ops):
-            return {"separate": separate}
-        arrangements = {"step_attention": ops}
-        if shape.decodes >= TIMED_FROM:
-            arrangements |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
-        return arrangements
+            return {"separate": separate} | (other if self._weights else {})
+        return {"step_attention": ops} | ({"separate": separate} | other if shape.decodes >= TIMED_FROM else {})
 
     def _heads(self, shape: Shape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:
         """The ops of the pass with each LM head that can end it."""
@@ -251,7 +249,8 @@ class KernelsBackend:
 
     @property
     def _usable(self) -> Usable:
-        stored = self._weights == "int8" and stored_scales([self.model.lm_head]) is not None
+        products = (self.model.lm_head, *self.model.layers[0].streamed)
+        stored = self._weights == "int8" and any(stored_scales([each]) is not None for each in products)
         partial, tiled = len(self._ranks) > 1, self.model.tiled
         return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled)
 

@@ -17,7 +17,7 @@ from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.experts import has_experts
 from kernels.model.rounding import Rounding, rounded_weights
-from kernels.model_files.digests import plan_digest
+from kernels.model_files.digests import model_digest
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution import pauses
@@ -75,7 +75,7 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
             torch.zeros(1, device=each)
     with phases.phase("weights"):
         model: Any = runners.load(
-            directory, config, seed=seed, generated=generated, dtype=dtype, device=device, gpus=gpus
+            directory, config, seed=seed, generated=generated, dtype=dtype, device=device, tensor_parallel_size=gpus
         )
     first = tensor_parallel.parts_of(model)[0]
     reason = refusal(first)
@@ -318,7 +318,7 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
 def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:
     """The seed of a catalogue entry's weights, by the plan. Raises PlanRefused if the plan is for another model."""
     seed = int(plan.options.get("seed", 0))
-    digest = plan_digest(plan.version, config, (), True, seed)
+    digest = model_digest(config, (), True, seed)
     if digest != plan.model_digest:
         raise PlanRefused(
             f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {digest[:12]}…"

@@ -18,6 +18,7 @@ VARIANTS = (
     "grouped_hopper",
     "skinny_int8",
     "lm_head_skinny_int8",
+    "small_gemm_int8",
 )
 """The variants that passes use where no plan names others (`kernels.server.execution.ops`); without one, torch's
 own.

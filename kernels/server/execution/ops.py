@@ -2,8 +2,8 @@
 
 Up to MOST_ROWS rows the streamed products, up to FEW `small_gemm`, both with their neighbours in them and as dependent
 launches; beyond it cuBLAS, from LONG on with SwiGLU within the product: as `kernels.model.prompt_ops` has measured it
-for prompts. The norms are within `small_gemm` up to NORMED rows only. Products that hold int8 weights are
-streamed up to MOST_ROWS rows; with more the model's own weights are multiplied.
+for prompts. The norms are within `small_gemm` up to NORMED rows only. Products that hold int8 weights are streamed up
+to MOST_ROWS rows, and `small_gemm_int8` up to INT8_ROWS; beyond it the model's own weights are multiplied.
 """
 
 from collections.abc import Collection, Iterator
@@ -43,9 +43,12 @@ class Copies(IntEnum):
     STREAMED = 1
     """Packed as `skinny` streams them. Without them torch's products take passes of a few rows."""
     ALL = 2
-    """And, of the products that `small_gemm` normalises, times the norm's weights. Else norms are separate kernels."""
+    """And, of the products that `small_gemm` normalises, times the norm's weights. Else norms are separate kernels. In
+    int8: as `small_gemm_int8` multiplies them."""
 
 
+INT8_ROWS = 64
+"""The most rows for which `small_gemm_int8` was measured faster than `small_gemm` (benchmarks/small-gemm.md)."""
 VOCABULARY = 1 << 15
 """A product with so many outputs is an LM head's: cuBLAS takes it beyond MOST_ROWS rows."""
 NORMED = 64
@@ -67,8 +70,8 @@ PREFERRED = {
 class Usable:
     """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`.
 
-    With `weights` products of up to MOST_ROWS rows hold them in that precision, int8. Unless it `folds`, none of these
-    takes the weights of a norm in, so that a weight that was stored in int8 has the codes that it was stored in. The
+    With `weights` products hold them in that precision, int8, where a variant does. Unless it `folds`, no product takes
+    the weights of a norm in, so that a weight that was stored in int8 has the codes that it was stored in. The
     products that end the halves of a layer are `partial` sums where a model is divided over several GPUs. Experts may
     be `tiled`.
     """
@@ -84,8 +87,8 @@ class Usable:
     @property
     def copies(self) -> Copies:
         """The copies of the weights, without those that only excluded variants read."""
-        streams = f"skinny_{self.weights}" if self.weights else "skinny"
-        readers = {streams: Copies.NONE, "small_gemm": Copies.STREAMED}
+        of = f"_{self.weights}" if self.weights else ""
+        readers = {f"skinny{of}": Copies.NONE, f"small_gemm{of}": Copies.STREAMED}
         return min([self.most_copies, *(left for name, left in readers.items() if name in self.exclude)])
 
 
@@ -120,8 +123,8 @@ def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity:
 
 def fused(rows: int, usable: Usable) -> Collection[str]:
     """The epilogues that are fused into a layer's products of `rows` rows."""
-    most = {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: NORMED}[usable.copies]
-    if rows <= most and (usable.folds or rows > MOST_ROWS):
+    normed = MOST_ROWS if usable.weights else NORMED
+    if usable.folds and rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: normed}[usable.copies]:
         return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
     if rows <= FEW:
         return {"swiglu", "residual"} if rows >= LEAST_ROWS or (usable.weights and usable.copies) else ()
@@ -170,12 +173,23 @@ def _head(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
 
 
 def _op(case: Case, usable: Usable) -> PlannedOp | None:
-    name, params = _preferred(case, usable.copies, usable.tiled)
-    if usable.weights and usable.copies and isinstance(case, LinearCase | LmHeadCase) and case.m <= MOST_ROWS:
-        name, case = f"{name}_{usable.weights}", case.model_copy(update={"weights": usable.weights})
-    if name is None or name in usable.exclude or registry.variant(name).serves(case, usable.gpu) is not None:
-        return None
-    return PlannedOp(op=case.op, case=case.model_dump(), variant=name, params=params)
+    for own, name, params in (*_lowered(case, usable), (case, *_preferred(case, usable.copies, usable.tiled))):
+        if name is None or name in usable.exclude or registry.variant(name).serves(own, usable.gpu) is not None:
+            continue
+        return PlannedOp(op=own.op, case=own.model_dump(), variant=name, params=params)
+    return None
+
+
+def _lowered(case: Case, usable: Usable) -> Iterator[tuple[Case, str, dict[str, Any]]]:
+    """The case with weights in the lower precision, and the variant and params for it; none where it has no such."""
+    if not usable.weights or not usable.copies or not isinstance(case, LinearCase | LmHeadCase):
+        return
+    lowered = case.model_copy(update={"weights": usable.weights})
+    if case.m <= MOST_ROWS:
+        name, params = _preferred(case, usable.copies, usable.tiled)
+        yield lowered, f"{name}_{usable.weights}", params
+    elif isinstance(case, LinearCase) and case.m <= INT8_ROWS and usable.copies is Copies.ALL:
+        yield lowered, f"small_gemm_{usable.weights}", {"pdl": True}
 
 
 def _preferred(case: Case, copies: Copies, tiled: bool) -> tuple[str | None, dict[str, Any]]:

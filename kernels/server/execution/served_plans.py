@@ -5,8 +5,8 @@ from kernels.plan import Plan
 
 FULL = ("bf16", "fp16", "fp32")
 INT8 = ("skinny_int8", "lm_head_skinny_int8", "small_gemm_int8")
-"""The variants by which passes multiply by int8 weights. With more than 16 rows they take the model's own, unless a
-plan names another for so many."""
+"""The variants by which passes multiply by int8 weights. Passes of more than 64 rows take the model's own, unless a
+plan names another, and others of more than 16 where that is faster."""
 
 
 def weights_of(plan: Plan) -> str:

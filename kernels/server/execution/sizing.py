@@ -54,9 +54,11 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, 
     if gpu.sm != 90 or not copies:
         return 0
     packed = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
-    streamed = sum(MODEL_BYTES[weights] * each.numel() if weights else each.nbytes for each in packed)
+    if weights:
+        small = [each for each in packed if len(each) % 8 == 0] if copies is Copies.ALL else []  # small_gemm_int8's
+        return int(MODEL_BYTES[weights] * sum(each.numel() for each in (*packed, *small)))
     normed = [each for w in model.layers for each in w.normed] if copies is Copies.ALL else []
-    return int(streamed) + sum(each.nbytes for each in normed)
+    return sum(each.nbytes for each in (*packed, *normed))
 
 
 def free_bytes(device: torch.device) -> int:

@@ -99,7 +99,7 @@ def test_pages_that_are_not_there(chromium, site, session):
     answer = page.goto("/runs/00000000-0000-4000-8000-000000000000/")
     assert answer is not None
     assert answer.status == 404
-    expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    expect(page.get_by_role("heading", name="No such run in this organisation")).to_be_visible()
     context.close()
 
 

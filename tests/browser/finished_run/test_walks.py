@@ -87,7 +87,7 @@ def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, s
     expect(customer.get_by_text("Somebody New").first).to_be_visible()
     assert complaints == []
     with customer.expect_download() as waiting:
-        customer.get_by_role("link", name="PDF").click()
+        customer.get_by_role("link", name="PDF (A4)").click()
     paper = waiting.value.path().read_bytes()
     assert paper.startswith(b"%PDF-")
     assert 1 < paper.count(b"/Type /Page\n") <= 15

@@ -1,4 +1,4 @@
-"""`bench decode --gpus`: which runners are measured on several GPUs, and what each of their cases says."""
+"""`bench decode --tensor-parallel-size`: which runners are measured on several GPUs, and what their cases say."""
 
 import time
 
@@ -23,11 +23,11 @@ from kernels.runners.eager import EagerRunner
 def test_bench_decode_adds_the_megakernel_on_several_gpus():
     """Beside one GPU's rows; each of two reads half, and no peer is offered on two."""
     case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1000, bytes_per_token=2000)
-    alone, both = (_wanted(case, Options(gpus=gpus), GPUS["h200"]) for gpus in ((), (1, 2)))
+    alone, both = (_wanted(case, Options(tensor_parallel_sizes=gpus), GPUS["h200"]) for gpus in ((), (1, 2)))
     more = [(each.name, own.gpus, own.step_bytes) for each, own in both if (each, own) not in alone]
-    assert len(both) == len(alone) + 4
-    lower = [("megakernel_int8", 2, 531.25), ("megakernel_fp8", 2, 500), ("megakernel_nvfp4", 2, 281.25)]
-    assert more == [("megakernel", 2, 1000), *lower]
+    assert len(both) == len(alone) + 5
+    lower = {"int8": 531.25, "fp8": 500, "nvfp4": 281.25, "int4": 281.25}
+    assert more == [("megakernel", 2, 1000), *((f"megakernel_{name}", 2, size) for name, size in lower.items())]
     assert all(own.gpus is None and "gpus=" not in own.key for _, own in alone)
 
 
@@ -36,7 +36,9 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
     config, _ = catalogue.entry("llama-3.1-70b")
     case = case_of_shapes(config, "llama-3.1-70b", "bf16", 1, 128, 64)
     assert case.parameters == 70_553_706_496 - 128256 * 8192
-    wanted = _wanted(case, Options(gpus=(1, 2, 4), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
+    wanted = _wanted(
+        case, Options(tensor_parallel_sizes=(1, 2, 4), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"]
+    )
     made = [TensorParallelModel(config, []) for _ in range(2)]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(tensor_parallel, "generate", lambda config, devices, dtype, seed: made[len(measured) - 1])
@@ -58,7 +60,7 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
         ("megakernel_fp8", 4, "error"),
     ]
     assert {row.case.get("gpus", 1): row.reason for row in found if row.gate == "error"} == {
-        1: "It could not run: one GPU does not hold the model; `--gpus 2` measures the megakernel over two",
+        1: "It could not run: one GPU does not hold the model; `--tensor-parallel-size 2` measures it over two",
         4: "It could not run: gpus: 4 are wanted, and 2 can be seen here",
     }
 
@@ -66,7 +68,7 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
 def test_with_several_gpus_one_precision_is_measured_after_the_other():
     """Its rows are written before the next one begins; without, all runners take turns."""
     case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1000, bytes_per_token=2000)
-    wanted = _wanted(case, Options(gpus=(2,), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
+    wanted = _wanted(case, Options(tensor_parallel_sizes=(2,), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
     groups = [[(each.name, own.gpus) for each, own in group] for group in bench_divided.groups_of(wanted, (2,))]
     assert groups == [[(name, None), (name, 2)] for name in ("megakernel", "megakernel_fp8")]
     assert list(bench_divided.groups_of(wanted, ())) == [wanted]

@@ -1,14 +1,13 @@
 """`python -m kernels bench serve`: the server of this library under load over HTTP, at a tiny model on the CPU."""
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
+from benchmarks import vllm_plugin
 from kernels.__main__ import main
 from kernels.cli.bench_serve import ServeBench
-from kernels.cli.bench_serve_arguments import serve_arguments
 from kernels.cli.serve_servers import ours
 from kernels.cli.served_model import prepared
 from kernels.load.lists import Lengths
@@ -78,10 +77,8 @@ def test_the_plug_in_is_another_vllm_with_a_plan_of_the_model(tmp_path: Path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 9.9.9\n")
     python.chmod(0o755)
-    parser = argparse.ArgumentParser()
-    serve_arguments(parser)
-    parser.set_defaults(gpus=None, weights=None)
-    options = parser.parse_args(["--vllm", str(python), "--vllm-plugin"])
+    required = ["--site", str(tmp_path), "--json", str(tmp_path / "out.json")]
+    options = vllm_plugin.arguments().parse_args(["--vllm", str(python), *required])
     model = prepared("tiny-llama", "fp32", "cpu", tmp_path / "model")
     servers = ServeBench(options, model, [2], Lengths(12, 5), {}, tmp_path).servers()
     assert [(server.variant, server.peer) for server in servers] == [

@@ -15,7 +15,7 @@ from kernels.__main__ import main
 from kernels.cli import run
 from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
-from kernels.model_files.digests import content_digest, hash_of, model_digest
+from kernels.model_files.digests import hash_of, model_digest
 from kernels.plan import Expected, Plan
 from kernels.runners import by_name
 from tests.kernels.runners import parts_runner
@@ -174,23 +174,6 @@ def test_a_plan_is_for_configuration_weights_and_tokenizer(directory: Path, weig
     (directory / "tokenizer.json").write_text("{ }")
     with pytest.raises(run.PlanRefused, match="the plan is for the model"):
         run.read_model(directory, plan)
-
-
-def test_plans_of_version_1_name_an_uploaded_model_by_all_its_files(directory: Path) -> None:
-    (directory / "model.safetensors").write_bytes(b"weights")
-    _, hashes = _config_and_hashes(directory)
-    plan = Plan(version=1, model_digest=content_digest(hashes), gpu="cpu", runner="eager")
-    assert run.read_model(directory, plan)[1] is False
-    (directory / "README.md").write_text("one more")
-    with pytest.raises(run.PlanRefused, match="its files have the digest"):
-        run.read_model(directory, plan)
-
-
-def test_plans_of_version_1_name_a_generated_model_by_its_configuration(directory: Path) -> None:
-    config, _ = _config_and_hashes(directory)
-    plan = Plan(version=1, model_digest=model_digest(config, (), generated=True), gpu="cpu", runner="eager")
-    (directory / "tokenizer.json").write_text("{}")
-    assert run.read_model(directory, plan)[1] is True
 
 
 def test_a_metric_that_needs_a_price_is_refused(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,3 +70,17 @@ def inputs_of_layers(model: Any, ids: torch.Tensor) -> torch.Tensor:
     for hook in hooks:
         hook.remove()
     return torch.stack(states)
+
+
+def launched(runner: Any, first: torch.Tensor, position: Any, count: int, **options: Any) -> Any:
+    """Tokens [count, batch] of one launch by the runner's machine, and its logits when `options` ask for them."""
+    from kernels.megakernel.host.machine import DecodeRequest
+    from kernels.megakernel.runner import pinned
+
+    machine = runner._machine
+    memory, made = pinned(count * machine.layout.batch, -1)
+    machine.launch(DecodeRequest(first, position, count, **options), made, runner._cancel[1])
+    machine.check()
+    tokens = made.reshape(count, -1).copy()
+    del memory
+    return tokens

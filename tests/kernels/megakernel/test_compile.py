@@ -30,9 +30,27 @@ def constants(name: str, **layout: Any) -> dict:
     return device.defines(build_program(shape, replace(default_layout(shape, **asked), **layout)), device.Tuning())
 
 
-def contexts() -> Iterator[tuple[str, dict[str, int]]]:
-    """Models behind short and long contexts that together take every value of each code path, the largest first."""
-    taken: set[tuple[str, int]] = set()
+BUILDS: list[tuple[str, dict[str, Any]]] = [
+    ("llama-3.2-1b", {"sliced": True}),
+    ("llama-3.2-1b", {"batch": 3, "capacity": 4096}),
+    ("llama-3.1-8b", {"batch": 8}),
+    ("llama-3.2-1b", {"weights": "int8"}),
+    ("llama-3.1-8b", {"weights": "int8", "batch": 8}),
+    ("llama-3.1-8b", {"weights": "int4"}),
+    ("llama-3.2-1b", {"weights": "int4", "batch": 8}),
+    ("llama-3.2-1b", {"weights": "fp8", "batch": 5}),
+    ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
+    ("llama-3.1-8b", {"sms": 78, "capacity": 4096}),
+    ("qwen3-30b-a3b", {}),
+    ("qwen3-30b-a3b", {"batch": 8, "capacity": 4096}),
+]
+
+
+def contexts() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Models behind short and long contexts that take the values of code paths that BUILDS leave, the largest first."""
+    taken = {
+        (path, made[path]) for name, layout in BUILDS for made in [constants(name, **layout)] for path in CODE_PATHS
+    }
     for name in sorted(CONFIGS, key=lambda each: shape_of(CONFIGS[each]).hidden, reverse=True):
         for capacity in (16384, 4096, 192):
             shape = replace(shape_of(CONFIGS[name]), layers=1, vocab=4000, norm_eps=1e-5)
@@ -44,19 +62,7 @@ def contexts() -> Iterator[tuple[str, dict[str, int]]]:
 
 @pytest.mark.parametrize(
     ("name", "layout"),
-    [
-        ("llama-3.2-1b", {"sliced": True}),
-        ("llama-3.2-1b", {"batch": 3, "capacity": 4096}),
-        ("llama-3.1-8b", {"batch": 8}),
-        ("llama-3.2-1b", {"weights": "int8"}),
-        ("llama-3.1-8b", {"weights": "int8", "batch": 8}),
-        ("llama-3.2-1b", {"weights": "fp8", "batch": 5}),
-        ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
-        ("llama-3.1-8b", {"sms": 78, "capacity": 4096}),
-        ("qwen3-30b-a3b", {}),
-        ("qwen3-30b-a3b", {"batch": 8, "capacity": 4096}),
-        *contexts(),
-    ],
+    [*BUILDS, *contexts()],
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value.values())),
 )
 def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
@@ -69,7 +75,7 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
     ("name", "ranks", "layout"),
     [
         ("llama-3.1-8b", 4, {"capacity": 4096}),
-        ("llama-3.1-70b", 4, {"weights": "fp8"}),
+        ("llama-3.1-70b", 4, {"weights": "int8"}),
         ("qwen2.5-1.5b", 2, {"batch": 2}),
     ],
     ids=lambda value: str(value) if not isinstance(value, dict) else " ".join(map(str, value.values())) or "usual",

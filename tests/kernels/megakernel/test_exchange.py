@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.megakernel.program import exchange
 from kernels.megakernel.program.exchange import word_shapes
 from kernels.megakernel.proof.effects import buffer_sizes
+from tests.kernels.megakernel.interpreter import words
 from tests.kernels.megakernel.tiny_models import program_of
 
 FLAG_MASK = np.uint64(0xABCD)
@@ -16,9 +16,9 @@ FLOATS = st.lists(st.floats(width=32), min_size=8, max_size=8)
 @given(FLOATS)
 def test_two_floats_keep_16_bits_of_each(values: list[float]) -> None:
     x = np.array(values, dtype=np.float32)
-    packed = exchange.two_floats(x, FLAG_MASK)
-    back = exchange.floats_of(packed)
-    assert ((packed & exchange.FLAG_MASK) == FLAG_MASK).all()
+    packed = words.two_floats(x, FLAG_MASK)
+    back = words.floats_of(packed)
+    assert ((packed & words.FLAG_MASK) == FLAG_MASK).all()
     finite = np.isfinite(x) & (np.abs(x) < 3e38)
     np.testing.assert_allclose(back[finite], x[finite], rtol=2.0**-16, atol=1e-40)
     np.testing.assert_array_equal(np.isnan(back), np.isnan(x))
@@ -30,15 +30,15 @@ def test_gated_values_are_bf16(values: list[float]) -> None:
     import torch
 
     x = np.array(values, dtype=np.float32)
-    packed = exchange.eight_gated(x, FLAG_MASK)
-    assert ((packed & exchange.FLAG_MASK) == FLAG_MASK).all()
-    np.testing.assert_array_equal(exchange.gated_of(packed), torch.from_numpy(x).to(torch.bfloat16).float().numpy())
+    packed = words.eight_gated(x, FLAG_MASK)
+    assert ((packed & words.FLAG_MASK) == FLAG_MASK).all()
+    np.testing.assert_array_equal(words.gated_of(packed), torch.from_numpy(x).to(torch.bfloat16).float().numpy())
 
 
 @given(FLOATS)
 def test_ordered_numbers_compare_as_floats(values: list[float]) -> None:
     x = np.array(values, dtype=np.float32)
-    number = exchange.ordered(x)
+    number = words.ordered(x)
     for i in range(8):
         for j in range(8):
             if x[i] < x[j] or (np.isnan(x[i]) and not np.isnan(x[j])):
@@ -48,13 +48,13 @@ def test_ordered_numbers_compare_as_floats(values: list[float]) -> None:
 
 
 def test_no_layer_of_two_tokens_has_the_same_tag() -> None:
-    flags = {int(exchange.flag_at(step, layer, 16)) for step in range(200) for layer in range(17)}
+    flags = {int(words.flag_at(step, layer, 16)) for step in range(200) for layer in range(17)}
     assert len(flags) == 200 * 17
 
 
 def test_no_tag_is_that_of_a_word_never_written() -> None:
     """A split of the keys may come to life after any number of tokens, and its words are zero until then."""
-    assert min(int(exchange.flag_at(step, layer, 16)) for step in range(3850, 3860) for layer in range(17)) == 1
+    assert min(int(words.flag_at(step, layer, 16)) for step in range(3850, 3860) for layer in range(17)) == 1
 
 
 def test_blocks_and_words_are_of_the_same_buffers() -> None:

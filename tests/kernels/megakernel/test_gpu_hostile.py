@@ -11,24 +11,10 @@ from kernels.megakernel.program.instructions import ADD, ATTENTION, DOWN, GATE_U
 from kernels.megakernel.proof.structure import instruction_rows
 from kernels.ops.sampling import GREEDY, Sampling, choose
 from tests.kernels.megakernel.broken import without
-from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
+from tests.kernels.megakernel.on_gpu import PROMPT, launched, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu
-
-
-def launched(runner, first, position, count, **options):
-    """Tokens [count, batch] of one launch by the runner's machine, and its logits when `options` ask for them."""
-    from kernels.megakernel.host.machine import DecodeRequest
-    from kernels.megakernel.runner import pinned
-
-    machine = runner._machine
-    memory, made = pinned(count * machine.layout.batch, -1)
-    machine.launch(DecodeRequest(first, position, count, **options), made, runner._cancel[1])
-    machine.check()
-    tokens = made.reshape(count, -1).copy()
-    del memory
-    return tokens
 
 
 def test_tags_and_rounds_come_round_unseen():

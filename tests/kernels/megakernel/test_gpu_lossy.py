@@ -24,7 +24,11 @@ def generated(family: str, dtype: str) -> Any:
 @pytest.mark.parametrize("family", ["llama", "llama-32", "qwen2"])
 @pytest.mark.parametrize(
     ("weights", "method"),
-    [("int8", "nearest"), *((weights, method) for weights in ("fp8", "nvfp4") for method in ("nearest", "gptq"))],
+    [
+        ("int8", "nearest"),
+        ("int4", "nearest"),
+        *((weights, method) for weights in ("fp8", "nvfp4") for method in ("nearest", "gptq")),
+    ],
 )
 def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, family: str, batch: int) -> None:
     """Prompt and decode: as near to float32 as torch's bf16 model with the same rounded weights."""

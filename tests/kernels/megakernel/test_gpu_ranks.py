@@ -12,6 +12,7 @@ from kernels.megakernel.program.instructions import FIELDS, QKV
 from kernels.megakernel.proof.structure import instruction_rows
 from kernels.model import tensor_parallel
 from kernels.ops.sampling import GREEDY, Sampling, choose
+from tests.kernels.megakernel import on_gpu
 from tests.kernels.megakernel.interpreter.attend import splits_of
 from tests.kernels.megakernel.on_gpu import PLACES, PROMPT, config_of, inputs_of_layers, models, runner_of
 from tests.kernels.megakernel.touched import differences
@@ -19,19 +20,11 @@ from tests.kernels.megakernel.touched import differences
 pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("devices", PLACES)]
 
 
-def launched(runner, first, position, count, **options):
+def launched(runner, *given, **options):
     """Tokens [count, batch] that rank 0 chose; every rank chose the same."""
-    from kernels.megakernel.host.machine import DecodeRequest
-    from kernels.megakernel.runner import pinned
-
-    machine = runner._machine
-    memory, made = pinned(count * machine.layout.batch, -1)
-    machine.launch(DecodeRequest(first, position, count, **options), made, runner._cancel[1])
-    machine.check()
-    tokens = made.reshape(count, -1).copy()
-    for others in machine.tokens:
+    tokens = on_gpu.launched(runner, *given, **options)
+    for others in runner._machine.tokens:
         assert np.array_equal(others.cpu().numpy(), tokens)
-    del memory
     return tokens
 
 

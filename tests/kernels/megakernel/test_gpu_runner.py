@@ -33,7 +33,7 @@ def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(
 
 
 @pytest.mark.parametrize("batch", [3, 5, 6, 7])
-@pytest.mark.parametrize("weights", ["bf16", "int8", "fp8", "nvfp4"])
+@pytest.mark.parametrize("weights", ["bf16", "int8", "int4", "fp8", "nvfp4"])
 def test_sequences_answer_as_they_do_in_a_batch_filled_up_to_a_power_of_two(weights, batch):
     """The same bits of every logit, of 300 tokens and so of one split and of some, given the same layout."""
     model, _ = models(GPU_CONFIGS["llama"])

@@ -1,6 +1,7 @@
-"""integers.cuh run lane by lane on a CPU: int8 weights times inputs in fixed point are right within their bound."""
+"""integers.cuh run lane by lane on a CPU: integers times inputs in fixed point are right within their bound."""
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,8 @@ def products(form: Format, matrix: torch.Tensor, x: torch.Tensor, kept: bool) ->
     batch, tiles = len(x), matrix.shape[1] // 16
     length = CHUNKS * form.chunk_tiles * 16
     macros = {
-        "WEIGHT_BITS": 8, "INT8": 1, "CHUNK_BLOCKS": form.chunk_blocks, "WARPS": device.WARPS, "BATCH": batch,
-        "INPUT_LENGTH": length, "CHUNKS": CHUNKS,
+        "WEIGHT_BITS": form.bits, "INTEGERS": 1, "CHUNK_BLOCKS": form.chunk_blocks, "WARPS": device.WARPS,
+        "BATCH": batch, "INPUT_LENGTH": length, "CHUNKS": CHUNKS,
     }  # fmt: skip
     kernel = library(device.SOURCES / "integers.cuh", ENTRY, macros)
     stream, inputs = operands(matrix, x, form)
@@ -53,10 +54,11 @@ def products(form: Format, matrix: torch.Tensor, x: torch.Tensor, kept: bool) ->
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["in registers", "in shared memory"])
+@pytest.mark.parametrize("weights", ["int8", "int4"])
 @pytest.mark.parametrize(("batch", "hidden"), [(1, 2048), (2, 2048), (3, 1536), (6, 2048)])
-def test_products_are_right_within_the_bound_of_their_inputs(batch: int, hidden: int, kept: bool) -> None:
+def test_products_are_right_within_the_bound_of_their_inputs(batch: int, hidden: int, weights: str, kept: bool) -> None:
     """Whole chunks and a part with half a block; groups with one large element, of zeros, of tiny and of equal ones."""
-    form = Format("int8", 8, 0, 32, fitting_chunk("int8", hidden // 16))
+    form = replace(format_of(weights), chunk_blocks=fitting_chunk(weights, hidden // 16))
     for tiles in (hidden // 16, form.chunk_tiles + 19, 5):
         chance = torch.Generator().manual_seed(tiles)
         matrix = torch.randn(16, tiles * 16, generator=chance)
@@ -71,10 +73,11 @@ def test_products_are_right_within_the_bound_of_their_inputs(batch: int, hidden:
         assert (off < 0.02 * np.abs(expected).max()).all()
 
 
-def test_products_of_inputs_that_the_fixed_point_holds_are_exact() -> None:
-    """Codes of 127 and 1, inputs from the largest of their group to a 128th of it."""
-    form = format_of("int8")
-    matrix = torch.full((16, form.chunk_tiles * 16), 127.0)
+@pytest.mark.parametrize(("weights", "most"), [("int8", 127.0), ("int4", -8.0)])
+def test_products_of_inputs_that_the_fixed_point_holds_are_exact(weights: str, most: float) -> None:
+    """The largest codes and 1, inputs from the largest of their group to a 128th of it."""
+    form = format_of(weights)
+    matrix = torch.full((16, form.chunk_tiles * 16), most)
     matrix[:, 1::2] = torch.randn(16, form.chunk_tiles * 8, generator=torch.Generator().manual_seed(0)).sign()
     x = torch.zeros(1, form.chunk_tiles * 16)
     x[:, 1::2] = torch.tensor([1.984375, -0.015625, 0.9921875, 0.0234375]).repeat(form.chunk_tiles * 2)

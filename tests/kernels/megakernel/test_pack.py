@@ -10,17 +10,11 @@ from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.megakernel.host.pack import fragments
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.program.weights import (
-    FORMATS,
-    e2m1_values,
-    matrix_of_unit,
-    nvfp4_codes,
-    nvfp4_mix,
-    nvfp4_registers,
-)
+from kernels.megakernel.program.weights import FORMATS, nvfp4_codes, nvfp4_mix, nvfp4_registers
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import Rounding, rounded_weights
 from kernels.quant.quantised_matrix import rounded
+from tests.kernels.megakernel.interpreter.units import e2m1_values, matrix_of_unit
 from tests.kernels.megakernel.tiny_models import as_numpy, model, program_of
 
 

@@ -80,7 +80,7 @@ def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, la
     np.testing.assert_array_equal(single[0].logits, found)
 
 
-@pytest.mark.parametrize("weights", ["int8", "fp8", "nvfp4"])
+@pytest.mark.parametrize("weights", ["int8", "int4", "fp8", "nvfp4"])
 def test_ranks_take_their_parts_of_rounded_matrices(weights: str) -> None:
     """Codes and scales of columns and rows: the same bits as one GPU's."""
     layout = {"splits": 0, "sms": 4, "weights": weights}

@@ -6,7 +6,7 @@ from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model_files.catalogue import entry, names
 from tests.kernels.megakernel.published import CONFIGS
 
-REFUSED = {"tiny-mistral", "tiny-gemma", "tiny-gpt2", "tiny-bert"}
+REFUSED = {"tiny-mistral", "tiny-gemma", "tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m"}
 
 
 MIXTURE = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}

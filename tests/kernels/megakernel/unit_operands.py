@@ -6,10 +6,11 @@ from torch import Tensor
 
 from kernels.megakernel.host.pack import quantised, streams
 from kernels.megakernel.program.exchange import columns_of
-from kernels.megakernel.program.weights import Format, matrix_of_unit
+from kernels.megakernel.program.weights import Format
+from tests.kernels.megakernel.interpreter.units import matrix_of_unit
 
-INT8_INPUT_ERROR = 1 / 32600
-"""How far int8's inputs may be off, of the largest of the 32 that share a unit: integers.cuh."""
+INPUT_ERROR = 1 / 32600
+"""How far inputs of integer weights may be off, of the largest of the 32 that share a unit: integers.cuh."""
 
 
 def operands(matrix: Tensor, x: Tensor, form: Format) -> tuple[Tensor, Tensor]:
@@ -29,8 +30,8 @@ def expected_products(stream: Tensor, x: Tensor, form: Format) -> tuple[np.ndarr
     weights = matrix_of_unit(stream.numpy(), x.shape[1] // 16, form).astype(np.float64)
     exact = x.to(torch.bfloat16).double().numpy()
     products = weights @ exact.T
-    if form.name != "int8":
+    if not form.integers:
         return products, np.zeros_like(products)
     padded = np.pad(np.abs(exact), ((0, 0), (0, -x.shape[1] % 32)))
     largest = padded.reshape(len(x), -1, 32).max(axis=2).repeat(32, axis=1)[:, : x.shape[1]]
-    return products, np.abs(weights) @ largest.T * INT8_INPUT_ERROR
+    return products, np.abs(weights) @ largest.T * INPUT_ERROR

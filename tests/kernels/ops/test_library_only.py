@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kernels import registry
 from kernels.__main__ import main
@@ -15,6 +16,8 @@ from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.loading import skeleton
+from kernels.model.striped_hyena import CONVOLUTIONS
+from kernels.model_files import catalogue
 from kernels.ops import AttentionCase, Case
 from kernels.ops.library_only import LIBRARY_ONLY, library_only
 from kernels.server.execution.ops import Usable, head_cases, packed_cases
@@ -25,6 +28,7 @@ PAGES = Path(__file__).parents[3] / "docs" / "kernels"
 OPS = ("attention", "step_attention", "linear", "grouped", "rmsnorm", "gated", "rope", "lm_head", "fft_conv")
 LENGTHS = {
     *("m", "n", "k", "batch", "heads", "kv_heads", "head_dim", "q_len", "kv_len", "vocab", "rows", "experts"),
+    *("width", "length", "filter"),
     *("page_size", "dtype", "kv_dtype", "weights"),
 }
 """Fields that may have any value without being another feature."""
@@ -61,7 +65,14 @@ def used() -> list[Case]:
         for shape in passes
         for case in (*packed_cases(decoder, shape, 16, 256, Usable(gpu)), *head_cases(decoder, shape))
     ]
-    return [*alone, *map(with_lengths, served)]
+    return [*alone, *map(with_lengths, served), *convolutions()]
+
+
+def convolutions() -> list[Case]:
+    """Those of the decoder that has any."""
+    model = skeleton(catalogue.entry("tiny-striped-hyena")[0], "bf16")
+    modules = [module for module in model.modules() if isinstance(module, CONVOLUTIONS)]
+    return [module.case(torch.empty(1, 128, 64, dtype=torch.bfloat16, device="meta")) for module in modules]
 
 
 def with_lengths(case: Case) -> Case:

@@ -6,7 +6,7 @@ import torch
 from kernels.quant.gptq import gptq
 from kernels.quant.quantised_matrix import QUANTISERS
 
-LOWER = ("fp8", "nvfp4")
+LOWER = ("fp8", "nvfp4", "int4")
 
 
 def correlated(columns: int, seed: int) -> torch.Tensor:

@@ -9,9 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.megakernel.host.pack import quantised, streams
-from kernels.megakernel.program.weights import FORMATS, e2m1_values, e4m3_values, format_of, matrix_of_unit
+from kernels.megakernel.program.weights import FORMATS, format_of
 from kernels.quant.formats import E2M1
-from kernels.quant.quantised_matrix import QUANTISERS, fp8_power_of_two, int8_groups, nvfp4_power_of_two, rounded
+from kernels.quant.quantised_matrix import (
+    QUANTISERS,
+    STORED_SCALES,
+    fp8_power_of_two,
+    int4_groups,
+    int8_groups,
+    nvfp4_power_of_two,
+    rounded,
+)
+from tests.kernels.megakernel.interpreter.units import e2m1_values, e4m3_values, matrix_of_unit
 
 LOWER = sorted(QUANTISERS)
 
@@ -41,7 +50,7 @@ def test_a_stream_holds_exactly_the_rounded_matrix(
 ) -> None:
     name, blocks = how
     form = replace(FORMATS[name], chunk_blocks=blocks)
-    k_tile -= k_tile % form.tiles if name == "int8" else 0
+    k_tile -= k_tile % form.together
     weight = matrix(16 * tiles, 16 * (k_tile + k_tiles), seed)
     packed = streams(quantised(weight, name), form, k_tile, k_tiles).numpy()
     assert packed.shape == (tiles, form.unit_bytes(k_tiles))
@@ -53,7 +62,7 @@ def test_a_stream_holds_exactly_the_rounded_matrix(
 def test_bytes_are_those_of_the_format(name: str) -> None:
     form = format_of(name)
     weights = 16 * 16 * form.chunk_tiles
-    share = {"bf16": 2.0, "int8": 1 + 2 / 32, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16}[name]
+    share = {"bf16": 2.0, "int8": 1 + 2 / 32, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 32}[name]
     assert form.unit_bytes(form.chunk_tiles) == share * weights + form.header
     assert form.slot_bytes % 128 == 0
     assert form.unit_bytes(1) % 16 == 0
@@ -104,10 +113,30 @@ def test_int8_rounds_to_the_nearest_by_scales_that_cut_nothing_off() -> None:
         found.columns(16, 32)
 
 
-def test_int8_takes_zeros_and_refuses_what_float16_cannot_scale() -> None:
-    assert not rounded(torch.zeros(16, 32), "int8").any()
-    with pytest.raises(ValueError, match="too large for int8 with a float16 scale"):
-        int8_groups(torch.full((16, 32), 1e7))
+def test_int4_rounds_no_worse_than_q4_0_and_keeps_the_codes_of_a_file() -> None:
+    """Q4_0's scale brings the largest of 32 to -8."""
+    weight = matrix(32, 80, 6, spread=1.5).float()
+    groups = torch.nn.functional.pad(weight, (0, 16)).unflatten(1, (-1, 32))
+    step = (groups.gather(-1, groups.abs().argmax(-1, keepdim=True)) / -8).half().float()
+    plain = (groups / step).round().clamp(-8, 7) * step - groups
+    found = int4_groups(weight)
+    own = torch.nn.functional.pad(found.values(torch.float32) - weight, (0, 16)).unflatten(1, (-1, 32))
+    assert (own.norm(dim=-1) <= plain.norm(dim=-1) * 1.001).all()
+    assert own.norm() < 0.97 * plain.norm()
+    codes = torch.randint(-8, 8, (16, 64), dtype=torch.int8)
+    scales = torch.randn(16, 2).half()
+    stored = (codes * scales.float().repeat_interleave(32, 1)).bfloat16()
+    setattr(stored, STORED_SCALES, scales)
+    again = int4_groups(stored)
+    assert torch.equal(again.codes.view(torch.int8), codes)
+    assert torch.equal(again.block_scales, scales)
+
+
+@pytest.mark.parametrize("name", ["int8", "int4"])
+def test_integers_take_zeros_and_refuse_what_float16_cannot_scale(name: str) -> None:
+    assert not rounded(torch.zeros(16, 32), name).any()
+    with pytest.raises(ValueError, match=f"too large for {name} with a float16 scale"):
+        rounded(torch.full((16, 32), 1e7), name)
 
 
 @pytest.mark.parametrize("name", ["fp8", "nvfp4"])

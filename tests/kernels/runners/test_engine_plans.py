@@ -109,6 +109,7 @@ def test_whole_model_variants_say_what_they_cannot_do() -> None:
         "megakernel_int8",
         "megakernel_fp8",
         "megakernel_nvfp4",
+        "megakernel_int4",
         "vllm",
         "vllm_async",
     }

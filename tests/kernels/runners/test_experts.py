@@ -1,5 +1,7 @@
 """Layers of experts: routing and products alone, what is planned for them, and what is refused in a sentence."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -225,3 +227,28 @@ def test_tiles_are_taken_only_where_their_products_are_right(name: str, monkeypa
                 expert_tiles.check_products(model.config, mlp, tiles[0])
         else:
             expert_tiles.check_products(model.config, mlp, tiles[0])
+
+
+@pytest.mark.parametrize(("tiles_ms", "taken"), [(1.04, True), (1.06, False)])
+def test_tiles_are_taken_only_where_they_are_no_slower_than_rows(
+    tiles_ms: float, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[tuple[GroupedCase, dict[str, Any]]] = []
+    monkeypatch.setattr(expert_tiles.registry, "variant", lambda name: SimpleNamespace(build=build))
+
+    def build(case: GroupedCase, params: dict[str, Any]) -> Grouped:
+        built.append((case, params))
+        return lambda x, w, ends: x
+
+    def times(calls: dict[str, Any], *_: Any) -> dict[str, Any]:
+        for call in calls.values():
+            call()
+        return {"rows": SimpleNamespace(ms=1.0), "tiles": SimpleNamespace(ms=tiles_ms)}
+
+    monkeypatch.setattr(expert_tiles, "interleaved", times)
+    model = load(SPARSE[0])
+    mlp, tiles = model.model.layers[0].mlp, expert_tiles.tiles_of(model)
+    with nullcontext() if taken else pytest.raises(ValueError, match=r"for 8 tokens take 1\.06 ms of tiles, 1 of rows"):
+        expert_tiles.check_times(model.config, mlp, tiles[0])
+    assert [params.get("tiled", False) for _, params in built[:4]] == [False, False, True, True]
+    assert {case.epilogue for case, params in built if params} == {"swiglu", "none"}

@@ -23,7 +23,7 @@ def plan(**given: Any) -> Plan:
 def test_a_plan_for_one_gpu_is_written_as_before_and_one_for_two_says_so() -> None:
     assert "tensor_parallel_size" not in json.loads(plan().model_dump_json())
     assert plan(tensor_parallel_size=2).model_dump()["tensor_parallel_size"] == 2
-    for each in (plan(), plan(tensor_parallel_size=4), plan(version=1)):
+    for each in (plan(), plan(tensor_parallel_size=4)):
         assert Plan.model_validate_json(each.model_dump_json()) == each
 
 
@@ -48,7 +48,7 @@ def test_a_machine_with_fewer_gpus_refuses_the_plan() -> None:
 
 def test_a_plan_for_several_gpus_runs_a_model_in_as_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
-    parts = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", gpus=2)
+    parts = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", tensor_parallel_size=2)
     assert isinstance(runners.apply(parts, plan(tensor_parallel_size=2)), parts_runner.PartsRunner)
     with pytest.raises(ValueError, match="gpus: the plan is for 1, and the model comes in 2 parts"):
         runners.apply(parts, plan())

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from kernels.server.messages import Declined, Ready, Starting, Stop
+from kernels.server.messages import Ready, Starting, Stop
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.lifecycle import live
 from kernels.server.spec import Spec
@@ -27,25 +27,30 @@ def engine(spec: Spec, connection: Connection) -> None:
 
 def short_of_memory(spec: Spec, connection: Connection) -> None:
     """An engine that lacks memory at its second start. `spec.model` is a file that has a letter for each start."""
-    file = Path(spec.model)
-    file.write_text(starts := file.read_text() + "x")
-    if len(starts) == 2:
-        connection.send(Declined("there is no memory now", for_now=True))
-        return
-    connection.send(Ready(8, 8, spec.model))
-    while not isinstance(connection.recv(), Stop):
-        pass
+
+    def lacking(file: Path) -> None:
+        raise MemoryError("KV pages of 2 TiB do not fit")
+
+    _fails_once(lacking, spec, connection)
 
 
 def without_files_itself(spec: Spec, connection: Connection) -> None:
     """An engine that may open no file at its second start. `spec.model` is a file that has a letter for each start."""
+
+    def lacking(file: Path) -> None:
+        with without_files(os.getpid()):
+            file.read_text()
+
+    _fails_once(lacking, spec, connection)
+
+
+def _fails_once(fail: Callable[[Path], None], spec: Spec, connection: Connection) -> None:
     file = Path(spec.model)
     file.write_text(starts := file.read_text() + "x")
 
     def build(phases: Phases) -> tuple[None, Ready]:
         if len(starts) == 2:
-            with without_files(os.getpid()):
-                file.read_text()
+            fail(file)
         return None, Ready(8, 8, spec.model)
 
     def serve(engine: None, connection: Connection) -> None:

@@ -11,7 +11,7 @@ from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.sharing import Sending
 from kernels.model_files import catalogue
-from kernels.model_files.digests import plan_digest
+from kernels.model_files.digests import model_digest
 from kernels.plan import Plan, Serving
 from kernels.server.processes.handed import NAME, HandedServer, ServerDeclined
 from kernels.server.spec import Spec
@@ -27,7 +27,7 @@ def test_a_server_that_cannot_serve_says_so(tmp_path):
 
 
 def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_processes(tmp_path):
-    digest = plan_digest(2, catalogue.entry("tiny-llama")[0], (), True, 0)
+    digest = model_digest(catalogue.entry("tiny-llama")[0], (), True, 0)
     plan = Plan(model_digest=digest, gpu="cpu", runner="kernels", dtype="fp32")
     plan.serving = Serving(
         basis="measured", max_num_seqs=4, graph_rows=[1, 3], kv_bytes=2**18, token_ms={1: {"kernels": 0.5}}

@@ -1,6 +1,7 @@
 """Servers that may open no more files: what cannot be started is tried again, and clients are told meanwhile."""
 
 import asyncio
+import json
 import os
 import select
 import signal
@@ -19,7 +20,7 @@ from kernels.server.processes.connections import MOST_GIVEN, PAUSE_SECONDS
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.pipes import spawn
 from kernels.server.spec import Spec
-from tests.kernels.server.conftest import engine_of, metric, ready, served, spawned, until
+from tests.kernels.server.conftest import LONG, engine_of, metric, ready, served, spawned, until
 from tests.kernels.server.engines import becomes, without_files, without_files_itself
 
 ASKED = {"model": "voice-agent", "prompt": "A list is", "max_tokens": 6, "temperature": 0}
@@ -75,6 +76,20 @@ def test_what_cannot_be_started_again_or_take_a_connection_is_tried_again(tmp_pa
         waits = [line.rpartition(" in ")[2] for line in log.read_text().splitlines() if "it is started again" in line]
         assert waits == ["1 s", "2 s", "4 s"]
         _connections_go_to_another(api, server, log)
+        until(lambda: len(spawned(server)[False]) == 2)
+        _a_second_signal_ends_all_at_once(api, server)
+
+
+def _a_second_signal_ends_all_at_once(api: httpx.Client, server: subprocess.Popen[bytes]) -> None:
+    with api.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        os.killpg(server.pid, signal.SIGINT)
+        until(lambda: not ready(api))
+        os.killpg(server.pid, signal.SIGINT)
+        *_, last, done = (line.removeprefix("data: ") for line in lines if line)
+    assert (json.loads(last)["error"]["message"], done) == ("the server is shutting down", "[DONE]")
+    assert server.wait(120) == 0
 
 
 def test_a_server_whose_engine_cannot_be_started_ends_at_a_signal(tmp_path: Path) -> None:

@@ -76,18 +76,28 @@ def test_int8_weights_are_multiplied_by_every_pass_that_has_kernels_for_its_rows
         return epilogues(family, rows, gpu, copies, exclude, "int8")[0]
 
     assert found(1) == found(16) == found(16, Copies.STREAMED) == {"skinny_int8": within}
-    assert found(17) == {"small_gemm": within}
-    assert found(129) == found(17, Copies.STREAMED) == {"small_gemm": apart}
+    assert found(17) == found(64) == {"small_gemm_int8": apart}
+    assert found(17, Copies.STREAMED) == found(32, exclude=["small_gemm_int8"]) == found(65) == {"small_gemm": apart}
     assert found(16, gpu="a100") == found(8, Copies.NONE) == found(8, exclude=["skinny_int8"]) == {}
+
+
+def test_passes_in_int8_are_timed_beside_the_models_own_weights() -> None:
+    """Whatever their chunks are; not those whose products are streamed."""
+    other = backend_of(GPU_CONFIGS["llama"], "int8")
+    for shape in other.shapes:
+        arrangements = other._arrangements(shape)
+        assert ("own_weights" in arrangements) == (16 < shape.rows <= 64), shape
+        lowered = {op.variant for op in arrangements.get("own_weights", []) if op.case.get("m", 0) > 16}
+        assert "small_gemm_int8" not in lowered
 
 
 def test_weights_that_were_stored_in_int8_are_multiplied_as_they_are() -> None:
     """A norm that is folded in would change their codes, so norms and the draw are kernels of their own."""
     other = backend_of(GPU_CONFIGS["llama"], "int8")
-    head = other.model.lm_head
-    setattr(head, STORED_SCALES, torch.ones(len(head), -(-head.shape[1] // 32), dtype=torch.float16))
+    o = other.model.layers[0].o
+    setattr(o, STORED_SCALES, torch.ones(len(o), -(-o.shape[1] // 32), dtype=torch.float16))
     found = [(op, kind) for _, ops, kind in other.passes() for op in ops if op.variant.endswith("_int8")]
-    assert {op.variant for op, _ in found} == {"skinny_int8"}
+    assert {op.variant for op, _ in found} == {"skinny_int8", "small_gemm_int8"}
     assert not any(kind or "rmsnorm" in op.case["epilogue"] for op, kind in found)
 
 
@@ -231,7 +241,14 @@ def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) 
 
 @pytest.mark.parametrize(
     ("weights", "excluded"),
-    [("", []), ("", ["skinny"]), ("", ["small_gemm"]), ("int8", []), ("int8", ["skinny_int8"])],
+    [
+        ("", []),
+        ("", ["skinny"]),
+        ("", ["small_gemm"]),
+        ("int8", []),
+        ("int8", ["skinny_int8"]),
+        ("int8", ["small_gemm_int8"]),
+    ],
 )
 @pytest.mark.parametrize("most", Copies)
 def test_memory_is_kept_for_every_copy_of_a_weight(

@@ -25,7 +25,7 @@ def ms(shape: Shape) -> float:
     return 0.5 + shape.rows / 220 + shape.decodes / 300
 
 
-@pytest.mark.parametrize("most", [4.0, 9.0, 100.0])
+@pytest.mark.parametrize("most", [4.0, 100.0])
 def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: float) -> None:
     limits, stated = within(LIMITS, found := shapes(LIMITS), ms, most)
     assert stated <= most

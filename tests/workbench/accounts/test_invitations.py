@@ -98,10 +98,3 @@ def test_a_member_is_not_invited_again(browser, admin, organisation, engineer):
     response = browser(admin).post("/members/invite/", {"email": engineer.email.upper(), "role": "admin"})
     assert response.status_code == 422
     assert b"is a member already" in response.content
-
-
-def test_a_foreign_invitation_is_not_found(browser, admin, organisation, foreigner):
-    _invite(browser(admin))
-    address = f"/invitations/{Invitation.objects.get().pk}/withdraw/"
-    assert browser(foreigner).post(address).status_code == 404
-    assert Invitation.objects.exists()

@@ -19,10 +19,6 @@ def test_it_shows_the_members_of_the_own_organisation_alone(browser, engineer, f
     assert foreigner.email not in page
 
 
-def test_it_asks_for_a_login(client):
-    assert client.get("/members/")["Location"] == "/login/?next=/members/"
-
-
 def test_an_admin_changes_a_role(browser, admin, organisation, engineer):
     browser(admin).post(reverse("change-role", args=[_membership(engineer).pk]), {"role": "account"})
     assert _membership(engineer).role == Role.ACCOUNT
@@ -43,13 +39,6 @@ def test_only_an_admin_changes_members(browser, engineer, account, address):
     response = browser(engineer).post(reverse(address, args=[_membership(account).pk]), {"role": "engineer"})
     assert response.status_code == 403
     assert _membership(account).role == Role.ACCOUNT
-
-
-@pytest.mark.parametrize("address", ["change-role", "remove-member"])
-def test_a_foreign_membership_is_not_found(browser, engineer, foreigner, address):
-    response = browser(foreigner).post(reverse(address, args=[_membership(engineer).pk]), {"role": "admin"})
-    assert response.status_code == 404
-    assert _membership(engineer).role == Role.ENGINEER
 
 
 @pytest.mark.parametrize(("address", "role"), [("change-role", "engineer"), ("remove-member", "")])

@@ -67,14 +67,6 @@ def test_the_password_alone_does_not_log_in(protected, engineer):
     assert client.get("/members/").status_code == 200
 
 
-def test_a_code_works_once(protected, engineer):
-    code = _code(protected[0])
-    first, _ = _log_in(engineer.email)
-    assert first.post("/login/code/", {"code": code}).status_code == 302
-    second, _ = _log_in(engineer.email)
-    assert b"Incorrect code" in second.post("/login/code/", {"code": code}).content
-
-
 def test_a_recovery_code_works_once(protected, engineer):
     first, _ = _log_in(engineer.email)
     assert first.post("/login/code/", {"code": protected[1][0]}).status_code == 302

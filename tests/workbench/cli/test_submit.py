@@ -192,6 +192,18 @@ def test_the_command_names_the_workload(cli, sla_file):
     assert Workload.objects.get().name == "night shift"
 
 
+def test_a_project_and_tags_are_handed_in_and_listed(cli, sla_file):
+    tagged = ("--project", "Voice", "--tag", "nightly", "--tag", "main")
+    assert json.loads(cli("submit", "tiny-llama", "--sla", sla_file, "--json", *tagged).stdout)["project"] == "Voice"
+    cli("rerun", "--latest", "--tag", "again")
+    listed = cli("runs", "--tag", "nightly", "--project", "Voice").stdout
+    assert listed.split("\n")[1].rstrip().endswith("main, nightly")
+    assert len(json.loads(cli("runs", "--tag", "again", "--json").stdout)) == 1
+    refused = cli("submit", "tiny-llama", "--sla", sla_file, "--tag", "a,b")
+    assert (refused.exit_code, "tags[0]" in refused.stderr) == (2, True)
+    assert Workload.objects.count() == 1, "nothing is kept of what is refused"
+
+
 def test_without_a_token_it_says_where_to_get_one(sla_file, monkeypatch):
     monkeypatch.delenv("WORKBENCH_TOKEN", raising=False)
     done = CliRunner().invoke(app, ["--url", "http://127.0.0.1:9", "submit", "tiny-llama", "--sla", str(sla_file)])

@@ -8,6 +8,8 @@ from django.utils import timezone
 
 from workbench.accounts.models import User
 from workbench.api.quota import used_bytes
+from workbench.audit.models import Entry
+from workbench.comments import services as comments
 from workbench.comments.models import Comment
 from workbench.notifications import services as notifications
 from workbench.notifications.delivering import deliver_due
@@ -62,9 +64,9 @@ def test_who_is_mentioned(browser, engineer, account, done, text, told):
 
 
 def test_a_comment_goes_by_its_author_or_an_admin_and_not_to_customers(
-    browser, client, organisation, engineer, account, admin, report
+    browser, client, organisation, engineer, account, admin, report, monkeypatch
 ):
-    for text in ("Between us.", "A second thought."):
+    for text in ("Between us.", "@account, a second thought."):
         browser(engineer).post(f"/reports/{report.id}/comments/", {"text": text})
     assert browser(engineer).post(f"/reports/{report.id}/comments/", {"text": " "}).status_code == 302
     published = reports.publish(reports.review(report, account, ""), account)
@@ -76,6 +78,14 @@ def test_a_comment_goes_by_its_author_or_an_admin_and_not_to_customers(
     assert browser(engineer).post(f"/comments/{first.pk}/delete/")["Location"] == f"/reports/{report.id}/"
     assert browser(admin).post(f"/comments/{second.pk}/delete/").status_code == 302
     assert not Comment.objects.exists()
+    assert not Notice.objects.filter(kind=Kind.MENTIONED).exists(), "nor is it left in an inbox"
+    entry = Entry.objects.filter(action="comment.deleted").latest("id")
+    assert (entry.actor, entry.details) == (admin, {"author": "Engineer", "report": str(report.id)})
+    monkeypatch.setattr(comments, "MOST_COMMENTS", 1)
+    for text in ("One.", "Too many."):
+        answer = browser(engineer).post(f"/reports/{report.id}/comments/", {"text": text}, follow=True)
+    assert "The comment was not kept. This report has 1 comments, which is the most." in answer.content.decode()
+    assert [comment.text for comment in Comment.objects.all()] == ["One."]
     assert User.objects.filter(pk=engineer.pk).exists()
 
 

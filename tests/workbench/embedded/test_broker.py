@@ -17,9 +17,10 @@ from workbench.embedded.process import EmbeddedError, Service
 Server = tuple[Service, RedisURLs]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    service, urls = broker.redis_service(tmp_path, tmp_path / "redis.log", reserved_port())
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("broker")
+    service, urls = broker.redis_service(folder, folder / "redis.log", reserved_port())
     service.start()
     connect(urls.cache)
     yield service, urls
@@ -54,12 +55,8 @@ def test_a_queue_survives_a_kill(server: Server) -> None:
     assert connect(urls.gpu).rpop("gpu.cpu") == b"a job"
 
 
-def test_it_never_evicts(tmp_path: Path) -> None:
-    service, _ = broker.redis_service(tmp_path, tmp_path / "redis.log", reserved_port())
-    assert b"maxmemory-policy noeviction" in service.stdin
-
-
-def test_it_refuses_who_has_no_password(server: Server) -> None:
+def test_it_never_evicts_and_refuses_who_has_no_password(server: Server) -> None:
+    assert b"maxmemory-policy noeviction" in server[0].stdin
     address = server[1].cache.rsplit("@", 1)[1]
     with pytest.raises(AuthenticationError):
         redis.Redis.from_url(f"redis://{address}").ping()
@@ -106,21 +103,17 @@ def test_a_gpu_workers_user_reaches_nothing_but_its_queues(server: Server, attem
         FOREIGN[attempt](client)
 
 
-def test_the_caches_user_reaches_no_queue(server: Server) -> None:
+def test_the_caches_user_reaches_no_queue_and_the_ledgers_no_counter(server: Server) -> None:
     client = connect(server[1].cache)
     assert client.set("cache:1:a", "1")
     for foreign in (
         lambda: client.lpush("ledger", "{}"),
         lambda: client.get("unacked"),
         lambda: client.publish("/1.celery.pidbox", "{}"),
+        lambda: connect(server[1].ledger).get("cache:1:login:somebody"),
     ):
         with pytest.raises(NoPermissionError):
             foreign()
-
-
-def test_the_ledgers_user_reaches_no_counter(server: Server) -> None:
-    with pytest.raises(NoPermissionError):
-        connect(server[1].ledger).get("cache:1:login:somebody")
 
 
 def test_a_binding_that_a_gpu_worker_plants_leads_no_message_astray(server: Server) -> None:

@@ -1,7 +1,9 @@
 """Uploads are checked outside the process that serves everybody, on a running workbench."""
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -121,6 +123,71 @@ def test_the_process_that_checks_knows_neither_django_nor_torch() -> None:
     code = "import sys, workbench.intake.check_files; print({'django', 'torch', 'celery'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={}, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"
+
+
+ATTACKS = """
+import json, os, socket, sys, tempfile
+from workbench.intake import check_files
+data, port, confined = sys.argv[2], int(sys.argv[3]), sys.argv[4] == "True"
+
+def forked():
+    if not (child := os.fork()):
+        os._exit(0)
+    os.waitpid(child, 0)
+
+def fill():
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        file.write(b"x")
+
+ATTACKS = {
+    "read the secret key": lambda: open(f"{data}/secret_key").read(),
+    "read another upload": lambda: open(f"{data}/another").read(),
+    "read the parent's environment": lambda: open(f"/proc/{os.getppid()}/environ").read(),
+    "write to its own file": lambda: open(f"{data}/config.json", "a"),
+    "write a file": lambda: open(f"{data}/new", "w"),
+    "fill the shared memory": fill,
+    "remove a file": lambda: os.unlink(f"{data}/another"),
+    "connect": lambda: socket.create_connection(("127.0.0.1", port)),
+    "start a process": forked,
+    "run a program": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+}
+
+def answer(request):
+    json.load(open(request["files"]["config.json"]))
+    done = []
+    for name, attack in ATTACKS.items():
+        try:
+            attack()
+            done.append(name)
+        except OSError:
+            pass
+    return {"done": done}
+
+check_files.answer = answer
+if not confined:
+    check_files._confine = lambda request: []
+check_files.main()
+"""
+
+
+def test_a_check_that_was_taken_over_reaches_its_own_files_alone(tmp_path: Path) -> None:
+    """Where nothing confines it, each of these attacks succeeds."""
+    files = {name: tmp_path / name for name in ("config.json", "secret_key", "another")}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def attacks_that_succeed(confined: bool) -> dict[str, Any]:
+            for path in files.values():
+                path.write_bytes(CONFIGURATION)
+            own = {"config.json": str(files["config.json"])}
+            request = json.dumps({"check": "config", "files": own, "most_bytes": 2**30, "data": str(tmp_path)})
+            arguments = [str(os.getpid()), str(tmp_path), str(server.getsockname()[1]), str(confined)]
+            command = [sys.executable, "-c", ATTACKS, *arguments]
+            done = subprocess.run(command, cwd=ROOT, input=request, check=True, capture_output=True, text=True)
+            answer: dict[str, Any] = json.loads(done.stdout)
+            return answer
+
+        assert len(attacks_that_succeed(confined=False)["done"]) == 10
+        assert attacks_that_succeed(confined=True) == {"missing": [], "done": []}
 
 
 def _peak_mib(process: psutil.Process) -> float:

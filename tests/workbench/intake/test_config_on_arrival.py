@@ -15,11 +15,8 @@ from workbench.intake.services import checking, receiving
 
 REFUSED: dict[str, bytes] = {
     "no model type": json.dumps({key: CONFIG[key] for key in CONFIG.keys() - {"model_type"}}).encode(),
-    "a field that the family needs": json.dumps({key: CONFIG[key] for key in CONFIG.keys() - {"vocab_size"}}).encode(),
-    "an unknown family": json.dumps(CONFIG | {"model_type": "nonesuch"}).encode(),
     "an unknown class": json.dumps(CONFIG | {"architectures": ["NoneSuchForCausalLM"]}).encode(),
     "remote code": json.dumps(CONFIG | {"model_type": "nonesuch", "auto_map": {"AutoModel": "code.Model"}}).encode(),
-    "no JSON": b"model_type: llama",
     "a pickle": b"\x80\x04N.",
 }
 CALLS = b'{"prompt_tokens": 8, "output_tokens": 4}\n'

@@ -22,15 +22,9 @@ def test_announced_bytes_count_against_the_free_space(found: dict[str, Any]) -> 
     assert found["received"] == 200
 
 
-def test_a_full_disk_is_a_507_of_the_api(found: dict[str, Any]) -> None:
+def test_a_full_disk_is_a_507_and_can_be_read(found: dict[str, Any]) -> None:
     assert found["patch"] == found["post"] == found["announce"] == PROBLEM
-
-
-def test_a_full_disk_is_a_507_page(found: dict[str, Any]) -> None:
     assert found["login"] == PAGE
-
-
-def test_a_full_disk_can_be_read(found: dict[str, Any]) -> None:
     assert found["page"] == [200, "text/html"]
     assert found["read"] == [200, "application/json"]
 

@@ -50,10 +50,6 @@ def test_other_files_are_no_pages(name: str, browser: Any, engineer: User) -> No
     assert browser(engineer).get(f"/kernels/{name}/").status_code == 404
 
 
-def test_pages_are_for_those_who_are_logged_in(client: Any, db: None) -> None:
-    assert client.get("/kernels/").status_code == 302
-
-
 def test_a_document_cannot_put_scripts_into_the_page() -> None:
     html = documents.rendered(
         "<script>alert(1)</script> `<b>` [a](javascript:alert(1)) [b](//evil.example/x) [c](../../README.md)\n\n"

@@ -14,6 +14,7 @@ from workbench.api.in_flight import held
 from workbench.reports import notes, services
 from workbench.runs import report_files
 from workbench.web import pdf
+from workers.report import tables as report_tables
 
 NOTE = (
     "Safe to promise, **for this prompt length**.\n\n- risk: <script>alert(1)</script>\n- [plan](https://voice.test/p)"
@@ -24,10 +25,12 @@ for each; do
   [ ${#each} -lt 80 ] || exit 1
   case "$each" in --print-to-pdf=*) to=${each#*=};; file://*) from=${each#file://};; esac
 done
-echo "%PDF $(env | grep -c SECRET) $(grep -c default-src "$from")" > "$to"
+policy=$(head -c 80 "$from" | grep -c Content-Security-Policy)
+paper=$(grep -o '@page { size: [a-zA-Z0-9]*' "$from")
+echo "%PDF $(env | grep -c SECRET) $policy $(cat "$SECRET_FILE" 2>/dev/null | wc -c) $paper" > "$to"
 """
-"""Writes what it found instead of a PDF: secrets in its environment, and the policy of the page. It takes no long path,
-as sockets do not.
+"""Writes what it found instead of a PDF: secrets in its environment, a policy before all of the page, the length of a
+secret in a file, and the paper. It takes no long path, as sockets do not.
 """
 
 
@@ -107,20 +110,31 @@ def test_every_table_of_the_report_is_in_its_files(browser, engineer, published)
     assert client.get(f"{address}/other.txt").status_code == 404
 
 
+def test_no_cell_of_a_csv_file_is_a_formula():
+    cells = ["=HYPERLINK(1)", "@SUM(1)", "+1+cmd|' /C calc'!A0", "-2+3", "-27 %", "+0.5 ms", "-1,024", "a=b"]
+    page = f"<h2>T</h2><table><tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr></table>"
+    archive = zipfile.ZipFile(io.BytesIO(report_tables.as_zip(page)))
+    rows = list(csv.reader(io.StringIO(archive.read("01-t.csv").decode(), newline="")))
+    assert rows[1] == [*(f"'{cell}" for cell in cells[:4]), *cells[4:]]
+
+
 def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, settings, tmp_path, monkeypatch):
     client, address = browser(engineer), f"/reports/{published.id}/report.pdf"
-    made = tmp_path / "chromium"
-    made.write_text(CHROMIUM)
+    made, secret = tmp_path / "bin" / "chromium", tmp_path / "secret_key"
+    secret.write_text("secret")
+    made.parent.mkdir()
+    made.write_text(CHROMIUM.replace("$SECRET_FILE", str(secret)))
     made.chmod(0o755)
     settings.CHROMIUM = [str(made)]
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))  # as that of a web process may be
     answer = client.get(address)
-    assert (answer["Content-Type"], answer.content) == ("application/pdf", b"%PDF 0 1\n")
+    assert (answer["Content-Type"], answer.content) == ("application/pdf", b"%PDF 0 1 0 @page { size: A4\n")
     assert answer["Content-Disposition"].endswith('llama-32-1b.pdf"')
+    assert b"size: letter" in client.get(f"/reports/{published.id}/report-letter.pdf").content
     settings.CHROMIUM = []
-    assert client.get(address).content == b"%PDF 0 1\n", "it is kept"
+    assert client.get(address).content == answer.content, "it is kept"
     caches["results"].clear()
     assert client.get(address).status_code == 503
     assert "no Chromium" in client.get(address).content.decode()
@@ -133,3 +147,7 @@ def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, 
     monkeypatch.setattr(report_files, "PATIENCE_SECONDS", 0)
     with held("pdf"):
         assert "Try again in some seconds" in client.get(address).content.decode()
+    monkeypatch.setattr(report_files, "PATIENCE_SECONDS", 600)
+    with held(f"pdf {published.organisation_id}"):
+        busy = client.get(address)
+    assert (busy.status_code, busy["Retry-After"]) == (503, "5"), "another reader of the organisation waits already"

@@ -24,17 +24,13 @@ def test_freeze_review_publish(api, engineer, account, done):
     assert _post(client, f"/reports/{report['id']}/publish").status_code == 409
     long = _post(client, f"/reports/{report['id']}/review", {"note": "x" * (MOST_NOTE + 1)})
     assert long.status_code == 422, "the page would not show it in its form again"
+    wide = _post(client, f"/reports/{report['id']}/review", {"note": f"{'|a' * 300}\n{'|-' * 300}\n" + "|\n" * 1000})
+    assert (wide.status_code, wide.json()["detail"]) == (409, "The note's tables may have 2,000 cells; leave some out.")
     assert _post(client, f"/reports/{report['id']}/review", {"note": "ok"}).json()["note"] == "ok"
     assert _post(client, f"/reports/{report['id']}/publish").json()["state"] == "published"
     assert [each["id"] for each in client.get("/api/v1/reports").json()["items"]] == [report["id"]]
     snapshot = client.get(f"/api/v1/reports/{report['id']}").json()["snapshot"]
     assert snapshot["results"]["verify"]["verdict"] == "met"
-
-
-def test_roles(api, engineer, account, done):
-    report = _post(api(engineer), "/reports", {"run": str(done.id)}).json()
-    assert _post(api(engineer), f"/reports/{report['id']}/review", {"note": ""}).status_code == 403
-    assert _post(api(account, "read"), f"/reports/{report['id']}/review", {"note": ""}).status_code == 403
 
 
 def test_an_unfinished_run_is_a_conflict(api, engineer, organisation):
@@ -56,15 +52,6 @@ def test_no_report_yet(api, engineer, organisation):
     answer = api(engineer).get(f"/api/v1/runs/{run.id}/report")
     assert answer.status_code == 404
     assert "no report yet" in answer.json()["detail"]
-
-
-def test_foreign_reports_are_not_found(api, engineer, foreigner, done):
-    report = _post(api(engineer), "/reports", {"run": str(done.id)}).json()
-    client = api(foreigner)
-    assert client.get(f"/api/v1/reports/{report['id']}").status_code == 404
-    assert _post(client, f"/reports/{report['id']}/review", {"note": ""}).status_code == 404
-    assert _post(client, "/reports", {"run": str(done.id)}).status_code == 404
-    assert client.get("/api/v1/reports").json()["items"] == []
 
 
 def test_prices(api, engineer, account):

@@ -157,10 +157,7 @@ def test_the_demand_that_the_workload_states_begins_result_calculator_and_report
     assert term("GPUs needed, at most", "gpus-needed") in page
     others = client.get(reverse("run-fleet", args=[run.id]), {"users": 300, "fee": "250000"}).content.decode()
     assert 'name="users" value="300"' in others
-    assert (
-        "The promise is shown to hold at no load before. So both sides are counted at one load, promise or not: 4"
-        in others
-    )
+    assert "setup met the promise at no load. Both are counted at one load, promise or not: 4" in others
     assert "A fee of $250,000 is paid back after " in others
     assert "Before misses a promise at this load" in others
     document = sample_results.stage_input()
@@ -181,7 +178,7 @@ def test_a_run_on_which_no_load_holds_says_that_no_fleet_can_be_calculated(brows
     client, address = browser(engineer), reverse("run-fleet", args=[run.id])
     assert address in client.get(reverse("run-result", args=[run.id])).content.decode()
     page = client.get(address, {"users": 300})
-    assert "The promise is shown to hold at no load, before or after." in page.content.decode()
+    assert "setup nor the plan met the promise at any load." in page.content.decode()
     assert "Saved in a month" in page.content.decode()
     price.result["same_load"] = None
     load.result["before"]["limit"]["loads"] = []

@@ -75,14 +75,9 @@ def of_8b(organisation: Any, engineer: Any) -> Any:
     return made
 
 
-def test_a_run_goes_to_as_many_gpus_as_its_promise_takes(of_8b: Any, engineer: Any) -> None:
-    for name in ("h200", "h200x2", "h200x4"):
-        _worker(name, 140, f"{name}@host")
-    run = services.create_run(of_8b(["h200", "h200x2", "h200x4"]), engineer)
-    assert run.gpu_class == "h200x4"
-
-
-@pytest.mark.parametrize(("limit", "chosen"), [(1.6, "h200x4"), (1.9, "h200x2"), (3.2, "h200x2"), (3.6, "h200")])
+@pytest.mark.parametrize(
+    ("limit", "chosen"), [(1.5, "h200x4"), (1.6, "h200x4"), (1.9, "h200x2"), (3.2, "h200x2"), (3.6, "h200")]
+)
 def test_it_goes_to_as_many_as_are_predicted_to_keep_it(of_8b: Any, engineer: Any, limit: float, chosen: str) -> None:
     """By their floors two GPUs could make a token in 1.57 ms, one in 3.13; 1.81 and 3.47 are predicted."""
     for name in ("h200", "h200x2", "h200x4"):
@@ -105,11 +100,3 @@ def test_it_waits_for_them_and_goes_to_no_worker_of_fewer(of_8b: Any, engineer: 
     assert run.gpu_class == "h200x4"
     with pytest.raises(services.RunError, match="impossible on NVIDIA H200: it takes at least 3"):
         services.create_run(of_8b(["h200", "h200x4"]), engineer, "h200")
-
-
-def test_what_one_gpu_can_keep_stays_on_one(workload: Any, engineer: Any) -> None:
-    for name in ("h200", "h200x4"):
-        _worker(name, 140, f"{name}@host")
-    workload.document["constraints"] = {"gpu_classes": ["h200", "h200x4"]}
-    workload.save()
-    assert services.create_run(workload, engineer).gpu_class == "h200"

@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import sample_runs
 from django.test import Client
 
@@ -40,6 +39,24 @@ def test_a_run_is_tagged_and_found_by_its_tag(api: Api, engineer: User, foreigne
     assert api(foreigner).get("/api/v1/runs", {"tag": "nightly"}).json()["items"] == []
     for wrong in (["a,b"], [""], ["x" * 41], [str(each) for each in range(11)]):
         assert _post(client, "/runs", body | {"tags": wrong}).status_code == 422
+    address = f"/api/v1/runs/{made['id']}"
+    labels = {"data": {"tags": ["release"]}, "content_type": "application/json"}
+    assert client.patch(address, **labels).json()["tags"] == ["release"]
+    assert api(foreigner).patch(address, **labels).status_code == 404
+
+
+def test_workloads_and_runs_are_found_by_project(api: Api, account: User, engineer: User, workload: Workload) -> None:
+    client, address = api(engineer), f"/api/v1/workloads/{workload.id}"
+    run = _post(client, "/runs", {"workload": str(workload.id)}).json()
+    labels = {"data": {"project": " Voice "}, "content_type": "application/json"}
+    assert api(account).patch(address, **labels).status_code == 403
+    assert client.patch(address, **labels).json()["project"] == "Voice"
+    for path, found in (("workloads", workload.id), ("runs", run["id"])):
+        [row] = client.get(f"/api/v1/{path}", {"project": "Voice"}).json()["items"]
+        assert (row["id"], row["project"]) == (str(found), "Voice")
+        assert client.get(f"/api/v1/{path}", {"project": "Chat"}).json()["items"] == []
+    assert client.patch(address, {"project": "x" * 81}, content_type="application/json").status_code == 422
+    assert client.patch(address, {"project": ""}, content_type="application/json").json()["project"] == ""
 
 
 def test_a_class_that_the_workload_does_not_allow_is_refused(api: Api, engineer: User, workload: Workload) -> None:
@@ -47,33 +64,6 @@ def test_a_class_that_the_workload_does_not_allow_is_refused(api: Api, engineer:
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "gpu_class"
     assert Run.objects.count() == 0
-
-
-def test_the_account_role_reads_but_does_not_start_or_cancel(api: Api, account: User, run: Run) -> None:
-    client = api(account)
-    assert client.get(f"/api/v1/runs/{run.id}").status_code == 200
-    assert _post(client, "/runs", {"workload": str(run.workload_id)}).status_code == 403
-    assert _post(client, f"/runs/{run.id}/cancel").status_code == 403
-
-
-@pytest.mark.parametrize("path", ["", "/events", "/stages/admit", "/result", "/plan", "/artifacts/report/report.html"])
-def test_a_foreign_run_is_a_404(
-    api: Api, foreigner: User, organisation: Organisation, engineer: User, path: str
-) -> None:
-    run = sample_runs.run(organisation, engineer)
-    assert api(engineer).get(f"/api/v1/runs/{run.id}{path}").status_code == 200
-    assert api(foreigner).get(f"/api/v1/runs/{run.id}{path}").status_code == 404
-
-
-def test_foreign_runs_and_workloads_cannot_be_touched(api: Api, foreigner: User, run: Run) -> None:
-    client = api(foreigner)
-    assert _post(client, f"/runs/{run.id}/cancel").status_code == 404
-    refused = _post(client, "/runs", {"workload": str(run.workload_id)})
-    assert refused.status_code == 404
-    assert refused.json()["detail"].startswith("workload: no such workload")
-    assert client.get("/api/v1/runs").json()["items"] == []
-    run.refresh_from_db()
-    assert run.state == "queued"
 
 
 def test_cancel_tells_when_the_run_is_over(api: Api, engineer: User, run: Run) -> None:

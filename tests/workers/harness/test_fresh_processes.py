@@ -1,4 +1,4 @@
-"""Fresh processes are forked from one that has imported everything, and end with it."""
+"""Fresh processes are forked from one that has imported everything, wait for their turn, and end with it."""
 
 import os
 import subprocess
@@ -11,36 +11,52 @@ ROOT = Path(__file__).parents[3]
 MODULE = """
 import os, sys, time
 from pathlib import Path
+from kernels.measure.other_programs import is_other
+from workers.harness.fresh_processes import wait_for_turn
 kind, folder = sys.argv[1], Path(sys.argv[2])
+if kind.startswith("waits"):
+    wait_for_turn()
+    sys.exit(11 if is_other(int(sys.argv[3])) else 10)
 (folder / kind).write_text(f"{os.getpid()} {'email.mime.text' in sys.modules} {__name__}")
 if kind.startswith("hangs"):
     time.sleep(600)
 sys.exit({"fails": 7}.get(kind, 0))
 """
 PARENT = """
-import subprocess, sys, email.mime.text
+import socket, subprocess, sys, email.mime.text
 from pathlib import Path
 from workers.harness import fresh_processes
+from workers.harness.fresh_processes import FreshProcess
 folder = sys.argv[1]
 fresh_processes.prepare()
-codes = [fresh_processes.run("given", [kind, folder], 300) for kind in ("works", "fails", "again")]
+codes = [FreshProcess("given", [kind, folder]).run(300) for kind in ("works", "fails", "again")]
 try:
-    fresh_processes.run("given", ["hangs", folder], 10)
+    FreshProcess("given", ["hangs", folder]).run(10)
 except subprocess.TimeoutExpired:
     codes.append("too long")
-codes.append(fresh_processes.run("given", ["after", folder], 300))
+codes.append(FreshProcess("given", ["after", folder]).run(300))
+other = str(FreshProcess("given", ["waits beside", folder])._pid)
+waiting = [FreshProcess("given", ["waits", folder, other]) for _ in range(3)]
+assert all(process.is_ready(300) for process in waiting)
+waiting.pop().close()
+codes += [process.run(300) for process in waiting]
+ended = FreshProcess("given", ["ends", folder])
+codes += [ended.is_ready(300), ended.run(300)]
+link, fresh_processes._link = fresh_processes._link, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)[0]
+codes.append(FreshProcess("given", ["none", folder]).run(300))
+fresh_processes._link = link
 Path(folder, "codes").write_text(repr(codes))
-fresh_processes.run("given", ["hangs at the end", folder], 600)
+FreshProcess("given", ["hangs at the end", folder]).run(600)
 """
 
 
-def test_they_are_forked_one_after_another_and_one_that_hangs_is_killed(tmp_path: Path) -> None:
+def test_they_are_forked_and_wait_for_their_turn_and_one_that_hangs_is_killed(tmp_path: Path) -> None:
     (tmp_path / "given.py").write_text(MODULE)
     env = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], env=env)
     try:
         wait_for((tmp_path / "codes").exists, 300, "the fresh processes", processes={"parent": parent})
-        assert (tmp_path / "codes").read_text() == "[0, 7, 0, 'too long', 0]"
+        assert (tmp_path / "codes").read_text() == "[0, 7, 0, 'too long', 0, 10, 10, False, 0, -9]"
         said = [(tmp_path / name).read_text().split() for name in ("works", "fails", "again", "hangs", "after")]
         assert {tuple(each[1:]) for each in said} == {("True", "__main__")}
         assert len({each[0] for each in said}) == 5

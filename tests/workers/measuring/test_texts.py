@@ -190,6 +190,23 @@ def test_a_model_writes_behind_the_tokens_that_begin_a_text():
         assert ids[:, :begins].tolist() == 2 * [[5, 6][:begins]]
 
 
+@pytest.mark.parametrize("by_graphs", [True, False])
+def test_what_a_model_writes_has_its_own_probabilities(by_graphs, monkeypatch):
+    """The mean surprise of ids that are drawn from a distribution is its entropy."""
+    if not by_graphs:
+        monkeypatch.setattr(texts.decoder, "refusal", lambda model: "another family")
+    model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
+    model.lm_head.weight.data *= 40
+    ids = texts.sampled(model, 256, 24, 96 * 24, before=[5]).ids
+    with torch.no_grad():
+        chances = torch.log_softmax(model(ids).logits[:, 1:-1].double(), -1)
+    entropy = -(chances.exp() * chances).sum(-1)
+    surprise = -chances.gather(-1, ids[:, 2:, None])[..., 0]
+    error = (surprise - entropy).std() / surprise.numel() ** 0.5
+    assert entropy.mean() < 4.5, "a uniform distribution would tell nothing"
+    assert abs(surprise.mean() - entropy.mean()) < 4 * error
+
+
 def test_the_intervals_are_those_of_whole_sequences():
     before, after = quality.NextToken(), quality.NextToken()
     before.right, before.surprise = [0.1, 0.3] * 8, [2.0, 4.0] * 8

@@ -1,4 +1,4 @@
-"""The stack of a test file, on each database that a test names, and no PostgreSQL where it is not installed."""
+"""The stack of all files, on each database that a test names, and no PostgreSQL where it is not installed."""
 
 import contextlib
 import shutil
@@ -17,7 +17,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test runs on SQLite and the embedded Redis, or on the databases of its mark `databases`."""
     if "stack" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("databases")
-        metafunc.parametrize("stack", mark.args if mark else [SQLITE], indirect=True, scope="module")
+        metafunc.parametrize("stack", mark.args if mark else [SQLITE], indirect=True, scope="package")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = without
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Every process of the pipeline; on PostgreSQL also with Redis as Debian packages it."""
     with contextlib.ExitStack() as servers:

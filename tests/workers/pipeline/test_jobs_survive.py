@@ -77,37 +77,22 @@ def test_orderly_stops_of_the_worker_do_not_count_as_attempts(stack: Stack) -> N
     assert stack.events(run_id, "retried") == []
 
 
-def test_killing_redis_disturbs_no_stage(stack: Stack) -> None:
+def test_killing_redis_the_web_processes_or_the_ledger_disturbs_no_stage(stack: Stack) -> None:
     run_id = stack.submit("pause baseline")
     stack.stage_told(run_id)
     stack.kill("redis")
     stack.start_redis()
-    stack.go(run_id)
-    _assert_done_once(stack, run_id)
-    assert stack.events(run_id, "claimed") == [(stage, 1) for stage in stages_of(load=False)]
-
-
-def test_killing_the_web_processes_disturbs_no_stage(stack: Stack) -> None:
-    run_id = stack.submit("pause baseline")
-    stack.stage_told(run_id)
     for name in ("web", "worker-api"):
         for pid in stack.tree(name)[1:]:
             kill_process(pid)
         stack.kill(name)
-    stack.start_web()
-    stack.start_worker_api()
+        stack.start_again(name)
+    stack.kill("ledger")
+    stack.start_ledger()
     stack.until(stack.web_answers, "the web process")
     stack.go(run_id)
     _assert_done_once(stack, run_id)
-
-
-def test_killing_the_ledger_worker_and_its_beat_disturbs_no_stage(stack: Stack) -> None:
-    run_id = stack.submit("pause baseline")
-    stack.stage_told(run_id)
-    stack.kill("ledger")
-    stack.start_ledger()
-    stack.go(run_id)
-    _assert_done_once(stack, run_id)
+    assert stack.events(run_id, "claimed") == [(stage, 1) for stage in stages_of(load=False)]
 
 
 @on_postgresql

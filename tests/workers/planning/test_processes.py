@@ -147,10 +147,15 @@ def test_equal_medians_leave_no_noise():
     assert noise_across_processes([5.0, 5.0]).value == 1
 
 
-def test_a_fresh_process_serves_both_sides_in_turns(context):
+def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeypatch):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    found = processes._run(document, plan, context, 2, processes.MOST_PAIRS, 120.0)
+    monkeypatch.setattr(processes, "copies_beside", lambda: 1)
+    further = processes.FurtherProcesses(document, Context(context.model_dir, context.artifacts, seconds=600))
+    further.get_ready(plan, processes.MOST_PAIRS)
+    further.wait_until_ready()
+    (waiting,) = further._waiting
+    found = waiting.measured(300.0)
     assert isinstance(found, Result), found
     assert len(found.before) == len(found.after) == processes.MOST_PAIRS
     assert all(len(each.times_ns) == 8 for each in (*found.before, *found.after))
@@ -170,13 +175,47 @@ def test_a_process_that_takes_too_long_is_named(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     left = Context(context.model_dir, context.artifacts, seconds=0.1)
-    found = processes.measure_again(document, plan, left, 0.04, 10, never)
+    found = processes.FurtherProcesses(document, left).measure(plan, 0.04, 10, never)
     assert found.alternations == []
     assert found.failure == "Process 2 did not end within 0 s."
+
+
+class Further:
+    """A process of which it is given whether it gets ready."""
+
+    def __init__(self, ready: bool, log: list[str]) -> None:
+        self.process, self._ready, self._log = self, ready, log
+
+    def is_ready(self, seconds: float) -> bool:
+        return self._ready
+
+    def measured(self, seconds: float) -> Result:
+        self._log.append("waited" if self._ready else "new")
+        return Result(environment=ENVIRONMENT, before=served(200, 3), after=served(20, 3))
+
+    def close(self) -> None:
+        self._log.append("closed")
+
+
+def test_one_that_does_not_get_ready_is_replaced_and_those_of_another_plan_are_ended(context, monkeypatch):
+    """The second of three lacks memory. Processes that are started for their turn are not ready ahead."""
+    document, log, ready = stage_input("verify"), list[str](), iter([True, False, True, False, True, True, False])
+    monkeypatch.setattr(processes, "copies_beside", lambda: 8)
+    monkeypatch.setattr(processes, "FurtherProcess", lambda *_: Further(next(ready, False), log))
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    further = processes.FurtherProcesses(document, context)
+    further.get_ready(plan, 3)
+    further.wait_until_ready()
+    found = further.measure(plan, 1.0, 3, lambda served: True)
+    assert (len(found.alternations), log) == (3, ["closed", "waited", "waited", "new"])
+    log.clear()
+    further.get_ready(plan, 3)
+    further.measure(plan.model_copy(update={"dtype": "bf16"}), 1.0, 3, lambda served: True)
+    assert log == ["closed"] * 3 + ["new"] * 3
 
 
 def test_where_time_is_short_no_process_is_started(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    assert processes.measure_again(document, plan, context, 20.0, 10, never) == processes.ProcessRuns()
+    assert processes.FurtherProcesses(document, context).measure(plan, 20.0, 10, never) == processes.ProcessRuns()
     assert not list(context.artifacts.iterdir())

@@ -54,17 +54,17 @@ def test_the_ops_of_a_megakernel_are_those_of_its_prompts():
     assert "; for prompts attention by step_hopper" in of_plan(plan("megakernel", ops=OPS))
 
 
-def test_a_kernels_plan_in_fp8_alone_is_rounded_by_gptq():
+def test_a_kernels_plan_that_is_rounded_to_one_precision_names_it():
     def op(variant: str, weights: str) -> PlannedOp:
         case = LinearCase(m=1, n=64, k=64, dtype="bf16", weights=weights).model_dump()
         return PlannedOp(op="linear", case=case, variant=variant)
 
     fp8, nvfp4, own = op("skinny_fp8", "fp8"), op("skinny_nvfp4", "nvfp4"), op("skinny", "bf16")
     options = kernels_plan.runner_options([fp8, own])
-    assert options == {"weights": "fp8", "rounding": {"method": "gptq"}}
+    assert options == {"weights": "fp8"}
     assert kernels_plan.runner_options([own]) == kernels_plan.runner_options([fp8, nvfp4]) == {}
     said = of_plan(plan("kernels", options))
-    assert said == "The kernels plan with weights in fp8 where that is faster, rounded by GPTQ."
+    assert said == "The kernels plan with weights in fp8 where that is faster."
 
 
 @pytest.mark.parametrize(

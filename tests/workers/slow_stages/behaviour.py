@@ -5,10 +5,10 @@ import time
 from typing import Any
 
 from tests.sample_results import results
+from tests.workers.slow_stages import IMPORT_SECONDS
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
 
-IMPORT_SECONDS = 4.0
 time.sleep(IMPORT_SECONDS)
 
 

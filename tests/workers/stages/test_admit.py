@@ -134,7 +134,7 @@ def test_several_gpus_do_not_hold_what_runs_today(context):
     assert both.reason.startswith(one.reason)
     assert one.reason.endswith("but NVIDIA H200 has 131.3 GiB by its datasheet.")
     assert "one of the 2 GPUs, so one has to hold the model" in both.reason
-    assert "bench decode --gpus 2" in both.reason
+    assert "bench decode --tensor-parallel-size 2" in both.reason
 
 
 def test_an_unknown_architecture_is_refused(context):
@@ -230,7 +230,7 @@ def test_the_serving_precision_is_one_that_is_allowed(own, allowed, gpu_class, e
     assert serving_dtype(own, allowed, gpu_class) == expected
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", {catalogue.entry(name)[0]["model_type"]: name for name in catalogue.names()}.values())
 def test_the_precision_of_a_configuration_is_that_in_which_transformers_makes_the_model(name):
     config = catalogue.entry(name)[0]
     for changes in ({}, {"torch_dtype": None, "dtype": None}, {"torch_dtype": "float16", "dtype": "float16"}):

@@ -74,7 +74,6 @@ class PausingRunner(EagerRunner):
         return replace(super().encode(ids), start_ns=start_ns)
 
 
-@cache
 def changed(name: str) -> Run:
     """The run of one kind in which today's runner, stated as compiled, pauses, so that the eager plan is faster."""
     ahead_ns, clock_ns = 0, time.monotonic_ns
@@ -162,9 +161,8 @@ def test_variants_that_make_tokens_are_not_among_the_plans(name, operation):
     assert found.compose.plan["runner"] == found.verify.plan["runner"] == "eager"
 
 
-@pytest.mark.parametrize("name", ["images", "Whisper"])
-def test_a_changed_plan_goes_through_all_stages(name):
-    found, page = changed(name)
+def test_a_changed_plan_goes_through_all_stages():
+    found, page = changed("images")
     counted = found.verify.counted
     assert found.verify.recommended
     assert [(each.label, each.confirmed) for each in found.verify.checks] == [("eager", True)]
@@ -177,8 +175,7 @@ def test_a_changed_plan_goes_through_all_stages(name):
     assert f"a million {counted} costs" in found.price.sentence.lower()
     assert f"x the {counted} at " in found.price.sentence
     assert found.price.per_dollar == pytest.approx(before / after)
-    today = {"images": "transformers&#39; own forward pass, compiled", "Whisper": "transformers, compiled; measured is"}
-    assert f"<dt>Before</dt><dd>what runs today, as stated: {today[name]}" in page
+    assert "<dt>Before</dt><dd>what runs today, as stated: transformers&#39; own forward pass, compiled" in page
     assert "Batch latency p50 is" in page
     assert "own generate" not in page
 

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan
 from kernels.runners.whole_model import rebuild_spread
 from tests.kernels.model_folders import safetensors, weights_of
@@ -136,22 +135,6 @@ def test_a_plan_of_another_model_is_not_verified(context, measured):
     document = with_plan(stage_input("verify"), measured.baseline.environment, model_digest="f" * 64)
     with pytest.raises(verify.StageError, match="plan is of the model ffffffffffff"):
         verify.run(document, context)
-
-
-def test_a_run_whose_plan_was_composed_by_an_older_version_goes_on(measured):
-    files = (
-        ModelFile(path="config.json", sha256="a" * 64, size=1),
-        ModelFile(path="w.safetensors", sha256="b" * 64, size=1),
-    )
-    uploaded, generated = manifest(TINY, generated=False, files=files), manifest(TINY)
-    for model in (uploaded, generated):
-        pairs = [(file.path, file.sha256) for file in model.files]
-        names = {version: plan_digest(version, TINY, pairs, model.generated) for version in (1, 2)}
-        assert (names[1] == names[2]) == model.generated
-        for version, name in names.items():
-            document = stage_input("verify", model)
-            with_plan(document, measured.baseline.environment, model_digest=name, version=version)
-            assert verify.plan_of(document).model_digest == name
 
 
 def test_quick_requests_are_measured_often_enough_even_without_time(context, measured):

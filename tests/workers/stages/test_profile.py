@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from tests.workers.conftest import TINY, manifest, stage_input
+from workers.documents.measurement import Distribution, Environment
+from workers.documents.stages import BaselineResult
 from workers.harness.context import Context
 from workers.stages import profile
 
@@ -62,6 +64,22 @@ def test_every_operation_has_a_name_a_time_and_a_floor(profiled):
         assert (name, "decode") in rows
     idle = [row for row in found.rows if row.bound == "idle"]
     assert sum(row.ms for row in idle) + found.device_ms == pytest.approx(max(found.request_ms, found.device_ms))
+
+
+def test_requests_that_baseline_served_are_not_made_again():
+    measured = [("ttft", [10.0, 14.0, 12.0]), ("e2e", [70.0, 90.0, 80.0])]
+    found = [Distribution(metric=name, unit="ms", samples=samples, percentiles={}) for name, samples in measured]
+    environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
+    served = BaselineResult(
+        environment=environment, runner="eager", dtype="fp32", requests=3, distributions=found, tokens_per_second=1.0
+    )
+    document = stage_input("profile")
+    document.results.baseline = served
+    assert profile._of_baseline(document) == (80.0, {"prefill": 12.0, "decode": 68.0})
+    served.distributions = [Distribution(metric="batch_latency", unit="ms", samples=[5.0, 4.0, 9.0], percentiles={})]
+    assert profile._of_baseline(document) == (5.0, {"forward": 5.0})
+    served.runner = "compiled"
+    assert profile._of_baseline(document) is None
 
 
 def test_the_cases_for_explore_count_one_request(profiled):

@@ -208,7 +208,7 @@ def test_the_summary_of_a_missed_promise_says_what_would_be_kept():
 def test_a_missed_report_says_what_was_not_tried_and_why():
     known, document = results(), stage_input()
     left_out = [
-        PlanTrial(label=f"plan {each}", plan={}, gate="refused", reason="It would take 4 more minutes.")
+        PlanTrial(label=f"plan {each}", plan={}, gate="refused", reason="Not tried: it would take 4 more minutes.")
         for each in range(5)
     ]
     compose = known.compose.model_copy(update={"trials": [*known.compose.trials, *left_out]})
@@ -216,5 +216,5 @@ def test_a_missed_report_says_what_was_not_tried_and_why():
     for verify, said in ((missed, True), (known.verify, False)):
         found = known.model_copy(update={"compose": compose, "verify": verify})
         first_page = render(document.model_copy(update={"results": found})).partition("Technical appendix")[0]
-        assert ("Plan 0: It would take 4 more minutes. Plan 1" in first_page) == said
+        assert ("plan 0: it would take 4 more minutes. plan 1" in first_page) == said
         assert ("2 more stand in the appendix. A run of 22 minutes tries" in first_page) == said

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.workers.measuring.test_outcomes import served
 from tests.workers.stages.test_confirmed_plans import ENVIRONMENT, document_of, slow_runners, verified
 from workers.documents.measurement import Telemetry
-from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.planning import processes
 from workers.planning.confirmation import present_plan
@@ -71,14 +71,17 @@ def test_it_is_measured_again_where_the_time_allows(context, monkeypatch):
 def test_a_further_process_beside_another_program_is_left_out(context, monkeypatch):
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
 
-    def run(module: str, arguments: list[str], seconds: float) -> int:
-        environment = ENVIRONMENT.model_copy(update={"telemetry": SHARED if "process-3" in arguments[1] else ALONE})
-        result = Result(environment=environment, before=served(200, 10, 8), after=served(20, 10, 8))
-        (context.artifacts / arguments[1].rpartition("/")[2]).write_text(result.model_dump_json())
-        return 0
+    class Ended:
+        def __init__(self, module: str, arguments: list[str]) -> None:
+            environment = ENVIRONMENT.model_copy(update={"telemetry": SHARED if "process-3" in arguments[1] else ALONE})
+            result = Result(environment=environment, before=served(200, 10, 8), after=served(20, 10, 8))
+            Path(arguments[1]).write_text(result.model_dump_json())
 
-    monkeypatch.setattr(fresh_processes, "run", run)
+        def run(self, seconds: float) -> int:
+            return 0
+
+    monkeypatch.setattr(processes, "FreshProcess", Ended)
     long = Context(context.model_dir, context.artifacts, seconds=1000)
-    found = processes.measure_again(document, present_plan(document), long, 10, 10, lambda further: False)
+    found = processes.FurtherProcesses(document, long).measure(present_plan(document), 10, 10, lambda further: False)
     assert len(found.alternations) == 1
     assert found.failure == f"Process 3 is left out: a{VOID[1:]}"

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ import torch
 from tests.workers.conftest import TINY, stage_input
 from workers.harness.context import Context
 from workers.stages import profile
+from workers.traces import capture, reader
+from workers.traces.reader import Trace
 from workers.traces.windows import MOST_STEPS, Window, sample, windows
 
 
@@ -50,3 +53,15 @@ def test_a_window_that_does_not_fit_is_left_out(tmp_path):
 
     found = sample(model, False, [Window(0, 5), Window(90, 5)], request, Path(tmp_path))
     assert (found.steps, found.left_out) == (5, [Window(90, 5)])
+
+
+def test_on_a_gpu_no_request_is_timed_without_the_profiler(monkeypatch, tmp_path):
+    """A CPU's times are scaled to those without it: the median of three requests."""
+    monkeypatch.setattr(capture, "count", lambda model, generates, once: [once()][1:])
+    monkeypatch.setattr(capture, "trace", lambda model, generates, once, path: once())
+    monkeypatch.setattr(reader, "read", lambda path: Trace())
+    for on_gpu, requests in ((True, 3), (False, 5)):
+        made: list[float] = []
+        model = SimpleNamespace(parameters=lambda on_gpu=on_gpu: iter([SimpleNamespace(is_cuda=on_gpu)]))
+        sample(model, False, [Window(0, 5)], lambda _, made=made: lambda: made.append(1.0) or 1.0, tmp_path)
+        assert len(made) == requests

@@ -113,8 +113,8 @@ def _all_files(upload: Upload) -> dict[str, Any]:
 
 def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
     """What `check_files` found. Raises ModelRefused, also where it takes more than it may, and Problem 503."""
-    request = {"check": check, "files": {path: str(at) for path, at in files.items()}}
-    request["most_bytes"] = settings.MODEL_MAX_BYTES
+    request: dict[str, Any] = {"check": check, "files": {path: str(at) for path, at in files.items()}}
+    request |= {"most_bytes": settings.MODEL_MAX_BYTES, "data": str(settings.WORKBENCH_DATA)}
     command = [sys.executable, "-m", check_files.__name__, str(os.getpid())]
     try:
         done = subprocess.run(
@@ -135,6 +135,8 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(f"check_files ended with {done.returncode}: {done.stderr[-2000:].decode(errors='replace')}")
     answer: dict[str, Any] = json.loads(done.stdout)
+    if answer["missing"]:
+        log.warning("a customer's files were read without full confinement: %s", " ".join(answer["missing"]))
     if "refused" in answer:
         refuse([ModelRefused(**reason) for reason in answer["refused"]])
     return dict(answer["facts"])

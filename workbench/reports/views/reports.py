@@ -105,7 +105,7 @@ def file_response(report: Report, file: str, download: bool) -> HttpResponse:
         page = services.page(report)
     except services.ReportError as error:
         raise Http404(str(error)) from error
-    return report_files.respond(page, file, slugify(report.title) or "report", download)
+    return report_files.respond(page, file, slugify(report.title) or "report", download, report.organisation_id)
 
 
 @require_POST

@@ -45,10 +45,10 @@ def share(request: Any, report_id: UUID) -> HttpResponse:
 @reviewer_required
 def revoke(request: HttpRequest, share_id: UUID) -> HttpResponse:
     """Ends a link at once."""
-    made = get_object_or_404(Share.objects.for_user(request.user).select_related("report"), pk=share_id)
-    sharing.revoke(made, request.user)
+    share = get_object_or_404(Share.objects.for_user(request.user).select_related("report"), pk=share_id)
+    sharing.revoke(share, request.user)
     messages.success(request, "The link has been revoked.")
-    return redirect("report", made.report_id)
+    return redirect("report", share.report_id)
 
 
 @login_not_required
@@ -57,27 +57,27 @@ def revoke(request: HttpRequest, share_id: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def shared(request: HttpRequest, secret: str, file: str = "") -> HttpResponse:
     """The report behind a link, after its password where it has one, or a file made of it. HEAD opens nothing."""
-    made = sharing.find(secret)
-    if made is None:
+    share = sharing.find(secret)
+    if share is None:
         return render(request, "reports/share_ended.html", status=404)
-    key = f"share-{made.pk}"
-    if made.password and not request.session.get(key):
+    key = f"share-{share.pk}"
+    if share.password and not request.session.get(key):
         form = OpenForm(request.POST or None)
-        if not (form.is_valid() and _opens(request, made, form)):
+        if not (form.is_valid() and _opens(request, share, form)):
             return render(request, "reports/share_password.html", {"form": form}, status=422 if form.is_bound else 200)
         request.session[key] = True
         return redirect("shared", secret)
     if request.method == "GET" and not file:
-        sharing.count_view(made)
-    return file_response(made.report, file or "report.html", "download" in request.GET)
+        sharing.count_view(share)
+    return file_response(share.report, file or "report.html", "download" in request.GET)
 
 
-def _opens(request: HttpRequest, made: Share, form: OpenForm) -> bool:
+def _opens(request: HttpRequest, share: Share, form: OpenForm) -> bool:
     """Whether the password is right; failed attempts are counted as those of a login are."""
-    throttle = LoginThrottle(request, f"share {made.pk}")
+    throttle = LoginThrottle(request, f"share {share.pk}")
     if wait := throttle.wait():
         form.add_error("password", f"Too many attempts; try again in {wait} minutes.")
-    elif check_password(form.cleaned_data["password"], made.password):
+    elif check_password(form.cleaned_data["password"], share.password):
         throttle.succeeded()
     else:
         form.add_error("password", "This is not the password of the link.")

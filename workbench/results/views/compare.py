@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from workbench.results import page_context
@@ -12,6 +13,8 @@ from workbench.runs import services
 from workbench.runs.models import Run
 from workers.charts import comparison
 from workers.documents.measurement import Interval
+from workers.documents.stages import Results
+from workers.documents.timeline import RequestTimeline
 from workers.stats import run_differences
 from workers.stats.run_differences import difference
 
@@ -43,7 +46,15 @@ def compare(request: HttpRequest) -> HttpResponse:
         )
         for section in (comparison.sections(sides) if enough else [])
     ]
+    timelines = [
+        (side.label, reverse(f"run-timeline-{when}", args=[run.id]), traced.duration_ms)
+        for side, run in zip(sides, runs, strict=True)
+        for when, traced in [_timeline(side.results)]
+        if traced
+    ]
     context = {
+        "timelines": timelines if len(timelines) > 1 else [],
+        "longest_timeline_ms": max((duration_ms for *_, duration_ms in timelines), default=0),
         "sides": list(zip(sides, runs, strict=True)),
         "sections": sections,
         "gpu_classes": dict.fromkeys(run.gpu_class for run in runs),
@@ -65,6 +76,12 @@ def _sides(runs: list[Run]) -> list[comparison.ComparedRun]:
     differences = [dict.fromkeys(first, Interval(value=0, low=0, high=0))]
     differences += [{key: difference(first[key], own[key]) for key in own if key in first} for own in others]
     return [replace(side, differences=shares) for side, shares in zip(sides, differences, strict=False)]
+
+
+def _timeline(results: Results) -> tuple[str, RequestTimeline | None]:
+    """The traced request of the run's plan, or of what runs today where no plan has one."""
+    after = results.verify.profile.timeline if results.verify and results.verify.profile else None
+    return ("after", after) if after else ("before", results.profile.timeline if results.profile else None)
 
 
 def _uuid(text: str) -> UUID | None:

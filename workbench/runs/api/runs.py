@@ -14,11 +14,11 @@ from workbench.accounts.permissions import submitter_required
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.sentences import Problem
 from workbench.intake import blobs
-from workbench.intake.models import Unreadable, Workload
+from workbench.intake.models import LONGEST_PROJECT, Unreadable, Workload
 from workbench.openapi import answers_file
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun
-from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunSummary, StageDocument
+from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunLabels, RunSummary, StageDocument
 from workbench.runs.tags import LONGEST_TAG, set_tags
 from workbench.runs.views.files import report_response
 from workers.documents.stages import Results, RunState, Stage
@@ -56,13 +56,16 @@ def list_runs(
     state: RunState | None = None,
     workload: uuid.UUID | None = None,
     tag: str = Query("", max_length=LONGEST_TAG),
+    project: str = Query("", max_length=LONGEST_PROJECT),
     prefix: str = Query("", pattern=r"^([0-9a-f]{4,8})?$", description="how the id begins: 4 to 8 hexadecimal digits"),
 ) -> dict[str, Any]:
-    """The organisation's runs, perhaps those of one state, one workload or one tag."""
+    """The organisation's runs, perhaps those of one state, workload, tag or project."""
     rows = Run.objects.for_user(request.user).select_related("workload__model").defer("workload__model__manifest")
     rows = rows.prefetch_related("tags")
     if tag:
         rows = rows.filter(tags__name=tag)
+    if project:
+        rows = rows.filter(workload__project=project)
     if prefix:
         rows = rows.annotate(text=Cast("id", CharField())).filter(text__startswith=prefix)
     if state is not None:
@@ -76,6 +79,15 @@ def list_runs(
 def read_run(request: Any, run_id: uuid.UUID) -> Run:
     """A run and its stages."""
     return own_run(request, run_id)
+
+
+@router.patch("/runs/{uuid:run_id}", response=RunDetail, summary="Set the tags of a run")
+@submitter_required
+def label_run(request: Any, run_id: uuid.UUID, labels: RunLabels) -> Run:
+    """Puts these tags on the run, and no others."""
+    run = own_run(request, run_id)
+    set_tags(run, labels.tags)
+    return run
 
 
 @router.post("/runs/{uuid:run_id}/cancel", response=RunDetail, summary="Cancel a run")

@@ -59,15 +59,16 @@ def report_response(run: Run, file: str, download: bool) -> HttpResponse | None:
         return None
     if file not in report_files.MEDIA_TYPES:
         raise Http404("A report has no such file.")
-    return report_files.respond(path_of(row.sha256).read_text("utf-8"), file, f"report-{run.id}", download)
+    page = path_of(row.sha256).read_text("utf-8")
+    return report_files.respond(page, file, f"report-{run.id}", download, run.organisation_id)
 
 
 @require_safe
 def artifact(request: HttpRequest, run_id: UUID, sha256: str) -> FileResponse:
-    """A file that a stage of this run kept, as a download."""
+    """A file that a stage of this run kept, as a download; of what kind it is, only the stage says."""
     row = get_run(request, run_id).artifacts.filter(sha256=sha256).first()
     if row is None or not path_of(row.sha256).exists():
         raise Http404("The run kept no such file.")
     return FileResponse(
-        path_of(row.sha256).open("rb"), as_attachment=True, filename=row.name, content_type=row.media_type
+        path_of(row.sha256).open("rb"), as_attachment=True, filename=row.name, content_type="application/octet-stream"
     )

@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from workbench.accounts.permissions import submitter_required
+from workbench.intake.models import LONGEST_PROJECT
 from workbench.intake.views.workload_form import own_workload
 from workbench.runs import tags
 from workbench.runs.tags import LONGEST_TAG, MOST_TAGS
@@ -21,7 +22,7 @@ from workbench.short_text import ShortTextField
 class ProjectForm(forms.Form):
     """The project of a workload; none takes it out of its project."""
 
-    project = ShortTextField(max_length=80, required=False)
+    project = ShortTextField(max_length=LONGEST_PROJECT, required=False)
 
 
 class TagsForm(forms.Form):

@@ -37,7 +37,7 @@ class Timeline {
 
   build(area) {
     const button = (text, label, act) => make("button", { type: "button", className: "button button-small", textContent: text, ariaLabel: label, onclick: act });
-    const id = `find-${area.dataset.timeline.split("/").pop()}`;
+    const id = `find-${drawn.length}`;
     this.search = make("input", { type: "search", id, autocomplete: "off", placeholder: "gemm, softmax, q_proj" });
     this.count = make("span", { className: "muted small", role: "status" });
     this.canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel: `${area.dataset.title}. ${KEYS}` });

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.megakernel.program.exchange import Floats, bf16, floats_of, one_value, two_floats, value_of
 from kernels.megakernel.program.layout import groups_of, heads_of_columns
 from kernels.megakernel.proof.effects import keeps_newest
+from tests.kernels.megakernel.interpreter.words import Floats, bf16, floats_of, one_value, two_floats, value_of
 
 if TYPE_CHECKING:
     from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor

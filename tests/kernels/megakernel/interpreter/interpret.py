@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.megakernel.program import Program
-from kernels.megakernel.program.exchange import Floats, word_shapes
+from kernels.megakernel.program.exchange import word_shapes
 from kernels.megakernel.program.shape import positions_of
 from kernels.ops.sampling import Samplings, of_batch
 from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
+from tests.kernels.megakernel.interpreter.words import Floats
 
 
 class Deadlock(RuntimeError):

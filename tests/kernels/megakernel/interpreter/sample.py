@@ -5,20 +5,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.megakernel.program.exchange import (
+from kernels.megakernel.program.exchange import bin_words, bins_of
+from kernels.ops.sampling import noisy
+from tests.kernels.megakernel.interpreter.threshold_search import ThresholdSearch, area_of, flag_of
+from tests.kernels.megakernel.interpreter.words import (
     Words,
     best_candidates,
     bin_of,
-    bin_words,
-    bins_of,
     candidate_words,
     candidates_of,
     logits_of,
     sums_of,
     value_of,
 )
-from kernels.ops.sampling import noisy
-from tests.kernels.megakernel.interpreter.threshold_search import ThresholdSearch, area_of, flag_of
 
 if TYPE_CHECKING:
     from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.megakernel.program.exchange import (
-    COPIED,
-    EXCHANGED,
+from kernels.megakernel.program.exchange import COPIED, EXCHANGED
+from kernels.megakernel.program.instructions import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, ROUTER
+from kernels.megakernel.proof.structure import instruction_name, instruction_rows
+from tests.kernels.megakernel.interpreter.attend import attend_to_all, attended, attention
+from tests.kernels.megakernel.interpreter.sample import draw_candidates
+from tests.kernels.megakernel.interpreter.units import matrix_of_unit
+from tests.kernels.megakernel.interpreter.words import (
     FLAG_MASK,
     Floats,
     Words,
@@ -31,11 +35,6 @@ from kernels.megakernel.program.exchange import (
     two_floats,
     value_of,
 )
-from kernels.megakernel.program.instructions import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, ROUTER
-from kernels.megakernel.program.weights import matrix_of_unit
-from kernels.megakernel.proof.structure import instruction_name, instruction_rows
-from tests.kernels.megakernel.interpreter.attend import attend_to_all, attended, attention
-from tests.kernels.megakernel.interpreter.sample import draw_candidates
 
 if TYPE_CHECKING:
     from tests.kernels.megakernel.interpreter.interpret import SimulatedGpu

@@ -13,8 +13,8 @@ what it overwrites. The rounds of a token continue the numbering of the last tok
 
 import numpy as np
 
-from kernels.megakernel.program.exchange import Floats
 from kernels.ops.sampling import Sampling
+from tests.kernels.megakernel.interpreter.words import Floats
 
 AREAS = 2
 SPAN = 16.0

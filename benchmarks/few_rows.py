@@ -1,0 +1,127 @@
+"""Times of a layer's products with few rows of x, in bf16 and int8, as a chain of dependent launches in a CUDA graph.
+
+    python -m benchmarks.few_rows --model llama-3.1-8b --rows 8 16 32 64 128 256 --json few-rows.json
+
+No gate: each variant's output is compared once with the product of its own rounded weights. The copies of the weight
+that the chain takes in turn exceed the L2, so that each call reads memory. `us` of a row is the median of the replays.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from kernels import registry
+from kernels.cases.linear import MODELS
+from kernels.cuda.graphs import captured
+from kernels.hardware import Gpu
+from kernels.measure.environment import environment_info
+from kernels.measure.gpu_entry import gpu_of
+from kernels.ops import LinearCase
+from kernels.server.execution.compiling import compile_together
+from kernels.server.execution.ops import STREAMED
+
+TURNED_BYTES = 256 << 20
+"""The bytes of all copies of a weight."""
+CALLS, REPLAYS = 12, 9
+VARIANTS: dict[str, dict[str, Any]] = {"skinny": {**STREAMED}, "small_gemm": {"pdl": True}, "torch_linear": {}}
+"""The variants in the model's precision, with the params of a server's passes. `_int8` is appended for int8."""
+
+
+class Candidate(NamedTuple):
+    variant: registry.Variant
+    case: LinearCase
+    params: dict[str, Any]
+
+
+def products(model: str, rows: int) -> Iterator[LinearCase]:
+    """q, k, v packed; o; gate, up packed; down, with the epilogues of a pass whose norms are separate."""
+    qkv, o, gate_up, down = MODELS[model]
+    yield LinearCase(m=rows, n=qkv[0], k=qkv[1])
+    yield LinearCase(m=rows, n=o[0], k=o[1], epilogue="residual")
+    yield LinearCase(m=rows, n=gate_up[0] // 2, k=gate_up[1], epilogue="swiglu")
+    yield LinearCase(m=rows, n=down[0], k=down[1], epilogue="residual")
+
+
+def candidates(case: LinearCase, tried: int, gpu: Gpu) -> Iterator[Candidate]:
+    """Of each variant that serves the case, the best guess and `tried` - 1 other params."""
+    for name, beside in VARIANTS.items():
+        for each, own in ((name, case), (f"{name}_int8", case.model_copy(update={"weights": "int8"}))):
+            if (name == "torch_linear" and own is not case) or registry.variant(each).serves(own, gpu):
+                continue
+            space = registry.variant(each).space(own)[:tried] if name == "small_gemm" else [{}]
+            yield from (Candidate(registry.variant(each), own, params | beside) for params in space)
+
+
+def arguments(case: LinearCase) -> dict[str, torch.Tensor]:
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+
+    given = {"x": drawn(case.m, case.k), "w": drawn(case.weight_rows, case.k) / case.k**0.5}
+    return given | ({"residual": drawn(case.m, case.n)} if case.epilogue == "residual" else {})
+
+
+def timed(candidate: Candidate, given: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """A row of the document."""
+    variant, case, params = candidate
+    call = variant.build(case, params)
+    packed = variant.pack(case, params, given["w"])
+    parts = packed if isinstance(packed, tuple) else (packed,)
+    size = sum(each.nbytes for each in parts)
+    copies = [packed]
+    while len(copies) * size < TURNED_BYTES:
+        copies.append(tuple(each.clone() for each in parts) if isinstance(packed, tuple) else packed.clone())
+    beside = {name: value for name, value in given.items() if name not in ("x", "w")}
+    calls = max(CALLS, len(copies))
+
+    def chain() -> None:
+        for number in range(calls):
+            call(given["x"], copies[number % len(copies)], **beside)
+
+    held = variant.rounded(case, params, given) if variant.lossy else given
+    (exact,) = case.reference({name: value.float() for name, value in held.items()})
+    error = float((call(given["x"], packed, **beside).float() - exact).norm() / exact.norm())
+    graph = captured(chain, torch.device("cuda"))
+    times = []
+    for _ in range(REPLAYS):
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        first.record()
+        graph()
+        last.record()
+        last.synchronize()
+        times.append(1000 * first.elapsed_time(last) / calls)
+    us = statistics.median(times[2:])
+    return {"case": case.model_dump(), "variant": variant.name, "params": params, "us": round(us, 2), "error": error}
+
+
+def main(given: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", nargs="+", choices=tuple(MODELS), default=["llama-3.1-8b"])
+    parser.add_argument("--rows", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256])
+    parser.add_argument("--tried", type=int, default=2, help="params of `small_gemm` that are timed")
+    parser.add_argument("--json", type=Path, required=True)
+    options = parser.parse_args(given)
+    gpu = gpu_of(torch.device("cuda"))
+    cases = [case for model in options.model for rows in options.rows for case in products(model, rows)]
+    every = {case.key: list(candidates(case, options.tried, gpu)) for case in cases}
+    builds = [build for some in every.values() for each in some for build in each.variant.cuda_builds(*each[1:], gpu)]
+    print(f"{compile_together(builds)} builds", flush=True)
+    document: dict[str, Any] = environment_info(device="cuda") | {"rows": []}
+    failed = 0
+    for case in cases:
+        drawn = arguments(case)
+        rows = [timed(each, drawn) for each in every[case.key]]
+        document["rows"] += rows
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+        failed += sum(row["error"] > 0.01 for row in rows)
+        line = ", ".join(f"{row['variant']} {row['us']} ({row['error']:.1e})" for row in rows)
+        print(f"{case.m} x {case.n} x {case.k}: {line}", flush=True)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,3 @@
+"""Stages whose import takes long."""
+
+IMPORT_SECONDS = 4.0

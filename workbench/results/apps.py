@@ -1,8 +1,0 @@
-"""What came out of runs: the page of a result, the comparison of runs, plans for a fleet."""
-
-from django.apps import AppConfig
-
-
-class ResultsConfig(AppConfig):
-    name = "workbench.results"
-    label = "results"
