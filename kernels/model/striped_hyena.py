@@ -110,6 +110,14 @@ class ShortConvolution(nn.Conv1d):
     def forward(self, u: Tensor) -> Tensor:
         return super().forward(u)[..., : u.shape[-1]]
 
+    def of_tokens(self, u: Tensor) -> Tensor:
+        """The same of u [batch, length, width], by sums: libraries prepare a convolution anew for each length."""
+        first, *others = self.taps(u.shape[1]).T
+        y = u * first
+        for distance, taps in enumerate(others, 1):
+            y[:, distance:] += u[:, :-distance] * taps
+        return y.to(u.dtype)
+
 
 CONVOLUTIONS = (LongConvolution, ShortConvolution)
 """Modules whose `case` is an op of this library; a plan's variant may compute it from their `taps`."""
@@ -141,7 +149,7 @@ class HyenaMixer(nn.Module):
         step = past_key_values is not None and hidden.shape[1] == 1
         if step:
             position = position_ids[0, -1:]
-            w_post, w_pre, u = ShortConvolution.forward(self.short_filter, kept.transpose(1, 2)).chunk(3, dim=1)
+            w_post, w_pre, u = self.short_filter.of_tokens(kept).transpose(1, 2).chunk(3, dim=1)
             mixed = self.long_filter.last(u, w_pre, position)[..., None] * w_post.index_select(2, position)
         else:
             w_post, w_pre, u = self.short_filter(projected.transpose(1, 2)).chunk(3, dim=1)
