@@ -1,9 +1,10 @@
 """Measurements and where they were made."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, Protocol, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from workers.documents.base import Basis, Document
 
@@ -68,6 +69,12 @@ class Confinement(Document):
     missing: list[str] = []
 
 
+def _instant(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError(f"{text!r} names no time zone")
+    return text
+
+
 class Environment(Document):
     """The device, the libraries and the commit that a figure was measured with; `at` is ISO 8601 UTC."""
 
@@ -80,7 +87,7 @@ class Environment(Document):
     versions: dict[str, str]
     commit: str = Field(default="", description="with -dirty behind it where files differed; empty when installed")
     sources: str = Field(default="", description="SHA-256 of the code that measured: of kernels and workers")
-    at: str
+    at: Annotated[str, AfterValidator(_instant)]
     telemetry: Telemetry = Telemetry()
     confinement: Confinement | None = Field(default=None, description="as the worker saw it; None in a stage by hand")
 

@@ -231,7 +231,7 @@ def test_case_labels_name_the_shape():
 )
 def test_a_shared_machine_is_said_beside_its_figures(share, said):
     seen = Telemetry(sm_mhz_median=2600, others_cpu_share=share)
-    found = Environment(device="d", gpu_class="cpu", versions={}, at="2026-11-20", telemetry=seen)
+    found = Environment(device="d", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00Z", telemetry=seen)
     assert provenance.clocks(found) == said
 
 
