@@ -152,7 +152,7 @@ def test_every_variant_of_a_whole_model_has_the_prediction_of_its_runner():
             lower = each.options.get("weights")
             runner = "cuda_graphs" if each.options.get("compile") is False else each.runner_name
             assert VARIANTS[each.name] == (runner, lower)
-    lossy = {"lower": ["int8", "fp8", "nvfp4"], "gpu_class": "h200x4"}
+    lossy = {"lower": ["int8", "int4", "fp8", "nvfp4"], "gpu_class": "h200x4"}
     metrics = ("ttft", "ttf_n", "tpot", "itl", "e2e", "batch_latency", "throughput", "cost_per_mtok")
     wanted = [{"metric": each, "limit": 9} | ({"n": 64} if each == "ttf_n" else {}) for each in metrics]
     found = predicted(model("llama-3.1-8b"), objectives=wanted, **lossy)

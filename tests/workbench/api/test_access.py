@@ -55,6 +55,8 @@ BODIES: dict[str, Any] = {
     "/reports": {"run": "{run_id}"},
     "/reports/{report_id}/review": {"note": ""},
     "/uploads/{upload_id}/finish": {"files": []},
+    "/workloads/{workload_id}": {"project": "Voice"},
+    "/runs/{run_id}": {"tags": ["nightly"]},
     "/bring-ups": sample_bring_up.measured().model_dump(mode="json"),
 }
 
@@ -111,11 +113,12 @@ def _call(client: Client, method: str, path: str, ids: dict[str, str]) -> Any:
     body = {
         key: value.format(**ids) if isinstance(value, str) else value for key, value in BODIES.get(path, {}).items()
     }
-    headers = {"Upload-Offset": "0"} if method == "PATCH" else {}
+    chunk = method == "PATCH" and path.startswith("/uploads/")
+    headers = {"Upload-Offset": "0"} if chunk else {}
     return client.generic(
         method,
         "/api/v1" + (path + QUERIES.get(path, "")).format(**ids),
-        b"x" if method == "PATCH" else json.dumps(body),
+        b"x" if chunk else json.dumps(body),
         content_type="application/json",
         headers=headers,
     )

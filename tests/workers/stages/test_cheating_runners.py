@@ -26,6 +26,7 @@ from workers.measuring import alternation
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import load
 from workers.planning import fresh_process
+from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import too_fast
 from workers.planning.trials import TrialRunner, TrialTimeouts
 
@@ -224,7 +225,8 @@ def test_no_measurement_repeats_the_prompts_of_another(context):
     model, plan = load(document, context), of_cheat(document)
     for _ in range(2):
         TrialRunner(document).attempt("memo", plan, lambda: Remembers(model), TrialTimeouts(60, 0.1), lossy=False)
-    bench = verify._Bench(document, context, model, EagerRunner(model), None, time.monotonic())
+    further = FurtherProcesses(document, context)
+    bench = verify._Bench(document, context, model, EagerRunner(model), None, time.monotonic(), further)
     for _ in range(2):
         bench._served(Remembers(model), plan, time.monotonic(), context.seconds_left)
     assert len(Remembers.answers) > 20
