@@ -82,8 +82,8 @@ def timed(candidate: Candidate, given: dict[str, torch.Tensor]) -> dict[str, Any
         for number in range(calls):
             call(given["x"], copies[number % len(copies)], **beside)
 
-    held = variant.rounded(case, params, given) if variant.lossy else given
-    (exact,) = case.reference({name: value.float() for name, value in held.items()})
+    stored = variant.rounded(case, params, given) if variant.lossy else given
+    (exact,) = case.reference({name: value.float() for name, value in stored.items()})
     error = float((call(given["x"], packed, **beside).float() - exact).norm() / exact.norm())
     graph = captured(chain, torch.device("cuda"))
     times = []

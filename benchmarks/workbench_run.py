@@ -233,11 +233,11 @@ def main() -> int:
             result = collected(api, options.output, facts)
             for name, content in pages(workbench.url, login, result["run"]["id"]):
                 (options.output / name).write_bytes(content)
-        kept = options.output / "run.json"
-        kept.write_text(json.dumps(result, indent=1) + "\n")
+        run_file = options.output / "run.json"
+        run_file.write_text(json.dumps(result, indent=1) + "\n")
         if options.rerun:
             result["reruns"] = rerun(options.output, options.model)
-            kept.write_text(json.dumps(result, indent=1) + "\n")
+            run_file.write_text(json.dumps(result, indent=1) + "\n")
     run = result["run"]
     print(f"{run['state']}, verdict {run['verdict']}, {facts['wall_seconds']} s: {options.output}")
     return 0 if run["state"] == "done" or (options.until and run["state"] in OVER) else 1

@@ -203,11 +203,11 @@ def bench_sample() -> str:
 @table("few-rows")
 def few_rows() -> str:
     """The products of a layer together, by rows of x: the best in bf16, and those in int8."""
-    found = document("few-rows")["rows"]
+    measured = document("few-rows")["rows"]
     lines = []
-    for m in sorted({row["case"]["m"] for row in found}):
-        sums = {variant: _layer_us(found, m, variant) for variant in ("skinny", "small_gemm")}
-        int8 = {variant: _layer_us(found, m, f"{variant}_int8") for variant in sums}
+    for m in sorted({row["case"]["m"] for row in measured}):
+        sums = {variant: _layer_us(measured, m, variant) for variant in ("skinny", "small_gemm")}
+        int8 = {variant: _layer_us(measured, m, f"{variant}_int8") for variant in sums}
         best = min(us for us in sums.values() if us)
         cells = [f"{us:.1f} µs ({best / us:.2f}x)" if us else "–" for us in int8.values()]
         lines.append([str(m), f"{best:.1f} µs", *cells])

@@ -54,26 +54,29 @@ class ChosenExperts:
 @contextmanager
 def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
     """What the routers of a transformers model choose in its passes over `batch` rows within the block."""
-    found = ChosenExperts()
+    chosen_experts = ChosenExperts()
 
     def note(gate: Any, _: Any, given: Any) -> None:
-        found.add(given[2], batch, len(gate.weight))
+        chosen_experts.add(given[2], batch, len(gate.weight))
 
     layers = model.model.layers if has_experts(model.config) else ()
     hooks = [layer.mlp.gate.register_forward_hook(note) for layer in layers]
     try:
-        yield found
+        yield chosen_experts
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def with_experts(case: ModelCase, model: Any, found: ChosenExperts) -> ModelCase:
+def with_experts(case: ModelCase, model: Any, chosen_experts: ChosenExperts) -> ModelCase:
     """The case with the bytes of the experts that its sequences chose; as it is without experts."""
-    if not found.counts:
+    if not chosen_experts.counts:
         return case
     layers = [experts_of(model.config, layer.mlp) for layer in model.model.layers]
     one = sum((w.gate_up.numel() + w.down.numel()) // len(w.router) for w in layers)
-    further = (found.mean - layers[0].chosen) * one * MODEL_BYTES[case.weights]
-    experts = {"distinct_experts": round(found.mean, 2), "top_tenth_share": round(found.share_of_most(0.1), 3)}
+    further = (chosen_experts.mean - layers[0].chosen) * one * MODEL_BYTES[case.weights]
+    experts = {
+        "distinct_experts": round(chosen_experts.mean, 2),
+        "top_tenth_share": round(chosen_experts.share_of_most(0.1), 3),
+    }
     return case.model_copy(update={"bytes_per_token": case.bytes_per_token + further} | experts)

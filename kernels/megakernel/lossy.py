@@ -8,45 +8,45 @@ from kernels.megakernel.variant import Megakernel
 from kernels.registry import register
 
 
+class RoundedMegakernel(Megakernel):
+    """A megakernel whose weights are rounded while it is built."""
+
+    lossy = True
+    build_seconds = 20.0
+
+
 @register
-class MegakernelInt8(Megakernel):
+class MegakernelInt8(RoundedMegakernel):
     """17/32 of the bytes of a step: int8 with a float16 scale per 32 weights; the rest stays bf16."""
 
     name = "megakernel_int8"
     summary = "the megakernel with int8 weights, a float16 scale per 32"
-    lossy = True
-    build_seconds = 20.0
     options = {"weights": "int8"}
 
 
 @register
-class MegakernelFp8(Megakernel):
+class MegakernelFp8(RoundedMegakernel):
     """Half the bytes of a step: e4m3 with a power of two per row; activations, keys and values stay bf16."""
 
     name = "megakernel_fp8"
     summary = "the megakernel with e4m3 weights, a power-of-two scale per row"
-    lossy = True
-    build_seconds = 20.0
     options = {"weights": "fp8"}
 
 
 @register
-class MegakernelNvfp4(Megakernel):
+class MegakernelNvfp4(RoundedMegakernel):
     """9/32 of the bytes: e2m1 with an e4m3 scale per 16 weights; activations, keys and values stay bf16."""
 
     name = "megakernel_nvfp4"
     summary = "the megakernel with e2m1 weights, an e4m3 scale per 16, a power-of-two scale per matrix"
-    lossy = True
     build_seconds = 30.0
     options = {"weights": "nvfp4", "rounding": {"method": "gptq"}}
 
 
 @register
-class MegakernelInt4(Megakernel):
+class MegakernelInt4(RoundedMegakernel):
     """9/32 of the bytes: four-bit integers with a float16 scale per 32 weights; the rest stays bf16."""
 
     name = "megakernel_int4"
     summary = "the megakernel with int4 weights, a float16 scale per 32"
-    lossy = True
-    build_seconds = 20.0
     options = {"weights": "int4"}

@@ -95,8 +95,8 @@ def check_products(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
         (wide, x, tiled.gate_up, inner),
         (narrow, inner, tiled.down, torch_grouped(inner, w.down, ends)),
     ):
-        found = registry.variant("grouped_hopper").build(case, {"tiled": True})(given, own, ends)
-        if not (found - expected).abs().max() <= ROUNDING * expected.abs().max():
+        product = registry.variant("grouped_hopper").build(case, {"tiled": True})(given, own, ends)
+        if not (product - expected).abs().max() <= ROUNDING * expected.abs().max():
             raise ValueError(f"the product of tiles differs from torch's: {case.key}")
 
 
@@ -161,8 +161,8 @@ def _no_room(device: "torch.device", needed: int) -> str:
     """Why so many bytes do not fit on the GPU, in a sentence; "" where they do."""
     import torch
 
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    free = torch.cuda.mem_get_info(device)[0] + kept
+    reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    free = torch.cuda.mem_get_info(device)[0] + reserved
     if needed <= free:
         return ""
     return f"memory: a mixture's experts as tiles take {needed / 1e9:.1f} GB more, and {free / 1e9:.1f} are free"

@@ -142,14 +142,14 @@ class HyenaMixer(nn.Module):
     def forward(self, hidden: Tensor, position_ids: Tensor, past_key_values: Cache | None) -> Tensor:
         """hidden and the result: [batch, tokens, width]."""
         projected = self.in_proj(hidden)
-        kept = projected
+        cached = projected
         if past_key_values is not None:
             heads = projected[:, None]
-            kept = past_key_values.update(heads, heads[..., :0], self.layer_idx)[0][:, 0]
+            cached = past_key_values.update(heads, heads[..., :0], self.layer_idx)[0][:, 0]
         step = past_key_values is not None and hidden.shape[1] == 1
         if step:
             position = position_ids[0, -1:]
-            w_post, w_pre, u = self.short_filter.of_tokens(kept).transpose(1, 2).chunk(3, dim=1)
+            w_post, w_pre, u = self.short_filter.of_tokens(cached).transpose(1, 2).chunk(3, dim=1)
             mixed = self.long_filter.last(u, w_pre, position)[..., None] * w_post.index_select(2, position)
         else:
             w_post, w_pre, u = self.short_filter(projected.transpose(1, 2)).chunk(3, dim=1)

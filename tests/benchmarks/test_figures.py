@@ -196,6 +196,6 @@ def test_a_summary_is_at_most_600_words(path):
 def test_the_index_names_every_document_and_it_names_its_commit(path):
     assert (ROOT / "benchmarks" / "README.md").read_text().count(f"(results/h200/{path.name})") >= 1
     if path.suffix == ".json" and path.stem != "chain-study":
-        found = document(path.stem)
-        found = found.get("environment", found)
-        assert all("commit" in each for each in ([found] if "commit" in found else found["rows"]))
+        facts = document(path.stem)
+        facts = facts.get("environment", facts)
+        assert all("commit" in each for each in ([facts] if "commit" in facts else facts["rows"]))

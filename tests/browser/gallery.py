@@ -68,19 +68,19 @@ def with_verdict(organisation: Organisation, user: User, verdict: str, sentence:
 
 def missed(organisation: Organisation, user: User) -> Run:
     """A finished run whose plan is faster and misses its promise all the same; time was short for another plan."""
-    found = sample_results.results(130.0)
-    assert found.compose
-    assert found.verify
+    results = sample_results.results(130.0)
+    assert results.compose
+    assert results.verify
     late = {
         "label": "cuda_graphs",
         "gate": "refused",
         "reason": "Not tried: building takes about 80 s and 29 s were left.",
     }
-    found.compose.trials.append(found.compose.trials[-1].model_copy(update=late))
-    found.verify.minutes_wanted = 9
-    made = with_results(sample_runs.run(organisation, user), found)
-    Run.objects.filter(id=made.id).update(verdict="missed")
-    return made
+    results.compose.trials.append(results.compose.trials[-1].model_copy(update=late))
+    results.verify.minutes_wanted = 9
+    run = with_results(sample_runs.run(organisation, user), results)
+    Run.objects.filter(id=run.id).update(verdict="missed")
+    return run
 
 
 def without_change(organisation: Organisation, user: User) -> Run:

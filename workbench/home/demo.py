@@ -90,7 +90,7 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
     )  # fmt: skip
     now, rest = timezone.now(), max(workloads - 1, 1)
     verdicts = ("met", "missed", "too_close")
-    runs_ = [
+    copied_runs = [
         Run(organisation=organisation, workload=made_workloads[0 if each < busiest else (1 + each % rest) % workloads],
             gpu_class=first.gpu_class, state="done", stage="report", created_by=user,
             verdict=verdicts[each % 3] if each % whole else first.verdict,
@@ -98,19 +98,19 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
             started_at=now - timedelta(minutes=each + 7), finished_at=now - timedelta(minutes=each))
         for each in range(runs)
     ]  # fmt: skip
-    Run.objects.bulk_create(runs_, BATCH)
-    for number, run in enumerate(runs_):
+    Run.objects.bulk_create(copied_runs, BATCH)
+    for number, run in enumerate(copied_runs):
         run.created_at = now - timedelta(minutes=number + 8)
-    Run.objects.bulk_update(runs_, ["created_at"], BATCH)
-    newest = {run.workload_id: run for run in reversed(runs_)}
+    Run.objects.bulk_update(copied_runs, ["created_at"], BATCH)
+    newest = {run.workload_id: run for run in reversed(copied_runs)}
     for workload in made_workloads:
         workload.newest_run = newest.get(workload.id)
     Workload.objects.bulk_update(made_workloads, ["newest_run"], BATCH)
     tags = Tag.objects.bulk_create(Tag(organisation=organisation, name=name) for name in TAGS)
-    tagged = [Run.tags.through(run=run, tag=tags[each % len(TAGS)]) for each, run in enumerate(runs_[::5])]
+    tagged = [Run.tags.through(run=run, tag=tags[each % len(TAGS)]) for each, run in enumerate(copied_runs[::5])]
     Run.tags.through.objects.bulk_create(tagged, BATCH)
-    _fill(runs_, first, whole)
-    return runs_
+    _fill(copied_runs, first, whole)
+    return copied_runs
 
 
 def _fill(made: list[Run], first: Run, whole: int) -> None:

@@ -216,9 +216,9 @@ def test_a_name_says_what_was_compiled_and_not_where(tmp_path: Path) -> None:
 
 def test_a_server_of_a_mixture_asks_for_the_product_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernels.cli.builds.megakernels", lambda *given, **more: [])
-    made = of_model(CONFIGS["qwen3-moe"], GPUS["h200"], [], [ServerSize(64, 4)], [])
-    found = [dict(build.defines) for build in made if isinstance(build, Build) and build.source.name == "grouped.cu"]
-    assert sorted((each["EPILOGUE"], each["TILED"]) for each in found) == [("kNone", 1), ("kSwiglu", 1)]
+    builds = of_model(CONFIGS["qwen3-moe"], GPUS["h200"], [], [ServerSize(64, 4)], [])
+    macros = [dict(build.defines) for build in builds if isinstance(build, Build) and build.source.name == "grouped.cu"]
+    assert sorted((each["EPILOGUE"], each["TILED"]) for each in macros) == [("kNone", 1), ("kSwiglu", 1)]
 
 
 def test_what_is_there_is_not_made_again(

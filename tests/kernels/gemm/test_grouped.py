@@ -22,8 +22,8 @@ def case(**fields: Any) -> GroupedCase:
 
 @pytest.mark.parametrize(("epilogue", "experts", "tiled"), [("swiglu", 128, True), ("none", 512, False)])
 def test_it_compiles_without_spills(epilogue: str, experts: int, tiled: bool) -> None:
-    found, _ = grouped_tiles.constants(case(experts=experts, epilogue=epilogue), tiled)
-    used = resources(log := compile_log(grouped_tiles.SOURCE, found))
+    macros, _ = grouped_tiles.constants(case(experts=experts, epilogue=epilogue), tiled)
+    used = resources(log := compile_log(grouped_tiles.SOURCE, macros))
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
 

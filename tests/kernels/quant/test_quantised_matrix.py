@@ -119,8 +119,8 @@ def test_int4_rounds_no_worse_than_q4_0_and_keeps_the_codes_of_a_file() -> None:
     groups = torch.nn.functional.pad(weight, (0, 16)).unflatten(1, (-1, 32))
     step = (groups.gather(-1, groups.abs().argmax(-1, keepdim=True)) / -8).half().float()
     plain = (groups / step).round().clamp(-8, 7) * step - groups
-    found = int4_groups(weight)
-    own = torch.nn.functional.pad(found.values(torch.float32) - weight, (0, 16)).unflatten(1, (-1, 32))
+    quantised_groups = int4_groups(weight)
+    own = torch.nn.functional.pad(quantised_groups.values(torch.float32) - weight, (0, 16)).unflatten(1, (-1, 32))
     assert (own.norm(dim=-1) <= plain.norm(dim=-1) * 1.001).all()
     assert own.norm() < 0.97 * plain.norm()
     codes = torch.randint(-8, 8, (16, 64), dtype=torch.int8)

@@ -175,24 +175,24 @@ def test_a_skewed_router_chooses_fewer_experts_and_what_they_read_is_counted() -
     even, skewed = (runners.load(None, config, generated=True, dtype="fp32", device="cpu") for _ in range(2))
     skew_routers(skewed, 2.0)
     ids = torch.randint(even.config.vocab_size, (4, 16), generator=torch.Generator().manual_seed(5))
-    found = []
+    counts = []
     for model in (even, skewed):
         with counted(model, 4) as chosen:
             model(ids)
-        found.append(chosen)
+        counts.append(chosen)
     first = even.model.layers[0].mlp
     hidden: list[torch.Tensor] = []
     hook = first.register_forward_pre_hook(lambda _, given: hidden.append(given[0]))
     even(ids)
     hook.remove()
     numbers = first.gate(hidden[0].flatten(0, 1))[2].view(4, 16, -1)
-    assert found[0].distinct[0] == sum(len(numbers[:, at].unique()) for at in range(16)) / 16
-    assert found[1].mean < found[0].mean
-    assert found[1].share_of_most(0.1) > 1.5 * found[0].share_of_most(0.1)
+    assert counts[0].distinct[0] == sum(len(numbers[:, at].unique()) for at in range(16)) / 16
+    assert counts[1].mean < counts[0].mean
+    assert counts[1].share_of_most(0.1) > 1.5 * counts[0].share_of_most(0.1)
     case = model_case(even, "mine", "bf16", 4, 16, 8)
-    read = with_experts(case, even, found[0])
+    read = with_experts(case, even, counts[0])
     expert = 3 * 64 * 48 * even.config.num_hidden_layers
-    assert read.bytes_per_token == pytest.approx(case.bytes_per_token + 2 * expert * (found[0].mean - 3))
+    assert read.bytes_per_token == pytest.approx(case.bytes_per_token + 2 * expert * (counts[0].mean - 3))
     assert len(even.model.layers[0].mlp.gate._forward_hooks) == 0
 
 

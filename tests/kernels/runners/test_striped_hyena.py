@@ -61,8 +61,8 @@ def test_every_runner_gives_the_tokens_of_the_model_without_a_cache(
 ) -> None:
     runner = runners.runner(name, loaded(), options)
     runner.prepare(2, PROMPT, TOKENS)
-    made = runner.generate(ids, TOKENS)
-    assert torch.tensor(made.tokens).equal(whole[:, PROMPT - 1 :].argmax(-1))
+    generated = runner.generate(ids, TOKENS)
+    assert torch.tensor(generated.tokens).equal(whole[:, PROMPT - 1 :].argmax(-1))
     torch.testing.assert_close(runner.logits(ids), whole[:, :PROMPT], rtol=1e-4, atol=1e-4)
 
 

@@ -184,10 +184,12 @@ def test_tiles_of_experts_are_multiplied_with_their_activation_by_the_product_of
     for shape, ops, head in tiled.passes():
         noted = NotedVariants(ops, H200)
         packed_pass(tiled, noted, shape, head)
-        found = [each for each in noted._found.values() if each and isinstance(each.case, GroupedCase | GatedCase)]
-        forms = {(each.case.n, each.case.k, each.case.epilogue): each for each in found}
+        planned_ops = [
+            each for each in noted._found.values() if each and isinstance(each.case, GroupedCase | GatedCase)
+        ]
+        forms = {(each.case.n, each.case.k, each.case.epilogue): each for each in planned_ops}
         assert [*forms] == [(48, 64, "swiglu"), (64, 48, "none")]
-        assert all((each.variant.name, each.params) == ("grouped_hopper", {"tiled": True}) for each in found)
+        assert all((each.variant.name, each.params) == ("grouped_hopper", {"tiled": True}) for each in planned_ops)
     plain = BoundVariants([], GPUS["cpu"])
     with pytest.raises(ValueError, match="no product of tiles is planned"):
         packed_pass(tiled, plain, tiled.shapes[0])

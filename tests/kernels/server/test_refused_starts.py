@@ -32,8 +32,8 @@ def refused(*options: str) -> str:
 
 
 def test_an_ever_so_small_memory_for_pages_is_refused_and_not_ignored() -> None:
-    said = refused("--model", str(MODEL), "--kv-gib", "1e-12")
-    assert said.startswith("kernels serve: kv_bytes: 1 hold no KV page")
+    sentence = refused("--model", str(MODEL), "--kv-gib", "1e-12")
+    assert sentence.startswith("kernels serve: kv_bytes: 1 hold no KV page")
 
 
 def test_an_address_in_use_is_refused() -> None:
@@ -150,8 +150,8 @@ def test_a_lack_of_memory_ends_no_server_that_has_served(tmp_path: Path) -> None
         await becomes(own, "ready")
         assert own.process is not None
         own.process.kill()
-        said = "the memory does not hold the model and a server of this size, which --max-num-seqs"
-        await becomes(own, f"the engine has ended and is started again; the last try failed: {said}")
+        sentence = "the memory does not hold the model and a server of this size, which --max-num-seqs"
+        await becomes(own, f"the engine has ended and is started again; the last try failed: {sentence}")
         await becomes(own, "ready")
         assert (own.state.restarts, own.state.declined) == (2, None)
         await own.stop()

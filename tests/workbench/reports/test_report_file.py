@@ -120,12 +120,12 @@ def test_no_cell_of_a_csv_file_is_a_formula():
 
 def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, settings, tmp_path, monkeypatch):
     client, address = browser(engineer), f"/reports/{published.id}/report.pdf"
-    made, secret = tmp_path / "bin" / "chromium", tmp_path / "secret_key"
+    program, secret = tmp_path / "bin" / "chromium", tmp_path / "secret_key"
     secret.write_text("secret")
-    made.parent.mkdir()
-    made.write_text(CHROMIUM.replace("$SECRET_FILE", str(secret)))
-    made.chmod(0o755)
-    settings.CHROMIUM = [str(made)]
+    program.parent.mkdir()
+    program.write_text(CHROMIUM.replace("$SECRET_FILE", str(secret)))
+    program.chmod(0o755)
+    settings.CHROMIUM = [str(program)]
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))  # as that of a web process may be

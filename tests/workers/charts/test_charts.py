@@ -231,8 +231,8 @@ def test_case_labels_name_the_shape():
 )
 def test_a_shared_machine_is_said_beside_its_figures(share, said):
     seen = Telemetry(sm_mhz_median=2600, others_cpu_share=share)
-    found = Environment(device="d", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00Z", telemetry=seen)
-    assert provenance.clocks(found) == said
+    environment = Environment(device="d", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00Z", telemetry=seen)
+    assert provenance.clocks(environment) == said
 
 
 @pytest.mark.parametrize(("gpu_class", "said"), [("h200", "140 GiB by its driver"), ("cpu", "140 GiB")])

@@ -155,15 +155,15 @@ def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeyp
     further.get_ready(plan, processes.MOST_PAIRS)
     further.wait_until_ready()
     (waiting,) = further._waiting
-    found = waiting.measured(300.0)
-    assert isinstance(found, Result), found
-    assert len(found.before) == len(found.after) == processes.MOST_PAIRS
-    assert all(len(each.times_ns) == 8 for each in (*found.before, *found.after))
-    starts = [each.start_ns for each in found.before]
+    outcome = waiting.measured(300.0)
+    assert isinstance(outcome, Result), outcome
+    assert len(outcome.before) == len(outcome.after) == processes.MOST_PAIRS
+    assert all(len(each.times_ns) == 8 for each in (*outcome.before, *outcome.after))
+    starts = [each.start_ns for each in outcome.before]
     assert starts == sorted(starts)
-    assert found.served_ids is not None
-    assert (found.served_ids.tokens, found.served_ids.acceptable) == (8 * processes.MOST_PAIRS, True)
-    assert found.refusal == ""
+    assert outcome.served_ids is not None
+    assert (outcome.served_ids.tokens, outcome.served_ids.acceptable) == (8 * processes.MOST_PAIRS, True)
+    assert outcome.refusal == ""
 
 
 def never(alternations):
@@ -175,9 +175,9 @@ def test_a_process_that_takes_too_long_is_named(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     left = Context(context.model_dir, context.artifacts, seconds=0.1)
-    found = processes.FurtherProcesses(document, left).measure(plan, 0.04, 10, never)
-    assert found.alternations == []
-    assert found.failure == "Process 2 did not end within 0 s."
+    runs = processes.FurtherProcesses(document, left).measure(plan, 0.04, 10, never)
+    assert runs.alternations == []
+    assert runs.failure == "Process 2 did not end within 0 s."
 
 
 class Further:
@@ -206,8 +206,8 @@ def test_one_that_does_not_get_ready_is_replaced_and_those_of_another_plan_are_e
     further = processes.FurtherProcesses(document, context)
     further.get_ready(plan, 3)
     further.wait_until_ready()
-    found = further.measure(plan, 1.0, 3, lambda served: True)
-    assert (len(found.alternations), log) == (3, ["closed", "waited", "waited", "new"])
+    runs = further.measure(plan, 1.0, 3, lambda served: True)
+    assert (len(runs.alternations), log) == (3, ["closed", "waited", "waited", "new"])
     log.clear()
     further.get_ready(plan, 3)
     further.measure(plan.model_copy(update={"dtype": "bf16"}), 1.0, 3, lambda served: True)

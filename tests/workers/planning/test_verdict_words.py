@@ -26,8 +26,8 @@ def test_a_promise_in_words(objective, words):
     [(37.481, "is 37.5 ms where"), (99.962, "is 99.96 ms"), (100.02, "is 100.02 ms"), (100, "is 100 ms")],
 )
 def test_a_value_is_as_exact_as_in_tables_or_tells_itself_from_the_limit(value, words):
-    found = verify()
-    outcome = found.outcomes[0].model_copy(update={"after": value, "before": 769.42})
-    said = sentence([outcome], found.speedup, None, "met", "no text")
+    result = verify()
+    outcome = result.outcomes[0].model_copy(update={"after": value, "before": 769.42})
+    said = sentence([outcome], result.speedup, None, "met", "no text")
     assert f"TTF64 p50 {words}" in said
     assert "before, it was 769 ms" in said

@@ -108,8 +108,8 @@ def kernels_candidates():
 
 def test_a_plan_is_composed_of_what_was_explored(context, composing, monkeypatch):
     monkeypatch.setattr(compose.TrialOrder, "predicted", lambda *_: 1.25)
-    said = []
-    context._listener = said.append
+    sentences = []
+    context._listener = sentences.append
     result = composed(context, kernels_candidates())
     trial = next(each for each in result.trials if each.label.startswith("kernels"))
     assert trial.gate == "pass", trial.reason
@@ -120,7 +120,7 @@ def test_a_plan_is_composed_of_what_was_explored(context, composing, monkeypatch
     assert {op.op for op in plan.ops} >= {"linear", "attention", "step_attention", "lm_head"}
     assert {op.case["epilogue"] for op in plan.ops if op.op == "linear"} >= {"residual", "rmsnorm_scale"}
     assert not any("+" in each.label for each in result.trials)
-    assert [line.message for line in said if "predicted" in line.message] == [
+    assert [line.message for line in sentences if "predicted" in line.message] == [
         f"trying the plan {trial.label}; predicted to reach 1.25 ms"
     ]
 

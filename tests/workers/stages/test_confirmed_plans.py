@@ -259,24 +259,24 @@ def in_processes(
 def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monkeypatch):
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
     monkeypatch.setattr(confirmation, "CLEARLY_FASTER", 1000)
-    found = in_processes(document, context, monkeypatch, FASTER)
-    assert [each.pairs for each in found.speedup.processes][1:] == [10] * 5
-    assert found.outcomes[0].requests == len(found.after[0].samples) >= 20 + 5 * 10
-    assert len(found.before[0].samples) == sum(each.pairs for each in found.speedup.processes)
-    assert "over 6 processes, 5 of them fresh)" in found.sentence
-    assert found.recommended
-    assert found.served_ids.tokens == 16 * 8 + 5 * 80
-    assert "ids of timed batches in 6 processes" in found.served_ids.sentence
+    result = in_processes(document, context, monkeypatch, FASTER)
+    assert [each.pairs for each in result.speedup.processes][1:] == [10] * 5
+    assert result.outcomes[0].requests == len(result.after[0].samples) >= 20 + 5 * 10
+    assert len(result.before[0].samples) == sum(each.pairs for each in result.speedup.processes)
+    assert "over 6 processes, 5 of them fresh)" in result.sentence
+    assert result.recommended
+    assert result.served_ids.tokens == 16 * 8 + 5 * 80
+    assert "ids of timed batches in 6 processes" in result.served_ids.sentence
 
 
 def test_a_plan_that_serves_other_ids_in_a_further_process_is_refused(context, monkeypatch):
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
     wrong = "The ids that it served are not the model's."
-    found = in_processes(document, context, monkeypatch, FASTER, wrong)
-    assert not found.recommended
-    assert found.refusal == f"In process 2: {wrong}"
-    assert f"The plan is refused. In process 2: {wrong}" in found.sentence
-    assert found.speedup is None
+    result = in_processes(document, context, monkeypatch, FASTER, wrong)
+    assert not result.recommended
+    assert result.refusal == f"In process 2: {wrong}"
+    assert f"The plan is refused. In process 2: {wrong}" in result.sentence
+    assert result.speedup is None
 
 
 def test_a_plan_that_further_processes_contradict_is_not_recommended(context, monkeypatch):

@@ -162,19 +162,19 @@ def test_variants_that_make_tokens_are_not_among_the_plans(name, operation):
 
 
 def test_a_changed_plan_goes_through_all_stages():
-    found, page = changed("images")
-    counted = found.verify.counted
-    assert found.verify.recommended
-    assert [(each.label, each.confirmed) for each in found.verify.checks] == [("eager", True)]
-    assert (found.compose.plan["runner"], found.verify.plan["runner"]) == ("eager", "eager")
-    assert found.verify.speedup.ratio.low > 1
-    assert found.verify.quality.acceptable
-    assert {row.phase for row in found.verify.profile.rows if row.bound != "idle"} == {"forward"}
-    before, after = (line.usd_per_mtok for line in found.price.lines[:2])
+    result, page = changed("images")
+    counted = result.verify.counted
+    assert result.verify.recommended
+    assert [(each.label, each.confirmed) for each in result.verify.checks] == [("eager", True)]
+    assert (result.compose.plan["runner"], result.verify.plan["runner"]) == ("eager", "eager")
+    assert result.verify.speedup.ratio.low > 1
+    assert result.verify.quality.acceptable
+    assert {row.phase for row in result.verify.profile.rows if row.bound != "idle"} == {"forward"}
+    before, after = (line.usd_per_mtok for line in result.price.lines[:2])
     assert before > after
-    assert f"a million {counted} costs" in found.price.sentence.lower()
-    assert f"x the {counted} at " in found.price.sentence
-    assert found.price.per_dollar == pytest.approx(before / after)
+    assert f"a million {counted} costs" in result.price.sentence.lower()
+    assert f"x the {counted} at " in result.price.sentence
+    assert result.price.per_dollar == pytest.approx(before / after)
     assert "<dt>Before</dt><dd>what runs today, as stated: transformers&#39; own forward pass, compiled" in page
     assert "Batch latency p50 is" in page
     assert "own generate" not in page

@@ -68,10 +68,17 @@ def test_every_operation_has_a_name_a_time_and_a_floor(profiled):
 
 def test_requests_that_baseline_served_are_not_made_again():
     measured = [("ttft", [10.0, 14.0, 12.0]), ("e2e", [70.0, 90.0, 80.0])]
-    found = [Distribution(metric=name, unit="ms", samples=samples, percentiles={}) for name, samples in measured]
+    distributions = [
+        Distribution(metric=name, unit="ms", samples=samples, percentiles={}) for name, samples in measured
+    ]
     environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
     served = BaselineResult(
-        environment=environment, runner="eager", dtype="fp32", requests=3, distributions=found, tokens_per_second=1.0
+        environment=environment,
+        runner="eager",
+        dtype="fp32",
+        requests=3,
+        distributions=distributions,
+        tokens_per_second=1.0,
     )
     document = stage_input("profile")
     document.results.baseline = served

@@ -82,6 +82,6 @@ def test_a_further_process_beside_another_program_is_left_out(context, monkeypat
 
     monkeypatch.setattr(processes, "FreshProcess", Ended)
     long = Context(context.model_dir, context.artifacts, seconds=1000)
-    found = processes.FurtherProcesses(document, long).measure(present_plan(document), 10, 10, lambda further: False)
-    assert len(found.alternations) == 1
-    assert found.failure == f"Process 3 is left out: a{VOID[1:]}"
+    runs = processes.FurtherProcesses(document, long).measure(present_plan(document), 10, 10, lambda further: False)
+    assert len(runs.alternations) == 1
+    assert runs.failure == f"Process 3 is left out: a{VOID[1:]}"

@@ -61,7 +61,7 @@ def test_on_a_gpu_no_request_is_timed_without_the_profiler(monkeypatch, tmp_path
     monkeypatch.setattr(capture, "trace", lambda model, generates, once, path: once())
     monkeypatch.setattr(reader, "read", lambda path: Trace())
     for on_gpu, requests in ((True, 3), (False, 5)):
-        made: list[float] = []
+        times: list[float] = []
         model = SimpleNamespace(parameters=lambda on_gpu=on_gpu: iter([SimpleNamespace(is_cuda=on_gpu)]))
-        sample(model, False, [Window(0, 5)], lambda _, made=made: lambda: made.append(1.0) or 1.0, tmp_path)
-        assert len(made) == requests
+        sample(model, False, [Window(0, 5)], lambda _, times=times: lambda: times.append(1.0) or 1.0, tmp_path)
+        assert len(times) == requests
