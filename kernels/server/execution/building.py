@@ -221,7 +221,7 @@ def backends(
 
 
 def _tile(model: Any) -> None:
-    """Puts tiles in the place of the experts; where their products are not right here, says so and changes nothing."""
+    """Puts tiles in the place of the experts. Where they do not fit, are wrong or slower, says so and keeps rows."""
     try:
         tile_experts(model)
     except (RuntimeError, ValueError) as reason:
