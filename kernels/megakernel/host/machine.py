@@ -15,6 +15,7 @@ from kernels.cuda.launch import Launch, raw_stream
 from kernels.cuda.nvrtc import Build
 from kernels.megakernel.host import device
 from kernels.megakernel.host.exclusive_launch import exclusive_launch
+from kernels.megakernel.host.pack import pack
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.exchange import word_shapes
 from kernels.megakernel.program.instructions import OP_NAMES
@@ -78,14 +79,19 @@ class Rank:
         capacity: int,
         tuning: device.Tuning,
         rounded: RoundedWeights | None = None,
+        beside: Sequence["Rank"] = (),
     ) -> None:
-        """`place` is the rank and its GPU, which is the current one. The rank's model and `rounded` codes are there."""
+        """`place` is the rank and its GPU, which is the current one. The rank's model and `rounded` codes are there.
+        `beside` are ranks of the same model and GPU: one whose weights stream in the same order lends them.
+        """
         self.rank, self.gpu = place
         self.capacity, self.tuning = capacity, tuning
         self.program, self.constants = made.programs[self.rank], made.constants
         self.shape, self.layout = self.program.shape, self.program.layout
         self.kernel = device.compile_kernel(self.constants)
-        self._held: dict[str, Tensor] = uploads(model, self.program, capacity, rounded) | self._caches()
+        alike = (rank.packed for rank in beside if rank.program.streams_as(self.program))
+        self.packed = next(alike, None) or pack(model, self.program, rounded)
+        self._held: dict[str, Tensor] = uploads(model, self.program, capacity, self.packed) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}
         self.longest = max(len(instruction) for instruction in self.program.instructions)
@@ -211,7 +217,7 @@ class Rank:
 class SingleGpuMegakernel(Rank):
     """The megakernel of a transformers model `model` (bf16, on a GPU) for `layout.batch` sequences, on one GPU.
 
-    `rounded` as for `uploads`. The prompt's pass writes `keys` and `values`.
+    `rounded` and `beside` as for `Rank`. The prompt's pass writes `keys` and `values`.
     """
 
     def __init__(
@@ -222,10 +228,11 @@ class SingleGpuMegakernel(Rank):
         capacity: int,
         tuning: device.Tuning,
         rounded: RoundedWeights | None = None,
+        beside: Sequence[Rank] = (),
     ) -> None:
         gpu = model.lm_head.weight.device
         device.check_present(layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
-        super().__init__(model, device.built(shape, layout, tuning), (0, gpu), capacity, tuning, rounded)
+        super().__init__(model, device.built(shape, layout, tuning), (0, gpu), capacity, tuning, rounded, beside)
         self.launches, self.ranks = 0, [self]
 
     def launch(self, request: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:

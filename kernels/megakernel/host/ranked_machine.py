@@ -31,11 +31,17 @@ class RankedMachine:
 
     A GPU that is named twice has two ranks side by side, each on SMs of its own. `shape` is a rank's part of the model
     and `layout` that of one rank. The prompt's pass writes the keys and values of each rank's heads to `ranks[r].keys`
-    and `.values`.
+    and `.values`. `beside` are the ranks of other launches of the same models, as for `Rank`.
     """
 
     def __init__(
-        self, models: Sequence[RankModel], shape: ModelShape, layout: Layout, capacity: int, tuning: device.Tuning
+        self,
+        models: Sequence[RankModel],
+        shape: ModelShape,
+        layout: Layout,
+        capacity: int,
+        tuning: device.Tuning,
+        beside: Sequence[Rank] = (),
     ) -> None:
         gpus = [model.compact.embedding.device for model in models]
         connect(gpus)
@@ -48,7 +54,8 @@ class RankedMachine:
         self.ranks = []
         for place, own in zip(enumerate(gpus), models, strict=True):
             with current(place[1]):
-                self.ranks.append(Rank(own.model, made, place, capacity, tuning, own.rounded))
+                same = [rank for rank in beside if rank.rank == place[0]]
+                self.ranks.append(Rank(own.model, made, place, capacity, tuning, own.rounded, same))
         for rank in self.ranks:
             others = [other.words_at() - rank.words_at() for other in self.ranks if other is not rank]
             rank.peers[: len(others)] = others

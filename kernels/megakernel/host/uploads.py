@@ -6,17 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.megakernel.host.pack import pack
 from kernels.megakernel.program import Program
 from kernels.model.expert_tiles import tiles_of
-from kernels.model.rounding import RoundedWeights
 
 
-def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights | None = None) -> dict[str, Tensor]:
+def uploads(model: Any, program: Program, capacity: int, packed: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
     """The arrays of a transformers decoder (bf16) by their names in `Params`, on the model's device.
 
-    Of a divided model it is the rank's part. `rounded` are the codes of its weights; without them they are rounded to
-    nearest.
+    Of a divided model it is the rank's part. `packed` is what `pack` made of it.
 
     `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
     `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
@@ -25,11 +22,10 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     """
     core, layers = model.model, model.model.layers
     gpu = model.lm_head.weight.device
-    packed, offsets = pack(model, program, rounded)
     norms = [norm.weight for layer in layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
     arrays = {
-        "weights": packed,
-        "weight_offset": offsets.to(gpu),
+        "weights": packed[0],
+        "weight_offset": packed[1].to(gpu),
         "program": torch.from_numpy(np.concatenate(program.instructions)).to(gpu),
         "program_start": torch.from_numpy(program.starts).to(gpu),
         "embedding": core.embed_tokens.weight,

@@ -68,6 +68,10 @@ class Program:
         """Whether a product's weights lie in the streams of the SMs; those of experts are read where they lie."""
         return not self.shape.experts or op not in (GATE_UP, DOWN)
 
+    def streams_as(self, other: "Program") -> bool:
+        """Whether its streams hold the same bytes in the same order as those of another program of the model."""
+        return self.form == other.form and self.sections == other.sections
+
     def stream_bytes(self) -> np.ndarray:
         """Bytes of weights, scales included, that each SM reads per token, int64 [sms]; those of experts left out."""
         form = self.form

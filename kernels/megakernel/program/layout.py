@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass, replace
 
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
-from kernels.megakernel.program.shape import ModelShape, Unsupported
+from kernels.megakernel.program.shape import BATCH_MOST, ModelShape, Unsupported
 from kernels.megakernel.program.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
 
 HEADS_MOST = 8
@@ -160,6 +160,17 @@ def default_layout(
     splits = max(1, min(SPLITS_MOST if long or not wide else SLICED_SPLITS, sms // once))
     layout = replace(layout, heads=heads, splits=splits, sliced=batch > 1 or wide)
     return _reading_once(shape, layout) if batch == 1 and capacity > WHOLE_CONTEXT else layout
+
+
+def serving_layout(shape: ModelShape, batch: int, capacity: int, weights: str, sms: int, ranks: int = 1) -> Layout:
+    """The layout of a server's instance: the default one, but batches of two sequences and more have the column parts
+    of the largest, so that instances of a dense model share their streams of weights.
+    """
+    layout = default_layout(shape, batch, capacity, weights, sms, ranks)
+    if batch == 1 or shape.experts:
+        return layout
+    most = default_layout(shape, BATCH_MOST, capacity, weights, sms, ranks)
+    return replace(layout, out_parts=most.out_parts, down_parts=most.down_parts)
 
 
 def _reading_once(shape: ModelShape, layout: Layout) -> Layout:

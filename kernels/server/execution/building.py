@@ -47,8 +47,8 @@ from kernels.server.spec import Spec, configuration
 from kernels.server.starting import Phases
 
 MEGAKERNEL_SHARE = 0.4
-"""The share of the GPU's free memory that all megakernel instances may take. Each has packed weights of its own, but
-for experts: they read the model's."""
+"""The share of the GPU's free memory that all megakernel instances may take. They hold the weights twice, and a
+mixture's without its experts for each batch: experts are the model's."""
 
 
 def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
@@ -273,7 +273,9 @@ def megakernel_beside(
     try:
         capacity = capacity_of(kernels.limits.max_model_len)
         rounded = None if weights == "bf16" else rounded_weights(model, kernels.model, weights, Rounding())
-        instances = [MachineInstance(model, batch, capacity, weights, rounded) for batch in batches]
+        instances: list[MachineInstance] = []
+        for batch in batches:
+            instances.append(MachineInstance(model, batch, capacity, weights, rounded, instances))
     except ValueError as reason:
         _tell(f"no megakernel: {reason}")
         return []

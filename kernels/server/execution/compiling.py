@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.megakernel.host import device
-from kernels.megakernel.program.layout import default_layout
+from kernels.megakernel.program.layout import serving_layout
 from kernels.megakernel.program.ranks import part_of, programs
 from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
 from kernels.megakernel.proof.validate import Proof
@@ -61,7 +61,7 @@ def megakernels(
         except Unsupported:
             return
         try:
-            layout = default_layout(shape, batch, capacity, weights, gpu.sms, ranks)
+            layout = serving_layout(shape, batch, capacity, weights, gpu.sms, ranks)
             build = device.build_of(device.defines(programs(shape, layout)[0], device.Tuning(trace=traced)))
         except ValueError:  # the runtime refuses it too
             continue

@@ -12,7 +12,7 @@ from kernels.megakernel.host.device import Tuning
 from kernels.megakernel.host.machine import DecodeRequest, SingleGpuMegakernel
 from kernels.megakernel.host.rank_models import rank_models
 from kernels.megakernel.host.ranked_machine import RankedMachine
-from kernels.megakernel.program.layout import default_layout
+from kernels.megakernel.program.layout import serving_layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model.expert_tiles import has_tiles
@@ -29,21 +29,28 @@ class MachineInstance:
     """
 
     def __init__(
-        self, model: Any, batch: int, capacity: int, weights: str = "bf16", rounded: RoundedWeights | None = None
+        self,
+        model: Any,
+        batch: int,
+        capacity: int,
+        weights: str = "bf16",
+        rounded: RoundedWeights | None = None,
+        beside: Sequence["MachineInstance"] = (),
     ) -> None:
-        """Packs the weights, or on one GPU the `rounded` codes of another precision, and compiles, which may take a
-        minute. Raises ValueError as `MegakernelRunner`.
+        """Packs the weights, or on one GPU the `rounded` codes of another precision, unless an instance `beside` it has
+        them in the same order, and compiles, which may take a minute. Raises ValueError as `MegakernelRunner`.
         """
         gpus = [part.device for part in parts_of(model)]
         shape = part_of(shape_of(model.config.to_dict()), len(gpus))
         sms = torch.cuda.get_device_properties(gpus[0]).multi_processor_count // max(Counter(gpus).values())
-        layout = default_layout(shape, batch, capacity, weights, sms, len(gpus))
+        layout = serving_layout(shape, batch, capacity, weights, sms, len(gpus))
         self._machine: SingleGpuMegakernel | RankedMachine
+        others = [rank for instance in beside for rank in instance._machine.ranks]
         if len(gpus) == 1:
-            self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning(), rounded)
+            self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning(), rounded, others)
         else:
             ranks = rank_models(model, gpus, weights, Rounding())
-            self._machine = RankedMachine(ranks, shape, layout, capacity, Tuning())
+            self._machine = RankedMachine(ranks, shape, layout, capacity, Tuning(), others)
         self.batch, self.capacity = batch, capacity
         self.caches: Sequence[tuple[Tensor, Tensor]] = [(rank.keys, rank.values) for rank in self._machine.ranks]
         self._cancel = torch.zeros(1, dtype=torch.int32, pin_memory=True).numpy()
@@ -55,12 +62,14 @@ class MachineInstance:
 
 
 def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16") -> int:
-    """About the GPU memory of an instance: its weights, and its keys and values. All instances of a mixture read the
-    model's own experts where they are tiles, else a copy, which is counted with the first. Of a divided model, on the
-    GPU of the part `model`.
+    """About the GPU memory of an instance: its weights, and its keys and values. Weights are counted with the first two
+    batches, since those for more sequences read the second's; only a mixture has them again without its experts. All
+    instances of a mixture read the model's own experts where they are tiles, else a copy, which is counted with the
+    first. Of a divided model, on the GPU of the part `model`.
     """
     shape = shape_of(model.config.to_dict())
     matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
     cached = 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim
     shared = shape.experts_bytes if batch > BATCHES[0] or has_tiles(model) else 0
-    return int(MODEL_BYTES[weights] * matrices) + 2 * cached - shared
+    own = batch in BATCHES[:2] or shape.experts
+    return (int(MODEL_BYTES[weights] * matrices) if own else 0) + 2 * cached - shared

@@ -148,10 +148,10 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
     class Packed(Exception):
         """The kernel is loaded."""
 
-    def uploads(*given: Any) -> Any:
+    def pack(*given: Any) -> Any:
         raise Packed
 
-    monkeypatch.setattr("kernels.megakernel.host.machine.uploads", uploads)
+    monkeypatch.setattr("kernels.megakernel.host.machine.pack", pack)
     model: Any = skeleton(CONFIG, "bf16")
     for batch in BATCHES:
         with pytest.raises(Packed):

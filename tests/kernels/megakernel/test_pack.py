@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernels.gemm.hopper_tiles import interleaved_gate_up
-from kernels.megakernel.host.pack import fragments
+from kernels.megakernel.host.pack import fragments, pack
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.program.weights import FORMATS, nvfp4_codes, nvfp4_mix, nvfp4_registers
@@ -68,7 +68,7 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
     program = program_of(name, out_parts=2, down_parts=3, weights=weights)
     source = copy.deepcopy(model(name))
     found = rounded_weights(source, Decoder(source), weights, Rounding()) if before else None
-    arrays = {key: as_numpy(value) for key, value in uploads(source, program, 8, found).items()}
+    arrays = {key: as_numpy(value) for key, value in uploads(source, program, 8, pack(source, program, found)).items()}
     block = model(name).model.layers
     matrices = {
         (layer, op): weight

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernels.megakernel.host import device
 from kernels.megakernel.program import build_program
 from kernels.megakernel.program.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
-from kernels.megakernel.program.layout import Layout, attention_work, default_layout, fitted, shares
+from kernels.megakernel.program.layout import Layout, attention_work, default_layout, fitted, serving_layout, shares
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.proof.validate import check_programs
@@ -115,6 +115,16 @@ def test_one_sequence_slices_a_large_residual_and_splits_its_keys(
         layout = default_layout(shape, 1, 192, weights, ranks=ranks)
         assert (layout.sliced, layout.splits) == wanted
     assert default_layout(shape, 1, 4096, ranks=ranks).sliced == wanted[0]
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-1.5b", "llama-3.1-8b"])
+def test_instances_of_a_server_for_two_sequences_and_more_share_a_stream(name: str) -> None:
+    shape = replace(shape_of(catalogue.entry(name)[0]), layers=2)
+    layouts = [serving_layout(shape, batch, 2048, "int8", 132) for batch in (2, 4, 8)]
+    first, *others = (build_program(shape, layout) for layout in layouts)
+    assert all(first.streams_as(other) for other in others)
+    assert not first.streams_as(build_program(shape, replace(layouts[0], weights="bf16")))
+    assert not first.streams_as(build_program(shape, replace(layouts[0], down_parts=2)))
 
 
 def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from kernels.megakernel.host.pack import pack
 from kernels.megakernel.host.rank_models import RankModel, rank_models
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program import Program, build_program
@@ -204,7 +205,8 @@ def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]
     """What is uploaded for the model's own program."""
     program = build_program(part_of(shape_of(model(name).config.to_dict()), layout.tensor_parallel_size), layout, rank)
     own = models_of(name, layout.weights, layout.tensor_parallel_size)[rank]
-    return {key: as_numpy(tensor) for key, tensor in uploads(own.model, program, 256, own.rounded).items()}
+    uploaded = uploads(own.model, program, 256, pack(own.model, program, own.rounded))
+    return {key: as_numpy(tensor) for key, tensor in uploaded.items()}
 
 
 @cache

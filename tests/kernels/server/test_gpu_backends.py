@@ -42,7 +42,7 @@ def test_both_backends_give_the_models_answers(
     """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them. Two `devices` have a rank each,
     side by side where both are the same.
 
-    Triton compiles nothing while they are served.
+    Triton compiles nothing while they are served. The instances for two sequences and more share their weights.
     """
     monkeypatch.setattr(building, "crossing", lambda *given: 8)
     from triton import knobs
@@ -55,6 +55,8 @@ def test_both_backends_give_the_models_answers(
         served = tensor_parallel.divide(model, [torch.device("cuda", number) for number in devices])
     own = Engine(building.backends(served, RequestedSize(512, at_once), weights=weights))
     assert len(own.backends) == 2
+    streams = [instance._machine.ranks[-1].packed[0].data_ptr() for instance in own.backends[0].instances]
+    assert len(streams) == 4 and len(set(streams)) == 2
     requests = [
         Request(
             str(number),
