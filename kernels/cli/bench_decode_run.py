@@ -11,6 +11,7 @@ from kernels.cli import bench_divided
 from kernels.measure.fidelity import Fidelity
 from kernels.measure.intervals import across_processes, median_interval
 from kernels.measure.latency import Served, pooled
+from kernels.model.experts import has_experts
 from kernels.ops import ModelCase
 from kernels.proof import logit_gate
 from kernels.proof.served_ids import LogitGaps
@@ -99,18 +100,24 @@ class DecodeRun:
 
 @dataclass(frozen=True)
 class ReferenceOutputs:
-    """What the eager model says: `logits` of the prompt's beginning, `ids`, and `behind` it the PROBED further ids."""
+    """What the eager model says: `logits` of the prompt's beginning, `ids`, and `behind` it the PROBED further ids.
+    `own` is how far a mixture's logits of half of `ids` differ from those.
+    """
 
     ids: torch.Tensor
     logits: torch.Tensor
     probe: torch.Tensor
     behind: torch.Tensor
+    own: float = 0.0
 
     @classmethod
     def of(cls, eager: Runner, prompt: torch.Tensor, generator: torch.Generator) -> "ReferenceOutputs":
         more = torch.randint(eager.model.config.vocab_size, (len(prompt), PROBED), generator=generator)
         probe, ids = torch.cat([prompt, more.to(prompt.device)], dim=1), prompt[:, :COMPARED_TOKENS]
-        return cls(ids, eager.logits(ids).float(), probe, eager.logits(probe)[:, prompt.shape[1] :].float())
+        logits, half, own = eager.logits(ids).float(), ids.shape[1] // 2, 0.0
+        if has_experts(eager.model.config):
+            own = logit_gate.difference(eager.logits(ids[:, :half]).float(), logits[:, :half])
+        return cls(ids, logits, probe, eager.logits(probe)[:, prompt.shape[1] :].float(), own)
 
 
 def prepared(variant: WholeModel, case: ModelCase, model: Any, known: ReferenceOutputs) -> DecodeRun:
@@ -124,15 +131,16 @@ def prepared(variant: WholeModel, case: ModelCase, model: Any, known: ReferenceO
         if not runner.gives_logits:
             return DecodeRun(variant, case, runner, "pass")
         difference = logit_gate.difference(runner.logits(known.ids).float(), known.logits)
-        refusal = logit_gate.refusal(difference, case.weights)
+        refusal = logit_gate.refusal(difference, case.weights, known.own)
         refusal = refusal or logit_gate.refusal_after_prompt(
-            runner, known.probe, case.prompt, known.behind, case.weights
+            runner, known.probe, case.prompt, known.behind, case.weights, known.own
         )
     except Exception as error:
         return DecodeRun(variant, case, runner, "error", failure(error))
     if refusal:
         return DecodeRun(variant, case, runner, "fail", refusal)
-    return DecodeRun(variant, case, runner, "pass", f"Its logits differ from eager's by {difference:.2%}.")
+    own = f"; eager's own, of half as many ids at once, by {known.own:.2%}" if known.own else ""
+    return DecodeRun(variant, case, runner, "pass", f"Its logits differ from eager's by {difference:.2%}{own}.")
 
 
 def judge(runs: Sequence[DecodeRun], reference: Runner, dtype: str) -> None:
