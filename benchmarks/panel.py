@@ -42,6 +42,8 @@ PRESENT = "eager"
 POLL_SECONDS = 0.5
 CANCEL_SECONDS = 30
 UNPACK_SECONDS = 10
+SETTLE_SECONDS = 10
+"""A site that has just started imports torch for so long; customers' sites run already."""
 UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("seconds_to_first_plan", "seconds_to_verdict", "verdict", "chosen", "figure", "unit", "before")),
     **{"regret": None, "stages": {}, "not_tried_for_time": [], "sentence": ""},
@@ -262,6 +264,7 @@ def main() -> int:
         with Workbench(data=options.data or Path(temporary) / "data", port=0, devices=devices) as workbench:
             login = json.loads(workbench.manage("create_login", "--token", "--json"))
             print(f"serving on {workbench.url} for {len(devices)} x {devices[0].gpu_class}", flush=True)
+            time.sleep(SETTLE_SECONDS)
             panel, stopping = Panel(devices[0].gpu_class, options.output, end, options.longest), threading.Event()
             with ThreadPoolExecutor(1 + len(devices)) as pool:
                 pool.submit(workbench.watch, stopping)
