@@ -3,11 +3,12 @@
     python -m benchmarks.panel --output FOLDER                    # the panel, 3 minutes each; --trained adds a model
     python -m benchmarks.panel --output FOLDER --models smollm2-360m llama-9-layers --minutes 3 6
     python -m benchmarks.panel --output FOLDER --models qwen3-0.6b --data DATA --again
-    python -m benchmarks.panel --output FOLDER --trained MODEL --parts PARTS    # unpacks it beside the first run
+    python -m benchmarks.panel --output FOLDER --trained MODEL --parts PARTS    # unpacks it beside the other runs
 
 Starts one site, submits one workload after the other with default settings but the minutes, and writes
 FOLDER/panel.json after each run. Times are counted from the API call that creates the run. `--again` submits each
-workload twice; with `--data` a second command finds what the first one left.
+workload twice; with `--data` a second command finds what the first one left. With `--gpus 2` each of two GPUs takes the
+next model when it is free.
 """
 
 import argparse
@@ -17,8 +18,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,11 +30,10 @@ from typing import Any
 from benchmarks.panel_promises import PANEL, TRAFFIC, TRAINED, Entry, Promise, entry, promise
 from benchmarks.workbench_run import surroundings
 from workbench.cli.client import ApiClient
-from workbench.cli.errors import CliError
 from workbench.cli.follow import OVER
 from workbench.cli.references import model_reference
 from workbench.embedded import Workbench
-from workbench.embedded.devices import find_devices
+from workbench.embedded.devices import Device, find_devices
 from workers.documents.stages import PlanTrial, Results
 from workers.wording.stages import SHORT_OF_TIME
 
@@ -38,6 +41,9 @@ PRESENT = "eager"
 """The plan that runs today, by default."""
 POLL_SECONDS = 0.5
 CANCEL_SECONDS = 30
+UNPACK_SECONDS = 10
+SETTLE_SECONDS = 10
+"""A site that has just started imports torch for so long; customers' sites run already."""
 UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("seconds_to_first_plan", "seconds_to_verdict", "verdict", "chosen", "figure", "unit", "before")),
     **{"regret": None, "stages": {}, "not_tried_for_time": [], "sentence": ""},
@@ -60,14 +66,16 @@ def submitted(api: ApiClient, of: Entry, promised: Promise, minutes: float) -> d
     return run
 
 
-def followed(api: ApiClient, run: dict[str, Any], end: float) -> tuple[dict[str, Any], float | None]:
-    """The run when it is over, and the seconds until another plan than today's had a figure; cancelled at `end`.
+def followed(
+    api: ApiClient, name: str, run: dict[str, Any], end: Callable[[], float]
+) -> tuple[dict[str, Any], float | None]:
+    """The run when it is over, and the seconds until another plan than today's had a figure; cancelled at `end()`.
 
-    Prints each line of progress with the seconds since the start.
+    Prints each line of progress with the model's name and the seconds since the start.
     """
     began, first, cancelled, printed = time.monotonic(), None, False, ""
-    while run["state"] not in OVER and time.monotonic() < end + CANCEL_SECONDS:
-        if time.monotonic() > end and not cancelled:
+    while run["state"] not in OVER and time.monotonic() < end() + CANCEL_SECONDS:
+        if time.monotonic() > end() and not cancelled:
             api.post(f"/runs/{run['id']}/cancel", {})
             cancelled = True
         time.sleep(POLL_SECONDS)
@@ -79,7 +87,7 @@ def followed(api: ApiClient, run: dict[str, Any], end: float) -> tuple[dict[str,
         )
         if progress != printed:
             printed = progress
-            print(f"  {time.monotonic() - began:6.1f} s {progress}", flush=True)
+            print(f"  {name} {time.monotonic() - began:6.1f} s {progress}", flush=True)
     return run, first
 
 
@@ -131,42 +139,100 @@ def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[s
 class Panel:
     """The rows so far, written into the folder after each. A run is cancelled at `end`, or after `longest` seconds."""
 
-    def __init__(self, api: ApiClient, gpu_class: str, folder: Path, end: float, longest: float = math.inf) -> None:
-        self._api, self._gpu, self._end, self._longest = api, gpu_class, end, longest
+    def __init__(self, gpu_class: str, folder: Path, end: float, longest: float = math.inf) -> None:
+        self.end = end
+        self._gpu, self._longest = gpu_class, longest
         self._file = folder / "panel.json"
+        self._lock = threading.Lock()
         self._document: dict[str, Any] = {}
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, of: Entry, minutes: float) -> bool:
+    def add(self, api: ApiClient, of: Entry, minutes: float) -> bool:
         """Measures a model and adds its row; whether its run has ended by itself, with a verdict."""
         promised = promise(of, self._gpu, self._rows)
-        stated = {"model": of.name, "gpu": self._gpu, "minutes": minutes, "promise": promised.objective}
+        stated = {"model": of.name, "gpu": self._gpu, "minutes": minutes, "promise": promised.objective, "again": False}
         known = {"predicted": promised.predicted, "best": promised.best, "best_source": promised.source}
-        names = {row["model_name"] for row in self._api.rows("/runs", 1000)}
-        stated["again"] = bool(names & {of.name, Path(of.reference).name})
         try:
-            run = submitted(self._api, of, promised, minutes)
-        except CliError as error:
-            self._write(stated | UNKNOWN | known | {"sentence": " ".join(error.lines)}, {})
+            names = {row["model_name"] for row in api.rows("/runs", 1000)}
+            stated["again"] = bool(names & {of.name, Path(of.reference).name})
+            run = submitted(api, of, promised, minutes)
+            latest = time.monotonic() + self._longest
+            run, first = followed(api, of.name, run, lambda: min(self.end, latest))
+            raw = api.get(f"/runs/{run['id']}/result")["results"]
+            row = outcome(run, Results.model_validate(raw), promised.best)
+        except Exception as error:  # the other models are measured
+            self._write(stated | UNKNOWN | known | {"sentence": f"{type(error).__name__}: {error}"}, {})
             return False
-        run, first = followed(self._api, run, min(self._end, time.monotonic() + self._longest))
-        raw = self._api.get(f"/runs/{run['id']}/result")["results"]
-        measured = outcome(run, Results.model_validate(raw), promised.best)
-        measured["seconds_to_first_plan"] = None if first is None else round(first, 1)
-        self._write(stated | measured | known, raw)
-        return bool(measured["verdict"])
+        row["seconds_to_first_plan"] = None if first is None else round(first, 1)
+        self._write(stated | row | known, raw)
+        return bool(row["verdict"])
 
     def _write(self, row: dict[str, Any], results: dict[str, Any]) -> None:
         where = surroundings(results)
-        self._rows.append(row)
-        if self._document.get("device") is None:
-            self._document = where
-        document = self._document | {"at": where["at"], "traffic": TRAFFIC, "rows": self._rows}
-        self._file.write_text(json.dumps(document, indent=1) + "\n")
+        with self._lock:
+            self._rows.append(row)
+            if self._document.get("device") is None:
+                self._document = where
+            document = self._document | {"at": where["at"], "traffic": TRAFFIC, "rows": self._rows}
+            self._file.write_text(json.dumps(document, indent=1) + "\n")
         times = f"first plan {row['seconds_to_first_plan']} s, verdict {row['seconds_to_verdict']} s"
         figures = f"{row['figure']} of {row['best']}, regret {row['regret']}"
         print(f"{row['model']}, {row['minutes']:g} minutes: {row['verdict']}, {row['chosen']}, {figures}; {times}")
         print(f"  {row['sentence']}", flush=True)
+
+
+class Models:
+    """The models that are still to be measured. The trained one comes later while its folder is being made of `parts`,
+    which are unpacked again where some were missing.
+    """
+
+    def __init__(self, wanted: Sequence[tuple[str, float]], trained: Path | None, parts: Path | None) -> None:
+        self.waiting, self._trained, self._parts = list(wanted), trained, parts
+        self._lock = threading.Lock()
+        self._unpacking = self._unpack() if parts else None
+
+    def next(self) -> tuple[Entry, float] | None:
+        """The next model that is there, with its minutes."""
+        with self._lock:
+            for name, minutes in self.waiting:
+                if name != TRAINED or self._is_unpacked():
+                    self.waiting.remove((name, minutes))
+                    return entry(name, self._trained), minutes
+        return None
+
+    def close(self) -> None:
+        """Ends the unpacking."""
+        if self._unpacking:
+            self._unpacking.kill()
+            self._unpacking.wait()
+
+    def _is_unpacked(self) -> bool:
+        code = self._unpacking.poll() if self._unpacking else 0
+        if code and time.monotonic() > self._unpacked_at + UNPACK_SECONDS:
+            self._unpacking = self._unpack()
+        return code == 0
+
+    def _unpack(self) -> subprocess.Popen[bytes]:
+        self._unpacked_at = time.monotonic()
+        unpack = ["-m", "benchmarks.trained_model", str(self._trained), "--unpack", str(self._parts)]
+        return subprocess.Popen(["nice", sys.executable, *unpack])
+
+
+def measured(panel: Panel, models: Models, api: ApiClient, again: bool) -> int:
+    """Measures one model after the other, as long as there are any; how many runs ended with a verdict."""
+    complete = 0
+    while time.monotonic() < panel.end and models.waiting:
+        if found := models.next():
+            complete += sum(panel.add(api, *found) for _ in range(1 + again))
+        else:
+            time.sleep(POLL_SECONDS)
+    return complete
+
+
+def devices_of_one_class(count: int) -> list[Device]:
+    """The first GPU of this machine and further ones of its class, so many in all; the CPU where there is none."""
+    first, *others = find_devices()
+    return [first, *(device for device in others if device.gpu_class == first.gpu_class)][:count]
 
 
 def main() -> int:
@@ -180,6 +246,7 @@ def main() -> int:
     parser.add_argument("--trained", type=Path, metavar="FOLDER", help="of the trained SmolLM2-135M-Instruct")
     parser.add_argument("--parts", type=Path, help="unpack that model from here, beside the runs before its own")
     parser.add_argument("--seconds", type=float, default=7200, help="cancel what runs so long after the start, and end")
+    parser.add_argument("--gpus", type=int, default=1, help="so many of one class measure at once, one run each")
     parser.add_argument("--longest", type=float, default=math.inf, help="cancel a run after so many seconds")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
@@ -190,29 +257,30 @@ def main() -> int:
                 entry(name, options.trained)
     except ValueError as error:
         parser.error(str(error))
-    unpacking = None
-    if options.parts:
-        unpack = ["-m", "benchmarks.trained_model", str(options.trained), "--unpack", str(options.parts)]
-        unpacking = subprocess.Popen(["nice", sys.executable, *unpack])
     options.output.mkdir(parents=True, exist_ok=True)
-    wanted = [(name, minutes) for minutes in options.minutes for name in models for _ in range(1 + options.again)]
-    with tempfile.TemporaryDirectory() as temporary:
-        (device, *_) = find_devices()
-        with Workbench(data=options.data or Path(temporary) / "data", port=0, devices=[device]) as workbench:
+    wanted = [(name, minutes) for minutes in options.minutes for name in models]
+    with tempfile.TemporaryDirectory() as temporary, closing(Models(wanted, options.trained, options.parts)) as queue:
+        devices = devices_of_one_class(options.gpus)
+        with Workbench(data=options.data or Path(temporary) / "data", port=0, devices=devices) as workbench:
             login = json.loads(workbench.manage("create_login", "--token", "--json"))
-            print(f"serving on {workbench.url} for {device.gpu_class}", flush=True)
-            api = ApiClient(workbench.url, login["token"])
-            panel = Panel(api, device.gpu_class, options.output, end, options.longest)
-            complete = 0
-            with suppress(KeyboardInterrupt):
-                for name, minutes in wanted:
-                    if time.monotonic() > end:
-                        break
-                    if name == TRAINED and unpacking is not None and unpacking.wait():
-                        continue  # it has said why
-                    complete += panel.add(entry(name, options.trained), minutes)
-    print(f"{complete} of {len(wanted)} runs ended with a verdict: {options.output / 'panel.json'}")
-    return int(complete < len(wanted))
+            print(f"serving on {workbench.url} for {len(devices)} x {devices[0].gpu_class}", flush=True)
+            time.sleep(SETTLE_SECONDS)
+            panel, stopping = Panel(devices[0].gpu_class, options.output, end, options.longest), threading.Event()
+            with ThreadPoolExecutor(1 + len(devices)) as pool:
+                pool.submit(workbench.watch, stopping)
+                clients = [ApiClient(workbench.url, login["token"]) for _ in devices]
+                threads = [pool.submit(measured, panel, queue, api, options.again) for api in clients]
+                try:
+                    wait(threads)
+                except KeyboardInterrupt:
+                    panel.end = 0.0
+                    wait(threads)
+                finally:
+                    stopping.set()
+                complete = sum(thread.result() for thread in threads)
+    runs = len(wanted) * (1 + options.again)
+    print(f"{complete} of {runs} runs ended with a verdict: {options.output / 'panel.json'}")
+    return int(complete < runs)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ SAME_SHAPE = {TRAINED: "smollm2-135m"}
 """Models whose known figures are those of another one, which has the same shape."""
 PANEL = (
     *("llama-3.2-1b", TRAINED, "smollm2-360m", "tinyllama-1.1b", "qwen3-0.6b", "qwen3-1.7b", "llama-9-layers"),
-    *("llama-3.1-8b", "mistral-7b", "qwen3-8b", "olmoe-1b-7b", "qwen3-30b-a3b"),
+    *("llama-3.1-8b", "mistral-7b", "qwen3-8b", "qwen3-30b-a3b", "olmoe-1b-7b"),
 )
 TRAFFIC = {"prompt_tokens": 128, "output_tokens": 64}
 METRIC = {"metric": "ttf_n", "n": 64}

@@ -66,7 +66,7 @@ site_run() {
         step start 5 bash -c 'setsid nohup "$@" > "$0/log.txt" 2>&1 < /dev/null & echo "$!" > "$0/pid"' "$scratch" \
             "${run[@]}" --output "$scratch/out"
     elif [[ -n ${COLLECT:-} ]]; then
-        step wait 570 bash -c 'while kill -0 "$(cat "$0/pid")" 2> /dev/null; do sleep 1; done; cat "$0/log.txt"' "$scratch"
+        step wait $((${LIMIT:-590} - SECONDS - 20)) bash -c 'tail -n +1 -f --pid "$(cat "$0/pid")" "$0/log.txt"' "$scratch"
         step take 10 cp -r "$scratch/out/." "$OUT"
     else
         step run 585 "${run[@]}" --seconds $((${LIMIT:-590} - SECONDS - 40)) --output "$OUT"

@@ -7,15 +7,16 @@
 #   AGAIN=1         submits each workload twice
 #   TRAINED=        folder of the trained SmolLM2-135M-Instruct
 #   PARTS=          or the folder that `python -m benchmarks.trained_model FOLDER --pack PARTS` wrote elsewhere; it is
-#                   unpacked beside the start of the site and the first run
-#   LONGEST=        seconds; a run that takes longer is cancelled, and the next model follows
-#   LIMIT=590       seconds; the run that they end is cancelled, and panel.json keeps those before
-#   DETACHED=1      starts the panel in a session of its own and returns; COLLECT=1, in a later call, waits for it and
-#                   takes its results: for panels that are longer than a call
+#                   unpacked beside other models' runs, also where some parts come in a later call
+#   GPUS=1          so many GPUs measure at once, one run each
+#   LONGEST=240     seconds; a run that takes longer is cancelled, and the next model follows
+#   LIMIT=590       seconds; the runs that they end are cancelled, and panel.json keeps those before
+#   DETACHED=1      starts the panel in a session of its own and returns; COLLECT=1, in a later call, waits for it for
+#                   LIMIT seconds and takes its results so far: for panels that are longer than a call
 #
 # Writes panel.json, in which device and rows name the card, after each run. Predicted: 590 s, which six models take;
 # all twelve take 1,150 s: 45 until the site runs, 70 for each model of up to 2 billion parameters, 100 of up to 8, 150
-# for a mixture. They take `DETACHED=1 LONGEST=240 LIMIT=1500`, and then COLLECT=1 until the panel is over.
+# for a mixture. They take `GPUS=2`, or `DETACHED=1 LIMIT=1500` and then COLLECT=1 until the panel is over.
 set -euo pipefail
 MINUTES=${MINUTES:-3}
 LIMIT=${LIMIT:-590}
@@ -29,6 +30,6 @@ fi
 models=()
 if [[ -n ${MODELS:-} ]]; then models=(--models $MODELS); fi
 site_run panel "${models[@]}" --minutes $MINUTES ${AGAIN:+--again} ${TRAINED:+--trained "$TRAINED"} "${parts[@]}" \
-    ${LONGEST:+--longest "$LONGEST"} --seconds $((LIMIT - SECONDS - 40))
+    --gpus "${GPUS:-1}" --longest "${LONGEST:-240}" --seconds $((LIMIT - SECONDS - 40))
 keep logs "$scratch/data/log"
 finish

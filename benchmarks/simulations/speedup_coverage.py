@@ -6,7 +6,7 @@ Each process draws a factor on the time before, and a small error of its median.
 ratio over all processes. The interval is the one that verify states (`workers.stats.intervals.ratio_across_processes`).
 
 *Stopping* is verify's rule: four processes where the plan is clearly faster in each of them, six otherwise. A process
-serves three pairs, so its median ratio errs by more.
+serves two pairs, so its median ratio errs by more.
 
 *Within* one process both sides draw the times of requests alike, so the truth is a ratio of 1. The requests of a side
 are independent of each other, but for those of an AR(1) process. The interval is the paired bootstrap's
@@ -28,8 +28,8 @@ SEEN_MS = (494.0, 497.0, 649.0, 717.0)
 SPREAD = float(np.std(np.log(SEEN_MS), ddof=1))
 MEDIAN_ERROR = 0.01
 """Standard deviation of the logarithm of a process's median ratio, beside the process's factor."""
-MEDIAN_ERROR_OF_THREE = 0.1
-"""The same for three pairs on a host whose requests vary by 15 %."""
+MEDIAN_ERROR_OF_TWO = 0.11
+"""The same for two pairs on a host whose requests vary by 15 %."""
 PATHS = 20_000
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -78,7 +78,7 @@ def coverage_stopping(ratio: float, paths: int = PATHS, seed: int = 1) -> tuple[
     and the share that four processes were enough for.
     """
     generator = np.random.default_rng(seed)
-    errors = generator.normal(0.0, SPREAD, (paths, 6)) + generator.normal(0.0, MEDIAN_ERROR_OF_THREE, (paths, 6))
+    errors = generator.normal(0.0, SPREAD, (paths, 6)) + generator.normal(0.0, MEDIAN_ERROR_OF_TWO, (paths, 6))
     contained = stopped = 0
     for ratios in ratio * np.exp(errors):
         clear = bool((ratios[:4] >= CLEARLY_FASTER).all())

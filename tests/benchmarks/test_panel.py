@@ -2,12 +2,13 @@
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.panel import Panel, measured_plans, outcome
+from benchmarks.panel import Models, Panel, measured_plans, outcome
 from benchmarks.panel_promises import BEST, PANEL, TRAINED, entry, promise
 from benchmarks.predicted_errors import manifest_of
 from tests.sample_results import results
@@ -23,12 +24,15 @@ from workers.prediction.predict import divides
 def test_a_run_that_takes_too_long_is_cancelled_and_leaves_a_row(live_server: Any, tmp_path: Path) -> None:
     user = User.objects.create_user("engineer@voice.test", "correct horse battery")
     token = tokens.issue(services.create_organisation("Voice", user), user, "panel", "write")[1]
-    panel = Panel(ApiClient(live_server.url, token), "cpu", tmp_path, time.monotonic() + 600, longest=0.0)
-    assert not panel.add(entry("tiny-llama", None), 0.3)
+    panel = Panel("cpu", tmp_path, time.monotonic() + 600, longest=0.0)
+    assert not panel.add(ApiClient(live_server.url, "a wrong token"), entry("tiny-bert", None), 0.3)
+    assert not panel.add(ApiClient(live_server.url, token), entry("tiny-llama", None), 0.3)
     document = json.loads((tmp_path / "panel.json").read_text())
     assert document["commit"]
     assert document["at"]
-    (row,) = document["rows"]
+    refused, row = document["rows"]
+    assert (refused["model"], refused["verdict"], refused["stages"]) == ("tiny-bert", None, {})
+    assert refused["sentence"].startswith("CliError: ")
     assert (row["model"], row["gpu"], row["minutes"], row["again"]) == ("tiny-llama", "cpu", 0.3, False)
     assert Objective.model_validate(row["promise"]).label == "TTF64 p50"
     assert (row["sentence"], row["verdict"], row["stages"]) == ("The run was cancelled.", None, {})
@@ -98,6 +102,15 @@ def test_every_model_of_the_panel_is_there() -> None:
         entry(TRAINED, None)
     with pytest.raises(ValueError, match=r"the models are .*llama-9-layers"):
         entry("llama-10-layers", None)
+
+
+def test_other_models_come_before_a_trained_one_whose_parts_are_missing(tmp_path: Path) -> None:
+    with closing(Models([(TRAINED, 3.0), ("tiny-llama", 3.0)], tmp_path / "model", tmp_path / "parts")) as models:
+        found = models.next()
+        assert found
+        assert found[0].name == "tiny-llama"
+        assert models.next() is None
+        assert models.waiting == [(TRAINED, 3.0)]
 
 
 def test_a_plan_of_today_or_one_without_a_figure_is_not_the_first() -> None:

@@ -17,16 +17,14 @@ from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.harness.fresh_processes import FreshProcess
-from workers.measuring.alternation import Alternation
+from workers.measuring.alternation import ENOUGH_PROCESSES, Alternation
 from workers.planning.fresh_process import Result, VerifyTask
 
-ENOUGH_PROCESSES = 4
-"""So many processes are enough where the result is clear in each of them."""
 MOST_PROCESSES = 6
 """The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
 FLOAT32_SIZE = 2
 """The memory of the float32 model, in copies of the one in 16 bits."""
-LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 3, 10, 3.0
+LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 2, 10, 3.0
 """Pairs of requests, one before and one after, that each further process serves alternately: as many as take about so
 many seconds, within these bounds."""
 

@@ -95,7 +95,10 @@ class TrialOrder:
         return predicted_primary(wanted, self._prediction, variant.name, self._precision, gpus, usd)
 
     def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
-        """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction."""
+        """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction.
+
+        The first PREDICTION_ERROR of the gain of lower precision count nothing: its quality has to be proven as well.
+        """
         predictions = [candidate.predicted for candidate in candidates if candidate.predicted is not None]
         worst = max(predictions, default=0.0) if self._lower else min(predictions, default=0.0)
         reference = best.primary.value if best and best.primary else worst
@@ -104,7 +107,8 @@ class TrialOrder:
             if candidate.predicted is None:
                 return False, -candidate.seconds
             ratio = reference / candidate.predicted if self._lower else candidate.predicted / reference
-            return True, log(ratio) / candidate.seconds
+            loss = log(1 + PREDICTION_ERROR) if candidate.variant.lossy else 0.0
+            return True, (log(ratio) - loss) / candidate.seconds
 
         return sorted(candidates, key=value, reverse=True)
 
@@ -126,7 +130,8 @@ class TrialOrder:
     def why_not(self, candidate: CandidatePlan, trials: Sequence[PlanTrial], seconds_left: float) -> str:
         """Why a trial of the candidate is worth nothing beside the `trials` so far, as a sentence; or "".
 
-        A plan that keeps the precision is compared with others that do: verify may refuse the quality of the rest.
+        A plan that keeps the precision is compared with others that do: verify may refuse the quality of the rest. One
+        of lower precision has to be predicted faster by more than predictions err, where the best keeps every promise.
         """
         lossless = [trial for trial in trials if not lowers_precision(Plan.model_validate(trial.plan), self._precision)]
         best = ranking.fastest(trials if candidate.variant.lossy else lossless, self._lower)
@@ -136,6 +141,8 @@ class TrialOrder:
             return ""
         reached, unit = best.primary.value, self._objective.unit
         error = self._error if candidate.seconds <= CHEAP_SHARE * seconds_left else 0.0
+        if candidate.variant.lossy and best.keeps == "met":
+            error = -PREDICTION_ERROR
         if self._lower:
             possible = max(candidate.predicted * (1 - error), self._floor / candidate.gpus)
             if possible < reached * (1 - NOISE):

@@ -1,10 +1,17 @@
 """How long before and after alternate, and when after goes on alone: with a clock that only the requests move on."""
 
 from kernels.measure.latency import Served
-from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.workload import Workload
 from workers.measuring import alternation
-from workers.measuring.alternation import ENOUGH_PAIRS, FEWEST_PAIRS, LEAST_PAIRS, LEAST_PAIRS_OF_SEVERAL, alternate
+from workers.measuring.alternation import (
+    ENOUGH_PAIRS,
+    ENOUGH_PROCESSES,
+    FEWEST_PAIRS,
+    LEAST_PAIRS,
+    LEAST_PAIRS_OF_SEVERAL,
+    alternate,
+)
+from workers.planning import processes
 from workers.stats.sample_sizes import LEAST_REQUESTS
 from workers.stats.verdicts import needed_requests
 
@@ -84,8 +91,8 @@ def test_a_far_slower_before_has_few_pairs_where_further_processes_go_on_with_it
     before, after, _ = alternated(monkeypatch, seconds=1000, before=2.3, after=0.02, start_seconds=5.0)
     assert len(before.served) == LEAST_PAIRS_OF_SEVERAL
     assert len(after.served) == NEEDED
-    assert LEAST_PROCESSES * LEAST_PAIRS_OF_SEVERAL >= LEAST_PAIRS
-    cases = {"not far slower": (0.1, 5.0, 1000), "alone": (2.3, None, 1000), "without time for two": (2.3, 30.0, 70)}
+    assert LEAST_PAIRS_OF_SEVERAL + (ENOUGH_PROCESSES - 1) * processes.LEAST_PAIRS >= LEAST_PAIRS
+    cases = {"not far slower": (0.1, 5.0, 1000), "alone": (2.3, None, 1000), "without time for three": (2.3, 30.0, 100)}
     for why, (slower, start_seconds, seconds) in cases.items():
         before, _, _ = alternated(monkeypatch, seconds, slower, after=0.04, start_seconds=start_seconds)
         assert len(before.served) >= LEAST_PAIRS, why

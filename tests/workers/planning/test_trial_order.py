@@ -21,8 +21,8 @@ PROMISE = {"metric": "ttf_n", "n": 64, "limit": 60}
 TRAFFIC = {"prompt_tokens": 128, "output_tokens": 64}
 
 
-def document(stage="compose", objectives=(PROMISE,), gpu_class="h200", **constraints):
-    config, _ = catalogue.entry("llama-3.2-1b")
+def document(stage="compose", objectives=(PROMISE,), gpu_class="h200", model="llama-3.2-1b", **constraints):
+    config, _ = catalogue.entry(model)
     found = stage_input(
         stage,
         manifest(config),
@@ -64,6 +64,18 @@ def test_int8_is_tried_by_default_and_first_where_quality_can_be_measured():
     assert leading(made).label == "megakernel_int8"
     int8, bf16 = (TrialOrder(made).predicted(each.variant) for each in tried_first(made, before)[:2])
     assert 0.5 < int8 / bf16 < 0.75
+
+
+def test_int8_that_gains_less_than_predictions_err_comes_last_and_not_where_the_promise_is_kept():
+    made, before = document(model="smollm2-135m"), trial("eager", 2300.0, "eager")
+    made.model.generated = False
+    bf16, int8 = tried_first(made, before)[:2]
+    assert (bf16.label, int8.label) == ("megakernel", "megakernel_int8")
+    assert 0.9 < int8.predicted / bf16.predicted < 0.97
+    order, reached = TrialOrder(made), trial("megakernel", bf16.predicted, "megakernel")
+    assert order.why_not(int8, [before, reached], 3600) == ""
+    kept = reached.model_copy(update={"keeps": "met"})
+    assert order.why_not(int8, [before, kept], 3600).startswith("Not tried: ")
 
 
 def test_a_server_is_predicted_to_multiply_by_int8_with_few_users_alone():

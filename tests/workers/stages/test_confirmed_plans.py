@@ -16,11 +16,10 @@ from workers.documents.measurement import Environment, Interval, ServedIds
 from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput, VerifyResult
 from workers.harness.context import Context
 from workers.measuring import alternation
-from workers.measuring.alternation import Alternation
+from workers.measuring.alternation import ENOUGH_PROCESSES, Alternation
 from workers.planning import confirmation, processes
 from workers.planning.confirmation import to_verify
 from workers.planning.fresh_process import Result
-from workers.planning.processes import ENOUGH_PROCESSES
 from workers.stages import verify
 from workers.stages.price import price
 
