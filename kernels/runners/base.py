@@ -53,8 +53,6 @@ class Runner(ABC):
     """Whether `logits` is available. A runner without logits is judged by its ids alone."""
     starts_process: ClassVar[bool] = False
     """Whether `prepare` starts a fresh process that the model then runs in."""
-    warm_when_prepared: bool = False
-    """Whether `prepare` warms it up so far that no whole request needs to precede the timed ones."""
     settings: Mapping[str, Any] = MappingProxyType({})
     """Settings that another engine reports after `prepare`; empty for this library's own runners."""
 

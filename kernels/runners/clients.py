@@ -87,13 +87,7 @@ class Clients:
         return -(-len(self._queue) // self.traffic.batch)
 
     def warm_up(self) -> None:
-        """Serves every client once without timing. The queue then has its steady length.
-
-        Where there is no queue, a runner that is warm serves nothing; the next prompts are the same.
-        """
-        if self.rounds == 1 and self.runner.warm_when_prepared:
-            self.draw()
-            return
+        """Serves every client once without timing. The queue then has its steady length."""
         for _ in range(self.rounds):
             self.serve()
         self.served.clear()

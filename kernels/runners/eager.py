@@ -45,11 +45,6 @@ class EagerRunner(Runner):
 
     name = "eager"
 
-    @property
-    def warm_when_prepared(self) -> bool:
-        """On a GPU, where a whole request launches no kernel that `prepare` has not launched, and takes seconds."""
-        return self.model.device.type == "cuda"
-
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
         ids = zeros(self.model, batch, prompt)
         for _ in range(2):

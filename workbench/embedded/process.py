@@ -34,9 +34,11 @@ class Service:
     stop_with: signal.Signals = signal.SIGTERM
     orphan_signal: signal.Signals = signal.SIGTERM
     process: subprocess.Popen[bytes] | None = None
+    _terminated: bool = False
 
     def start(self) -> None:
         """Start it, appending to its log. Raises EmbeddedError when its program cannot be run."""
+        self._terminated = False
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             try:
@@ -62,12 +64,18 @@ class Service:
         """None while it runs."""
         return self.process.poll() if self.process else None
 
+    def terminate(self) -> None:
+        """Begins to end the process in an orderly way; `stop` waits for that."""
+        if self.process is not None and self.process.poll() is None and not self._terminated:
+            self.process.send_signal(self.stop_with)
+        self._terminated = True
+
     def stop(self, grace_seconds: float = 10) -> None:
         """Ends the process and what is left of its session. Does nothing when it has ended."""
         if self.process is None:
             return
         if self.process.poll() is None:
-            self.process.send_signal(self.stop_with)
+            self.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(grace_seconds)
         with contextlib.suppress(ProcessLookupError):

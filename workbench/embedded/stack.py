@@ -51,6 +51,7 @@ class Workbench:
         self.devices = devices or find_devices()
         self.port = port
         self.services: list[Service] = []
+        self.workers: list[Service] = []
         self._extra_env = env or {}
         self._lock: IO[str] | None = None
         self._listeners: list[socket.socket] = []
@@ -98,12 +99,14 @@ class Workbench:
         }
         gpu_workers = [self._gpu_worker(index, device) for index, device in enumerate(self.devices)]
         self.services += gpu_workers
+        self.workers += gpu_workers
         for worker in gpu_workers:  # they know no database, and import torch while it is migrated
             worker.start()
         self.manage("migrate", "--noinput", "--verbosity", "0")
         ledger_workers = [self._ledger_worker(), self._intake_worker()]
         web = self._web("web", "workbench.wsgi", 0)
         worker_api = self._web("worker-api", "workbench.worker_site.wsgi", 1)
+        self.workers += ledger_workers
         others = [web, worker_api, *ledger_workers]
         self.services[1:1] = others  # behind Redis: the workers of GPUs are stopped first
         for service in others:
@@ -130,10 +133,13 @@ class Workbench:
                     self._restart(service)
 
     def stop(self) -> None:
-        """Stop everything, workers first, Redis last; harmless when nothing runs."""
+        """Stop everything, workers first, all of them at once, Redis last; harmless when nothing runs."""
+        for worker in self.workers:
+            worker.terminate()
         for service in reversed(self.services):
             service.stop()
         self.services.clear()
+        self.workers.clear()
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from kernels.measure.latency import Served
 from kernels.runners import Runner
@@ -44,10 +45,20 @@ class Alternation:
         return min(len(self.before), len(self.after))
 
 
-def warm_clients(document: StageInput, runner: Runner, seed: int) -> Clients:
-    """The workload's clients on a prepared runner, each served once."""
+def warm_clients(document: StageInput, runner: Runner, seed: int, shared: dict[str, Any]) -> Clients:
+    """The workload's clients on a prepared runner, each served once.
+
+    `shared` is what the stages of this process share. What whole requests of its model have warmed up by eager, which
+    holds nothing of its own, is not warmed up again where no client queues; the prompts that follow are the same.
+    """
     clients = Clients(runner, document.workload.traffic, seed)
-    clients.warm_up()
+    eager = runner.name == "eager" and runner.model is shared.get("model")
+    if eager and clients.rounds == 1 and "eager_is_warm" in shared:
+        clients.draw()
+    else:
+        clients.warm_up()
+    if eager:
+        shared["eager_is_warm"] = True
     return clients
 
 

@@ -64,7 +64,7 @@ def measure(request: VerifyTask, context: Context) -> Result:
         prepared(runners.runner(document.workload.present_runner, model), document) as today,
         prepared(planned(document, context, plan, model), document) as after,
     ):
-        sides = [warm_clients(document, runner, request.seed) for runner in (today, after)]
+        sides = [warm_clients(document, runner, request.seed, context.shared) for runner in (today, after)]
         ready_seconds = time.monotonic() - start
         fresh_processes.wait_for_turn()
         with watched(document) as environment:

@@ -5,10 +5,10 @@ import time
 import torch
 
 from kernels import runners
-from kernels.runners.clients import Clients
 from workers.cost.pricing import hourly_price
 from workers.documents.stages import BaselineResult, StageInput
 from workers.harness.context import Context
+from workers.measuring.alternation import warm_clients
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import device_of, dtype_of, load_once, prepared
 from workers.measuring.sound_logits import check_logits
@@ -33,9 +33,8 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     device = device_of(document.gpu_class)
     usd_per_hour = hourly_price(document.prices, document.gpu_class)
     with prepared(runners.runner(workload.present_runner, model), document) as runner:
-        clients = Clients(runner, workload.traffic, seed=1)
         context.say(0.2, "warming up")
-        clients.warm_up()
+        clients = warm_clients(document, runner, 1, context.shared)
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         with watched(document) as environment:

@@ -193,7 +193,9 @@ class _Bench:
         Both sides get the same prompts, which no earlier attempt has had: a runner may have cached earlier ones.
         """
         seed = secrets.randbits(32)
-        self.today, clients = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
+        self.today, clients = (
+            warm_clients(self.document, runner, seed, self.context.shared) for runner in (self.runner, after)
+        )
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = self.usd, self.usd and self.usd * plan.tensor_parallel_size
         with watched(self.document) as environment:

@@ -80,19 +80,6 @@ def test_the_same_seed_asks_the_same_of_both_sides():
     assert torch.equal(clients().draw(), clients().draw())
 
 
-def test_a_runner_that_is_warm_serves_no_request_before_the_timed_ones_but_fills_its_queue(monkeypatch):
-    monkeypatch.setattr(Sleeper, "warm_when_prepared", True)
-    alone, other, queued = clients(), clients(), clients(concurrency=4)
-    other.draw()
-    for found in (alone, queued):
-        found.warm_up()
-    assert torch.equal(alone.draw(), other.draw()), "both sides of a pair go on with the same prompts"
-    alone.serve()
-    queued.serve()
-    assert e2e_ms(alone)[0] < 3 * SERVICE_MS
-    assert e2e_ms(queued)[0] >= 4 * SERVICE_MS - 0.1
-
-
 class Worker(Sleeper):
     """Takes SERVICE_S of the processor's time per batch, however long that lasts."""
 

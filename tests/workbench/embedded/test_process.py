@@ -11,6 +11,8 @@ import psutil
 import pytest
 
 from tests.waiting import wait_for
+from workbench.embedded import Workbench
+from workbench.embedded.devices import Device
 from workbench.embedded.process import EmbeddedError, Service, wait_until
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
@@ -43,6 +45,35 @@ def test_one_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     wait_until(lambda: "up" in stubborn.last_words(), [stubborn], 120, "the sleeper")
     stubborn.stop(grace_seconds=0.2)
     assert stubborn.exit_status == -signal.SIGKILL
+
+
+def test_workers_are_stopped_at_once_each_told_so_once(tmp_path: Path) -> None:
+    """Each ends when the other one has been told to."""
+    code = textwrap.dedent("""
+        import os, pathlib, signal, sys, time
+        own, other = map(pathlib.Path, sys.argv[1:])
+        def stop(*_):
+            with own.open("a") as told:
+                told.write("told")
+            while not other.exists():
+                time.sleep(0.01)
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, stop)
+        print("up", flush=True)
+        time.sleep(600)
+    """)
+    paths = [tmp_path / "first", tmp_path / "second"]
+    workbench, workers = Workbench(tmp_path, devices=[Device("cpu")]), []
+    for own, other in (paths, paths[::-1]):
+        command = [sys.executable, "-c", code, str(own), str(other)]
+        workers.append(Service(own.name, command, tmp_path / f"{own.name}.log", dict(os.environ)))
+        workers[-1].start()
+    for worker in workers:
+        wait_until(lambda worker=worker: "up" in worker.last_words(), [worker], 120, "a worker")
+    workbench.services, workbench.workers = list(workers), list(workers)
+    workbench.stop()
+    assert [worker.exit_status for worker in workers] == [0, 0]
+    assert [path.read_text() for path in paths] == ["told", "told"]
 
 
 def test_one_that_ends_while_starting_is_named_with_its_last_words(tmp_path: Path) -> None:

@@ -1,6 +1,14 @@
 """How long before and after alternate, and when after goes on alone: with a clock that only the requests move on."""
 
+import time
+
+import torch
+
 from kernels.measure.latency import Served
+from kernels.runners import Generation
+from kernels.runners.eager import EagerRunner
+from tests.kernels.runners.engine_models import load
+from tests.workers.conftest import stage_input
 from workers.documents.workload import Workload
 from workers.measuring import alternation
 from workers.measuring.alternation import (
@@ -10,6 +18,7 @@ from workers.measuring.alternation import (
     LEAST_PAIRS,
     LEAST_PAIRS_OF_SEVERAL,
     alternate,
+    warm_clients,
 )
 from workers.planning import processes
 from workers.stats.sample_sizes import LEAST_REQUESTS
@@ -113,3 +122,26 @@ def test_without_time_it_serves_the_least_pairs(monkeypatch):
 def test_what_there_is_is_kept_where_the_least_pairs_take_far_too_long(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=3, before=40.0, after=30.0)
     assert FEWEST_PAIRS <= len(before.served) == len(after.served) < LEAST_PAIRS
+
+
+def test_eager_that_has_served_in_this_process_is_not_warmed_up_again_by_a_whole_request(monkeypatch):
+    requests = []
+    monkeypatch.setattr(EagerRunner, "generate", lambda *given: requests.append(given) or generation())
+    model, traffic = load("llama", seed=0), {"prompt_tokens": 8, "output_tokens": 8}
+    shared = {"model": model}
+
+    def warmed(of, **more):
+        requests.clear()
+        clients = warm_clients(stage_input("verify", traffic=traffic | more), EagerRunner(of), 3, shared)
+        return len(requests), clients.draw()
+
+    first, again = warmed(model), warmed(model)
+    assert (first[0], again[0]) == (1, 0)
+    assert torch.equal(first[1], again[1]), "both sides of a pair go on with the same prompts"
+    assert warmed(load("llama", seed=1))[0] == 1, "a plan's own model"
+    assert warmed(model, concurrency=3)[0] == 3, "a queue has its steady length"
+
+
+def generation():
+    now = time.monotonic_ns()
+    return Generation([[1] * 8], [now] * 8, now)

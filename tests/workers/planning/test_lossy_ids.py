@@ -66,7 +66,7 @@ def refusals(
     plan, model = nvfp4_plan(document), load(document, context)
     trial = TrialRunner(document).attempt("planted", plan, lambda: runner(model), TrialTimeouts(60, 0.2), lossy=True)
     served = runner(model)
-    clients = warm_clients(document, served, 3)
+    clients = warm_clients(document, served, 3, {})
     for _ in range(4):
         clients.serve()
     own_process = judge_served(EagerRunner(model), served, plan, document, clients)[1]
@@ -99,7 +99,7 @@ def test_the_gaps_by_a_lossy_plans_own_logits_stand_beside_those_by_the_models(c
     document = stage_input("verify")
     model, plan = load(document, context), nvfp4_plan(document)
     runner = Rounded(model)
-    clients = warm_clients(document, runner, 3)
+    clients = warm_clients(document, runner, 3, {})
     for _ in range(4):
         clients.serve()
     judged, _ = judge_served(EagerRunner(model), runner, plan, document, clients)

@@ -65,7 +65,7 @@ def test_boxes_are_judged_in_compose_in_timed_requests_and_in_quality(tmp_path):
 
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     for runner, said in ((honest, ""), (cheat, "Its answer to a timed request differs from the model's")):
-        clients = warm_clients(document, runner, 3)
+        clients = warm_clients(document, runner, 3, {})
         clients.serve()
         assert judge_served(honest, runner, plan, document, clients)[1].partition(" by ")[0] == said
     known = reference_logits(honest, document, "encoder", torch.randn(2, 3, 32, 32))
