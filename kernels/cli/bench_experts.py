@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.model.experts import experts_of, has_experts
+from kernels.measure.pass_time import distinct
+from kernels.model.experts import has_experts
+from kernels.model_files.families import ExpertSizes, expert_sizes
 from kernels.ops import MODEL_BYTES, ModelCase
 
 
@@ -70,13 +72,23 @@ def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
 
 def with_experts(case: ModelCase, model: Any, chosen_experts: ChosenExperts) -> ModelCase:
     """The case with the bytes of the experts that its sequences chose; as it is without experts."""
-    if not chosen_experts.counts:
+    sizes = expert_sizes(model.config.to_dict())
+    if not chosen_experts.counts or sizes is None:
         return case
-    layers = [experts_of(model.config, layer.mlp) for layer in model.model.layers]
-    one = sum((w.gate_up.numel() + w.down.numel()) // len(w.router) for w in layers)
-    further = (chosen_experts.mean - layers[0].chosen) * one * MODEL_BYTES[case.weights]
-    experts = {
-        "distinct_experts": round(chosen_experts.mean, 2),
-        "top_tenth_share": round(chosen_experts.share_of_most(0.1), 3),
-    }
-    return case.model_copy(update={"bytes_per_token": case.bytes_per_token + further} | experts)
+    with_bytes = _with_distinct(case, sizes, chosen_experts.mean)
+    return with_bytes.model_copy(update={"top_tenth_share": round(chosen_experts.share_of_most(0.1), 3)})
+
+
+def with_even_experts(case: ModelCase, config: dict[str, Any]) -> ModelCase:
+    """The case with the bytes of the experts that its sequences choose where they choose evenly; as it is without
+    experts.
+    """
+    sizes = expert_sizes(config)
+    return case if sizes is None else _with_distinct(case, sizes, distinct(sizes, case.batch))
+
+
+def _with_distinct(case: ModelCase, sizes: ExpertSizes, mean: float) -> ModelCase:
+    """The case with the bytes of so many different experts of each layer."""
+    further = (mean - sizes.chosen) * sizes.parameters * MODEL_BYTES[case.weights]
+    counted = {"bytes_per_token": case.bytes_per_token + further, "distinct_experts": round(mean, 2)}
+    return case.model_copy(update=counted)

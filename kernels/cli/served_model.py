@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels import runners
+from kernels.cli.bench_experts import with_even_experts
 from kernels.dequantising import plain_model
 from kernels.measure.roofline import floor_ms
 from kernels.model import written_model
@@ -22,13 +23,14 @@ FLOOR_TOKENS = 64
 @dataclass(frozen=True)
 class ServedModel:
     """`directory` holds the files, or is a catalogue entry's name; `name` is the model's name to clients. Weights are
-    in `dtype` on `device`.
+    in `dtype` on `device`, and `generated` or a directory's own.
     """
 
     directory: Path
     name: str
     dtype: str
     device: str
+    generated: bool = True
 
     @property
     def config(self) -> dict[str, Any]:
@@ -49,9 +51,14 @@ class ServedModel:
         return runners.load(directory, self.config, generated=directory is None, dtype=self.dtype, device=self.device)
 
     def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
-        """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once."""
+        """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once.
+
+        Generated routers choose experts evenly; of others only the experts of one token are counted.
+        """
         model = skeleton(self.config, self.dtype)
         cases = {batch: model_case(model, self.name, self.dtype, batch, prompt, FLOOR_TOKENS) for batch in batches}
+        if self.generated:
+            cases = {batch: with_even_experts(case, self.config) for batch, case in cases.items()}
         return {batch: floor_ms(case, ceilings) for batch, case in cases.items()}
 
     def judged(self, answers: list[list[tuple[list[int], list[int]]]]) -> list[LogitGaps | None]:
@@ -77,7 +84,7 @@ def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = 
             directory = plain_model(Path(named)).resolve()
         except ModelRefused as error:
             raise ValueError(f"--model: {error}") from error
-        return ServedModel(directory, Path(named).resolve().name, dtype, device)
+        return ServedModel(directory, Path(named).resolve().name, dtype, device, generated=False)
     if not weights:
         return ServedModel(Path(named), named, dtype, device)
     model: Any = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
@@ -299,9 +300,12 @@ class KernelsBackend:
         length: int = TIMED_LENGTH,
         replays: int = TIMED_REPLAYS,
     ) -> float:
-        """The ms of a replay over sequences of `length` tokens, or of the longest, drawn as `how` says."""
-        length = min(length, self.limits.longest)
-        self._sequences.pretend(shape, length, self.limits.pages, graph.host[0].fields, how)
+        """The ms of a replay over sequences of `length` tokens, or of the longest, drawn as `how` says. Their newest
+        tokens are unlike, so that a mixture's router spreads them over its experts.
+        """
+        length, fields = min(length, self.limits.longest), graph.host[0].fields
+        self._sequences.pretend(shape, length, self.limits.pages, fields, how)
+        fields["given"][:] = np.arange(shape.rows) % len(self.model.embedding)
         graph.memory.copy_(graph.host[0].memory)
         graph.run()
         replays = replays if self.device.type == "cuda" else 1

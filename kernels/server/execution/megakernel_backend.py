@@ -174,9 +174,11 @@ class MegakernelBackend:
 
     @torch.no_grad()
     def token_ms(self, sequences: int) -> float:
-        """The ms of one token of each of `sequences` sequences of TIMED_LENGTH tokens, without joining."""
+        """The ms of one token of each of `sequences` sequences of TIMED_LENGTH tokens with unlike first ones, without
+        joining.
+        """
         instance, host = self.instances[self._number(sequences)], self._host[0]
-        first = torch.zeros(instance.batch, dtype=torch.int64, device=self._device)
+        first = torch.arange(instance.batch, dtype=torch.int64, device=self._device)
         positions = [min(TIMED_LENGTH, self.longest) - self.count] * instance.batch
         tokens = host.tokens[: self.count * instance.batch].view(self.count, instance.batch)
         rounds = TIMED_LAUNCHES if self._device.type == "cuda" else 1

@@ -1,6 +1,7 @@
 """`python -m kernels bench serve`: the server of this library under load over HTTP, at a tiny model on the CPU."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,19 @@ def test_every_answer_is_counted_and_the_ids_that_were_served_are_the_models(tmp
         assert row["tpot_ms"]["p50"] > 0
         assert 0 <= row["goodput"] <= row["requests_per_second"] * 2
     assert first["floor_tokens_per_second"] > first["tokens_per_second"]
+
+
+def test_the_floor_of_a_mixture_reads_the_experts_that_several_requests_choose(tmp_path: Path):
+    """32 tokens choose 111.8 of 128 experts evenly, of 9.4 MB in each of 48 layers, at 4 TB/s. Of a directory's own
+    router it is not known.
+    """
+    rates = {"read_tbps": 4.0, "copy_tbps": 4.0, "matrix_tflops": {"bf16": 700}, "launch_us": 1.0}
+    model = prepared("qwen3-30b-a3b", "bf16", "cpu", tmp_path, weights=False)
+    one, several = (model.floors(128, [count], rates)[count] for count in (1, 32))
+    further = (128 * (1 - (1 - 8 / 128) ** 32) - 8) * 3 * 2048 * 768 * 2 * 48
+    assert several - one == pytest.approx(64 * further / 4e9, rel=0.05)
+    directory = replace(model, generated=False)
+    assert directory.floors(128, [32], rates)[32] < 1.2 * one
 
 
 @pytest.mark.parametrize(
