@@ -91,13 +91,13 @@ __device__ __forceinline__ void load(Shared& shared, int first, int turn, const 
   float x[kRounds][kHalves][kBlocks][4][kProducts], largest[4] = {};
 #pragma unroll
   for (int i = 0; i < (kSequences == 1 ? 1 : 4); i++) {
-    const Row row((2 * c + i % 2 + i / 2 * 8) * kHalves, warp * kColumns + kProducts * g, first, p);
+    const Row row((2 * c + i % 2 + i / 2 * 8) * kHalves, Strip<kProducts>(warp).column(g), first, p);
 #pragma unroll
     for (int each = 0; each < kRounds * kHalves * kBlocks * (kSequences == 1 ? 4 : 1); each++) {
       const int round = each % kRounds, half = each / kRounds % kHalves, block = each / kRounds / kHalves % kBlocks;
       const int slot = kSequences == 1 ? each / kRounds / kHalves / kBlocks : i;
       const int on = ((block * 16 + slot % 2 + slot / 2 * 8 - i % 2 - i / 2 * 8) * kHalves + half) * 256;
-      const int further = on + round * kWarps * kColumns;
+      const int further = on + Strip<kProducts>(round * kWarps).column(0);
       float(&to)[kProducts] = x[round][half][block][slot];
 #pragma unroll
       for (int e = 0; e < kProducts; e++) to[e] = 0;
@@ -117,8 +117,9 @@ __device__ __forceinline__ void load(Shared& shared, int first, int turn, const 
   const float2 further = known_root<8, kSize>(), joint_further = known_root<8, kRows>();
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
-    constexpr int kBeside = 2 * kProducts;  // columns from j on
-    const int j = (warp + round * kWarps) * kColumns + kBeside * c;
+    const Strip<kProducts> strip(warp + round * kWarps);
+    int j = strip.column(2 * c);  // and 64 columns on
+    keep(j);
     u32 b[kHalves][kBlocks][kProducts][2];
 #pragma unroll
     for (int i = 0; i < kHalves * kBlocks * kProducts * 2; i++) {
@@ -127,14 +128,14 @@ __device__ __forceinline__ void load(Shared& shared, int first, int turn, const 
       b[half][block][n][pair] =
           tiles::pack<f16>(of[2 * pair][n] * scale[2 * pair], of[2 * pair + 1][n] * scale[2 * pair + 1]);
     }
-    // The twiddles of the column j and the frequency k, those of the next columns, and both 8 frequencies on.
+    // The twiddles of the columns j and j + 64 and the frequency k, those of the next columns, and both 8 frequencies on.
     const int k0 = 4 * (g % kPart) + QUARTER;
-    float2 first = root(j * k0, 4 * kSize), step = root(k0, 4 * kSize), join = joint(g);
-    const float2 next = root(8 * j, kSize);
-    float2 apart[kBeside];  // between the frequencies k and k + kOrder
+    float2 first[2] = {root(j * k0, 4 * kSize), root((j + 64) * k0, 4 * kSize)}, step = root(k0, 4 * kSize), join = joint(g);
+    const float2 next[2] = {root(8 * j, kSize), root(8 * (j + 64), kSize)};
+    float2 apart[kProducts][2];  // between the frequencies k and k + kOrder
 #pragma unroll
-    for (int i = 0; i < kBeside; i++)
-      if (kHalves == 2) apart[i] = root(kOrder * (j + i), kSize);
+    for (int i = 0; i < 2 * kProducts; i++)
+      if (kHalves == 2) apart[i / 2][i % 2] = root(kOrder * (j + i / 2 + i % 2 * 64), kSize);
 #pragma unroll 1
     for (int k = 0; k < kOrder / 8; k++) {
       float d[kHalves][kProducts][4] = {};
@@ -144,28 +145,33 @@ __device__ __forceinline__ void load(Shared& shared, int first, int turn, const 
 #pragma unroll
         for (int half = 0; half < kHalves; half++) multiply_add(d[half], a, b[half][block]);
       }
-      u32 words[kHalves][kBeside];
-      float2 w = first;
+      Pair pairs[kHalves][kProducts];
+      float2 w[2] = {first[0], first[1]};
 #pragma unroll
-      for (int i = 0; i < kBeside; i++) {
-        const int n = i % kProducts, e = i / kProducts;
-        float2 z = make_float2(d[0][n][e], d[0][n][2 + e]);
-        if (kHalves == 2) {
-          const float2 odd = times(make_float2(d[kHalves - 1][n][e], d[kHalves - 1][n][2 + e]), join);
-          words[kHalves - 1][i] = packed_half(times(make_float2(z.x - odd.x, z.y - odd.y), times(w, apart[i])));
-          z = make_float2(z.x + odd.x, z.y + odd.y);
+      for (int n = 0; n < kProducts; n++) {
+        float2 z[kHalves][2];
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const float2 even = make_float2(d[0][n][e], d[0][n][2 + e]);
+          z[0][e] = times(even, w[e]);
+          if (kHalves == 2) {
+            const float2 odd = times(make_float2(d[kHalves - 1][n][e], d[kHalves - 1][n][2 + e]), join);
+            z[0][e] = times(make_float2(even.x + odd.x, even.y + odd.y), w[e]);
+            z[kHalves - 1][e] = times(make_float2(even.x - odd.x, even.y - odd.y), times(w[e], apart[n][e]));
+          }
+          w[e] = times(w[e], step);
         }
-        words[0][i] = packed_half(times(z, w));
-        w = times(w, step);
+#pragma unroll
+        for (int half = 0; half < kHalves; half++) pairs[half][n] = packed_pair(z[half][0], z[half][1]);
       }
 #pragma unroll
-      for (int i = 0; i < kHalves * kBeside; i += 4) {
-        const int half = i / kBeside, at = j + i % kBeside;
-        const u32* four = &words[half][i % kBeside];
-        *(uint4*)&shared.data[(half * kOrder + 8 * k + g) * kPitch + place_of(at / 16, at % 16)] =
-            make_uint4(four[0], four[1], four[2], four[3]);
+      for (int half = 0; half < kHalves; half++)
+        strip.store(&shared.data[(half * kOrder + 8 * k + g) * kPitch], pairs[half]);
+      if (kPart > 8) {
+        step = times(step, further);
+#pragma unroll
+        for (int e = 0; e < 2; e++) first[e] = times(first[e], next[e]);
       }
-      if (kPart > 8) first = times(first, next), step = times(step, further);
       if (kHalves == 2) join = times(join, joint_further);
     }
   }

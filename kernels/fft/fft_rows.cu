@@ -45,39 +45,37 @@ __device__ __forceinline__ void load(Shared& shared, const u32* row, const int* 
   const float2 further = known_root<8, kSize>();
 #pragma unroll 1
   for (int round = 0; round < kRounds; round++) {
-    const int first = (warp + round * kWarps) * 32, j = first + 8 * c;
+    const Strip<4> strip(warp + round * kWarps);
+    int j = strip.column(2 * c);  // and 64 columns on
+    keep(j);
     u32 b[kBlocks][4][2];
 #pragma unroll
     for (int i = 0; i < 2 * kBlocks; i++) {
-      const int at = (4 * i + c) * 256 + first + 4 * g;
+      const int at = (4 * i + c) * 256 + strip.column(g);
       const uint4 four = *(const uint4*)(row + at);
       const int apart = max(127 + exponents[at / kStrip] - largest, 0);
       const __half2 by = __float2half2_rn(__uint_as_float((u32)apart << 23));
       b[i / 2][0][i % 2] = scaled(four.x, by), b[i / 2][1][i % 2] = scaled(four.y, by);
       b[i / 2][2][i % 2] = scaled(four.z, by), b[i / 2][3][i % 2] = scaled(four.w, by);
     }
-    // The twiddles of the column j and the frequency k, those of the next columns, and both 8 frequencies on.
-    float2 start = root(j * g, kSize), step = root(g, kSize);
-    const float2 next = root(8 * j, kSize);
+    // The twiddles of the columns j and j + 64 and the frequency k, those of the next columns, and both 8 frequencies on.
+    float2 start[2] = {root(j * g, kSize), root((j + 64) * g, kSize)}, step = root(g, kSize);
+    const float2 next[2] = {root(8 * j, kSize), root(8 * (j + 64), kSize)};
 #pragma unroll 1
     for (int k = 0; k < kBlocks; k++) {
       float d[4][4] = {};
 #pragma unroll
       for (int i = 0; i < kBlocks; i++) multiply_add(d, shared.matrix[k * kBlocks + i][lane], b[i]);
-      float2 w = start;
+      float2 w[2] = {start[0], start[1]};
+      Pair pairs[4];
 #pragma unroll
-      for (int e = 0; e < 2; e++) {
-        u32 four[4];
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-          four[n] = packed_half(times(make_float2(d[n][e], d[n][2 + e]), w));
-          w = times(w, step);
-        }
-        const int at = j + 4 * e;
-        *(uint4*)&shared.data[(8 * k + g) * kPitch + place_of(at / 16, at % 16)] =
-            make_uint4(four[0], four[1], four[2], four[3]);
+      for (int n = 0; n < 4; n++) {
+        pairs[n] = packed_pair(times(make_float2(d[n][0], d[n][2]), w[0]), times(make_float2(d[n][1], d[n][3]), w[1]));
+        w[0] = times(w[0], step), w[1] = times(w[1], step);
       }
-      start = times(start, next), step = times(step, further);
+      strip.store(&shared.data[(8 * k + g) * kPitch], pairs);
+      step = times(step, further);
+      start[0] = times(start[0], next[0]), start[1] = times(start[1], next[1]);
     }
   }
 }
