@@ -256,7 +256,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv(const __g
   for (int first = blockIdx.x * kSequences, turn = 0; first < p.end; first += gridDim.x * kSequences, turn ^= 1) {
     load(shared, first, turn, p);
     prefetch_next<kSequences>(first, p);
-    convolve_rows<QUARTER, kRows, kPart, kWarps>(shared.data, shared.constants, [&](int row) {
+    convolve_rows<QUARTER, kRows, kPart, kWarps, TILES, UNROLL>(shared.data, shared.constants, [&](int row) {
       const int sequence = min(first + row / kPart, p.end - 1);
       return p.spectrum + (long)filter_of(sequence) * kSize + row % kPart * 256;
     });

@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv_rows(cons
     u32* row = p.workspace + (long)number * kSize;
     load(shared, row, p.exponents + (long)local * (kSize / kStrip));
     const u32* spectrum = p.spectrum + ((long)filter_of(p.begin + local) * OUTER + outer) * kSize;
-    convolve_rows<0, kRows, kRows, kWarps>(shared.data, shared.constants, [&](int k) { return spectrum + k * 256; });
+    convolve_rows<0, kRows, kRows, kWarps, TILES, UNROLL>(shared.data, shared.constants, [&](int k) { return spectrum + k * 256; });
     __syncthreads();
     store(shared, row, outer);
     __syncthreads();

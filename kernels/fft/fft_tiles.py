@@ -41,6 +41,8 @@ class FftConfig:
     blocks: int
     outer: int = 1
     strip: int = 64
+    tiles: int = 1
+    unroll: int = 1
 
     @property
     def sequences(self) -> int:
@@ -87,6 +89,8 @@ class FftConfig:
             "HALVES": self.halves,
             "THREADS": self.threads,
             "BLOCKS": self.blocks,
+            "TILES": self.tiles,
+            "UNROLL": self.unroll,
             "SHARED_BYTES": self.shared_bytes,
         }
 
@@ -126,7 +130,7 @@ def configs(case: FftConvCase) -> list[FftConfig]:
     """The config of one block for each sequence or for several: others were slower on an H200."""
     points = points_of(case)
     threads, blocks = {2048: (256, 2), 16_384: (256, 2), 32_768: (512, 1)}.get(points, (128, 4))
-    return [FftConfig(points, threads, blocks)]
+    return [FftConfig(points, threads, blocks, tiles=tiles, unroll=unroll) for tiles, unroll in ((2, 1), (1, 1), (1, 2))]
 
 
 def long_configs(case: FftConvCase) -> list[FftConfig]:
@@ -134,8 +138,9 @@ def long_configs(case: FftConvCase) -> list[FftConfig]:
     total = points_of(case)
     parts = {outer: total // outer for outer in (16, 64, 32, 128)}
     return [
-        FftConfig(points, 256, 2, outer, 128 if outer == 16 else 64)
+        FftConfig(points, 256, 2, outer, 128 if outer == 16 else 64, tiles)
         for outer, points in parts.items()
+        for tiles in (2, 1)
         if 4096 <= points <= 16_384
     ]
 

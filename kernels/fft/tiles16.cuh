@@ -142,6 +142,8 @@ __device__ __forceinline__ int place_of_pair(int pair, int part, int column) {
   return pair * 32 + (part * 16 + column ^ pair % 4 * 8);
 }
 
+constexpr int kPitch = 272;  // words of a tile; neighbouring tiles begin in different banks
+
 // A warp's part of a transform over i: column g of product n is column(g, n) of the tiles, and the results at the columns
 // 2c + e are pairs over e.
 template <int Products>
@@ -170,43 +172,50 @@ struct Strip {
 // A lane's part of a tile's spectrum.
 struct Spectrum {
   uint4 at[2];
+  Spectrum() = default;
   __device__ __forceinline__ explicit Spectrum(const u32* tile) {
     at[0] = ((const uint4*)tile)[threadIdx.x % 32], at[1] = ((const uint4*)tile)[32 + threadIdx.x % 32];
   }
 };
 
-// Both transforms of a tile, the product with a spectrum, and both transforms back: of the conjugate, so that the same
-// matrices serve. `turned(z, h, t)` is what is kept of the value z at row 4t + c and column 8h + g.
-template <typename Turned>
-__device__ __forceinline__ void convolve_tile(u32* tile, const Spectrum& spectrum, const Columns& columns,
-                                              const Rows& rows, const Turned& turned) {
+// Both transforms of tiles that lie Apart words from each other, the product with their spectra, and both transforms back: of the conjugate, so that the same
+// matrices serve. `turned(z, i, h, t)` is what is kept of the value z of tile i at row 4t + c and column 8h + g.
+template <int Tiles, int Apart, typename Turned>
+__device__ __forceinline__ void convolve_tiles(u32* first, const Spectrum (&spectra)[Tiles], const Columns& columns,
+                                               const Rows& rows, const Turned& turned) {
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-  Pair b[2][2];
-  u32 d[2][2][2], re[2][2], im[2][2];
+  Pair b[Tiles][2][2];
+  u32 d[Tiles][2][2][2], re[Tiles][2][2], im[Tiles][2][2];
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const u32* pair = tile + i % 2 * 128;
-    b[i / 2][i % 2] = {pair[place_of_pair(c, 0, i / 2 * 8 + g)], pair[place_of_pair(c, 1, i / 2 * 8 + g)]};
+  for (int i = 0; i < 4 * Tiles; i++) {
+    const u32* pair = first + i / 4 * Apart + i % 2 * 128;
+    b[i / 4][i / 2 % 2][i % 2] = {pair[place_of_pair(c, 0, i / 2 % 2 * 8 + g)], pair[place_of_pair(c, 1, i / 2 % 2 * 8 + g)]};
   }
-  columns.transform(d, b);
-  rows.transform(re, im, d);
 #pragma unroll
-  for (int h = 0; h < 2; h++) {
-    const uint4 by = spectrum.at[h];
-    b[h][0] = times<true>({re[0][h], im[0][h]}, {by.x, by.y});
-    b[h][1] = times<true>({re[1][h], im[1][h]}, {by.z, by.w});
+  for (int i = 0; i < Tiles; i++) columns.transform(d[i], b[i]);
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) rows.transform(re[i], im[i], d[i]);
+#pragma unroll
+  for (int i = 0; i < 2 * Tiles; i++) {
+    const int tile = i / 2, h = i % 2;
+    const uint4 by = spectra[tile].at[h];
+    b[tile][h][0] = times<true>({re[tile][0][h], im[tile][0][h]}, {by.x, by.y});
+    b[tile][h][1] = times<true>({re[tile][1][h], im[tile][1][h]}, {by.z, by.w});
   }
-  columns.transform(d, b);
-  float x[2][4], y[2][4];
-  rows.transform(x, y, d);
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) columns.transform(d[i], b[i]);
+  float x[Tiles][2][4], y[Tiles][2][4];
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) rows.transform(x[i], y[i], d[i]);
   __syncwarp();
 #pragma unroll
-  for (int h = 0; h < 2; h++) {
-    u32* half = tile + place_of(c, 8 * h + g);  // four rows on, a word lies 64 words on
+  for (int i = 0; i < 2 * Tiles; i++) {
+    const int tile = i / 2, h = i % 2;
+    u32* half = first + tile * Apart + place_of(c, 8 * h + g);  // four rows on, a word lies 64 words on
 #pragma unroll
     for (int t = 0; t < 4; t++) {
       const int at = 2 * h + t % 2;
-      half[64 * t] = packed_half(turned(make_float2(x[t / 2][at], y[t / 2][at]), h, t));
+      half[64 * t] = packed_half(turned(make_float2(x[tile][t / 2][at], y[tile][t / 2][at]), tile, h, t));
     }
   }
 }
@@ -218,35 +227,45 @@ __device__ __forceinline__ void multiply_add(float (&d)[Products][4], const uint
   for (int n = 0; n < Products; n++) tiles::mma_sync<f16>(d[n], four, b[n][0], b[n][1]);
 }
 
-constexpr int kPitch = 272;  // words of a tile; neighbouring tiles begin in different banks
-
 // Waits for the block, then convolves Rows tiles: Part of them are the rows k of a transform over i of n = i · 256 + j, at
 // the frequencies k + Quarter / 4. The twiddles exp(-2πi · j · (k + Quarter / 4) / (256 · Part)) of the transform back
 // follow. `spectrum(row)` is where a tile's spectrum lies; each is fetched while the tile before is convolved.
-template <int Quarter, int Rows, int Part, int Warps, typename Where>
+template <int Quarter, int Rows, int Part, int Warps, int Tiles, int Unroll, typename Where>
 __device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const Where& spectrum) {
   constexpr int kSize = 256 * Part;
   static_assert(Part == Rows || Part <= Warps, "a warp's rows have one frequency, or frequencies in order");
   const Columns columns(constants);
   const ::Rows rows(constants);
   const int warp = threadIdx.x / 32;
-  Spectrum present(spectrum(warp));
+  constexpr int kTiles = Rows / Warps % Tiles ? 1 : Tiles;
+  Spectrum present[kTiles];
+#pragma unroll
+  for (int i = 0; i < kTiles; i++) present[i] = Spectrum(spectrum(warp + i * Warps));
   int at = 16 * (threadIdx.x % 4) + threadIdx.x % 32 / 4, k = 4 * (warp % Part) + Quarter;
   keep(at), keep(k);
   // Of the place j = 16c + g, and of 64 and of 8 places on; each goes on to the warp's next row.
   float2 first = root(at * k, 4 * kSize), along = root(64 * k, 4 * kSize), across = root(8 * k, 4 * kSize);
   const float2 by[3] = {root(Warps * at, kSize), known_root<Warps * 64, kSize>(), known_root<Warps * 8, kSize>()};
   __syncthreads();
-#pragma unroll 1
-  for (int row = warp; row < Rows; row += Warps) {
-    const Spectrum following(spectrum(min(row + Warps, Rows - 1)));
-    convolve_tile(data + row * kPitch, present, columns, rows, [&](float2 z, int h, int t) {
-      float2 w = h ? times(first, across) : first;
+#pragma unroll Unroll
+  for (int round = 0; round < Rows / Warps; round += kTiles) {
+    const int row = warp + round * Warps;
+    Spectrum following[kTiles];
 #pragma unroll
-      for (int i = 0; i < t; i++) w = times(w, along);
+    for (int i = 0; i < kTiles; i++) following[i] = Spectrum(spectrum(min(row + (kTiles + i) * Warps, Rows - 1)));
+    float2 start[kTiles], on[kTiles], over[kTiles];
+#pragma unroll
+    for (int i = 0; i < kTiles; i++) {
+      start[i] = first, on[i] = along, over[i] = across;
+      if (Part > Warps) first = times(first, by[0]), along = times(along, by[1]), across = times(across, by[2]);
+    }
+    convolve_tiles<kTiles, Warps * kPitch>(data + row * kPitch, present, columns, rows, [&](float2 z, int i, int h, int t) {
+      float2 w = h ? times(start[i], over[i]) : start[i];
+#pragma unroll
+      for (int j = 0; j < t; j++) w = times(w, on[i]);
       return times(z, w);
     });
-    present = following;
-    if (Part > Warps) first = times(first, by[0]), along = times(along, by[1]), across = times(across, by[2]);
+#pragma unroll
+    for (int i = 0; i < kTiles; i++) present[i] = following[i];
   }
 }
