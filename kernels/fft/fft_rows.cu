@@ -46,27 +46,25 @@ __device__ __forceinline__ void load(Shared& shared, const u32* row, const int* 
 #pragma unroll 1
   for (int round = 0; round < kRounds; round++) {
     const Strip<4> strip(warp + round * kWarps);
-    int j = strip.column(2 * c);  // and 64 columns on
-    keep(j);
+    int j = strip.column(2 * c), own = strip.column(g);  // and 64 columns on, of the twiddles
+    keep(j), keep(own);
     u32 b[kBlocks][4][2];
 #pragma unroll
     for (int i = 0; i < 2 * kBlocks; i++) {
-      const int at = (4 * i + c) * 256 + strip.column(g);
+      const int at = (4 * i + c) * 256 + own;
       const uint4 four = *(const uint4*)(row + at);
       const int apart = max(127 + exponents[at / kStrip] - largest, 0);
       const __half2 by = __float2half2_rn(__uint_as_float((u32)apart << 23));
       b[i / 2][0][i % 2] = scaled(four.x, by), b[i / 2][1][i % 2] = scaled(four.y, by);
       b[i / 2][2][i % 2] = scaled(four.z, by), b[i / 2][3][i % 2] = scaled(four.w, by);
     }
-    // The twiddles of the columns j and j + 64 and the frequency k, those of the next columns, and both 8 frequencies on.
-    float2 start[2] = {root(j * g, kSize), root((j + 64) * g, kSize)}, step = root(g, kSize);
-    const float2 next[2] = {root(8 * j, kSize), root(8 * (j + 64), kSize)};
+    float2 step = root(g, kSize);  // between the twiddles of neighbouring columns, at the frequency 8 k + g
 #pragma unroll 1
     for (int k = 0; k < kBlocks; k++) {
       float d[4][4] = {};
 #pragma unroll
       for (int i = 0; i < kBlocks; i++) multiply_add(d, shared.matrix[k * kBlocks + i][lane], b[i]);
-      float2 w[2] = {start[0], start[1]};
+      float2 w[2] = {root(j * (8 * k + g), kSize), root((j + 64) * (8 * k + g), kSize)};
       Pair pairs[4];
 #pragma unroll
       for (int n = 0; n < 4; n++) {
@@ -75,7 +73,6 @@ __device__ __forceinline__ void load(Shared& shared, const u32* row, const int* 
       }
       strip.store(&shared.data[(8 * k + g) * kPitch], pairs);
       step = times(step, further);
-      start[0] = times(start[0], next[0]), start[1] = times(start[1], next[1]);
     }
   }
 }
