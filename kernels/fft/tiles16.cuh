@@ -5,9 +5,8 @@
 //             are the a of a product of the other form.
 //   rows      the values are a. The results are pairs (8h + g, 8s + 4e + c), which are the b of a product of the other
 //             form.
-// So two transforms, along the columns and along the rows, need no exchange between lanes. Sums are in fp16 where a pair
-// is multiplied next. The last of a tile's four products sums in float, and leaves words: re in the low half, im in the
-// high one.
+// So two transforms, along the columns and along the rows, need no exchange between lanes. Sums are in fp16. What
+// a tile leaves is words: re in the low half, im in the high one.
 #pragma once
 #include "roots.cuh"
 
@@ -16,6 +15,7 @@ using tiles::u32;
 
 __device__ __forceinline__ u32 packed_half(float2 z) { return tiles::pack<f16>(z.x, z.y); }
 
+// d += a · b as tiles::mma_sync has them.
 __device__ __forceinline__ void add_product(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   tiles::mma_sync<f16>(d, a, b0, b1);
 }
@@ -42,6 +42,18 @@ __device__ __forceinline__ Pair times(Pair a, Pair b) {
   const __half2 cross = __hmul2(im, by);
   return {as_word(__hfma2(re, by, __hneg2(__hmul2(im, turned)))),
           as_word(Conjugate ? __hfma2(__hneg2(re), turned, __hneg2(cross)) : __hfma2(re, turned, cross))};
+}
+
+__device__ __forceinline__ u32 sum(u32 a, u32 b) { return as_word(__hadd2(as_half2(a), as_half2(b))); }
+__device__ __forceinline__ u32 difference(u32 a, u32 b) { return as_word(__hadd2(as_half2(a), __hneg2(as_half2(b)))); }
+// z · w, words; `by` is w and i · w.
+__device__ __forceinline__ u32 turned(u32 z, uint2 by) {
+  const __half2 half = as_half2(z);
+  return as_word(__hfma2(__low2half2(half), as_half2(by.x), __hmul2(__high2half2(half), as_half2(by.y))));
+}
+// z · w of one complex number w, a word.
+__device__ __forceinline__ Pair times(Pair z, u32 w) {
+  return times(z, Pair{as_word(__low2half2(as_half2(w))), as_word(__high2half2(as_half2(w)))});
 }
 
 // Operands that stay the same, by lane: the matrix of a transform, divided by 4 so that it is unitary, in both forms; the
@@ -111,9 +123,8 @@ struct Rows {
       twiddles[i][0] = {by.x, by.y}, twiddles[i][1] = {by.z, by.w};
     }
   }
-  // x and y, by s, are re and im of the transform of the results of a transform along columns and the twiddles.
-  template <typename Sum, int N>
-  __device__ __forceinline__ void transform(Sum (&x)[2][N], Sum (&y)[2][N], const u32 (&from)[2][2][2]) const {
+  // x[s][h] and y[s][h] are re and im of the transform of the results of a transform along columns and the twiddles.
+  __device__ __forceinline__ void transform(u32 (&x)[2][2], u32 (&y)[2][2], const u32 (&from)[2][2][2]) const {
     u32 real[4], imaginary[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -123,7 +134,7 @@ struct Rows {
 #pragma unroll
     for (int s = 0; s < 2; s++) {
 #pragma unroll
-      for (int i = 0; i < N; i++) x[s][i] = y[s][i] = 0;
+      for (int h = 0; h < 2; h++) x[s][h] = y[s][h] = 0;
       add_product(x[s], real, re[s][0], re[s][1]);
       add_product(y[s], real, im[s][0], im[s][1]);
       add_product(x[s], imaginary, negative[s][0], negative[s][1]);
@@ -144,6 +155,26 @@ __device__ __forceinline__ int place_of_pair(int pair, int part, int column) {
 
 constexpr int kPitch = 272;  // words of a tile; neighbouring tiles begin in different banks
 
+// exp(-2πi · j · (k + Quarter / 4) / (256 · Part)) between Part tiles k and their places j = 16 a + b, as the product of
+// what belongs to the row a and to the column b.
+template <int Part, int Quarter>
+struct Twiddles {
+  alignas(16) u32 columns[Part][16];
+  uint2 rows[8][Part + 1];  // of pairs of rows
+
+  // Every thread of the block calls it.
+  __device__ void make() {
+    for (int i = threadIdx.x; i < 16 * Part; i += blockDim.x) columns[i / 16][i % 16] = packed_half(at(i % 16, i / 16));
+    for (int i = threadIdx.x; i < 8 * Part; i += blockDim.x) {
+      const int pair = i / Part, k = i % Part, a = pair / 4 * 8 + pair % 4;
+      const Pair both = packed_pair(at(16 * a, k), at(16 * (a + 4), k));
+      rows[pair][k] = make_uint2(both.re, both.im);
+    }
+  }
+  __device__ static float2 at(int j, int k) { return root(j * (4 * k + Quarter), 1024 * Part); }
+  __device__ __forceinline__ Pair of_pair(int pair, int k) const { return {rows[pair][k].x, rows[pair][k].y}; }
+};
+
 // A warp's part of a transform over i: column g of product n is column(g, n) of the tiles, and the results at the columns
 // 2c + e are pairs over e.
 template <int Products>
@@ -155,17 +186,33 @@ struct Strip {
   __device__ __forceinline__ int column(int g) const {
     return (pair / 4 * 8 + g % 2 * 4 + pair % 4) * 16 + from + g / 2 * Products;
   }
-  // Stores the pairs of all products in the tile.
-  __device__ __forceinline__ void store(u32* tile, const Pair (&pairs)[Products]) const {
-    const int c = threadIdx.x % 4, column = from + c * Products;
-    u32 *re = tile + place_of_pair(pair, 0, column), *im = tile + place_of_pair(pair, 1, column);
-    if constexpr (Products == 4) {
-      *(uint4*)re = make_uint4(pairs[0].re, pairs[1].re, pairs[2].re, pairs[3].re);
-      *(uint4*)im = make_uint4(pairs[0].im, pairs[1].im, pairs[2].im, pairs[3].im);
-    } else {
-      *(uint2*)re = make_uint2(pairs[0].re, pairs[1].re);
-      *(uint2*)im = make_uint2(pairs[0].im, pairs[1].im);
+  // Stores the results z of all products, re in z[n][0] and im in z[n][1], in the tile k, with its twiddles.
+  template <typename Twiddles>
+  __device__ __forceinline__ void store(u32* tile, const Twiddles& twiddles, int k, const Pair (&z)[Products]) const {
+    const int column = from + threadIdx.x % 4 * Products;
+    const Pair row = twiddles.of_pair(pair, k);
+    u32 by[Products], re[Products], im[Products];
+    load_words(by, &twiddles.columns[k][column]);
+#pragma unroll
+    for (int n = 0; n < Products; n++) {
+      const Pair turned = times(times(z[n], row), by[n]);
+      re[n] = turned.re, im[n] = turned.im;
     }
+    store_words(tile + place_of_pair(pair, 0, column), re), store_words(tile + place_of_pair(pair, 1, column), im);
+  }
+  __device__ __forceinline__ static void load_words(u32 (&to)[4], const u32* from) {
+    const uint4 four = *(const uint4*)from;
+    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+  }
+  __device__ __forceinline__ static void load_words(u32 (&to)[2], const u32* from) {
+    const uint2 two = *(const uint2*)from;
+    to[0] = two.x, to[1] = two.y;
+  }
+  __device__ __forceinline__ static void store_words(u32* to, const u32 (&words)[4]) {
+    *(uint4*)to = make_uint4(words[0], words[1], words[2], words[3]);
+  }
+  __device__ __forceinline__ static void store_words(u32* to, const u32 (&words)[2]) {
+    *(uint2*)to = make_uint2(words[0], words[1]);
   }
 };
 
@@ -178,18 +225,19 @@ struct Spectrum {
   }
 };
 
-// Both transforms of tiles that lie Apart words from each other, the product with their spectra, and both transforms back: of the conjugate, so that the same
-// matrices serve. `turned(z, i, h, t)` is what is kept of the value z of tile i at row 4t + c and column 8h + g.
-template <int Tiles, int Apart, typename Turned>
+// Both transforms of Tiles tiles that lie Apart words from each other, the product with their spectra, both transforms back,
+// of the conjugate, so that the same matrices serve, and the twiddles of the tiles k.
+template <int Apart, int Tiles, typename Twiddles>
 __device__ __forceinline__ void convolve_tiles(u32* first, const Spectrum (&spectra)[Tiles], const Columns& columns,
-                                               const Rows& rows, const Turned& turned) {
+                                               const Rows& rows, const Twiddles& twiddles, const int (&k)[Tiles]) {
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
   Pair b[Tiles][2][2];
   u32 d[Tiles][2][2][2], re[Tiles][2][2], im[Tiles][2][2];
 #pragma unroll
   for (int i = 0; i < 4 * Tiles; i++) {
     const u32* pair = first + i / 4 * Apart + i % 2 * 128;
-    b[i / 4][i / 2 % 2][i % 2] = {pair[place_of_pair(c, 0, i / 2 % 2 * 8 + g)], pair[place_of_pair(c, 1, i / 2 % 2 * 8 + g)]};
+    const int column = i / 2 % 2 * 8 + g;
+    b[i / 4][i / 2 % 2][i % 2] = {pair[place_of_pair(c, 0, column)], pair[place_of_pair(c, 1, column)]};
   }
 #pragma unroll
   for (int i = 0; i < Tiles; i++) columns.transform(d[i], b[i]);
@@ -204,36 +252,31 @@ __device__ __forceinline__ void convolve_tiles(u32* first, const Spectrum (&spec
   }
 #pragma unroll
   for (int i = 0; i < Tiles; i++) columns.transform(d[i], b[i]);
-  float x[Tiles][2][4], y[Tiles][2][4];
 #pragma unroll
-  for (int i = 0; i < Tiles; i++) rows.transform(x[i], y[i], d[i]);
+  for (int i = 0; i < Tiles; i++) rows.transform(re[i], im[i], d[i]);
   __syncwarp();
 #pragma unroll
-  for (int i = 0; i < 2 * Tiles; i++) {
-    const int tile = i / 2, h = i % 2;
-    u32* half = first + tile * Apart + place_of(c, 8 * h + g);  // four rows on, a word lies 64 words on
-#pragma unroll
-    for (int t = 0; t < 4; t++) {
-      const int at = 2 * h + t % 2;
-      half[64 * t] = packed_half(turned(make_float2(x[tile][t / 2][at], y[tile][t / 2][at]), tile, h, t));
-    }
+  for (int i = 0; i < 4 * Tiles; i++) {
+    const int tile = i / 4, h = i / 2 % 2, s = i % 2;
+    const Pair row = twiddles.of_pair(4 * s + c, k[tile]);
+    const Pair z = times(times(Pair{re[tile][s][h], im[tile][s][h]}, row), twiddles.columns[k[tile]][8 * h + g]);
+    u32* two = first + tile * Apart + place_of(8 * s + c, 8 * h + g);
+    two[0] = __byte_perm(z.re, z.im, 0x5410), two[64] = __byte_perm(z.re, z.im, 0x7632);  // four rows on
   }
 }
 
-template <int Products>
-__device__ __forceinline__ void multiply_add(float (&d)[Products][4], const uint4& a, const u32 (&b)[Products][2]) {
+template <typename Sum, int N, int Products>
+__device__ __forceinline__ void multiply_add(Sum (&d)[Products][N], const uint4& a, const u32 (&b)[Products][2]) {
   const u32 four[4] = {a.x, a.y, a.z, a.w};
 #pragma unroll
-  for (int n = 0; n < Products; n++) tiles::mma_sync<f16>(d[n], four, b[n][0], b[n][1]);
+  for (int n = 0; n < Products; n++) add_product(d[n], four, b[n][0], b[n][1]);
 }
 
-// Waits for the block, then convolves Rows tiles: Part of them are the rows k of a transform over i of n = i · 256 + j, at
-// the frequencies k + Quarter / 4. The twiddles exp(-2πi · j · (k + Quarter / 4) / (256 · Part)) of the transform back
-// follow. `spectrum(row)` is where a tile's spectrum lies; each is fetched while the tile before is convolved.
-template <int Quarter, int Rows, int Part, int Warps, int Tiles, int Unroll, typename Where>
-__device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const Where& spectrum) {
-  constexpr int kSize = 256 * Part;
-  static_assert(Part == Rows || Part <= Warps, "a warp's rows have one frequency, or frequencies in order");
+// Waits for the block, then convolves Rows tiles, Tiles at a time: Part of them are the rows k of a transform over i of
+// n = i · 256 + j. `spectrum(row)` is where a tile's spectrum lies; each is fetched while the tiles before are convolved.
+template <int Rows, int Part, int Warps, int Tiles, int Unroll, typename Twiddles, typename Where>
+__device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const Twiddles& twiddles,
+                                              const Where& spectrum) {
   const Columns columns(constants);
   const ::Rows rows(constants);
   const int warp = threadIdx.x / 32;
@@ -241,30 +284,18 @@ __device__ __forceinline__ void convolve_rows(u32* data, const Constants& consta
   Spectrum present[kTiles];
 #pragma unroll
   for (int i = 0; i < kTiles; i++) present[i] = Spectrum(spectrum(warp + i * Warps));
-  int at = 16 * (threadIdx.x % 4) + threadIdx.x % 32 / 4, k = 4 * (warp % Part) + Quarter;
-  keep(at), keep(k);
-  // Of the place j = 16c + g, and of 64 and of 8 places on; each goes on to the warp's next row.
-  float2 first = root(at * k, 4 * kSize), along = root(64 * k, 4 * kSize), across = root(8 * k, 4 * kSize);
-  const float2 by[3] = {root(Warps * at, kSize), known_root<Warps * 64, kSize>(), known_root<Warps * 8, kSize>()};
   __syncthreads();
 #pragma unroll Unroll
   for (int round = 0; round < Rows / Warps; round += kTiles) {
     const int row = warp + round * Warps;
     Spectrum following[kTiles];
-#pragma unroll
-    for (int i = 0; i < kTiles; i++) following[i] = Spectrum(spectrum(min(row + (kTiles + i) * Warps, Rows - 1)));
-    float2 start[kTiles], on[kTiles], over[kTiles];
+    int k[kTiles];
 #pragma unroll
     for (int i = 0; i < kTiles; i++) {
-      start[i] = first, on[i] = along, over[i] = across;
-      if (Part > Warps) first = times(first, by[0]), along = times(along, by[1]), across = times(across, by[2]);
+      following[i] = Spectrum(spectrum(min(row + (kTiles + i) * Warps, Rows - 1)));
+      k[i] = (row + i * Warps) % Part;
     }
-    convolve_tiles<kTiles, Warps * kPitch>(data + row * kPitch, present, columns, rows, [&](float2 z, int i, int h, int t) {
-      float2 w = h ? times(start[i], over[i]) : start[i];
-#pragma unroll
-      for (int j = 0; j < t; j++) w = times(w, on[i]);
-      return times(z, w);
-    });
+    convolve_tiles<Warps * kPitch>(data + row * kPitch, present, columns, rows, twiddles, k);
 #pragma unroll
     for (int i = 0; i < kTiles; i++) present[i] = following[i];
   }
