@@ -132,7 +132,10 @@ def configs(case: FftConvCase) -> list[FftConfig]:
     """The config of one block for each sequence or for several: others were slower on an H200."""
     points = points_of(case)
     threads, blocks = {2048: (256, 2), 16_384: (256, 2), 32_768: (512, 1)}.get(points, (128, 4))
-    return [FftConfig(points, threads, blocks, tiles=tiles, unroll=unroll) for tiles, unroll in ((2, 1), (1, 1), (1, 2))]
+    shapes = [(blocks, 2, 1), (blocks, 1, 1), (blocks, 1, 2)]
+    if threads == 128 and points <= 4096:
+        shapes.append((5, 1, 1))
+    return [FftConfig(points, threads, blocks, tiles=tiles, unroll=unroll) for blocks, tiles, unroll in shapes]
 
 
 def long_configs(case: FftConvCase) -> list[FftConfig]:

@@ -25,7 +25,7 @@ class Monarch(Variant):
     op = "fft_conv"
     page = "fft-conv"
     summary = "Fourier transforms on tensor cores, gates and filter in one kernel"
-    names: ClassVar[tuple[str, ...]] = ("tiles", "unroll")
+    names: ClassVar[tuple[str, ...]] = ("blocks", "tiles", "unroll")
     least, most = 1, fft_tiles.MOST
 
     def configs(self, case: FftConvCase) -> list[FftConfig]:

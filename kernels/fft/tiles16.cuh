@@ -225,19 +225,37 @@ struct Spectrum {
   }
 };
 
-// Both transforms of Tiles tiles that lie Apart words from each other, the product with their spectra, both transforms back,
-// of the conjugate, so that the same matrices serve, and the twiddles of the tiles k.
-template <int Apart, int Tiles, typename Twiddles>
-__device__ __forceinline__ void convolve_tiles(u32* first, const Spectrum (&spectra)[Tiles], const Columns& columns,
-                                               const Rows& rows, const Twiddles& twiddles, const int (&k)[Tiles]) {
-  const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+// What a lane reads and writes of a tile k: the pairs of its columns by n and re or im, the words by h, and the twiddles.
+struct Lane {
+  u32 *pairs[2][2], *words[2];
+  const uint2* rows;
+  const u32* columns;
+  template <typename Twiddles>
+  __device__ __forceinline__ Lane(u32* tile, const Twiddles& twiddles, int k) {
+    const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++) pairs[i / 2][i % 2] = tile + place_of_pair(c, i % 2, i / 2 * 8 + g);
+    words[0] = tile + place_of(c, g), words[1] = tile + place_of(c, 8 + g);
+    rows = &twiddles.rows[c][k], columns = &twiddles.columns[k][g];
+  }
+  __device__ __forceinline__ void advance(int tiles, int frequencies) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) pairs[i / 2][i % 2] += tiles * kPitch;
+    words[0] += tiles * kPitch, words[1] += tiles * kPitch, rows += frequencies, columns += 16 * frequencies;
+  }
+};
+
+// Both transforms of every Apart-th tile of as many as there are spectra, the products with these, both transforms back, of
+// the conjugate, so that the same matrices serve, and the twiddles, at every Frequencies-th frequency.
+template <int Apart, int Frequencies, typename Twiddles, int Tiles>
+__device__ __forceinline__ void convolve_tiles(const Lane& lane, const Spectrum (&spectra)[Tiles], const Columns& columns,
+                                               const Rows& rows) {
   Pair b[Tiles][2][2];
   u32 d[Tiles][2][2][2], re[Tiles][2][2], im[Tiles][2][2];
 #pragma unroll
   for (int i = 0; i < 4 * Tiles; i++) {
-    const u32* pair = first + i / 4 * Apart + i % 2 * 128;
-    const int column = i / 2 % 2 * 8 + g;
-    b[i / 4][i / 2 % 2][i % 2] = {pair[place_of_pair(c, 0, column)], pair[place_of_pair(c, 1, column)]};
+    const int n = i / 2 % 2, at = i / 4 * Apart * kPitch + i % 2 * 128;
+    b[i / 4][n][i % 2] = {lane.pairs[n][0][at], lane.pairs[n][1][at]};
   }
 #pragma unroll
   for (int i = 0; i < Tiles; i++) columns.transform(d[i], b[i]);
@@ -258,9 +276,10 @@ __device__ __forceinline__ void convolve_tiles(u32* first, const Spectrum (&spec
 #pragma unroll
   for (int i = 0; i < 4 * Tiles; i++) {
     const int tile = i / 4, h = i / 2 % 2, s = i % 2;
-    const Pair row = twiddles.of_pair(4 * s + c, k[tile]);
-    const Pair z = times(times(Pair{re[tile][s][h], im[tile][s][h]}, row), twiddles.columns[k[tile]][8 * h + g]);
-    u32* two = first + tile * Apart + place_of(8 * s + c, 8 * h + g);
+    const uint2 row = lane.rows[tile * Frequencies + s * (4 * sizeof(Twiddles::rows[0]) / 8)];
+    const u32 column = lane.columns[tile * Frequencies * 16 + 8 * h];
+    const Pair z = times(times(Pair{re[tile][s][h], im[tile][s][h]}, Pair{row.x, row.y}), column);
+    u32* two = lane.words[h] + tile * Apart * kPitch + s * 128;
     two[0] = __byte_perm(z.re, z.im, 0x5410), two[64] = __byte_perm(z.re, z.im, 0x7632);  // four rows on
   }
 }
@@ -284,18 +303,17 @@ __device__ __forceinline__ void convolve_rows(u32* data, const Constants& consta
   Spectrum present[kTiles];
 #pragma unroll
   for (int i = 0; i < kTiles; i++) present[i] = Spectrum(spectrum(warp + i * Warps));
+  constexpr int kFrequencies = Part > Warps ? Warps : 0;  // between a warp's tiles
+  Lane lane(data + warp * kPitch, twiddles, warp % Part);
   __syncthreads();
 #pragma unroll Unroll
   for (int round = 0; round < Rows / Warps; round += kTiles) {
-    const int row = warp + round * Warps;
     Spectrum following[kTiles];
-    int k[kTiles];
 #pragma unroll
-    for (int i = 0; i < kTiles; i++) {
-      following[i] = Spectrum(spectrum(min(row + (kTiles + i) * Warps, Rows - 1)));
-      k[i] = (row + i * Warps) % Part;
-    }
-    convolve_tiles<Warps * kPitch>(data + row * kPitch, present, columns, rows, twiddles, k);
+    for (int i = 0; i < kTiles; i++)
+      following[i] = Spectrum(spectrum(min(warp + (round + kTiles + i) * Warps, Rows - 1)));
+    convolve_tiles<Warps, kFrequencies, Twiddles>(lane, present, columns, rows);
+    lane.advance(kTiles * Warps, kTiles * kFrequencies);
 #pragma unroll
     for (int i = 0; i < kTiles; i++) present[i] = following[i];
   }
