@@ -160,8 +160,10 @@ __device__ __forceinline__ void load(Shared& shared, int first, int turn, const 
 __device__ __forceinline__ void store(const Shared& shared, int first, int turn, const Params& p) {
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4, warp = threadIdx.x / 32;
   // The rows g and g + 8 of each block of 16, and of both the first and the second four columns, or both halves.
-  const Row rows[2] = {Row(g * kHalves, warp * kColumns + 4 * c, first, p),
-                       Row((g + 8) * kHalves, warp * kColumns + 4 * c, first, p)};
+  Row rows[2] = {Row(g * kHalves, warp * kColumns + 4 * c, first, p),
+                 Row((g + 8) * kHalves, warp * kColumns + 4 * c, first, p)};
+  constexpr int kApart = 8 * kHalves * 256;  // of rows of one sequence, known to the compiler
+  if (kSequences == 1) rows[1].n = rows[0].n + kApart, rows[1].at = rows[0].at + kApart;
   const auto further = [](int i) { return i / 2 * (kHalves == 2 ? 256 : 16); };
   const auto fetch = [&](Beside(&beside)[4], int on) {
 #pragma unroll
@@ -172,11 +174,12 @@ __device__ __forceinline__ void store(const Shared& shared, int first, int turn,
   };
   Beside beside[4];
   fetch(beside, 0);
-  const Factors by[2] = {Factors(rows[0].sequence, p), Factors(rows[1].sequence, p)};
-  float scale[2];
+  Factors by[2] = {Factors(rows[0].sequence, p), Factors(rows[1].sequence, p)};
 #pragma unroll
-  for (int i = 0; i < 2; i++)
-    scale[i] = inverse_scale_of<kBound>(exponent_of<kBound>(shared.largest[turn][rows[i].sequence - first])) * unitary(kHalves);
+  for (int i = 0; i < 2; i++) {
+    const u32 largest = shared.largest[turn][rows[i].sequence - first];
+    by[i].scale *= inverse_scale_of<kBound>(exponent_of<kBound>(largest)) * unitary(kHalves);
+  }
   __syncthreads();
 #pragma unroll 1
   for (int round = 0; round < kRounds; round++) {
@@ -211,8 +214,7 @@ __device__ __forceinline__ void store(const Shared& shared, int first, int turn,
       for (int i = 0; i < 4; i++) {
         const int low = i % 2 * 2, half = kHalves == 2 ? i / 2 : 0, n = kHalves == 2 ? 0 : i / 2 * 2;
         const float(&one)[4] = d[half][n], (&two)[4] = d[half][n + 1];
-        const float by_two = scale[i % 2];
-        const float y[4] = {one[low] * by_two, one[low + 1] * by_two, two[low] * by_two, two[low + 1] * by_two};
+        const float y[4] = {one[low], one[low + 1], two[low], two[low + 1]};
         const Row& row = rows[i % 2];
         if (row.exists)
           store_output(y, beside[i], by[i % 2], row.at + on + further(i), row.n + on + further(i), p);
