@@ -8,53 +8,7 @@
 // So two transforms, along the columns and along the rows, need no exchange between lanes. Sums are in fp16. What
 // a tile leaves is words: re in the low half, im in the high one.
 #pragma once
-#include "roots.cuh"
-
-using tiles::f16;
-using tiles::u32;
-
-__device__ __forceinline__ u32 packed_half(float2 z) { return tiles::pack<f16>(z.x, z.y); }
-
-// d += a · b as tiles::mma_sync has them.
-__device__ __forceinline__ void add_product(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  tiles::mma_sync<f16>(d, a, b0, b1);
-}
-// The same with sums in fp16: d[0] is columns 2c and 2c + 1 of row g, d[1] those of row g + 8.
-__device__ __forceinline__ void add_product(u32 (&d)[2], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
-      : "+r"(d[0]), "+r"(d[1])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// Two complex values in fp16.
-struct Pair {
-  u32 re, im;
-};
-__device__ __forceinline__ Pair packed_pair(float2 first, float2 second) {
-  return {tiles::pack<f16>(first.x, second.x), tiles::pack<f16>(first.y, second.y)};
-}
-__device__ __forceinline__ __half2 as_half2(u32 both) { return *(const __half2*)&both; }
-__device__ __forceinline__ u32 as_word(__half2 both) { return *(const u32*)&both; }
-// a · b, or its conjugate.
-template <bool Conjugate = false>
-__device__ __forceinline__ Pair times(Pair a, Pair b) {
-  const __half2 re = as_half2(a.re), im = as_half2(a.im), by = as_half2(b.re), turned = as_half2(b.im);
-  const __half2 cross = __hmul2(im, by);
-  return {as_word(__hfma2(re, by, __hneg2(__hmul2(im, turned)))),
-          as_word(Conjugate ? __hfma2(__hneg2(re), turned, __hneg2(cross)) : __hfma2(re, turned, cross))};
-}
-
-__device__ __forceinline__ u32 sum(u32 a, u32 b) { return as_word(__hadd2(as_half2(a), as_half2(b))); }
-__device__ __forceinline__ u32 difference(u32 a, u32 b) { return as_word(__hadd2(as_half2(a), __hneg2(as_half2(b)))); }
-// z · w, words; `by` is w and i · w.
-__device__ __forceinline__ u32 turned(u32 z, uint2 by) {
-  const __half2 half = as_half2(z);
-  return as_word(__hfma2(__low2half2(half), as_half2(by.x), __hmul2(__high2half2(half), as_half2(by.y))));
-}
-// z · w of one complex number w, a word.
-__device__ __forceinline__ Pair times(Pair z, u32 w) {
-  return times(z, Pair{as_word(__low2half2(as_half2(w))), as_word(__high2half2(as_half2(w)))});
-}
+#include "pairs.cuh"
 
 // Operands that stay the same, by lane: the matrix of a transform, divided by 4 so that it is unitary, in both forms; the
 // twiddles between the two transforms.
@@ -179,6 +133,9 @@ struct Twiddles {
 // 2c + e are pairs over e.
 template <int Products>
 struct Strip {
+  struct alignas(4 * Products) Words {
+    u32 at[Products];
+  };
   static constexpr int kAcross = 16 / (4 * Products);  // strips in a row
   int pair, from;                                      // of the pairs of rows, and the first column
   __device__ __forceinline__ explicit Strip(int number) : pair(number / kAcross), from(number % kAcross * 4 * Products) {}
@@ -186,33 +143,19 @@ struct Strip {
   __device__ __forceinline__ int column(int g) const {
     return (pair / 4 * 8 + g % 2 * 4 + pair % 4) * 16 + from + g / 2 * Products;
   }
-  // Stores the results z of all products, re in z[n][0] and im in z[n][1], in the tile k, with its twiddles.
+  // Stores the results z of all products in the tile of the frequency k, with its twiddles.
   template <typename Twiddles>
   __device__ __forceinline__ void store(u32* tile, const Twiddles& twiddles, int k, const Pair (&z)[Products]) const {
     const int column = from + threadIdx.x % 4 * Products;
     const Pair row = twiddles.of_pair(pair, k);
-    u32 by[Products], re[Products], im[Products];
-    load_words(by, &twiddles.columns[k][column]);
+    const Words by = *(const Words*)&twiddles.columns[k][column];
+    Words re, im;
 #pragma unroll
     for (int n = 0; n < Products; n++) {
-      const Pair turned = times(times(z[n], row), by[n]);
-      re[n] = turned.re, im[n] = turned.im;
+      const Pair turned = times(times(z[n], row), by.at[n]);
+      re.at[n] = turned.re, im.at[n] = turned.im;
     }
-    store_words(tile + place_of_pair(pair, 0, column), re), store_words(tile + place_of_pair(pair, 1, column), im);
-  }
-  __device__ __forceinline__ static void load_words(u32 (&to)[4], const u32* from) {
-    const uint4 four = *(const uint4*)from;
-    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
-  }
-  __device__ __forceinline__ static void load_words(u32 (&to)[2], const u32* from) {
-    const uint2 two = *(const uint2*)from;
-    to[0] = two.x, to[1] = two.y;
-  }
-  __device__ __forceinline__ static void store_words(u32* to, const u32 (&words)[4]) {
-    *(uint4*)to = make_uint4(words[0], words[1], words[2], words[3]);
-  }
-  __device__ __forceinline__ static void store_words(u32* to, const u32 (&words)[2]) {
-    *(uint2*)to = make_uint2(words[0], words[1]);
+    *(Words*)(tile + place_of_pair(pair, 0, column)) = re, *(Words*)(tile + place_of_pair(pair, 1, column)) = im;
   }
 };
 
