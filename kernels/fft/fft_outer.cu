@@ -9,11 +9,35 @@ constexpr int kStripPitch = kStrip + 8;  // words; the rows of four neighbouring
 static_assert(OUTER == 16 * RADIX && kFours % THREADS == 0 && kWarps % kRadix == 0, "whole rounds");
 
 struct Shared {
-  Constants constants;
   u32 largest[kWarps];
   alignas(16) u32 data[kRadix * 16 * kStripPitch];
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "the size that Python asks for");
+
+// The operand of a transform of 16 rows of words, in registers, divided by 4 so that it is unitary.
+struct Matrix {
+  u32 at[2][2][4];
+  __device__ __forceinline__ Matrix() {
+    const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const int m = i / 4, k = i / 2 % 2, s = i % 2;
+      const float2 w = root((8 * m + g) * (8 * k + 4 * s + c), 16);
+      at[m][k][2 * s] = tiles::pack<f16>(w.x / 4, -w.y / 4), at[m][k][2 * s + 1] = tiles::pack<f16>(w.y / 4, w.x / 4);
+    }
+  }
+  // d = the transform of b[n][κ][s], the words (8κ + 4s + c, 8n + g): re of (8m + g, 8n + 2c + e) in d[m][n][e], im in
+  // d[m][n][2 + e].
+  __device__ __forceinline__ void transform(float (&d)[2][2][4], const u32 (&b)[2][2][2]) const {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int m = i / 2, n = i % 2;
+      d[m][n][0] = d[m][n][1] = d[m][n][2] = d[m][n][3] = 0;
+      add_product(d[m][n], at[m][0], b[n][0][0], b[n][0][1]);
+      add_product(d[m][n], at[m][1], b[n][1][0], b[n][1][1]);
+    }
+  }
+};
 
 // Four neighbours in the row i1 of each of the kRadix parts.
 struct Place {
@@ -35,7 +59,6 @@ struct Place {
 extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) char memory[];
   Shared& shared = *(Shared*)memory;
-  shared.constants.make();
   const int local = blockIdx.x / kStrips, strip = blockIdx.x % kStrips;
   const long row = row_of(p.begin + local, p);
   float x[kRounds][kRadix][4];
@@ -76,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const
       *(uint4*)at.words(shared, k) = make_uint4(packed[k][0], packed[k][1], packed[k][2], packed[k][3]);
   }
   __syncthreads();
-  const Columns matrix(shared.constants);
+  const Matrix matrix;
   const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4, same = threadIdx.x / 32 % kRadix;  // part of each tile
   const float2 onward[2] = {outer_twiddle<kPoints>(same + kRadix * g, 1), outer_twiddle<kPoints>(same + kRadix * (8 + g), 1)};
   for (int tile = threadIdx.x / 32; tile < kTiles; tile += kWarps) {
@@ -105,13 +128,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_forward(const
 extern "C" __global__ void __launch_bounds__(THREADS, 2) fft_outer_backward(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) char memory[];
   Shared& shared = *(Shared*)memory;
-  shared.constants.make();
-  __syncthreads();
   const int local = blockIdx.x / kStrips, strip = blockIdx.x % kStrips;
   const Factors by(p.begin + local, p);
   const long row = row_of(p.begin + local, p);
   {
-    const Columns matrix(shared.constants);
+    const Matrix matrix;
     const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
     for (int tile = threadIdx.x / 32; tile < kTiles; tile += kWarps) {
       const int part = tile % kRadix, first = tile / kRadix * 16;

@@ -12,6 +12,7 @@ static_assert(kGroups % kWarps == 0, "whole rounds");
 
 struct Shared {
   Constants constants;
+  Twiddles<kRows, 0> twiddles;
   uint4 matrix[kBlocks * kBlocks][32];
   alignas(16) u32 data[kRows * kPitch];
 
@@ -19,6 +20,7 @@ struct Shared {
   // both parts in turn.
   __device__ void make() {
     constexpr float kUnitary = unitary(kRows);
+    constants.make(), twiddles.make();
     const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
     for (int operand = threadIdx.x / 32; operand < kBlocks * kBlocks; operand += kWarps) {
       u32 four[4];
@@ -42,42 +44,28 @@ __device__ __forceinline__ u32 scaled(u32 word, __half2 by) {
 __device__ __forceinline__ void load(Shared& shared, const u32* row, const int* exponents) {
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4, warp = threadIdx.x / 32;
   const int largest = largest_exponent<kSize>(exponents) + kMore<kSize>;
-  const float2 further = known_root<8, kSize>();
 #pragma unroll 1
   for (int round = 0; round < kRounds; round++) {
-    const int first = (warp + round * kWarps) * 32, j = first + 8 * c;
+    const Strip<4> strip(warp + round * kWarps);
+    int own = strip.column(g);
+    keep(own);
     u32 b[kBlocks][4][2];
 #pragma unroll
     for (int i = 0; i < 2 * kBlocks; i++) {
-      const int at = (4 * i + c) * 256 + first + 4 * g;
+      const int at = (4 * i + c) * 256 + own;
       const uint4 four = *(const uint4*)(row + at);
       const int apart = max(127 + exponents[at / kStrip] - largest, 0);
       const __half2 by = __float2half2_rn(__uint_as_float((u32)apart << 23));
       b[i / 2][0][i % 2] = scaled(four.x, by), b[i / 2][1][i % 2] = scaled(four.y, by);
       b[i / 2][2][i % 2] = scaled(four.z, by), b[i / 2][3][i % 2] = scaled(four.w, by);
     }
-    // The twiddles of the column j and the frequency k, those of the next columns, and both 8 frequencies on.
-    float2 start = root(j * g, kSize), step = root(g, kSize);
-    const float2 next = root(8 * j, kSize);
 #pragma unroll 1
     for (int k = 0; k < kBlocks; k++) {
-      float d[4][4] = {};
+      u32 d[4][2] = {};
 #pragma unroll
       for (int i = 0; i < kBlocks; i++) multiply_add(d, shared.matrix[k * kBlocks + i][lane], b[i]);
-      float2 w = start;
-#pragma unroll
-      for (int e = 0; e < 2; e++) {
-        u32 four[4];
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-          four[n] = packed_half(times(make_float2(d[n][e], d[n][2 + e]), w));
-          w = times(w, step);
-        }
-        const int at = j + 4 * e;
-        *(uint4*)&shared.data[(8 * k + g) * kPitch + place_of(at / 16, at % 16)] =
-            make_uint4(four[0], four[1], four[2], four[3]);
-      }
-      start = times(start, next), step = times(step, further);
+      const Pair z[4] = {{d[0][0], d[0][1]}, {d[1][0], d[1][1]}, {d[2][0], d[2][1]}, {d[3][0], d[3][1]}};
+      strip.store(&shared.data[(8 * k + g) * kPitch], shared.twiddles, 8 * k + g, z);
     }
   }
 }
@@ -122,7 +110,6 @@ __device__ __forceinline__ void store(const Shared& shared, u32* row, int outer)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv_rows(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) char memory[];
   Shared& shared = *(Shared*)memory;
-  shared.constants.make();
   shared.make();
   __syncthreads();
   for (int number = blockIdx.x; number < (p.end - p.begin) * OUTER; number += gridDim.x) {
@@ -130,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv_rows(cons
     u32* row = p.workspace + (long)number * kSize;
     load(shared, row, p.exponents + (long)local * (kSize / kStrip));
     const u32* spectrum = p.spectrum + ((long)filter_of(p.begin + local) * OUTER + outer) * kSize;
-    convolve_rows<0, kRows, kRows, kWarps>(shared.data, shared.constants, [&](int k) { return spectrum + k * 256; });
+    convolve_rows<kRows, kRows, kWarps, TILES, UNROLL>(shared.data, shared.constants, shared.twiddles, [&](int k) { return spectrum + k * 256; });
     __syncthreads();
     store(shared, row, outer);
     __syncthreads();

@@ -19,7 +19,7 @@ LEAST, MOST, LONGEST = 256, 32_768, 1 << 21
 """Points of the transforms that one block holds in shared memory, and the most in several passes."""
 CHUNK = 256 << 20
 """Bytes of the workspace between the passes."""
-CONSTANTS = 6144
+CONSTANTS = 4096
 """Bytes of the matrices and twiddles of a block."""
 
 POINTERS = ("u", "before", "after", "spectrum", "scales", "skip", "y", "workspace", "exponents")
@@ -41,6 +41,8 @@ class FftConfig:
     blocks: int
     outer: int = 1
     strip: int = 64
+    tiles: int = 1
+    unroll: int = 1
 
     @property
     def sequences(self) -> int:
@@ -68,7 +70,9 @@ class FftConfig:
         rows = self.points // 256 * self.sequences
         operands = rows**2 // 64 if self.outer > 1 else 2 * (rows // self.halves) ** 2 // 128
         largest = -(-8 * self.sequences // 16) * 16 * (self.outer == 1)
-        return CONSTANTS + 512 * operands + largest + 4 * rows * 264
+        joints = (512 if self.halves == 2 else 16) * (self.outer == 1)
+        twiddles = 128 * (self.points // 256) + 64
+        return CONSTANTS + twiddles + joints + 512 * operands + largest + 4 * rows * 272
 
     @property
     def outer_threads(self) -> int:
@@ -77,7 +81,7 @@ class FftConfig:
     @property
     def outer_shared_bytes(self) -> int:
         """Size of `Shared` of fft_outer.cu."""
-        return CONSTANTS + -(-self.outer_threads // 128) * 16 + 4 * self.outer * (self.strip + 8)
+        return -(-self.outer_threads // 128) * 16 + 4 * self.outer * (self.strip + 8)
 
     def macros(self, case: FftConvCase) -> dict[str, object]:
         """The macros of that kernel."""
@@ -87,6 +91,8 @@ class FftConfig:
             "HALVES": self.halves,
             "THREADS": self.threads,
             "BLOCKS": self.blocks,
+            "TILES": self.tiles,
+            "UNROLL": self.unroll,
             "SHARED_BYTES": self.shared_bytes,
         }
 
@@ -126,7 +132,10 @@ def configs(case: FftConvCase) -> list[FftConfig]:
     """The config of one block for each sequence or for several: others were slower on an H200."""
     points = points_of(case)
     threads, blocks = {2048: (256, 2), 16_384: (256, 2), 32_768: (512, 1)}.get(points, (128, 4))
-    return [FftConfig(points, threads, blocks)]
+    shapes = [(blocks, 2, 1), (blocks, 1, 1), (blocks, 1, 2)]
+    if threads == 128 and points <= 4096:
+        shapes.append((5, 1, 1))
+    return [FftConfig(points, threads, blocks, tiles=tiles, unroll=unroll) for blocks, tiles, unroll in shapes]
 
 
 def long_configs(case: FftConvCase) -> list[FftConfig]:
@@ -134,8 +143,9 @@ def long_configs(case: FftConvCase) -> list[FftConfig]:
     total = points_of(case)
     parts = {outer: total // outer for outer in (16, 64, 32, 128)}
     return [
-        FftConfig(points, 256, 2, outer, 128 if outer == 16 else 64)
+        FftConfig(points, 256, 2, outer, 128 if outer == 16 else 64, tiles)
         for outer, points in parts.items()
+        for tiles in (2, 1)
         if 4096 <= points <= 16_384
     ]
 
@@ -143,8 +153,8 @@ def long_configs(case: FftConvCase) -> list[FftConfig]:
 def spectrum(case: FftConvCase, w: "Tensor", config: FftConfig) -> "tuple[Tensor, Tensor]":
     """The transform of the taps w [filters, filter] as the kernels of this config read it.
 
-    int32 words [filters, outer · points]: a complex number in fp16 each, in the order in which fft_conv.cu holds
-    products; and float32 [filters], a power of two by which they are to be multiplied.
+    int32 words [filters, outer · points]: the real or the imaginary parts of two numbers in fp16 each, in the order in
+    which fft_conv.cu holds products; and float32 [filters], a power of two by which they are to be multiplied.
     """
     import torch
 
@@ -162,9 +172,9 @@ def _spectrum(case: FftConvCase, taps: "Tensor", config: FftConfig) -> "tuple[Te
     turned = torch.polar(taps, (-math.pi / (2 * total) * (not case.circular) * place).expand_as(taps))
     transformed = torch.view_as_real(torch.fft.fft(turned, n=total))
     scale = power_of_two(transformed.abs().amax(dim=(1, 2)))
-    words = (transformed / scale[:, None, None]).half().contiguous().view(torch.int32)
-    digits = words.view(-1, 4, 4, 2, 8, points // 256, config.outer)
-    return digits.permute(0, 6, 5, 3, 4, 2, 1).reshape(len(taps), total), scale.float()
+    halves = (transformed / scale[:, None, None]).half()
+    digits = halves.view(-1, 2, 2, 4, 2, 8, points // 256, config.outer, 2).permute(0, 7, 6, 4, 5, 3, 1, 8, 2)
+    return digits.reshape(len(taps), 2 * total).view(torch.int32), scale.float()
 
 
 def power_of_two(largest: "Tensor") -> "Tensor":

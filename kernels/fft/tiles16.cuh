@@ -1,107 +1,98 @@
-// Fourier transforms of 16 × 16 complex values by one warp, as products on tensor cores in fp16 with sums in float.
+// Fourier transforms of 16 × 16 complex values by one warp, as products on tensor cores in fp16.
 //
-// A complex value is a word: re in its low half, im in its high half. Lane 4g + c. Two forms of a product:
-//   columns   the values are b: words (8κ + 4s + c, 8n + g). The results are (8m + g, 8n + 2c + e): re in d[m][n][e], im
-//             in d[m][n][2 + e]. Their real and imaginary parts are then the a of a product of the other form.
-//   rows      the values are a, planar. The results are (8h + g, 4t + c): re in d[t][2h], im in d[t][2h + 1]. Packed,
-//             they are the b of a product of the other form.
-// So two transforms, along the columns and along the rows, need no exchange between lanes.
+// Two complex values are a pair of words, the re of both and the im of both. Lane 4g + c. Two forms of a product:
+//   columns   the values are b, in pairs (8s + 4e + c, 8n + g) over e. The results are pairs (8m + g, 8n + 2c + e), which
+//             are the a of a product of the other form.
+//   rows      the values are a. The results are pairs (8h + g, 8s + 4e + c), which are the b of a product of the other
+//             form.
+// So two transforms, along the columns and along the rows, need no exchange between lanes. Sums are in fp16. What
+// a tile leaves is words: re in the low half, im in the high one.
 #pragma once
-#include "roots.cuh"
+#include "pairs.cuh"
 
-using tiles::f16;
-using tiles::u32;
-
-__device__ __forceinline__ u32 packed_half(float2 z) { return tiles::pack<f16>(z.x, z.y); }
-
-// Operands that stay the same, by lane: the matrix of a transform, divided by 4 so that it is unitary, in both forms;
-// the twiddles between the two transforms.
+// Operands that stay the same, by lane: the matrix of a transform, divided by 4 so that it is unitary, in both forms; the
+// twiddles between the two transforms.
 struct Constants {
-  uint4 columns[4][32], rows[4][32];
-  float4 twiddles[4][32];
+  uint4 columns[2][2][32], rows[2][32], twiddles[2][32];
 
   // Every warp of the block calls it.
   __device__ void make() {
     const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
     if (threadIdx.x >= 32) return;
-    for (int i = 0; i < 4; i++) {
-      u32 column[4], row[4];
-      for (int j = 0; j < 2; j++) {
-        const int m = i / 2, k = i % 2;  // outputs 8m + g, inputs 8k + 4j + c
-        const float2 w = root((8 * m + g) * (8 * k + 4 * j + c), 16);
-        column[2 * j] = tiles::pack<f16>(w.x / 4, -w.y / 4);
-        column[2 * j + 1] = tiles::pack<f16>(w.y / 4, w.x / 4);
-        // outputs 4i + g / 2, inputs 8j + 2c and one more
-        const float2 one = root((4 * i + g / 2) * (8 * j + 2 * c), 16), two = root((4 * i + g / 2) * (8 * j + 2 * c + 1), 16);
-        const bool imaginary = g % 2;
-        row[j] = tiles::pack<f16>((imaginary ? one.y : one.x) / 4, (imaginary ? two.y : two.x) / 4);
-        row[2 + j] = tiles::pack<f16>((imaginary ? one.x : -one.y) / 4, (imaginary ? two.x : -two.y) / 4);
+    const auto entries = [](int k, int i, int next) {
+      const float2 one = root(k * i, 16), two = root(k * next, 16);
+      return packed_pair(make_float2(one.x / 4, one.y / 4), make_float2(two.x / 4, two.y / 4));
+    };
+    for (int i = 0; i < 2; i++) {
+      Pair column[2], row[2], twiddle[2];
+      for (int s = 0; s < 2; s++) {
+        const int k = 8 * i + g, j = 8 * s + 2 * c;
+        column[s] = entries(k, 8 * s + c, 8 * s + 4 + c);
+        row[s] = entries(8 * i + g % 2 * 4 + g / 2, j, j + 1);
+        twiddle[s] = packed_pair(root(k * j, 256), root(k * (j + 1), 256));
       }
-      columns[i][lane] = make_uint4(column[0], column[1], column[2], column[3]);
-      rows[i][lane] = make_uint4(row[0], row[1], row[2], row[3]);
-      const int m = i / 2, n = i % 2;
-      const float2 first = root((8 * m + g) * (8 * n + 2 * c), 256), second = root((8 * m + g) * (8 * n + 2 * c + 1), 256);
-      twiddles[i][lane] = make_float4(first.x, first.y, second.x, second.y);
+      columns[0][i][lane] = make_uint4(column[0].re, column[0].im, column[1].re, column[1].im);
+      columns[1][i][lane] = make_uint4(column[0].im ^ kNegative, column[0].re, column[1].im ^ kNegative, column[1].re);
+      rows[i][lane] = make_uint4(row[0].re, row[1].re, row[0].im, row[1].im);
+      twiddles[i][lane] = make_uint4(twiddle[0].re, twiddle[0].im, twiddle[1].re, twiddle[1].im);
     }
   }
+  static constexpr u32 kNegative = 0x80008000;
 };
 
 // The operand of a transform along columns, in registers.
 struct Columns {
-  u32 at[2][2][4];
+  u32 re[2][4], im[2][4];  // what multiplies the re and the im of the values
   __device__ __forceinline__ explicit Columns(const Constants& constants) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const uint4 four = constants.columns[i][threadIdx.x % 32];
-      u32(&to)[4] = at[i / 2][i % 2];
-      to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+    for (int m = 0; m < 2; m++) {
+      const uint4 one = constants.columns[0][m][threadIdx.x % 32], two = constants.columns[1][m][threadIdx.x % 32];
+      re[m][0] = one.x, re[m][1] = one.y, re[m][2] = one.z, re[m][3] = one.w;
+      im[m][0] = two.x, im[m][1] = two.y, im[m][2] = two.z, im[m][3] = two.w;
     }
   }
-  // d = the transform of b[n][κ][s].
-  __device__ __forceinline__ void transform(float (&d)[2][2][4], const u32 (&b)[2][2][2]) const {
+  // d[m][n] = the transform of b[n][s].
+  __device__ __forceinline__ void transform(u32 (&d)[2][2][2], const Pair (&b)[2][2]) const {
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
       for (int n = 0; n < 2; n++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) d[m][n][i] = 0;
-#pragma unroll
-        for (int k = 0; k < 2; k++) tiles::mma_sync<f16>(d[m][n], at[m][k], b[n][k][0], b[n][k][1]);
+        d[m][n][0] = d[m][n][1] = 0;
+        add_product(d[m][n], re[m], b[n][0].re, b[n][1].re);
+        add_product(d[m][n], im[m], b[n][0].im, b[n][1].im);
       }
   }
 };
 
 // The operand of a transform along rows, in registers, and the twiddles before it.
 struct Rows {
-  u32 at[4][4];
-  float4 twiddles[4];
+  u32 re[2][2], im[2][2], negative[2][2];
+  Pair twiddles[2][2];
   __device__ __forceinline__ explicit Rows(const Constants& constants) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const uint4 four = constants.rows[i][threadIdx.x % 32];
-      at[i][0] = four.x, at[i][1] = four.y, at[i][2] = four.z, at[i][3] = four.w;
-      twiddles[i] = constants.twiddles[i][threadIdx.x % 32];
+    for (int i = 0; i < 2; i++) {
+      const uint4 four = constants.rows[i][threadIdx.x % 32], by = constants.twiddles[i][threadIdx.x % 32];
+      re[i][0] = four.x, re[i][1] = four.y, im[i][0] = four.z, im[i][1] = four.w;
+      negative[i][0] = four.z ^ constants.kNegative, negative[i][1] = four.w ^ constants.kNegative;
+      twiddles[i][0] = {by.x, by.y}, twiddles[i][1] = {by.z, by.w};
     }
   }
-  // d = the transform of the results of a transform along columns, multiplied by the twiddles.
-  __device__ __forceinline__ void transform(float (&d)[4][4], const float (&from)[2][2][4]) const {
-    u32 re[4], im[4];
+  // x[s][h] and y[s][h] are re and im of the transform of the results of a transform along columns and the twiddles.
+  __device__ __forceinline__ void transform(u32 (&x)[2][2], u32 (&y)[2][2], const u32 (&from)[2][2][2]) const {
+    u32 real[4], imaginary[4];
 #pragma unroll
-    for (int m = 0; m < 2; m++)
+    for (int i = 0; i < 4; i++) {
+      const Pair z = times(Pair{from[i % 2][i / 2][0], from[i % 2][i / 2][1]}, twiddles[i % 2][i / 2]);
+      real[i] = z.re, imaginary[i] = z.im;
+    }
 #pragma unroll
-      for (int n = 0; n < 2; n++) {
-        const float4 w = twiddles[2 * m + n];
-        const float2 first = times(make_float2(from[m][n][0], from[m][n][2]), make_float2(w.x, w.y));
-        const float2 second = times(make_float2(from[m][n][1], from[m][n][3]), make_float2(w.z, w.w));
-        re[2 * n + m] = tiles::pack<f16>(first.x, second.x);
-        im[2 * n + m] = tiles::pack<f16>(first.y, second.y);
-      }
+    for (int s = 0; s < 2; s++) {
 #pragma unroll
-    for (int t = 0; t < 4; t++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) d[t][i] = 0;
-      tiles::mma_sync<f16>(d[t], re, at[t][0], at[t][1]);
-      tiles::mma_sync<f16>(d[t], im, at[t][2], at[t][3]);
+      for (int h = 0; h < 2; h++) x[s][h] = y[s][h] = 0;
+      add_product(x[s], real, re[s][0], re[s][1]);
+      add_product(y[s], real, im[s][0], im[s][1]);
+      add_product(x[s], imaginary, negative[s][0], negative[s][1]);
+      add_product(y[s], imaginary, re[s][0], re[s][1]);
     }
   }
 };
@@ -109,86 +100,164 @@ struct Rows {
 // Which of 16 columns is column g of product n, so that the columns 2c, 2c + 1 of both products are 4c to 4c + 3.
 __device__ __forceinline__ int column_of(int n, int g) { return g / 2 * 4 + n * 2 + g % 2; }
 
-// Where a tile in shared memory has the word of a row and a column: 32 lanes meet 32 banks, along rows and columns.
+// Where a tile in shared memory has the word of a row and a column, after its transforms; and before them the re (part 0)
+// or im of the pair over e of the rows 8s + 4e + c, where `pair` is 4s + c. 32 lanes meet 32 banks, along rows and columns.
 __device__ __forceinline__ int place_of(int row, int column) { return row * 16 + (column ^ (row & 2) << 2); }
+__device__ __forceinline__ int place_of_pair(int pair, int part, int column) {
+  return pair * 32 + (part * 16 + column ^ pair % 4 * 8);
+}
+
+constexpr int kPitch = 272;  // words of a tile; neighbouring tiles begin in different banks
+
+// exp(-2πi · j · (k + Quarter / 4) / (256 · Part)) between Part tiles k and their places j = 16 a + b, as the product of
+// what belongs to the row a and to the column b.
+template <int Part, int Quarter>
+struct Twiddles {
+  alignas(16) u32 columns[Part][16];
+  uint2 rows[8][Part + 1];  // of pairs of rows
+
+  // Every thread of the block calls it.
+  __device__ void make() {
+    for (int i = threadIdx.x; i < 16 * Part; i += blockDim.x) columns[i / 16][i % 16] = packed_half(at(i % 16, i / 16));
+    for (int i = threadIdx.x; i < 8 * Part; i += blockDim.x) {
+      const int pair = i / Part, k = i % Part, a = pair / 4 * 8 + pair % 4;
+      const Pair both = packed_pair(at(16 * a, k), at(16 * (a + 4), k));
+      rows[pair][k] = make_uint2(both.re, both.im);
+    }
+  }
+  __device__ static float2 at(int j, int k) { return root(j * (4 * k + Quarter), 1024 * Part); }
+  __device__ __forceinline__ Pair of_pair(int pair, int k) const { return {rows[pair][k].x, rows[pair][k].y}; }
+};
+
+// A warp's part of a transform over i: column g of product n is column(g, n) of the tiles, and the results at the columns
+// 2c + e are pairs over e.
+template <int Products>
+struct Strip {
+  struct alignas(4 * Products) Words {
+    u32 at[Products];
+  };
+  static constexpr int kAcross = 16 / (4 * Products);  // strips in a row
+  int pair, from;                                      // of the pairs of rows, and the first column
+  __device__ __forceinline__ explicit Strip(int number) : pair(number / kAcross), from(number % kAcross * 4 * Products) {}
+  // Where column g of the first product lies in a row of 256; those of the others follow.
+  __device__ __forceinline__ int column(int g) const {
+    return (pair / 4 * 8 + g % 2 * 4 + pair % 4) * 16 + from + g / 2 * Products;
+  }
+  // Stores the results z of all products in the tile of the frequency k, with its twiddles.
+  template <typename Twiddles>
+  __device__ __forceinline__ void store(u32* tile, const Twiddles& twiddles, int k, const Pair (&z)[Products]) const {
+    const int column = from + threadIdx.x % 4 * Products;
+    const Pair row = twiddles.of_pair(pair, k);
+    const Words by = *(const Words*)&twiddles.columns[k][column];
+    Words re, im;
+#pragma unroll
+    for (int n = 0; n < Products; n++) {
+      const Pair turned = times(times(z[n], row), by.at[n]);
+      re.at[n] = turned.re, im.at[n] = turned.im;
+    }
+    *(Words*)(tile + place_of_pair(pair, 0, column)) = re, *(Words*)(tile + place_of_pair(pair, 1, column)) = im;
+  }
+};
 
 // A lane's part of a tile's spectrum.
 struct Spectrum {
   uint4 at[2];
+  Spectrum() = default;
   __device__ __forceinline__ explicit Spectrum(const u32* tile) {
     at[0] = ((const uint4*)tile)[threadIdx.x % 32], at[1] = ((const uint4*)tile)[32 + threadIdx.x % 32];
   }
 };
 
-// Both transforms of a tile, the product with a spectrum, and both transforms back: of the conjugate, so that the same
-// matrices serve. `turned(z, h, t)` is what is kept of the value z at row 4t + c and column 8h + g.
-template <typename Turned>
-__device__ __forceinline__ void convolve_tile(u32* tile, const Spectrum& spectrum, const Columns& columns,
-                                              const Rows& rows, const Turned& turned) {
-  const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-  const int half[2] = {place_of(c, g), place_of(c, 8 + g)};  // four rows on, a word lies 64 words on
-  u32 b[2][2][2];
-  float d[2][2][4], z[4][4];
+// What a lane reads and writes of a tile k: the pairs of its columns by n and re or im, the words by h, and the twiddles.
+struct Lane {
+  u32 *pairs[2][2], *words[2];
+  const uint2* rows;
+  const u32* columns;
+  template <typename Twiddles>
+  __device__ __forceinline__ Lane(u32* tile, const Twiddles& twiddles, int k) {
+    const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
 #pragma unroll
-  for (int i = 0; i < 8; i++) b[i / 4][i / 2 % 2][i % 2] = tile[half[i / 4] + 64 * (i % 4)];
-  columns.transform(d, b);
-  rows.transform(z, d);
-#pragma unroll
-  for (int h = 0; h < 2; h++) {
-    const u32 four[4] = {spectrum.at[h].x, spectrum.at[h].y, spectrum.at[h].z, spectrum.at[h].w};
-#pragma unroll
-    for (int t = 0; t < 4; t++) {
-      const float2 by = tiles::unpack<f16>(four[t]);
-      const float re = z[t][2 * h], im = z[t][2 * h + 1];
-      b[h][t / 2][t % 2] = tiles::pack<f16>(re * by.x - im * by.y, -re * by.y - im * by.x);
-    }
+    for (int i = 0; i < 4; i++) pairs[i / 2][i % 2] = tile + place_of_pair(c, i % 2, i / 2 * 8 + g);
+    words[0] = tile + place_of(c, g), words[1] = tile + place_of(c, 8 + g);
+    rows = &twiddles.rows[c][k], columns = &twiddles.columns[k][g];
   }
-  columns.transform(d, b);
-  rows.transform(z, d);
+  __device__ __forceinline__ void advance(int tiles, int frequencies) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) pairs[i / 2][i % 2] += tiles * kPitch;
+    words[0] += tiles * kPitch, words[1] += tiles * kPitch, rows += frequencies, columns += 16 * frequencies;
+  }
+};
+
+// Both transforms of every Apart-th tile of as many as there are spectra, the products with these, both transforms back, of
+// the conjugate, so that the same matrices serve, and the twiddles, at every Frequencies-th frequency.
+template <int Apart, int Frequencies, typename Twiddles, int Tiles>
+__device__ __forceinline__ void convolve_tiles(const Lane& lane, const Spectrum (&spectra)[Tiles], const Columns& columns,
+                                               const Rows& rows) {
+  Pair b[Tiles][2][2];
+  u32 d[Tiles][2][2][2], re[Tiles][2][2], im[Tiles][2][2];
+#pragma unroll
+  for (int i = 0; i < 4 * Tiles; i++) {
+    const int n = i / 2 % 2, at = i / 4 * Apart * kPitch + i % 2 * 128;
+    b[i / 4][n][i % 2] = {lane.pairs[n][0][at], lane.pairs[n][1][at]};
+  }
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) columns.transform(d[i], b[i]);
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) rows.transform(re[i], im[i], d[i]);
+#pragma unroll
+  for (int i = 0; i < 2 * Tiles; i++) {
+    const int tile = i / 2, h = i % 2;
+    const uint4 by = spectra[tile].at[h];
+    b[tile][h][0] = times<true>({re[tile][0][h], im[tile][0][h]}, {by.x, by.y});
+    b[tile][h][1] = times<true>({re[tile][1][h], im[tile][1][h]}, {by.z, by.w});
+  }
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) columns.transform(d[i], b[i]);
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) rows.transform(re[i], im[i], d[i]);
   __syncwarp();
 #pragma unroll
-  for (int h = 0; h < 2; h++)
-#pragma unroll
-    for (int t = 0; t < 4; t++)
-      tile[half[h] + 64 * t] = packed_half(turned(make_float2(z[t][2 * h], z[t][2 * h + 1]), h, t));
+  for (int i = 0; i < 4 * Tiles; i++) {
+    const int tile = i / 4, h = i / 2 % 2, s = i % 2;
+    const uint2 row = lane.rows[tile * Frequencies + s * (4 * sizeof(Twiddles::rows[0]) / 8)];
+    const u32 column = lane.columns[tile * Frequencies * 16 + 8 * h];
+    const Pair z = times(times(Pair{re[tile][s][h], im[tile][s][h]}, Pair{row.x, row.y}), column);
+    u32* two = lane.words[h] + tile * Apart * kPitch + s * 128;
+    two[0] = __byte_perm(z.re, z.im, 0x5410), two[64] = __byte_perm(z.re, z.im, 0x7632);  // four rows on
+  }
 }
 
-template <int Products>
-__device__ __forceinline__ void multiply_add(float (&d)[Products][4], const uint4& a, const u32 (&b)[Products][2]) {
+template <typename Sum, int N, int Products>
+__device__ __forceinline__ void multiply_add(Sum (&d)[Products][N], const uint4& a, const u32 (&b)[Products][2]) {
   const u32 four[4] = {a.x, a.y, a.z, a.w};
 #pragma unroll
-  for (int n = 0; n < Products; n++) tiles::mma_sync<f16>(d[n], four, b[n][0], b[n][1]);
+  for (int n = 0; n < Products; n++) add_product(d[n], four, b[n][0], b[n][1]);
 }
 
-constexpr int kPitch = 264;  // words of a tile; neighbouring tiles begin in different banks
-
-// Waits for the block, then convolves Rows tiles: Part of them are the rows k of a transform over i of n = i · 256 + j, at
-// the frequencies k + Quarter / 4. The twiddles exp(-2πi · j · (k + Quarter / 4) / (256 · Part)) of the transform back
-// follow. `spectrum(row)` is where a tile's spectrum lies; each is fetched while the tile before is convolved.
-template <int Quarter, int Rows, int Part, int Warps, typename Where>
-__device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const Where& spectrum) {
-  constexpr int kSize = 256 * Part;
-  static_assert(Part == Rows || Part <= Warps, "a warp's rows have one frequency, or frequencies in order");
+// Waits for the block, then convolves Rows tiles, Tiles at a time: Part of them are the rows k of a transform over i of
+// n = i · 256 + j. `spectrum(row)` is where a tile's spectrum lies; each is fetched while the tiles before are convolved.
+template <int Rows, int Part, int Warps, int Tiles, int Unroll, typename Twiddles, typename Where>
+__device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const Twiddles& twiddles,
+                                              const Where& spectrum) {
   const Columns columns(constants);
   const ::Rows rows(constants);
   const int warp = threadIdx.x / 32;
-  Spectrum present(spectrum(warp));
-  int at = 16 * (threadIdx.x % 4) + threadIdx.x % 32 / 4, k = 4 * (warp % Part) + Quarter;
-  keep(at), keep(k);
-  // Of the place j = 16c + g, and of 64 and of 8 places on; each goes on to the warp's next row.
-  float2 first = root(at * k, 4 * kSize), along = root(64 * k, 4 * kSize), across = root(8 * k, 4 * kSize);
-  const float2 by[3] = {root(Warps * at, kSize), known_root<Warps * 64, kSize>(), known_root<Warps * 8, kSize>()};
-  __syncthreads();
-#pragma unroll 1
-  for (int row = warp; row < Rows; row += Warps) {
-    const Spectrum following(spectrum(min(row + Warps, Rows - 1)));
-    convolve_tile(data + row * kPitch, present, columns, rows, [&](float2 z, int h, int t) {
-      float2 w = h ? times(first, across) : first;
+  constexpr int kTiles = Rows / Warps % Tiles ? 1 : Tiles;
+  Spectrum present[kTiles];
 #pragma unroll
-      for (int i = 0; i < t; i++) w = times(w, along);
-      return times(z, w);
-    });
-    present = following;
-    if (Part > Warps) first = times(first, by[0]), along = times(along, by[1]), across = times(across, by[2]);
+  for (int i = 0; i < kTiles; i++) present[i] = Spectrum(spectrum(warp + i * Warps));
+  constexpr int kFrequencies = Part > Warps ? Warps : 0;  // between a warp's tiles
+  Lane lane(data + warp * kPitch, twiddles, warp % Part);
+  __syncthreads();
+#pragma unroll Unroll
+  for (int round = 0; round < Rows / Warps; round += kTiles) {
+    Spectrum following[kTiles];
+#pragma unroll
+    for (int i = 0; i < kTiles; i++)
+      following[i] = Spectrum(spectrum(min(warp + (round + kTiles + i) * Warps, Rows - 1)));
+    convolve_tiles<Warps, kFrequencies, Twiddles>(lane, present, columns, rows);
+    lane.advance(kTiles * Warps, kTiles * kFrequencies);
+#pragma unroll
+    for (int i = 0; i < kTiles; i++) present[i] = following[i];
   }
 }

@@ -81,11 +81,14 @@ class LongConvolution(nn.Module):
         convolved = torch.fft.irfft(torch.fft.rfft((u * w_pre).float(), n=2 * length) * spectrum, n=2 * length)
         return convolved[..., :length].to(u.dtype) * w_post
 
-    def last(self, u: Tensor, w_pre: Tensor, position: Tensor) -> Tensor:
-        """conv(u · w_pre, taps) [batch, width] at `position`; what lies behind it counts for nothing."""
-        distance = position - torch.arange(u.shape[-1], device=u.device)
-        taps = self.taps(u.shape[-1]).index_select(1, distance.clamp_min(0)).masked_fill(distance < 0, 0.0)
-        return ((u * w_pre).float() * taps).sum(-1).to(u.dtype)
+    def last(self, products: Tensor, position: Tensor) -> Tensor:
+        """conv(products, taps) [batch, width] at `position`, of u · w_pre [batch, tokens, width].
+
+        What lies behind the position counts for nothing.
+        """
+        distance = position - torch.arange(products.shape[1], device=products.device)
+        taps = self.taps(products.shape[1]).index_select(1, distance.clamp_min(0)).masked_fill(distance < 0, 0.0)
+        return (products.float() * taps.T).sum(1).to(products.dtype)
 
 
 class ShortConvolution(nn.Conv1d):
@@ -110,13 +113,12 @@ class ShortConvolution(nn.Conv1d):
     def forward(self, u: Tensor) -> Tensor:
         return super().forward(u)[..., : u.shape[-1]]
 
-    def of_tokens(self, u: Tensor) -> Tensor:
-        """The same of u [batch, length, width], by sums: libraries prepare a convolution anew for each length."""
-        first, *others = self.taps(u.shape[1]).T
-        y = u * first
-        for distance, taps in enumerate(others, 1):
-            y[:, distance:] += u[:, :-distance] * taps
-        return y.to(u.dtype)
+    def last(self, u: Tensor, position: Tensor) -> Tensor:
+        """The same at `position` alone, [batch, width], of u [batch, tokens, width]."""
+        taps = self.taps(u.shape[1]).T
+        at = position - torch.arange(len(taps), device=u.device)
+        recent = u.index_select(1, at.clamp_min(0)).float() * taps
+        return (recent * (at >= 0)[:, None]).sum(1).to(u.dtype)
 
 
 CONVOLUTIONS = (LongConvolution, ShortConvolution)
@@ -126,8 +128,8 @@ CONVOLUTIONS = (LongConvolution, ShortConvolution)
 class HyenaMixer(nn.Module):
     """What stands in for attention: a projection, a short convolution of each channel, two gates, a long convolution.
 
-    The cache keeps the projections of all tokens, as keys; there are no values. A call with several tokens begins at
-    position 0, one with a single token and a cache is a decode step.
+    The cache keeps the projections of all tokens as keys, and what the long convolution takes of them as values. A call
+    with several tokens begins at position 0, one with a single token and a cache is a decode step.
     """
 
     def __init__(self, config: StripedHyenaConfig, layer_idx: int) -> None:
@@ -142,20 +144,23 @@ class HyenaMixer(nn.Module):
     def forward(self, hidden: Tensor, position_ids: Tensor, past_key_values: Cache | None) -> Tensor:
         """hidden and the result: [batch, tokens, width]."""
         projected = self.in_proj(hidden)
-        cached = projected
-        if past_key_values is not None:
-            heads = projected[:, None]
-            cached = past_key_values.update(heads, heads[..., :0], self.layer_idx)[0][:, 0]
-        step = past_key_values is not None and hidden.shape[1] == 1
-        if step:
-            position = position_ids[0, -1:]
-            w_post, w_pre, u = self.short_filter.of_tokens(cached).transpose(1, 2).chunk(3, dim=1)
-            mixed = self.long_filter.last(u, w_pre, position)[..., None] * w_post.index_select(2, position)
+        if past_key_values is not None and hidden.shape[1] == 1:
+            mixed = self._step(projected, position_ids[0, -1:], past_key_values)
         else:
             w_post, w_pre, u = self.short_filter(projected.transpose(1, 2)).chunk(3, dim=1)
-            mixed = self.long_filter(u, w_pre, w_post)
-        out: Tensor = self.out_proj(mixed.transpose(1, 2).contiguous())
+            if past_key_values is not None:
+                past_key_values.update(projected[:, None], (u * w_pre).transpose(1, 2)[:, None], self.layer_idx)
+            mixed = self.long_filter(u, w_pre, w_post).transpose(1, 2)
+        out: Tensor = self.out_proj(mixed.contiguous())
         return out
+
+    def _step(self, projected: Tensor, position: Tensor, cache: Cache) -> Tensor:
+        """What is mixed [batch, 1, width] for the token at `position`."""
+        heads = projected[:, None]
+        keys, values = cache.update(heads, heads[..., : heads.shape[-1] // 3], self.layer_idx)
+        w_post, w_pre, u = self.short_filter.last(keys[:, 0], position).chunk(3, dim=1)
+        products = values[:, 0].index_copy_(1, position, (u * w_pre)[:, None])
+        return (self.long_filter.last(products, position) * w_post)[:, None]
 
 
 class HyenaLayer(nn.Module):

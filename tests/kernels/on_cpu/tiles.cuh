@@ -300,6 +300,7 @@ inline __half2 __hadd2(__half2 a, __half2 b) { return {(float)a.x + (float)b.x, 
 inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
   return {(float)a.x * (float)b.x + (float)c.x, (float)a.y * (float)b.y + (float)c.y};
 }
+inline __half2 __hneg2(__half2 a) { return {-(float)a.x, -(float)a.y}; }
 inline __half2 __low2half2(__half2 a) { return {a.x, a.x}; }
 inline __half2 __high2half2(__half2 a) { return {a.y, a.y}; }
 inline __half2 __float2half2_rn(float x) { return {x, x}; }

@@ -36,6 +36,9 @@ BODIES: dict[str, str] = {
     "void reload_if(": "if (missed) words = load_pair(from);",
     "u32 cycles(": "fibers::yield(); return fibers::cycles += 1000;",
     "Shared& shared_memory(": "return *(Shared*)fibers::block().base;",
+    "void add_product(u32 (&d)[2]": "const float2 one = tiles::unpack<f16>(d[0]), two = tiles::unpack<f16>(d[1]);"
+    "float wide[4] = {one.x, one.y, two.x, two.y}; tiles::mma_sync<f16>(wide, a, b0, b1);"
+    "d[0] = tiles::pack<f16>(wide[0], wide[1]), d[1] = tiles::pack<f16>(wide[2], wide[3]);",
     "u32 times(u32 pair": "const float2 x = unpack<bf16>(pair), y = unpack<bf16>(factors);"
     "return pack<bf16>(x.x * y.x, x.y * y.y);",
 }
