@@ -44,18 +44,19 @@ class TensorParallelModel:
 
 def parts_of(model: Any) -> list[Any]:
     """The model of each rank, in order; of a transformers model that is not divided the model itself."""
-    return model.parts if isinstance(model, TensorParallelModel) else [model]
+    divided = getattr(model, "divided", model)
+    return divided.parts if isinstance(divided, TensorParallelModel) else [model]
 
 
 def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch.device]:
-    """The devices of `gpus` parts: the first GPUs, or with the `kind` "cpu" this machine's memory for each part.
+    """The devices of so many parts: the first GPUs, or with the `kind` "cpu" this machine's memory for each part.
 
     Raises ValueError where fewer GPUs can be seen.
     """
     if kind == "cpu":
         return [torch.device("cpu")] * tensor_parallel_size
     if (visible := torch.cuda.device_count()) < tensor_parallel_size:
-        raise ValueError(f"gpus: {tensor_parallel_size} are wanted, and {visible} can be seen here")
+        raise ValueError(f"tensor_parallel_size: {tensor_parallel_size} GPUs are wanted, and {visible} can be seen here")
     return [torch.device("cuda", number) for number in range(tensor_parallel_size)]
 
 
@@ -105,7 +106,9 @@ def load(
         return read(directory, config, devices, dtype)
     except torch.OutOfMemoryError as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"gpus: {len(devices)} hold too little for this model: {reason[:160]}") from None
+        raise ValueError(
+            f"tensor_parallel_size: {len(devices)} GPUs hold too little for this model: {reason[:160]}"
+        ) from None
 
 
 @torch.no_grad()

@@ -11,8 +11,11 @@ from workers.prediction.promises import AvailableGpus, impossible
 
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:
-    """The numbers of GPUs that the variant is tried on: one first, then those that the worker has."""
-    return [count for count in RANKS if count <= min(variant.most_gpus, document.gpus)]
+    """The numbers of GPUs that the variant is tried on: the fewest that hold the model first, then those that the
+    worker has.
+    """
+    most = min(variant.most_gpus, document.gpus)
+    return [count for count in RANKS if document.tensor_parallel_size <= count <= most]
 
 
 def label(variant: WholeModel, gpus: int) -> str:

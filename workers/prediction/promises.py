@@ -22,6 +22,8 @@ from workers.wording.text import plain, quantity
 VLLM_GENERATES = "vllm is a baseline for models that do; take eager or compiled"
 """Why no server of vLLM's is before with a model that generates no text, behind that fact."""
 
+COMPILED_ON_ONE = "torch.compile runs a model on one GPU; take eager or vllm as what runs today"
+
 
 @dataclass(frozen=True)
 class AvailableGpus:

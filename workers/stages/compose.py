@@ -25,6 +25,7 @@ from workers.measuring.served_model import dtype_of, load_once, planned
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
 from workers.planning.build_times import BuildTimes
 from workers.planning.choosing import choose_plan
+from workers.planning.confirmation import present_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
 from workers.planning.trial_order import MEASURING_SECONDS, CandidatePlan, TrialOrder
@@ -155,7 +156,7 @@ class _Composer:
     def _take_present(self) -> None:
         """The present deployment's plan with baseline's figure; measured here where baseline has none."""
         present, baseline = self.document.workload.present_runner, self.document.results.baseline
-        plan = self._plan(present, {}, [])
+        plan = present_plan(self.document)
         if baseline is None or baseline.primary is None or baseline.runner != present or baseline.dtype != self.dtype:
             self._attempt(present, plan, lambda: runners.runner(present, self.model), lossy=False, worst=0.0)
             return
@@ -235,8 +236,9 @@ class _Composer:
 
     def _apply(self, label: str, plan: Plan, variant: Variant) -> PlanTrial:
         """Tries the plan on the shared model, or on one of its own where the plan would change the model's modules."""
-        own = partial(planned, self.document, self.context, plan)
-        make = own if decoder.refusal(self.model) else partial(runners.apply, self.model, plan)
+        own = partial(planned, self.document, self.context, plan, self.model)
+        shares = self.document.tensor_parallel_size == 1 and not decoder.refusal(self.model)
+        make = partial(runners.apply, self.model, plan) if shares else own
         return self._attempt(label, plan, make, variant.lossy, variant.build_seconds)
 
     def _chosen_ops(self, lower: Sequence[str]) -> Chosen:

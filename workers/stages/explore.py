@@ -85,6 +85,9 @@ def wanted_cases(document: StageInput, profile: ProfileResult) -> tuple[list[Pro
 
     Without a plan of composed variants they are the model's own, one by one, as the profile saw them.
     """
+    if document.tensor_parallel_size > 1:
+        gpus = f"{document.tensor_parallel_size} GPUs hold the model"
+        return [], f"Nothing was explored: {gpus}, and a plan for several takes no variants of its operations."
     composed = composed_cases(kernels_plan.cases(document), profile.ceilings)
     plan = leading(document)
     if plan is None or plan.variant.runner_name != kernels_plan.MEGAKERNEL:
