@@ -56,7 +56,9 @@ def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch
     if kind == "cpu":
         return [torch.device("cpu")] * tensor_parallel_size
     if (visible := torch.cuda.device_count()) < tensor_parallel_size:
-        raise ValueError(f"tensor_parallel_size: {tensor_parallel_size} GPUs are wanted, and {visible} can be seen here")
+        raise ValueError(
+            f"tensor_parallel_size: {tensor_parallel_size} GPUs are wanted, and {visible} can be seen here"
+        )
     return [torch.device("cuda", number) for number in range(tensor_parallel_size)]
 
 

@@ -57,9 +57,7 @@ def _costs_while_held(measured: Sequence[ObjectiveOutcome]) -> list[ObjectiveOut
     return [_while_held(outcome, holds_before, holds) for outcome in measured]
 
 
-def _outcome(
-    objective: Objective, processes: Sequence[Alternation], hours: Hours
-) -> ObjectiveOutcome:
+def _outcome(objective: Objective, processes: Sequence[Alternation], hours: Hours) -> ObjectiveOutcome:
     before, after = [process.before for process in processes], [process.after for process in processes]
     samples_before, samples = (
         [value for served in side for value in pooled(served, objective.metric, objective.n, usd)]
@@ -179,9 +177,7 @@ def speedup(
     )
 
 
-def _interleaved(
-    objective: Objective, served: Alternation, hours: Hours
-) -> tuple[list[float], list[float]]:
+def _interleaved(objective: Objective, served: Alternation, hours: Hours) -> tuple[list[float], list[float]]:
     """The metric of each batch before and after, of the batches that alternated; `hours` are their USD per hour."""
     sides = served.before[: served.pairs], served.after[: served.pairs]
     before, after = (_by_batch(objective, side, usd) for side, usd in zip(sides, hours, strict=True))

@@ -13,7 +13,7 @@ from workers.traces.scopes import Recorder, Scopes
 
 
 def count(model: torch.nn.Module, generates: bool, request: Callable[[], object]) -> list[CountedOp]:
-    """The operations of one request at their shapes; `request` runs `model` eagerly. Of several GPUs the first one's."""
+    """The operations of one request at their shapes; `request` runs `model` eagerly. Of several GPUs: the first's."""
     first, *others = parts_of(model)
     kv_heads = getattr(getattr(first, "config", None), "num_key_value_heads", None)
     counter = OpCounter(kv_heads, first.device if others else None)

@@ -16,10 +16,12 @@ from tests.kernels.runners import parts_runner
 from tests.workers.conftest import TINY
 from tests.workers.stages.test_kinds import Run, on_a_busy_machine, through_all_stages
 from workers.documents import gpu_class
+from workers.planning import trials
+from workers.stats.verdicts import needed_requests
 from workers.traces.labels import EXCHANGE as SUM
 
-CONFIG = TINY | {"hidden_size": 128, "head_dim": 64, "num_attention_heads": 2, "intermediate_size": 1024}
-MEMORY = 2**30 + 2_500_000
+CONFIG = TINY | {"hidden_size": 128, "head_dim": 64, "num_attention_heads": 2, "intermediate_size": 2048}
+MEMORY = 2**30 + 5_000_000
 """Bytes of a device: what a runtime takes, and not all of the model's weights."""
 
 
@@ -34,7 +36,7 @@ class SlowEager(EagerRunner):
     """As long beside its plan as it takes to be slower on a busy machine."""
 
     def generate(self, *given, **more):
-        time.sleep(0.4)
+        time.sleep(0.2)
         return super().generate(*given, **more)
 
 
@@ -51,7 +53,10 @@ def run() -> Run:
         patch.setitem(registry._variants, "megakernel", OnTwo())
         patch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
         patch.setitem(by_name.RUNNERS, "eager", SlowEager.NAME)
-        return through_all_stages(CONFIG, traffic={"prompt_tokens": 16, "output_tokens": 8})
+        for rounds in ("LEAST_ROUNDS", "ENOUGH_ROUNDS"):
+            patch.setattr(trials, rounds, needed_requests(50))
+        traffic = {"prompt_tokens": 28, "output_tokens": 4, "batch": 4}
+        return through_all_stages(CONFIG, traffic=traffic)
 
 
 def test_what_runs_today_is_divided_over_both(run: Run) -> None:

@@ -208,7 +208,10 @@ def test_a_plan_in_a_hurry_is_in_batches_alone(tmp_path, monkeypatch, verified):
         monkeypatch.setattr(place, _fails)
     found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": verified.plan | {"runner": "compiled"}}))
     said = "After is in batches, and this workbench's server was not measured beside them: both take 40 s, and 0 s "
-    assert found.notes[1:] == [f"{said}were left for after.", "After was not measured under load: The model does not fit."]
+    assert found.notes[1:] == [
+        f"{said}were left for after.",
+        "After was not measured under load: The model does not fit.",
+    ]
 
 
 def test_the_server_runs_a_plan_over_several_gpus(tmp_path, monkeypatch, verified):
