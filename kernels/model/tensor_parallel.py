@@ -68,9 +68,9 @@ def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict
     """
     family = config.get("model_type")
     if experts := value(dict(config), "experts"):
-        raise ValueError(f"{family} with {experts} experts: only dense models are divided over ranks")
+        raise ValueError(f"{family} with {experts} experts: only dense models are divided over several GPUs")
     if family not in decoder.DENSE_TYPES:
-        raise ValueError(f"model_type {family!r}: {', '.join(decoder.DENSE_TYPES)} are divided over ranks")
+        raise ValueError(f"model_type {family!r}: {', '.join(decoder.DENSE_TYPES)} are divided over several GPUs")
     heads = config["num_attention_heads"]
     sizes = {
         "num_key_value_heads": config.get("num_key_value_heads") or heads,

@@ -1,6 +1,6 @@
 """How many GPUs of a class hold a model as it runs today: modelled. Imports no torch."""
 
-from kernels.megakernel.program.ranks import RANKS
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
 from kernels.model_files import needed_bytes
 from kernels.ops import BYTES
 from workers.documents.gpu_class import gpus_of
@@ -36,6 +36,6 @@ def fewest_gpus(sla: Sla, model: ModelManifest, precision: str, gpu_class: str, 
     It is one where one holds it. Of several they are the fewest that hold a plan's copy of the layers as well, since
     both are measured beside each other, else the fewest that hold the model. They must be able to divide it.
     """
-    several = [size for size in RANKS[1:] if size <= gpus_of(gpu_class) and divides(model, size)]
+    several = [size for size in TENSOR_PARALLEL_SIZES[1:] if size <= gpus_of(gpu_class) and divides(model, size)]
     tried = [(1, 1), *((size, copies) for copies in (2, 1) for size in several)]
     return next((size for size, copies in tried if needed_gib(sla, model, precision, size, copies) <= has_gib), None)

@@ -167,8 +167,8 @@ class _Composer:
 
     def _try_whole(self, candidate: CandidatePlan) -> None:
         """Tries the candidate, unless it is refused, is predicted to be no better than others, or time is short."""
-        variant, gpus, label, count = candidate.variant, candidate.gpus, candidate.label, len(self.done)
-        plan = self._plan(variant.runner_name, variant.options, [], gpus)
+        variant, size, label, count = candidate.variant, candidate.tensor_parallel_size, candidate.label, len(self.done)
+        plan = self._plan(variant.runner_name, variant.options, [], size)
         self._predicted = candidate.predicted
         if reason := self._order.refusal(candidate) or self._why_not(candidate):
             self._refuse(label, plan, reason)
@@ -180,7 +180,7 @@ class _Composer:
         elif variant.runner_name == kernels_plan.MEGAKERNEL:
             self._try_megakernel(label, plan, variant)
         else:
-            make = variant.build(several_gpus.case_of(variant, self.document, gpus), {})
+            make = variant.build(several_gpus.case_of(variant, self.document, size), {})
             self._attempt(label, plan, lambda: make(self.model), variant.lossy, variant.build_seconds)
         for trial in self.done[count:]:
             trial.predicted = candidate.predicted
@@ -306,11 +306,11 @@ class _Composer:
     def _refuse(self, label: str, plan: Plan, reason: str) -> None:
         self.done.append(untried(label, plan, self.document, "refused", reason))
 
-    def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp], gpus: int = 1) -> Plan:
+    def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp], tensor_parallel_size: int = 1) -> Plan:
         return Plan(
             model_digest=self.document.model.digest,
             gpu=self.document.gpu,
-            tensor_parallel_size=gpus,  # type: ignore[arg-type]
+            tensor_parallel_size=tensor_parallel_size,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
             dtype=self.dtype,  # type: ignore[arg-type]
             options=options,

@@ -105,7 +105,7 @@ def _prompt_share(document: StageInput, plan: CandidatePlan) -> float:
     first = document.workload.objectives[0]
     if first.metric in BETWEEN_TOKENS:
         return 0.0
-    prompt = TrialOrder(document).predicted(plan.variant, plan.gpus, Objective(metric="ttft", limit=1))
+    prompt = TrialOrder(document).predicted(plan.variant, plan.tensor_parallel_size, Objective(metric="ttft", limit=1))
     request_ms = plan.predicted if first.unit == "ms" else None
     return prompt / request_ms if prompt and request_ms else 1.0
 

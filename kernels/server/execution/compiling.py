@@ -46,7 +46,7 @@ def megakernels(
     capacity: int,
     batches: Iterable[int],
     weights: str = "bf16",
-    ranks: int = 1,
+    tensor_parallel_size: int = 1,
     traced: bool = False,
 ) -> Iterator[tuple[Build, Proof]]:
     """The megakernel for each of the batches and the proof of its programs, on GPUs that hold all pairs of SMs at once,
@@ -57,11 +57,11 @@ def megakernels(
         if gpu.sm != 90 or batch > BATCH_MOST:
             continue
         try:
-            shape = part_of(shape_of(config), ranks)
+            shape = part_of(shape_of(config), tensor_parallel_size)
         except Unsupported:
             return
         try:
-            layout = default_layout(shape, batch, capacity, weights, gpu.sms, ranks)
+            layout = default_layout(shape, batch, capacity, weights, gpu.sms, tensor_parallel_size)
             build = device.build_of(device.defines(programs(shape, layout)[0], device.Tuning(trace=traced)))
         except ValueError:  # the runtime refuses it too
             continue

@@ -196,9 +196,10 @@ def _tell_prediction(
         checks.facts += prediction.missing if gpu_class != "cpu" else []
         return
     value, plan = best
+    several = "" if plan.tensor_parallel_size == 1 else f" on {plan.tensor_parallel_size} GPUs"
     sentence = (
         f"Predicted on {gpu_class} (modelled, {rates_words(gpu_class, known.ceilings)}): the median {promise.title} is "
-        f"{plain(value)} ms with {plan.runner} in {plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}"
+        f"{plain(value)} ms with {plan.runner} in {plan.weights}{several}"
     )
     if promise.limit is None:
         checks.facts.append(f"{sentence}.")
