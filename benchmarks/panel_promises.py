@@ -74,7 +74,7 @@ def promise(of: Entry, gpu_class: str, earlier: Iterable[dict[str, Any]] = ()) -
     """The promise on a GPU of the class. `earlier` are rows of panels that no folder holds yet."""
     sla = Sla.model_validate({"traffic": TRAFFIC, "objectives": [METRIC | {"limit": 1}]})
     prediction = predicted(sla, manifest_of(of.name, of.config), gpu_class, {}, lowered=False)
-    plans = [plan for plan in prediction.plans if plan.runner in OURS and plan.gpus == 1]
+    plans = [plan for plan in prediction.plans if plan.runner in OURS and plan.tensor_parallel_size == 1]
     likely = fastest(plans, sla.objectives[0])
     known = [*_measured(), *json.loads(BEST.read_text("utf-8")), *_of_panels(earlier, "this panel")]
     name = SAME_SHAPE.get(of.name, of.name)

@@ -74,15 +74,15 @@ def of_model(
                 yield from chain.from_iterable(
                     megakernels(config, gpu, room, [traffic.batch], precision, traced=traced)
                 )
-    for ranks in tensor_parallel_sizes:
-        part = Decoder(skeleton(part_of_config(config, ranks), "bf16"))
-        if ranks > 1:
-            yield all_reduce.build_of(ranks)
+    for size in tensor_parallel_sizes:
+        part = Decoder(skeleton(part_of_config(config, size), "bf16"))
+        if size > 1:
+            yield all_reduce.build_of(size)
         for traffic in traffics:
             yield from _prompts(part, gpu, traffic, divided=True)
             room = room_for(traffic.prompt, traffic.tokens)
             for precision in ("bf16", *weights):
-                yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], precision, ranks))
+                yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], precision, size))
     if servers and can_tile(model, gpu):
         tile_experts(model)
         decoder = Decoder(model)
@@ -90,7 +90,8 @@ def of_model(
         wanted = RequestedSize(server.max_model_len, server.max_num_seqs)
         yield from _served(decoder, model.config, gpu, wanted)
         batches = [batch for batch in BATCHES if batch < 2 * server.max_num_seqs]
-        yield from chain.from_iterable(megakernels(config, gpu, capacity_of(context_of(model.config, wanted)), batches))
+        capacity = capacity_of(context_of(model.config, wanted))
+        yield from chain.from_iterable(megakernels(config, gpu, capacity, batches, served=True))
 
 
 def of_checks(gpu: Gpu) -> Iterator[Build]:

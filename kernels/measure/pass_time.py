@@ -143,11 +143,11 @@ def step(batch: int, length: float) -> PassWork:
     return PassWork(batch, batch, batch * length, batch * length)
 
 
-def exchanges_us(gpus: int, mixture: bool = False) -> float:
+def exchanges_us(tensor_parallel_size: int, mixture: bool = False) -> float:
     """What the exchanges of a megakernel's layer take on so many GPUs, 1, 2 or 4; of a mixture on one."""
     if mixture:
         return ROUTED_US
-    return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
+    return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[tensor_parallel_size]
 
 
 def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
@@ -157,22 +157,22 @@ def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
     return counted[by][reads_prompt] + (HEAD_NORMS[by][reads_prompt] if of.head_norms else 0)
 
 
-def megakernel_layer(weights: str, sequences: float, gpus: int, mixture: bool = False) -> LayerTime:
+def megakernel_layer(weights: str, sequences: float, tensor_parallel_size: int, mixture: bool = False) -> LayerTime:
     """What a layer of the megakernel costs in a decode step beside bytes and FLOPs."""
-    idle, further = exchanges_us(gpus, mixture), SEQUENCE_US * (sequences - 1)
-    unpacked = gpus * UNPACKED.get(weights, inf)
+    idle, further = exchanges_us(tensor_parallel_size, mixture), SEQUENCE_US * (sequences - 1)
+    unpacked = tensor_parallel_size * UNPACKED.get(weights, inf)
     if weights not in ("fp8", "nvfp4"):
         return LayerTime(idle + further, SMALL_LAYER_US + further, UNHIDDEN, unpacked)
-    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / gpus) + further
+    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / tensor_parallel_size) + further
     return LayerTime(idle + UNPACK_US + further, least, unpacked=unpacked)
 
 
-def kernels_layer(kernels: int, kernel_us: float, gpus: int = 1) -> LayerTime:
+def kernels_layer(kernels: int, kernel_us: float, tensor_parallel_size: int = 1) -> LayerTime:
     """The same of a layer of so many dependent kernels; `kernel_us` is KERNEL_US, or that of another device.
 
     Of several GPUs it is a prompt's layer, which has sums over all of them.
     """
-    return LayerTime(kernels * kernel_us + GPU_EXCHANGES * PROMPT_SUM_US[gpus])
+    return LayerTime(kernels * kernel_us + GPU_EXCHANGES * PROMPT_SUM_US[tensor_parallel_size])
 
 
 def pass_ms(

@@ -1,7 +1,7 @@
 """The megakernel as a whole-model variant. Imports without torch."""
 
 from kernels.hardware import Gpu
-from kernels.megakernel.program.ranks import RANKS
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
 from kernels.megakernel.program.shape import BATCH_MOST
 from kernels.ops import ModelCase
 from kernels.registry import Refusal, register
@@ -20,7 +20,7 @@ class Megakernel(WholeModel):
     page = "megakernel"
     kernels = ("decode", "all_reduce", "fetch")
     helpers = TORCH_HELPERS
-    most_gpus = RANKS[-1]
+    most_gpus = TENSOR_PARALLEL_SIZES[-1]
     build_seconds = 18.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
@@ -30,6 +30,6 @@ class Megakernel(WholeModel):
             return Refusal(f"weights are {case.weights}: {self.name} takes {self.weights}")
         if case.batch > BATCH_MOST:
             return Refusal(f"batch is {case.batch}: the megakernel serves 1 to {BATCH_MOST}")
-        if (case.gpus or 1) not in RANKS:
-            return Refusal(f"gpus is {case.gpus}: the megakernel runs on {', '.join(map(str, RANKS))}")
+        if (case.gpus or 1) not in TENSOR_PARALLEL_SIZES:
+            return Refusal(f"gpus is {case.gpus}: the megakernel runs on {', '.join(map(str, TENSOR_PARALLEL_SIZES))}")
         return None

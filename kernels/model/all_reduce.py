@@ -139,14 +139,17 @@ def all_reduce(devices: Sequence[torch.device], rows: int, like: Tensor) -> AllR
     return AllReduceByCopies(devices)
 
 
-def params_of(ranks: int) -> np.dtype:
+def params_of(tensor_parallel_size: int) -> np.dtype:
     """The dtype of `Params` in all_reduce.cu."""
-    of_each = ("u8", (ranks,))
+    of_each = ("u8", (tensor_parallel_size,))
     fields = [*((name, "u8") for name in ("stream", "partial", "sum")), ("slots", *of_each), ("flags", *of_each)]
     fields += [(name, "u8") for name in ("launches", "fault", "timeout_ns")]
     return np.dtype([*fields, *((name, "u4") for name in ("vectors", "most", "rank", "unused"))])
 
 
-def build_of(ranks: int) -> nvrtc.Build:
-    """What `ranks` GPUs compile."""
-    return nvrtc.Build.of(SOURCE, {"RANKS": ranks, "THREADS": THREADS, "PARAMS_BYTES": params_of(ranks).itemsize})
+def build_of(tensor_parallel_size: int) -> nvrtc.Build:
+    """What `tensor_parallel_size` GPUs compile."""
+    return nvrtc.Build.of(
+        SOURCE,
+        {"RANKS": tensor_parallel_size, "THREADS": THREADS, "PARAMS_BYTES": params_of(tensor_parallel_size).itemsize},
+    )

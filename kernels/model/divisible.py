@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def undivided(sizes: Iterable[tuple[str, int, int]], tensor_parallel_size: int) -> str:
-    """The sentence about the first size that `ranks` ranks cannot divide; "" where all can be.
+    """The sentence about the first size that so many GPUs cannot divide; "" where all can be.
 
     `sizes` are (name, size, unit): each rank gets a multiple of `unit`.
     """

@@ -44,18 +44,21 @@ class TensorParallelModel:
 
 def parts_of(model: Any) -> list[Any]:
     """The model of each rank, in order; of a transformers model that is not divided the model itself."""
-    return model.parts if isinstance(model, TensorParallelModel) else [model]
+    divided = getattr(model, "divided", model)
+    return divided.parts if isinstance(divided, TensorParallelModel) else [model]
 
 
 def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch.device]:
-    """The devices of `gpus` parts: the first GPUs, or with the `kind` "cpu" this machine's memory for each part.
+    """The devices of so many parts: the first GPUs, or with the `kind` "cpu" this machine's memory for each part.
 
     Raises ValueError where fewer GPUs can be seen.
     """
     if kind == "cpu":
         return [torch.device("cpu")] * tensor_parallel_size
     if (visible := torch.cuda.device_count()) < tensor_parallel_size:
-        raise ValueError(f"gpus: {tensor_parallel_size} are wanted, and {visible} can be seen here")
+        raise ValueError(
+            f"tensor_parallel_size: {tensor_parallel_size} GPUs are wanted, and {visible} can be seen here"
+        )
     return [torch.device("cuda", number) for number in range(tensor_parallel_size)]
 
 
@@ -65,9 +68,9 @@ def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict
     """
     family = config.get("model_type")
     if experts := value(dict(config), "experts"):
-        raise ValueError(f"{family} with {experts} experts: only dense models are divided over ranks")
+        raise ValueError(f"{family} with {experts} experts: only dense models are divided over several GPUs")
     if family not in decoder.DENSE_TYPES:
-        raise ValueError(f"model_type {family!r}: {', '.join(decoder.DENSE_TYPES)} are divided over ranks")
+        raise ValueError(f"model_type {family!r}: {', '.join(decoder.DENSE_TYPES)} are divided over several GPUs")
     heads = config["num_attention_heads"]
     sizes = {
         "num_key_value_heads": config.get("num_key_value_heads") or heads,
@@ -105,7 +108,9 @@ def load(
         return read(directory, config, devices, dtype)
     except torch.OutOfMemoryError as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"gpus: {len(devices)} hold too little for this model: {reason[:160]}") from None
+        raise ValueError(
+            f"tensor_parallel_size: {len(devices)} GPUs hold too little for this model: {reason[:160]}"
+        ) from None
 
 
 @torch.no_grad()

@@ -23,11 +23,24 @@ def kv_bytes_per_token(config: dict[str, Any], bytes_per_element: float = 2) -> 
 
 
 def needed_bytes(
-    config: dict[str, Any], parameters: int, *, bytes_per_element: float, batch: int, prompt: int, output: int
+    config: dict[str, Any],
+    parameters: int,
+    *,
+    bytes_per_element: float,
+    batch: int,
+    prompt: int,
+    output: int,
+    tensor_parallel_size: int = 1,
+    copies: int = 1,
 ) -> float:
-    """Bytes to serve `batch` requests of `prompt` + `output` tokens at once; parameters in `bytes_per_element`."""
+    """Bytes on a GPU to serve `batch` requests of `prompt` + `output` tokens at once; parameters in
+    `bytes_per_element`. Of several GPUs each has its part of the layers and of their cache, and all of the rest.
+    `copies` are those of the layers' weights.
+    """
     hidden, vocab = value(config, "hidden_size") or 0, value(config, "vocab_size") or 0
-    weights = parameters * bytes_per_element
-    cache = batch * (prompt + output) * kv_bytes_per_token(config, bytes_per_element)
+    embeddings = hidden * vocab * (1 if config.get("tie_word_embeddings") else 2)
+    on_all = min(parameters, embeddings)
+    weights = (on_all + copies * (parameters - on_all) / tensor_parallel_size) * bytes_per_element
+    cache = batch * (prompt + output) * kv_bytes_per_token(config, bytes_per_element) / tensor_parallel_size
     activations = batch * prompt * hidden * bytes_per_element * ACTIVATION_COPIES + batch * vocab * 4
     return weights + cache + activations + OVERHEAD_BYTES

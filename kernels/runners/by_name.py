@@ -9,6 +9,7 @@ from kernels.hardware import GPUS
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.tensor_parallel import TensorParallelModel, devices_of
+from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.plan import Plan
 from kernels.runners.base import Runner
 from kernels.runners.compiled import CompiledRunner, as_modules
@@ -46,8 +47,11 @@ def apply(model: Any, plan: Plan) -> Runner:
     if isinstance(model, TensorParallelModel):
         if len(model.parts) != plan.tensor_parallel_size:
             raise ValueError(
-                f"gpus: the plan is for {plan.tensor_parallel_size}, and the model comes in {len(model.parts)} parts"
+                f"tensor_parallel_size: the plan is for {plan.tensor_parallel_size}, and the model comes in "
+                f"{len(model.parts)} parts"
             )
+        if plan.runner not in COMPOSED:
+            return runner(plan.runner, over_ranks(model), options)
         built: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
         return built
     if plan.tensor_parallel_size > 1:

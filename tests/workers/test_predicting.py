@@ -52,7 +52,11 @@ def values(plan):
 
 
 def of(found, runner, weights="bf16", gpus=1):
-    return next(each for each in found.plans if (each.runner, each.weights, each.gpus) == (runner, weights, gpus))
+    return next(
+        each
+        for each in found.plans
+        if (each.runner, each.weights, each.tensor_parallel_size) == (runner, weights, gpus)
+    )
 
 
 def test_the_formula_by_hand():
@@ -173,7 +177,10 @@ def test_a_megakernels_layer_of_few_weights_takes_its_chain_of_exchanges():
 
 def test_lower_precision_and_more_gpus_have_predictions_of_their_own():
     found = predicted(model("llama-3.1-8b"), "h200x4", lower=["fp8"])
-    steps = {(each.runner, each.gpus, each.weights): values(each)[("tpot", None, None)] for each in found.plans}
+    steps = {
+        (each.runner, each.tensor_parallel_size, each.weights): values(each)[("tpot", None, None)]
+        for each in found.plans
+    }
     divided = [("megakernel", gpus, weights) for gpus in (1, 2, 4) for weights in ("bf16", "fp8")]
     alone = [("kernels", 1, each) for each in ("bf16", "fp8")]
     alone += [(runner, 1, "bf16") for runner in ("compiled", "cuda_graphs")]
@@ -183,7 +190,7 @@ def test_lower_precision_and_more_gpus_have_predictions_of_their_own():
     last = found.assumptions[-1]
     assert "Beside these a layer of the megakernel takes 3.8 µs on 2 GPUs and 5.2 µs on 4 GPUs" in last
     undivided = predicted(model("qwen2.5-1.5b"), "h200x4").plans
-    assert {each.gpus for each in undivided} == {1, 2}  # two key-value heads
+    assert {each.tensor_parallel_size for each in undivided} == {1, 2}  # two key-value heads
 
 
 def test_a_runner_that_cannot_serve_is_not_predicted():

@@ -105,7 +105,9 @@ def _of_the_plan(results: Results) -> PredictedPlan | None:
         (
             plan
             for plan in results.admit.predicted.plans
-            if plan.gpus == results.verify.gpus and {plan.weights} == weights and plan.runner in ("", runner)
+            if plan.tensor_parallel_size == results.verify.gpus
+            and {plan.weights} == weights
+            and plan.runner in ("", runner)
         ),
         None,
     )
@@ -131,4 +133,4 @@ def _label(figure: PredictedFigure) -> str:
 
 def _name(plan: PredictedPlan) -> str:
     kind = f"{plan.runner} in {plan.weights}" if plan.runner else plan.weights
-    return kind if plan.gpus == 1 else f"{kind} on {plan.gpus} GPUs"
+    return kind if plan.tensor_parallel_size == 1 else f"{kind} on {plan.tensor_parallel_size} GPUs"

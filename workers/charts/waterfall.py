@@ -64,7 +64,7 @@ def _between(results: Results) -> list[tuple[str, float]]:
         kernels = [(step.label, step) for step in results.compose.steps if step.primary is not None]
         steps += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
     last, gpus = LAUNCH if runner == "megakernel" else chosen.label, chosen.plan.get("tensor_parallel_size", 1)
-    if gpus > 1:
+    if results.verify and gpus > results.verify.gpus_before:
         steps += [(LAUNCH, by["megakernel"])] if "megakernel" in by else []
         last = f"{gpus} GPUs"
     if not steps or steps[-1][1].plan != chosen.plan:
@@ -82,7 +82,7 @@ def usd_per_thousand(results: Results) -> float | None:
     units = price.economics if price else None
     if verify is None or units is None or units.after is None or not units.after.usd_per_hour:
         return None
-    if units.after.gpus > 1:
+    if units.after.gpus > verify.gpus_before:
         return None
     objective = verify.outcomes[0].objective
     whole_request = objective.metric in WHOLE_REQUEST or (units.generates and objective.n == units.output_tokens)

@@ -93,8 +93,8 @@ def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: Pri
     ms, rate = figures.get(metric_key(first)), figures.get(("throughput", None))
     if ms is None or not rate:
         return None
-    usd = _usd(book, gpu_class, plan.gpus, rate)
-    return CostPoint(_gpus(gpu_class, plan.gpus), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
+    usd = _usd(book, gpu_class, plan.tensor_parallel_size, rate)
+    return CostPoint(_gpus(gpu_class, plan.tensor_parallel_size), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
 
 
 def _own(results: Results, workload: Workload) -> list[CostPoint]:

@@ -65,7 +65,7 @@ class PriceBreakdown:
         served = unit_costs.rate_interval(rate, _samples(distributions, "throughput"), medians)
         requests = unit_costs.scaled(served, 1 / self.counted_per_request)
         users, price = traffic.batch * traffic.concurrency, gpu_price(self.book, self.gpu_class)
-        gpus = verify.gpus if after else 1
+        gpus = verify.gpus if after else verify.gpus_before
         verdict = verify.verdict if after else overall([outcome.verdict_before for outcome in verify.outcomes])
         return ServedLoad(
             load=load_words(users),

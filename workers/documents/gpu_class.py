@@ -44,10 +44,13 @@ class OnGpus(Document):
 
 
 class Feasibility(Document):
-    """Whether a GPU class can hold the model, in GiB; `reason` is a sentence when it cannot."""
+    """Whether a GPU class can hold the model, in GiB on each of the fewest GPUs that do; `reason` is a sentence when it
+    cannot, and `needs_gib` then of one GPU.
+    """
 
     gpu_class: str
     needs_gib: float
     has_gib: float | None
     feasible: bool
+    tensor_parallel_size: Literal[1, 2, 4] = 1
     reason: str = ""

@@ -23,7 +23,7 @@ class PredictedPlan(Document):
     """
 
     runner: str = ""
-    gpus: int = Field(default=1, ge=1)
+    tensor_parallel_size: int = Field(default=1, ge=1)
     weights: str
     figures: list[PredictedFigure]
 

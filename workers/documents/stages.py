@@ -45,6 +45,9 @@ class AdmitResult(Document):
     dtype: str
     classes: list[Feasibility]
     predicted: Prediction | None = Field(default=None, description="of the plan, before anything is measured")
+    tensor_parallel_size: Literal[1, 2, 4] = Field(
+        default=1, description="the GPUs that the model is divided over as it runs today: the fewest that hold it"
+    )
     why_several: str = Field(default="", description="why the run takes several GPUs though fewer are allowed as well")
     notes: list[str] = []
 
@@ -165,6 +168,7 @@ class VerifyResult(Document):
     before: list[Distribution]
     after: list[Distribution]
     compared_with: str = Field(default="before", description="what the values before are called")
+    gpus_before: int = Field(default=1, description="the GPUs that what runs today was measured on together")
     tokens_per_second_before: float
     tokens_per_second_after: float
     goodput_after: float | None = None
@@ -232,6 +236,11 @@ class StageInput(OnGpus):
     organisation: str = Field(default="", description="whose compiler caches the stage uses")
     recording: Recording | None = Field(default=None, description="of the traffic, which the load stage replays")
     left_out: list[LeftOut] = Field(default=[], description="by the worker: what ended the stage's process before")
+
+    @property
+    def tensor_parallel_size(self) -> int:
+        """The number of GPUs that the model is divided over as it runs today."""
+        return self.results.admit.tensor_parallel_size if self.results.admit else 1
 
 
 class Progress(Document):

@@ -8,7 +8,7 @@ from workers.documents.base import Verdict
 from workers.documents.speedup import LEAST_PROCESSES, Drift, ProcessMedians, Speedup
 from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
-from workers.measuring.alternation import Alternation
+from workers.measuring.alternation import Alternation, Hours
 from workers.stats.intervals import (
     count_over,
     drift,
@@ -29,17 +29,25 @@ LEAST_PAIRS_OF_A_RATIO = 9
 """With fewer pairs a promise relative to before is undecided: in a process, or of all where the interval is over
 processes. verify's own measures so many at least.
 """
+Sizes = tuple[int, int]
+"""The numbers of GPUs that before and after run on."""
+ONE_GPU: Sizes = (1, 1)
 
 
 def outcomes(
-    objectives: Sequence[Objective], processes: Sequence[Alternation], usd_per_hour: float | None, gpus: int = 1
+    objectives: Sequence[Objective], processes: Sequence[Alternation], usd_per_hour: float | None, gpus: Sizes = ONE_GPU
 ) -> list[ObjectiveOutcome]:
     """One outcome per objective. A cost counts only while the other objectives hold: else it has no value.
 
-    `usd_per_hour` is of one GPU; before runs on one, after on `gpus`.
+    `usd_per_hour` is of one GPU, `gpus` the numbers that before and after run on.
     """
-    hours = usd_per_hour, usd_per_hour and usd_per_hour * gpus
+    hours = hours_of(usd_per_hour, gpus)
     return _costs_while_held([_outcome(objective, processes, hours) for objective in objectives])
+
+
+def hours_of(usd_per_hour: float | None, gpus: Sizes) -> Hours:
+    """USD per hour of before and of after, by that of one GPU."""
+    return usd_per_hour and usd_per_hour * gpus[0], usd_per_hour and usd_per_hour * gpus[1]
 
 
 def _costs_while_held(measured: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
@@ -49,9 +57,7 @@ def _costs_while_held(measured: Sequence[ObjectiveOutcome]) -> list[ObjectiveOut
     return [_while_held(outcome, holds_before, holds) for outcome in measured]
 
 
-def _outcome(
-    objective: Objective, processes: Sequence[Alternation], hours: tuple[float | None, float | None]
-) -> ObjectiveOutcome:
+def _outcome(objective: Objective, processes: Sequence[Alternation], hours: Hours) -> ObjectiveOutcome:
     before, after = [process.before for process in processes], [process.after for process in processes]
     samples_before, samples = (
         [value for served in side for value in pooled(served, objective.metric, objective.n, usd)]
@@ -82,16 +88,16 @@ def _while_held(outcome: ObjectiveOutcome, holds_before: Verdict, holds: Verdict
 
 
 def outcomes_of(
-    objectives: Sequence[Objective], processes: Sequence[Alternation], usd_per_hour: float | None, gpus: int = 1
+    objectives: Sequence[Objective], processes: Sequence[Alternation], usd_per_hour: float | None, gpus: Sizes = ONE_GPU
 ) -> list[ObjectiveOutcome]:
-    """One outcome per objective, judged by the requests of all processes; after runs on `gpus`, before on one.
+    """One outcome per objective, judged by the requests of all processes.
 
     What all of them meet together is too close to call when the requests of one alone miss it.
     """
     result = outcomes(objectives, processes, usd_per_hour, gpus)
     result = [outcome if outcome.objective.limit else _relative(outcome, processes) for outcome in result]
     result = _costs_while_held(result)
-    after = usd_per_hour and usd_per_hour * gpus
+    after = hours_of(usd_per_hour, gpus)[1]
     result = [outcome.model_copy(update={"medians": _after(outcome.objective, processes, after)}) for outcome in result]
     if len(processes) == 1:
         return result
@@ -144,13 +150,13 @@ def _held_by_each(outcome: ObjectiveOutcome, alone: Sequence[ObjectiveOutcome]) 
 
 
 def speedup(
-    objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None, gpus: int = 1
+    objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None, gpus: Sizes = ONE_GPU
 ) -> Speedup:
     """The ratio of the objective's metric, above 1 when after is better, from the processes' interleaved batches.
 
-    With fewer than LEAST_PROCESSES it is that of the first process, as is the noise floor. After runs on `gpus`.
+    With fewer than LEAST_PROCESSES it is that of the first process, as is the noise floor.
     """
-    hours = usd_per_hour, usd_per_hour and usd_per_hour * gpus
+    hours = hours_of(usd_per_hour, gpus)
     sides = [_interleaved(objective, process, hours) for process in processes]
     medians = [_medians(objective, *side) for side in sides]
     spacing = independent_spacing(objective.metric, processes[0].after)
@@ -171,9 +177,7 @@ def speedup(
     )
 
 
-def _interleaved(
-    objective: Objective, served: Alternation, hours: tuple[float | None, float | None]
-) -> tuple[list[float], list[float]]:
+def _interleaved(objective: Objective, served: Alternation, hours: Hours) -> tuple[list[float], list[float]]:
     """The metric of each batch before and after, of the batches that alternated; `hours` are their USD per hour."""
     sides = served.before[: served.pairs], served.after[: served.pairs]
     before, after = (_by_batch(objective, side, usd) for side, usd in zip(sides, hours, strict=True))

@@ -61,6 +61,8 @@ def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
     """
     served, reads_tokens = dtype_of(document), before.model.main_input_name == "input_ids"
     as_in_files = not document.model.generated and own_precision(document.model.config) == served
+    if document.tensor_parallel_size > 1:  # nor does any GPU hold a copy
+        return Float32Runner(before.model)
     if reads_tokens and as_in_files and served != "fp32":
         return Float32Runner(before.model)
     try:

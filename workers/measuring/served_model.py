@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kernels import runners
+from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.plan import Plan
 from kernels.runners import Runner
 from workers.documents.gpu_class import gpus_of
@@ -56,15 +57,21 @@ def load(document: StageInput, context: Context, dtype: str | None = None, tenso
         raise StageError(f"The model does not fit: {str(error).splitlines()[0]}") from error
 
 
+def load_today(document: StageInput, context: Context) -> Any:
+    """The model as it runs today, in the serving precision: transformers', over as many GPUs as hold it."""
+    model = load(document, context, tensor_parallel_size=document.tensor_parallel_size)
+    return over_ranks(model) if document.tensor_parallel_size > 1 else model
+
+
 def load_once(document: StageInput, context: Context) -> Any:
-    """The whole model in the serving precision, loaded once for all stages that share a process.
+    """The model of `load_today`, loaded once for all stages that share a process.
 
     A later stage gets the same object, so it must stay as it is: a plan that changes weights or modules gets a model of
     its own (`planned`). The seconds that loading took are in `context.shared["loading_seconds"]`.
     """
     if "model" not in context.shared:
         started = time.monotonic()
-        context.shared["model"] = load(document, context)
+        context.shared["model"] = load_today(document, context)
         context.shared["loading_seconds"] = time.monotonic() - started
     return context.shared["model"]
 
@@ -77,10 +84,15 @@ def release(context: Context) -> None:
 
 def planned(document: StageInput, context: Context, plan: Plan, today: Any = None) -> Runner:
     """The plan's runner over a model of its own; a megakernel's over the model that runs `today`, which it does not
-    change, where both are whole and in one precision. Raises StageError as `load`.
+    change, where both are in one precision and over as many GPUs. Parts that it would round are its own. Raises
+    StageError as `load`.
     """
-    if today is not None and (plan.runner, plan.dtype, plan.parts) == ("megakernel", dtype_of(document), 1):
-        return runners.apply(today, plan)
+    parts = document.tensor_parallel_size
+    if today is not None and (plan.runner, plan.dtype, plan.parts) == ("megakernel", dtype_of(document), parts):
+        if parts == 1:
+            return runners.apply(today, plan)
+        if plan.options.get("weights", plan.dtype) == plan.dtype:
+            return runners.apply(today.divided, plan)
     return runners.apply(load(document, context, plan.dtype, plan.parts), plan)
 
 

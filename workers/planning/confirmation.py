@@ -15,7 +15,7 @@ from workers.documents.stages import ObjectiveOutcome, PlanCheck, PlanTrial, Sta
 from workers.documents.workload import Workload
 from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
-from workers.measuring.outcomes import outcomes_of, speedup
+from workers.measuring.outcomes import Sizes, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
 from workers.planning.processes import LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, FurtherProcesses
@@ -154,9 +154,16 @@ def present_plan(document: StageInput) -> Plan:
     return Plan(
         model_digest=document.model.digest,
         gpu=document.gpu,
+        tensor_parallel_size=document.tensor_parallel_size,  # type: ignore[arg-type]
         runner=document.workload.present_runner,
         dtype=dtype_of(document),  # type: ignore[arg-type]
     )
+
+
+def sizes_of(document: StageInput, plan: Plan | None = None) -> Sizes:
+    """The numbers of GPUs that what runs today and the plan run on; without one both sides are today's."""
+    today = document.tensor_parallel_size
+    return today, plan.tensor_parallel_size if plan else today
 
 
 def today_words(workload: Workload) -> str:
@@ -193,12 +200,12 @@ def _measured_again(
     seconds = attempt.process_seconds(processes.context)
     if seconds is None:
         return attempt
-    objectives = processes.document.workload.objectives
+    objectives, gpus = processes.document.workload.objectives, sizes_of(processes.document, attempt.plan)
 
     def is_clear(further: Sequence[Alternation]) -> bool:
         alternations = [*attempt.processes, *further]
-        gain = speedup(objectives[0], alternations, usd_per_hour, attempt.plan.tensor_parallel_size)
-        outcomes = outcomes_of(objectives, alternations, usd_per_hour, attempt.plan.tensor_parallel_size)
+        gain = speedup(objectives[0], alternations, usd_per_hour, gpus)
+        outcomes = outcomes_of(objectives, alternations, usd_per_hour, gpus)
         faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
         return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
@@ -208,8 +215,8 @@ def _measured_again(
         attempt,
         environment=attempt.environment.with_busiest(further.telemetry),
         processes=alternations,
-        outcomes=outcomes_of(objectives, alternations, usd_per_hour, attempt.plan.tensor_parallel_size),
-        speedup=speedup(objectives[0], alternations, usd_per_hour, attempt.plan.tensor_parallel_size),
+        outcomes=outcomes_of(objectives, alternations, usd_per_hour, gpus),
+        speedup=speedup(objectives[0], alternations, usd_per_hour, gpus),
         served_ids=of_processes([*([attempt.served_ids] if attempt.served_ids else []), *further.served_ids]),
         refusal=further.refusal,
         failure=further.failure,
@@ -227,7 +234,7 @@ def unchanged(
         profile=None,
         no_profile="",
         processes=today,
-        outcomes=outcomes_of(document.workload.objectives, today, usd_per_hour),
+        outcomes=outcomes_of(document.workload.objectives, today, usd_per_hour, sizes_of(document)),
         quality=None if last.changed else last.quality,
         served_ids=None if last.changed else last.served_ids,
     )

@@ -20,7 +20,7 @@ from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients
 from workers.measuring.conditions import watched
-from workers.measuring.served_model import load, planned, prepared
+from workers.measuring.served_model import load_today, planned, prepared
 from workers.planning.served_checks import judge_served
 
 
@@ -58,7 +58,7 @@ def measure(request: VerifyTask, context: Context) -> Result:
     and judges the plan's ids.
     """
     document, plan, start = request.document, request.plan, time.monotonic()
-    model = load(document, context)
+    model = load_today(document, context)
     loading_seconds = time.monotonic() - start
     with (
         prepared(runners.runner(document.workload.present_runner, model), document) as today,

@@ -39,7 +39,8 @@ def unrounded(model: Any) -> str:
 
 def _may_compose(document: StageInput) -> bool:
     """Whether such plans are made for the workload and its GPU class, whatever the model."""
-    return VARIANT not in document.workload.constraints.exclude and document.gpu_class != "cpu"
+    on_one = document.gpu_class != "cpu" and document.tensor_parallel_size == 1
+    return on_one and VARIANT not in document.workload.constraints.exclude
 
 
 def cases(document: StageInput) -> dict[Case, float]:

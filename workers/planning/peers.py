@@ -32,6 +32,8 @@ def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module,
     """
     if document.workload.baseline_runner == LABEL:
         return _not_measured(document, "it is before under load, as a server")
+    if document.tensor_parallel_size > 1:
+        return _not_measured(document, "the model takes several GPUs, over which it is measured under load alone")
     if not os.environ.get(PYTHON_VARIABLE):
         return _not_measured(document, "no environment is configured")
     expected, seconds_left = BuildTimes(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left

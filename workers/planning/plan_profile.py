@@ -160,7 +160,9 @@ def _result(
     scale = traced.scale(steps)
     lower = lowers_precision(plan, dtype_of(document))
     rows = table.rows(traced.work, [] if lower else traced.counted, before.ceilings, scale)
-    floor = None if lower else sum(row.floor_ms or 0.0 for row in before.rows) / plan.tensor_parallel_size
+    parts = document.tensor_parallel_size  # of the layers; the LM head of what runs today is whole
+    whole = sum((1 if row.op == "lm_head" else parts) * (row.floor_ms or 0.0) for row in before.rows)
+    floor = None if lower else whole / plan.tensor_parallel_size
     device_ms, launches = sum(row.ms for row in rows), table.launches(traced.work, scale)
     rows, launches = _launched_once(rows, launches) if plan.runner == MEGAKERNEL else (rows, launches)
     return PlanProfile(

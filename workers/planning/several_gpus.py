@@ -1,6 +1,6 @@
 """Which whole-model variants a worker of several GPUs tries over how many of them."""
 
-from kernels.megakernel.program.ranks import RANKS, part_of
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, part_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.ops import ModelCase
 from kernels.registry import Refusal
@@ -11,16 +11,19 @@ from workers.prediction.promises import AvailableGpus, impossible
 
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:
-    """The numbers of GPUs that the variant is tried on: one first, then those that the worker has."""
-    return [count for count in RANKS if count <= min(variant.most_gpus, document.gpus)]
+    """The numbers of GPUs that the variant is tried on: the fewest that hold the model first, then those that the
+    worker has.
+    """
+    most = min(variant.most_gpus, document.gpus)
+    return [count for count in TENSOR_PARALLEL_SIZES if document.tensor_parallel_size <= count <= most]
 
 
-def label(variant: WholeModel, gpus: int) -> str:
+def label(variant: WholeModel, size: int) -> str:
     """The trial's label: `megakernel`, `megakernel on 2 GPUs`."""
-    return variant.name if gpus == 1 else f"{variant.name} on {gpus} GPUs"
+    return variant.name if size == 1 else f"{variant.name} on {size} GPUs"
 
 
-def case_of(variant: WholeModel, document: StageInput, gpus: int) -> ModelCase:
+def case_of(variant: WholeModel, document: StageInput, size: int) -> ModelCase:
     """The workload's traffic as a case of the variant."""
     traffic = document.workload.traffic
     return ModelCase(
@@ -29,19 +32,19 @@ def case_of(variant: WholeModel, document: StageInput, gpus: int) -> ModelCase:
         batch=traffic.batch,
         prompt=traffic.prompt_tokens,
         tokens=traffic.output_tokens,
-        gpus=gpus if gpus > 1 else None,
+        gpus=size if size > 1 else None,
     )
 
 
-def refusal(document: StageInput, gpus: int) -> Refusal | None:
-    """Why the model is not divided over `gpus` GPUs: a size that does not divide, or a promise below their floor."""
-    if gpus == 1:
+def refusal(document: StageInput, size: int) -> Refusal | None:
+    """Why the model is not divided over `size` GPUs: a size that does not divide, or a promise below their floor."""
+    if size == 1:
         return None
     try:
-        part_of(shape_of(document.model.config), gpus)
+        part_of(shape_of(document.model.config), size)
     except Unsupported as error:
         return Refusal(str(error))
-    workload, gpu_class, profile = document.workload, class_of_several(document.gpu, gpus), document.results.profile
+    workload, gpu_class, profile = document.workload, class_of_several(document.gpu, size), document.results.profile
     known = AvailableGpus(ceilings={document.gpu: profile.ceilings} if profile else {})
     reasons = (impossible(objective, workload, document.model, gpu_class, known) for objective in workload.objectives)
     return next((Refusal(f"Not tried: {reason}.") for reason in reasons if reason), None)

@@ -49,14 +49,14 @@ class CandidatePlan:
     """
 
     variant: WholeModel
-    gpus: int
+    tensor_parallel_size: int
     predicted: float | None
     seconds: float
 
     @property
     def label(self) -> str:
         """The trial's label: `megakernel on 2 GPUs`."""
-        return several_gpus.label(self.variant, self.gpus)
+        return several_gpus.label(self.variant, self.tensor_parallel_size)
 
 
 class TrialOrder:
@@ -77,22 +77,22 @@ class TrialOrder:
         """Every variant but the present deployment's, on each number of GPUs that it may run on."""
         today = self._document.workload.present_runner
         return [
-            self.candidate(variant, gpus)
+            self.candidate(variant, size)
             for variant in _whole_models(self._document)
             if variant.name != today
-            for gpus in several_gpus.counts(variant, self._document)
+            for size in several_gpus.counts(variant, self._document)
         ]
 
-    def candidate(self, variant: WholeModel, gpus: int = 1) -> CandidatePlan:
+    def candidate(self, variant: WholeModel, size: int = 1) -> CandidatePlan:
         """The variant on so many GPUs, with what is predicted of it."""
         building = BuildTimes(self._document).expect(variant.name, variant.build_seconds)
-        return CandidatePlan(variant, gpus, self.predicted(variant, gpus), building + MEASURING_SECONDS)
+        return CandidatePlan(variant, size, self.predicted(variant, size), building + MEASURING_SECONDS)
 
-    def predicted(self, variant: WholeModel, gpus: int = 1, objective: Objective | None = None) -> float | None:
+    def predicted(self, variant: WholeModel, size: int = 1, objective: Objective | None = None) -> float | None:
         """The predicted median of an objective's metric (default: the first), in its unit; None where there is none."""
-        usd = hourly_price(self._document.prices, self._document.gpu_class, gpus)
+        usd = hourly_price(self._document.prices, self._document.gpu_class, size)
         wanted = objective or self._objective
-        return predicted_primary(wanted, self._prediction, variant.name, self._precision, gpus, usd)
+        return predicted_primary(wanted, self._prediction, variant.name, self._precision, size, usd)
 
     def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
         """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction.
@@ -117,8 +117,9 @@ class TrialOrder:
         document, variant = self._document, candidate.variant
         if reason := self.excluded(variant):
             return reason
-        case = several_gpus.case_of(variant, document, candidate.gpus)
-        refused = variant.serves(case, GPUS[document.gpu]) or several_gpus.refusal(document, candidate.gpus)
+        size = candidate.tensor_parallel_size
+        case = several_gpus.case_of(variant, document, size)
+        refused = variant.serves(case, GPUS[document.gpu]) or several_gpus.refusal(document, size)
         if refused:
             return refused.reason
         return lossy_refusal(variant.weights, document.workload.constraints, document.model) if variant.lossy else ""
@@ -144,7 +145,7 @@ class TrialOrder:
         if candidate.variant.lossy and best.keeps == "met":
             error = -PREDICTION_ERROR
         if self._lower:
-            possible = max(candidate.predicted * (1 - error), self._floor / candidate.gpus)
+            possible = max(candidate.predicted * (1 - error), self._floor / candidate.tensor_parallel_size)
             if possible < reached * (1 - NOISE):
                 return ""
         elif candidate.predicted * (1 + error) > reached * (1 + NOISE):
@@ -175,12 +176,12 @@ class TrialOrder:
 
     def _no_more_gpus(self, candidate: CandidatePlan, trials: Sequence[PlanTrial]) -> str:
         """Why more GPUs are not tried: where the cheapest plan is wanted and fewer GPUs keep every promise."""
-        if candidate.gpus == 1 or self._document.workload.constraints.prefer == "fastest":
+        if candidate.tensor_parallel_size == 1 or self._document.workload.constraints.prefer == "fastest":
             return ""
         fewer = [
             trial
             for trial in trials
-            if trial.keeps == "met" and trial.plan.get("tensor_parallel_size", 1) < candidate.gpus
+            if trial.keeps == "met" and trial.plan.get("tensor_parallel_size", 1) < candidate.tensor_parallel_size
         ]
         return f"Not tried: {fewer[0].label} keeps every promise on fewer GPUs." if fewer else ""
 

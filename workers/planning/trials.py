@@ -148,24 +148,24 @@ class TrialRunner:
         return judge_served(runner, runner, plan, self.document, clients, JUDGED_BATCHES)[1]
 
 
-def primary(document: StageInput, clients: Clients, gpus: int = 1) -> Interval | None:
-    """The median of the first objective's metric with a 95 % interval, served on `gpus` GPUs."""
-    objective, usd = document.workload.objectives[0], hourly_price(document.prices, document.gpu_class, gpus)
+def primary(document: StageInput, clients: Clients, size: int = 1) -> Interval | None:
+    """The median of the first objective's metric with a 95 % interval, served on `size` GPUs."""
+    objective, usd = document.workload.objectives[0], hourly_price(document.prices, document.gpu_class, size)
     samples = pooled(clients.served, objective.metric, objective.n, usd)
     spacing = independent_spacing(objective.metric, clients.served)
     return median_interval(samples, spacing) if samples else None
 
 
-def keeps(document: StageInput, clients: Clients, gpus: int) -> Verdict:
-    """The verdict at 99 % on all promises with a limit together, served on `gpus` GPUs; met where there is none."""
-    usd = hourly_price(document.prices, document.gpu_class, gpus)
+def keeps(document: StageInput, clients: Clients, size: int) -> Verdict:
+    """The verdict at 99 % on all promises with a limit together, served on `size` GPUs; met where there is none."""
+    usd = hourly_price(document.prices, document.gpu_class, size)
     return overall(verdicts(document.workload.objectives, clients.served, usd))
 
 
-def served_rounds(runner: Runner, document: StageInput, seconds: float, gpus: int = 1) -> Clients:
+def served_rounds(runner: Runner, document: StageInput, seconds: float, size: int = 1) -> Clients:
     """Times a few requests of the workload's traffic on a prepared runner; more where a promise takes more to prove."""
     clients = Clients(runner, document.workload.traffic, secrets.randbits(32))
-    usd = hourly_price(document.prices, document.gpu_class, gpus)
+    usd = hourly_price(document.prices, document.gpu_class, size)
     limited = [objective for objective in document.workload.objectives if objective.limit is not None]
     end = time.monotonic() + seconds
     clients.warm_up()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kernels.measure import forward_pass, pass_time
 from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, exchanges_us
-from kernels.megakernel.program.ranks import RANKS
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
 from workers.documents.prediction import PredictedPlan
 from workers.documents.workload import Sla
 from workers.prediction.rates import KnownRates
@@ -35,9 +35,9 @@ def of_generation(
             f"{pass_time.UNPACK_US:.1f} µs more in each layer."
         )
     if most_gpus > 1 and sizes.experts is None:
-        several = [gpus for gpus in RANKS[1:] if gpus <= most_gpus]
-        layers = " and ".join(f"{exchanges_us(gpus):.1f} µs on {gpus} GPUs" for gpus in several)
-        sums = " and ".join(f"{pass_time.PROMPT_SUM_US[gpus]:.0f} µs on {gpus}" for gpus in several)
+        several = [size for size in TENSOR_PARALLEL_SIZES[1:] if size <= most_gpus]
+        layers = " and ".join(f"{exchanges_us(size):.1f} µs on {size} GPUs" for size in several)
+        sums = " and ".join(f"{pass_time.PROMPT_SUM_US[size]:.0f} µs on {size}" for size in several)
         sentences.append(
             f"Several GPUs divide bytes and FLOPs evenly. Beside these a layer of the megakernel takes {layers}, and "
             f"each sum over GPUs takes {sums} for a prompt."

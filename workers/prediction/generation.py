@@ -10,7 +10,7 @@ from kernels.hardware import GPUS, Gpu
 from kernels.measure import pass_time
 from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, PassWork, pass_ms
 from kernels.measure.request_case import cached, multiplied, uncounted
-from kernels.megakernel.program.ranks import RANKS, part_of
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, part_of
 from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
 from kernels.megakernel.program.shape import FAMILIES as DENSE
 from kernels.model_files.families import is_mixture, is_sparse
@@ -51,15 +51,16 @@ def of_generation(
     shape = (traffic.prompt_tokens, traffic.output_tokens)
     missing, plans = _missing(workload), []
     sizes = pass_time.decoder(model.config, multiplied(model.config, model.parameters))
-    for runner, gpus in _runners(model, gpu_class):
+    for runner, size in _runners(model, gpu_class):
         lower = [name for name in precisions[1:] if gpu_class == "cpu" or name in LOWER.get(runner, ())]
         for weights in dict.fromkeys([served, *(lower if sizes.experts is None else [])]):
-            request = _Request(sizes, runner, served, weights, gpus, *shape, rates.kernel_us)
+            request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us)
             if not request.served_by_runner(traffic.batch) or excluded(runner, weights, served, workload):
                 continue
             figures = _latencies(request, workload, rates.single) if traffic.concurrency == 1 else []
             figures += _under_load(request, workload, rates.settled) if not missing else []
-            plans.append(PredictedPlan(runner=runner, gpus=gpus, weights=weights, figures=figures))
+            plan = PredictedPlan(runner=runner, tensor_parallel_size=size, weights=weights, figures=figures)
+            plans.append(plan)
     stated = assumptions.of_generation(workload, sizes, plans, gpus_of(gpu_class), rates)
     return Prediction(plans=plans, assumptions=stated, missing=missing + waiting_clients(workload))
 
@@ -76,10 +77,10 @@ def _unpredicted(model: ModelManifest, gpu_class: str, served: Precision) -> str
     return cached(multiplied(model.config, model.parameters) * BYTES[served]) if gpu_class == "cpu" else ""
 
 
-def divides(model: ModelManifest, gpus: int) -> bool:
-    """Whether the megakernel can divide the model over `gpus` GPUs."""
+def divides(model: ModelManifest, tensor_parallel_size: int) -> bool:
+    """Whether the megakernel can divide the model over `tensor_parallel_size` GPUs."""
     try:
-        part_of(shape_of(model.config), gpus)
+        part_of(shape_of(model.config), tensor_parallel_size)
     except (Unsupported, KeyError):
         return False
     return True
@@ -90,7 +91,8 @@ def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:
     gpu = GPUS[single_gpu_class(gpu_class)]
     twice = is_mixture(model.config) and 2 * model.parameters * SIXTEEN_BITS > gpu.memory_gib * 2**30
     if gpu.sm == HOPPER and not twice:  # it holds a mixture's experts twice
-        yield from ((MEGAKERNEL, gpus) for gpus in RANKS if gpus <= gpus_of(gpu_class) and divides(model, gpus))
+        sizes = (size for size in TENSOR_PARALLEL_SIZES if size <= gpus_of(gpu_class) and divides(model, size))
+        yield from ((MEGAKERNEL, size) for size in sizes)
     names = ["compiled"] if gpu.gpu_class == "cpu" else ["kernels", "compiled", "cuda_graphs"]
     yield from ((name, 1) for name in names if name != "kernels" or _composes(model.config, gpu))
 
@@ -114,7 +116,7 @@ class _Request:
     runner: str
     served: Precision
     weights: Precision
-    gpus: int
+    tensor_parallel_size: int
     prompt: int
     output: int
     kernel_us: float
@@ -142,11 +144,11 @@ class _Request:
     def _ms(self, work: PassWork, weights: str, reads_prompt: bool, rates: Rates) -> float:
         if self.runner == MEGAKERNEL and not reads_prompt:
             mixture = self.sizes.experts is not None
-            layer = pass_time.megakernel_layer(weights, work.answered, self.gpus, mixture)
+            layer = pass_time.megakernel_layer(weights, work.answered, self.tensor_parallel_size, mixture)
         else:
             count = pass_time.kernels_of(self.sizes, self.runner, reads_prompt)
-            layer = pass_time.kernels_layer(count, self.kernel_us, self.gpus)
-        by = self.gpus * rates.read_tbps, self.gpus * flops(self.activations, rates)
+            layer = pass_time.kernels_layer(count, self.kernel_us, self.tensor_parallel_size)
+        by = self.tensor_parallel_size * rates.read_tbps, self.tensor_parallel_size * flops(self.activations, rates)
         size = (MODEL_BYTES if self.runner in (MEGAKERNEL, "kernels") else BYTES)[weights]
         return pass_ms(self.sizes, work, size, BYTES[self.activations] / SIXTEEN_BITS, by, layer)
 
@@ -184,7 +186,7 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
     users, figures = 1, []
     while workload.load is not None and users <= workload.load.most_users:
         by = request if request.served_by_runner(users) else replace(request, runner="kernels")
-        if by is not request and request.gpus > 1:
+        if by is not request and request.tensor_parallel_size > 1:
             break
         if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then gain little by it
             by = replace(by, weights=by.served)

@@ -72,7 +72,7 @@ def predicted_primary(
     prediction: Prediction,
     variant: str,
     served: Precision,
-    gpus: int = 1,
+    tensor_parallel_size: int = 1,
     usd_per_hour: float | None = None,
 ) -> float | None:
     """The median that is predicted of an objective's metric for a whole-model variant on so many GPUs; None where none
@@ -82,8 +82,10 @@ def predicted_primary(
     of the plan, without which no cost is predicted. The gap between two tokens is the mean one.
     """
     runner, lower = VARIANTS.get(variant, ("", None))
-    key = (runner, lower or served, gpus)
-    plan = next((plan for plan in prediction.plans if (plan.runner, plan.weights, plan.gpus) == key), None)
+    key = (runner, lower or served, tensor_parallel_size)
+    plan = next(
+        (plan for plan in prediction.plans if (plan.runner, plan.weights, plan.tensor_parallel_size) == key), None
+    )
     if plan is None:
         return None
     if objective.metric == "cost_per_mtok":

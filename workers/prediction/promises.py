@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import peak_floor_ms
-from kernels.megakernel.program.ranks import RANKS
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
 from kernels.model_files.families import is_mixture
 from workers.documents.gpu_class import class_of_several, gpus_of, single_gpu_class
 from workers.documents.measurement import Ceilings
@@ -21,6 +21,8 @@ from workers.wording.text import plain, quantity
 
 VLLM_GENERATES = "vllm is a baseline for models that do; take eager or compiled"
 """Why no server of vLLM's is before with a model that generates no text, behind that fact."""
+
+COMPILED_ON_ONE = "torch.compile runs a model on one GPU; take eager or vllm as what runs today"
 
 
 @dataclass(frozen=True)
@@ -107,15 +109,17 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     if not floor:
         return ""
     gpus_now = _dividing(model, gpu_class)
-    more = [ranks for ranks in RANKS if ranks > gpus_now and floor / ranks <= limit and divides(model, ranks)]
-    classes = {ranks: class_of_several(gpu, ranks) for ranks in more}
+    more = [
+        size for size in TENSOR_PARALLEL_SIZES if size > gpus_now and floor / size <= limit and divides(model, size)
+    ]
+    classes = {size: class_of_several(gpu, size) for size in more}
     rates = available.ceilings
     median = {n: _fastest_ms(objective, sla, model, name, rates) if name else None for n, name in classes.items()}
-    kept = [ranks for ranks in more if not _beyond(objective, median[ranks])]
+    kept = [size for size in more if not _beyond(objective, median[size])]
     if not (enough := kept or more):
         return ""
     usable = {*sla.constraints.gpu_classes, *available.living}
-    gpus = next((ranks for ranks in enough if classes[ranks] in usable), enough[0])
+    gpus = next((size for size in enough if classes[size] in usable), enough[0])
     choice, likely = classes[gpus], median[gpus]
     words = f". {gpus} GPUs that divide the model have a floor of {quantity(floor / gpus, 'ms')}"
     if likely and objective.percentile >= MEDIAN:

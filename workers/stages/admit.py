@@ -15,56 +15,47 @@ from kernels.model_files.config import value
 from kernels.ops import BYTES
 from kernels.runners.vllm_runner import PYTHON_VARIABLE
 from workers.documents.gpu_class import Feasibility, gpus_of, single_gpu_class
-from workers.documents.model import Counted
+from workers.documents.model import Counted, ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, StageInput
 from workers.documents.workload import TOKEN_METRICS, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
+from workers.prediction.generation import divides
+from workers.prediction.memory import GIB, fewest_gpus, needed_gib
 from workers.prediction.precisions import serving_dtype
 from workers.prediction.predict import predicted
-from workers.prediction.promises import VLLM_GENERATES, AvailableGpus, why_several
+from workers.prediction.promises import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, why_several
 from workers.wording.load_search import NO_VLLM
 
-GIB = 2**30
 UNKNOWN_VOCABULARY = 2**22
 """Where config.json does not say how many tokens the model knows: the most that any may."""
 
 
-def memory_needed(config: dict[str, Any], parameters: int, dtype: str, workload: Workload) -> float:
-    """GiB for weights, KV cache of every request served at once, activations and the runtime: modelled."""
-    traffic = workload.traffic
-    return (
-        model_files.needed_bytes(
-            config,
-            parameters,
-            bytes_per_element=BYTES[dtype],
-            batch=traffic.batch,
-            prompt=traffic.prompt_tokens,
-            output=traffic.output_tokens,
-        )
-        / GIB
-    )
-
-
-def feasibility(gpu_class: str, needs_gib: float, parameters: int, dtype: str) -> Feasibility:
-    """Whether one GPU of a class can hold `needs_gib`, as what runs today must; the CPU's memory is the container's."""
-    gpu = GPUS[single_gpu_class(gpu_class)]
+def feasibility(gpu_class: str, workload: Workload, model: ModelManifest, dtype: str) -> Feasibility:
+    """Whether the GPUs of a class can hold the model as it runs today; the CPU's memory is the container's."""
+    gpu, gpus = GPUS[single_gpu_class(gpu_class)], gpus_of(gpu_class)
     has_gib = host_memory.total_bytes() / GIB if gpu_class == "cpu" else gpu.memory_gib
-    feasible, gpus = needs_gib <= has_gib, gpus_of(gpu_class)
-    has = f"{has_gib:.1f} GiB" if gpu_class == "cpu" else gpu.memory_words
-    reason = "" if feasible else _too_large(gpu.name, needs_gib, has, parameters, dtype)
-    if reason and gpus > 1:
-        reason += (
-            f" What runs today is measured on one of the {gpus} GPUs, so one has to hold the model; without a run, "
-            f"`python -m kernels bench decode --tensor-parallel-size {gpus}` measures the megakernel over parts of it."
-        )
-    return Feasibility(gpu_class=gpu_class, needs_gib=needs_gib, has_gib=has_gib, feasible=feasible, reason=reason)
-
-
-def _too_large(name: str, needs_gib: float, has: str, parameters: int, dtype: str) -> str:
-    weights = parameters * BYTES[dtype] / GIB
-    return f"The model needs {needs_gib:.1f} GiB in {dtype} ({weights:.1f} GiB of them weights), but {name} has {has}."
+    size = fewest_gpus(workload, model, dtype, gpu_class, has_gib)
+    needs_gib, reason = needed_gib(workload, model, dtype, size or 1), ""
+    if size is None:
+        has = f"{has_gib:.1f} GiB" if gpu_class == "cpu" else gpu.memory_words
+        weights = model.parameters * BYTES[dtype] / GIB
+        needs = f"The model needs {needs_gib:.1f} GiB in {dtype} ({weights:.1f} GiB of them weights)"
+        reason = f"{needs}, but {gpu.name} has {has}."
+        if gpus > 1 and divides(model, gpus):
+            parts = needed_gib(workload, model, dtype, gpus)
+            reason = f"{needs}, {parts:.1f} GiB on each of {gpus} GPUs, but {gpu.name} has {has}."
+        elif gpus > 1:
+            reason += f" {gpus} GPUs cannot divide it."
+    return Feasibility(
+        gpu_class=gpu_class,
+        needs_gib=needs_gib,
+        has_gib=has_gib,
+        feasible=size is not None,
+        tensor_parallel_size=size or 1,
+        reason=reason,
+    )
 
 
 def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
@@ -226,13 +217,17 @@ def run(document: StageInput, context: Context) -> AdmitResult:
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
     if document.gpu_class == "cpu" and BYTES[dtype] > BYTES.get(facts.dtype, 4):
         notes.append(f"The checkpoint is in {facts.dtype}, but on a CPU what runs today is measured in {dtype}.")
-    needs = memory_needed(config, facts.parameters, dtype, workload)
     gpu_classes = dict.fromkeys([document.gpu_class, *workload.constraints.gpu_classes])
-    classes = [feasibility(name, needs, facts.parameters, dtype) for name in gpu_classes]
+    classes = [feasibility(name, workload, document.model, dtype) for name in gpu_classes]
     if not classes[0].feasible:
         others = [item.gpu_class for item in classes if item.feasible]
         hint = f" {', '.join(others)} could hold it." if others else " No allowed GPU class can hold it."
         raise StageError(classes[0].reason + hint, refused=True, field="constraints.gpu_classes")
+    size = classes[0].tensor_parallel_size
+    if size > 1:
+        if workload.present_runner == "compiled":
+            raise StageError(f"{COMPILED_ON_ONE}: only {size} hold the model.", refused=True, field="baseline_runner")
+        notes.append(f"No GPU alone holds the model: as it runs today it is divided over {size}.")
     context.say(1.0, f"{facts.architecture} fits {document.gpu_class}")
     return AdmitResult(
         kind=facts.kind,
@@ -243,6 +238,7 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         kv_bytes_per_token=facts.kv_bytes_per_token,
         dtype=dtype,
         classes=classes,
+        tensor_parallel_size=size,
         predicted=predicted(workload, document.model, document.gpu_class, document.ceilings),
         notes=notes,
         why_several=why_several(

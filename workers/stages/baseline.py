@@ -31,7 +31,8 @@ def run(document: StageInput, context: Context) -> BaselineResult:
         check_logits(model)
     workload = document.workload
     device = device_of(document.gpu_class)
-    usd_per_hour = hourly_price(document.prices, document.gpu_class)
+    size = document.tensor_parallel_size
+    usd_per_hour = hourly_price(document.prices, document.gpu_class, size)
     with prepared(runners.runner(workload.present_runner, model), document) as runner:
         context.say(0.2, "warming up")
         clients = warm_clients(document, runner, 1, context.shared)
@@ -54,8 +55,8 @@ def run(document: StageInput, context: Context) -> BaselineResult:
         requests=sum(batch.requests for batch in served),
         distributions=distributions(document.model, workload.objectives, served, usd_per_hour),
         tokens_per_second=tokens_per_second(served),
-        primary=primary(document, clients),
-        keeps=keeps(document, clients, gpus=1),
+        primary=primary(document, clients, size),
+        keeps=keeps(document, clients, size),
         peak_memory_gib=peak,
     )
 

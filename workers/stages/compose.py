@@ -25,6 +25,7 @@ from workers.measuring.served_model import dtype_of, load_once, planned
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
 from workers.planning.build_times import BuildTimes
 from workers.planning.choosing import choose_plan
+from workers.planning.confirmation import present_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
 from workers.planning.trial_order import MEASURING_SECONDS, CandidatePlan, TrialOrder
@@ -155,7 +156,7 @@ class _Composer:
     def _take_present(self) -> None:
         """The present deployment's plan with baseline's figure; measured here where baseline has none."""
         present, baseline = self.document.workload.present_runner, self.document.results.baseline
-        plan = self._plan(present, {}, [])
+        plan = present_plan(self.document)
         if baseline is None or baseline.primary is None or baseline.runner != present or baseline.dtype != self.dtype:
             self._attempt(present, plan, lambda: runners.runner(present, self.model), lossy=False, worst=0.0)
             return
@@ -166,8 +167,8 @@ class _Composer:
 
     def _try_whole(self, candidate: CandidatePlan) -> None:
         """Tries the candidate, unless it is refused, is predicted to be no better than others, or time is short."""
-        variant, gpus, label, count = candidate.variant, candidate.gpus, candidate.label, len(self.done)
-        plan = self._plan(variant.runner_name, variant.options, [], gpus)
+        variant, size, label, count = candidate.variant, candidate.tensor_parallel_size, candidate.label, len(self.done)
+        plan = self._plan(variant.runner_name, variant.options, [], size)
         self._predicted = candidate.predicted
         if reason := self._order.refusal(candidate) or self._why_not(candidate):
             self._refuse(label, plan, reason)
@@ -179,7 +180,7 @@ class _Composer:
         elif variant.runner_name == kernels_plan.MEGAKERNEL:
             self._try_megakernel(label, plan, variant)
         else:
-            make = variant.build(several_gpus.case_of(variant, self.document, gpus), {})
+            make = variant.build(several_gpus.case_of(variant, self.document, size), {})
             self._attempt(label, plan, lambda: make(self.model), variant.lossy, variant.build_seconds)
         for trial in self.done[count:]:
             trial.predicted = candidate.predicted
@@ -235,8 +236,9 @@ class _Composer:
 
     def _apply(self, label: str, plan: Plan, variant: Variant) -> PlanTrial:
         """Tries the plan on the shared model, or on one of its own where the plan would change the model's modules."""
-        own = partial(planned, self.document, self.context, plan)
-        make = own if decoder.refusal(self.model) else partial(runners.apply, self.model, plan)
+        own = partial(planned, self.document, self.context, plan, self.model)
+        shares = self.document.tensor_parallel_size == 1 and not decoder.refusal(self.model)
+        make = partial(runners.apply, self.model, plan) if shares else own
         return self._attempt(label, plan, make, variant.lossy, variant.build_seconds)
 
     def _chosen_ops(self, lower: Sequence[str]) -> Chosen:
@@ -304,11 +306,11 @@ class _Composer:
     def _refuse(self, label: str, plan: Plan, reason: str) -> None:
         self.done.append(untried(label, plan, self.document, "refused", reason))
 
-    def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp], gpus: int = 1) -> Plan:
+    def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp], tensor_parallel_size: int = 1) -> Plan:
         return Plan(
             model_digest=self.document.model.digest,
             gpu=self.document.gpu,
-            tensor_parallel_size=gpus,  # type: ignore[arg-type]
+            tensor_parallel_size=tensor_parallel_size,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
             dtype=self.dtype,  # type: ignore[arg-type]
             options=options,

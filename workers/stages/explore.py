@@ -85,6 +85,9 @@ def wanted_cases(document: StageInput, profile: ProfileResult) -> tuple[list[Pro
 
     Without a plan of composed variants they are the model's own, one by one, as the profile saw them.
     """
+    if document.tensor_parallel_size > 1:
+        gpus = f"{document.tensor_parallel_size} GPUs hold the model"
+        return [], f"Nothing was explored: {gpus}, and a plan for several takes no variants of its operations."
     composed = composed_cases(kernels_plan.cases(document), profile.ceilings)
     plan = leading(document)
     if plan is None or plan.variant.runner_name != kernels_plan.MEGAKERNEL:
@@ -102,7 +105,7 @@ def _prompt_share(document: StageInput, plan: CandidatePlan) -> float:
     first = document.workload.objectives[0]
     if first.metric in BETWEEN_TOKENS:
         return 0.0
-    prompt = TrialOrder(document).predicted(plan.variant, plan.gpus, Objective(metric="ttft", limit=1))
+    prompt = TrialOrder(document).predicted(plan.variant, plan.tensor_parallel_size, Objective(metric="ttft", limit=1))
     request_ms = plan.predicted if first.unit == "ms" else None
     return prompt / request_ms if prompt and request_ms else 1.0
 

@@ -99,12 +99,6 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
             notes.append(f"This workbench's server does not run the model: {reason}. So after is in batches.")
             return in_batches()
 
-    if plan.tensor_parallel_size > 1:
-        notes.append(
-            f"This workbench's server does not run {plan.runner} plans on {plan.tensor_parallel_size} GPUs, "
-            "so after is in batches."
-        )
-        return _attempt("After", in_batches, notes), ""
     if plan.runner in OF_THE_SERVER:
         return _attempt("After", measured, notes), ""
     seconds = sides.context.seconds_left - until

@@ -29,7 +29,7 @@ from workers.measuring.alternation import (
 )
 from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
-from workers.measuring.outcomes import outcomes_of, speedup
+from workers.measuring.outcomes import hours_of, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release
 from workers.planning import summaries
 from workers.planning.confirmation import (
@@ -38,6 +38,7 @@ from workers.planning.confirmation import (
     in_more_processes,
     is_change,
     present_plan,
+    sizes_of,
     to_verify,
     today_words,
     unchanged,
@@ -145,6 +146,7 @@ class _Bench:
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         document, context, start = self.document, self.context, time.monotonic()
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
+        sizes = sizes_of(document, plan)
         self.further.close()
         context.say(0.05, f"preparing the plan {label}")
         with prepared(planned(document, context, plan, self.model), document) as after:
@@ -159,8 +161,8 @@ class _Bench:
                 changed=is_change(plan, document),
                 environment=environment,
                 processes=alternations,
-                outcomes=outcomes_of(objectives, alternations, self.usd, plan.tensor_parallel_size),
-                speedup=speedup(objectives[0], alternations, self.usd, plan.tensor_parallel_size),
+                outcomes=outcomes_of(objectives, alternations, self.usd, sizes),
+                speedup=speedup(objectives[0], alternations, self.usd, sizes),
                 quality=None,
                 no_quality="",
                 served_ids=served_ids,
@@ -197,7 +199,7 @@ class _Bench:
             warm_clients(self.document, runner, seed, self.context.shared) for runner in (self.runner, after)
         )
         ready_seconds = self._loading_seconds + time.monotonic() - start
-        hours = self.usd, self.usd and self.usd * plan.tensor_parallel_size
+        hours = hours_of(self.usd, sizes_of(self.document, plan))
         with watched(self.document) as environment:
             start_seconds = self.context.startup_seconds and self.context.startup_seconds + ready_seconds
             alternate(self.today, clients, self.document.workload, hours, self.context, reserve, start_seconds)
@@ -209,10 +211,11 @@ class _Bench:
         Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
         """
         objectives, served = self.document.workload.objectives, self.today.served
+        usd = hours_of(self.usd, sizes_of(self.document))[0]
         if not served:  # an earlier process of the stage measured every plan
             self.today.warm_up()
         with watched(self.document) as environment:
-            while last.changed and not is_enough(objectives, served, self.usd):
+            while last.changed and not is_enough(objectives, served, usd):
                 enough = FEWEST_PAIRS if self.context.overtime > LATEST_SECONDS else LEAST_PAIRS
                 if not self._has_time and len(served) >= enough:
                     break
@@ -273,7 +276,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
     refusal = next((attempt.refusal for attempt in attempts if attempt.plan == plan_of(document)), ended)
     workload, plan = document.workload, final.plan
-    usd_after = usd and usd * plan.tensor_parallel_size
+    usd_before, usd_after = hours_of(usd, sizes_of(document, plan))
     verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
     hopeful = predicted_to_keep(waiting, workload.objectives[0])
     if verdict == "missed" and hopeful:
@@ -295,9 +298,10 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         environment=final.environment,
         plan=plan.model_dump(),
         not_served=not_served,
-        before=distributions(document.model, workload.objectives, final.before, usd),
+        before=distributions(document.model, workload.objectives, final.before, usd_before),
         after=distributions(document.model, workload.objectives, final.after, usd_after),
         compared_with=workload.compared_with,
+        gpus_before=document.tensor_parallel_size,
         tokens_per_second_before=tokens_per_second(final.before),
         tokens_per_second_after=tokens_per_second(final.after),
         goodput_after=goodput(final.after, workload.objectives),

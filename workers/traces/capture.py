@@ -7,14 +7,16 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from kernels.model.tensor_parallel import parts_of
 from workers.traces.op_counter import CountedOp, OpCounter
 from workers.traces.scopes import Recorder, Scopes
 
 
 def count(model: torch.nn.Module, generates: bool, request: Callable[[], object]) -> list[CountedOp]:
-    """The operations of one request at their shapes; `request` runs `model` eagerly."""
-    config = getattr(model, "config", None)
-    counter = OpCounter(getattr(config, "num_key_value_heads", None))
+    """The operations of one request at their shapes; `request` runs `model` eagerly. Of several GPUs: the first's."""
+    first, *others = parts_of(model)
+    kv_heads = getattr(getattr(first, "config", None), "num_key_value_heads", None)
+    counter = OpCounter(kv_heads, first.device if others else None)
     with Scopes(model, counter, generates), counter:
         request()
     return counter.counted

@@ -20,6 +20,7 @@ NOT_ATTRIBUTED = (UNATTRIBUTED, COPIES, ELEMENTWISE)
 
 CONVOLUTION = "convolution "
 """What the name of a convolution begins with."""
+EXCHANGE = "sum over the GPUs"
 EXPERTS, ROUTER, ROUTING = "experts", "linear router", "routing"
 """Of a mixture of experts: the experts' products, the router's, and all that chooses, sorts and sums up."""
 

@@ -41,12 +41,12 @@ class OpCounter(TorchFunctionMode):
     """Lists in `counted` the operations of a model that runs inside its `with` block. `Scopes` tells it where they are.
 
     `kv_heads` is the number of key-value heads that the model stores: some attention code repeats them before it calls
-    torch.
+    torch. Of a model on several GPUs what runs on `device` is listed alone; None lists all.
     """
 
-    def __init__(self, kv_heads: int | None = None) -> None:
+    def __init__(self, kv_heads: int | None = None, device: torch.device | None = None) -> None:
         super().__init__()
-        self._kv_heads = kv_heads
+        self._kv_heads, self._device = kv_heads, device
         self.counted: list[CountedOp] = []
         self._scopes: list[tuple[TraceScope, int]] = []
         self._phase = "forward"
@@ -104,6 +104,8 @@ class OpCounter(TorchFunctionMode):
     def _list(
         self, name: str, flops: float, least_bytes: float, shape: str, case: Case | None, outputs: torch.Tensor
     ) -> None:
+        if self._device not in (None, outputs.device):
+            return
         dtype = DTYPE_NAMES.get(outputs.dtype, "fp32")
         self.counted.append(CountedOp(name, self._phase, flops, least_bytes, shape, dtype, case))
 

@@ -14,7 +14,8 @@ from transformers import cache_utils
 from transformers.pytorch_utils import Conv1D
 
 from kernels.model.striped_hyena import LongConvolution
-from workers.traces.labels import CONVOLUTION, TraceScope, tail_of
+from kernels.model.tensor_parallel_modules import PartialSum
+from workers.traces.labels import CONVOLUTION, EXCHANGE, TraceScope, tail_of
 
 
 class Watcher(Protocol):
@@ -117,6 +118,8 @@ def module_scope(path: str, module: torch.nn.Module, is_head: bool = False) -> T
         return TraceScope("unit", "lm_head", owner)
     if isinstance(module, torch.nn.Linear | Conv1D):
         return TraceScope("unit", f"linear {tail}", owner)
+    if isinstance(module, PartialSum):
+        return TraceScope("unit", EXCHANGE, owner)
     if isinstance(module, Convolution | LongConvolution):
         return TraceScope("unit", f"{CONVOLUTION}{tail}", owner)
     if "Norm" in owner:

@@ -52,11 +52,13 @@ def _others_on_gpu(seen: Telemetry) -> str:
 
 
 def gpus_words(results: Results) -> str:
-    """That the plan took several GPUs and what it is compared with one, and why several were asked; "" elsewhere."""
+    """How many GPUs before and the plan took, where it took several, and why several were asked; "" elsewhere."""
     verify = results.verify
     if verify is None or verify.gpus == 1:
         return ""
-    words = f"{capitalised(verify.compared_with)} ran on one GPU, after on {verify.gpus} of the same kind."
+    today = verify.gpus_before
+    on = "one GPU" if today == 1 else f"{today} GPUs, since fewer do not hold the model"
+    words = f"{capitalised(verify.compared_with)} ran on {on}, after on {verify.gpus} of the same kind."
     return f"{words} {results.admit.why_several if results.admit else ''}".rstrip()
 
 

@@ -13,7 +13,7 @@ from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import COUNT_MOST, bin_words, columns_of
 from kernels.megakernel.program.instructions import ADD, ATTENTION, HEAD, OUT
 from kernels.megakernel.program.layout import EVEN_HIDDEN, Layout, experts_at_once, groups_of, heads_of_columns
-from kernels.megakernel.program.ranks import RANKS, programs
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, programs
 from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
 from kernels.megakernel.program.weights import FORMATS, GROUP_TILES
 from kernels.megakernel.proof.validate import check_programs_once
@@ -66,7 +66,7 @@ _FIELDS = [
     *((name, np.int32) for name in SCALARS),
     ("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST),
 ]  # fmt: skip
-_OF_RANKS = [("peers", np.int64, max(RANKS) - 1), ("rank", np.int32)]
+_OF_RANKS = [("peers", np.int64, max(TENSOR_PARALLEL_SIZES) - 1), ("rank", np.int32)]
 
 
 def params_of(ranks: int) -> np.dtype:

@@ -20,7 +20,7 @@ from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.exchange import word_shapes
 from kernels.megakernel.program.instructions import OP_NAMES
 from kernels.megakernel.program.layout import Layout
-from kernels.megakernel.program.ranks import RANKS
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
 from kernels.megakernel.program.shape import ModelShape, positions_of
 from kernels.model.rounding import RoundedWeights
 from kernels.ops.sampling import Samplings, of_batch
@@ -97,7 +97,7 @@ class Rank:
         self.longest = max(len(instruction) for instruction in self.program.instructions)
         self.trace = self._zeros(self.layout.sms, self.longest, 8, dtype=torch.int64)
         self._logits = self._zeros(self.layout.batch, self.shape.vocab)
-        self.peers = np.zeros(max(RANKS) - 1, dtype=np.int64)
+        self.peers = np.zeros(max(TENSOR_PARALLEL_SIZES) - 1, dtype=np.int64)
         self._place_words()
         noted = self._words.numel() // 32 + 1 if tuning.debug else 0
         self.touched = self._zeros(self.layout.sms, self.longest, 2, noted, dtype=torch.int32)

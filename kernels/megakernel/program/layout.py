@@ -123,9 +123,14 @@ def _whole_groups(columns: int, parts: int, form: Format) -> int:
 
 
 def default_layout(
-    shape: ModelShape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132, ranks: int = 1
+    shape: ModelShape,
+    batch: int = 1,
+    capacity: int = 0,
+    weights: str = "bf16",
+    sms: int = 132,
+    tensor_parallel_size: int = 1,
 ) -> Layout:
-    """The layout for a context of up to `capacity` tokens on each of `ranks` GPUs of `sms` SMs.
+    """The layout for a context of up to `capacity` tokens on each of `tensor_parallel_size` GPUs of `sms` SMs.
 
     `shape` is one rank's part of the model. All ranks together have about as many column parts as one GPU would.
 
@@ -146,13 +151,21 @@ def default_layout(
     if batch == 1 and weights in ("bf16", "int8", "int4") and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
     long, wide = capacity > SHORT_CONTEXT, batch == 1 and shape.hidden >= SLICED_HIDDEN
-    layout = Layout(sms, batch, out_parts=max(1, LONG_OUT_PARTS // ranks), weights=weights, tensor_parallel_size=ranks)
+    layout = Layout(
+        sms,
+        batch,
+        out_parts=max(1, LONG_OUT_PARTS // tensor_parallel_size),
+        weights=weights,
+        tensor_parallel_size=tensor_parallel_size,
+    )
     layout = replace(layout, down_parts=_down_parts(shape, layout))
     if batch == 1:
         copies = COPIES_DEFAULT if shape.hidden <= SMALL_HIDDEN else 1
-        attending = replace(layout, splits=0, out_parts=_attending_parts(shape, ranks), pairs=True, copies=copies)
+        attending = replace(
+            layout, splits=0, out_parts=_attending_parts(shape, tensor_parallel_size), pairs=True, copies=copies
+        )
         attending = fitted(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
-        few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * max(1, ATTENDING_PARTS // ranks)
+        few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * max(1, ATTENDING_PARTS // tensor_parallel_size)
         if not long and not wide and few and can_attend(shape, attending):
             return attending
     heads = HEADS_DEFAULT if long or wide else max(1, min(HEADS_DEFAULT, -(-batch * shape.heads // sms)))
@@ -183,14 +196,16 @@ def _reading_once(shape: ModelShape, layout: Layout) -> Layout:
     return shared if shared.pairs else layout
 
 
-def _attending_parts(shape: ModelShape, ranks: int) -> int:
+def _attending_parts(shape: ModelShape, tensor_parallel_size: int) -> int:
     """The number of column parts of an OUT that attends.
 
     Twice the default if partials are short and an SM would otherwise have two key-value heads of 128 dimensions, which
     would take two passes over their keys.
     """
-    two = shape.head_dim == 128 and shape.kv_heads * ranks > ATTENDING_PARTS
-    return max(1, (2 * ATTENDING_PARTS if two and shape.hidden <= ONE_PASS_HIDDEN else ATTENDING_PARTS) // ranks)
+    two = shape.head_dim == 128 and shape.kv_heads * tensor_parallel_size > ATTENDING_PARTS
+    return max(
+        1, (2 * ATTENDING_PARTS if two and shape.hidden <= ONE_PASS_HIDDEN else ATTENDING_PARTS) // tensor_parallel_size
+    )
 
 
 def _down_parts(shape: ModelShape, layout: Layout) -> int:

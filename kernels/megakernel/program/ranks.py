@@ -1,10 +1,10 @@
 """A model divided over several GPUs, which run it together: tensor parallelism. Imports without torch.
 
-Each of `ranks` GPUs has some heads with their rows of q, k, v and their columns of the output projection, some columns
-of the MLP, and some rows of the LM head. Embedding, norms and the residual are replicated. A rank's partial sums of the
-two projections, its candidates for the next token and its words of a search go into the memory of every rank
-(`exchange.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal, and all
-ranks choose the same token.
+Each GPU has some heads with their rows of q, k, v and their columns of the output projection, some columns of the MLP,
+and some rows of the LM head. Embedding, norms and the residual are replicated. A rank's partial sums of the two
+projections, its candidates for the next token and its words of a search go into the memory of every rank
+(`exchange.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal, and all ranks
+choose the same token.
 """
 
 from dataclasses import replace
@@ -14,31 +14,33 @@ from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.shape import ModelShape, Unsupported
 from kernels.model.divisible import undivided
 
-RANKS = (1, 2, 4)
+TENSOR_PARALLEL_SIZES = (1, 2, 4)
 """The numbers of GPUs that may run a model together."""
 
 
-def part_of(shape: ModelShape, ranks: int) -> ModelShape:
-    """What each of `ranks` GPUs has of a model. The vocabulary stays whole: HEAD's instructions name its rows.
+def part_of(shape: ModelShape, tensor_parallel_size: int) -> ModelShape:
+    """What each of so many GPUs has of a model. The vocabulary stays whole: HEAD's instructions name its rows.
 
     Raises Unsupported naming the first size that does not divide.
     """
-    if ranks not in RANKS:
-        raise Unsupported(f"gpus {ranks}: the megakernel runs on {', '.join(map(str, RANKS[:-1]))} or {RANKS[-1]}")
-    if ranks > 1 and shape.experts:
-        raise Unsupported(f"gpus {ranks}: the megakernel runs a mixture of experts on one GPU")
+    size = f"tensor_parallel_size {tensor_parallel_size}"
+    if tensor_parallel_size not in TENSOR_PARALLEL_SIZES:
+        *first, last = map(str, TENSOR_PARALLEL_SIZES)
+        raise Unsupported(f"{size}: the megakernel runs on {', '.join(first)} or {last}")
+    if tensor_parallel_size > 1 and shape.experts:
+        raise Unsupported(f"{size}: the megakernel runs a mixture of experts on one GPU")
     sizes = (
         ("num_key_value_heads", shape.kv_heads, 1),
         ("num_attention_heads", shape.heads, 1),
         ("intermediate_size", shape.intermediate, 16),
     )
-    if problem := undivided(sizes, ranks):
+    if problem := undivided(sizes, tensor_parallel_size):
         raise Unsupported(problem)
     return replace(
         shape,
-        heads=shape.heads // ranks,
-        kv_heads=shape.kv_heads // ranks,
-        intermediate=shape.intermediate // ranks,
+        heads=shape.heads // tensor_parallel_size,
+        kv_heads=shape.kv_heads // tensor_parallel_size,
+        intermediate=shape.intermediate // tensor_parallel_size,
     )
 
 

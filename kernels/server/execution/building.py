@@ -67,15 +67,18 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     elif plan is not None:
         seed = catalogue_seed(spec.model, config, plan)
     dtype = spec.dtype or (plan.dtype if plan else "bf16" if device == "cuda" else "fp32")
-    gpus = spec.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1)
-    if plan and plan.tensor_parallel_size not in (1, gpus):
-        raise ValueError(f"--tensor-parallel-size: {gpus}, and the plan is for {plan.tensor_parallel_size} GPUs")
+    size = spec.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1)
+    if plan and plan.tensor_parallel_size not in (1, size):
+        raise ValueError(f"--tensor-parallel-size: {size}, and the plan is for {plan.tensor_parallel_size} GPUs")
+    weights = spec.weights or (weights_of(plan) if plan else "")
+    if weights and size > 1:
+        raise ValueError(f"{'--weights' if spec.weights else '--plan'}: {weights} is not served on several GPUs")
     with phases.phase("device"):  # makes the CUDA contexts
-        for each in tensor_parallel.devices_of(gpus, device):
+        for each in tensor_parallel.devices_of(size, device):
             torch.zeros(1, device=each)
     with phases.phase("weights"):
         model: Any = runners.load(
-            directory, config, seed=seed, generated=generated, dtype=dtype, device=device, tensor_parallel_size=gpus
+            directory, config, seed=seed, generated=generated, dtype=dtype, device=device, tensor_parallel_size=size
         )
     first = tensor_parallel.parts_of(model)[0]
     reason = refusal(first)
@@ -93,7 +96,6 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     kv_bytes = spec.kv_bytes or (planned.kv_bytes if planned else None)
     wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms)
     exclude = of_server([*spec.exclude, *(planned.exclude if planned else ())])
-    weights = spec.weights or (weights_of(plan) if plan else "")
     made = backends(model, wanted, plan, exclude, phases, weights)
     serving = chosen(made, planned, here, exclude)
     kernels, vocabulary = made[-1], len(first.lm_head.weight)
@@ -185,10 +187,9 @@ def backends(
     if len(parts) == 1 and "grouped_hopper" not in exclude and can_tile(model, gpu):
         _tile(model)
     decoders = [Decoder(part) for part in parts]
-    decoder, several = decoders[0], len(decoders) > 1
-    if weights and (gpu.sm != 90 or several or has_experts(model.config)):
-        where = "several GPUs" if several else "a mixture of experts"
-        where = where if gpu.sm == 90 else f"{gpu.name}, only Hopper GPUs have its products"
+    decoder = decoders[0]
+    if weights and (gpu.sm != 90 or has_experts(model.config)):
+        where = "a mixture of experts" if gpu.sm == 90 else f"{gpu.name}, only Hopper GPUs have its products"
         raise ValueError(f"--weights: {weights} is not served on {where}")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
@@ -209,7 +210,7 @@ def backends(
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
             given = model.config.to_dict(), gpu, capacity_of(context), batches
-            ahead = list(megakernels(*given, weights or "bf16", ranks=len(parts)))
+            ahead = list(megakernels(*given, weights or "bf16", tensor_parallel_size=len(parts), served=True))
             compile_together([*kernels.builds(), *(build for build, _ in ahead)], [proof for _, proof in ahead])
     with phases.phase("graphs"):
         if decoder.embedding.is_cuda:

@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.megakernel.host import device
-from kernels.megakernel.program.layout import serving_layout
+from kernels.megakernel.program.layout import default_layout, serving_layout
 from kernels.megakernel.program.ranks import part_of, programs
 from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
 from kernels.megakernel.proof.validate import Proof
@@ -46,22 +46,24 @@ def megakernels(
     capacity: int,
     batches: Iterable[int],
     weights: str = "bf16",
-    ranks: int = 1,
+    tensor_parallel_size: int = 1,
     traced: bool = False,
+    served: bool = False,
 ) -> Iterator[tuple[Build, Proof]]:
     """The megakernel for each of the batches and the proof of its programs, on GPUs that hold all pairs of SMs at once,
     as an H200 does, a rank on each; nothing where it does not serve the model. Where it is to be `traced`, it is the
-    build that notes times.
+    build that notes times; where a server is to have it, with the server's layout.
     """
     for batch in batches:
         if gpu.sm != 90 or batch > BATCH_MOST:
             continue
         try:
-            shape = part_of(shape_of(config), ranks)
+            shape = part_of(shape_of(config), tensor_parallel_size)
         except Unsupported:
             return
         try:
-            layout = serving_layout(shape, batch, capacity, weights, gpu.sms, ranks)
+            layout_of = serving_layout if served else default_layout
+            layout = layout_of(shape, batch, capacity, weights, gpu.sms, tensor_parallel_size)
             build = device.build_of(device.defines(programs(shape, layout)[0], device.Tuning(trace=traced)))
         except ValueError:  # the runtime refuses it too
             continue

@@ -61,7 +61,7 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
     ]
     assert {row.case.get("gpus", 1): row.reason for row in found if row.gate == "error"} == {
         1: "It could not run: one GPU does not hold the model; `--tensor-parallel-size 2` measures it over two",
-        4: "It could not run: gpus: 4 are wanted, and 2 can be seen here",
+        4: "It could not run: tensor_parallel_size: 4 GPUs are wanted, and 2 can be seen here",
     }
 
 

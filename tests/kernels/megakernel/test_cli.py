@@ -94,7 +94,7 @@ def test_a_precision_may_be_named(config: Path, capsys: pytest.CaptureFixture[st
             ["validate", "qwen2.5-1.5b", "--tensor-parallel-size", "4"],
             "num_key_value_heads 2: 4 GPUs need a multiple of 4",
         ),
-        (["describe", "llama-3.2-1b", "--tensor-parallel-size", "3"], "gpus 3: the megakernel runs on 1, 2 or 4"),
+        (["describe", "llama-3.2-1b", "--tensor-parallel-size", "3"], "size 3: the megakernel runs on 1, 2 or 4"),
         (["trace", "nowhere.npz"], "nowhere.npz"),
         (["record", "tiny-llama", "-o", "nowhere/raw.npz"], "--output: there is no directory"),
         (["record", "tiny-llama", "-o", "raw.npz", "--layers", "99"], "--layers: 99 is not 0 to"),

@@ -11,7 +11,7 @@ from kernels.cuda.occupancy import SHARED_MOST
 from kernels.megakernel.host import device
 from kernels.megakernel.program import build_program
 from kernels.megakernel.program.layout import Layout, default_layout
-from kernels.megakernel.program.ranks import RANKS, part_of, programs
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, part_of, programs
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.program.weights import FORMATS
 from kernels.megakernel.proof.validate import check_programs
@@ -83,7 +83,7 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
 def test_nothing_is_spilled_on_several_gpus(name: str, ranks: int, layout: dict[str, Any]) -> None:
     """One kernel for all ranks: they differ in their programs and parameters."""
     shape = part_of(shape_of(catalogue.entry(name)[0]), ranks)
-    made = programs(shape, default_layout(shape, **layout, ranks=ranks))
+    made = programs(shape, default_layout(shape, **layout, tensor_parallel_size=ranks))
     found = [device.defines(program, device.Tuning()) for program in made]
     assert all(each == found[0] for each in found)
     said = resources(compile_log(DECODE, found[0]))
@@ -93,7 +93,7 @@ def test_nothing_is_spilled_on_several_gpus(name: str, ranks: int, layout: dict[
 
 def test_several_gpus_have_a_build_that_notes_words_and_times() -> None:
     shape = part_of(shape_of(CONFIGS["qwen2.5-1.5b"]), 2)
-    program = programs(shape, default_layout(shape, ranks=2))[1]
+    program = programs(shape, default_layout(shape, tensor_parallel_size=2))[1]
     said = resources(compile_log(DECODE, device.defines(program, device.Tuning(debug=True, trace=True))))
     assert said.registers * device.THREADS <= 65536
 
@@ -117,7 +117,7 @@ def test_no_chunks_are_taken_ahead_where_the_residual_is_sliced(capacity: int, t
 
 
 def test_the_launch_parameters_are_a_multiple_of_a_tensor_maps_alignment() -> None:
-    for params in map(device.params_of, RANKS):
+    for params in map(device.params_of, TENSOR_PARALLEL_SIZES):
         assert params.itemsize % device.MAP_ALIGNMENT == 0
         assert all(params.fields[name][1] % device.MAP_ALIGNMENT == 0 for name in device.MAPS)
 

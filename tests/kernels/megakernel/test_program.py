@@ -112,9 +112,9 @@ def test_one_sequence_slices_a_large_residual_and_splits_its_keys(
     """Else every SM would add up all partials of 8,192 columns, and attend with all heads of its columns of OUT."""
     shape = part_of(shape_of(catalogue.entry(name)[0]), ranks)
     for weights in ("bf16", "fp8"):
-        layout = default_layout(shape, 1, 192, weights, ranks=ranks)
+        layout = default_layout(shape, 1, 192, weights, tensor_parallel_size=ranks)
         assert (layout.sliced, layout.splits) == wanted
-    assert default_layout(shape, 1, 4096, ranks=ranks).sliced == wanted[0]
+    assert default_layout(shape, 1, 4096, tensor_parallel_size=ranks).sliced == wanted[0]
 
 
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-1.5b", "llama-3.1-8b"])

@@ -31,7 +31,7 @@ ATTENDING = programs_of("llama-of-4", sms=4, splits=0, pairs=True, tensor_parall
     [
         ("qwen2.5-1.5b", 4, "num_key_value_heads 2: 4 GPUs need a multiple of 4"),
         ("smollm2-135m", 2, "num_key_value_heads 3: 2 GPUs need a multiple of 2"),
-        ("llama-3.2-1b", 3, "gpus 3: the megakernel runs on 1, 2 or 4"),
+        ("llama-3.2-1b", 3, "tensor_parallel_size 3: the megakernel runs on 1, 2 or 4"),
     ],
 )
 def test_a_model_that_does_not_divide_is_refused_by_the_features_name(name: str, ranks: int, sentence: str) -> None:
@@ -58,7 +58,7 @@ def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
     """What an SM reads before QKV and GATE_UP then stays what it is."""
-    alone, shared = default_layout(LLAMA), default_layout(part_of(LLAMA, ranks), ranks=ranks)
+    alone, shared = default_layout(LLAMA), default_layout(part_of(LLAMA, ranks), tensor_parallel_size=ranks)
     assert shared.out_partials == alone.out_partials
     assert shared.tensor_parallel_size == ranks
     assert shared.copies == 1
@@ -75,7 +75,7 @@ def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
 )
 def test_it_accepts_published_models(name: str, ranks: int, batch: int, capacity: int) -> None:
     shape = replace(part_of(shape_of(catalogue.entry(name)[0]), ranks), layers=2, vocab=4000)
-    check_programs(*programs(shape, default_layout(shape, batch, capacity, ranks=ranks)))
+    check_programs(*programs(shape, default_layout(shape, batch, capacity, tensor_parallel_size=ranks)))
 
 
 # what it rejects ------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it
 ) -> None:
     """As on one GPU, `down_partials` has two halves; with one, a rank may overwrite what a slow peer still reads."""
     shape = replace(part_of(shape_of(CONFIGS["qwen2.5-0.5b"]), 2), layers=3, vocab=4000)
-    made = programs(shape, default_layout(shape, ranks=2))
+    made = programs(shape, default_layout(shape, tensor_parallel_size=2))
     monkeypatch.setattr(ordering, "effects", one_half)
     found = validate(*made)
     assert {problem.kind for problem in found} == {"overwrite"}

@@ -13,7 +13,10 @@ from kernels import runners
 from kernels.model import tensor_parallel, weights
 from kernels.model.decoder import Decoder
 from kernels.model.tensor_parallel import TensorParallelModel, part_of_config
+from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.proof.logit_gate import difference
+from kernels.runners.eager import EagerRunner
+from kernels.runners.float32_arithmetic import Float32Runner
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.runners.kernels_session import KernelsSession
 from kernels.runners.tensor_parallel_runner import TensorParallelRunner
@@ -86,6 +89,22 @@ def test_ranks_answer_as_one_does(config: Any, ranks: int) -> None:
         runner.prepare(2, PROMPT, TOKENS)
     assert difference(all_ranks.logits(ids()), one.logits(ids())) < 1e-4
     assert all_ranks.generate(ids()[:, :PROMPT], TOKENS).tokens == one.generate(ids()[:, :PROMPT], TOKENS).tokens
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("config", "ranks"), DIVIDED, ids=NAMES)
+def test_transformers_modules_over_the_parts_answer_as_the_whole_model(config: Any, ranks: int) -> None:
+    """By `generate` too, whose cache is the first rank's and holds the others'; in bf16 by float32 arithmetic."""
+    parts = tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3)
+    before = {name: own.clone() for name, own in parameters(parts)}
+    one, ranked = EagerRunner(whole(config)), EagerRunner(over_ranks(parts))
+    assert difference(ranked.logits(ids()), one.logits(ids())) < 1e-5
+    for _ in range(2):
+        assert ranked.generate(ids()[:, :PROMPT], TOKENS).tokens == one.generate(ids()[:, :PROMPT], TOKENS).tokens
+    assert all(torch.equal(own, before[name]) for name, own in parameters(parts))
+    rounded = over_ranks(tensor_parallel.generate(config, cpus(ranks), "bf16", seed=3))
+    exact = Float32Runner(whole(config, "bf16")).logits(ids())
+    assert difference(Float32Runner(rounded).logits(ids()), exact) < 1e-5
 
 
 @torch.no_grad()
@@ -183,13 +202,16 @@ def test_two_gpus_answer_as_one_does() -> None:
         tensor_parallel.generate(config, [torch.device("cuda", 0), torch.device("cuda", 1)], "bf16", seed=3)
     )
     exact = KernelsRunner(whole(config, "fp32", "cuda"))
-    for runner in (one, both, exact):
+    modules = EagerRunner(over_ranks(both._divided))
+    for runner in (one, both, exact, modules):
         runner.prepare(2, PROMPT, TOKENS)
     assert isinstance(both._session, KernelsSession)
     assert type(both._session.step).__name__ == "_Together"
     truth = exact.logits(ids().cuda())
-    own, torchs = ((each.logits(ids().cuda()).float() - truth).norm() for each in (both, one))
+    own, torchs, theirs = ((each.logits(ids().cuda()).float() - truth).norm() for each in (both, one, modules))
     assert own <= 1.1 * torchs
+    assert theirs <= 1.5 * torchs  # the partial sums are rounded to bf16
+    assert len(modules.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens[0]) == TOKENS
     made = both.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens
     for _ in range(50):
         assert both.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens == made

@@ -147,7 +147,7 @@ def test_a_model_of_no_sparse_layer_is_a_dense_one(random_ids: torch.Tensor) -> 
 @pytest.mark.parametrize("name", SPARSE)
 def test_no_mixture_is_divided_or_rounded(name: str) -> None:
     count = 4 if name == "mixtral" else 8
-    with pytest.raises(ValueError, match=rf"with {count} experts: only dense models are divided over ranks$"):
+    with pytest.raises(ValueError, match=rf"with {count} experts: only dense models are divided over several GPUs$"):
         tensor_parallel.part_of_config(CONFIGS[name], 2)
     options = {"weights": "fp8", "rounding": {"method": "gptq"}}
     plan = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32", options=options)

@@ -42,7 +42,7 @@ def test_what_no_runner_can_do_is_no_plan(given: dict[str, Any], said: str) -> N
 
 def test_a_machine_with_fewer_gpus_refuses_the_plan() -> None:
     model = load("llama", seed=0)
-    with pytest.raises(ValueError, match=r"gpus: 4 are wanted, and \d can be seen here"):
+    with pytest.raises(ValueError, match=r"4 GPUs are wanted, and \d can be seen here"):
         runners.apply(model, plan(tensor_parallel_size=4, gpu="cpu"))
 
 
@@ -50,7 +50,7 @@ def test_a_plan_for_several_gpus_runs_a_model_in_as_many_parts(monkeypatch: pyte
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
     parts = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", tensor_parallel_size=2)
     assert isinstance(runners.apply(parts, plan(tensor_parallel_size=2)), parts_runner.PartsRunner)
-    with pytest.raises(ValueError, match="gpus: the plan is for 1, and the model comes in 2 parts"):
+    with pytest.raises(ValueError, match="tensor_parallel_size: the plan is for 1, and the model comes in 2 parts"):
         runners.apply(parts, plan())
 
 

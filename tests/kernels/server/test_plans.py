@@ -72,6 +72,13 @@ def test_int8_is_refused_where_no_kernel_multiplies_it() -> None:
         backends(load("llama"), RequestedSize(64, 4), weights="int8")
 
 
+def test_int8_over_several_gpus_is_refused_before_anything_is_loaded() -> None:
+    said: list[str] = []
+    with pytest.raises(ValueError, match="--weights: int8 is not served on several GPUs"):
+        build_engine(Spec("llama-3.1-70b", device="cpu", weights="int8", tensor_parallel_size=2), Phases(said.append))
+    assert said == []
+
+
 @pytest.mark.parametrize(
     ("dtype", "running", "said"),
     [

@@ -39,7 +39,7 @@ def test_measured_and_modelled_points_with_their_prices():
 
 def test_a_plan_on_one_gpu_is_one_point_however_many_classes_have_it():
     asked, one = workload().model_copy(update={"present": None}), H100["h100"].plans[0]
-    two = one.model_copy(update={"runner": "megakernel", "gpus": 2})
+    two = one.model_copy(update={"runner": "megakernel", "tensor_parallel_size": 2})
     predicted = H100 | {name: Prediction(plans=[one, two]) for name in ("h100x2", "h100x4")}
     made = [(each.gpu, each.plan) for each in points(asked, BOOK, {}, predicted)]
     assert sorted(made) == [("2 x h100", "megakernel, bf16"), ("h100", "kernels, bf16")]

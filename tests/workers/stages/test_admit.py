@@ -16,6 +16,7 @@ from workers.documents.model import ModelFile
 from workers.documents.prices import PriceBook, default_price_book
 from workers.documents.workload import Objective
 from workers.harness.context import Context, StageError
+from workers.prediction.memory import needed_gib
 from workers.prediction.precisions import own_precision, serving_dtype
 from workers.stages import admit
 from workers.wording.load_search import NO_VLLM
@@ -122,19 +123,46 @@ def test_a_model_too_large_says_how_much_it_needs(context):
     huge = TINY | {"hidden_size": 32768, "intermediate_size": 131072, "num_hidden_layers": 100, "head_dim": 8192}
     failure = refusal(stage_input("admit", manifest(huge)), context).failure
     assert failure.field == "constraints.gpu_classes"
-    needs = admit.memory_needed(huge, manifest(huge).parameters, "fp32", stage_input("admit").workload)
+    needs = needed_gib(stage_input("admit").workload, manifest(huge), "fp32")
     assert f"needs {needs:.1f} GiB" in failure.sentence
     assert "No allowed GPU class" in failure.sentence
 
 
-def test_several_gpus_do_not_hold_what_runs_today(context):
-    """The sentence says why, and what measures the megakernel over them."""
-    one, both = (admit.feasibility(each, 150.0, 70_553_706_496, "bf16") for each in ("h200", "h200x2"))
-    assert not both.feasible
-    assert both.reason.startswith(one.reason)
-    assert one.reason.endswith("but NVIDIA H200 has 131.3 GiB by its datasheet.")
-    assert "one of the 2 GPUs, so one has to hold the model" in both.reason
-    assert "bench decode --tensor-parallel-size 2" in both.reason
+@pytest.mark.parametrize(
+    ("gpu_class", "changes", "size", "words"),
+    [
+        ("h200", {}, None, "needs 132.4 GiB in bf16 (131.4 GiB of them weights), but NVIDIA H200 has 131.3 GiB"),
+        ("h200x2", {}, 2, ""),
+        ("h200x4", {}, 4, ""),  # two do not hold a plan's copy of the layers as well, by the datasheet
+        ("h100x4", {"num_hidden_layers": 20}, 1, ""),
+        ("h100x4", {"num_hidden_layers": 60}, 4, ""),
+        ("h100x2", {"num_hidden_layers": 130}, None, "GiB on each of 2 GPUs, but NVIDIA H100 has 74.5 GiB"),
+        ("h200x4", {"num_key_value_heads": 2, "num_hidden_layers": 84}, 2, ""),
+        ("h200x2", {"num_key_value_heads": 1, "num_hidden_layers": 84}, None, "2 GPUs cannot divide it."),
+    ],
+)
+def test_the_fewest_gpus_that_hold_the_model(gpu_class, changes, size, words):
+    of = manifest(catalogue.entry("llama-3.1-70b")[0] | changes)
+    found = admit.feasibility(gpu_class, stage_input("admit").workload, of, "bf16")
+    assert (found.tensor_parallel_size, found.feasible) == (size or 1, size is not None)
+    assert words in found.reason
+    assert bool(found.reason) == (size is None)
+
+
+def test_torch_compile_does_not_run_a_divided_model(context):
+    """What runs today is then eager, or vLLM's server."""
+    config = catalogue.entry("llama-3.1-70b")[0]
+    document = stage_input("admit", manifest(config), gpu_class="h200x2", baseline_runner="compiled")
+    failure = refusal(document, context).failure
+    assert failure.field == "baseline_runner"
+    assert failure.sentence.endswith("take eager or vllm as what runs today: only 2 hold the model.")
+
+
+def test_what_runs_today_is_divided_over_the_gpus_that_hold_it(context):
+    config = catalogue.entry("llama-3.1-70b")[0]
+    found = admit.run(stage_input("admit", manifest(config), gpu_class="h200x4"), context)
+    assert found.tensor_parallel_size == 4
+    assert "divided over 4" in found.notes[-1]
 
 
 def test_an_unknown_architecture_is_refused(context):

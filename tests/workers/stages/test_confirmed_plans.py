@@ -50,8 +50,7 @@ class HalfAsSlowRunner(SlowRunner):
     PAUSE = SlowRunner.PAUSE / 2
 
 
-@pytest.fixture(autouse=True)
-def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
+def slow_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runners `compiled`, of today, and `megakernel`, of plans, are slow here.
 
     Their pauses put the clock forward and take no time, so they are long beside what a busy machine takes. Whether
@@ -72,6 +71,11 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.SlowRunner")
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(served_answers, "MOST_LATE_S", 0.5)
+
+
+@pytest.fixture(autouse=True)
+def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow_down(monkeypatch)
 
 
 def further_process(result: Result) -> SimpleNamespace:

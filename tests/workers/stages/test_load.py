@@ -175,7 +175,7 @@ def test_a_recording_is_replayed_to_both_sides_at_rising_speed(tmp_path, monkeyp
 
 @pytest.mark.parametrize(("excluded", "why"), [([], ""), (["kernels"], "the workload excludes kernels, of which the")])
 def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch, verified, excluded, why):
-    for place in ("workers.loadtest.servers.sides.load", "workers.measuring.served_model.load"):
+    for place in ("workers.loadtest.servers.sides.load_today", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
     found = run(tmp_path, monkeypatch, verified, config="{", constraints=CPU | {"exclude": excluded})
     assert (found.before, found.after) == (None, None)
@@ -203,25 +203,24 @@ def test_of_a_plan_of_another_runner_after_is_the_form_that_holds_more(tmp_path,
     assert len(found.after.limit.loads) >= 3
 
 
-@pytest.mark.parametrize(
-    ("plan", "said"),
-    [
-        (
-            {"runner": "megakernel", "tensor_parallel_size": 2},
-            "This workbench's server does not run megakernel plans on 2 GPUs, so after is in batches.",
-        ),
-        (
-            {"runner": "compiled"},
-            "After is in batches, and this workbench's server was not measured beside them: both take 40 s, and 0 s "
-            "were left for after.",
-        ),
-    ],
-)
-def test_a_plan_on_several_gpus_or_in_a_hurry_is_in_batches_alone(tmp_path, monkeypatch, verified, plan, said):
-    for place in ("workers.loadtest.servers.sides.load", "workers.measuring.served_model.load"):
+def test_a_plan_in_a_hurry_is_in_batches_alone(tmp_path, monkeypatch, verified):
+    for place in ("workers.loadtest.servers.sides.load_today", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
-    found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": verified.plan | plan}))
-    assert found.notes[1:] == [said, "After was not measured under load: The model does not fit."]
+    found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": verified.plan | {"runner": "compiled"}}))
+    said = "After is in batches, and this workbench's server was not measured beside them: both take 40 s, and 0 s "
+    assert found.notes[1:] == [
+        f"{said}were left for after.",
+        "After was not measured under load: The model does not fit.",
+    ]
+
+
+def test_the_server_runs_a_plan_over_several_gpus(tmp_path, monkeypatch, verified):
+    plan = verified.plan | {"runner": "megakernel", "tensor_parallel_size": 2}
+    found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": plan}))
+    assert found.notes == []
+    assert found.after.server.label == "this workbench's server, the plan's kernels"
+    assert found.after.server.gpus == 2
+    assert found.after.served_ids.acceptable
 
 
 VLLM = {"baseline_runner": "vllm", "objectives": [{"metric": "ttft", "limit": 10_000}]}

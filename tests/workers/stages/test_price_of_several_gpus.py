@@ -78,7 +78,7 @@ def test_it_says_whether_a_token_costs_more_than_on_one(rate, words):
 
 def test_a_promised_cost_is_that_of_both_gpus():
     sides = [Alternation(served(80, 20), served(80, 20))]
-    (_, cost), ratio = outcomes_of([E2E, COST], sides, 3.6, gpus=2), speedup(COST, sides, 3.6, gpus=2).ratio
+    (_, cost), ratio = outcomes_of([E2E, COST], sides, 3.6, (1, 2)), speedup(COST, sides, 3.6, (1, 2)).ratio
     assert cost.after == pytest.approx(2 * cost.before)
     assert ratio.value == pytest.approx(0.5)
 

@@ -19,7 +19,7 @@ from workbench.intake.models import Model, Recording
 from workbench.intake.services import placement, promises
 from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.intake.services.recordings import named_recording
-from workbench.intake.services.workloads import class_memory_gib, needed_gib, reasons
+from workbench.intake.services.workloads import holds, needed_gib, reasons
 from workers.documents.budget import MINUTES_WITH_VLLM
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
@@ -145,7 +145,7 @@ def _check_model(
     if document.load is not None:
         checks.facts.insert(1, _load_words(document.load.most_users, traffic))
     needs = needed_gib(facts, document)
-    fits = [name for name in document.constraints.gpu_classes if needs <= class_memory_gib(name)]
+    fits = [name for name in document.constraints.gpu_classes if holds(facts, document, name)]
     checks.facts.append(
         f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
@@ -196,9 +196,10 @@ def _tell_prediction(
         checks.facts += prediction.missing if gpu_class != "cpu" else []
         return
     value, plan = best
+    several = "" if plan.tensor_parallel_size == 1 else f" on {plan.tensor_parallel_size} GPUs"
     sentence = (
         f"Predicted on {gpu_class} (modelled, {rates_words(gpu_class, known.ceilings)}): the median {promise.title} is "
-        f"{plain(value)} ms with {plan.runner} in {plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}"
+        f"{plain(value)} ms with {plan.runner} in {plan.weights}{several}"
     )
     if promise.limit is None:
         checks.facts.append(f"{sentence}.")

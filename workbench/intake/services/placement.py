@@ -8,7 +8,7 @@ from django.apps import apps
 from django.utils import timezone
 
 from workbench.intake.services.ceilings import known_ceilings
-from workbench.intake.services.workloads import class_memory_gib, needed_gib
+from workbench.intake.services.workloads import class_memory_gib, holds, needed_gib
 from workers.documents.gpu_class import GpuClass, gpus_of
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
@@ -58,12 +58,11 @@ def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | Non
     """
     allowed = [gpu_class] if gpu_class else workload.constraints.gpu_classes
     has = {name: gib for name, gib in living_gib().items() if name in allowed}
-    needs = needed_gib(manifest, workload)
-    if not has or needs <= max(has.values()):
+    if not has or any(holds(manifest, workload, name, gib) for name, gib in has.items()):
         return
     largest = max(has, key=lambda name: has[name])
     raise TooLarge(
-        f"{manifest.name} needs {needs:,.1f} GiB for weights, KV cache and working memory; "
+        f"{manifest.name} needs {needed_gib(manifest, workload):,.1f} GiB for weights, KV cache and working memory; "
         f"the largest living worker, of class {largest}, has {has[largest]:,.1f} GiB"
     )
 
@@ -79,9 +78,9 @@ def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[
     Where its GPU cannot keep a promise, or is predicted not to, it is the first allowed class of several GPUs that is
     predicted to; else the first that might keep it by its floor. One with a worker goes before one without.
     """
-    needed, living = needed_gib(manifest, workload), living_gib()
+    living = living_gib()
     allowed = list(workload.constraints.gpu_classes)
-    fits = [name for name in allowed if needed <= living.get(name, class_memory_gib(name))] or allowed
+    fits = [name for name in allowed if holds(manifest, workload, name, living.get(name))] or allowed
     chosen = _first(fits, living)
     tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
     possible = [name for name in tried if _possible(workload, manifest, name)]
@@ -120,9 +119,9 @@ def suited(workload: Workload, manifest: ModelManifest) -> Workload:
 
     Where no class holds it, the classes stay. A limit that no GPU can keep becomes 1.5 times the lowest floor.
     """
-    needed, constraints = needed_gib(manifest, workload), workload.constraints
-    if all(class_memory_gib(name) < needed for name in constraints.gpu_classes):
-        larger = [name for name in get_args(GpuClass) if name != "cpu" and class_memory_gib(name) >= needed]
+    constraints = workload.constraints
+    if not any(holds(manifest, workload, name) for name in constraints.gpu_classes):
+        larger = [name for name in get_args(GpuClass) if name != "cpu" and holds(manifest, workload, name)]
         constraints = constraints.model_copy(update={"gpu_classes": larger or constraints.gpu_classes})
     gpus = [name for name in constraints.gpu_classes if name != "cpu"]
     objectives = []

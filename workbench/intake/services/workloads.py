@@ -10,7 +10,7 @@ from django.db import transaction
 
 from kernels import registry
 from kernels.hardware import GPUS
-from kernels.model_files import longest_sequence, needed_bytes
+from kernels.model_files import longest_sequence
 from kernels.ops import BYTES
 from workbench.api import quota
 from workbench.api.sentences import invalid
@@ -25,6 +25,7 @@ from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.workload import TOKEN_METRICS
 from workers.documents.workload import Workload as WorkloadDocument
+from workers.prediction import memory
 from workers.prediction.promises import VLLM_GENERATES, AvailableGpus, impossible
 
 GIB = 2**30
@@ -193,11 +194,11 @@ def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> I
 
 
 def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
+    if any(holds(facts, document, gpu_class) for gpu_class in document.constraints.gpu_classes):
+        return []
     needs = needed_gib(facts, document)
     has = {gpu_class: class_memory_gib(gpu_class) for gpu_class in document.constraints.gpu_classes}
     largest = max(has, key=lambda gpu_class: has[gpu_class])
-    if needs <= has[largest]:
-        return []
     on_cpu = largest == "cpu"
     words = f"{has[largest]:.1f} GiB" if on_cpu else GPUS[single_gpu_class(largest)].memory_words
     reason = (
@@ -207,23 +208,25 @@ def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[
     return [{"field": "model", "reason": reason}]
 
 
+def _smallest(document: WorkloadDocument) -> str:
+    """The smallest unquantised precision allowed."""
+    exact = [precision for precision in document.constraints.precisions if precision in EXACT]
+    return min(exact, key=lambda precision: BYTES[precision], default="bf16")
+
+
 def needed_gib(facts: ModelManifest, document: WorkloadDocument) -> float:
-    """GiB that the traffic takes in the smallest unquantised precision allowed (modelled)."""
-    exact = [BYTES[precision] for precision in document.constraints.precisions if precision in EXACT]
-    traffic = document.traffic
-    needed = needed_bytes(
-        facts.config,
-        facts.parameters,
-        bytes_per_element=min(exact, default=BYTES["bf16"]),
-        batch=traffic.batch,
-        prompt=traffic.prompt_tokens,
-        output=traffic.output_tokens,
-    )
-    return needed / GIB
+    """GiB that the traffic takes on one GPU in the smallest unquantised precision allowed (modelled)."""
+    return memory.needed_gib(document, facts, _smallest(document))
+
+
+def holds(facts: ModelManifest, document: WorkloadDocument, gpu_class: str, gib: float | None = None) -> bool:
+    """Whether the GPUs of a class hold the model, with `gib` each (default: `class_memory_gib`)."""
+    has = class_memory_gib(gpu_class) if gib is None else gib
+    return memory.fewest_gpus(document, facts, _smallest(document), gpu_class, has) is not None
 
 
 def class_memory_gib(gpu_class: str) -> float:
-    """Memory of one GPU of a class by its datasheet, as the first holds the whole model; of the CPU, this machine's."""
+    """Memory of one GPU of a class by its datasheet; of the CPU, this machine's."""
     if gpu_class == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
     return GPUS[single_gpu_class(gpu_class)].memory_gib

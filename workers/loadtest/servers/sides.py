@@ -30,7 +30,7 @@ from workers.loadtest.sending import LoadTarget
 from workers.loadtest.servers import judging
 from workers.loadtest.servers.batches import BatchLoop
 from workers.loadtest.servers.curve import CurveSearch, Loading
-from workers.measuring.served_model import device_of, load, planned
+from workers.measuring.served_model import device_of, load_today, planned
 from workers.wording.load_search import batches_words, curve_of, server_words
 
 START_SECONDS = 60.0
@@ -64,8 +64,9 @@ class Sides:
         for plan_file in (str(file), None):
             try:
                 with self._served(plan, plan_file) as (server, device):
-                    limit = self.over_http("after", replace(LOOPBACK, handing=server.handing), until)
-                    curve = self._of_server(plan if plan_file else None, device, caveats)
+                    gpus = plan.tensor_parallel_size
+                    limit = self.over_http("after", replace(LOOPBACK, handing=server.handing), until, gpus)
+                    curve = self._of_server(plan if plan_file else None, device, caveats, gpus)
                     chosen = server.serving if plan_file else {}
                     return curve_of(curve.model_copy(update={"settings": chosen}), limit)
             except ServerDeclined as why:
@@ -74,27 +75,30 @@ class Sides:
                 caveats.append(f"The server does not take the plan: {str(why).removeprefix('--plan: ').rstrip('.')}.")
         raise AssertionError("the loop returns or raises")
 
-    def spec(self, plan: str | None = None, dtype: str | None = None) -> Spec:
-        """What this workbench's server is asked for; with the file of a plan."""
+    def spec(self, plan: str | None = None, dtype: str | None = None, size: int = 1) -> Spec:
+        """What this workbench's server is asked for, over `size` GPUs; with the file of a plan."""
         excluded = tuple(of_server(self.document.workload.constraints.exclude))
         folder, seed = str(self.context.model_dir), self.document.model.seed
-        return Spec(folder, plan, self.device, dtype, seed, max_num_seqs=self.most, exclude=excluded)
+        return Spec(
+            folder, plan, self.device, dtype, seed,
+            max_num_seqs=self.most, exclude=excluded, tensor_parallel_size=size,
+        )  # fmt: skip
 
     @contextmanager
     def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandedServer, str]]:
         self.context.say(0.1, "starting the server")
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
-        with HandedServer(self.spec(file, plan.dtype), os.environ | threads) as server:
+        with HandedServer(self.spec(file, plan.dtype, plan.tensor_parallel_size), os.environ | threads) as server:
             yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
 
-    def over_http(self, name: str, address: Address, until: float) -> LimitResult:
+    def over_http(self, name: str, address: Address, until: float, gpus: int = 1) -> LimitResult:
         """The curve of a server that is ready. Raises NotMeasurable."""
         sampling = self.document.workload.traffic.sampling
         ids_every = 0 if sampling and sampling.temperature else judging.ASKED_OF
         target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None, ids_every=ids_every)
-        return self._measured(name, until, self._test(target), lambda test: sent_under(test)[1])
+        return self._measured(name, until, self._test(target, gpus), lambda test: sent_under(test)[1], gpus)
 
-    def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
+    def _of_server(self, plan: Plan | None, device: str, caveats: list[str], gpus: int) -> LoadedServer:
         if excluded := of_server(self.document.workload.constraints.exclude):
             caveats.append(f"It does without {' and '.join(excluded)}, which the workload excludes.")
         parts = "the plan's kernels" if plan and plan.runner in OF_THE_SERVER else "the library's kernels"
@@ -104,19 +108,20 @@ class Sides:
             sentence=server_words(parts, processes_here(self.spec())),
             hardware=device,
             gpu_class=self.document.gpu_class,
+            gpus=gpus,
             caveats=[*caveats, *([ONE_CORE] if self.device == "cpu" else [])],
         )
 
     def batches(self, name: str, runner_name: str, plan: Plan | None, until: float) -> LoadCurve:
         """A runner, that of `plan` where there is one, in batches formed as requests arrive."""
-        gpus = plan.tensor_parallel_size if plan else 1
+        gpus = plan.tensor_parallel_size if plan else self.document.tensor_parallel_size
         self.context.say(0.1, f"loading the model for {name}")
         if self.device == "cpu":
             torch.set_num_threads(self._threads)
         runner = (
             planned(self.document, self.context, plan)
             if plan
-            else runners.runner(runner_name, load(self.document, self.context))
+            else runners.runner(runner_name, load_today(self.document, self.context))
         )
         try:
             limit = self._in_batches(runner, name, until, gpus)

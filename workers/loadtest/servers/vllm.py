@@ -48,7 +48,8 @@ def curve(sides: Sides, until: float) -> LoadCurve:
     context, caveats = sides.context, list[str]()
     wanted = _wanted(sides, caveats)
     try:
-        server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment())
+        divided = [f"--tensor-parallel-size={gpus}"] if (gpus := sides.document.tensor_parallel_size) > 1 else []
+        server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment(), divided)
     except ValueError as error:
         raise StageError(f"vLLM was not started: WORKER_VLLM: {error}.") from error
     context.say(0.5, "starting vLLM")
@@ -57,7 +58,7 @@ def curve(sides: Sides, until: float) -> LoadCurve:
     try:
         with running(server.command, f"{url}/health", log, seconds, server.environment):
             started = time.monotonic() - begun
-            limit = sides.over_http("before", Address.parse(url), until)
+            limit = sides.over_http("before", Address.parse(url), until, sides.document.tensor_parallel_size)
     except NotStarted as error:
         how = "ended" if time.monotonic() - begun < seconds else f"had not started after {seconds:.0f} s"
         raise StageError(f"vLLM {how}; its log ends: {_last_line(log)}") from error
@@ -110,6 +111,7 @@ def _described(sides: Sides, server: ServerCommand, started: float, caveats: lis
         "HTTP from this machine.",
         hardware=sides.hardware,
         gpu_class=sides.document.gpu_class,
+        gpus=sides.document.tensor_parallel_size,
         version=version,
         settings=server.settings,
         caveats=caveats,

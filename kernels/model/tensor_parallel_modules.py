@@ -1,0 +1,90 @@
+"""transformers' own model over a divided one: its modules compute on every rank, and their partial sums are added.
+
+It divides a model as transformers' `tp_plan` does, but for the LM head, and one process drives all ranks. Embedding,
+norms, LM head and residual are the first rank's. No weight is copied, so a runner of the parts may stand beside it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationConfig
+from transformers.cache_utils import DynamicCache
+
+from kernels.dtypes import DTYPE_NAMES
+from kernels.model import loading
+from kernels.model.tensor_parallel import TensorParallelModel
+
+
+class PartialSum(nn.Module):
+    """Adds the ranks' partial sums on the first rank's device, in the order of the ranks."""
+
+    def forward(self, first: Tensor, *others: Tensor) -> Tensor:
+        for partial in others:
+            first = first + partial.to(first.device)
+        return first
+
+
+class RankModules(nn.Module):
+    """The attention or the MLP of one layer on every rank, in place of the whole model's: it takes the same arguments
+    on the first rank's device, and gives the sum there.
+
+    `copies` has what all layers of a pass are given, such as rotary angles, on each of the other devices.
+    """
+
+    def __init__(self, ranks: Sequence[Any], copies: dict[Any, tuple[Any, Any]]) -> None:
+        super().__init__()
+        for rank, module in enumerate(ranks):
+            self.add_module(str(rank), module)
+        self.sum = PartialSum()
+        self._ranks, self._copies = list(ranks), copies
+
+    def forward(self, *hidden: Tensor, **more: Any) -> Any:
+        outputs = []
+        for rank, module in enumerate(self._ranks):
+            device = next(module.parameters()).device
+            own = {name: self._own(name, value, rank, device) for name, value in more.items()}
+            outputs.append(module(*(_moved(item, device) for item in hidden), **own))
+        if isinstance(outputs[0], tuple):  # attention gives its weights too, which nobody reads
+            return self.sum(*(output[0] for output in outputs)), None
+        return self.sum(*outputs)
+
+    def _own(self, name: str, value: Any, rank: int, device: torch.device) -> Any:
+        if isinstance(value, DynamicCache):
+            return _cache_of(value, rank, self._ranks)
+        source, copied = self._copies.get((name, device), (None, None))
+        if source is not value:
+            copied = _moved(value, device)
+            self._copies[name, device] = value, copied
+        return copied
+
+
+def _cache_of(first: Any, rank: int, modules: Sequence[Any]) -> Any:
+    """A rank's keys and values, which live as long as the first rank's, the cache that `generate` holds."""
+    if not hasattr(first, "of_ranks"):
+        first.of_ranks = [DynamicCache(config=module.config) for module in modules[1:]]
+    return first.of_ranks[rank - 1] if rank else first
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_moved(item, device) for item in value)
+    return value.to(device) if isinstance(value, Tensor) else value
+
+
+def over_ranks(divided: TensorParallelModel) -> Any:
+    """The whole model as transformers runs it, over the parts of `divided`, which it names as its attribute."""
+    first, copies = divided.parts[0], dict[Any, tuple[Any, Any]]()
+    model: Any = loading.skeleton(divided.config.to_dict(), DTYPE_NAMES[first.dtype])
+    core = model.model
+    core.embed_tokens, core.norm, core.rotary_emb = first.model.embed_tokens, first.model.norm, first.model.rotary_emb
+    model.lm_head = first.lm_head
+    for layer, *parts in zip(core.layers, *(part.model.layers for part in divided.parts), strict=True):
+        layer.input_layernorm = parts[0].input_layernorm
+        layer.post_attention_layernorm = parts[0].post_attention_layernorm
+        layer.self_attn = RankModules([part.self_attn for part in parts], copies)
+        layer.mlp = RankModules([part.mlp for part in parts], copies)
+    model.generation_config = GenerationConfig(pad_token_id=model.config.pad_token_id)
+    model.divided = divided
+    return model.eval()
