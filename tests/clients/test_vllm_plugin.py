@@ -12,6 +12,7 @@ import torch
 from kernel_workbench_vllm import decode_step, vllm_interface
 from kernel_workbench_vllm.decode_step import (
     MOST_ROWS,
+    MOST_ROWS_OF_SEVERAL,
     DecodeStep,
     DecodeSteps,
     EngineModel,
@@ -69,7 +70,9 @@ def test_a_step_on_vllms_pages_is_the_models(model: Any) -> None:
 
 
 def test_several_places_are_written_with_what_the_model_chooses(model: Any) -> None:
-    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2], Pages(8, 64), choose=True)
+    sizes = [2, MOST_ROWS_OF_SEVERAL, MOST_ROWS_OF_SEVERAL + 1]
+    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], sizes, Pages(8, 64), choose=True)
+    assert list(steps.steps) == sizes[:2]
     caches = [vllm_interface.halves(torch.zeros(20, 2, 8, 2 * 16)) for _ in range(2)]
     table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
     ids = torch.tensor([[5, -1, -1, -1], [7, 8, 9, 10]], dtype=torch.int32)  # a decode, and a prompt of four tokens
@@ -142,6 +145,14 @@ def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, produ
     noted = NotedVariants(planned_ops(engine, PLAN, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
     DecodeStep(engine, noted, rows, Pages(16, 768))
     assert noted.names == {product, "step_hopper"}
+
+
+@pytest.mark.parametrize(("rows", "product"), [(8, "skinny_int8"), (64, "small_gemm_int8"), (128, "small_gemm")])
+def test_a_plan_with_int8_weights_has_them_in_the_layers_alone(rows: int, product: str) -> None:
+    engine, plan = on_meta(), PLAN.model_copy(update={"options": {"weights": "int8"}})
+    noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
+    DecodeStep(engine, noted, rows, Pages(16, 768), choose=True)
+    assert noted.names - {"lm_head_skinny"} == {product, "step_hopper"}
 
 
 def test_what_the_plan_excludes_is_not_used() -> None:
