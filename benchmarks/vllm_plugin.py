@@ -32,7 +32,7 @@ from kernels.cli.bench_serve_arguments import serve_arguments
 from kernels.cli.served_model import prepared
 from kernels.load.lists import Lengths
 from kernels.load.server_process import NotStarted, reserved_port, running
-from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm
+from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
 from kernels.measure.environment import current_device
 from kernels.plan import Plan
 from kernels.runners.vllm_runner import PYTHON_VARIABLE, environment
@@ -150,15 +150,6 @@ def started_as(bench: ServeBench, variant: str, plan: Path) -> ServerCommand:
     name, _, weights = named.partition("-")
     options = [f"--kv-cache-memory-bytes={KV_BYTES}", *(bench.options.vllm_option or [])]
     given = {**environment(), "VLLM_CACHE_ROOT": str(bench.folder / f"cache-{variant}")}
-    if name != "vllm":
-        document = Plan.model_validate_json(plan.read_text())
-        path = bench.folder / f"plan-{weights or 'bf16'}.json"
-        path.write_text(document.model_copy(update={"options": {"weights": weights or "bf16"}}).model_dump_json())
-        given["KERNELS_PLAN"] = str(path)
-    if drafts:
-        speculative = {"method": "ngram_gpu", "num_speculative_tokens": int(drafts)}
-        options.append(f"--speculative-config={json.dumps(speculative)}")
-        given["KERNELS_SEVERAL_TOKENS"] = "1"
     if variant in bench.options.trace:
         traces = {"profiler": "torch", "torch_profiler_dir": str(bench.folder / f"traces-{variant}")}
         options.append(f"--profiler-config={json.dumps(traces | {'torch_profiler_with_stack': False})}")
@@ -167,8 +158,12 @@ def started_as(bench: ServeBench, variant: str, plan: Path) -> ServerCommand:
         model.directory, model.name, model.dtype, reserved_port(), longest, max(bench.users), MEMORY_SHARE
     )
     server = vllm(settings, bench.options.vllm, given, options)
-    own = server.settings | ({"weights": weights} if weights else {})
-    return replace(server, variant=variant, peer=name == "vllm", settings=own)
+    if name != "vllm":
+        document = Plan.model_validate_json(plan.read_text())
+        path = bench.folder / f"plan-{weights or 'bf16'}.json"
+        path.write_text(document.model_copy(update={"options": {"weights": weights or "bf16"}}).model_dump_json())
+        server = with_plan(server, path, int(drafts or 0))
+    return replace(server, variant=variant, settings=server.settings | ({"weights": weights} if weights else {}))
 
 
 @contextmanager

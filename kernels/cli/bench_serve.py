@@ -28,7 +28,7 @@ from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import NotStarted, reserved_port, running
 from kernels.load.sharing import Sending, most_processes, processes_for
-from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm
+from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
 from kernels.measure.environment import current_device
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import digested
@@ -105,9 +105,8 @@ class ServeBench:
                     again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])
                     commands.insert(1, replace(again, variant="vllm_api_servers"))
                 if self.options.vllm_plugin:
-                    plan = {"KERNELS_PLAN": str(self.plan_file())}
-                    again = vllm(wanted(), self.options.vllm, environment() | plan, options)
-                    commands.insert(1, replace(again, variant="vllm_plugin", peer=False))
+                    again = vllm(wanted(), self.options.vllm, environment(), options)
+                    commands.insert(1, with_plan(again, self.plan_file()))
             except ValueError as error:
                 raise ValueError(f"--vllm: {error}") from error
         return commands

@@ -103,6 +103,7 @@ def _workloads(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
         parts = {
             "Promises": ", ".join(f"{promise.label} {promised(promise)}" for promise in side.workload.objectives),
             "Runs today": side.workload.baseline_runner,
+            "After under load": side.workload.after_runner,
             "Under load": f"up to {search.most_users:,} users" if search else "not asked",
             "Precisions": ", ".join(limits.precisions),
             "GPU classes": ", ".join(limits.gpu_classes),

@@ -25,6 +25,7 @@ from workers.prediction.precisions import serving_dtype
 from workers.prediction.predict import predicted
 from workers.prediction.promises import VLLM_GENERATES, AvailableGpus, why_several
 from workers.wording.load_search import NO_VLLM
+from workers.wording.serving import outside_vllm
 
 GIB = 2**30
 UNKNOWN_VOCABULARY = 2**22
@@ -137,6 +138,9 @@ def check_workload(
     """Refuses objectives and traffic that this model or price book cannot serve. Raises StageError."""
     if kind != "decoder" and workload.baseline_runner == "vllm":
         raise StageError(f"The model generates no text; {VLLM_GENERATES}.", refused=True, field="baseline_runner")
+    outside = outside_vllm(next(iter(config.get("architectures") or []), ""), gpu_class)
+    if workload.after_runner == "vllm" and outside:
+        raise StageError(f"After cannot be vLLM: {outside}.", refused=True, field="after_runner")
     for index, objective in enumerate(workload.objectives):
         field = f"objectives.{index}.metric"
         if kind != "decoder" and objective.metric in TOKEN_METRICS:
