@@ -41,6 +41,8 @@ KV_BYTES, MEMORY_SHARE = 5 << 30, 0.1
 """What each server takes for its KV pages, and the share of the GPU's memory that must be free when it starts."""
 SPARE_TOKENS = 64
 """A sequence may be so much longer than these. Nearer to its end vLLM schedules fewer tokens a pass."""
+UNEQUAL = 32
+"""Users whose prompts and answers have log-normal lengths: most passes read a prompt beside the tokens of others."""
 START_SECONDS = 240.0
 TRACED = (1, 32)
 """Users whose steps are traced."""
@@ -138,7 +140,7 @@ def arguments() -> argparse.ArgumentParser:
     servers = "vllm_plugin-int8 has int8 weights; vllm_plugin+3 makes three further tokens of each sequence in a pass"
     parser.add_argument("--servers", nargs="+", default=["vllm", "vllm_plugin"], help=servers)
     parser.add_argument("--turns", type=int, default=2, help="how often each server gets every load")
-    parser.add_argument("--rounds", type=int, default=12, help="requests for each user in a turn")
+    parser.add_argument("--rounds", type=int, default=10, help="requests for each user in a turn")
     parser.add_argument("--trace", nargs="*", default=[], metavar="SERVER", help="servers whose steps are traced too")
     parser.set_defaults(tensor_parallel_size=None, weights=None)
     return parser
@@ -153,7 +155,7 @@ def started_as(bench: ServeBench, variant: str, plan: Path) -> ServerCommand:
     if variant in bench.options.trace:
         traces = {"profiler": "torch", "torch_profiler_dir": str(bench.folder / f"traces-{variant}")}
         options.append(f"--profiler-config={json.dumps(traces | {'torch_profiler_with_stack': False})}")
-    model, longest = bench.model, bench.lengths.longest + SPARE_TOKENS
+    model, longest = bench.model, bench.drawn.longest + SPARE_TOKENS
     settings = ServerSettings(
         model.directory, model.name, model.dtype, reserved_port(), longest, max(bench.users), MEMORY_SHARE
     )
@@ -210,8 +212,8 @@ def main() -> int:
             for server in servers * options.turns:
                 if server.variant not in urls:
                     continue
-                for count in users:
-                    load = bench.closed(server, urls[server.variant], bench.lengths, count)
+                for lengths, count in (*((bench.lengths, count) for count in users), (bench.drawn, UNEQUAL)):
+                    load = bench.closed(server, urls[server.variant], lengths, count)
                     say(line(load.row))
                     measured.append(load)
                     document["rows"].append(load.row)

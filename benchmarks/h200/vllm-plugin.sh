@@ -3,10 +3,10 @@
 # tokens, times, answers judged by the model; the times of the parts of vLLM's loop.
 #
 #   VLLM=/srv/vllm bash benchmarks/h200/vllm-plugin.sh [OPTION...]    options of benchmarks.vllm_plugin
-#   --model llama-3.1-8b --servers vllm vllm_plugin+1 vllm_plugin-int8+1 --rounds 8
+#   --model llama-3.1-8b --servers vllm vllm_plugin+1 vllm_plugin-int8+1 --rounds 6
 #   --trace vllm vllm_plugin            also the kernels of a step of both
 #
-# Writes vllm-plugin.json. Predicted: 290 s for the default, 100 for starting four servers at once, 130 for their loads;
+# Writes vllm-plugin.json. Predicted: 290 s for four servers, 100 for starting them at once and 140 for their loads;
 # 350 for the 8B, whose weights are written, hashed twice and read by three.
 set -euo pipefail
 LIMIT=${LIMIT:-395}

@@ -127,14 +127,15 @@ class DecodeStep:
         """
         return self._rows.norm(self._layers(ids, position, page_table, caches), self.model.norm)
 
-    def several(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches) -> Tensor:
+    def several(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches, last: bool = True) -> Tensor:
         """The normed hidden states [rows, places, hidden] of consecutive tokens `ids` [rows, places] of each sequence,
         one step after the other. An id below 0 is replaced, in `ids` too, by the most likely one after those before it.
+        Unless the `last` place is wanted, its id is written alone.
         """
         # Rows of padding hold what was there; no id of theirs may reach beyond the embedding.
         last = len(self.model.embedding) - 1
         hidden, at, token = [], position.t().contiguous(), ids[:, 0].clamp(0, last)
-        for place, following in enumerate([*ids.t()[1:], None]):
+        for place, following in enumerate([*ids.t()[1:], *([None] if last else [])]):
             stream = self._layers(token, at[place], page_table, caches)
             hidden.append(self._rows.norm(Stream(stream.summed()), self.model.norm))
             if following is not None:
