@@ -2,14 +2,16 @@
 
     python -m benchmarks.vllm_plugin --site FOLDER [--model llama-3.2-1b] [--users N] --json OUT
 
-The loads are those of `kernels bench serve`; `KERNELS_VLLM_PYTHON` names vLLM's Python. `--site` is the folder of
-packages of vLLM's environment: the plug-in lies there already, and this adds one that times vLLM's engine
-(`vllm_probe.py`) for as long as it runs. With `--trace` vLLM's own profiler traces steps of one and of 32 users: the
-kernels of a step and the time between them.
+All servers are started at once and share the GPU's memory; then one after the other gets every load, `--turns` times,
+while the others wait. So each is compared with itself as well. The loads are those of `kernels bench serve`;
+`KERNELS_VLLM_PYTHON` names vLLM's Python. `--site` is the folder of packages of vLLM's environment: the plug-in lies
+there already, and this adds one that times vLLM's engine (`vllm_probe.py`) for as long as it runs. With `--trace`
+vLLM's own profiler traces steps of one and of 32 users: the kernels of a step and the time between them.
 """
 
 import argparse
 import gzip
+import itertools
 import json
 import os
 import shutil
@@ -17,8 +19,9 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +31,19 @@ from kernels.cli.bench_serve import Measured, ServeBench, line
 from kernels.cli.bench_serve_arguments import serve_arguments
 from kernels.cli.served_model import prepared
 from kernels.load.lists import Lengths
+from kernels.load.server_process import NotStarted, reserved_port, running
+from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
 from kernels.measure.environment import current_device
-from kernels.runners.vllm_runner import PYTHON_VARIABLE
+from kernels.plan import Plan
+from kernels.runners.vllm_runner import PYTHON_VARIABLE, environment
 
+KV_BYTES, MEMORY_SHARE = 5 << 30, 0.1
+"""What each server takes for its KV pages, and the share of the GPU's memory that must be free when it starts."""
+SPARE_TOKENS = 64
+"""A sequence may be so much longer than these. Nearer to its end vLLM schedules fewer tokens a pass."""
+UNEQUAL = 32
+"""Users whose prompts and answers have log-normal lengths: most passes read a prompt beside the tokens of others."""
+START_SECONDS = 240.0
 TRACED = (1, 32)
 """Users whose steps are traced."""
 LONGEST_GAP_US = 20_000.0
@@ -83,15 +96,15 @@ def steps_of(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 @contextmanager
-def probed(site: Path, times: Path) -> Iterator[dict[str, str]]:
-    """The variables with which vLLM's processes write the times of its engine to `times`."""
+def probed(site: Path) -> Iterator[Callable[[str], dict[str, str]]]:
+    """The variables with which vLLM's processes write the times of its engine to `times-VARIANT.json` of the folder."""
     info = site / "vllm_probe-0.dist-info"
     info.mkdir(exist_ok=True)
     shutil.copy(Path(__file__).with_name("vllm_probe.py"), site)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm-probe\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[vllm.general_plugins]\nprobe = vllm_probe:register\n")
     try:
-        yield {"VLLM_PROBE": str(times)}
+        yield lambda variant: {"VLLM_PROBE": str(site / f"times-{variant}.json")}
     finally:
         shutil.rmtree(info)
         (site / "vllm_probe.py").unlink()
@@ -118,17 +131,61 @@ def _post(url: str) -> None:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """Those of `bench serve` for one GPU and bf16, and the turns."""
+    """Those of `bench serve` for one GPU and bf16, and the servers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     serve_arguments(parser)
     parser.add_argument("--model", default="llama-3.2-1b")
     parser.add_argument("--site", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
-    turns = "servers, one after the other; vllm_plugin+3 makes three further tokens of each sequence in a pass"
-    parser.add_argument("--turns", nargs="+", default=["vllm", "vllm_plugin"], help=turns)
-    parser.add_argument("--trace", nargs="*", default=[], metavar="TURN", help="turns whose steps are traced too")
-    parser.set_defaults(tensor_parallel_size=None, weights=None, vllm_plugin=True)
+    servers = "vllm_plugin-int8 has int8 weights; vllm_plugin+3 makes three further tokens of each sequence in a pass"
+    parser.add_argument("--servers", nargs="+", default=["vllm", "vllm_plugin"], help=servers)
+    parser.add_argument("--turns", type=int, default=2, help="how often each server gets every load")
+    parser.add_argument("--rounds", type=int, default=10, help="requests for each user in a turn")
+    parser.add_argument("--trace", nargs="*", default=[], metavar="SERVER", help="servers whose steps are traced too")
+    parser.set_defaults(tensor_parallel_size=None, weights=None)
     return parser
+
+
+def started_as(bench: ServeBench, variant: str, plan: Path) -> ServerCommand:
+    """The server `vllm`, or `vllm_plugin[-WEIGHTS][+DRAFTS]`, whose caches are its own: all start at once."""
+    named, _, drafts = variant.partition("+")
+    name, _, weights = named.partition("-")
+    options = [f"--kv-cache-memory-bytes={KV_BYTES}", *(bench.options.vllm_option or [])]
+    given = {**environment(), "VLLM_CACHE_ROOT": str(bench.folder / f"cache-{variant}")}
+    if variant in bench.options.trace:
+        traces = {"profiler": "torch", "torch_profiler_dir": str(bench.folder / f"traces-{variant}")}
+        options.append(f"--profiler-config={json.dumps(traces | {'torch_profiler_with_stack': False})}")
+    model, longest = bench.model, bench.drawn.longest + SPARE_TOKENS
+    settings = ServerSettings(
+        model.directory, model.name, model.dtype, reserved_port(), longest, max(bench.users), MEMORY_SHARE
+    )
+    server = vllm(settings, bench.options.vllm, given, options)
+    if name != "vllm":
+        document = Plan.model_validate_json(plan.read_text())
+        path = bench.folder / f"plan-{weights or 'bf16'}.json"
+        path.write_text(document.model_copy(update={"options": {"weights": weights or "bf16"}}).model_dump_json())
+        server = with_plan(server, path, int(drafts or 0))
+    return replace(server, variant=variant, settings=server.settings | ({"weights": weights} if weights else {}))
+
+
+@contextmanager
+def all_running(bench: ServeBench, servers: list[ServerCommand], site: Path) -> Iterator[dict[str, str]]:
+    """Starts them together. The URLs of those that answer, by variant; what the others said is printed."""
+    urls: dict[str, str] = {}
+    with ExitStack() as stack, ThreadPoolExecutor(len(servers)) as pool:
+        times = stack.enter_context(probed(site))
+
+        def start(server: ServerCommand) -> None:
+            url = f"http://127.0.0.1:{server.command[server.command.index('--port') + 1]}"
+            log, given = bench.folder / f"{server.variant}.log", {**server.environment, **times(server.variant)}
+            try:
+                stack.enter_context(running(server.command, f"{url}/health", log, START_SECONDS, given))
+                urls[server.variant] = url
+            except NotStarted as error:
+                print(f"{server.variant}: {error}", flush=True)
+
+        list(pool.map(start, servers))
+        yield urls
 
 
 def main() -> int:
@@ -137,49 +194,49 @@ def main() -> int:
     users = options.users or [1, 8, 32, 128]
     here = current_device()[2]
     facts = {name: here.get(name) for name in (*FACTS, "versions")}
-    document: dict[str, Any] = {**facts, "model": options.model, "rows": [], "engine": [], "traces": []}
+    document: dict[str, Any] = {**facts, "model": options.model, "rows": [], "engine": {}, "traces": []}
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:.0f} s {text}", flush=True)
+
     with tempfile.TemporaryDirectory(prefix="vllm-plugin-") as scratch:
         folder = Path(scratch)
         model = prepared(options.model, "bf16", "cuda", folder / "model")
-        bench = ServeBench(options, model, users, Lengths(128, 64), {}, folder)
-        measured: list[Measured] = []
-        for turn, variant in enumerate(options.turns):
-            traces, times = folder / f"traces-{turn}", folder / f"times-{turn}.json"
-            options.vllm_option = []
-            if variant in options.trace:
-                config = {"profiler": "torch", "torch_profiler_dir": str(traces), "torch_profiler_with_stack": False}
-                options.vllm_option = [f"--profiler-config={json.dumps(config)}"]
-            name, _, drafts = variant.partition("+")
-            server = next(offered for offered in bench.servers() if offered.variant == name)
-            if drafts:
-                speculative = {"method": "ngram_gpu", "num_speculative_tokens": int(drafts)}
-                command = [*server.command, f"--speculative-config={json.dumps(speculative)}"]
-                environment = {**server.environment, "KERNELS_SEVERAL_TOKENS": "1"}
-                server = replace(server, variant=variant, command=command, environment=environment)
-            with probed(options.site, times) as probe:
-                server = replace(server, environment={**server.environment, **probe})
-                url = f"http://127.0.0.1:{server.command[server.command.index('--port') + 1]}"
-                began = time.monotonic()
-                for load in bench.rows(server):
-                    print(f"{time.monotonic() - began:.0f} s {line(load.row)}", flush=True)
+        bench = ServeBench(options, model, users, Lengths(128, 64), {}, folder, options.rounds)
+        plan, measured = bench.plan_file(), list[Measured]()
+        servers = [started_as(bench, variant, plan) for variant in options.servers]
+        say("starting the servers")
+        with all_running(bench, servers, options.site) as urls:
+            say(f"running: {', '.join(urls)}")
+            for server in servers * options.turns:
+                if server.variant not in urls:
+                    continue
+                for lengths, count in (*((bench.lengths, count) for count in users), (bench.drawn, UNEQUAL)):
+                    load = bench.closed(server, urls[server.variant], lengths, count)
+                    say(line(load.row))
                     measured.append(load)
                     document["rows"].append(load.row)
+                    _write(options.json, document)
                     if load.row.failed or load.row.tokens_per_second is None:
+                        del urls[server.variant]
                         break
-                    if variant in options.trace and load.row.case.concurrency == users[-1]:
-                        for count in TRACED:
-                            trace = {"turn": turn, "variant": variant} | traced(bench, url, count, traces)
-                            document["traces"].append(trace)
-                            print(json.dumps(trace), flush=True)
-            log = (folder / f"{variant}.log").read_text(errors="replace").splitlines()
+            for variant, count in itertools.product(options.trace, TRACED):
+                if variant in urls:
+                    trace = {"variant": variant} | traced(bench, urls[variant], count, folder / f"traces-{variant}")
+                    document["traces"].append(trace)
+                    say(json.dumps(trace))
+        for server in servers:
+            log = (folder / f"{server.variant}.log").read_text(errors="replace").splitlines()
             print(*[text for text in log if "KERNELS_PLAN" in text], sep="\n", flush=True)
-            if measured[-1].row.failed:
+            if server.variant not in urls:
                 print(*[text for text in log if "ERROR" in text][:60], *log[-40:], sep="\n", flush=True)
-            if times.exists():
-                document["engine"].append({"turn": turn, "variant": variant, "times": json.loads(times.read_text())})
-                for key, parts in document["engine"][-1]["times"].items():
-                    print(f"{variant} {key}: {json.dumps(parts)}", flush=True)
-            _write(options.json, document)
+            if (times := options.site / f"times-{server.variant}.json").exists():
+                document["engine"][server.variant] = json.loads(times.read_text())
+                times.unlink()
+                for key, parts in document["engine"][server.variant].items():
+                    print(f"{server.variant} {key}: {json.dumps(parts)}", flush=True)
+        _write(options.json, document)
         bench.judge(measured)
         _write(options.json, document)
         for row in (load.row for load in measured):

@@ -28,7 +28,7 @@ from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import NotStarted, reserved_port, running
 from kernels.load.sharing import Sending, most_processes, processes_for
-from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm
+from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
 from kernels.measure.environment import current_device
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import digested
@@ -69,6 +69,7 @@ class ServeBench:
     lengths: Lengths
     floors: dict[int, float | None]
     folder: Path
+    rounds: int = ROUNDS
     capacity: float | None = None
 
     @property
@@ -104,14 +105,13 @@ class ServeBench:
                     again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])
                     commands.insert(1, replace(again, variant="vllm_api_servers"))
                 if self.options.vllm_plugin:
-                    plan = {"KERNELS_PLAN": str(self._plan())}
-                    again = vllm(wanted(), self.options.vllm, environment() | plan, options)
-                    commands.insert(1, replace(again, variant="vllm_plugin", peer=False))
+                    again = vllm(wanted(), self.options.vllm, environment(), options)
+                    commands.insert(1, with_plan(again, self.plan_file()))
             except ValueError as error:
                 raise ValueError(f"--vllm: {error}") from error
         return commands
 
-    def _plan(self) -> Path:
+    def plan_file(self) -> Path:
         """The file of a plan that leaves every choice to the library."""
         *_, digest = digested(self.model.directory, 0)
         plan = Plan(model_digest=digest, gpu=current_device()[1].gpu_class, runner="kernels", serving=Serving())
@@ -131,9 +131,9 @@ class ServeBench:
             with running(server.command, f"{url}/health", log, serve_servers.START_SECONDS, server.environment):
                 print(*_notes(log), sep="\n", flush=True)
                 for users in self.users:
-                    yield self._closed(server, url, self.lengths, users)
+                    yield self.closed(server, url, self.lengths, users)
                 if self._unequal:
-                    capacity = self._closed(server, url, self.drawn, max(self.users))
+                    capacity = self.closed(server, url, self.drawn, max(self.users))
                     self.capacity = self.capacity or capacity.row.requests_per_second
                     yield capacity
                     yield self._open(server, url)
@@ -143,9 +143,9 @@ class ServeBench:
                 ServeRow(case=case, variant=server.variant, peer=server.peer, gate="error", reason=str(error))
             )
 
-    def _closed(self, server: ServerCommand, url: str, lengths: Lengths, users: int) -> Measured:
+    def closed(self, server: ServerCommand, url: str, lengths: Lengths, users: int) -> Measured:
         self._send(url, self._list(lengths, 2 * users, seed=1), users)
-        requests = self._list(lengths, ROUNDS * users, seed=2)
+        requests = self._list(lengths, self.rounds * users, seed=2)
         case = self._case(server, lengths, len(requests.planned), concurrency=users)
         return self._measured(server, case, requests, self._send(url, requests, users))
 
@@ -227,7 +227,7 @@ class ServeBench:
                 row.reason = row.reason if row.failed else "no answer gave its ids, so none could be judged"
                 continue
             row.logit_gaps = {"mean": gaps.mean, "largest": gaps.largest, "ids": gaps.tokens}
-            row.reason = self.model.refusal(gaps) or ""
+            row.reason = self.model.refusal(gaps, row.case.weights) or ""
             row.gate = "fail" if row.reason else "pass"
 
 

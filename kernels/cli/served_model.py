@@ -69,9 +69,9 @@ class ServedModel:
             for group in answers
         ]
 
-    def refusal(self, gaps: LogitGaps) -> str | None:
-        """Why such ids are not the model's, in a sentence; None where they are."""
-        return gaps.refusal(LARGEST_DIFFERENCE[self.dtype])
+    def refusal(self, gaps: LogitGaps, weights: str) -> str | None:
+        """Why such ids are not the model's with weights in that precision, in a sentence; None where they are."""
+        return gaps.refusal(LARGEST_DIFFERENCE[weights])
 
 
 def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = True) -> ServedModel:

@@ -1,9 +1,11 @@
 """vLLM's OpenAI server, which is measured beside this library's: how it is started, and with which settings."""
 
+import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from kernels.model.written_model import TOKENIZER_FOLDER
 
 MEMORY_SHARE = 0.85
 """The share of the GPU's memory that vLLM takes where it has the GPU to itself."""
+PLUGIN, PLAN = "kernel-workbench-vllm", "KERNELS_PLAN"
+"""The distribution of `clients/vllm`, and the variable that names its plan, with which the lines of its log begin."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,8 @@ def vllm(
     """
     if shutil.which(python) is None:
         raise ValueError(f"{python} is no Python")
-    completed = subprocess.run(
-        [python, "-c", "from importlib.metadata import version; print(version('vllm'))"],
-        env=dict(environment), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if completed.returncode:
+    version = _installed(python, environment, "vllm")
+    if not version:
         raise ValueError(f"{python} has no vLLM")
     long = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[wanted.dtype]
     given = {
@@ -78,5 +79,38 @@ def vllm(
         True,
         [*start, "--served-model-name", wanted.name, *place, *settings],
         environment,
-        {"version": completed.stdout.strip().splitlines()[-1], "options": " ".join(settings)},
+        {"version": version, "options": " ".join(settings)},
     )
+
+
+def with_plan(server: ServerCommand, plan: Path, drafts: int = 0) -> ServerCommand:
+    """The same server of vLLM with the plan in a file, by the plug-in of `clients/vllm`. A pass makes `drafts` further
+    tokens of each sequence. Raises ValueError when the plug-in is not there.
+    """
+    python, environment, command = server.command[0], {**server.environment, PLAN: str(plan)}, [*server.command]
+    if not _installed(python, environment, PLUGIN):
+        raise ValueError(f"{python} has no {PLUGIN}")
+    if drafts:
+        speculative = {"method": "ngram_gpu", "num_speculative_tokens": drafts}
+        command.append(f"--speculative-config={json.dumps(speculative)}")
+        environment["KERNELS_SEVERAL_TOKENS"] = "1"
+    return replace(server, variant="vllm_plugin", peer=False, command=command, environment=environment)
+
+
+def replaced_by_plan(log: str) -> list[str]:
+    """What vLLM's log says of the plan's kernels, `NAME in steps of … sequences`; [] where it runs without them."""
+    lines = [line.partition(f"{PLAN}: ")[2].strip() for line in log.splitlines()]
+    return [line for line in lines if line]
+
+
+def plan_refusal(log: str) -> str:
+    """Why vLLM runs without the plan, by its log."""
+    why = re.search(f"{PLAN} is not used(?:, and vLLM goes on without it)?: (.*)", log)
+    return why[1].strip().rstrip(".") if why else f"{PLUGIN} says nothing in its log"
+
+
+def _installed(python: str, environment: Mapping[str, str], name: str) -> str:
+    """The version of a distribution in that Python's environment; "" where it is not there."""
+    code = f"from importlib.metadata import version; print(version({name!r}))"
+    done = subprocess.run([python, "-c", code], env=dict(environment), capture_output=True, text=True, check=False)
+    return "" if done.returncode else done.stdout.strip().splitlines()[-1]

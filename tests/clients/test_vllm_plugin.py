@@ -12,6 +12,7 @@ import torch
 from kernel_workbench_vllm import decode_step, vllm_interface
 from kernel_workbench_vllm.decode_step import (
     MOST_ROWS,
+    MOST_ROWS_OF_SEVERAL,
     DecodeStep,
     DecodeSteps,
     EngineModel,
@@ -69,7 +70,9 @@ def test_a_step_on_vllms_pages_is_the_models(model: Any) -> None:
 
 
 def test_several_places_are_written_with_what_the_model_chooses(model: Any) -> None:
-    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2], Pages(8, 64), choose=True)
+    sizes = [2, MOST_ROWS_OF_SEVERAL, MOST_ROWS_OF_SEVERAL + 1]
+    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], sizes, Pages(8, 64), choose=True)
+    assert list(steps.steps) == sizes[:2]
     caches = [vllm_interface.halves(torch.zeros(20, 2, 8, 2 * 16)) for _ in range(2)]
     table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
     ids = torch.tensor([[5, -1, -1, -1], [7, 8, 9, 10]], dtype=torch.int32)  # a decode, and a prompt of four tokens
@@ -112,11 +115,39 @@ def test_only_sequences_of_equal_lengths_are_run(
     attn = SimpleNamespace(layer_name="first", kv_cache=torch.zeros(20, 2, 8, 32))
     layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn))]
     planned: Any = object.__new__(vllm_interface.Planned)
-    planned._model, planned._tried, planned._places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
-    planned._steps = SimpleNamespace(steps={2: RecordedStep()})
+    planned._model, planned._tried, planned.places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
+    planned._steps, planned.lengths = SimpleNamespace(steps={2: RecordedStep()}), None
     ids = torch.full((given,), -1, dtype=torch.int32)
     assert (planned.hidden(ids, torch.zeros(given)) is not None) == runs
     assert runs or bool((ids == 0).all()), "vLLM computes these itself, and takes ids only"
+
+
+def test_drafts_beside_a_prompt_are_written_before_vllm_computes_the_pass(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decode of four tokens and a prompt of six, as vLLM's runner orders them, with two ids of padding."""
+    caches = [torch.zeros(20, 2, 8, 2 * 16) for _ in range(2)]
+    table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
+    metadata = SimpleNamespace(block_table=table, max_query_len=6, num_actual_tokens=10)
+    context: Any = ModuleType("vllm.forward_context")
+    context.get_forward_context = lambda: SimpleNamespace(attn_metadata={"first": metadata})
+    monkeypatch.setitem(sys.modules, "vllm.forward_context", context)
+    attns = [SimpleNamespace(layer_name="first", kv_cache=each) for each in caches]
+    layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn)) for attn in attns]
+    planned: Any = object.__new__(vllm_interface.Planned)
+    planned._model, planned._tried, planned.places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
+    planned._steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, 4], Pages(8, 64), choose=True)
+    planned.lengths, prompt = [4, 6], [9, 8, 7, 6, 5, 4]
+    ids, positions = torch.tensor([5, -1, -1, -1, *prompt, 0, 0]), torch.tensor([*range(4), *range(6), 0, 0])
+    assert planned.hidden(ids, positions) is None
+    expected = [5]
+    for _ in range(3):
+        expected.append(int(model(torch.tensor([expected])).logits[0, -1].argmax()))
+    assert ids.tolist() == [*expected, *prompt, 0, 0]
+    assert [page for page in range(20) if bool(caches[0][page].any())] == [0, 3], "page 0 is for padding"
+    ids = torch.tensor([5, -1, -1, -1, *prompt, 0, 0])
+    assert planned.hidden(ids, positions) is None
+    assert ids.tolist()[:4] == [5, 0, 0, 0], "of an unknown pass, such as a graph's, nothing is written"
 
 
 def on_meta() -> EngineModel:
@@ -142,6 +173,14 @@ def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, produ
     noted = NotedVariants(planned_ops(engine, PLAN, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
     DecodeStep(engine, noted, rows, Pages(16, 768))
     assert noted.names == {product, "step_hopper"}
+
+
+@pytest.mark.parametrize(("rows", "product"), [(8, "skinny_int8"), (64, "small_gemm_int8"), (128, "small_gemm")])
+def test_a_plan_with_int8_weights_has_them_in_the_layers_alone(rows: int, product: str) -> None:
+    engine, plan = on_meta(), PLAN.model_copy(update={"options": {"weights": "int8"}})
+    noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
+    DecodeStep(engine, noted, rows, Pages(16, 768), choose=True)
+    assert noted.names - {"lm_head_skinny"} == {product, "step_hopper"}
 
 
 def test_what_the_plan_excludes_is_not_used() -> None:

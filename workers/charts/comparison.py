@@ -100,10 +100,11 @@ def _workloads(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
         if side.workload is None:
             continue
         limits, search = side.workload.constraints, side.workload.load
+        in_vllm = ", after in vLLM" if side.workload.after_runner == "vllm" else ""
         parts = {
             "Promises": ", ".join(f"{promise.label} {promised(promise)}" for promise in side.workload.objectives),
             "Runs today": side.workload.baseline_runner,
-            "Under load": f"up to {search.most_users:,} users" if search else "not asked",
+            "Under load": f"up to {search.most_users:,} users{in_vllm}" if search else "not asked",
             "Precisions": ", ".join(limits.precisions),
             "GPU classes": ", ".join(limits.gpu_classes),
             "Plan to prefer": limits.prefer,

@@ -100,6 +100,7 @@ class PriceBreakdown:
             users=test.users,
             holds={"met": True, "missed": False}.get(test.verdict or ""),
             highest=highest,
+            server=server.label,
             gpu=server.hardware,
             gpus=server.gpus,
             usd_per_hour=price.typical * server.gpus if price else None,

@@ -19,8 +19,8 @@ LOAD_SHARE = 0.3
 """The load stage's share of the minutes."""
 LOAD_SHARE_WITH_VLLM = 0.45
 """Its share where vLLM is before: vLLM's server takes about a minute to start."""
-MINUTES_WITH_VLLM = 8.0
-"""Fewer of them leave vLLM's server little time under load."""
+MINUTES_WITH_VLLM, MINUTES_OF_BOTH = 8.0, 10.0
+"""Fewer of them leave vLLM's server little time under load; the second where after is vLLM with the plan."""
 LEAST_SECONDS = 20.0
 LEAST_WORK = {
     "admit": "loading the libraries and reading the model's files",

@@ -32,6 +32,7 @@ class ServedLoad(Document):
     users: int = Field(ge=1)
     holds: bool | None
     highest: bool = False
+    server: str = Field(default="", description="what served it, of a load that was searched")
     gpu: str = ""
     gpus: int = Field(default=1, ge=1)
     usd_per_hour: float | None

@@ -14,6 +14,7 @@ from workers.documents.traffic import MOST_USERS, Count, Number, Traffic
 
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
 BaselineRunner = Literal["eager", "compiled", "vllm"]
+AfterRunner = Literal["workbench", "vllm"]
 Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
 
 TITLES: dict[str, str] = {
@@ -216,6 +217,11 @@ class Sla(Document):
         description="what runs today: transformers, eager or under torch.compile; vllm, before under load, is a server "
         "of vLLM's that the worker starts",
     )
+    after_runner: AfterRunner = Field(
+        default="workbench",
+        description="what runs the plan under load: this workbench's server or runner; vllm, the server of vLLM's that "
+        "is before, with the plan by its plug-in",
+    )
     endpoint: Endpoint | None = Field(
         default=None, description="a server of yours, measured as before beside the baseline runner"
     )
@@ -288,6 +294,10 @@ class Workload(Sla):
             raise ValueError(
                 f"traffic.{field}: a run without load measures equal requests; for this traffic say how many users "
                 "there are at most (load.most_users)"
+            )
+        if self.after_runner == "vllm" and self.baseline_runner != "vllm":
+            raise ValueError(
+                "after_runner: vllm with the plan is measured beside vllm without it; name vllm as baseline_runner too"
             )
         if self.baseline_runner == "vllm":
             self._check_vllm()

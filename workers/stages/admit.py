@@ -27,6 +27,7 @@ from workers.prediction.precisions import serving_dtype
 from workers.prediction.predict import predicted
 from workers.prediction.promises import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, why_several
 from workers.wording.load_search import NO_VLLM
+from workers.wording.serving import outside_vllm
 
 UNKNOWN_VOCABULARY = 2**22
 """Where config.json does not say how many tokens the model knows: the most that any may."""
@@ -128,6 +129,9 @@ def check_workload(
     """Refuses objectives and traffic that this model or price book cannot serve. Raises StageError."""
     if kind != "decoder" and workload.baseline_runner == "vllm":
         raise StageError(f"The model generates no text; {VLLM_GENERATES}.", refused=True, field="baseline_runner")
+    outside = outside_vllm(next(iter(config.get("architectures") or []), ""), gpu_class)
+    if workload.after_runner == "vllm" and outside:
+        raise StageError(f"After cannot be vLLM: {outside}.", refused=True, field="after_runner")
     for index, objective in enumerate(workload.objectives):
         field = f"objectives.{index}.metric"
         if kind != "decoder" and objective.metric in TOKEN_METRICS:

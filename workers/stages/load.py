@@ -2,7 +2,8 @@
 
 After is this workbench's server, which serves few requests by the megakernel and more by the library's kernels. A plan
 of another runner is put under load in batches formed as requests arrive as well, and after is what holds more. Before
-is what runs today, in such batches, or vLLM's server where the workload names it. Before comes first, and each side has
+is what runs today, in such batches, or vLLM's server where the workload names it; after is then vLLM with the plan
+where it names that. Before comes first, and each side has
 the GPU to itself. Verdicts take the longer, the more load a side holds, so the time that before leaves is after's. A
 sample of both sides' answers is then held against the model's logits; a side that does not pass does not count.
 Whatever goes wrong with a side ends in a sentence; the verdict of verify stands.
@@ -26,7 +27,7 @@ from workers.loadtest.servers.sides import OF_THE_SERVER, Sides
 from workers.measuring.served_model import device_of, dtype_of
 from workers.planning.precision import rounding_of
 from workers.wording.errors import error_sentence
-from workers.wording.load_search import choice_of, unlike_verify, whole_sentence
+from workers.wording.load_search import AFTER_HERE, choice_of, unlike_verify, whole_sentence
 
 SHARE_OF_AFTER = 0.55
 """The least share of the stage's seconds for after; the others are for what runs today."""
@@ -55,9 +56,11 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
     notes: list[str] = []
     sides = Sides(document, context, objectives, environment.device)
     starting, ends = _starting(document, notes), judging.SHARE * context.seconds_left
-    of_after = (context.seconds_left - ends - starting) * SHARE_OF_AFTER if verify.recommended else 0.0
+    in_vllm = bool(starting) and document.workload.after_runner == "vllm"
+    again = starting if in_vllm else 0.0
+    of_after = (context.seconds_left - ends - starting - again) * SHARE_OF_AFTER + again if verify.recommended else 0.0
     curves = {"before": _attempt("Before", lambda: _before(document, sides, starting, ends + of_after), notes)}
-    curves["after"], choice = _after(verify, sides, ends, notes)
+    curves["after"], choice = _after(verify, sides, ends, notes, in_vllm)
     before, after = _judged(document, verify, sides, curves, notes)
     sentences = whole_sentence(before, after, verify.recommended), unlike_verify(document.workload.objectives, before)
     sentence = " ".join(filter(None, sentences))
@@ -81,12 +84,18 @@ def _before(document: StageInput, sides: Sides, starting: float, until: float) -
     return sides.batches("before", document.workload.present_runner, None, until)
 
 
-def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -> tuple[LoadCurve | None, str]:
-    """The curve of after, and of two forms of the plan why it is this one."""
+def _after(
+    verify: VerifyResult, sides: Sides, until: float, notes: list[str], in_vllm: bool
+) -> tuple[LoadCurve | None, str]:
+    """The curve of after, in vLLM or here, and of two forms of the plan why it is this one."""
     if not verify.recommended:
         notes.append("No change is recommended, so only what runs today was put under load.")
         return None, ""
     plan = Plan.model_validate(verify.plan)
+    if in_vllm:
+        return _attempt("After", lambda: vllm.curve(sides, until, plan), notes), ""
+    if sides.document.workload.after_runner == "vllm":
+        notes.append(AFTER_HERE)
 
     def in_batches() -> LoadCurve:
         return sides.batches("after", plan.runner, plan, until)

@@ -71,7 +71,7 @@ def _gpus(side: ServedLoad) -> str:
 
 def _line_note(side: ServedLoad, priced: PriceBreakdown) -> str:
     model, traffic, rate = priced.model, priced.workload.traffic, side.per_second.value
-    notes, unit = [f"At {side.load}."] if side.highest else [], model.counted
+    notes, unit = [f"At {side.load}, by {side.server}."] if side.highest else [], model.counted
     if side.gpus > 1 and side.usd_per_hour is not None:
         notes.append(f"{side.gpus} GPUs at {dollars(side.usd_per_hour / side.gpus)} an hour each.")
     if side.holds is False:

@@ -25,6 +25,7 @@ NO_NETWORK = (
     "vLLM was not started: its processes connect to each other, and this host gives a stage no network of its own. "
     + IN_ITS_PLACE
 )
+AFTER_HERE = "The workload names vLLM with the plan as after. It was not started either, so after is what runs it here."
 LATE = "the generator itself was late"
 SHARED = "other programs used the machine meanwhile"
 TOO_FEW = "served too few requests to say: with more minutes a load lasts longer."
@@ -105,7 +106,7 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
     sides = [(name, curve) for name, curve in ((today, before), ("after", after)) if curve]
     if not sides:
         return "No load was measured."
-    return " ".join(f"{capitalised(name)}{_vllm_label(curve)}, {_limit_words(curve.limit)}." for name, curve in sides)
+    return " ".join(f"{capitalised(name)}{_vllm_label(curve)}, {limit_words(curve.limit)}." for name, curve in sides)
 
 
 def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
@@ -136,7 +137,7 @@ def choice_of(chosen: LoadCurve, other: LoadCurve) -> str:
     if chosen.limit.held:
         same = chosen.limit.level == other.limit.level
         why = "gave more tokens per second at the highest load that holds, which is the same" if same else "holds more"
-        limits = [_limit_words(curve.limit) for curve in (chosen, other)]
+        limits = [limit_words(curve.limit) for curve in (chosen, other)]
     else:
         why = "gave more tokens per second, since neither is shown to hold every objective"
         rates = [max(load.tokens_per_second for load in curve.limit.loads) for curve in (chosen, other)]
@@ -171,7 +172,8 @@ def _vllm_label(curve: LoadCurve) -> str:
     return f" ({curve.server.label})" if curve.server.kind == "vllm" else ""
 
 
-def _limit_words(limit: LimitResult) -> str:
+def limit_words(limit: LimitResult) -> str:
+    """What a search found, behind a comma: `every promise is kept with 8 users at once: 900 tokens/s`."""
     if not any(load.verdict for load in limit.loads):
         return f"no load could be measured, since {_why_void(limit.loads)}"
     if limit.held is None:

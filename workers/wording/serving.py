@@ -7,6 +7,7 @@ from typing import Any
 
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results, VerifyResult
+from workers.wording.load_search import limit_words
 from workers.wording.text import plain
 
 PORT = 8080
@@ -39,8 +40,9 @@ ROUNDS = "The plan rounds weights; the server has such products for int8 on one 
 @dataclass(frozen=True)
 class ServeInstructions:
     """`install` is run once in the workbench's source folder, `command` serves the plan and `request` asks it
-    something; `notes` are sentences. `vllm` are the commands for a customer's own vLLM, and `python` is the plan
-    without a server. With `refusal` there is none of them but the reason.
+    something; `notes` are sentences. `vllm` are the commands for a customer's own vLLM, `vllm_measured` is a sentence
+    of what the run measured of it, and `python` is the plan without a server. With `refusal` there is none of them but
+    the reason.
     """
 
     install: str = ""
@@ -48,6 +50,7 @@ class ServeInstructions:
     request: str = ""
     notes: tuple[str, ...] = ()
     vllm: str = ""
+    vllm_measured: str = ""
     python: str = ""
     refusal: str = ""
 
@@ -62,9 +65,9 @@ def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name).strip("-.") or "model"
     directory = model.name if model.source == "catalogue" else "DIR"
     request = {"model": name, "prompt": "A list is", "max_tokens": 20}
-    uploaded = model.source == "upload" and not model.generated
-    in_vllm = uploaded and model.architecture in IN_VLLM and results.verify.environment.gpu_class in VLLM_CLASSES
-    extras = "serve" if results.verify.environment.gpu_class == "cpu" else "gpu,serve"
+    gpu_class, uploaded = results.verify.environment.gpu_class, model.source == "upload" and not model.generated
+    in_vllm = uploaded and not outside_vllm(model.architecture, gpu_class)
+    extras = "serve" if gpu_class == "cpu" else "gpu,serve"
     return ServeInstructions(
         install=f"pip install '.[{extras}]'",
         command=f"python -m kernels serve --plan plan.json --model {directory} --name {name} --port {PORT}",
@@ -73,12 +76,25 @@ def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | 
             PACKED + TAKEN.get(str(plan.get("runner")), OTHERS),
             *filter(
                 None,
-                [size(plan.get("serving") or {}), change_over(plan.get("serving") or {}), _not_of_it(results)],
+                [
+                    size(plan.get("serving") or {}),
+                    change_over(plan.get("serving") or {}),
+                    _measured(results, "server"),
+                    _not_of_it(results),
+                ],
             ),
         ),
         vllm="pip install '.[gpu]' ./clients/vllm\nKERNELS_PLAN=plan.json vllm serve DIR" if in_vllm else "",
+        vllm_measured=_measured(results, "vllm") or "It was not measured in this run.",
         python=PYTHON if model.source == "upload" else "",
     )
+
+
+def outside_vllm(architecture: str, gpu_class: str = VLLM_CLASSES[0]) -> str:
+    """Why the plug-in does not run a plan within vLLM, without a dot; "" where it does."""
+    if architecture not in IN_VLLM:
+        return f"the plug-in runs {' and '.join(IN_VLLM)} within vLLM, and not {architecture or 'this model'}"
+    return "" if gpu_class in VLLM_CLASSES else f"the plug-in runs on {' and '.join(VLLM_CLASSES)}, and not {gpu_class}"
 
 
 def _refusal(plan: dict[str, Any], verify: VerifyResult) -> str:
@@ -106,10 +122,18 @@ def rounds_weights(plan: dict[str, Any]) -> bool:
     return any(str(precision or "bf16") not in SERVED for precision in weights)
 
 
+def _measured(results: Results, kind: str) -> str:
+    """What after held under load, where it was of that kind; "" elsewhere."""
+    after = results.load.after if results.load else None
+    if after is None or after.server.kind != kind or after.limit.held is None:
+        return ""
+    return f"Measured in this run, by {after.server.label}: {limit_words(after.limit)}."
+
+
 def _not_of_it(results: Results) -> str:
     """Says of a result whose after was no server that its figures are not this server's; "" elsewhere."""
     after = results.load.after if results.load else None
-    if after is None or after.server.kind != "batches":
+    if after is None or after.server.kind == "server":
         return ""
     return (
         f"The figures under load, and the prices that stand at them, are of {after.server.label}, not of this server."

@@ -67,7 +67,8 @@ def before_words(sla: Sla, model: ModelManifest) -> str:
     if model.kind != "decoder":
         return f"what runs today, as stated: transformers' own forward pass, {sla.present_runner}"
     if sla.baseline_runner == "vllm":
-        return f"vLLM, under load alone; without load the plan is compared with {sla.compared_with}"
+        after = "; after is vLLM with the plan" if sla.after_runner == "vllm" else ""
+        return f"vLLM, under load alone{after}; without load the plan is compared with {sla.compared_with}"
     how = "compiled with a static cache" if sla.baseline_runner == "compiled" else "eager"
     return f"what runs today, as stated: transformers' own generate, {how}"
 

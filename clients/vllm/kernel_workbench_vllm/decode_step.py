@@ -6,6 +6,7 @@ ids ─► embedding ─► ┌─ norm · QKV ─► rope, append to pages, att
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,13 +27,15 @@ from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution.compiling import NotedVariants, compile_together
 from kernels.server.execution.heads import drawing_head, head_case
 from kernels.server.execution.ops import Usable, head_ops, packed_ops
-from kernels.server.execution.served_plans import precision_refusal
+from kernels.server.execution.served_plans import precision_refusal, weights_of
 from kernels.server.execution.shapes import Shape
 from kernels.server.execution.sizing import packed_bytes
 
 MOST_ROWS = 64
 """The most sequences of a step that this library computes. Steps of 1 and 32 were traced within vLLM, both faster; none
 of more than 64, whose norms are kernels of their own, was."""
+MOST_ROWS_OF_SEVERAL = 128
+"""The same where a pass makes several tokens: a pass that vLLM computes makes one, from as many ids."""
 
 Caches = Sequence[tuple[Tensor, Tensor]]
 """Keys and values of each layer, [pages, page_size, kv_heads, head_dim], of any strides but the last."""
@@ -81,11 +84,15 @@ def plan_for(path: Path, model: Path, gpu: Gpu) -> Plan:
 
 
 def planned_ops(model: EngineModel, plan: Plan, gpu: Gpu, rows: int, pages: Pages) -> list[PlannedOp]:
-    """The ops of a step of `rows` sequences: the plan's own first, then the defaults."""
+    """The ops of a step of `rows` sequences: the plan's own first, then the defaults, of int8 weights where the plan
+    rounds to them. The head that chooses a token keeps the model's own weights, as vLLM's logits do.
+    """
     exclude: Collection[str] = plan.serving.exclude if plan.serving else ()
-    usable, shape = Usable(gpu, exclude=exclude), Shape(decodes=rows, blocks=0, block=1, prefill_chunks=0)
-    own = [op for op in plan.ops if plan.runner == "kernels" and op.variant not in exclude]
-    return [*own, *packed_ops(model, shape, *pages, usable), *head_ops(model, shape, usable)]
+    usable = Usable(gpu, exclude=exclude, weights=weights_of(plan))
+    shape = Shape(decodes=rows, blocks=0, block=1, prefill_chunks=0)
+    own = [op for op in plan.ops if plan.runner == "kernels" and op.op != "lm_head" and op.variant not in exclude]
+    heads = head_ops(model, shape, replace(usable, weights=""))
+    return [*own, *packed_ops(model, shape, *pages, usable), *heads]
 
 
 class DecodeStep:
@@ -120,14 +127,15 @@ class DecodeStep:
         """
         return self._rows.norm(self._layers(ids, position, page_table, caches), self.model.norm)
 
-    def several(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches) -> Tensor:
+    def several(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches, last: bool = True) -> Tensor:
         """The normed hidden states [rows, places, hidden] of consecutive tokens `ids` [rows, places] of each sequence,
         one step after the other. An id below 0 is replaced, in `ids` too, by the most likely one after those before it.
+        Unless the `last` place is wanted, its id is written alone.
         """
         # Rows of padding hold what was there; no id of theirs may reach beyond the embedding.
         last = len(self.model.embedding) - 1
         hidden, at, token = [], position.t().contiguous(), ids[:, 0].clamp(0, last)
-        for place, following in enumerate([*ids.t()[1:], None]):
+        for place, following in enumerate([*ids.t()[1:], *([None] if last else [])]):
             stream = self._layers(token, at[place], page_table, caches)
             hidden.append(self._rows.norm(Stream(stream.summed()), self.model.norm))
             if following is not None:
@@ -157,11 +165,12 @@ class DecodeSteps:
         """
         on_gpu = model.embedding.is_cuda
         if on_gpu:
-            needed = packed_bytes(model, gpu) - (0 if choose else model.lm_head.nbytes)
+            needed = packed_bytes(model, gpu, weights=weights_of(plan)) + (model.lm_head.nbytes if choose else 0)
             free = torch.cuda.mem_get_info()[0]
             if needed > free // 2:
                 raise ValueError(f"packed copies of the weights take {needed / 2**30:.1f} of {free / 2**30:.1f} GiB")
-        made = {rows: planned_ops(model, plan, gpu, rows, pages) for rows in sorted(sizes) if rows <= MOST_ROWS}
+        most = MOST_ROWS_OF_SEVERAL if choose else MOST_ROWS
+        made = {rows: planned_ops(model, plan, gpu, rows, pages) for rows in sorted(sizes) if rows <= most}
         if on_gpu:
             noted = {rows: NotedVariants(each, gpu) for rows, each in made.items()}
             for rows, variants in noted.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from kernel_workbench_vllm.decode_step import DecodeSteps, EngineModel, Pages, plan_for
@@ -137,7 +138,24 @@ def planned_class(name: str, model_class: Any) -> Any:
                 return hidden
         return model_class.forward(self, input_ids, positions, intermediate_tensors, inputs_embeds)
 
-    return type(name, (model_class,), {"__init__": __init__, "forward": forward, "__module__": __name__})
+    members = {"__init__": __init__, "forward": forward, "get_model_state_cls": noting_lengths}
+    return type(name, (model_class,), {**members, "__module__": __name__})
+
+
+def noting_lengths(model: Any) -> Any:
+    """vLLM's class of the model's state. Where passes have drafts it tells `model` the tokens of each sequence."""
+    from vllm.v1.worker.gpu.model_states.default import DefaultModelState
+
+    if model.planned.places == 1:
+        return DefaultModelState
+
+    class NotingState(DefaultModelState):  # type: ignore[misc]
+        def prepare_attn(self, input_batch: Any, *others: Any, **named: Any) -> Any:
+            capturing = named.get("for_capture", False)
+            model.planned.lengths = None if capturing else input_batch.num_scheduled_tokens.tolist()
+            return super().prepare_attn(input_batch, *others, **named)
+
+    return NotingState
 
 
 class Planned:
@@ -152,8 +170,10 @@ class Planned:
         self._model, self._config, self._log = [model], vllm_config, init_logger(LOGGER)
         self._steps: DecodeSteps | None = None
         self._tried = False
-        self._places = 1 + vllm_config.num_speculative_tokens if writes_drafts(vllm_config) else 1
+        self.places = 1 + vllm_config.num_speculative_tokens if writes_drafts(vllm_config) else 1
         """The tokens of each sequence in a step of decodes."""
+        self.lengths: list[int] | None = None
+        """The tokens of each sequence in a pass with drafts, those of decodes first; None of a graph that is made."""
 
     def hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
         """The normed hidden states of a step in which every sequence has one token; None where vLLM is to run it."""
@@ -161,8 +181,9 @@ class Planned:
             self._tried = True
             self._make()
         hidden = self._hidden(ids, positions) if self._steps is not None else None
-        if hidden is None and self._places > 1:
+        if hidden is None and self.places > 1:
             ids.clamp_(min=0)  # what no step of this library has written is no id
+        self.lengths = None
         return hidden
 
     def _hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
@@ -174,14 +195,30 @@ class Planned:
         metadata = by_layer[layers[0].self_attn.attn.layer_name]
         table, places = metadata.block_table, metadata.max_query_len
         step = self._steps.steps.get(len(table))
+        caches = [halves(layer.self_attn.attn.kv_cache) for layer in layers]
         # A piecewise graph pads the tokens of sequences of unlike lengths; a whole one says so of its own padding.
         tokens = {len(ids), metadata.num_actual_tokens, len(table) * places}
-        if step is None or places not in (1, self._places) or len(tokens) > 1:
+        if step is None or places not in (1, self.places) or len(tokens) > 1:
+            self._write_drafts(ids, positions, metadata, caches)
             return None
-        caches = [halves(layer.self_attn.attn.kv_cache) for layer in layers]
         if places == 1:
             return step(ids, positions, table, caches)
         return step.several(ids.view(-1, places), positions.view(-1, places), table, caches).flatten(0, 1)
+
+    def _write_drafts(self, ids: Tensor, positions: Tensor, metadata: Any, caches: Any) -> None:
+        """Writes the drafts of the decodes beside prompts, which lead the batch. vLLM then computes the whole pass."""
+        if self._steps is None or self.lengths is None or sum(self.lengths) != metadata.num_actual_tokens:
+            return
+        decodes, places = self.lengths.count(self.places), self.places
+        rows = min((rows for rows in self._steps.steps if rows >= decodes), default=0)
+        if not decodes or not rows:
+            return
+        leading = [each[: decodes * places].view(-1, places) for each in (ids, positions)]
+        given = (*leading, metadata.block_table[:decodes])
+        # A row of padding is a sequence at the start of page 0, which vLLM keeps for such.
+        written, at, table = (F.pad(each, (0, 0, 0, rows - decodes)) for each in given)
+        self._steps.steps[rows].several(written, at, table, caches, last=False)
+        leading[0].copy_(written[:decodes])
 
     def _make(self) -> None:
         config = self._config
@@ -193,9 +230,9 @@ class Planned:
             page_size = config.cache_config.block_size
             capacity = -(-config.model_config.max_model_len // TABLE_TOKENS) * TABLE_TOKENS
             captured = config.compilation_config.cudagraph_capture_sizes or ()
-            sizes = {-(-size // self._places) for size in captured}
+            sizes = {-(-size // self.places) for size in captured}
             model, pages = engine_model(self._model[0], capacity), Pages(page_size, capacity)
-            self._steps = DecodeSteps(model, plan, gpu, sizes, pages, choose=self._places > 1)
+            self._steps = DecodeSteps(model, plan, gpu, sizes, pages, choose=self.places > 1)
         except Exception as error:  # whatever it is, the customer's server goes on
             self._log.warning("KERNELS_PLAN is not used, and vLLM goes on without it: %s", error)
             return

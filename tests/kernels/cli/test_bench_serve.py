@@ -92,15 +92,22 @@ def test_the_plug_in_is_another_vllm_with_a_plan_of_the_model(tmp_path: Path):
     python.write_text("#!/bin/sh\necho 9.9.9\n")
     python.chmod(0o755)
     required = ["--site", str(tmp_path), "--json", str(tmp_path / "out.json")]
-    options = vllm_plugin.arguments().parse_args(["--vllm", str(python), *required])
+    options = vllm_plugin.arguments().parse_args(["--vllm", str(python), "--vllm-plugin", *required])
     model = prepared("tiny-llama", "fp32", "cpu", tmp_path / "model")
-    servers = ServeBench(options, model, [2], Lengths(12, 5), {}, tmp_path).servers()
+    bench = ServeBench(options, model, [2], Lengths(12, 5), {}, tmp_path)
+    servers = bench.servers()
     assert [(server.variant, server.peer) for server in servers] == [
         ("vllm", True), ("vllm_plugin", False), ("kernels", False),
     ]  # fmt: skip
     assert "KERNELS_PLAN" not in servers[0].environment
-    plan = read_plan(Path(servers[1].environment["KERNELS_PLAN"]))
-    assert read_model(model.directory, plan)[1:] == (False, 0)
+    path = Path(servers[1].environment["KERNELS_PLAN"])
+    assert read_model(model.directory, read_plan(path))[1:] == (False, 0)
+    lowered, plain = (vllm_plugin.started_as(bench, named, path) for named in ("vllm_plugin-int8+3", "vllm"))
+    assert read_plan(Path(lowered.environment["KERNELS_PLAN"])).options == {"weights": "int8"}
+    assert lowered.settings["weights"] == "int8", "its answers are judged as those of int8 weights"
+    assert '"num_speculative_tokens": 3' in lowered.command[-1]
+    assert lowered.environment["VLLM_CACHE_ROOT"] != plain.environment["VLLM_CACHE_ROOT"]
+    assert (lowered.peer, plain.peer, "KERNELS_PLAN" in plain.environment) == (False, True, False)
 
 
 def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_path: Path):

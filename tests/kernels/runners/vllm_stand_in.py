@@ -112,6 +112,7 @@ def get_open_port():
 SERVER = """
 import argparse
 import json
+import os
 import pathlib
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -123,6 +124,9 @@ for name in ("served-model-name", "host", "port", "dtype", "max-model-len", "max
     arguments.add_argument(f"--{name}", required=True)
 given, options = arguments.parse_known_args()
 folder = pathlib.Path(given.model)
+if "KERNELS_PLAN" in os.environ:
+    assert json.loads(pathlib.Path(os.environ["KERNELS_PLAN"]).read_text())["runner"]
+    print(LOG, flush=True)
 assert list(folder.glob("*.safetensors"))
 vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
 
@@ -186,8 +190,11 @@ def program(folder: Path, script: str) -> Path:
     return found
 
 
-def environment(folder: Path, honest: bool = True) -> Path:
-    """Makes `folder` an environment of the stand-in and gives its Python; one that is not honest answers with id 7."""
+def environment(folder: Path, honest: bool = True, log: str = "") -> Path:
+    """Makes `folder` an environment of the stand-in and gives its Python; one that is not honest answers with id 7.
+
+    With a `log` the plug-in is there too, and the server prints it where a plan is named.
+    """
     package = folder / "site" / "vllm"
     (package / "v1" / "executor").mkdir(parents=True)
     (package / "v1" / "__init__.py").touch()
@@ -204,9 +211,10 @@ def environment(folder: Path, honest: bool = True) -> Path:
     ids, engine = ("the model's most likely ids", HONEST) if honest else ("id 7", SEVENS)
     (package / "__init__.py").write_text(PACKAGE.format(ids=ids, engine=engine))
     (package / "entrypoints" / "cli").mkdir(parents=True)
-    (package / "entrypoints" / "cli" / "main.py").write_text(f"GIVES_IDS = {not honest}\n{SERVER}")
-    facts = folder / "site" / "vllm-0.0.dist-info" / "METADATA"
-    facts.parent.mkdir()
-    facts.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.0\n")
+    (package / "entrypoints" / "cli" / "main.py").write_text(f"GIVES_IDS, LOG = {not honest}, {log!r}\n{SERVER}")
+    for name in ("vllm", *(["kernel-workbench-vllm"] if log else [])):
+        facts = folder / "site" / f"{name.replace('-', '_')}-0.0.dist-info" / "METADATA"
+        facts.parent.mkdir()
+        facts.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0\n")
     (package / "sampling_params.py").write_text("class RequestOutputKind:\n    DELTA = 1\n")
     return program(folder, f'PYTHONPATH="{folder / "site"}" exec "{sys.executable}" "$@"')

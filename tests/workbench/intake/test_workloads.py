@@ -104,6 +104,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "eager is what runs today",
     ),
     "vllm without load": ({"baseline_runner": "vllm"}, "baseline_runner", "(load.most_users), or name another"),
+    "vllm after it alone": ({"after_runner": "vllm"}, "after_runner", "beside vllm without it; name vllm as"),
     "name of spaces": ({"name": "   "}, "name", "spaces alone are not enough"),
 }
 

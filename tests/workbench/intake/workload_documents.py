@@ -31,6 +31,7 @@ def fields(document: dict[str, Any]) -> dict[str, Any]:
         form.values |= {f"objectives[{index}].{key}": str(value) for key, value in objective.items()}
     form.values["name"] = document.get("name", "")
     form.values["baseline_runner"] = document.get("baseline_runner", "eager")
+    form.values["after_runner"] = document.get("after_runner", "workbench")
     for section in ("traffic", "constraints", "present"):
         form.values |= {f"{section}.{key}": value for key, value in document.get(section, {}).items()}
     return {name: value for name, value in form.values.items() if value is not False}

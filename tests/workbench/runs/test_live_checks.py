@@ -54,6 +54,7 @@ def test_a_run_beside_vllm_is_told_how_many_minutes_it_takes(said):
     words = "vLLM&#x27;s server takes about a minute to start: give the run 8 minutes."
     assert words in said(**vllm)
     assert words not in said(**vllm | {"constraints.minutes": "8"})
+    assert "give the run 10 minutes." in said(**vllm | {"constraints.minutes": "8", "after_runner": "vllm"})
     assert words not in said(**{"load.most_users": "8"})
     assert "say how many users there are at most" in said(baseline_runner="vllm")
 

@@ -124,6 +124,7 @@ def test_after_is_priced_at_its_load_where_before_could_not_be_measured_under_lo
     assert (before.usd_per_mtok, before.holds_sla) == (None, None)
     assert before.note == "It was not measured under load, where the price after stands."
     assert after.tokens_per_second == 4000
+    assert after.note.startswith("At the highest load that holds, 8 requests at once, by after."), "which server it was"
     assert (found.economics.after.users, found.economics.before) == (8, None)
     assert found.before_after_ratio is None
     assert "What it cost before is not known." in found.sentence

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.workers.conftest import stage_input
 from tests.workers.stages.kinds import BERT, CLIP, IMAGES, LLAVA, documents
 from workers.harness.context import Context, StageError
 from workers.stages import admit
@@ -38,6 +39,20 @@ def test_vllm_is_no_baseline_of_a_model_that_generates_no_text(tmp_path):
         admit.run(vllm, Context(tmp_path, tmp_path, seconds=20))
     assert caught.value.failure.refused
     assert caught.value.failure.field == "baseline_runner"
+
+
+def test_after_is_vllm_only_where_the_plug_in_runs_the_model(tmp_path):
+    named = {"baseline_runner": "vllm", "after_runner": "vllm", "load": {"most_users": 4}}
+    workload, book = stage_input("admit", **named).workload, stage_input("admit").prices
+    llama = {"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 4096}
+    admit.check_workload(workload, "decoder", llama, "h200", book)
+    for config, gpu_class, why in (
+        (llama, "h200x2", "the plug-in runs on h100 and h200, and not h200x2"),
+        (llama | {"architectures": ["Gemma2ForCausalLM"]}, "h200", "within vLLM, and not Gemma2ForCausalLM"),
+    ):
+        with pytest.raises(StageError, match=why) as caught:
+            admit.check_workload(workload, "decoder", config, gpu_class, book)
+        assert caught.value.failure.field == "after_runner"
 
 
 def test_a_promise_in_another_unit_is_refused(tmp_path):

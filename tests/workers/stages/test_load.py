@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernels.plan import Plan
+from kernels.runners.plan_files import digested
 from tests.kernels.runners import vllm_stand_in
 from tests.workers.conftest import TINY, stage_input
 from tests.workers.stages.confined import confined
@@ -23,7 +24,7 @@ from workers.loadtest.servers import curve, sides
 from workers.measuring.conditions import watched
 from workers.stages import load
 from workers.wording import serving
-from workers.wording.load_search import NO_NETWORK, NO_VLLM
+from workers.wording.load_search import AFTER_HERE, NO_NETWORK, NO_VLLM
 
 RELATIVE = [{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}]
 SHA256 = "a" * 64
@@ -71,7 +72,7 @@ def run(tmp_path, monkeypatch, verified: VerifyResult, config: str = json.dumps(
     monkeypatch.setattr(sides, "START_SECONDS", 300.0)
     model, scratch = tmp_path / "model", tmp_path / "scratch"
     for folder in (model, scratch):
-        folder.mkdir()
+        folder.mkdir(parents=True)
     (model / "config.json").write_text(config)
     document = stage_input("load", results=Results(verify=verified), **(SHORT | sla))
     if document.workload.traffic.recording:
@@ -244,6 +245,36 @@ def test_vllms_server_is_before_with_its_version_and_settings(tmp_path, monkeypa
     assert server.caveats[-1] == none
 
 
+KERNELS = "INFO [vllm_interface.py] KERNELS_PLAN: skinny in steps of 1, 2, 4 sequences"
+REFUSED = "WARNING KERNELS_PLAN is not used, and vLLM goes on without it: dtype is torch.float32"
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (KERNELS, ""),
+        (REFUSED, "vLLM runs without the plan: dtype is torch.float32."),
+        ("", "vLLM was not started: WORKER_VLLM: {python} has no kernel-workbench-vllm."),
+    ],
+)
+def test_after_in_vllm_is_vllm_that_says_it_runs_the_plan(tmp_path, monkeypatch, verified, log, why):
+    python = vllm_stand_in.environment(tmp_path / "vllm", log=log)
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(python))
+    found = run(tmp_path, monkeypatch, verified, **VLLM, after_runner="vllm")
+    assert found.before.server.label == "vLLM 0.0"
+    if why:
+        assert found.notes == [f"After was not measured under load: {why.format(python=python)}"]
+        return
+    server = found.after.server
+    assert (server.kind, server.label) == ("vllm", "vLLM 0.0 with the plan")
+    assert server.sentence.endswith(" Of the plan it runs skinny in steps of 1, 2, 4 sequences.")
+    assert ". After (vLLM 0.0 with the plan), " in found.sentence
+    assert len(found.after.limit.loads) >= 3
+    (plan,) = tmp_path.rglob("vllm-plan.json")
+    digest = digested(plan.with_name("vllm-model"), 0)[-1]
+    assert Plan.model_validate_json(plan.read_text()).model_digest == digest, "the plug-in refuses other files"
+
+
 def test_a_confined_load_stage_starts_vllms_server(outside: Path, verified: VerifyResult) -> None:
     plain = verified.model_copy(update={"recommended": False})
     document = stage_input("load", results=Results(verify=plain), load={"most_users": 2}, **VLLM)
@@ -273,6 +304,9 @@ def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_s
     found = run(tmp_path, monkeypatch, plain, **VLLM)
     assert found.notes[0] == NO_VLLM
     assert found.before.server.kind == "batches"
+    monkeypatch.setattr(load.Sides, "server", _fails)
+    found = run(tmp_path / "again", monkeypatch, verified, **VLLM, after_runner="vllm")
+    assert found.notes[:2] == [NO_VLLM, AFTER_HERE]
 
 
 def test_a_server_whose_answers_are_not_the_models_does_not_count(tmp_path, monkeypatch, verified):

@@ -10,7 +10,7 @@ import pytest
 
 from kernels.cli.serve import serve_arguments
 from kernels.plan import Serving
-from tests import sample_results
+from tests import sample_held_loads, sample_results
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer, UnderLoadResult
 from workers.documents.stages import Results
 from workers.wording import serving
@@ -42,6 +42,13 @@ def test_the_plug_in_is_offered_for_files_of_a_model_that_it_serves() -> None:
     model = sample_results.manifest().model_copy(update={"source": "upload", "generated": False})
     offered = serving.offer(found, model)
     assert offered.vllm.splitlines()[-1] == "KERNELS_PLAN=plan.json vllm serve DIR"
+    assert offered.vllm_measured == "It was not measured in this run."
+    held = sample_held_loads.curve("vLLM 0.26.0 with the plan", {8: 900}, 8)
+    held.server.kind = "vllm"
+    measured = serving.offer(found.model_copy(update={"load": UnderLoadResult(after=held, sentence="")}), model)
+    kept = "every promise is kept with 8 users at once: 900 tokens/s."
+    assert measured.vllm_measured == f"Measured in this run, by vLLM 0.26.0 with the plan: {kept}"
+    assert "are of vLLM 0.26.0 with the plan, not of this server." in measured.notes[-1]
     for other in ({"source": "catalogue"}, {"generated": True}, {"architecture": "Gemma2ForCausalLM"}):
         assert serving.offer(found, model.model_copy(update=other)).vllm == ""
 

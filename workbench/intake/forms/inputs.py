@@ -32,6 +32,10 @@ RUNNERS: Choices = [
     ("compiled", "compiled, static cache"),
     ("vllm", "a vLLM server under load, else transformers"),
 ]
+AFTER: Choices = [
+    ("workbench", "this workbench's server"),
+    ("vllm", "vLLM with the plan, where vLLM runs today"),
+]
 PREFERRED: Choices = [("cheapest", "the cheapest by the token or image"), ("fastest", "the fastest")]
 ARRIVALS: Choices = [
     ("", "users of a closed loop"),
@@ -122,6 +126,7 @@ def general() -> list[Input]:
             choices=RUNNERS,
             hint="What the plan is compared with. vLLM is measured under load alone: fill in the users there.",
         ),
+        Input("after_runner", "What runs the plan under load", "select", choices=AFTER),
         Input("duty_cycle", "Duty cycle, 0 to 1", hint=_said(Sla, "duty_cycle")),
     ]
 

@@ -20,7 +20,7 @@ from workbench.intake.services import placement, promises
 from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.intake.services.recordings import named_recording
 from workbench.intake.services.workloads import holds, needed_gib, reasons
-from workers.documents.budget import MINUTES_WITH_VLLM
+from workers.documents.budget import MINUTES_OF_BOTH, MINUTES_WITH_VLLM
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
@@ -151,10 +151,9 @@ def _check_model(
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
     )
     checks.warnings += promises.below_floor(facts, document, known)
-    if document.baseline_runner == "vllm" and document.constraints.minutes < MINUTES_WITH_VLLM:
-        checks.warnings.append(
-            f"vLLM's server takes about a minute to start: give the run {MINUTES_WITH_VLLM:g} minutes."
-        )
+    least = MINUTES_OF_BOTH if document.after_runner == "vllm" else MINUTES_WITH_VLLM
+    if document.baseline_runner == "vllm" and document.constraints.minutes < least:
+        checks.warnings.append(f"vLLM's server takes about a minute to start: give the run {least:g} minutes.")
     try:
         placement.check_fits(document, facts, None)
     except placement.TooLarge as error:

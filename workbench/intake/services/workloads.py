@@ -27,6 +27,7 @@ from workers.documents.workload import TOKEN_METRICS
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.prediction import memory
 from workers.prediction.promises import VLLM_GENERATES, AvailableGpus, impossible
+from workers.wording.serving import outside_vllm
 
 GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
@@ -138,7 +139,8 @@ def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
 
 def _kind_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
     if facts.kind == "decoder":
-        return []
+        outside = outside_vllm(facts.architecture) if document.after_runner == "vllm" else ""
+        return [{"field": "after_runner", "reason": outside}] if outside else []
     reason = f"{facts.name} does not generate token by token; promise batch_latency, e2e or throughput"
     errors = [
         {"field": f"objectives[{index}].metric", "reason": reason}

@@ -1,4 +1,5 @@
-"""vLLM's server as before under load: started for the search by the Python of its own environment, and ended after it.
+"""vLLM's server under load, as before or with the plan as after: started for the search by the Python of its own
+environment, and ended after it.
 
 It listens at the loopback address of the stage's own network (`workers/confinement/`). It ends before the other side
 starts, so it has the GPU to itself.
@@ -11,9 +12,19 @@ from pathlib import Path
 from kernels import runners
 from kernels.load.connection import Address
 from kernels.load.server_process import NotStarted, reserved_port, running
-from kernels.load.vllm_server import MEMORY_SHARE, ServerCommand, ServerSettings, vllm
+from kernels.load.vllm_server import (
+    MEMORY_SHARE,
+    ServerCommand,
+    ServerSettings,
+    plan_refusal,
+    replaced_by_plan,
+    vllm,
+    with_plan,
+)
 from kernels.model import loading, written_model
+from kernels.plan import Plan
 from kernels.runners.bucket_session import positions
+from kernels.runners.plan_files import digested
 from kernels.runners.vllm_process import has_network
 from kernels.runners.vllm_runner import PYTHON_VARIABLE, environment, memory_share
 from kernels.server.processes.handed import NAME
@@ -43,28 +54,50 @@ def refusal() -> str:
     return "" if has_network() else NO_NETWORK
 
 
-def curve(sides: Sides, until: float) -> LoadCurve:
-    """vLLM's server under rising load. Raises StageError where it does not start, with the end of its log."""
-    context, caveats = sides.context, list[str]()
+def curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
+    """vLLM's server under rising load: before, or after with a `plan`. Raises StageError where it does not start, with
+    the end of its log, and where it starts without the plan.
+    """
+    context, caveats, name = sides.context, list[str](), "after" if plan else "before"
     wanted = _wanted(sides, caveats)
     try:
         divided = [f"--tensor-parallel-size={gpus}"] if (gpus := sides.document.tensor_parallel_size) > 1 else []
         server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment(), divided)
+        if plan:
+            server = with_plan(server, _plan_file(sides, plan, wanted.directory))
     except ValueError as error:
         raise StageError(f"vLLM was not started: WORKER_VLLM: {error}.") from error
-    context.say(0.5, "starting vLLM")
-    url, log = f"http://127.0.0.1:{wanted.port}", context.artifacts / "vllm.log"
+    context.say(0.5, f"starting vLLM for {name}")
+    url, log = f"http://127.0.0.1:{wanted.port}", context.artifacts / f"vllm-{name}.log"
     seconds, begun = max(LONG_START_SECONDS, context.seconds_left - until), time.monotonic()
     try:
         with running(server.command, f"{url}/health", log, seconds, server.environment):
             started = time.monotonic() - begun
-            limit = sides.over_http("before", Address.parse(url), until, sides.document.tensor_parallel_size)
+            kernels = _replaced(log) if plan else []
+            limit = sides.over_http(name, Address.parse(url), until, sides.document.tensor_parallel_size)
     except NotStarted as error:
         how = "ended" if time.monotonic() - begun < seconds else f"had not started after {seconds:.0f} s"
         raise StageError(f"vLLM {how}; its log ends: {_last_line(log)}") from error
     if (web_servers := processes_here(sides.spec())) > 1:
         caveats.append(one_api_server(web_servers))
-    return curve_of(_described(sides, server, started, caveats), limit)
+    return curve_of(_described(sides, server, started, caveats, kernels), limit)
+
+
+def _plan_file(sides: Sides, plan: Plan, directory: Path) -> Path:
+    """The plan for the files that vLLM reads: where they were written here, they are the model that it was made for."""
+    if directory != sides.context.model_dir:
+        plan = plan.model_copy(update={"model_digest": digested(directory, 0)[-1]})
+    path = sides.context.artifacts / "vllm-plan.json"
+    path.write_text(plan.model_dump_json())
+    return path
+
+
+def _replaced(log: Path) -> list[str]:
+    """The plan's kernels in vLLM, by its log. Raises StageError where it runs without them."""
+    text = log.read_text(errors="replace")
+    if kernels := replaced_by_plan(text):
+        return kernels
+    raise StageError(f"vLLM runs without the plan: {plan_refusal(text)[:LONGEST]}.")
 
 
 def _wanted(sides: Sides, caveats: list[str]) -> ServerSettings:
@@ -90,8 +123,9 @@ def _directory(sides: Sides, dtype: str, caveats: list[str]) -> Path:
         return own
     caveats.append(NO_TOKENIZER)
     written = sides.context.artifacts / "vllm-model"
-    written_model.write(load(sides.document, sides.context, dtype), written, WORDS)
-    runners.free()
+    if not written.is_dir():
+        written_model.write(load(sides.document, sides.context, dtype), written, WORDS)
+        runners.free()
     return written
 
 
@@ -102,13 +136,16 @@ def _last_line(log: Path) -> str:
     return (errors or lines or ["it said nothing"])[-1][:LONGEST]
 
 
-def _described(sides: Sides, server: ServerCommand, started: float, caveats: list[str]) -> LoadedServer:
+def _described(
+    sides: Sides, server: ServerCommand, started: float, caveats: list[str], kernels: list[str]
+) -> LoadedServer:
     version, options = server.settings["version"], server.settings["options"]
+    inside = f" Of the plan it runs {'; '.join(kernels)}." if kernels else ""
     return LoadedServer(
         kind="vllm",
-        label=f"vLLM {version}",
+        label=f"vLLM {version} with the plan" if kernels else f"vLLM {version}",
         sentence=f"vLLM {version}, started for this run in {started:.0f} s with {options}: continuous batching, over "
-        "HTTP from this machine.",
+        f"HTTP from this machine.{inside}",
         hardware=sides.hardware,
         gpu_class=sides.document.gpu_class,
         gpus=sides.document.tensor_parallel_size,
