@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from typing import Any
 from benchmarks.panel_promises import PANEL, TRAFFIC, TRAINED, Entry, Promise, entry, promise
 from benchmarks.workbench_run import surroundings
 from workbench.cli.client import ApiClient
+from workbench.cli.errors import CliError
 from workbench.cli.follow import OVER
 from workbench.cli.references import model_reference
 from workbench.embedded import Workbench
@@ -76,7 +77,8 @@ def followed(
     began, first, cancelled, printed = time.monotonic(), None, False, ""
     while run["state"] not in OVER and time.monotonic() < end() + CANCEL_SECONDS:
         if time.monotonic() > end() and not cancelled:
-            api.post(f"/runs/{run['id']}/cancel", {})
+            with suppress(CliError):  # it has just ended by itself
+                api.post(f"/runs/{run['id']}/cancel", {})
             cancelled = True
         time.sleep(POLL_SECONDS)
         if first is None and measured_plans(api.get(f"/runs/{run['id']}/stages/compose")):

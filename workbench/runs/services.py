@@ -160,8 +160,10 @@ def headlines(runs: Iterable[UUID]) -> Mapping[Any, str]:
 def stage_input(run: Run, key: StageKey) -> StageInput:
     """The document that the stage's process gets. Raises Unreadable."""
     workload, recording = run.workload.sla, run.workload.recording
-    allowed = workload.constraints.gpu_classes
+    classes = [run.gpu_class, *workload.constraints.gpu_classes]
     stage: Stage = key.stage
+    found = results(run)
+    gpu_uuid = found.baseline.environment.gpu_uuid if found.baseline else ""
     return StageInput(
         run_id=str(run.id),
         stage=stage,
@@ -170,8 +172,8 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         workload=workload,
         model=run.workload.model.facts,
         prices=price_book(run.organisation),
-        results=results(run),
-        ceilings=known_ceilings(run.organisation, [run.gpu_class, *allowed]) if stage in ("admit", "profile") else {},
+        results=found,
+        ceilings=known_ceilings(run.organisation, classes, gpu_uuid) if stage in ("admit", "profile") else {},
         seconds_left=seconds_left(run, stage, workload),
         taken={span.stage: span.duration_s for span in stage_times(run) if span.stage != stage},
         organisation=str(run.organisation_id),

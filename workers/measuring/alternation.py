@@ -9,6 +9,7 @@ from typing import Any
 from kernels.measure.latency import Served
 from kernels.runners import Runner
 from kernels.runners.clients import Clients
+from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
@@ -26,9 +27,7 @@ ENOUGH_PAIRS = 2 * LEAST_REQUESTS
 FAR_SLOWER = 5.0
 """Before whose requests take so many times as long as after's is not pursued until it is decided."""
 LEAST_PAIRS_OF_SEVERAL = 3
-"""The least pairs of a process where further ones follow: ENOUGH_PROCESSES have LEAST_PAIRS together."""
-ENOUGH_PROCESSES = 4
-"""So many processes are enough where the result is clear in each of them."""
+"""The least pairs of a process where further ones follow: all together have LEAST_PAIRS."""
 FEWEST_PAIRS, LATEST_SECONDS = 2, 120.0
 """The pairs that are kept in place of LEAST_PAIRS once the stage is so many seconds over its time."""
 
@@ -86,7 +85,7 @@ def alternate(
     time.
 
     `start_seconds` are those until a further process serves, None where there is none. Where before is FAR_SLOWER and
-    ENOUGH_PROCESSES fit into the time, LEAST_PAIRS_OF_SEVERAL are enough here.
+    LEAST_PROCESSES fit into the time, LEAST_PAIRS_OF_SEVERAL are enough here.
     """
     objectives = workload.objectives
     limited = [objective for objective in objectives if objective.limit is not None]
@@ -103,7 +102,7 @@ def alternate(
         decided = "not_enough_samples" not in verdicts_before or (slow and _is_far_slower(before.served, after.served))
         if start_seconds is not None and pairs == done == LEAST_PAIRS_OF_SEVERAL and least_pairs == LEAST_PAIRS:
             seconds = start_seconds + 1.2 * (time.monotonic() - began)
-            fits = (ENOUGH_PROCESSES - 1) * seconds <= context.seconds_left - reserve
+            fits = (LEAST_PROCESSES - 1) * seconds <= context.seconds_left - reserve
             continued = fits and _is_far_slower(before.served, after.served)
         paired = continued or ((slow or pairs >= LEAST_REQUESTS) and decided)
         counted = done if continued else pairs

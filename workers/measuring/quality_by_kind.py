@@ -16,6 +16,7 @@ from kernels.model_files import AnswerKind
 from kernels.model_files.sentence_transformers import in_folder, sentence_modules
 from kernels.runners import Runner
 from kernels.runners.float32_arithmetic import Float32Runner
+from kernels.server.execution.sizing import free_bytes
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
@@ -52,18 +53,35 @@ def measure(
         return None, error_sentence(error)
 
 
+def float32_bytes(document: StageInput, model: torch.nn.Module) -> int:
+    """The memory of a copy of the model in float32; 0 where its quality is measured without one."""
+    return 0 if _without_copy(document, model) else 4 * sum(parameter.numel() for parameter in model.parameters())
+
+
+def _without_copy(document: StageInput, model: torch.nn.Module) -> bool:
+    """Whether float32 needs no copy: the model reads tokens and its weights are those of the files bit by bit, in 16
+    bits; or several GPUs hold it, and none has room for a copy.
+    """
+    if document.tensor_parallel_size > 1:
+        return True
+    served = dtype_of(document)
+    reads_tokens = model.main_input_name == "input_ids"
+    same = not document.model.generated and own_precision(document.model.config) == served
+    return reads_tokens and same and served != "fp32"
+
+
 def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
     """The model in float32: a copy of its own, or the present deployment's in float32 arithmetic.
 
-    The latter for models that read tokens: where the weights are those of the files bit by bit, in 16 bits, and where
-    no copy fits beside it. A generated model is then compared by its weights as they are served. Raises StageError
-    where a model of images or sound has no room for the copy.
+    The latter for models that read tokens: where the weights are those of the files, and where no copy fits beside it.
+    A generated model is then compared by its weights as they are served. Raises StageError where a model of images or
+    sound has no room for the copy.
     """
-    served, reads_tokens = dtype_of(document), before.model.main_input_name == "input_ids"
-    as_in_files = not document.model.generated and own_precision(document.model.config) == served
-    if document.tensor_parallel_size > 1:  # nor does any GPU hold a copy
+    if _without_copy(document, before.model):
         return Float32Runner(before.model)
-    if reads_tokens and as_in_files and served != "fp32":
+    runners.free()
+    reads_tokens = before.model.main_input_name == "input_ids"
+    if reads_tokens and float32_bytes(document, before.model) > free_bytes(before.model.device):
         return Float32Runner(before.model)
     try:
         return runners.runner("eager", load(document, context, "fp32"))

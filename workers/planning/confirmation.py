@@ -18,7 +18,13 @@ from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import Sizes, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
-from workers.planning.processes import LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, FurtherProcesses
+from workers.planning.processes import (
+    ENOUGH_PROCESSES,
+    LEAST_PAIRS,
+    MOST_PAIRS,
+    PAIRS_SECONDS,
+    FurtherProcesses,
+)
 from workers.planning.served_checks import of_processes
 from workers.stats.intervals import joined
 from workers.stats.verdicts import overall
@@ -85,6 +91,13 @@ class PlanMeasurement:
     def further_pairs(self) -> int:
         """How many pairs of requests a further process serves."""
         return min(MOST_PAIRS, max(LEAST_PAIRS, round(PAIRS_SECONDS / self._pair_seconds)))
+
+    def pairs_in(self, context: Context) -> int:
+        """The same; one more than the least where the stage's time is too short for ENOUGH_PROCESSES, so that fewer of
+        them have as many together.
+        """
+        enough = (ENOUGH_PROCESSES - 1) * (self.process_seconds(context) or 0.0) <= context.seconds_left
+        return max(self.further_pairs, LEAST_PAIRS + (not enough))
 
     @property
     def _pair_seconds(self) -> float:
@@ -209,7 +222,7 @@ def _measured_again(
         faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
         return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
-    further = processes.measure(attempt.plan, seconds, attempt.further_pairs, is_clear)
+    further = processes.measure(attempt.plan, seconds, attempt.pairs_in(processes.context), is_clear)
     alternations = [*attempt.processes, *further.alternations]
     return replace(
         attempt,

@@ -17,13 +17,15 @@ from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.harness.fresh_processes import FreshProcess
-from workers.measuring.alternation import ENOUGH_PROCESSES, Alternation
+from workers.measuring.alternation import Alternation
 from workers.planning.fresh_process import Result, VerifyTask
 
+ENOUGH_PROCESSES = 4
+"""So many processes are enough where the result is clear in each of them."""
 MOST_PROCESSES = 6
 """The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
-FLOAT32_SIZE = 2
-"""The memory of the float32 model, in copies of the one in 16 bits."""
+SPARE_MEMORY = 0.1
+"""The share by which a further process may need more memory than this one uses."""
 LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 2, 10, 3.0
 """Pairs of requests, one before and one after, that each further process serves alternately: as many as take about so
 many seconds, within these bounds."""
@@ -81,10 +83,10 @@ class FurtherProcesses:
         self._waiting: list[FurtherProcess] = []
         self._plan: Plan | None = None
 
-    def get_ready(self, plan: Plan, pairs: int) -> None:
-        """Start as many as are measured where a plan is clear, as far as memory has room."""
+    def get_ready(self, plan: Plan, pairs: int, reserved: int) -> None:
+        """Start as many as are measured where a plan is clear, as far as memory has room beside `reserved` bytes."""
         self.close()
-        count = min(ENOUGH_PROCESSES - 1, copies_beside()) if plan.parts == 1 else 0
+        count = min(ENOUGH_PROCESSES - 1, copies_beside(reserved)) if plan.parts == 1 else 0
         self._plan = plan
         self._waiting = [
             FurtherProcess(self.document, plan, self.context, number, pairs) for number in range(2, 2 + count)
@@ -146,13 +148,13 @@ class FurtherProcesses:
         self._waiting = []
 
 
-def copies_beside() -> int:
-    """How many processes that hold as much memory as this one, of the GPU's or the host's, fit beside it and the
-    float32 model.
+def copies_beside(reserved: int) -> int:
+    """How many processes that hold as much memory as this one, of the GPU's or the host's, fit beside it and `reserved`
+    bytes.
     """
     if torch.cuda.is_initialized():
         free, total = torch.cuda.mem_get_info()
         used = total - free
     else:
         free, used = host_memory.free_bytes(), psutil.Process().memory_info().rss
-    return max(0, int(free / max(1, used)) - FLOAT32_SIZE)
+    return max(0, int((free - reserved) / ((1 + SPARE_MEMORY) * max(1, used))))

@@ -173,7 +173,8 @@ class _Bench:
                 today=today_words(document.workload),
             )
             if not attempt.why_not and attempt.kept_for_processes(context):
-                self.further.get_ready(plan, attempt.further_pairs)
+                reserved = quality_by_kind.float32_bytes(document, self.model)
+                self.further.get_ready(plan, attempt.pairs_in(context), reserved)
             judged, no_quality = quality_by_kind.measure(
                 document, context, self.runner, after, unverified=unverified(document, plan)
             )

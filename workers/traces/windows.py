@@ -20,7 +20,7 @@ from workers.traces.reader import Trace
 from workers.traces.table import TraceScale
 from workers.traces.timed_requests import REQUESTS_TIMED
 
-MOST_STEPS = 18
+MOST_STEPS = 12
 """Up to this many decode steps are all traced."""
 
 
@@ -35,7 +35,7 @@ def windows(steps: int) -> list[Window]:
     """The windows of a request with `steps` decode steps: the first steps, those around the middle, the last."""
     if steps <= MOST_STEPS:
         return [Window(0, steps)]
-    size = 5 if steps % 2 else 6  # the middle window is exactly in the middle: steps - size is even
+    size = 3 if steps % 2 else 4  # the middle window is exactly in the middle: steps - size is even
     return [Window(0, size), Window((steps - size) // 2, size), Window(steps - size, size)]
 
 

@@ -46,6 +46,18 @@ def test_admit_starts_from_the_ceilings_of_the_newest_run(organisation, engineer
     assert services.stage_input(later, key_of(later)).ceilings == {}
 
 
+def test_profile_takes_the_ceilings_of_the_very_gpu_before_newer_ones_of_another(organisation, engineer):
+    for uuid, launch_us in (("GPU-test", 3.0), ("GPU-other", 9.0)):
+        stage = sample_runs.run(organisation, engineer).stages.get(stage="profile")
+        stage.result["ceilings"] |= {"gpu_uuid": uuid, "launch_us": launch_us}
+        stage.save()
+    assert known_ceilings(organisation, ["h200"])["h200"].launch_us == 9.0
+    assert known_ceilings(organisation, ["h200"], "GPU-third")["h200"].launch_us == 9.0
+    waiting = sample_runs.run(organisation, engineer, "queued", "profile")
+    assert services.results(waiting).baseline.environment.gpu_uuid == "GPU-test"
+    assert services.stage_input(waiting, key_of(waiting)).ceilings["h200"].launch_us == 3.0
+
+
 def test_every_page_with_modelled_figures_says_the_known_error(browser, organisation, engineer, done, report):
     client, bring_up = browser(engineer), sample_bring_up.row(organisation, engineer)
     other = sample_runs.run(organisation, engineer, load=True)

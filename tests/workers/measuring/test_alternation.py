@@ -9,11 +9,11 @@ from kernels.runners import Generation
 from kernels.runners.eager import EagerRunner
 from tests.kernels.runners.engine_models import load
 from tests.workers.conftest import stage_input
+from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.workload import Workload
 from workers.measuring import alternation
 from workers.measuring.alternation import (
     ENOUGH_PAIRS,
-    ENOUGH_PROCESSES,
     FEWEST_PAIRS,
     LEAST_PAIRS,
     LEAST_PAIRS_OF_SEVERAL,
@@ -100,8 +100,12 @@ def test_a_far_slower_before_has_few_pairs_where_further_processes_go_on_with_it
     before, after, _ = alternated(monkeypatch, seconds=1000, before=2.3, after=0.02, start_seconds=5.0)
     assert len(before.served) == LEAST_PAIRS_OF_SEVERAL
     assert len(after.served) == NEEDED
-    assert LEAST_PAIRS_OF_SEVERAL + (ENOUGH_PROCESSES - 1) * processes.LEAST_PAIRS >= LEAST_PAIRS
-    cases = {"not far slower": (0.1, 5.0, 1000), "alone": (2.3, None, 1000), "without time for three": (2.3, 30.0, 100)}
+    for count, pairs in (
+        (processes.ENOUGH_PROCESSES, processes.LEAST_PAIRS),
+        (LEAST_PROCESSES, LEAST_PAIRS_OF_SEVERAL),
+    ):
+        assert LEAST_PAIRS_OF_SEVERAL + (count - 1) * pairs >= LEAST_PAIRS
+    cases = {"not far slower": (0.1, 5.0, 1000), "alone": (2.3, None, 1000), "without time for two": (2.3, 30.0, 70)}
     for why, (slower, start_seconds, seconds) in cases.items():
         before, _, _ = alternated(monkeypatch, seconds, slower, after=0.04, start_seconds=start_seconds)
         assert len(before.served) >= LEAST_PAIRS, why

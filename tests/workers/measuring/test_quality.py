@@ -13,6 +13,7 @@ from kernels.measure.latency import Served
 from kernels.model_files import AnswerKind, ModelRefused
 from kernels.plan import Plan
 from kernels.runners import load, runner
+from kernels.runners.float32_arithmetic import Float32Runner
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import ComposeResult
@@ -272,6 +273,14 @@ def test_a_model_without_room_for_a_float32_copy_is_compared_in_float32_arithmet
     assert found.acceptable
     assert found.tokens >= 4096
     assert found.kl_before == found.kl_after > 0, "bf16 arithmetic differs from float32 with the same weights"
+    needed = 4 * sum(weights.numel() for weights in before.model.parameters())
+    assert quality_by_kind.float32_bytes(document, before.model) == needed
+    monkeypatch.setattr(quality_by_kind, "load", lambda *_: pytest.fail("it was loaded where it does not fit"))
+    monkeypatch.setattr(quality_by_kind, "free_bytes", lambda device: needed - 1)
+    assert isinstance(quality_by_kind._float32(document, context, before), Float32Runner)
+    document.model.generated = False
+    document.model.config["dtype"] = "bfloat16"
+    assert quality_by_kind.float32_bytes(document, before.model) == 0, "the weights are those of the files"
 
 
 def test_a_model_of_images_is_compared_with_a_float32_copy(context, monkeypatch):

@@ -150,9 +150,9 @@ def test_equal_medians_leave_no_noise():
 def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeypatch):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    monkeypatch.setattr(processes, "copies_beside", lambda: 1)
+    monkeypatch.setattr(processes, "copies_beside", lambda reserved: 1)
     further = processes.FurtherProcesses(document, Context(context.model_dir, context.artifacts, seconds=600))
-    further.get_ready(plan, processes.MOST_PAIRS)
+    further.get_ready(plan, processes.MOST_PAIRS, 0)
     further.wait_until_ready()
     (waiting,) = further._waiting
     outcome = waiting.measured(300.0)
@@ -200,16 +200,16 @@ class Further:
 def test_one_that_does_not_get_ready_is_replaced_and_those_of_another_plan_are_ended(context, monkeypatch):
     """The second of three lacks memory. Processes that are started for their turn are not ready ahead."""
     document, log, ready = stage_input("verify"), list[str](), iter([True, False, True, False, True, True, False])
-    monkeypatch.setattr(processes, "copies_beside", lambda: 8)
+    monkeypatch.setattr(processes, "copies_beside", lambda reserved: 8)
     monkeypatch.setattr(processes, "FurtherProcess", lambda *_: Further(next(ready, False), log))
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     further = processes.FurtherProcesses(document, context)
-    further.get_ready(plan, 3)
+    further.get_ready(plan, 3, 0)
     further.wait_until_ready()
     runs = further.measure(plan, 1.0, 3, lambda served: True)
     assert (len(runs.alternations), log) == (3, ["closed", "waited", "waited", "new"])
     log.clear()
-    further.get_ready(plan, 3)
+    further.get_ready(plan, 3, 0)
     further.measure(plan.model_copy(update={"dtype": "bf16"}), 1.0, 3, lambda served: True)
     assert log == ["closed"] * 3 + ["new"] * 3
 

@@ -16,10 +16,11 @@ from workers.documents.measurement import Environment, Interval, ServedIds
 from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput, VerifyResult
 from workers.harness.context import Context
 from workers.measuring import alternation
-from workers.measuring.alternation import ENOUGH_PROCESSES, Alternation
+from workers.measuring.alternation import Alternation
 from workers.planning import confirmation, processes
 from workers.planning.confirmation import to_verify
 from workers.planning.fresh_process import Result
+from workers.planning.processes import ENOUGH_PROCESSES
 from workers.stages import verify
 from workers.stages.price import price
 
@@ -270,6 +271,17 @@ def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monke
     assert result.recommended
     assert result.served_ids.tokens == 16 * 8 + 5 * 80
     assert "ids of timed batches in 6 processes" in result.served_ids.sentence
+
+
+def test_fewer_processes_of_a_slow_plan_have_as_many_pairs_together():
+    slow = SimpleNamespace(further_pairs=2, process_seconds=lambda context: 10.0)
+    quick = SimpleNamespace(further_pairs=7, process_seconds=lambda context: 10.0)
+    pairs = [
+        confirmation.PlanMeasurement.pairs_in(each, SimpleNamespace(seconds_left=left))
+        for each in (slow, quick)
+        for left in (31, 29)
+    ]
+    assert pairs == [2, 3, 7, 7]
 
 
 def test_a_plan_that_serves_other_ids_in_a_further_process_is_refused(context, monkeypatch):

@@ -10,15 +10,16 @@ from workers.documents.gpu_class import SEVERAL, single_gpu_class
 from workers.documents.measurement import Ceilings
 
 
-def known_ceilings(organisation: Any, gpu_classes: Iterable[str]) -> dict[str, Ceilings]:
+def known_ceilings(organisation: Any, gpu_classes: Iterable[str], gpu_uuid: str = "") -> dict[str, Ceilings]:
     """The ceilings that the newest profile on each GPU of the classes measured, by the class of one GPU; without those
-    that no profile measured, and those that cannot be read.
+    that no profile measured, and those that cannot be read. Those of the very GPU `gpu_uuid` come before newer ones.
     """
     ceilings = {}
     for gpu in dict.fromkeys(map(single_gpu_class, gpu_classes)):
         try:
-            newest = stage_fields(organisation, gpu, "profile", "result__ceilings").first()
-            if newest:
+            measured = stage_fields(organisation, gpu, "profile", "result__ceilings")
+            own = measured.filter(result__ceilings__gpu_uuid=gpu_uuid).first() if gpu_uuid else None
+            if newest := own or measured.first():
                 ceilings[gpu] = Ceilings.model_validate(newest)
         except pydantic.ValidationError:
             continue
