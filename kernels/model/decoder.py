@@ -1,5 +1,5 @@
-"""A compact decoder over the weights of a transformers model: Llama, Qwen2, Qwen3 and Mistral families, and mixtures of
-experts of Qwen3, Mixtral and OLMoE.
+"""A compact decoder over the weights of a transformers model of the Llama family or one near it (dense_families.py), and of
+mixtures of experts of Qwen3, Mixtral and OLMoE.
 
 A pass calls three functions: `embed`, `layer` (once per layer) and `head`. A layer does not add its last output to the
 residual stream. It returns it as `delta`, and the next layer adds it, so that the addition fuses with that layer's norm
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from kernels.model.experts import MODEL_TYPES as SPARSE_TYPES
 from kernels.model.experts import Experts, is_sparse, swiglu, torch_experts
+from kernels.model.dense_families import DENSE_TYPES, multipliers
 from kernels.model.layer_weights import Dense, Weights, weights_of
 
-DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral")
 MODEL_TYPES = (*DENSE_TYPES, *SPARSE_TYPES)
 _STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 
@@ -63,11 +63,16 @@ def refusal(model: Any) -> str | None:
         return f"clip_qkv {config.clip_qkv} limits q, k and v"
     if len({is_sparse(layer) for layer in model.model.layers}) > 1:
         return "some layers have experts and others none (mlp_only_layers, decoder_sparse_step)"
+    try:
+        multipliers(config.to_dict())
+    except ValueError as error:
+        return str(error)
     return None
 
 
 class Decoder:
-    """Weights and shapes for `embed`, `layer` and `head`, taken from a transformers model without a copy.
+    """Weights and shapes for `embed`, `layer` and `head`, taken from a transformers model without a copy, but for an
+    embedding that the family multiplies.
 
     q, k and v are joined, and gate and up: the parameters of the transformers model become views of the joined
     matrices. It still works, and no weight is stored twice. With `pack` the joined matrices are the weights of a layer,
@@ -79,13 +84,14 @@ class Decoder:
         if reason:
             raise ValueError(f"the compact decoder cannot run this model: {reason}")
         config, core = model.config, model.model
-        self.embedding: Tensor = core.embed_tokens.weight
-        self.norm: Tensor = core.norm.weight
+        by = multipliers(config.to_dict())
+        self.embedding: Tensor = multiplied_embedding(core.embed_tokens, by.embedding)
+        self.norm: Tensor = core.norm.weight if by.logits == 1 else core.norm.weight * by.logits
         self.lm_head: Tensor = model.lm_head.weight
         self.rotary = core.rotary_emb
         self.layers = [weights_of(config, layer, pack) for layer in core.layers]
         self.shapes = [layer_shape(config, layer) for layer in core.layers]
-        self.eps: float = config.rms_norm_eps
+        self.eps: float = by.eps
 
     @torch.no_grad()
     def rope_table(self, length: int) -> tuple[Tensor, Tensor]:
@@ -108,17 +114,26 @@ class Decoder:
         ]
 
 
+def multiplied_embedding(module: Any, by: float) -> Tensor:
+    """The table times a factor; all decoders of a model share it."""
+    if by == 1:
+        return module.weight  # type: ignore[no-any-return]
+    if not isinstance(getattr(module, "multiplied", None), Tensor):
+        module.multiplied = (module.weight.detach().float() * by).to(module.weight.dtype)
+    return module.multiplied  # type: ignore[no-any-return]
+
+
 def layer_shape(config: Any, layer: Any) -> LayerShape:
     """The sizes of a layer of a transformers model."""
     attention = layer.self_attn
-    windowed = config.model_type in ("mistral", "mixtral")
+    windowed = config.model_type in ("mistral", "mixtral", "phi3")
     window = getattr(config, "sliding_window", None) if windowed else None
     window = getattr(attention, "sliding_window", window)
     return LayerShape(
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
         head_dim=attention.head_dim,
-        eps=config.rms_norm_eps,
+        eps=multipliers(config.to_dict()).eps,
         scaling=attention.scaling,
         window=window,
     )
@@ -215,7 +230,7 @@ def layer(
     batch, queries, _ = delta.shape
     keys, values = cache
     residual = residual + delta
-    qkv = project(rms_norm(residual, w.input_norm, shape.eps), w.qkv, w.qkv_bias, linear)
+    qkv = project(_normed(residual, w.input_norm, shape.eps), w.qkv, w.qkv_bias, linear)
     heads = qkv.view(batch, queries, -1, shape.head_dim)
     q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
     if w.q_norm is not None and w.k_norm is not None:
@@ -228,8 +243,13 @@ def layer(
     else:
         attended = attention(q, k, v) if attention is not None and shape.window is None else None
         out = attended if attended is not None else prefill_attention(q, k, v, shape.scaling, shape.window)
-    residual = residual + linear(out.reshape(batch, queries, -1), w.o, w.o_bias)
-    return mlp(rms_norm(residual, w.post_norm, shape.eps), w.mlp, linear), residual
+    residual = residual + _normed(linear(out.reshape(batch, queries, -1), w.o, w.o_bias), w.attention_norm, shape.eps)
+    return _normed(mlp(_normed(residual, w.post_norm, shape.eps), w.mlp, linear), w.mlp_norm, shape.eps), residual
+
+
+def _normed(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """`rms_norm`, of a family that has this norm."""
+    return x if weight is None else rms_norm(x, weight, eps)
 
 
 def mlp(x: Tensor, w: Dense | Experts, linear: Linear) -> Tensor:

@@ -20,18 +20,21 @@ class Dense(NamedTuple):
 
 class Weights(NamedTuple):
     """The weights of one layer. Packed, `qkv` is one matrix in the order q, k, v, otherwise three. The norms of q and k
-    are as long as a head, or as all heads together.
+    are as long as a head, or as all heads together. `input_norm` and `post_norm` norm what attention and the MLP read,
+    `attention_norm` and `mlp_norm` what they add to the residual stream; a family has one pair, or both.
     """
 
-    input_norm: Tensor
+    input_norm: Tensor | None
     qkv: tuple[Tensor, ...]
     qkv_bias: tuple[Tensor | None, ...]
     q_norm: Tensor | None
     k_norm: Tensor | None
     o: Tensor
     o_bias: Tensor | None
-    post_norm: Tensor
+    post_norm: Tensor | None
     mlp: Dense | Experts
+    attention_norm: Tensor | None = None
+    mlp_norm: Tensor | None = None
 
     @property
     def streamed(self) -> tuple[Tensor, ...]:
@@ -55,22 +58,31 @@ class Weights(NamedTuple):
 def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
     """The weights of a transformers model's layer, joined where `pack` is set."""
     attention = layer.self_attn
-    qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
+    packed = hasattr(attention, "qkv_proj")
+    qkv = [attention.qkv_proj] if packed else [attention.q_proj, attention.k_proj, attention.v_proj]
+    behind = hasattr(layer, "post_feedforward_layernorm")
     return Weights(
-        input_norm=layer.input_layernorm.weight,
+        input_norm=_norm(layer, "input_layernorm"),
         qkv=joined(qkv, "weight", pack),
         qkv_bias=joined(qkv, "bias", pack),
         q_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
         k_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
         o=attention.o_proj.weight,
         o_bias=attention.o_proj.bias,
-        post_norm=layer.post_attention_layernorm.weight,
+        post_norm=_norm(layer, "pre_feedforward_layernorm" if behind else "post_attention_layernorm"),
         mlp=experts_of(config, layer.mlp) if is_sparse(layer) else _dense(layer.mlp, pack),
+        attention_norm=_norm(layer, "post_attention_layernorm") if behind else None,
+        mlp_norm=_norm(layer, "post_feedforward_layernorm"),
     )
 
 
+def _norm(layer: Any, name: str) -> Tensor | None:
+    """The weight of a layer's norm, None where the family has none of that name."""
+    return getattr(layer, name).weight if hasattr(layer, name) else None
+
+
 def _dense(mlp: Any, pack: bool) -> Dense:
-    gate_up = [mlp.gate_proj, mlp.up_proj]
+    gate_up = [mlp.gate_up_proj] if hasattr(mlp, "gate_up_proj") else [mlp.gate_proj, mlp.up_proj]
     return Dense(
         gate_up=joined(gate_up, "weight", pack),
         gate_up_bias=joined(gate_up, "bias", pack),

@@ -118,7 +118,7 @@ class Pass:
         rows = self._last if cut else self._rows
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, *self.state.cache[index])
-        out = added_product(rows, w.o, w.o_bias, self._partial)
+        out = added_product(rows, w.o, w.o_bias, self._partial, w.attention_norm)
         transform = mlp_half(rows, w, self._partial)
 
         def attention(given: LayerInput) -> None:

@@ -21,6 +21,8 @@ from kernels.model import decoder, loading, weights
 from kernels.model.divisible import undivided
 from kernels.model_files.config import value
 
+DIVIDED = ("llama", "qwen2", "qwen3", "mistral")
+"""Families whose models are divided over ranks."""
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias")
 """Biases of partial sums: the first rank has them, the others zeros."""
 
@@ -66,8 +68,8 @@ def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict
     family = config.get("model_type")
     if experts := value(dict(config), "experts"):
         raise ValueError(f"{family} with {experts} experts: only dense models are divided over ranks")
-    if family not in decoder.DENSE_TYPES:
-        raise ValueError(f"model_type {family!r}: {', '.join(decoder.DENSE_TYPES)} are divided over ranks")
+    if family not in DIVIDED:
+        raise ValueError(f"model_type {family!r}: {', '.join(DIVIDED)} are divided over ranks")
     heads = config["num_attention_heads"]
     sizes = {
         "num_key_value_heads": config.get("num_key_value_heads") or heads,

@@ -73,7 +73,7 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
       const u64 word = first & 1 ? words[i].y : words[i].x;
       x[i] = make_float2(first_float(word) + bias[i].x, second_float(word) + bias[i].y);
     }
-    float scale = is_query ? 1.4426950408889634f * rsqrtf((float)HEAD_DIM) : 1.f;
+    float scale = is_query ? 1.4426950408889634f * (SCORE_SCALE > 0 ? SCORE_SCALE : rsqrtf((float)HEAD_DIM)) : 1.f;
     if (QK_NORM == 2) {
       scale *= is_query ? whole.x : whole.y;
 #pragma unroll

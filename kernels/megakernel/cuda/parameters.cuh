@@ -5,7 +5,7 @@
 
 // Macros, from `kernels.megakernel.host.device.defines`:
 //   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS NORM_EPS; QK_NORM: norms of q and k, 1 of
-//     each head, 2 over all heads
+//     each head, 2 over all heads; SCORE_SCALE: the factor of scores, 0: 1 / sqrt(HEAD_DIM)
 //   EXPERTS: experts of a layer, 0 without; CHOSEN: those of a token, of which INTER is the size of all; NORMALISED: their
 //     shares sum to 1; GROUPS: groups of CHOSEN experts that may be at work in a layer
 //   BATCH: sequences, 1 to 8

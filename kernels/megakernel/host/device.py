@@ -149,7 +149,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": shape.qk_norm + shape.whole_norm,
-        "NORM_EPS": f"{shape.norm_eps!r}f",
+        "NORM_EPS": f"{shape.norm_eps!r}f", "SCORE_SCALE": f"{shape.score_scale!r}f",
         "EXPERTS": shape.experts, "CHOSEN": shape.chosen, "NORMALISED": int(shape.normalised),
         "GROUPS": layout.expert_groups, "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from kernels.megakernel.host.pack import pack
 from kernels.megakernel.program import Program
+from kernels.model.decoder import Decoder
 from kernels.model.expert_tiles import tiles_of
 from kernels.model.rounding import RoundedWeights
 
@@ -23,25 +24,22 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     where the family has them `bias` float32 [layers, rows of q, k, v], `qk_norm` float32 [layers, 2 * head_dim], or
     [layers, rows of q and k] of norms over all heads, and `experts` as `tiles_of` gives them.
     """
-    core, layers = model.model, model.model.layers
-    gpu = model.lm_head.weight.device
-    packed, offsets = pack(model, program, rounded)
-    norms = [norm.weight for layer in layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
+    own, gpu = Decoder(model), model.lm_head.weight.device
+    packed, offsets = pack(own, program, rounded)
+    norms = [norm for w in own.layers for norm in (w.input_norm, w.post_norm)]
     arrays = {
         "weights": packed,
         "weight_offset": offsets.to(gpu),
         "program": torch.from_numpy(np.concatenate(program.instructions)).to(gpu),
         "program_start": torch.from_numpy(program.starts).to(gpu),
-        "embedding": core.embed_tokens.weight,
-        "norms": torch.stack([*norms, core.norm.weight]).float(),
-        "rope": rope(core.rotary_emb, capacity, program.shape.head_dim, gpu),
+        "embedding": own.embedding,
+        "norms": torch.stack([*norms, own.norm]).float(),
+        "rope": rope(own.rotary, capacity, program.shape.head_dim, gpu),
     }
-    attentions = [layer.self_attn for layer in layers]
     if program.shape.qkv_bias:
-        biases = [torch.cat([a.q_proj.bias, a.k_proj.bias, a.v_proj.bias]) for a in attentions]
-        arrays["bias"] = torch.stack(biases).float()
+        arrays["bias"] = torch.stack([w.qkv_bias[0] for w in own.layers]).float()
     if program.shape.qk_norm:
-        arrays["qk_norm"] = torch.stack([torch.cat([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
+        arrays["qk_norm"] = torch.stack([torch.cat([w.q_norm, w.k_norm]) for w in own.layers]).float()
     if program.shape.experts:
         arrays["experts"] = tiles_of(model)
     return arrays

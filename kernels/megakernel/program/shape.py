@@ -1,20 +1,19 @@
 """The megakernel's view of a model, read from config.json, and the models that it refuses. Imports without torch."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernels.model.dense_families import DENSE_TYPES, multipliers
 from kernels.model_files.config import value
 
-FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
 LACKING = {
     "gemma2": "soft caps, norms behind attention and MLP, sliding windows",
     "gemma3_text": "norms behind attention and MLP, sliding windows in some layers, scaled embeddings",
     "gpt_oss": "attention sinks, sliding windows in some layers, biases of experts",
-    "granite": "multipliers of embeddings, residuals, attention and logits",
     "olmo2": "norms behind attention and MLP in place of those before",
-    "phi3": "packed matrices of q, k and v and of gate and up",
 }
 """What families near these have, and the megakernel has not."""
 EXPERTS_MOST = 256
@@ -30,7 +29,8 @@ class Unsupported(ValueError):
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements.
+    """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements. Scores are multiplied
+    by `score_scale`, 0: by 1 / √head_dim. `tied`: the LM head is the embedding as it is looked up.
 
     In a mixture a token goes to `chosen` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
     `intermediate` is then that of all its experts together. `whole_norm`: q and k are each normed over all heads.
@@ -51,6 +51,7 @@ class ModelShape:
     chosen: int = 1
     normalised: bool = False
     whole_norm: bool = False
+    score_scale: float = 0.0
 
     @property
     def qkv_rows(self) -> int:
@@ -76,9 +77,9 @@ class ModelShape:
 def shape_of(config: dict[str, Any]) -> ModelShape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""
     family = config.get("model_type")
-    if family not in (*FAMILIES, *MIXTURES):
+    if family not in (*DENSE_TYPES, *MIXTURES):
         lacking = f"has no {LACKING[family]}; it " if family in LACKING else ""
-        served = ", ".join((*FAMILIES, *MIXTURES))
+        served = ", ".join((*DENSE_TYPES, *MIXTURES))
         raise Unsupported(f"model_type {family!r}: the megakernel {lacking}serves {served}")
     experts = value(config, "experts") or 0
     if bool(experts) != (family in MIXTURES):
@@ -87,6 +88,10 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
     size = value(config, "expert_size") if family == "qwen3_moe" else None
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    try:
+        by = multipliers(config)
+    except ValueError as error:
+        raise Unsupported(f"{error}: the megakernel folds it into a norm") from None
     shape = ModelShape(
         hidden=config["hidden_size"],
         intermediate=chosen * (size or config["intermediate_size"]),
@@ -95,14 +100,15 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         kv_heads=config.get("num_key_value_heads") or heads,
         head_dim=head_dim,
         vocab=config["vocab_size"],
-        norm_eps=config.get("rms_norm_eps", 1e-6),
+        norm_eps=by.eps,
         qkv_bias=family == "qwen2" or bool(config.get("attention_bias")),
         qk_norm=family in ("qwen3", "qwen3_moe", "olmoe"),
-        tied=bool(config.get("tie_word_embeddings")),
+        tied=bool(config.get("tie_word_embeddings")) and by.embedding == 1,
         experts=experts,
         chosen=chosen,
         normalised=family == "mixtral" or bool(config.get("norm_topk_prob")),
         whole_norm=family == "olmoe",
+        score_scale=0.0 if math.isclose(by.scores, head_dim**-0.5) else by.scores,
     )
     _check(shape, config)
     return shape
@@ -126,7 +132,7 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
     if shape.experts:
         _check_mixture(shape, config)
     window = config.get("sliding_window")
-    if window and config.get("use_sliding_window", config["model_type"] in ("mistral", "mixtral")):
+    if window and config.get("use_sliding_window", config["model_type"] in ("mistral", "mixtral", "phi3")):
         raise Unsupported(f"sliding_window {window}: the megakernel attends to the whole context")
 
 

@@ -153,7 +153,7 @@ class PackedPass:
         keys, values = self.state.caches[index]
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, keys, values)
-        out = added_product(self._rows, w.o, w.o_bias, self._partial)
+        out = added_product(self._rows, w.o, w.o_bias, self._partial, w.attention_norm)
         transform = mlp_half(self._rows, w, self._partial)
 
         def attention(given: PackedInput) -> None:

@@ -21,6 +21,7 @@ from tests.kernels.megakernel.interpreter.interpret import DecodeStart, Simulate
 
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+    "phi3": "Phi3ForCausalLM", "granite": "GraniteForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM", "olmoe": "OlmoeForCausalLM", "mixtral": "MixtralForCausalLM",
 }  # fmt: skip
 LLAMA3_ROPE = {
@@ -49,6 +50,11 @@ MODELS = {
     "llama-32": _config("llama", 96, 160, 6, 2, 32, 150, pad_token_id=0),
     "qwen2": _config("qwen2", 192, 176, 3, 1, 64, 200, pad_token_id=0),
     "qwen3": _config("qwen3", 80, 144, 4, 2, 128, 97, pad_token_id=0),
+    "phi3": _config("phi3", 128, 144, 2, 1, 64, 97, pad_token_id=0, tie_word_embeddings=False),
+    "granite": _config(
+        "granite", 128, 144, 4, 2, 32, 97, pad_token_id=0, embedding_multiplier=12.0, residual_multiplier=0.22,
+        attention_multiplier=0.0625, logits_scaling=8.0,
+    ),
 }
 """What the interpreter runs in a moment."""
 

@@ -31,6 +31,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
     | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
     "qwen3": SIZES | {"model_type": "qwen3", "head_dim": 32},
     "mistral": SIZES | {"model_type": "mistral", "sliding_window": 9},
+    "phi3": SIZES | {"model_type": "phi3", "sliding_window": 9},
+    "granite": SIZES
+    | {
+        "model_type": "granite",
+        "embedding_multiplier": 12.0,
+        "residual_multiplier": 0.22,
+        "attention_multiplier": 0.1,
+        "logits_scaling": 8.0,
+        "tie_word_embeddings": True,
+    },
+    "olmo2": SIZES | {"model_type": "olmo2"},
     "qwen3-moe": SIZES
     | {
         "model_type": "qwen3_moe",
@@ -72,7 +83,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 SPARSE = ("qwen3-moe", "mixtral", "olmoe")
 """Mixtures of experts that the compact decoder runs."""
-COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *SPARSE)
+NEAR = ("phi3", "granite", "olmo2")
+"""Dense families that differ from Llama by more than a bias, a window or norms of q and k."""
+COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *NEAR, *SPARSE)
 """Families that the compact decoder runs; the other decoders run as transformers' modules."""
 
 

@@ -113,7 +113,8 @@ def _heads(
             y * weight / np.sqrt(square + np.float32(shape.norm_eps))
             for y, weight, square in zip((queries, key), (of_q, of_k), squares, strict=True)
         )
-    return _rotated(sm, queries, b) * LOG2_E / np.sqrt(np.float32(d)), bf16(_rotated(sm, key, b))[0], bf16(value)
+    scale = LOG2_E * np.float32(shape.score_scale) if shape.score_scale else LOG2_E / np.sqrt(np.float32(d))
+    return _rotated(sm, queries, b) * scale, bf16(_rotated(sm, key, b))[0], bf16(value)
 
 
 def _rotated(sm: "StreamingMultiprocessor", x: Floats, b: int) -> Floats:
