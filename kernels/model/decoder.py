@@ -17,11 +17,10 @@ from torch import Tensor
 
 from kernels.model.experts import MODEL_TYPES as SPARSE_TYPES
 from kernels.model.experts import Experts, is_sparse, swiglu, torch_experts
-from kernels.model.dense_families import DENSE_TYPES, multipliers
+from kernels.model.dense_families import DENSE_TYPES, STATIC_ROPES, WINDOWED, multipliers
 from kernels.model.layer_weights import Dense, Weights, weights_of
 
 MODEL_TYPES = (*DENSE_TYPES, *SPARSE_TYPES)
-_STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 
 Linear = Callable[..., Tensor]
 """f(x [..., k], w [n, k], bias [n] | None) -> [..., n]"""
@@ -55,7 +54,7 @@ def refusal(model: Any) -> str | None:
     if getattr(config, "hidden_act", "silu") != "silu":
         return f"hidden_act {config.hidden_act!r} is not silu"
     rotary = model.model.rotary_emb
-    if rotary.rope_type not in _STATIC_ROPES:
+    if rotary.rope_type not in STATIC_ROPES:
         return f"rope_type {rotary.rope_type!r} depends on the length"
     if 2 * rotary.inv_freq.numel() != model.model.layers[0].self_attn.head_dim:
         return "only a part of each head is rotated"
@@ -126,7 +125,7 @@ def multiplied_embedding(module: Any, by: float) -> Tensor:
 def layer_shape(config: Any, layer: Any) -> LayerShape:
     """The sizes of a layer of a transformers model."""
     attention = layer.self_attn
-    windowed = config.model_type in ("mistral", "mixtral", "phi3")
+    windowed = config.model_type in WINDOWED
     window = getattr(config, "sliding_window", None) if windowed else None
     window = getattr(attention, "sliding_window", window)
     return LayerShape(

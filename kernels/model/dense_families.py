@@ -9,6 +9,22 @@ import math
 from typing import Any, NamedTuple
 
 DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "granite", "olmo2")
+STATIC_ROPES = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings whose angles depend on the position alone."""
+WINDOWED = ("mistral", "mixtral", "phi3")
+"""Families with a window in all layers or in none, and no other field that says so."""
+
+
+def windows(config: dict[str, Any]) -> list[int]:
+    """The keys that a token attends to in each layer, 0: all."""
+    window, layers = config.get("sliding_window") or 0, config["num_hidden_layers"]
+    if config["model_type"] in WINDOWED:
+        return [window] * layers
+    if not config.get("use_sliding_window"):
+        return [0] * layers
+    first = config.get("max_window_layers") or 0
+    kinds = config.get("layer_types") or ["full_attention"] * first + ["sliding_attention"] * (layers - first)
+    return [window if kind == "sliding_attention" else 0 for kind in kinds[:layers]]
 
 
 class Multipliers(NamedTuple):

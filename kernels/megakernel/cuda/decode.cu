@@ -71,7 +71,7 @@ __device__ __forceinline__ void Load::input(Prologue overlapped_prologue) const 
     load_gated(p, s, in, flag);
   }
   consumers_sync();
-  if (!kRmsScaleWarp && Which != kOut && Which != kDown) set_scale(s);
+  if (!kRmsScaleWarp && Which != kOut && Which != kDown) set_scale(s, in);
   mark(p, step, in.index, 1);
   if (Which == kQkv && in.op == kHead && threadIdx.x == 0)
     __threadfence();  // this token's keys and values, before any later read
@@ -151,8 +151,8 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, PipelineStat
   if (SLICE && in.op == kAdd) {
     add_partials(p, s, in, in.partial, s.step, [] {});
   } else if (MAX_SPLITS && in.op == kAttention) {
-    const int length = position_of(p, in.sequence, s.step) + 1;
-    if (in.split < splits_of(length) && !attend_to_split(p, s, ring, in, s.step)) return false;
+    const int keys = keys_of(in.layer, position_of(p, in.sequence, s.step));
+    if (in.split < splits_of(keys) && !attend_to_split(p, s, ring, in, s.step)) return false;
   } else {
     u64 best = 0;
 #if EXPERTS

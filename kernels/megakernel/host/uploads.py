@@ -20,20 +20,24 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     nearest.
 
     `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
-    `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
+    `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden], or with norms
+    behind attention and MLP [4 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
     where the family has them `bias` float32 [layers, rows of q, k, v], `qk_norm` float32 [layers, 2 * head_dim], or
     [layers, rows of q and k] of norms over all heads, and `experts` as `tiles_of` gives them.
     """
     own, gpu = Decoder(model), model.lm_head.weight.device
     packed, offsets = pack(own, program, rounded)
-    norms = [norm for w in own.layers for norm in (w.input_norm, w.post_norm)]
+    ones = torch.ones_like(own.norm)
+    before = [norm for w in own.layers for norm in (w.input_norm, w.post_norm)]
+    after = [norm for w in own.layers for norm in (w.attention_norm, w.mlp_norm) if norm is not None]
+    norms = [ones if norm is None else norm for norm in (*before, own.norm, *after)]
     arrays = {
         "weights": packed,
         "weight_offset": offsets.to(gpu),
         "program": torch.from_numpy(np.concatenate(program.instructions)).to(gpu),
         "program_start": torch.from_numpy(program.starts).to(gpu),
         "embedding": own.embedding,
-        "norms": torch.stack([*norms, own.norm]).float(),
+        "norms": torch.stack(norms).float(),
         "rope": rope(own.rotary, capacity, program.shape.head_dim, gpu),
     }
     if program.shape.qkv_bias:

@@ -95,7 +95,8 @@ def check_precision(shape: ModelShape, weights: str) -> None:
 
 def fitted(shape: ModelShape, layout: Layout) -> Layout:
     """The layout within its limits: at most one SM for each 8 gate and up rows, and at most as many column parts as SMs
-    or column tiles. Pairs and copies are dropped where the layout cannot have them.
+    or column tiles. Pairs and copies are dropped where the layout cannot have them, and slices where what joins the
+    residual is normed: that takes the squares of all columns.
 
     An SM without gate and up rows would read every partial into its copy of the residual while no SM waits for it. A
     partial could then be overwritten before that SM has read it.
@@ -107,7 +108,7 @@ def fitted(shape: ModelShape, layout: Layout) -> Layout:
     fit = replace(
         layout,
         sms=sms,
-        sliced=layout.sliced or groups > 1,
+        sliced=(layout.sliced or groups > 1) and not shape.norm_after,
         expert_groups=groups,
         out_parts=_whole_groups(attended, min(layout.out_parts, sms, attended), layout.form),
         down_parts=_whole_groups(gated, min(layout.down_parts, sms, gated), layout.form),
@@ -145,7 +146,9 @@ def default_layout(
     """
     if batch == 1 and weights in ("bf16", "int8", "int4") and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
-    long, wide = capacity > SHORT_CONTEXT, batch == 1 and shape.hidden >= SLICED_HIDDEN
+    if batch > shape.batch_most:
+        raise Unsupported(f"batch {batch}: the megakernel norms what joins the residual for one sequence alone")
+    long, wide = capacity > SHORT_CONTEXT, batch == 1 and shape.hidden >= SLICED_HIDDEN and not shape.norm_after
     layout = Layout(sms, batch, out_parts=max(1, LONG_OUT_PARTS // ranks), weights=weights, tensor_parallel_size=ranks)
     layout = replace(layout, down_parts=_down_parts(shape, layout))
     if batch == 1:

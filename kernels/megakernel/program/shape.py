@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.model.dense_families import DENSE_TYPES, multipliers
+from kernels.model.dense_families import DENSE_TYPES, STATIC_ROPES, multipliers, windows
 from kernels.model_files.config import value
 
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
@@ -13,7 +13,6 @@ LACKING = {
     "gemma2": "soft caps, norms behind attention and MLP, sliding windows",
     "gemma3_text": "norms behind attention and MLP, sliding windows in some layers, scaled embeddings",
     "gpt_oss": "attention sinks, sliding windows in some layers, biases of experts",
-    "olmo2": "norms behind attention and MLP in place of those before",
 }
 """What families near these have, and the megakernel has not."""
 EXPERTS_MOST = 256
@@ -30,7 +29,8 @@ class Unsupported(ValueError):
 @dataclass(frozen=True)
 class ModelShape:
     """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements. Scores are multiplied
-    by `score_scale`, 0: by 1 / √head_dim. `tied`: the LM head is the embedding as it is looked up.
+    by `score_scale`, 0: by 1 / √head_dim. A token attends to `window` keys, 0: to all, and in every `full_every`-th layer
+    to all. Norms stand `norm_before` attention and MLP, or `norm_after` them, or both. `tied`: the LM head is the embedding as it is looked up.
 
     In a mixture a token goes to `chosen` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
     `intermediate` is then that of all its experts together. `whole_norm`: q and k are each normed over all heads.
@@ -52,6 +52,20 @@ class ModelShape:
     normalised: bool = False
     whole_norm: bool = False
     score_scale: float = 0.0
+    window: int = 0
+    full_every: int = 0
+    norm_before: bool = True
+    norm_after: bool = False
+
+    def first_key(self, layer: int, position: int) -> int:
+        """The first key that the token at `position` attends to."""
+        whole = not self.window or (self.full_every and (layer + 1) % self.full_every == 0)
+        return 0 if whole else max(0, position + 1 - self.window)
+
+    @property
+    def batch_most(self) -> int:
+        """The most sequences for which it has a layout by default."""
+        return 1 if self.norm_after else BATCH_MOST
 
     @property
     def qkv_rows(self) -> int:
@@ -92,6 +106,7 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         by = multipliers(config)
     except ValueError as error:
         raise Unsupported(f"{error}: the megakernel folds it into a norm") from None
+    window, full_every = _windows(windows(config))
     shape = ModelShape(
         hidden=config["hidden_size"],
         intermediate=chosen * (size or config["intermediate_size"]),
@@ -102,13 +117,17 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         vocab=config["vocab_size"],
         norm_eps=by.eps,
         qkv_bias=family == "qwen2" or bool(config.get("attention_bias")),
-        qk_norm=family in ("qwen3", "qwen3_moe", "olmoe"),
+        qk_norm=family in ("qwen3", "qwen3_moe", "olmoe", "olmo2"),
         tied=bool(config.get("tie_word_embeddings")) and by.embedding == 1,
         experts=experts,
         chosen=chosen,
         normalised=family == "mixtral" or bool(config.get("norm_topk_prob")),
-        whole_norm=family == "olmoe",
+        whole_norm=family in ("olmoe", "olmo2"),
         score_scale=0.0 if math.isclose(by.scores, head_dim**-0.5) else by.scores,
+        window=window,
+        full_every=full_every,
+        norm_before=family != "olmo2",
+        norm_after=family == "olmo2",
     )
     _check(shape, config)
     return shape
@@ -131,9 +150,22 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
         raise Unsupported("attention_bias: the megakernel serves a bias on q, k, v only in qwen2")
     if shape.experts:
         _check_mixture(shape, config)
-    window = config.get("sliding_window")
-    if window and config.get("use_sliding_window", config["model_type"] in ("mistral", "mixtral", "phi3")):
-        raise Unsupported(f"sliding_window {window}: the megakernel attends to the whole context")
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if (kind := rope.get("rope_type", rope.get("type", "default"))) not in STATIC_ROPES:
+        raise Unsupported(f"rope_type {kind!r}: the megakernel's angles do not depend on the length")
+    if (rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1) != 1:
+        raise Unsupported("partial_rotary_factor: the megakernel rotates whole heads")
+
+
+def _windows(layers: list[int]) -> tuple[int, int]:
+    """The window of all layers but each so manieth. Raises Unsupported where they are not divided so."""
+    window, whole = max(layers), [index for index, own in enumerate(layers) if not own]
+    if not window or not whole:
+        return window, 0
+    every = whole[0] + 1
+    if every < 2 or layers != [0 if (index + 1) % every == 0 else window for index in range(len(layers))]:
+        raise Unsupported(f"sliding_window {window}: the megakernel serves it in all layers, or all but every n-th")
+    return window, every
 
 
 def _check_mixture(shape: ModelShape, config: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from kernels.megakernel.host.rank_models import RankModel, rank_models
 from kernels.megakernel.host.uploads import uploads
@@ -22,6 +22,7 @@ from tests.kernels.megakernel.interpreter.interpret import DecodeStart, Simulate
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
     "phi3": "Phi3ForCausalLM", "granite": "GraniteForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM", "olmoe": "OlmoeForCausalLM", "mixtral": "MixtralForCausalLM",
 }  # fmt: skip
 LLAMA3_ROPE = {
@@ -50,13 +51,22 @@ MODELS = {
     "llama-32": _config("llama", 96, 160, 6, 2, 32, 150, pad_token_id=0),
     "qwen2": _config("qwen2", 192, 176, 3, 1, 64, 200, pad_token_id=0),
     "qwen3": _config("qwen3", 80, 144, 4, 2, 128, 97, pad_token_id=0),
+}
+"""What the interpreter runs in a moment."""
+
+NEAR: dict[str, dict[str, Any]] = {
     "phi3": _config("phi3", 128, 144, 2, 1, 64, 97, pad_token_id=0, tie_word_embeddings=False),
     "granite": _config(
         "granite", 128, 144, 4, 2, 32, 97, pad_token_id=0, embedding_multiplier=12.0, residual_multiplier=0.22,
         attention_multiplier=0.0625, logits_scaling=8.0,
     ),
-}
-"""What the interpreter runs in a moment."""
+    "olmo2": _config("olmo2", 96, 160, 3, 3, 32, 97, pad_token_id=0),
+    "qwen2-window": _config(
+        "qwen2", 128, 144, 4, 1, 64, 97, pad_token_id=0, use_sliding_window=True, sliding_window=13,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
+}  # fmt: skip
+"""Families and features near these, each for one path of the kernel."""
 
 MIXTURES: dict[str, dict[str, Any]] = {
     # experts that are no multiple of 16, and chunks of down that lie in two experts
@@ -104,7 +114,7 @@ GPU_MIXTURES = {
 
 
 def _made(name: str) -> Any:
-    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**(MODELS | MIXTURES | RANKED)[name]))
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**(MODELS | NEAR | MIXTURES | RANKED)[name]))
 
 
 @cache
@@ -189,7 +199,7 @@ def start(name: str, batch: int, length: int, capacity: int, weights: str = "bf1
     reference = exact(name, weights)
     chance = torch.Generator().manual_seed(batch * 1000 + length)
     prompt = torch.randint(0, reference.config.vocab_size, (batch, length), generator=chance)
-    out = reference(prompt, use_cache=True)
+    out = reference(prompt, past_key_values=DynamicCache())  # which keeps what is beyond a window too
     caches = []
     for part in ("keys", "values"):
         rows = torch.stack([getattr(layer, part) for layer in out.past_key_values.layers]).transpose(2, 3)
