@@ -11,7 +11,7 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.experts import Experts
 from kernels.model.layer_cases import attention_case, expert_cases, rope_case, step_case
-from kernels.model.layer_weights import Weights
+from kernels.model.layer_weights import Dense, Weights
 from kernels.model.prompts import bucket
 from kernels.ops import Case, Epilogue, GatedCase, LinearCase, LmHeadCase, RmsNormCase
 
@@ -120,14 +120,15 @@ class LayerOps:
             gate_up, activation, down = expert_cases(w, m, self._dtype)
             separate = (activation,) if activation else ()
             return [((self._linear(m, w.router.shape, "none"), gate_up, *separate), (down,))]
-        gated = self._gated(m, w.gate_up[0].shape, w.gate_up_bias[0] is not None, layer.post_norm is not None)
+        gated = self._gated(m, w, layer.post_norm is not None)
         return list(product(gated, self._added(m, w.down.shape, w.down_bias is not None, layer.mlp_norm is not None)))
 
-    def _gated(self, m: int, shape: tuple[int, ...], bias: bool, norm: bool) -> list[tuple[Case, ...]]:
+    def _gated(self, m: int, w: Dense, norm: bool) -> list[tuple[Case, ...]]:
+        shape, bias = w.gate_up[0].shape, w.gate_up_bias[0] is not None
         n, k = shape[0] // 2, shape[1]
-        activation = GatedCase(m=m, n=n, dtype=self._dtype)
-        separate: list[tuple[Case, ...]] = [(*cases, activation) for cases in self._normed(m, shape, bias, norm)]
-        if bias:
+        gate = GatedCase(m=m, n=n, activation=w.activation, dtype=self._dtype)
+        separate: list[tuple[Case, ...]] = [(*cases, gate) for cases in self._normed(m, shape, bias, norm)]
+        if bias or w.activation != "silu":
             return separate
         together: list[Epilogue] = ["rmsnorm_scale_swiglu", "swiglu"] if norm else ["swiglu"]
         return [*((self._linear(m, (n, k), epilogue),) for epilogue in together), *separate]

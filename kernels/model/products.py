@@ -17,7 +17,7 @@ from kernels.model.experts import (
     torch_grouped,
 )
 from kernels.model.layer_cases import expert_cases
-from kernels.model.layer_weights import Weights
+from kernels.model.layer_weights import Dense, Weights
 from kernels.ops import DType, Epilogue, GatedCase, GroupedCase, LinearCase, RmsNormCase
 
 
@@ -86,12 +86,13 @@ def normed_product(rows: Rows, norm: Tensor | None, w: Tensor, bias: Tensor | No
     return lambda stream: product(rows.norm(stream, norm))
 
 
-def gated_product(rows: Rows, norm: Tensor | None, w: Tensor, bias: Tensor | None) -> Product:
-    """stream ↦ silu(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, two or three. Without a norm
-    that of stream · wᵀ.
+def gated_product(rows: Rows, norm: Tensor | None, mlp: Dense) -> Product:
+    """stream ↦ activation(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, two or three. Without a
+    norm that of stream · wᵀ.
     """
+    w, bias = mlp.gate_up[0], mlp.gate_up_bias[0]
     n, k = w.shape[0] // 2, w.shape[1]
-    if bias is None:
+    if bias is None and mlp.activation == "silu":
         scaled, gated = rows.linear((n, k), "rmsnorm_scale_swiglu"), rows.linear((n, k), "swiglu")
         separate = rows.linear((2 * n, k), "none")
         if norm is not None and _nearer(rows.variants, scaled, gated, separate):
@@ -100,7 +101,7 @@ def gated_product(rows: Rows, norm: Tensor | None, w: Tensor, bias: Tensor | Non
             both = _product(rows, gated, w, None)
             return lambda stream: both(stream.summed() if norm is None else rows.norm(stream, norm))
     product = normed_product(rows, norm, w, bias)
-    activate = rows.variants.bound(GatedCase(m=rows.m, n=n, dtype=rows.dtype)).function
+    activate = rows.variants.bound(GatedCase(m=rows.m, n=n, activation=mlp.activation, dtype=rows.dtype)).function
     return lambda stream: activate(product(stream))
 
 
@@ -135,7 +136,7 @@ def mlp_half(rows: Rows, w: Weights, partial: bool = False) -> Callable[[Stream]
     """stream ↦ stream + mlp(rmsnorm(stream)), of a dense layer or of one with experts; `partial` as `added_product`."""
     if isinstance(w.mlp, Experts):
         return _experts(rows, w.post_norm, w.mlp)
-    gate_up = gated_product(rows, w.post_norm, w.mlp.gate_up[0], w.mlp.gate_up_bias[0])
+    gate_up = gated_product(rows, w.post_norm, w.mlp)
     down = added_product(rows, w.mlp.down, w.mlp.down_bias, partial, w.mlp_norm)
     return lambda stream: down(gate_up(stream), stream)
 

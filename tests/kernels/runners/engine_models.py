@@ -53,6 +53,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "mixtral": SIZES | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
     "olmoe": SIZES | {"model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 3},
+    "gemma": SIZES | {"model_type": "gemma", "head_dim": 32, "tie_word_embeddings": True},
     "gemma3": SIZES
     | {
         "model_type": "gemma3_text",
@@ -83,7 +84,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 SPARSE = ("qwen3-moe", "mixtral", "olmoe")
 """Mixtures of experts that the compact decoder runs."""
-NEAR = ("phi3", "granite", "olmo2")
+NEAR = ("phi3", "granite", "olmo2", "gemma", "gemma3")
 """Dense families that differ from Llama by more than a bias, a window or norms of q and k."""
 COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *NEAR, *SPARSE)
 """Families that the compact decoder runs; the other decoders run as transformers' modules."""
