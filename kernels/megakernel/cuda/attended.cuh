@@ -169,7 +169,7 @@ constexpr int kSplitsMost = kHeadLanes < 16 ? kHeadLanes : 16, kSplitsShare = (M
 constexpr int kSplitsEach = kSplitsShare < 1 ? 1 : kSplitsShare < kSplitsMost ? kSplitsShare : kSplitsMost;
 constexpr int kOutTiles = HEADS * HEAD_DIM / 16, kOutColumns = (kOutTiles + kOutParts - 1) / kOutParts * 16;
 constexpr bool kOutAligned = kOutTiles % kOutParts == 0 && kOutColumns % HEAD_DIM == 0;  // no head lies in two parts
-constexpr bool kHalves = BATCH == 1 && kOutColumns + (kOutAligned ? 0 : HEAD_DIM - 16) <= kMergers * 4;
+constexpr bool kHalves = BATCH == 1 && kHeadLanes <= 32 && kOutColumns + (kOutAligned ? 0 : HEAD_DIM - 16) <= kMergers * 4;
 static_assert(sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::warp_sums),
               "the second half leaves its sums there");
 static_assert(!PAIRS || MAX_SPLITS == 0 || kHalves, "pairs merge in halves");

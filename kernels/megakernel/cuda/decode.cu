@@ -103,7 +103,8 @@ struct Epilogue {
       return;
     }
     if (Which == kGateUp) {
-      value = __fdividef(value, 1.f + __expf(-value)) * above * s.scale[b];
+      const float gate = GELU ? 1.5957691216057308f * (value + 0.044715f * value * value * value) : value;
+      value = __fdividef(value, 1.f + __expf(-gate)) * above * s.scale[b];
       u32 group = in.tile + unit;
 #if EXPERTS
       group = in.group * (INTER / 8) + in.tile + unit * gridDim.x;

@@ -6,9 +6,11 @@
 #define kLowest __int_as_float(0xff800000)  // minus infinity: NVRTC has no INFINITY
 
 // The first key that the token at `position` attends to in a layer, and how many those are.
+__device__ __forceinline__ bool windowed(int layer) {
+  return WINDOW && (!FULL_EVERY || (layer + 1) % (FULL_EVERY ? FULL_EVERY : 1));
+}
 __device__ __forceinline__ int first_key(int layer, int position) {
-  const bool whole = !WINDOW || (FULL_EVERY && (layer + 1) % (FULL_EVERY ? FULL_EVERY : 1) == 0);
-  return whole ? 0 : max(0, position + 1 - WINDOW);
+  return windowed(layer) ? max(0, position + 1 - WINDOW) : 0;
 }
 __device__ __forceinline__ int keys_of(int layer, int position) { return position + 1 - first_key(layer, position); }
 
@@ -67,7 +69,7 @@ __device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, 
 // dimensions that it also holds of query g. In the product of values it holds dimensions of g of keys 2t, 2t + 1, 2t +
 // 8 and 2t + 9.
 constexpr int kTiles =
-    (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - kShared;             // tiles of 16 keys that a warp has in registers
+    HEAD_DIM == 256 ? 1 : (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - kShared;  // tiles of 16 keys that a warp has in registers
 constexpr int kTilesOfFew = kShared && kStride >= 256 ? 1 : kTiles;  // for contexts that so many tiles cover
 constexpr int kKeyWords = HEAD_DIM / 8, kValueWords = HEAD_DIM / 16;
 

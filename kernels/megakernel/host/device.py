@@ -39,7 +39,7 @@ to 0.720 ms and Qwen3-30B-A3B's by less than 1 %, and took 5 to 6 % more for eig
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 """kUnitBatch of parameters.cuh, by kColumns: row tiles that are reduced together."""
 
-SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
+SPLIT_KEYS = {32: 256, 64: 256, 128: 192, 256: 128}
 """Keys for which another split saves time, by head_dim: about what the warps of an SM hold in registers at once."""
 FEW_SPLITS, FEW_SPLIT_KEYS = 4, 48
 """OUT merges up to FEW_SPLITS splits of one sequence at almost no cost; FEW_SPLIT_KEYS keys then justify another."""
@@ -151,7 +151,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": shape.qk_norm + shape.whole_norm,
         "NORM_EPS": f"{shape.norm_eps!r}f", "SCORE_SCALE": f"{shape.score_scale!r}f",
-        "WINDOW": shape.window, "FULL_EVERY": shape.full_every,
+        "GELU": int(shape.gelu), "ROPES": 1 + shape.two_ropes, "WINDOW": shape.window, "FULL_EVERY": shape.full_every,
         "NORM_BEFORE": int(shape.norm_before), "NORM_AFTER": int(shape.norm_after),
         "EXPERTS": shape.experts, "CHOSEN": shape.chosen, "NORMALISED": int(shape.normalised),
         "GROUPS": layout.expert_groups, "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),

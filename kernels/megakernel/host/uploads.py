@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kernels.megakernel.host.pack import pack
 from kernels.megakernel.program import Program
-from kernels.model.decoder import Decoder
+from kernels.model.decoder import Decoder, angles
 from kernels.model.expert_tiles import tiles_of
 from kernels.model.rounding import RoundedWeights
 
@@ -21,7 +21,8 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
 
     `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
     `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden], or with norms
-    behind attention and MLP [4 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
+    behind attention and MLP [4 layers + 1, hidden]; `rope` float32 [capacity, tables, head_dim / 2,
+    2];
     where the family has them `bias` float32 [layers, rows of q, k, v], `qk_norm` float32 [layers, 2 * head_dim], or
     [layers, rows of q and k] of norms over all heads, and `experts` as `tiles_of` gives them.
     """
@@ -50,9 +51,7 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
 
 
 def rope(rotary: Any, capacity: int, head_dim: int, device: torch.device) -> Tensor:
-    """cosine and sine [capacity, head_dim / 2, 2] float32 of a transformers rotary embedding."""
-    positions = torch.arange(capacity, device=device)[None]
-    with torch.no_grad():
-        cosine, sine = rotary(torch.zeros(1, device=device), positions)
-    half = head_dim // 2
-    return torch.stack([cosine[0, :, :half], sine[0, :, :half]], dim=-1).float().contiguous()
+    """cosine and sine [capacity, tables, head_dim / 2, 2] float32 of a transformers rotary embedding."""
+    tables = angles(rotary, capacity, torch.zeros(1, device=device))
+    halves = [table.view(capacity, -1, head_dim)[..., : head_dim // 2] for table in tables]
+    return torch.stack(halves, dim=-1).float().contiguous()

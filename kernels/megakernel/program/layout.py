@@ -32,6 +32,8 @@ SHARED_COLUMNS_MOST = 1024
 """The most columns of OUT's input when SMs share its keys: a thread sends 4."""
 MERGED_COLUMNS_MOST = 512
 """The most columns of OUT's input when SMs share its splits: each half of the threads holds all of its heads."""
+LANES_OF_HEADS = 32
+"""Where SMs share splits, a lane merges 4 dimensions of a head, and a warp has whole heads."""
 SLICED_HIDDEN, SLICED_SPLITS = 8192, 16
 """From this hidden size on one sequence slices the residual, and splits the keys of a short context so often.
 At 4,096 and less a sliced residual takes longer."""
@@ -236,6 +238,8 @@ def can_pair(shape: ModelShape, layout: Layout) -> bool:
     tiles = shape.heads * shape.head_dim // 16
     part = -(-tiles // layout.out_parts) * 16
     whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
+    if layout.splits and shape.head_dim > LANES_OF_HEADS * 4:
+        return False
     if layout.splits and part + (0 if whole else shape.head_dim - 16) > MERGED_COLUMNS_MOST:
         return False
     shared = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)

@@ -5,19 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.model.dense_families import DENSE_TYPES, STATIC_ROPES, multipliers, windows
+from kernels.model.dense_families import DENSE_TYPES, GATES, STATIC_ROPES, TWO_ROPES, activation, multipliers, windows
 from kernels.model_files.config import value
 
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
 LACKING = {
-    "gemma2": "soft caps, norms behind attention and MLP, sliding windows",
-    "gemma3_text": "norms behind attention and MLP, sliding windows in some layers, scaled embeddings",
-    "gpt_oss": "attention sinks, sliding windows in some layers, biases of experts",
+    "gemma2": "soft caps",
+    "gpt_oss": "attention sinks, biases of experts",
 }
 """What families near these have, and the megakernel has not."""
 EXPERTS_MOST = 256
 """Experts of a layer: a lane of the warp that routes a sequence has eight of them."""
-HEAD_DIMS = (32, 64, 128)
+HEAD_DIMS = (32, 64, 128, 256)
 BATCH_MOST = 8
 """Sequences: columns of a matrix unit's tile."""
 
@@ -30,7 +29,8 @@ class Unsupported(ValueError):
 class ModelShape:
     """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements. Scores are multiplied
     by `score_scale`, 0: by 1 / √head_dim. A token attends to `window` keys, 0: to all, and in every `full_every`-th layer
-    to all. Norms stand `norm_before` attention and MLP, or `norm_after` them, or both. `tied`: the LM head is the embedding as it is looked up.
+    to all. Norms stand `norm_before` attention and MLP, or `norm_after` them, or both. The gate's
+    activation is SiLU, or GELU in its tanh form. With `two_ropes` windowed layers have angles of their own. `tied`: the LM head is the embedding as it is looked up.
 
     In a mixture a token goes to `chosen` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
     `intermediate` is then that of all its experts together. `whole_norm`: q and k are each normed over all heads.
@@ -56,11 +56,16 @@ class ModelShape:
     full_every: int = 0
     norm_before: bool = True
     norm_after: bool = False
+    gelu: bool = False
+    two_ropes: bool = False
+
+    def windowed(self, layer: int) -> bool:
+        """Whether tokens attend to a window in this layer."""
+        return bool(self.window) and not (self.full_every and (layer + 1) % self.full_every == 0)
 
     def first_key(self, layer: int, position: int) -> int:
         """The first key that the token at `position` attends to."""
-        whole = not self.window or (self.full_every and (layer + 1) % self.full_every == 0)
-        return 0 if whole else max(0, position + 1 - self.window)
+        return max(0, position + 1 - self.window) if self.windowed(layer) else 0
 
     @property
     def batch_most(self) -> int:
@@ -117,7 +122,7 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         vocab=config["vocab_size"],
         norm_eps=by.eps,
         qkv_bias=family == "qwen2" or bool(config.get("attention_bias")),
-        qk_norm=family in ("qwen3", "qwen3_moe", "olmoe", "olmo2"),
+        qk_norm=family in ("qwen3", "qwen3_moe", "olmoe", "olmo2", "gemma3_text"),
         tied=bool(config.get("tie_word_embeddings")) and by.embedding == 1,
         experts=experts,
         chosen=chosen,
@@ -127,7 +132,9 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         window=window,
         full_every=full_every,
         norm_before=family != "olmo2",
-        norm_after=family == "olmo2",
+        norm_after=family in ("olmo2", "gemma3_text"),
+        gelu=GATES.get(activation(config)) == "gelu",
+        two_ropes=family in TWO_ROPES,
     )
     _check(shape, config)
     return shape
@@ -142,8 +149,10 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
     for name, size in (("hidden_size", shape.hidden), (inner, shape.expert_size)):
         if size % 16:
             raise Unsupported(f"{name} {size}: the megakernel needs a multiple of 16")
-    if config.get("hidden_act", "silu") != "silu":
-        raise Unsupported(f"hidden_act {config['hidden_act']!r}: the megakernel serves silu")
+    if (gate := activation(config)) not in GATES:
+        raise Unsupported(f"hidden_act {gate!r}: the megakernel serves {', '.join(GATES)}")
+    if config.get("use_bidirectional_attention"):
+        raise Unsupported("use_bidirectional_attention: the megakernel attends to earlier tokens")
     if config.get("mlp_bias"):
         raise Unsupported("mlp_bias: the megakernel has no bias in the MLP")
     if config.get("attention_bias") and config["model_type"] != "qwen2":
@@ -151,8 +160,9 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
     if shape.experts:
         _check_mixture(shape, config)
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if (kind := rope.get("rope_type", rope.get("type", "default"))) not in STATIC_ROPES:
-        raise Unsupported(f"rope_type {kind!r}: the megakernel's angles do not depend on the length")
+    for each in [own for own in rope.values() if isinstance(own, dict)] or [rope]:
+        if (kind := each.get("rope_type", each.get("type", "default"))) not in STATIC_ROPES:
+            raise Unsupported(f"rope_type {kind!r}: the megakernel's angles do not depend on the length")
     if (rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1) != 1:
         raise Unsupported("partial_rotary_factor: the megakernel rotates whole heads")
 

@@ -17,6 +17,7 @@ from tests.kernels.megakernel.tiny_models import arrays_of, gpu, program_of, sta
         ("olmo2", {"splits": 2, "down_parts": 2}),
         ("olmo2", {"splits": 0, "batch": 3}),
         ("qwen2-window", {"splits": 0}),
+        ("gemma3", {"splits": 0}),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(f"{k} {v}" for k, v in value.items()),
 )

@@ -23,6 +23,7 @@ ARCHITECTURES = {
     "llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
     "phi3": "Phi3ForCausalLM", "granite": "GraniteForCausalLM",
     "olmo2": "Olmo2ForCausalLM",
+    "gemma": "GemmaForCausalLM", "gemma3_text": "Gemma3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM", "olmoe": "OlmoeForCausalLM", "mixtral": "MixtralForCausalLM",
 }  # fmt: skip
 LLAMA3_ROPE = {
@@ -61,6 +62,12 @@ NEAR: dict[str, dict[str, Any]] = {
         attention_multiplier=0.0625, logits_scaling=8.0,
     ),
     "olmo2": _config("olmo2", 96, 160, 3, 3, 32, 97, pad_token_id=0),
+    # a width whose root, which scales the embedding, is the same in bf16
+    "gemma": _config("gemma", 144, 160, 2, 1, 256, 97, pad_token_id=0),
+    "gemma3": _config(
+        "gemma3_text", 144, 160, 4, 1, 256, 97, pad_token_id=0, sliding_window=13, query_pre_attn_scalar=200,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
     "qwen2-window": _config(
         "qwen2", 128, 144, 4, 1, 64, 97, pad_token_id=0, use_sliding_window=True, sliding_window=13,
         layer_types=["sliding_attention", "full_attention"],

@@ -120,12 +120,14 @@ def _heads(
             for y, weight, square in zip((queries, key), (of_q, of_k), squares, strict=True)
         )
     scale = LOG2_E * np.float32(shape.score_scale) if shape.score_scale else LOG2_E / np.sqrt(np.float32(d))
-    return _rotated(sm, queries, b) * scale, bf16(_rotated(sm, key, b))[0], bf16(value)
+    turned, key = (_rotated(sm, words["layer"], y, b) for y in (queries, key))
+    return turned * scale, bf16(key)[0], bf16(value)
 
 
-def _rotated(sm: "StreamingMultiprocessor", x: Floats, b: int) -> Floats:
+def _rotated(sm: "StreamingMultiprocessor", layer: int, x: Floats, b: int) -> Floats:
     """RoPE of [n, head_dim] by the angles of the sequence's position; dimension i is paired with i + head_dim / 2."""
-    cosine, sine = sm.gpu.arrays["rope"][sm.length(b) - 1].T
+    table = int(sm.shape.two_ropes and sm.shape.windowed(layer))
+    cosine, sine = sm.gpu.arrays["rope"][sm.length(b) - 1, table].T
     low, high = np.split(x, 2, axis=1)
     return np.concatenate([low * cosine - high * sine, high * cosine + low * sine], axis=1)
 

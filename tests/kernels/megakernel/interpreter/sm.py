@@ -270,7 +270,8 @@ class StreamingMultiprocessor:
         x, scale = yield from self._normed(layer, after_attention=True)
         for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 matching rows of up
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
-            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self.flag(layer)))
+            inner = np.float32(1.5957691) * (gate + np.float32(0.044715) * gate**3) if self.shape.gelu else gate
+            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-inner)) * up, self.flag(layer)))
             yield True
 
     def _down(self, words: dict[str, int]) -> Steps:
