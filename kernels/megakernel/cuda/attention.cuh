@@ -90,15 +90,18 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
       for (int o = kEach / 2; o; o >>= 1) squares += __shfl_xor_sync(~0u, squares, o);
       scale *= rsqrtf(squares / HEAD_DIM + NORM_EPS);
     }
+    if (QK_NORM && !is_value) {
 #pragma unroll
-    for (int i = 0; i < kPairs && QK_NORM && !is_value; i++)
-      x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
+      for (int i = 0; i < kPairs; i++) x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
+    }
+    if (!is_value) {
 #pragma unroll
-    for (int i = 0; i < kPairs && !is_value; i += 2) {
-      const float2 low = x[i], high = x[i + 1];
-      const float4 by = angles[i / 2];
-      x[i] = make_float2((low.x * by.x - high.x * by.y) * scale, (low.y * by.z - high.y * by.w) * scale);
-      x[i + 1] = make_float2((high.x * by.x + low.x * by.y) * scale, (high.y * by.z + low.y * by.w) * scale);
+      for (int i = 0; i < kPairs; i += 2) {
+        const float2 low = x[i], high = x[i + 1];
+        const float4 by = angles[i / 2];
+        x[i] = make_float2((low.x * by.x - high.x * by.y) * scale, (low.y * by.z - high.y * by.w) * scale);
+        x[i + 1] = make_float2((high.x * by.x + low.x * by.y) * scale, (high.y * by.z + low.y * by.w) * scale);
+      }
     }
     if (item >= items) continue;
 #pragma unroll

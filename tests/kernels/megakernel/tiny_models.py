@@ -110,6 +110,21 @@ GPU_CONFIGS = {
 """Large enough that every SM of an H200 has work; with head_dim 32, half of them. One sequence of `wide` slices its
 residual."""
 
+GPU_NEAR = {
+    "phi3": _config("phi3", 512, 2048, 8, 2, 64, 4099, pad_token_id=0, sliding_window=64, **ON_GPU),
+    "granite": _config(
+        "granite", 512, 2048, 16, 4, 64, 4099, embedding_multiplier=12.0, residual_multiplier=0.22,
+        attention_multiplier=0.015625, logits_scaling=8.0, **ON_GPU,
+    ),
+    "olmo2": _config("olmo2", 512, 2048, 8, 8, 64, 4099, **ON_GPU),
+    "gemma": _config("gemma", 576, 2048, 8, 1, 256, 4099, **ON_GPU),
+    "gemma3": _config(
+        "gemma3_text", 576, 2048, 4, 1, 256, 4099, sliding_window=64, query_pre_attn_scalar=256,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], **ON_GPU,
+    ),
+}  # fmt: skip
+"""Families near these, the first with a window."""
+
 GPU_MIXTURES = {
     "qwen3_moe": _config(
         "qwen3_moe", 512, 2048, 16, 4, 128, 4099, moe_intermediate_size=256, num_experts=40, num_experts_per_tok=4,
