@@ -7,14 +7,14 @@ set -euo pipefail
 LIMIT=${LIMIT:-190}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-tests=tests/kernels/megakernel
 check() {
-    printf '%s\n' phi3 granite olmo2 'gemma and not gemma3' gemma3 | xargs -P 5 -I{} "$PYTHON" -m pytest -m gpu -q -s \
-        -p no:cacheprovider --tb=short -k '{} and (generated or behind or residual)' \
-        $tests/test_gpu_fidelity.py $tests/test_gpu_after_prompt.py $tests/test_gpu_proofs.py
+    for family in phi3 granite olmo2 'gemma and not gemma3' gemma3; do
+        for part in fidelity after_prompt proofs; do
+            printf '%s\0' "tests/kernels/megakernel/test_gpu_$part.py" "$family and (generated or behind or residual)"
+        done
+    done | xargs -0 -n 2 -P 15 bash -c '"$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --tb=short "$0" -k "$1" 2>&1 | tail -25'
 }
 export -f check
-export tests
 step checks 110 bash -c check
 step decode 100 "$PYTHON" -m kernels bench decode --model gemma-3-1b --model granite-3.3-2b --model phi-4 --batch 1 \
     --prompt 128 --runner megakernel --runner kernels --seconds 4 --json "$OUT/decode-families.json"

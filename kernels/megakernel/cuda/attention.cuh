@@ -82,6 +82,8 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
     float scale = is_query ? 1.4426950408889634f * (SCORE_SCALE > 0 ? SCORE_SCALE : rsqrtf((float)HEAD_DIM)) : 1.f;
     if (QK_NORM == 2) {
       scale *= is_query ? whole.x : whole.y;
+#pragma unroll
+      for (int i = 0; i < kPairs && !is_value; i++) x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
     } else if (QK_NORM) {
       float squares = x[0].x * x[0].x + x[0].y * x[0].y + x[1].x * x[1].x + x[1].y * x[1].y;
 #pragma unroll
@@ -89,10 +91,8 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
 #pragma unroll
       for (int o = kEach / 2; o; o >>= 1) squares += __shfl_xor_sync(~0u, squares, o);
       scale *= rsqrtf(squares / HEAD_DIM + NORM_EPS);
-    }
-    if (QK_NORM && !is_value) {
 #pragma unroll
-      for (int i = 0; i < kPairs; i++) x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
+      for (int i = 0; i < kPairs && !is_value; i++) x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
     }
     if (!is_value) {
 #pragma unroll
