@@ -1,5 +1,5 @@
-"""A compact decoder over the weights of a transformers model of the Llama family or one near it (dense_families.py), and of
-mixtures of experts of Qwen3, Mixtral and OLMoE.
+"""A compact decoder over the weights of a transformers model of the Llama family or one near it (dense_families.py),
+and of mixtures of experts of Qwen3, Mixtral and OLMoE.
 
 A pass calls three functions: `embed`, `layer` (once per layer) and `head`. A layer does not add its last output to the
 residual stream. It returns it as `delta`, and the next layer adds it, so that the addition fuses with that layer's norm
@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kernels.model.dense_families import DENSE_TYPES, GATES, STATIC_ROPES, TWO_ROPES, WINDOWED, activation, multipliers
 from kernels.model.experts import MODEL_TYPES as SPARSE_TYPES
 from kernels.model.experts import Experts, is_sparse, swiglu, torch_experts
-from kernels.model.dense_families import DENSE_TYPES, GATES, STATIC_ROPES, TWO_ROPES, WINDOWED, activation, multipliers
 from kernels.model.layer_weights import Dense, Weights, norm_of, weights_of
 
 MODEL_TYPES = (*DENSE_TYPES, *SPARSE_TYPES)

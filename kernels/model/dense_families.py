@@ -14,6 +14,8 @@ DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "granite", "olmo2",
 TWO_ROPES = ("gemma3_text",)
 """Families whose windowed layers have angles of their own."""
 GEMMAS = ("gemma", "gemma3_text")
+DIVIDED = ("llama", "qwen2", "qwen3", "mistral")
+"""Families whose models are divided over ranks."""
 STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose angles depend on the position alone."""
 WINDOWED = ("mistral", "mixtral", "phi3")
@@ -67,7 +69,8 @@ def multipliers(config: dict[str, Any]) -> Multipliers:
     head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     eps = config.get("rms_norm_eps") or 1e-6
     if config["model_type"] in GEMMAS:
-        return Multipliers(config["hidden_size"] ** 0.5, eps, (config.get("query_pre_attn_scalar") or head_dim) ** -0.5, 1.0)
+        scores = (config.get("query_pre_attn_scalar") or head_dim) ** -0.5
+        return Multipliers(config["hidden_size"] ** 0.5, eps, scores, 1.0)
     if config["model_type"] != "granite":
         return Multipliers(1.0, eps, head_dim**-0.5, 1.0)
     embedding, residual, scores, divisor = (

@@ -140,9 +140,7 @@ class LayerOps:
             return [(*plain, RmsNormCase(m=m, n=self._model.norm.shape[0], dtype=self._dtype))]
         return [plain] if bias else [(self._linear(m, shape, "residual"),), plain]
 
-    def _norm(
-        self, m: int, follows: tuple[Case, ...], before: tuple[Case, ...], weight: Tensor | None
-    ) -> list[Case]:
+    def _norm(self, m: int, follows: tuple[Case, ...], before: tuple[Case, ...], weight: Tensor | None) -> list[Case]:
         """The case between two products: a norm, an addition or both; [] where the products do both themselves, or
         torch adds because the family has no norm there.
         """

@@ -11,7 +11,9 @@ from kernels.quant.quantised_matrix import STORED_SCALES, stored_scales
 
 
 class Dense(NamedTuple):
-    """The weights of a dense MLP, and the activation of its gate: gelu is its tanh form. Packed, `gate_up` is one matrix with the gate first, otherwise gate and up."""
+    """The weights of a dense MLP. Packed, `gate_up` is one matrix with the gate first, otherwise gate and up. gelu is its
+    tanh form.
+    """
 
     gate_up: tuple[Tensor, ...]
     gate_up_bias: tuple[Tensor | None, ...]

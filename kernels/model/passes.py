@@ -31,7 +31,8 @@ DEFAULT_SCALE_ERROR = 1e-6
 @dataclass
 class LayerInput:
     """What each half of a layer takes: the residual stream, which the half changes; the positions of the tokens, with
-    the angles of each table (None where no op asks for them); and the index [1] of the last token before the padding (None: there is no padding).
+    the angles of each table (None where no op asks for them); and the index [1] of the last token before the padding
+    (None: there is no padding).
     """
 
     stream: Stream

@@ -18,11 +18,10 @@ from safetensors import SafetensorError, safe_open
 
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import decoder, loading, weights
+from kernels.model.dense_families import DIVIDED
 from kernels.model.divisible import undivided
 from kernels.model_files.config import value
 
-DIVIDED = ("llama", "qwen2", "qwen3", "mistral")
-"""Families whose models are divided over ranks."""
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias")
 """Biases of partial sums: the first rank has them, the others zeros."""
 

@@ -231,8 +231,8 @@ def scratch_bytes(
 ) -> int:
     """An upper bound of sizeof(Shared) without the ring, in bytes.
 
-    `residual` columns of the residual are kept, with those of what is added to it where that is normed; `inputs` are those of `input_bytes`, and `slots` experts may be at
-    work. The last three are those of `attention_sizes`.
+    `residual` columns of the residual are kept, with those of what is added to it where that is normed; `inputs` are
+    those of `input_bytes`, and `slots` experts may be at work. The last three are those of `attention_sizes`.
     """
     filled = columns_of(batch)
     product = inputs * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4

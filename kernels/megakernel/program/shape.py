@@ -27,13 +27,17 @@ class Unsupported(ValueError):
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements. Scores are multiplied
-    by `score_scale`, 0: by 1 / √head_dim. A token attends to `window` keys, 0: to all, and in every `full_every`-th layer
-    to all. Norms stand `norm_before` attention and MLP, or `norm_after` them, or both. The gate's
-    activation is SiLU, or GELU in its tanh form. With `two_ropes` windowed layers have angles of their own. `tied`: the LM head is the embedding as it is looked up.
+    """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements.
+
+    - `tied`: the LM head is the embedding as it is looked up. `score_scale`: the factor of scores, 0: 1 / √head_dim.
+    - `window`: keys that a token attends to, 0: all; in every `full_every`-th layer all, 0: in none.
+    - `norm_before`, `norm_after`: norms stand before attention and MLP, behind them, or both. `whole_norm`: q and k are
+      each normed over all heads.
+    - `gelu`: the gate's activation is GELU in its tanh form, else SiLU. `two_ropes`: windowed layers have angles of
+      their own.
 
     In a mixture a token goes to `chosen` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
-    `intermediate` is then that of all its experts together. `whole_norm`: q and k are each normed over all heads.
+    `intermediate` is then that of all its experts together.
     """
 
     hidden: int
