@@ -21,7 +21,7 @@ from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.layout import check_precision, default_layout
 from kernels.megakernel.program.ranks import part_of
-from kernels.megakernel.program.shape import BATCH_MOST, shape_of
+from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.program.weights import format_of
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.layer_ops import BatchShape, LayerOps
@@ -99,8 +99,8 @@ class MegakernelRunner(Runner):
 
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
-        if not 1 <= batch <= BATCH_MOST:
-            raise ValueError(f"batch: the megakernel serves 1 to {BATCH_MOST}, not {batch}")
+        if not 1 <= batch <= self.shape.batch_most:
+            raise ValueError(f"batch: the megakernel serves 1 to {self.shape.batch_most} of this model, not {batch}")
         if self._prompts is None or not self._prompts.fits(batch, prompt, tokens):
             capacity = room_for(prompt, tokens)
             self._machine = self._prompts = None

@@ -1,5 +1,5 @@
-"""A compact decoder over the weights of a transformers model: Llama, Qwen2, Qwen3 and Mistral families, and mixtures of
-experts of Qwen3, Mixtral and OLMoE.
+"""A compact decoder over the weights of a transformers model of the Llama family or one near it (dense_families.py),
+and of mixtures of experts of Qwen3, Mixtral and OLMoE.
 
 A pass calls three functions: `embed`, `layer` (once per layer) and `head`. A layer does not add its last output to the
 residual stream. It returns it as `delta`, and the next layer adds it, so that the addition fuses with that layer's norm
@@ -15,13 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kernels.model.dense_families import DENSE_TYPES, GATES, STATIC_ROPES, TWO_ROPES, WINDOWED, activation, multipliers
 from kernels.model.experts import MODEL_TYPES as SPARSE_TYPES
 from kernels.model.experts import Experts, is_sparse, swiglu, torch_experts
-from kernels.model.layer_weights import Dense, Weights, weights_of
+from kernels.model.layer_weights import Dense, Weights, norm_of, weights_of
 
-DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral")
 MODEL_TYPES = (*DENSE_TYPES, *SPARSE_TYPES)
-_STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 
 Linear = Callable[..., Tensor]
 """f(x [..., k], w [n, k], bias [n] | None) -> [..., n]"""
@@ -39,6 +38,12 @@ class LayerShape:
     eps: float
     scaling: float
     window: int | None = None
+    rope: int = 0
+    """Which half of a table of angles it takes, where that has two."""
+
+    def angles(self, table: Tensor) -> Tensor:
+        """The layer's columns of a table of angles [..., head_dim], or of two side by side."""
+        return table[..., self.rope * self.head_dim : (self.rope + 1) * self.head_dim]
 
     def window_within(self, length: int) -> int | None:
         """The window, or None where sequences of this length fit into it."""
@@ -52,22 +57,31 @@ def refusal(model: Any) -> str | None:
         return f"model_type {config.model_type!r} is not one of {', '.join(MODEL_TYPES)}"
     if not hasattr(model, "lm_head"):
         return f"{type(model).__name__} has no lm_head"
-    if getattr(config, "hidden_act", "silu") != "silu":
-        return f"hidden_act {config.hidden_act!r} is not silu"
+    if (gate := activation(config.to_dict())) not in GATES:
+        return f"hidden_act {gate!r} is not one of {', '.join(GATES)}"
+    if getattr(config, "use_bidirectional_attention", None):
+        return "use_bidirectional_attention: tokens attend to later ones"
     rotary = model.model.rotary_emb
-    if rotary.rope_type not in _STATIC_ROPES:
-        return f"rope_type {rotary.rope_type!r} depends on the length"
-    if 2 * rotary.inv_freq.numel() != model.model.layers[0].self_attn.head_dim:
-        return "only a part of each head is rotated"
+    kinds = rotary.rope_type if isinstance(rotary.rope_type, dict) else {"": rotary.rope_type}
+    for kind, rope_type in kinds.items():
+        if rope_type not in STATIC_ROPES:
+            return f"rope_type {rope_type!r} depends on the length"
+        if 2 * getattr(rotary, f"{kind}_inv_freq".lstrip("_")).numel() != model.model.layers[0].self_attn.head_dim:
+            return "only a part of each head is rotated"
     if getattr(config, "clip_qkv", None) is not None:
         return f"clip_qkv {config.clip_qkv} limits q, k and v"
     if len({is_sparse(layer) for layer in model.model.layers}) > 1:
         return "some layers have experts and others none (mlp_only_layers, decoder_sparse_step)"
+    try:
+        multipliers(config.to_dict())
+    except ValueError as error:
+        return str(error)
     return None
 
 
 class Decoder:
-    """Weights and shapes for `embed`, `layer` and `head`, taken from a transformers model without a copy.
+    """Weights and shapes for `embed`, `layer` and `head`, taken from a transformers model without a copy, but for an
+    embedding that the family multiplies.
 
     q, k and v are joined, and gate and up: the parameters of the transformers model become views of the joined
     matrices. It still works, and no weight is stored twice. With `pack` the joined matrices are the weights of a layer,
@@ -79,20 +93,22 @@ class Decoder:
         if reason:
             raise ValueError(f"the compact decoder cannot run this model: {reason}")
         config, core = model.config, model.model
-        self.embedding: Tensor = core.embed_tokens.weight
-        self.norm: Tensor = core.norm.weight
+        by = multipliers(config.to_dict())
+        self.embedding: Tensor = multiplied_embedding(core.embed_tokens, by.embedding)
+        norm = norm_of(config, core, "norm")
+        assert norm is not None
+        self.norm: Tensor = norm if by.logits == 1 else norm * by.logits
         self.lm_head: Tensor = model.lm_head.weight
         self.rotary = core.rotary_emb
         self.layers = [weights_of(config, layer, pack) for layer in core.layers]
         self.shapes = [layer_shape(config, layer) for layer in core.layers]
-        self.eps: float = config.rms_norm_eps
+        self.eps: float = by.eps
 
-    @torch.no_grad()
     def rope_table(self, length: int) -> tuple[Tensor, Tensor]:
-        """cos and sin [length, head_dim] of the positions below `length`, as transformers rounds them."""
-        positions = torch.arange(length, device=self.embedding.device)[None]
-        cos, sin = self.rotary(self.embedding[:1], positions)
-        return cos[0].contiguous(), sin[0].contiguous()
+        """cos and sin [length, head_dim] of the positions below `length`, as transformers rounds them. Where windowed
+        layers have angles of their own, these are the second half of [length, 2 · head_dim].
+        """
+        return angles(self.rotary, length, self.embedding[:1])
 
     @property
     def tiled(self) -> bool:
@@ -108,17 +124,38 @@ class Decoder:
         ]
 
 
+def multiplied_embedding(module: Any, by: float) -> Tensor:
+    """The table times a factor; all decoders of a model share it."""
+    weight: Tensor = module.weight.detach()
+    if by == 1:
+        return module.weight  # type: ignore[no-any-return]
+    if not isinstance(getattr(module, "multiplied", None), Tensor):
+        own = getattr(module, "embed_scale", None)  # which transformers rounds
+        module.multiplied = (weight.float() * by).to(weight.dtype) if own is None else weight * own.to(weight.dtype)
+    return module.multiplied  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+def angles(rotary: Any, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """`Decoder.rope_table` of a rotary embedding, in the dtype and on the device of `like`."""
+    positions = torch.arange(length, device=like.device)[None]
+    kinds = [()] if not isinstance(rotary.rope_type, dict) else [(kind,) for kind in sorted(rotary.rope_type)]
+    cos, sin = zip(*(rotary(like, positions, *kind) for kind in kinds), strict=True)
+    return torch.cat(cos, dim=-1)[0].contiguous(), torch.cat(sin, dim=-1)[0].contiguous()
+
+
 def layer_shape(config: Any, layer: Any) -> LayerShape:
     """The sizes of a layer of a transformers model."""
     attention = layer.self_attn
-    windowed = config.model_type in ("mistral", "mixtral")
+    windowed = config.model_type in WINDOWED
     window = getattr(config, "sliding_window", None) if windowed else None
     window = getattr(attention, "sliding_window", window)
     return LayerShape(
+        rope=int(config.model_type in TWO_ROPES and window is not None),
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
         head_dim=attention.head_dim,
-        eps=config.rms_norm_eps,
+        eps=multipliers(config.to_dict()).eps,
         scaling=attention.scaling,
         window=window,
     )
@@ -215,12 +252,13 @@ def layer(
     batch, queries, _ = delta.shape
     keys, values = cache
     residual = residual + delta
-    qkv = project(rms_norm(residual, w.input_norm, shape.eps), w.qkv, w.qkv_bias, linear)
+    qkv = project(_normed(residual, w.input_norm, shape.eps), w.qkv, w.qkv_bias, linear)
     heads = qkv.view(batch, queries, -1, shape.head_dim)
     q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
     if w.q_norm is not None and w.k_norm is not None:
         q, k = head_norm(q, w.q_norm, shape.eps), head_norm(k, w.k_norm, shape.eps)
-    q, k = rotate(q, positions.cos, positions.sin), rotate(k, positions.cos, positions.sin)
+    cos, sin = shape.angles(positions.cos), shape.angles(positions.sin)
+    q, k = rotate(q, cos, sin), rotate(k, cos, sin)
     keys.index_copy_(1, positions.at, k)
     values.index_copy_(1, positions.at, v)
     if queries == 1:
@@ -228,15 +266,24 @@ def layer(
     else:
         attended = attention(q, k, v) if attention is not None and shape.window is None else None
         out = attended if attended is not None else prefill_attention(q, k, v, shape.scaling, shape.window)
-    residual = residual + linear(out.reshape(batch, queries, -1), w.o, w.o_bias)
-    return mlp(rms_norm(residual, w.post_norm, shape.eps), w.mlp, linear), residual
+    residual = residual + _normed(linear(out.reshape(batch, queries, -1), w.o, w.o_bias), w.attention_norm, shape.eps)
+    return _normed(mlp(_normed(residual, w.post_norm, shape.eps), w.mlp, linear), w.mlp_norm, shape.eps), residual
+
+
+def _normed(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """`rms_norm`, of a family that has this norm."""
+    return x if weight is None else rms_norm(x, weight, eps)
 
 
 def mlp(x: Tensor, w: Dense | Experts, linear: Linear) -> Tensor:
     """The MLP of x [b, q, hidden]; of a layer of experts, by torch's own products."""
     if isinstance(w, Experts):
         return torch_experts(x.flatten(0, 1), w).view(x.shape)
-    return linear(swiglu(project(x, w.gate_up, w.gate_up_bias, linear)), w.down, w.down_bias)
+    gate_up = project(x, w.gate_up, w.gate_up_bias, linear)
+    if w.activation == "silu":
+        return linear(swiglu(gate_up), w.down, w.down_bias)
+    gate, up = gate_up.chunk(2, dim=-1)
+    return linear(F.gelu(gate, approximate="tanh") * up, w.down, w.down_bias)
 
 
 def finish(

@@ -23,7 +23,8 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
         raise ValueError(f"no float32 logits layer by layer: {reason}")
     with device:
         rotary = type(whole.model.rotary_emb)(config=whole.config)
-    hidden = _made(whole, "model.embed_tokens", seed, device)(ids.to(device))
+    multiplier, divisor = (getattr(whole.config, name, 1) for name in ("embedding_multiplier", "logits_scaling"))
+    hidden = _made(whole, "model.embed_tokens", seed, device)(ids.to(device)) * multiplier
     positions = torch.arange(ids.shape[1], device=device)[None]
     angles = rotary(hidden, positions)
     for index, layer in enumerate(whole.model.layers):
@@ -33,7 +34,7 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
         hidden = own(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles)
     hidden = _made(whole, "model.norm", seed, device)(hidden)
     head = _made(whole, "model.embed_tokens" if whole.config.tie_word_embeddings else "lm_head", seed, device).weight
-    return torch.cat([F.linear(rows, head).cpu() for rows in hidden.split(1)])
+    return torch.cat([F.linear(rows, head).cpu() / divisor for rows in hidden.split(1)])
 
 
 def _made(whole: Any, name: str, seed: int, device: torch.device) -> Any:

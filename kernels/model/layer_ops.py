@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
+from torch import Tensor
+
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.experts import Experts
 from kernels.model.layer_cases import attention_case, expert_cases, rope_case, step_case
-from kernels.model.layer_weights import Dense
+from kernels.model.layer_weights import Dense, Weights
 from kernels.model.prompts import bucket
 from kernels.ops import Case, Epilogue, GatedCase, LinearCase, LmHeadCase, RmsNormCase
 
@@ -51,12 +53,13 @@ class LayerOps:
         w, m = self._weights, self.traffic.batch * queries
         chains = []
         for qkv, attention, out, (gate_up, down) in product(
-            self._normed(m, w.qkv[0].shape, w.qkv_bias[0] is not None),
+            self._normed(m, w.qkv[0].shape, w.qkv_bias[0] is not None, w.input_norm is not None),
             self._attention(queries),
-            self._added(m, w.o.shape, w.o_bias is not None),
-            self._mlp(m, w.mlp),
+            self._added(m, w.o.shape, w.o_bias is not None, w.attention_norm is not None),
+            self._mlp(m, w),
         ):
-            cases = [*self._norm(m, qkv, down), *qkv, *attention, *out, *self._norm(m, gate_up, out), *gate_up, *down]
+            cases = [*self._norm(m, qkv, down, w.input_norm), *qkv, *attention, *out]
+            cases += [*self._norm(m, gate_up, out, w.post_norm), *gate_up, *down]
             chains.append(tuple(cases))
         return chains
 
@@ -105,34 +108,44 @@ class LayerOps:
         n, k = shape
         return LinearCase(m=m, n=n, k=k, dtype=self._dtype, weights=self._dtype, epilogue=epilogue)
 
-    def _normed(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
+    def _normed(self, m: int, shape: tuple[int, ...], bias: bool, norm: bool) -> list[tuple[Case, ...]]:
         scaled: Epilogue = "rmsnorm_scale_bias" if bias else "rmsnorm_scale"
-        return [(self._linear(m, shape, scaled),), (self._linear(m, shape, "bias" if bias else "none"),)]
+        plain = (self._linear(m, shape, "bias" if bias else "none"),)
+        return [(self._linear(m, shape, scaled),), plain] if norm else [plain]
 
-    def _mlp(self, m: int, w: Dense | Experts) -> list[tuple[tuple[Case, ...], tuple[Case, ...]]]:
+    def _mlp(self, m: int, layer: Weights) -> list[tuple[tuple[Case, ...], tuple[Case, ...]]]:
         """(gate and up with activation, down), in every form; of experts the router comes before."""
+        w = layer.mlp
         if isinstance(w, Experts):
             gate_up, activation, down = expert_cases(w, m, self._dtype)
             separate = (activation,) if activation else ()
             return [((self._linear(m, w.router.shape, "none"), gate_up, *separate), (down,))]
-        gated = self._gated(m, w.gate_up[0].shape, w.gate_up_bias[0] is not None)
-        return list(product(gated, self._added(m, w.down.shape, w.down_bias is not None)))
+        gated = self._gated(m, w, layer.post_norm is not None)
+        return list(product(gated, self._added(m, w.down.shape, w.down_bias is not None, layer.mlp_norm is not None)))
 
-    def _gated(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
+    def _gated(self, m: int, w: Dense, norm: bool) -> list[tuple[Case, ...]]:
+        shape, bias = w.gate_up[0].shape, w.gate_up_bias[0] is not None
         n, k = shape[0] // 2, shape[1]
-        activation = GatedCase(m=m, n=n, dtype=self._dtype)
-        separate: list[tuple[Case, ...]] = [(*cases, activation) for cases in self._normed(m, shape, bias)]
-        if bias:
+        gate = GatedCase(m=m, n=n, activation=w.activation, dtype=self._dtype)
+        separate: list[tuple[Case, ...]] = [(*cases, gate) for cases in self._normed(m, shape, bias, norm)]
+        if bias or w.activation != "silu":
             return separate
-        together: list[Epilogue] = ["rmsnorm_scale_swiglu", "swiglu"]
+        together: list[Epilogue] = ["rmsnorm_scale_swiglu", "swiglu"] if norm else ["swiglu"]
         return [*((self._linear(m, (n, k), epilogue),) for epilogue in together), *separate]
 
-    def _added(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
+    def _added(self, m: int, shape: tuple[int, ...], bias: bool, norm: bool) -> list[tuple[Case, ...]]:
+        """A product whose output joins the residual stream, behind a norm of its own where the family has one."""
         plain = (self._linear(m, shape, "bias" if bias else "none"),)
+        if norm:
+            return [(*plain, RmsNormCase(m=m, n=self._model.norm.shape[0], dtype=self._dtype))]
         return [plain] if bias else [(self._linear(m, shape, "residual"),), plain]
 
-    def _norm(self, m: int, follows: tuple[Case, ...], before: tuple[Case, ...]) -> list[Case]:
-        """The case between two products: a norm, an addition or both; [] where the products do both themselves."""
+    def _norm(self, m: int, follows: tuple[Case, ...], before: tuple[Case, ...], weight: Tensor | None) -> list[Case]:
+        """The case between two products: a norm, an addition or both; [] where the products do both themselves, or
+        torch adds because the family has no norm there.
+        """
+        if weight is None:
+            return []
         first, last = follows[0], before[-1]
         added = isinstance(last, LinearCase) and last.epilogue == "residual"
         if isinstance(first, LinearCase) and first.normalises and added:

@@ -1,37 +1,44 @@
 """The weights of one layer of the compact decoder, taken from a transformers model without a copy."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from kernels.model.dense_families import GATES, GEMMAS, activation
 from kernels.model.experts import Experts, experts_of, is_sparse
 from kernels.quant.quantised_matrix import STORED_SCALES, stored_scales
 
 
 class Dense(NamedTuple):
-    """The weights of a dense MLP. Packed, `gate_up` is one matrix with the gate first, otherwise gate and up."""
+    """The weights of a dense MLP. Packed, `gate_up` is one matrix with the gate first, otherwise gate and up. The gelu
+    is its tanh form.
+    """
 
     gate_up: tuple[Tensor, ...]
     gate_up_bias: tuple[Tensor | None, ...]
     down: Tensor
     down_bias: Tensor | None
+    activation: Literal["silu", "gelu"] = "silu"
 
 
 class Weights(NamedTuple):
     """The weights of one layer. Packed, `qkv` is one matrix in the order q, k, v, otherwise three. The norms of q and k
-    are as long as a head, or as all heads together.
+    are as long as a head, or as all heads together. `input_norm` and `post_norm` norm what attention and the MLP read,
+    `attention_norm` and `mlp_norm` what they add to the residual stream; a family has one pair, or both.
     """
 
-    input_norm: Tensor
+    input_norm: Tensor | None
     qkv: tuple[Tensor, ...]
     qkv_bias: tuple[Tensor | None, ...]
     q_norm: Tensor | None
     k_norm: Tensor | None
     o: Tensor
     o_bias: Tensor | None
-    post_norm: Tensor
+    post_norm: Tensor | None
     mlp: Dense | Experts
+    attention_norm: Tensor | None = None
+    mlp_norm: Tensor | None = None
 
     @property
     def streamed(self) -> tuple[Tensor, ...]:
@@ -55,27 +62,40 @@ class Weights(NamedTuple):
 def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
     """The weights of a transformers model's layer, joined where `pack` is set."""
     attention = layer.self_attn
-    qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
+    packed = hasattr(attention, "qkv_proj")
+    qkv = [attention.qkv_proj] if packed else [attention.q_proj, attention.k_proj, attention.v_proj]
+    behind = hasattr(layer, "post_feedforward_layernorm")
     return Weights(
-        input_norm=layer.input_layernorm.weight,
+        input_norm=norm_of(config, layer, "input_layernorm"),
         qkv=joined(qkv, "weight", pack),
         qkv_bias=joined(qkv, "bias", pack),
-        q_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
-        k_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
+        q_norm=norm_of(config, attention, "q_norm"),
+        k_norm=norm_of(config, attention, "k_norm"),
         o=attention.o_proj.weight,
         o_bias=attention.o_proj.bias,
-        post_norm=layer.post_attention_layernorm.weight,
-        mlp=experts_of(config, layer.mlp) if is_sparse(layer) else _dense(layer.mlp, pack),
+        post_norm=norm_of(config, layer, "pre_feedforward_layernorm" if behind else "post_attention_layernorm"),
+        mlp=experts_of(config, layer.mlp) if is_sparse(layer) else _dense(config, layer.mlp, pack),
+        attention_norm=norm_of(config, layer, "post_attention_layernorm") if behind else None,
+        mlp_norm=norm_of(config, layer, "post_feedforward_layernorm"),
     )
 
 
-def _dense(mlp: Any, pack: bool) -> Dense:
-    gate_up = [mlp.gate_proj, mlp.up_proj]
+def norm_of(config: Any, owner: Any, name: str) -> Tensor | None:
+    """What a norm multiplies by, None where the family has none of that name."""
+    if not hasattr(owner, name):
+        return None
+    weight: Tensor = getattr(owner, name).weight
+    return (weight.detach().float() + 1).to(weight.dtype) if config.model_type in GEMMAS else weight
+
+
+def _dense(config: Any, mlp: Any, pack: bool) -> Dense:
+    gate_up = [mlp.gate_up_proj] if hasattr(mlp, "gate_up_proj") else [mlp.gate_proj, mlp.up_proj]
     return Dense(
         gate_up=joined(gate_up, "weight", pack),
         gate_up_bias=joined(gate_up, "bias", pack),
         down=mlp.down_proj.weight,
         down_bias=mlp.down_proj.bias,
+        activation=GATES[activation(config.to_dict())],  # type: ignore[arg-type]
     )
 
 

@@ -30,12 +30,13 @@ DEFAULT_SCALE_ERROR = 1e-6
 
 @dataclass
 class LayerInput:
-    """What each half of a layer takes: the residual stream, which the half changes; the positions of the tokens (None
-    where no op asks for them); and the index [1] of the last token before the padding (None: there is no padding).
+    """What each half of a layer takes: the residual stream, which the half changes; the positions of the tokens, with
+    the angles of each table (None where no op asks for them); and the index [1] of the last token before the padding
+    (None: there is no padding).
     """
 
     stream: Stream
-    positions: decoder.Positions | None
+    positions: list[decoder.Positions] | None
     last: Tensor | None
 
 
@@ -99,13 +100,17 @@ class Pass:
         self.head.run(self._ends(x, given.last) if self.whole else x, length)
         return x
 
-    def _positions(self) -> decoder.Positions:
+    def _positions(self) -> list[decoder.Positions]:
         state = self.state
         if self.queries == 1:
             at, tables = state.position, (state.cos[state.position], state.sin[state.position])
         else:
             at, tables = self._prompt_at, (state.cos[: self.queries], state.sin[: self.queries])
-        return decoder.Positions(at, *(table.expand(state.batch, -1, -1) for table in tables))
+        each = zip(*(table.split(self.model.shapes[0].head_dim, dim=-1) for table in tables), strict=True)
+        return [
+            decoder.Positions(at, *(table.contiguous().expand(state.batch, -1, -1) for table in angles))
+            for angles in each
+        ]
 
     def _ends(self, x: Tensor, last: Tensor | None) -> Tensor:
         """The rows [b, hidden] of the last tokens among x [b · queries, hidden]; `last` [1] is their index."""
@@ -118,12 +123,12 @@ class Pass:
         rows = self._last if cut else self._rows
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, *self.state.cache[index])
-        out = added_product(rows, w.o, w.o_bias, self._partial)
+        out = added_product(rows, w.o, w.o_bias, self._partial, w.attention_norm)
         transform = mlp_half(rows, w, self._partial)
 
         def attention(given: LayerInput) -> None:
             stream = given.stream
-            y = attend(qkv(stream), given.positions)
+            y = attend(qkv(stream), given.positions[shape.rope] if given.positions else None)
             if cut:
                 y, stream.x = self._ends(y, given.last), self._ends(stream.summed(), given.last)
             out(y, stream)

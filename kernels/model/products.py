@@ -17,7 +17,7 @@ from kernels.model.experts import (
     torch_grouped,
 )
 from kernels.model.layer_cases import expert_cases
-from kernels.model.layer_weights import Weights
+from kernels.model.layer_weights import Dense, Weights
 from kernels.ops import DType, Epilogue, GatedCase, GroupedCase, LinearCase, RmsNormCase
 
 
@@ -71,9 +71,14 @@ class Rows:
 Product = Callable[[Stream], Tensor]
 
 
-def normed_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
-    """stream ↦ rmsnorm(stream) · wᵀ + bias: one kernel that scales its rows, or a norm and a product."""
+def normed_product(rows: Rows, norm: Tensor | None, w: Tensor, bias: Tensor | None) -> Product:
+    """stream ↦ rmsnorm(stream) · wᵀ + bias: one kernel that scales its rows, or a norm and a product. Without a norm
+    stream · wᵀ + bias.
+    """
     plain: Epilogue = "none" if bias is None else "bias"
+    if norm is None:
+        alone = _product(rows, rows.linear(w.shape, plain), w, bias)
+        return lambda stream: alone(stream.summed())
     fused = rows.linear(w.shape, "rmsnorm_scale" if bias is None else "rmsnorm_scale_bias")
     if _nearer(rows.variants, fused, rows.linear(w.shape, plain)):
         return _scaled(rows, fused, norm, w, bias)
@@ -81,32 +86,36 @@ def normed_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> 
     return lambda stream: product(rows.norm(stream, norm))
 
 
-def gated_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
-    """stream ↦ silu(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, two or three."""
+def gated_product(rows: Rows, norm: Tensor | None, mlp: Dense) -> Product:
+    """stream ↦ activation(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, two or three. Without a
+    norm that of stream · wᵀ.
+    """
+    w, bias = mlp.gate_up[0], mlp.gate_up_bias[0]
     n, k = w.shape[0] // 2, w.shape[1]
-    if bias is None:
+    if bias is None and mlp.activation == "silu":
         scaled, gated = rows.linear((n, k), "rmsnorm_scale_swiglu"), rows.linear((n, k), "swiglu")
         separate = rows.linear((2 * n, k), "none")
-        if _nearer(rows.variants, scaled, gated, separate):
+        if norm is not None and _nearer(rows.variants, scaled, gated, separate):
             return _scaled(rows, scaled, norm, w, None)
         if _nearer(rows.variants, gated, separate):
             both = _product(rows, gated, w, None)
-            return lambda stream: both(rows.norm(stream, norm))
+            return lambda stream: both(stream.summed() if norm is None else rows.norm(stream, norm))
     product = normed_product(rows, norm, w, bias)
-    activate = rows.variants.bound(GatedCase(m=rows.m, n=n, dtype=rows.dtype)).function
+    activate = rows.variants.bound(GatedCase(m=rows.m, n=n, activation=mlp.activation, dtype=rows.dtype)).function
     return lambda stream: activate(product(stream))
 
 
 def added_product(
-    rows: Rows, w: Tensor, bias: Tensor | None, partial: bool = False
+    rows: Rows, w: Tensor, bias: Tensor | None, partial: bool = False, norm: Tensor | None = None
 ) -> Callable[[Tensor, Stream], None]:
-    """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op.
+    """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op. With a norm
+    ↦ stream + rmsnorm(y · wᵀ + bias).
 
     A `partial` product is always left there: it is a rank's part of the sum over all ranks of a divided model.
     """
     added = rows.linear(w.shape, "residual")
     plain = rows.linear(w.shape, "none" if bias is None else "bias")
-    if bias is None and not partial and _nearer(rows.variants, added, plain):
+    if bias is None and not partial and norm is None and _nearer(rows.variants, added, plain):
         bound = rows.variants.bound(added)
         packed = rows.variants.pack(bound, w)
 
@@ -118,7 +127,7 @@ def added_product(
 
     def leave(y: Tensor, stream: Stream) -> None:
         stream.summed()
-        stream.delta = product(y)
+        stream.delta = product(y) if norm is None else rows.norm(Stream(product(y)), norm)
 
     return leave
 
@@ -127,8 +136,8 @@ def mlp_half(rows: Rows, w: Weights, partial: bool = False) -> Callable[[Stream]
     """stream ↦ stream + mlp(rmsnorm(stream)), of a dense layer or of one with experts; `partial` as `added_product`."""
     if isinstance(w.mlp, Experts):
         return _experts(rows, w.post_norm, w.mlp)
-    gate_up = gated_product(rows, w.post_norm, w.mlp.gate_up[0], w.mlp.gate_up_bias[0])
-    down = added_product(rows, w.mlp.down, w.mlp.down_bias, partial)
+    gate_up = gated_product(rows, w.post_norm, w.mlp)
+    down = added_product(rows, w.mlp.down, w.mlp.down_bias, partial, w.mlp_norm)
     return lambda stream: down(gate_up(stream), stream)
 
 

@@ -9,14 +9,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from kernels.model.bound_variants import folded_in
-from kernels.model.layer_weights import Weights
+from kernels.model.layer_weights import Weights, weights_of
 from kernels.quant.gptq import gptq
 from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix
 
 HELD_BYTES = 12 * 2**30
 """Layers of at most so many bytes are rounded together. The next ones take another pass over the calibration."""
-MATRICES = {"qkv": "self_attn.q_proj", "o": "self_attn.o_proj", "gate_up": "mlp.gate_proj", "down": "mlp.down_proj"}
-"""The matrices of a layer by their names in `kernels.model.decoder`, and the module that has their input."""
+MATRICES = {
+    "qkv": ("self_attn.q_proj", "self_attn.qkv_proj"),
+    "o": ("self_attn.o_proj",),
+    "gate_up": ("mlp.gate_proj", "mlp.gate_up_proj"),
+    "down": ("mlp.down_proj",),
+}
+"""The matrices of a layer by their names in `kernels.model.decoder`, and the modules that may have their input."""
 
 
 class Rounding(BaseModel):
@@ -103,17 +108,23 @@ def with_folded_norms(compact: Any) -> Any:
     """
     compact.layers = [
         layer._replace(
-            input_norm=torch.ones_like(layer.input_norm),
-            qkv=tuple(folded_in(weight, layer.input_norm) for weight in layer.qkv),
-            post_norm=torch.ones_like(layer.post_norm),
-            mlp=layer.dense._replace(
-                gate_up=tuple(folded_in(weight, layer.post_norm) for weight in layer.dense.gate_up)
-            ),
+            input_norm=_ones(layer.input_norm),
+            qkv=_folded(layer.qkv, layer.input_norm),
+            post_norm=_ones(layer.post_norm),
+            mlp=layer.dense._replace(gate_up=_folded(layer.dense.gate_up, layer.post_norm)),
         )
         for layer in compact.layers
     ]
     compact.lm_head, compact.norm = folded_in(compact.lm_head, compact.norm), torch.ones_like(compact.norm)
     return compact
+
+
+def _ones(norm: Tensor | None) -> Tensor | None:
+    return None if norm is None else torch.ones_like(norm)
+
+
+def _folded(weights: tuple[Tensor, ...], norm: Tensor | None) -> tuple[Tensor, ...]:
+    return weights if norm is None else tuple(folded_in(weight, norm) for weight in weights)
 
 
 def _of(layer: Weights) -> Iterator[tuple[str, Tensor]]:
@@ -137,9 +148,9 @@ def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict
         return note
 
     hooks = [
-        model.model.layers[index].get_submodule(place).register_forward_pre_hook(noting((index, name)))
+        _module(model.model.layers[index], name).register_forward_pre_hook(noting((index, name)))
         for index in layers
-        for name, place in MATRICES.items()
+        for name in MATRICES
     ]
     try:
         for row in ids.split(8):
@@ -148,15 +159,21 @@ def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict
         for hook in hooks:
             hook.remove()
     for index in layers:
-        own, compacted = model.model.layers[index], compact.layers[index]
-        _take_out(moments[index, "qkv"], own.input_layernorm.weight, compacted.input_norm)
-        _take_out(moments[index, "gate_up"], own.post_attention_layernorm.weight, compacted.post_norm)
+        own, kept = weights_of(model.config, model.model.layers[index], True), compact.layers[index]
+        _take_out(moments[index, "qkv"], own.input_norm, kept.input_norm)
+        _take_out(moments[index, "gate_up"], own.post_norm, kept.post_norm)
     return moments, _take_out(head, model.model.norm.weight, compact.norm)
 
 
-def _take_out(moment: Tensor, norm: Tensor, left: Tensor) -> Tensor:
+def _module(layer: Any, name: str) -> Any:
+    """The module of a transformers layer that has the input of a matrix."""
+    modules = dict(layer.named_modules())
+    return next(modules[place] for place in MATRICES[name] if place in modules)
+
+
+def _take_out(moment: Tensor, norm: Tensor | None, left: Tensor | None) -> Tensor:
     """Makes moments of inputs times `norm` those of inputs times `left`, the norm that the compact decoder keeps."""
-    if norm is not left:
+    if norm is not None and left is not None and norm is not left:
         share = torch.where(norm == 0, 0, left.float() / norm.float())
         moment.mul_(share[:, None]).mul_(share[None, :])
     return moment

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import decoder, loading, weights
+from kernels.model.dense_families import DIVIDED
 from kernels.model.divisible import undivided
 from kernels.model_files.config import value
 
@@ -69,8 +70,8 @@ def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict
     family = config.get("model_type")
     if experts := value(dict(config), "experts"):
         raise ValueError(f"{family} with {experts} experts: only dense models are divided over several GPUs")
-    if family not in decoder.DENSE_TYPES:
-        raise ValueError(f"model_type {family!r}: {', '.join(decoder.DENSE_TYPES)} are divided over several GPUs")
+    if family not in DIVIDED:
+        raise ValueError(f"model_type {family!r}: {', '.join(DIVIDED)} are divided over several GPUs")
     heads = config["num_attention_heads"]
     sizes = {
         "num_key_value_heads": config.get("num_key_value_heads") or heads,

@@ -198,6 +198,7 @@ FAMILIES: dict[str, Family] = {
         qk_norm=True,
         mixture=Mixture(64, wide_norms=True),
     ),
+    "granite": Family(llama_like, "model.", "layers", _HEAD),
     "phi3": Family(phi3, "model.", "layers", _HEAD),
     "gpt2": Family(gpt2, "transformer.", "h", _HEAD, tied=True),
     "bert": Family(bert, "bert.", "encoder.layer", tied=True),

@@ -11,8 +11,8 @@ from kernels.measure import pass_time
 from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, PassWork, pass_ms
 from kernels.measure.request_case import cached, multiplied, uncounted
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, part_of
-from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
-from kernels.megakernel.program.shape import FAMILIES as DENSE
+from kernels.megakernel.program.shape import Unsupported, shape_of
+from kernels.model.dense_families import DENSE_TYPES, DIVIDED, GATES, activation
 from kernels.model_files.families import is_mixture, is_sparse
 from kernels.ops import BYTES, MODEL_BYTES
 from kernels.server.scheduler.batching import STEP_TOKENS
@@ -54,7 +54,8 @@ def of_generation(
     for runner, size in _runners(model, gpu_class):
         lower = [name for name in precisions[1:] if gpu_class == "cpu" or name in LOWER.get(runner, ())]
         for weights in dict.fromkeys([served, *(lower if sizes.experts is None else [])]):
-            request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us)
+            most = batch_most(model, size)
+            request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us, most)
             if not request.served_by_runner(traffic.batch) or excluded(runner, weights, served, workload):
                 continue
             figures = _latencies(request, workload, rates.single) if traffic.concurrency == 1 else []
@@ -79,11 +80,17 @@ def _unpredicted(model: ModelManifest, gpu_class: str, served: Precision) -> str
 
 def divides(model: ModelManifest, tensor_parallel_size: int) -> bool:
     """Whether the megakernel can divide the model over `tensor_parallel_size` GPUs."""
+    return batch_most(model, tensor_parallel_size) > 0
+
+
+def batch_most(model: ModelManifest, tensor_parallel_size: int) -> int:
+    """The most sequences that the megakernel serves of the model over so many GPUs; 0 where it does not serve it."""
+    if tensor_parallel_size > 1 and model.config["model_type"] not in DIVIDED:
+        return 0
     try:
-        part_of(shape_of(model.config), tensor_parallel_size)
+        return part_of(shape_of(model.config), tensor_parallel_size).batch_most
     except (Unsupported, KeyError):
-        return False
-    return True
+        return 0
 
 
 def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:
@@ -101,10 +108,10 @@ def _composes(config: dict[str, Any], gpu: Gpu) -> bool:
     """Whether the compact decoder runs the model (`kernels.model.decoder.refusal`), and multiplies all experts at once
     where it has some.
     """
-    if config.get("clip_qkv") is not None or config.get("hidden_act", "silu") != "silu":
+    if config.get("clip_qkv") is not None or activation(config) not in GATES:
         return False
     if not is_mixture(config):
-        return config["model_type"] in DENSE
+        return config["model_type"] in DENSE_TYPES
     return gpu.sm in GROUPED and all(is_sparse(config, layer) for layer in range(config["num_hidden_layers"]))
 
 
@@ -120,10 +127,11 @@ class _Request:
     prompt: int
     output: int
     kernel_us: float
+    batch_most: int
 
     def served_by_runner(self, batch: int) -> bool:
         """Whether the runner takes the precision of activations and so many sequences at once."""
-        return self.runner != MEGAKERNEL or (batch <= BATCH_MOST and self.activations == "bf16")
+        return self.runner != MEGAKERNEL or (batch <= self.batch_most and self.activations == "bf16")
 
     @property
     def activations(self) -> str:

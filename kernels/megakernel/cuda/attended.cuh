@@ -104,7 +104,7 @@ __device__ __forceinline__ void load_splits(const Params& p, Shared& s, const In
       const int i = min(round + n * kConsumers * 4, length - 4), row = in.k_tile * 16 + i % columns;
       at[n] = ((i / columns) * HEADS + row / HEAD_DIM) * MAX_SPLITS;
       dim[n] = row % HEAD_DIM;
-      splits[n] = kMany && most > 1 ? splits_of(position_of(p, i / columns, step) + 1) : most;
+      splits[n] = kMany && most > 1 ? splits_of(keys_of(in.layer, position_of(p, i / columns, step))) : most;
     }
 #pragma unroll 1
     for (int group = 0; group < most; group += kSplitsInFlight) {
@@ -169,7 +169,7 @@ constexpr int kSplitsMost = kHeadLanes < 16 ? kHeadLanes : 16, kSplitsShare = (M
 constexpr int kSplitsEach = kSplitsShare < 1 ? 1 : kSplitsShare < kSplitsMost ? kSplitsShare : kSplitsMost;
 constexpr int kOutTiles = HEADS * HEAD_DIM / 16, kOutColumns = (kOutTiles + kOutParts - 1) / kOutParts * 16;
 constexpr bool kOutAligned = kOutTiles % kOutParts == 0 && kOutColumns % HEAD_DIM == 0;  // no head lies in two parts
-constexpr bool kHalves = BATCH == 1 && kOutColumns + (kOutAligned ? 0 : HEAD_DIM - 16) <= kMergers * 4;
+constexpr bool kHalves = BATCH == 1 && kHeadLanes <= 32 && kOutColumns + (kOutAligned ? 0 : HEAD_DIM - 16) <= kMergers * 4;
 static_assert(sizeof(FourMerged) * kMergers <= sizeof(ProductScratch::warp_sums),
               "the second half leaves its sums there");
 static_assert(!PAIRS || MAX_SPLITS == 0 || kHalves, "pairs merge in halves");
@@ -241,7 +241,7 @@ __device__ __forceinline__ void load_splits_in_halves(const Params& p, Shared& s
 
 __device__ __forceinline__ void load_attended(const Params& p, Shared& s, const Instruction& in, u32 flag, int step) {
   constexpr bool kLong = HEADS * HEAD_DIM / kOutParts * BATCH > kConsumers * 4;
-  const int splits = most_splits(p, step);
+  const int splits = most_splits(p, in.layer, step);
   if (BATCH > 1 && splits == 1)
     load_splits<kLong ? 4 : 1, 1>(p, s, in, flag, step, splits);
   else if (PAIRS || (kHalves && splits > 6))

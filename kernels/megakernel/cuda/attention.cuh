@@ -42,8 +42,8 @@ __device__ __forceinline__ float2 whole_norms(const Params& p, Shared& s, const 
 // two bf16, and the newest rows in `s.attention`. One SM appends the newest rows to the caches.
 __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Instruction& in, const Span& span,
                                            int position, int b) {
-  constexpr int kEach = HEAD_DIM / 4,
-                kHalf = HEAD_DIM / 2;  // threads of a row: each has 2 dimensions and their RoPE partners
+  constexpr int kHalf = HEAD_DIM / 2, kEach = kHalf / 2 < 32 ? kHalf / 2 : 32,  // threads of a row: each has 2
+      kPieces = kHalf / 2 / kEach, kPairs = 2 * kPieces;  // dimensions and their RoPE partners, or twice so many
   AttentionScratch& a = s.attention;
   const int kv = span.head / kGroup, items = (span.heads + 2 * groups_of(span)) * kEach;
   const float2 whole = QK_NORM == 2 ? whole_norms(p, s, in, b) : make_float2(1.f, 1.f);
@@ -53,52 +53,62 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
     const bool is_query = row < span.heads, is_value = !is_query && (row - span.heads) % 2;
     const int group = is_query ? 0 : (row - span.heads) / 2;
     const int from = (is_query ? span.head + row : HEADS + is_value * KV_HEADS + kv + group) * HEAD_DIM + d;
-    const float4 angles =
-        __ldg((const float4*)(p.rope + (size_t)position * kHalf + d));  // cosine and sine of two angles
-    float2 bias[2] = {}, weight[2];
+    const auto apart = [](int i) { return i / 2 * kEach * 2 + i % 2 * kHalf; };  // from `d` to the pair's dimensions
+    const size_t table = ROPES > 1 ? (size_t)position * ROPES + windowed(in.layer) : (size_t)position;
+    float4 angles[kPieces];  // cosine and sine of two angles
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      if (QKV_BIAS) bias[i] = __ldg((const float2*)(p.bias + in.layer * kQkvRows + from + i * kHalf));
+    for (int i = 0; i < kPieces; i++)
+      angles[i] = __ldg((const float4*)(p.rope + table * kHalf + d + apart(2 * i)));
+    float2 bias[kPairs] = {}, weight[kPairs];
+#pragma unroll
+    for (int i = 0; i < kPairs; i++) {
+      if (QKV_BIAS) bias[i] = __ldg((const float2*)(p.bias + in.layer * kQkvRows + from + apart(i)));
       const int rows = QK_NORM == 2 ? (HEADS + KV_HEADS) * HEAD_DIM : 2 * HEAD_DIM;
       const int own = QK_NORM == 2 ? min(from, rows - HEAD_DIM + d) : !is_query * HEAD_DIM + d;
-      if (QK_NORM) weight[i] = __ldg((const float2*)(p.qk_norm + in.layer * rows + own + i * kHalf));
+      if (QK_NORM) weight[i] = __ldg((const float2*)(p.qk_norm + in.layer * rows + own + apart(i)));
     }
     const u32 first = (u32)(b * kQkvRows + from) / 2;  // the word; a thread reads its neighbour's too
-    const u32 at[2] = {first & ~1u, (first + kHalf / 2) & ~1u};
-    ulonglong2 words[2];
-    load_flagged<false>(p, s, in, flag_at(s.step, in.layer), p.qkv + copy_read() * kQkvWords, at, words);
-    float2 x[2];
+    u32 at[kPairs];
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < kPairs; i++) at[i] = (first + apart(i) / 2) & ~1u;
+    ulonglong2 words[kPairs];
+    load_flagged<false>(p, s, in, flag_at(s.step, in.layer), p.qkv + copy_read() * kQkvWords, at, words);
+    float2 x[kPairs];
+#pragma unroll
+    for (int i = 0; i < kPairs; i++) {
       const u64 word = first & 1 ? words[i].y : words[i].x;
       x[i] = make_float2(first_float(word) + bias[i].x, second_float(word) + bias[i].y);
     }
-    float scale = is_query ? 1.4426950408889634f * rsqrtf((float)HEAD_DIM) : 1.f;
+    float scale = is_query ? 1.4426950408889634f * (SCORE_SCALE > 0 ? SCORE_SCALE : rsqrtf((float)HEAD_DIM)) : 1.f;
     if (QK_NORM == 2) {
       scale *= is_query ? whole.x : whole.y;
 #pragma unroll
-      for (int i = 0; i < 2 && !is_value; i++) x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
+      for (int i = 0; i < kPairs && !is_value; i++) x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
     } else if (QK_NORM) {
       float squares = x[0].x * x[0].x + x[0].y * x[0].y + x[1].x * x[1].x + x[1].y * x[1].y;
+#pragma unroll
+      for (int i = 2; i < kPairs; i++) squares += x[i].x * x[i].x + x[i].y * x[i].y;
 #pragma unroll
       for (int o = kEach / 2; o; o >>= 1) squares += __shfl_xor_sync(~0u, squares, o);
       scale *= rsqrtf(squares / HEAD_DIM + NORM_EPS);
 #pragma unroll
-      for (int i = 0; i < 2 && !is_value; i++) x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
+      for (int i = 0; i < kPairs && !is_value; i++) x[i] = make_float2(x[i].x * weight[i].x, x[i].y * weight[i].y);
     }
     if (!is_value) {
-      const float2 low = x[0], high = x[1];
-      x[0] =
-          make_float2((low.x * angles.x - high.x * angles.y) * scale, (low.y * angles.z - high.y * angles.w) * scale);
-      x[1] =
-          make_float2((high.x * angles.x + low.x * angles.y) * scale, (high.y * angles.z + low.y * angles.w) * scale);
+#pragma unroll
+      for (int i = 0; i < kPairs; i += 2) {
+        const float2 low = x[i], high = x[i + 1];
+        const float4 by = angles[i / 2];
+        x[i] = make_float2((low.x * by.x - high.x * by.y) * scale, (low.y * by.z - high.y * by.w) * scale);
+        x[i + 1] = make_float2((high.x * by.x + low.x * by.y) * scale, (high.y * by.z + low.y * by.w) * scale);
+      }
     }
     if (item >= items) continue;
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < kPairs; i++) {
       const u32 rounded = pack<bf16>(x[i].x, x[i].y);
       const float2 high = unpack<bf16>(rounded);
-      const int dim = d + i * kHalf;
+      const int dim = d + apart(i);
       if (is_query) {
         *(u32*)&a.query[row][0][dim] = rounded;
         *(u32*)&a.query[row][1][dim] = pack<bf16>(x[i].x - high.x, x[i].y - high.y);

@@ -71,7 +71,7 @@ __device__ __forceinline__ void Load::input(Prologue overlapped_prologue) const 
     load_gated(p, s, in, flag);
   }
   consumers_sync();
-  if (!kRmsScaleWarp && Which != kOut && Which != kDown) set_scale(s);
+  if (!kRmsScaleWarp && Which != kOut && Which != kDown) set_scale(s, in);
   mark(p, step, in.index, 1);
   if (Which == kQkv && in.op == kHead && threadIdx.x == 0)
     __threadfence();  // this token's keys and values, before any later read
@@ -103,7 +103,8 @@ struct Epilogue {
       return;
     }
     if (Which == kGateUp) {
-      value = __fdividef(value, 1.f + __expf(-value)) * above * s.scale[b];
+      const float gate = GELU ? 1.5957691216057308f * (value + 0.044715f * value * value * value) : value;
+      value = __fdividef(value, 1.f + __expf(-gate)) * above * s.scale[b];
       u32 group = in.tile + unit;
 #if EXPERTS
       group = in.group * (INTER / 8) + in.tile + unit * gridDim.x;
@@ -151,8 +152,8 @@ __device__ __forceinline__ bool execute(const Params& p, Shared& s, PipelineStat
   if (SLICE && in.op == kAdd) {
     add_partials(p, s, in, in.partial, s.step, [] {});
   } else if (MAX_SPLITS && in.op == kAttention) {
-    const int length = position_of(p, in.sequence, s.step) + 1;
-    if (in.split < splits_of(length) && !attend_to_split(p, s, ring, in, s.step)) return false;
+    const int keys = keys_of(in.layer, position_of(p, in.sequence, s.step));
+    if (in.split < splits_of(keys) && !attend_to_split(p, s, ring, in, s.step)) return false;
   } else {
     u64 best = 0;
 #if EXPERTS

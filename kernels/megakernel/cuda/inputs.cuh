@@ -27,12 +27,62 @@ __device__ __forceinline__ void arrive_squared(Shared& s) {
   if (DEBUG || threadIdx.x % 32 == 0) arrive(s.squared);
 }
 
+#if NORM_AFTER
+// added = the partials of the last product. Returns the scale of its norm.
+template <int Partials, class Prologue>
+__device__ __forceinline__ float sum_added(const Params& p, Shared& s, const Instruction& in, u32 flag,
+                                           const u64* partials, Prologue overlapped_prologue) {
+  constexpr int kMost = Partials > 4 ? 1 : 8 / Partials, kTogether = kNormSteps < kMost ? kNormSteps : kMost;
+  const int b = threadIdx.x / kSequenceThreads, own = threadIdx.x % kSequenceThreads;
+  float squares = 0;
+#pragma unroll 1
+  for (int first = 0; first < kNormSteps && b < BATCH; first += kTogether) {
+    u32 from[kTogether * Partials];
+    ulonglong2 words[kTogether * Partials];
+#pragma unroll
+    for (int i = 0; i < kTogether * Partials; i++)
+      from[i] = (i / kTogether * BATCH + b) * (HIDDEN / 2) +
+                min(((first + i % kTogether) * kSequenceThreads + own) * 4, HIDDEN - 4) / 2;
+    issue_loads<kMany>(p, s, in, flag, partials, from, words);
+    if (first == 0) overlapped_prologue();
+    poll(p, s, in, flag, partials, from, words);
+#pragma unroll
+    for (int i = 0; i < kTogether; i++) {
+      const int at = ((first + i) * kSequenceThreads + own) * 4;
+      if (at >= HIDDEN) break;
+      float4 x = {};
+#pragma unroll
+      for (int n = i; n < kTogether * Partials; n += kTogether) {
+        x.x += first_float(words[n].x);
+        x.y += second_float(words[n].x);
+        x.z += first_float(words[n].y);
+        x.w += second_float(words[n].y);
+      }
+      *(float4*)(s.added + b * HIDDEN + at) = x;
+      squares += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+    }
+  }
+  squares = warp_sum(squares);
+  if (threadIdx.x % 32 == 0) s.added_squares[threadIdx.x / 32] = squares;
+  consumers_sync();
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < kSequenceWarps; w++) sum += s.added_squares[min(b, BATCH - 1) * kSequenceWarps + w];
+  return rsqrtf(sum / HIDDEN + NORM_EPS);
+}
+#endif
+
 // residual += the partials of the last product, or residual = the embedding of the new token. The input is residual ·
 // norm weight; its division by the root mean square is left out, and `scale` multiplies the products instead. Sequences
 // are loaded side by side. `overlapped_prologue` runs after the first loads have been issued.
 template <int Partials, class Prologue>
 __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 flag, int step,
                                             const u64* partials, const float* norm, Prologue overlapped_prologue) {
+#if NORM_AFTER
+  float by = 0;  // the scale of the norm of what is added
+  const float* after = norm + 2 * LAYERS * HIDDEN;  // its weight: that of the half before lies one row less behind
+  if (partials != nullptr) by = sum_added<Partials>(p, s, in, flag, partials, overlapped_prologue);
+#endif
   constexpr int kPairs = HIDDEN > 4096 ? 8 : 16;  // pairs of words in flight together; more would spill registers
   constexpr int kMost = Partials > kPairs / 2 ? 1 : Partials > 1 ? kPairs / Partials : 8;  // the same in steps
   constexpr int kNormTogether = kNormSteps < kMost ? kNormSteps : kMost;
@@ -55,8 +105,14 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
         x[i] = make_float4(low.x, low.y, high.x, high.y);
       } else {
         x[i] = *(const float4*)(s.residual + b * HIDDEN + at[i]);
+#if NORM_AFTER
+        const float4 y = *(const float4*)(s.added + b * HIDDEN + at[i]), g = __ldg((const float4*)(after + at[i]));
+        x[i] = make_float4(x[i].x + y.x * by * g.x, x[i].y + y.y * by * g.y, x[i].z + y.z * by * g.z,
+                           x[i].w + y.w * by * g.w);
+#endif
       }
     }
+#if !NORM_AFTER
     u32 from[kNormTogether * Partials];
     ulonglong2 words[kNormTogether * Partials];
 #pragma unroll
@@ -74,6 +130,7 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
         x[i % kNormTogether].w += second_float(words[i].y);
       }
     }
+#endif
 #pragma unroll
     for (int i = 0; i < kNormTogether; i++) {
       if (at[i] >= HIDDEN) break;
@@ -98,13 +155,13 @@ __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const In
 }
 
 // Computes RMSNorm's scales from the warps' squares. The caller synchronises the consumers before the call, and again
-// before it uses the scales.
-__device__ __forceinline__ void set_scale(Shared& s) {
+// before it uses the scales. Without NORM_BEFORE only HEAD's product is of a norm.
+__device__ __forceinline__ void set_scale(Shared& s, const Instruction& in) {
   if (threadIdx.x >= BATCH) return;
   float sum = 0;
 #pragma unroll
   for (int w = 0; w < kSquares; w++) sum += s.squares[threadIdx.x * kSquares + w];
-  s.scale[threadIdx.x] = rsqrtf(sum / HIDDEN + NORM_EPS);
+  s.scale[threadIdx.x] = NORM_BEFORE || in.op == kHead ? rsqrtf(sum / HIDDEN + NORM_EPS) : 1.f;
 }
 
 // The RMS-scale warp computes these scales for every product until the consumers stop.

@@ -5,17 +5,26 @@
 
 #define kLowest __int_as_float(0xff800000)  // minus infinity: NVRTC has no INFINITY
 
+// The first key that the token at `position` attends to in a layer, and how many those are.
+__device__ __forceinline__ bool windowed(int layer) {
+  return WINDOW && (!FULL_EVERY || (layer + 1) % (FULL_EVERY ? FULL_EVERY : 1));
+}
+__device__ __forceinline__ int first_key(int layer, int position) {
+  return windowed(layer) ? max(0, position + 1 - WINDOW) : 0;
+}
+__device__ __forceinline__ int keys_of(int layer, int position) { return position + 1 - first_key(layer, position); }
+
 __device__ __forceinline__ int splits_of(int length) {
   const int wanted = (length + SPLIT_KEYS - 1) / SPLIT_KEYS;
   return wanted < MAX_SPLITS ? wanted : MAX_SPLITS;
 }
 
-// The splits of the longest sequence.
-__device__ __forceinline__ int most_splits(const Params& p, int step) {
+// The splits of the longest sequence in a layer.
+__device__ __forceinline__ int most_splits(const Params& p, int layer, int step) {
   int longest = position_of(p, 0, step);
 #pragma unroll
   for (int b = 1; b < BATCH; b++) longest = max(longest, position_of(p, b, step));
-  return splits_of(longest + 1);
+  return splits_of(keys_of(layer, longest));
 }
 
 // The heads and keys of one instruction.
@@ -25,14 +34,15 @@ struct Span {
   int appends;      // SMs append the newest row of the key-value heads from this query head on; HEADS: none
 };
 __device__ __forceinline__ Span split_span(const Instruction& in, int position) {
-  const int length = position + 1, splits = splits_of(length), share = (length + splits - 1) / splits;
-  const int begin = in.split * share, end = min(begin + share, length);
+  const int low = first_key(in.layer, position), length = position + 1;
+  const int splits = splits_of(length - low), share = (length - low + splits - 1) / splits;
+  const int begin = low + in.split * share, end = min(begin + share, length);
   return {in.head, in.heads, begin, end, begin < end && end == length ? in.head : HEADS};
 }
 __device__ __forceinline__ Span whole_span(const Instruction& in, int position) {
   const int low = in.k_tile * 16, high = low + in.k_tiles * 16, head = low / HEAD_DIM;
   const int appends = in.tile ? HEADS : (low + HEAD_DIM - 1) / HEAD_DIM;
-  return {head, (high + HEAD_DIM - 1) / HEAD_DIM - head, 0, position + 1, appends};
+  return {head, (high + HEAD_DIM - 1) / HEAD_DIM - head, first_key(in.layer, position), position + 1, appends};
 }
 
 // A warp's part of a span: every kParts-th tile of the SM's 16 keys, with the query heads of one key-value head. Where
@@ -59,7 +69,7 @@ __device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, 
 // dimensions that it also holds of query g. In the product of values it holds dimensions of g of keys 2t, 2t + 1, 2t +
 // 8 and 2t + 9.
 constexpr int kTiles =
-    (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - kShared;             // tiles of 16 keys that a warp has in registers
+    HEAD_DIM == 256 ? 1 : (HEAD_DIM == 128 || KEYS_IN_RING ? 2 : 3) - kShared;  // tiles of 16 keys that a warp has in registers
 constexpr int kTilesOfFew = kShared && kStride >= 256 ? 1 : kTiles;  // for contexts that so many tiles cover
 constexpr int kKeyWords = HEAD_DIM / 8, kValueWords = HEAD_DIM / 16;
 

@@ -57,6 +57,10 @@ struct Shared {
   alignas(16) float residual[BATCH * kResidual];
   float squares[SLICE ? WARPS * BATCH : WARPS];  // of the residual, by the warp that loaded it
   float scale[BATCH];                            // of RMSNorm: products of the residual are multiplied by it
+#if NORM_AFTER
+  alignas(16) float added[BATCH * HIDDEN];  // what the last product adds to the residual, not yet normed
+  float added_squares[WARPS];               // of it, by the warp that loaded it
+#endif
 #if PAIRS
   Exchange exchange;
 #endif
@@ -114,7 +118,7 @@ __device__ __forceinline__ void consumers_sync() { named_barrier_sync(1, kConsum
 // Whether a warp that is no consumer, the RMS-scale warp, adds up the squares of the residual while the consumers
 // multiply. It begins when all warps have left their squares (`squared`); the consumers wait for its result (`scaled`)
 // before they use the sums of their first units. Larger models gain nothing; beside splits there are too few registers.
-constexpr bool kRmsScaleWarp = BATCH == 1 && WEIGHT_BITS == 16 && !MAX_SPLITS && !SLICE && !EXPERTS && HIDDEN < 2048;
+constexpr bool kRmsScaleWarp = BATCH == 1 && WEIGHT_BITS == 16 && !MAX_SPLITS && !SLICE && !EXPERTS && !NORM_AFTER && HIDDEN < 2048;
 
 // With DEBUG, words are noted for this instruction from here on.
 __device__ __forceinline__ void note_instruction(const Params& p, Shared& s, int index) {

@@ -5,7 +5,10 @@
 
 // Macros, from `kernels.megakernel.host.device.defines`:
 //   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS NORM_EPS; QK_NORM: norms of q and k, 1 of
-//     each head, 2 over all heads
+//     each head, 2 over all heads; SCORE_SCALE: the factor of scores, 0: 1 / sqrt(HEAD_DIM)
+//   GELU: the gate's activation is GELU in its tanh form, else SiLU; ROPES: 2 where windowed layers have their own angles
+//   WINDOW: keys that a token attends to, 0: all; FULL_EVERY: every so many layers it attends to all, 0: in none
+//   NORM_BEFORE NORM_AFTER: whether products of the residual are of its norm; whether what is added to it is normed
 //   EXPERTS: experts of a layer, 0 without; CHOSEN: those of a token, of which INTER is the size of all; NORMALISED: their
 //     shares sum to 1; GROUPS: groups of CHOSEN experts that may be at work in a layer
 //   BATCH: sequences, 1 to 8
@@ -95,10 +98,10 @@ struct Params {
   const Instruction* program;      // all SMs' instructions
   const int* program_start;        // [SMs]
   const __nv_bfloat16* embedding;  // [VOCAB, HIDDEN]
-  const float* norms;              // [2 * LAYERS + 1, HIDDEN]
+  const float* norms;              // [2 * LAYERS + 1, HIDDEN] before products; behind, with NORM_AFTER [2 * LAYERS, HIDDEN]
   const float* bias;               // [LAYERS, kQkvRows]
   const float* qk_norm;            // [LAYERS, 2, HEAD_DIM], or [LAYERS, rows of q and k] if QK_NORM is 2
-  const float2* rope;              // [positions, HEAD_DIM / 2] cosine, sine
+  const float2* rope;              // [positions, ROPES, HEAD_DIM / 2] cosine, sine
   __nv_bfloat16* k_cache;          // [LAYERS, BATCH, capacity, KV_HEADS, HEAD_DIM]
   __nv_bfloat16* v_cache;
   u64* qkv;              // [BATCH, kQkvRows / 2] two floats a word; this and the next of products COPIES times

@@ -105,7 +105,7 @@ struct Producer {
   __device__ __forceinline__ bool rows(const Instruction& in, int step) {
     const int position = position_of(p, in.sequence, step);
     const Span span = split_span(in, position);
-    if (in.split >= splits_of(position + 1)) return true;
+    if (in.split >= splits_of(keys_of(in.layer, position))) return true;
     const int wanted = min(span.end - (position - step), step);
     if (wanted > known) {
       while (*(volatile const int*)&s.step < wanted)

@@ -39,7 +39,7 @@ to 0.720 ms and Qwen3-30B-A3B's by less than 1 %, and took 5 to 6 % more for eig
 UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
 """kUnitBatch of parameters.cuh, by kColumns: row tiles that are reduced together."""
 
-SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
+SPLIT_KEYS = {32: 256, 64: 256, 128: 192, 256: 128}
 """Keys for which another split saves time, by head_dim: about what the warps of an SM hold in registers at once."""
 FEW_SPLITS, FEW_SPLIT_KEYS = 4, 48
 """OUT merges up to FEW_SPLITS splits of one sequence at almost no cost; FEW_SPLIT_KEYS keys then justify another."""
@@ -131,7 +131,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     attended, residual = attention_sizes(program), max(slices) or shape.hidden
     inputs = input_bytes(longest, program.form.integers)
     slots = experts_at_once(shape, batch)
-    other = scratch_bytes(residual, inputs, shape.head_dim, batch, slots, *attended.values())
+    kept = residual * (1 + shape.norm_after)
+    other = scratch_bytes(kept, inputs, shape.head_dim, batch, slots, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
@@ -149,7 +150,9 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": shape.qk_norm + shape.whole_norm,
-        "NORM_EPS": f"{shape.norm_eps!r}f",
+        "NORM_EPS": f"{shape.norm_eps!r}f", "SCORE_SCALE": f"{shape.score_scale!r}f",
+        "GELU": int(shape.gelu), "ROPES": 1 + shape.two_ropes, "WINDOW": shape.window, "FULL_EVERY": shape.full_every,
+        "NORM_BEFORE": int(shape.norm_before), "NORM_AFTER": int(shape.norm_after),
         "EXPERTS": shape.experts, "CHOSEN": shape.chosen, "NORMALISED": int(shape.normalised),
         "GROUPS": layout.expert_groups, "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
@@ -185,6 +188,7 @@ def prologue_chunks(program: Program, tuning: Tuning) -> int:
         not gains
         or layout.sliced
         or shape.experts
+        or shape.norm_after
         or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0))
     ):
         return 0
@@ -227,8 +231,8 @@ def scratch_bytes(
 ) -> int:
     """An upper bound of sizeof(Shared) without the ring, in bytes.
 
-    `residual` columns of the residual are kept, `inputs` are those of `input_bytes`, and `slots` experts may be at
-    work. The last three are those of `attention_sizes`.
+    `residual` columns of the residual are kept, with those of what is added to it where that is normed; `inputs` are
+    those of `input_bytes`, and `slots` experts may be at work. The last three are those of `attention_sizes`.
     """
     filled = columns_of(batch)
     product = inputs * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4
@@ -245,7 +249,7 @@ def shared_bytes(constants: dict[str, Any]) -> int:
     wanted = constants["WEIGHT_BITS"], bool(constants["INTEGERS"])
     form = next(form for form in FORMATS.values() if (form.bits, form.integers) == wanted)
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
-    residual = constants["SLICE"] or constants["HIDDEN"]
+    residual = (constants["SLICE"] or constants["HIDDEN"]) * (1 + constants["NORM_AFTER"])
     inputs = input_bytes(constants["INPUT_LENGTH"], wanted[1])
     attended = [constants[name] for name in names]
     own = scratch_bytes(residual, inputs, constants["HEAD_DIM"], constants["BATCH"], slots, *attended)

@@ -22,6 +22,7 @@ from kernels.megakernel.program.instructions import OP_NAMES
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
 from kernels.megakernel.program.shape import ModelShape, positions_of
+from kernels.model.decoder import Decoder
 from kernels.model.rounding import RoundedWeights
 from kernels.ops.sampling import Samplings, of_batch
 from kernels.tiles.maps import named
@@ -90,7 +91,7 @@ class Rank:
         self.shape, self.layout = self.program.shape, self.program.layout
         self.kernel = device.compile_kernel(self.constants)
         alike = (rank.packed for rank in beside if rank.program.streams_as(self.program))
-        self.packed = next(alike, None) or pack(model, self.program, rounded)
+        self.packed = next(alike, None) or pack(Decoder(model), self.program, rounded)
         self._held: dict[str, Tensor] = uploads(model, self.program, capacity, self.packed) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}

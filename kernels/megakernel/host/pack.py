@@ -1,7 +1,7 @@
 """Weights in the order in which the megakernel reads them."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.megakernel.program import Program, WeightSection
@@ -11,6 +11,8 @@ from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, GROUP_TIL
 if TYPE_CHECKING:
     import torch
 
+    from kernels.model.decoder import Decoder
+    from kernels.model.layer_weights import Weights
     from kernels.model.rounding import RoundedWeights
     from kernels.quant.quantised_matrix import QuantisedMatrix
 
@@ -25,22 +27,21 @@ def fragments(weight: "torch.Tensor") -> "torch.Tensor":
     return split.permute(0, 3, 2, 5, 4, 1, 6).reshape(rows // 16, columns // 16, 256)
 
 
-def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
-    """The matrices of one layer of a transformers decoder by product, q, k, v packed in this order; of experts only
-    the router's, with its rows filled up to a multiple of 16.
+def matrices(w: "Weights") -> Iterator[tuple[int, "torch.Tensor"]]:
+    """The matrices of one layer of a packed decoder by product; of experts only the router's, with its rows filled up
+    to a multiple of 16.
     """
     import torch
 
-    block = model.model.layers[layer]
-    attention, mlp = block.self_attn, block.mlp
-    yield QKV, torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
-    yield OUT, attention.o_proj.weight
-    if hasattr(mlp, "experts"):
-        router = mlp.gate.weight
-        yield ROUTER, torch.nn.functional.pad(router, (0, 0, 0, -len(router) % 16))
+    from kernels.model.experts import Experts
+
+    yield QKV, w.qkv[0]
+    yield OUT, w.o
+    if isinstance(w.mlp, Experts):
+        yield ROUTER, torch.nn.functional.pad(w.mlp.router, (0, 0, 0, -len(w.mlp.router) % 16))
         return
-    yield GATE_UP, interleaved_gate_up(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]))
-    yield DOWN, mlp.down_proj.weight
+    yield GATE_UP, interleaved_gate_up(w.mlp.gate_up[0])
+    yield DOWN, w.mlp.down
 
 
 def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
@@ -138,18 +139,20 @@ def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
     return QuantisedMatrix(weight, torch.ones(len(weight), device=weight.device))
 
 
-def coded(model: Any, weights: str, rounded: "RoundedWeights | None") -> Iterator[tuple[int, int, "QuantisedMatrix"]]:
+def coded(
+    model: "Decoder", weights: str, rounded: "RoundedWeights | None"
+) -> Iterator[tuple[int, int, "QuantisedMatrix"]]:
     """(product, layer, codes) of every matrix, the LM head's rows filled up to a multiple of 16.
 
     `rounded` are codes that the model was rounded to before; without them each matrix is rounded to nearest.
     """
     import torch
 
-    head, layers = model.lm_head.weight, len(model.model.layers)
+    head, layers = model.lm_head, len(model.layers)
     missing = -len(head) % 16
     if rounded is None:
-        for layer in range(layers):
-            for matrix, weight in matrices(model, layer):
+        for layer, own in enumerate(model.layers):
+            for matrix, weight in matrices(own):
                 yield matrix, layer, quantised(weight, weights)
         filled = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
         yield HEAD, layers, quantised(filled, weights)
@@ -169,11 +172,11 @@ def coded(model: Any, weights: str, rounded: "RoundedWeights | None") -> Iterato
 
 
 def pack(
-    model: Any, program: Program, rounded: "RoundedWeights | None" = None
+    model: "Decoder", program: Program, rounded: "RoundedWeights | None" = None
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
     """A rank's weights as they stream, uint8, and where each SM's begin and the last ends, int64 [sms + 1].
 
-    `model` is that rank's part of a divided model, `rounded` as for `coded`. The model is left as it is.
+    `model` is packed, that rank's part of a divided one; `rounded` as for `coded`.
     """
     import torch
 
@@ -181,8 +184,7 @@ def pack(
     aligned = -(-sizes // ALIGNMENT) * ALIGNMENT
     offsets = torch.zeros(len(sizes) + 1, dtype=torch.int64)
     offsets[1:] = torch.from_numpy(aligned.cumsum())
-    head = model.lm_head.weight
-    packed = torch.empty(int(aligned.sum()), dtype=torch.uint8, device=head.device)
+    packed = torch.empty(int(aligned.sum()), dtype=torch.uint8, device=model.lm_head.device)
     places: dict[tuple[int, int], list[tuple[WeightSection, int]]] = {}
     for sections, offset in zip(program.sections, offsets.tolist(), strict=False):
         at = offset

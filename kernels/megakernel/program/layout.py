@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass, replace
 
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
-from kernels.megakernel.program.shape import BATCH_MOST, ModelShape, Unsupported
+from kernels.megakernel.program.shape import ModelShape, Unsupported
 from kernels.megakernel.program.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
 
 HEADS_MOST = 8
@@ -32,6 +32,8 @@ SHARED_COLUMNS_MOST = 1024
 """The most columns of OUT's input when SMs share its keys: a thread sends 4."""
 MERGED_COLUMNS_MOST = 512
 """The most columns of OUT's input when SMs share its splits: each half of the threads holds all of its heads."""
+LANES_OF_HEADS = 32
+"""Where SMs share splits, a lane merges 4 dimensions of a head, and a warp has whole heads."""
 SLICED_HIDDEN, SLICED_SPLITS = 8192, 16
 """From this hidden size on one sequence slices the residual, and splits the keys of a short context so often.
 At 4,096 and less a sliced residual takes longer."""
@@ -95,7 +97,8 @@ def check_precision(shape: ModelShape, weights: str) -> None:
 
 def fitted(shape: ModelShape, layout: Layout) -> Layout:
     """The layout within its limits: at most one SM for each 8 gate and up rows, and at most as many column parts as SMs
-    or column tiles. Pairs and copies are dropped where the layout cannot have them.
+    or column tiles. Pairs and copies are dropped where the layout cannot have them, and slices where what joins the
+    residual is normed: that takes the squares of all columns.
 
     An SM without gate and up rows would read every partial into its copy of the residual while no SM waits for it. A
     partial could then be overwritten before that SM has read it.
@@ -107,7 +110,7 @@ def fitted(shape: ModelShape, layout: Layout) -> Layout:
     fit = replace(
         layout,
         sms=sms,
-        sliced=layout.sliced or groups > 1,
+        sliced=(layout.sliced or groups > 1) and not shape.norm_after,
         expert_groups=groups,
         out_parts=_whole_groups(attended, min(layout.out_parts, sms, attended), layout.form),
         down_parts=_whole_groups(gated, min(layout.down_parts, sms, gated), layout.form),
@@ -150,7 +153,9 @@ def default_layout(
     """
     if batch == 1 and weights in ("bf16", "int8", "int4") and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
-    long, wide = capacity > SHORT_CONTEXT, batch == 1 and shape.hidden >= SLICED_HIDDEN
+    if batch > shape.batch_most:
+        raise Unsupported(f"batch {batch}: the megakernel norms what joins the residual for one sequence alone")
+    long, wide = capacity > SHORT_CONTEXT, batch == 1 and shape.hidden >= SLICED_HIDDEN and not shape.norm_after
     layout = Layout(
         sms,
         batch,
@@ -175,14 +180,16 @@ def default_layout(
     return _reading_once(shape, layout) if batch == 1 and capacity > WHOLE_CONTEXT else layout
 
 
-def serving_layout(shape: ModelShape, batch: int, capacity: int, weights: str, sms: int, ranks: int = 1) -> Layout:
+def serving_layout(
+    shape: ModelShape, batch: int, capacity: int, weights: str, sms: int, tensor_parallel_size: int = 1
+) -> Layout:
     """The layout of a server's instance: the default one, but batches of two sequences and more have the column parts
     of the largest, so that instances of a dense model share their streams of weights.
     """
-    layout = default_layout(shape, batch, capacity, weights, sms, ranks)
+    layout = default_layout(shape, batch, capacity, weights, sms, tensor_parallel_size)
     if batch == 1 or shape.experts:
         return layout
-    most = default_layout(shape, BATCH_MOST, capacity, weights, sms, ranks)
+    most = default_layout(shape, shape.batch_most, capacity, weights, sms, tensor_parallel_size)
     return replace(layout, out_parts=most.out_parts, down_parts=most.down_parts)
 
 
@@ -259,6 +266,8 @@ def can_pair(shape: ModelShape, layout: Layout) -> bool:
     tiles = shape.heads * shape.head_dim // 16
     part = -(-tiles // layout.out_parts) * 16
     whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
+    if layout.splits and shape.head_dim > LANES_OF_HEADS * 4:
+        return False
     if layout.splits and part + (0 if whole else shape.head_dim - 16) > MERGED_COLUMNS_MOST:
         return False
     shared = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)

@@ -1,25 +1,22 @@
 """The megakernel's view of a model, read from config.json, and the models that it refuses. Imports without torch."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernels.model.dense_families import DENSE_TYPES, GATES, STATIC_ROPES, TWO_ROPES, activation, multipliers, windows
 from kernels.model_files.config import value
 
-FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
 LACKING = {
-    "gemma2": "soft caps, norms behind attention and MLP, sliding windows",
-    "gemma3_text": "norms behind attention and MLP, sliding windows in some layers, scaled embeddings",
-    "gpt_oss": "attention sinks, sliding windows in some layers, biases of experts",
-    "granite": "multipliers of embeddings, residuals, attention and logits",
-    "olmo2": "norms behind attention and MLP in place of those before",
-    "phi3": "packed matrices of q, k and v and of gate and up",
+    "gemma2": "soft caps",
+    "gpt_oss": "attention sinks, biases of experts",
 }
 """What families near these have, and the megakernel has not."""
 EXPERTS_MOST = 256
 """Experts of a layer: a lane of the warp that routes a sequence has eight of them."""
-HEAD_DIMS = (32, 64, 128)
+HEAD_DIMS = (32, 64, 128, 256)
 BATCH_MOST = 8
 """Sequences: columns of a matrix unit's tile."""
 
@@ -32,8 +29,15 @@ class Unsupported(ValueError):
 class ModelShape:
     """Sizes of a decoder of the Llama family. `rows` are output features; all lengths in elements.
 
+    - `tied`: the LM head is the embedding as it is looked up. `score_scale`: the factor of scores, 0: 1 / √head_dim.
+    - `window`: keys that a token attends to, 0: all; in every `full_every`-th layer all, 0: in none.
+    - `norm_before`, `norm_after`: norms stand before attention and MLP, behind them, or both. `whole_norm`: q and k are
+      each normed over all heads.
+    - `gelu`: the gate's activation is GELU in its tanh form, else SiLU. `two_ropes`: windowed layers have angles of
+      their own.
+
     In a mixture a token goes to `chosen` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
-    `intermediate` is then that of all its experts together. `whole_norm`: q and k are each normed over all heads.
+    `intermediate` is then that of all its experts together.
     """
 
     hidden: int
@@ -51,6 +55,26 @@ class ModelShape:
     chosen: int = 1
     normalised: bool = False
     whole_norm: bool = False
+    score_scale: float = 0.0
+    window: int = 0
+    full_every: int = 0
+    norm_before: bool = True
+    norm_after: bool = False
+    gelu: bool = False
+    two_ropes: bool = False
+
+    def windowed(self, layer: int) -> bool:
+        """Whether tokens attend to a window in this layer."""
+        return bool(self.window) and not (self.full_every and (layer + 1) % self.full_every == 0)
+
+    def first_key(self, layer: int, position: int) -> int:
+        """The first key that the token at `position` attends to."""
+        return max(0, position + 1 - self.window) if self.windowed(layer) else 0
+
+    @property
+    def batch_most(self) -> int:
+        """The most sequences for which it has a layout by default."""
+        return 1 if self.norm_after else BATCH_MOST
 
     @property
     def qkv_rows(self) -> int:
@@ -76,9 +100,9 @@ class ModelShape:
 def shape_of(config: dict[str, Any]) -> ModelShape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""
     family = config.get("model_type")
-    if family not in (*FAMILIES, *MIXTURES):
+    if family not in (*DENSE_TYPES, *MIXTURES):
         lacking = f"has no {LACKING[family]}; it " if family in LACKING else ""
-        served = ", ".join((*FAMILIES, *MIXTURES))
+        served = ", ".join((*DENSE_TYPES, *MIXTURES))
         raise Unsupported(f"model_type {family!r}: the megakernel {lacking}serves {served}")
     experts = value(config, "experts") or 0
     if bool(experts) != (family in MIXTURES):
@@ -87,6 +111,11 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
     size = value(config, "expert_size") if family == "qwen3_moe" else None
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    try:
+        by = multipliers(config)
+    except ValueError as error:
+        raise Unsupported(f"{error}: the megakernel folds it into a norm") from None
+    window, full_every = _windows(windows(config))
     shape = ModelShape(
         hidden=config["hidden_size"],
         intermediate=chosen * (size or config["intermediate_size"]),
@@ -95,14 +124,21 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         kv_heads=config.get("num_key_value_heads") or heads,
         head_dim=head_dim,
         vocab=config["vocab_size"],
-        norm_eps=config.get("rms_norm_eps", 1e-6),
+        norm_eps=by.eps,
         qkv_bias=family == "qwen2" or bool(config.get("attention_bias")),
-        qk_norm=family in ("qwen3", "qwen3_moe", "olmoe"),
-        tied=bool(config.get("tie_word_embeddings")),
+        qk_norm=family in ("qwen3", "qwen3_moe", "olmoe", "olmo2", "gemma3_text"),
+        tied=bool(config.get("tie_word_embeddings")) and by.embedding == 1,
         experts=experts,
         chosen=chosen,
         normalised=family == "mixtral" or bool(config.get("norm_topk_prob")),
-        whole_norm=family == "olmoe",
+        whole_norm=family in ("olmoe", "olmo2"),
+        score_scale=0.0 if math.isclose(by.scores, head_dim**-0.5) else by.scores,
+        window=window,
+        full_every=full_every,
+        norm_before=family != "olmo2",
+        norm_after=family in ("olmo2", "gemma3_text"),
+        gelu=GATES.get(activation(config)) == "gelu",
+        two_ropes=family in TWO_ROPES,
     )
     _check(shape, config)
     return shape
@@ -117,17 +153,33 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
     for name, size in (("hidden_size", shape.hidden), (inner, shape.expert_size)):
         if size % 16:
             raise Unsupported(f"{name} {size}: the megakernel needs a multiple of 16")
-    if config.get("hidden_act", "silu") != "silu":
-        raise Unsupported(f"hidden_act {config['hidden_act']!r}: the megakernel serves silu")
+    if (gate := activation(config)) not in GATES:
+        raise Unsupported(f"hidden_act {gate!r}: the megakernel serves {', '.join(GATES)}")
+    if config.get("use_bidirectional_attention"):
+        raise Unsupported("use_bidirectional_attention: the megakernel attends to earlier tokens")
     if config.get("mlp_bias"):
         raise Unsupported("mlp_bias: the megakernel has no bias in the MLP")
     if config.get("attention_bias") and config["model_type"] != "qwen2":
         raise Unsupported("attention_bias: the megakernel serves a bias on q, k, v only in qwen2")
     if shape.experts:
         _check_mixture(shape, config)
-    window = config.get("sliding_window")
-    if window and config.get("use_sliding_window", config["model_type"] in ("mistral", "mixtral")):
-        raise Unsupported(f"sliding_window {window}: the megakernel attends to the whole context")
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    for each in [own for own in rope.values() if isinstance(own, dict)] or [rope]:
+        if (kind := each.get("rope_type", each.get("type", "default"))) not in STATIC_ROPES:
+            raise Unsupported(f"rope_type {kind!r}: the megakernel's angles do not depend on the length")
+    if (rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1) != 1:
+        raise Unsupported("partial_rotary_factor: the megakernel rotates whole heads")
+
+
+def _windows(layers: list[int]) -> tuple[int, int]:
+    """The window of all layers but each so manieth. Raises Unsupported where they are not divided so."""
+    window, whole = max(layers), [index for index, own in enumerate(layers) if not own]
+    if not window or not whole:
+        return window, 0
+    every = whole[0] + 1
+    if every < 2 or layers != [0 if (index + 1) % every == 0 else window for index in range(len(layers))]:
+        raise Unsupported(f"sliding_window {window}: the megakernel serves it in all layers, or all but every n-th")
+    return window, every
 
 
 def _check_mixture(shape: ModelShape, config: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from kernels import runners
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
-from kernels.megakernel.program.shape import Unsupported
+from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, tile_experts
@@ -253,6 +253,7 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
 
     free = free_bytes(model.device) * MEGAKERNEL_SHARE
     try:
+        most = min(most, shape_of(first.config.to_dict()).batch_most)
         return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context), weights))
     except Unsupported as reason:
         _tell(f"no megakernel: {reason}")

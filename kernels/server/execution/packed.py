@@ -39,10 +39,12 @@ RopeAngles = tuple[Tensor, Tensor]
 
 @dataclass
 class PackedInput:
-    """What each half of a layer takes: the residual stream, and the rows' angles where an op asks for them."""
+    """What each half of a layer takes: the residual stream, and the rows' angles of each table where an op asks for
+    them.
+    """
 
     stream: Stream
-    angles: RopeAngles | None
+    angles: list[RopeAngles] | None
 
 
 Half = Callable[[PackedInput], None]
@@ -124,7 +126,9 @@ class PackedPass:
         stream = Stream(embedded(fields, state.last, self.model.embedding))
         if not self._rotates:
             return PackedInput(stream, None)
-        return PackedInput(stream, (state.cos[fields.position][:, None], state.sin[fields.position][:, None]))
+        size = self.model.shapes[0].head_dim
+        each = zip(*(table[fields.position].split(size, dim=-1) for table in (state.cos, state.sin)), strict=True)
+        return PackedInput(stream, [(cos.contiguous()[:, None], sin.contiguous()[:, None]) for cos, sin in each])
 
     def end(self, given: PackedInput) -> None:
         """What `run` does after the layers."""
@@ -153,11 +157,11 @@ class PackedPass:
         keys, values = self.state.caches[index]
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, keys, values)
-        out = added_product(self._rows, w.o, w.o_bias, self._partial)
+        out = added_product(self._rows, w.o, w.o_bias, self._partial, w.attention_norm)
         transform = mlp_half(self._rows, w, self._partial)
 
         def attention(given: PackedInput) -> None:
-            out(attend(qkv(given.stream), given.angles), given.stream)
+            out(attend(qkv(given.stream), given.angles[shape.rope] if given.angles else None), given.stream)
 
         def mlp(given: PackedInput) -> None:
             transform(given.stream)

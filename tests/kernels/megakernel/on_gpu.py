@@ -7,9 +7,19 @@ import pytest
 import torch
 
 from kernels import runners
-from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from kernels.megakernel.program.shape import shape_of
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, GPU_NEAR
 
 PROMPT = 20
+FAMILIES = GPU_CONFIGS | GPU_NEAR
+
+
+def batches_of(*batches: int) -> list[Any]:
+    """Each family with those of the batches that it is served for."""
+    most = {family: shape_of(config).batch_most for family, config in FAMILIES.items()}
+    return [pytest.param(family, batch) for family in FAMILIES for batch in batches if batch <= most[family]]
+
+
 READ_TOGETHER = 2000
 """Tokens; a score of each with every key, which float32's attention keeps, must find room."""
 

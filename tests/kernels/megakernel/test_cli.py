@@ -88,7 +88,7 @@ def test_a_precision_may_be_named(config: Path, capsys: pytest.CaptureFixture[st
     ("arguments", "said"),
     [
         (["describe", "nowhere"], "nowhere: no file"),
-        (["validate", "tiny-gemma"], "model_type 'gemma'"),
+        (["validate", "tiny-gpt2"], "model_type 'gpt2'"),
         (["describe", "llama-3.2-1b", "--sms", "0"], "--sms: 0 is less than 1"),
         (
             ["validate", "qwen2.5-1.5b", "--tensor-parallel-size", "4"],

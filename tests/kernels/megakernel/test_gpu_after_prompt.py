@@ -5,7 +5,7 @@ import torch
 
 from kernels import runners
 from kernels.proof import logit_gate
-from tests.kernels.megakernel.on_gpu import models, runner_of
+from tests.kernels.megakernel.on_gpu import FAMILIES, batches_of, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu
@@ -17,10 +17,9 @@ def expected_of(model, ids):
     return runners.runner("eager", model).logits(ids).float()
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("family", GPU_CONFIGS)
+@pytest.mark.parametrize(("family", "batch"), batches_of(1, 3))
 def test_logits_behind_a_prompt_are_the_models(family, batch):
-    model, exact = models(GPU_CONFIGS[family])
+    model, exact = models(FAMILIES[family])
     ids = torch.randint(0, 4099, (batch, PROMPT + BEHIND), device="cuda")
     runner = runner_of(model)
     runner.prepare(batch, PROMPT, BEHIND)

@@ -6,9 +6,8 @@ KL divergence and top-1 disagreement are at most 1.1 times torch's, the paired i
 import pytest
 
 from kernels import runners
-from tests.kernels.megakernel.on_gpu import PLACES, config_of, models
+from tests.kernels.megakernel.on_gpu import FAMILIES, PLACES, batches_of, config_of, models
 from tests.kernels.megakernel.sample_model import kl_blocks, on_its_text, sample
-from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from workers.measuring import quality, texts
 from workers.stats.intervals import paired_difference
 
@@ -28,10 +27,9 @@ def assert_as_near(called, done, torchs, own):
     assert other.high <= 0
 
 
-@pytest.mark.parametrize("batch", [1, 8])
-@pytest.mark.parametrize("family", GPU_CONFIGS)
+@pytest.mark.parametrize(("family", "batch"), batches_of(1, 8))
 def test_on_generated_weights(family, batch):
-    model, exact = models(GPU_CONFIGS[family])
+    model, exact = models(FAMILIES[family])
     runner = runners.runner("megakernel", model)
     runner.prepare(batch, 128, 1)
     tokens = texts.random(model.config.vocab_size, 128, quality.LEAST_TOKENS)

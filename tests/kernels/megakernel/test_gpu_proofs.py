@@ -9,7 +9,7 @@ import torch
 from kernels.megakernel.host import trace
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.interpreter.attend import splits_of
-from tests.kernels.megakernel.on_gpu import PROMPT, inputs_of_layers, models, runner_of
+from tests.kernels.megakernel.on_gpu import FAMILIES, PROMPT, batches_of, inputs_of_layers, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.megakernel.touched import differences
 
@@ -33,11 +33,10 @@ def test_instructions_touch_what_they_declare(family, sampling):
         assert not list(found)[:3]
 
 
-@pytest.mark.parametrize("batch", [1, 2, 8])
-@pytest.mark.parametrize("family", GPU_CONFIGS)
+@pytest.mark.parametrize(("family", "batch"), batches_of(1, 2, 8))
 def test_each_layer_leaves_the_residual_of_the_reference(family, batch):
     """Every layer's input, and the last one's output, as near to float32 as torch's bf16."""
-    model, exact = models(GPU_CONFIGS[family])
+    model, exact = models(FAMILIES[family])
     runner = runner_of(model, tuning={"debug": True})
     runner.prepare(batch, 24, 1)
     ids = torch.randint(0, 4096, (1, 24), device="cuda")

@@ -24,6 +24,7 @@ from tests.kernels.megakernel.interpreter.interpret import Deadlock, DecodeStart
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import (
     MODELS,
+    NEAR,
     arrays_of,
     exact,
     gpu,
@@ -61,8 +62,15 @@ NAMES = [
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=NAMES)
-@pytest.mark.parametrize("name", MODELS)
+ALL = [(name, layout) for name in MODELS for layout in LAYOUTS] + [
+    (name, LAYOUTS[at]) for name in NEAR for at in (0, 1, 7, 8)
+]
+IDS = [f"{name}-{which}" for name in MODELS for which in NAMES] + [
+    f"{name}-{NAMES[at]}" for name in NEAR for at in (0, 1, 7, 8)
+]
+
+
+@pytest.mark.parametrize(("name", "layout"), ALL, ids=IDS)
 def test_it_generates_what_transformers_generates(name: str, layout: dict[str, Any]) -> None:
     """From a prompt of 21 tokens, so that the splits of 8 keys grow from 3 to 4 on the way."""
     program = program_of(name, **layout)

@@ -68,7 +68,10 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
     program = program_of(name, out_parts=2, down_parts=3, weights=weights)
     source = copy.deepcopy(model(name))
     found = rounded_weights(source, Decoder(source), weights, Rounding()) if before else None
-    arrays = {key: as_numpy(value) for key, value in uploads(source, program, 8, pack(source, program, found)).items()}
+    arrays = {
+        key: as_numpy(value)
+        for key, value in uploads(source, program, 8, pack(Decoder(source), program, found)).items()
+    }
     block = model(name).model.layers
     matrices = {
         (layer, op): weight

@@ -61,7 +61,7 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
     made = programs_of(name, tensor_parallel_size=ranks, sms=4)
     gpus = []
     for each, rank, program in zip(parts, own, made, strict=True):
-        uploaded = uploads(rank.model, program, CAPACITY, pack(rank.model, program, rank.rounded))
+        uploaded = uploads(rank.model, program, CAPACITY, pack(Decoder(rank.model), program, rank.rounded))
         arrays = {key: as_numpy(value) for key, value in uploaded.items()}
         gpus.append(
             SimulatedGpu(program, arrays, DecodeStart(stacked(each, 0), stacked(each, 1), first, LENGTH), COUNT)
@@ -134,7 +134,7 @@ def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights:
         matrices = [
             each for layer in layers for each in (layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down)
         ]
-        uploaded = uploads(rank.model, program, CAPACITY, pack(rank.model, program, rank.rounded))
+        uploaded = uploads(rank.model, program, CAPACITY, pack(Decoder(rank.model), program, rank.rounded))
         assert held == {
             "matrices for prompts": sum(matrix.nbytes for matrix in matrices),
             "stream of the launch": uploaded["weights"].nbytes,

@@ -6,13 +6,14 @@ from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model_files.catalogue import entry, names
 from tests.kernels.megakernel.published import CONFIGS
 
-REFUSED = {"tiny-mistral", "tiny-gemma", "tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m"}
+REFUSED = {"tiny-gemma", "tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m"}
 
 
+WINDOWED = {"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": True}
 MIXTURE = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 
 
-def test_it_serves_the_catalogue_but_for_other_families_and_windows() -> None:
+def test_it_serves_the_catalogue_but_for_other_families() -> None:
     refused = set()
     for name in names():
         try:
@@ -39,7 +40,10 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
     ("change", "named"),
     [
         ({"model_type": "gemma"}, "model_type 'gemma': the megakernel serves llama"),
-        ({"model_type": "granite"}, "model_type 'granite': the megakernel has no multipliers of embeddings"),
+        ({"model_type": "gpt_oss"}, "model_type 'gpt_oss': the megakernel has no attention sinks"),
+        ({"model_type": "granite", "logits_scaling": 13}, "logits_scaling 13.0 is no power of two"),
+        ({"model_type": "phi3", "rope_scaling": {"type": "longrope"}}, "rope_type 'longrope'"),
+        ({"model_type": "phi3", "partial_rotary_factor": 0.75, "rope_scaling": None}, "partial_rotary_factor"),
         ({"num_experts": 8}, "llama with 8 experts"),
         ({"model_type": "qwen3_moe", "num_experts": 0}, "qwen3_moe with 0 experts"),
         (MIXTURE | {"num_experts": 512}, "512 experts: the megakernel serves up to 256"),
@@ -48,7 +52,6 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
         (MIXTURE | {"mlp_only_layers": [0]}, "mlp_only_layers"),
         (MIXTURE | {"decoder_sparse_step": 2}, "decoder_sparse_step"),
         (MIXTURE | {"model_type": "olmoe", "clip_qkv": 8.0}, "clip_qkv 8.0"),
-        (MIXTURE | {"model_type": "mixtral", "sliding_window": 4096}, "sliding_window 4096"),
         ({"head_dim": 96}, "head_dim 96"),
         ({"num_key_value_heads": 5}, "num_key_value_heads 5"),
         ({"hidden_size": 2056}, "hidden_size 2056"),
@@ -56,8 +59,7 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"mlp_bias": True}, "mlp_bias"),
         ({"attention_bias": True}, "attention_bias"),
-        ({"model_type": "mistral", "sliding_window": 4096}, "sliding_window 4096"),
-        ({"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": True}, "sliding_window 64"),
+        (WINDOWED | {"max_window_layers": 1}, "sliding_window 64: the megakernel serves it in all layers"),
     ],
 )
 def test_a_refusal_names_the_feature(change: dict, named: str) -> None:
@@ -69,6 +71,20 @@ def test_bytes_of_a_mixture_are_those_of_the_experts_of_one_token() -> None:
     shape = shape_of(entry("qwen3-30b-a3b")[0])
     assert (shape.intermediate, shape.expert_size) == (6144, 768)
     assert shape.step_bytes == 6_083_313_664  # 3.35 billion weights less the embedding
+
+
+@pytest.mark.parametrize(
+    ("change", "window", "first"),
+    [
+        ({"model_type": "mistral", "sliding_window": 4096}, (4096, 0), [4, 4]),
+        (WINDOWED, (64, 0), [4036, 4036]),
+        (WINDOWED | {"layer_types": ["sliding_attention", "full_attention"] * 8}, (64, 2), [4036, 0]),
+    ],
+)
+def test_a_window_is_that_of_all_layers_or_all_but_every_nth(change: dict, window: tuple, first: list) -> None:
+    shape = shape_of(CONFIGS["llama-3.2-1b"] | change)
+    assert (shape.window, shape.full_every) == window
+    assert [shape.first_key(layer, 4099) for layer in range(2)] == first
 
 
 def test_a_sliding_window_that_is_off_is_served() -> None:

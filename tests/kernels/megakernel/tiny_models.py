@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from kernels.megakernel.host.pack import pack
 from kernels.megakernel.host.rank_models import RankModel, rank_models
@@ -22,6 +22,9 @@ from tests.kernels.megakernel.interpreter.interpret import DecodeStart, Simulate
 
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+    "phi3": "Phi3ForCausalLM", "granite": "GraniteForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
+    "gemma": "GemmaForCausalLM", "gemma3_text": "Gemma3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM", "olmoe": "OlmoeForCausalLM", "mixtral": "MixtralForCausalLM",
 }  # fmt: skip
 LLAMA3_ROPE = {
@@ -52,6 +55,26 @@ MODELS = {
     "qwen3": _config("qwen3", 80, 144, 4, 2, 128, 97, pad_token_id=0),
 }
 """What the interpreter runs in a moment."""
+
+NEAR: dict[str, dict[str, Any]] = {
+    "phi3": _config("phi3", 128, 144, 2, 1, 64, 97, pad_token_id=0, tie_word_embeddings=False),
+    "granite": _config(
+        "granite", 128, 144, 4, 2, 32, 97, pad_token_id=0, embedding_multiplier=12.0, residual_multiplier=0.22,
+        attention_multiplier=0.0625, logits_scaling=8.0,
+    ),
+    "olmo2": _config("olmo2", 96, 160, 3, 3, 32, 97, pad_token_id=0),
+    # a width whose root, which scales the embedding, is the same in bf16
+    "gemma": _config("gemma", 144, 160, 2, 1, 256, 97, pad_token_id=0),
+    "gemma3": _config(
+        "gemma3_text", 144, 160, 4, 1, 256, 97, pad_token_id=0, sliding_window=13, query_pre_attn_scalar=200,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
+    "qwen2-window": _config(
+        "qwen2", 128, 144, 4, 1, 64, 97, pad_token_id=0, use_sliding_window=True, sliding_window=13,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
+}  # fmt: skip
+"""Families and features near these, each for one path of the kernel."""
 
 MIXTURES: dict[str, dict[str, Any]] = {
     # experts that are no multiple of 16, and chunks of down that lie in two experts
@@ -88,6 +111,21 @@ GPU_CONFIGS = {
 """Large enough that every SM of an H200 has work; with head_dim 32, half of them. One sequence of `wide` slices its
 residual."""
 
+GPU_NEAR = {
+    "phi3": _config("phi3", 512, 2048, 8, 2, 64, 4099, pad_token_id=0, sliding_window=64, **ON_GPU),
+    "granite": _config(
+        "granite", 512, 2048, 16, 4, 64, 4099, embedding_multiplier=12.0, residual_multiplier=0.22,
+        attention_multiplier=0.015625, logits_scaling=8.0, **ON_GPU,
+    ),
+    "olmo2": _config("olmo2", 512, 2048, 8, 8, 64, 4099, **ON_GPU),
+    "gemma": _config("gemma", 576, 2048, 8, 1, 256, 4099, **ON_GPU),
+    "gemma3": _config(
+        "gemma3_text", 576, 2048, 4, 1, 256, 4099, sliding_window=64, query_pre_attn_scalar=256,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], **ON_GPU,
+    ),
+}  # fmt: skip
+"""Families near these, the first with a window."""
+
 GPU_MIXTURES = {
     "qwen3_moe": _config(
         "qwen3_moe", 512, 2048, 16, 4, 128, 4099, moe_intermediate_size=256, num_experts=40, num_experts_per_tok=4,
@@ -99,7 +137,7 @@ GPU_MIXTURES = {
 
 
 def _made(name: str) -> Any:
-    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**(MODELS | MIXTURES | RANKED)[name]))
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**(MODELS | NEAR | MIXTURES | RANKED)[name]))
 
 
 @cache
@@ -184,7 +222,7 @@ def start(name: str, batch: int, length: int, capacity: int, weights: str = "bf1
     reference = exact(name, weights)
     chance = torch.Generator().manual_seed(batch * 1000 + length)
     prompt = torch.randint(0, reference.config.vocab_size, (batch, length), generator=chance)
-    out = reference(prompt, use_cache=True)
+    out = reference(prompt, past_key_values=DynamicCache())  # which keeps what is beyond a window too
     caches = []
     for part in ("keys", "values"):
         rows = torch.stack([getattr(layer, part) for layer in out.past_key_values.layers]).transpose(2, 3)
@@ -205,7 +243,7 @@ def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]
     """What is uploaded for the model's own program."""
     program = build_program(part_of(shape_of(model(name).config.to_dict()), layout.tensor_parallel_size), layout, rank)
     own = models_of(name, layout.weights, layout.tensor_parallel_size)[rank]
-    uploaded = uploads(own.model, program, 256, pack(own.model, program, own.rounded))
+    uploaded = uploads(own.model, program, 256, pack(Decoder(own.model), program, own.rounded))
     return {key: as_numpy(tensor) for key, tensor in uploaded.items()}
 
 

@@ -31,6 +31,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
     | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
     "qwen3": SIZES | {"model_type": "qwen3", "head_dim": 32},
     "mistral": SIZES | {"model_type": "mistral", "sliding_window": 9},
+    "phi3": SIZES | {"model_type": "phi3", "sliding_window": 9},
+    "granite": SIZES
+    | {
+        "model_type": "granite",
+        "embedding_multiplier": 12.0,
+        "residual_multiplier": 0.22,
+        "attention_multiplier": 0.1,
+        "logits_scaling": 8.0,
+        "tie_word_embeddings": True,
+    },
+    "olmo2": SIZES | {"model_type": "olmo2"},
     "qwen3-moe": SIZES
     | {
         "model_type": "qwen3_moe",
@@ -42,6 +53,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "mixtral": SIZES | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
     "olmoe": SIZES | {"model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 3},
+    "gemma": SIZES | {"model_type": "gemma", "head_dim": 32, "tie_word_embeddings": True},
     "gemma3": SIZES
     | {
         "model_type": "gemma3_text",
@@ -50,6 +62,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 8,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     },
+    "gemma2": SIZES | {"model_type": "gemma2", "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16},
+    "phi3-part": SIZES | {"model_type": "phi3", "sliding_window": 9, "partial_rotary_factor": 0.5},
     "gpt2": {
         "model_type": "gpt2",
         "n_embd": 64,
@@ -72,7 +86,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 SPARSE = ("qwen3-moe", "mixtral", "olmoe")
 """Mixtures of experts that the compact decoder runs."""
-COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *SPARSE)
+NEAR = ("phi3", "granite", "olmo2", "gemma", "gemma3")
+"""Dense families that differ from Llama by more than a bias, a window or norms of q and k."""
+COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *NEAR, *SPARSE)
 """Families that the compact decoder runs; the other decoders run as transformers' modules."""
 
 

@@ -19,9 +19,9 @@ from kernels.server.execution.ops import Usable, packed_cases
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Request, Token
-from tests.kernels.runners.engine_models import CONFIGS, SPARSE, load
+from tests.kernels.runners.engine_models import CONFIGS, NEAR, SPARSE, load
 
-FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral", *SPARSE)
+FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral", *NEAR, *SPARSE)
 LOGPROB_ERROR = 1e-5
 """The largest difference of a log probability from the reference runner's, both in float32."""
 SAMPLED = (Sampling(1.0, seed=5), Sampling(0.8, top_k=7, seed=6), Sampling(1.2, top_p=0.7, seed=1 << 63))

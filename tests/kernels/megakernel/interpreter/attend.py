@@ -24,18 +24,24 @@ def splits_of(length: int, split_keys: int, most: int) -> int:
     return min(-(-length // split_keys), most)
 
 
-def _splits(sm: "StreamingMultiprocessor", b: int) -> int:
+def _first(sm: "StreamingMultiprocessor", layer: int, b: int) -> int:
+    """The first key that a sequence's newest token attends to."""
+    return sm.shape.first_key(layer, sm.length(b) - 1)
+
+
+def _splits(sm: "StreamingMultiprocessor", layer: int, b: int) -> int:
     """The splits of the keys of one sequence."""
-    return splits_of(sm.length(b), sm.gpu.split_keys, sm.layout.splits)
+    return splits_of(sm.length(b) - _first(sm, layer, b), sm.gpu.split_keys, sm.layout.splits)
 
 
 def attention(sm: "StreamingMultiprocessor", words: dict[str, int]) -> Generator[bool, None, None]:
     """Some query heads of one key-value head over one split of the keys of one sequence."""
-    length, splits = sm.length(words["sequence"]), _splits(sm, words["sequence"])
+    length, splits = sm.length(words["sequence"]), _splits(sm, words["layer"], words["sequence"])
     if words["split"] >= splits:
         return
-    share = -(-length // splits)
-    keys = slice(words["split"] * share, min((words["split"] + 1) * share, length))
+    low = _first(sm, words["layer"], words["sequence"])
+    share = -(-(length - low) // splits)
+    keys = slice(low + words["split"] * share, min(low + (words["split"] + 1) * share, length))
     heads = yield from _heads(sm, words, words["sequence"])
     _attend(sm, words, words["sequence"], keys, *heads)
 
@@ -49,7 +55,7 @@ def attend_to_all(sm: "StreamingMultiprocessor", words: dict[str, int]) -> Gener
         for kv, first, count in groups_of(shape, head, heads):
             part = words | {"kv_head": kv, "head": first, "heads": count}
             taken = yield from _heads(sm, part, b)
-            span, keeps = slice(0, sm.length(b)), keeps_newest(shape, words, kv)
+            span, keeps = slice(_first(sm, words["layer"], b), sm.length(b)), keeps_newest(shape, words, kv)
             sums, _, total = _sums(sm, words["layer"], b, kv, span, taken, keeps)
             x[b, first - head : first - head + count] = sums / total
             yield True
@@ -64,7 +70,7 @@ def attended(sm: "StreamingMultiprocessor", words: dict[str, int]) -> Generator[
     first, last = columns[0] // d, columns[-1] // d + 1
     merged = []
     for b in range(sm.layout.batch):
-        taken = yield from _taken(sm, b, slice(first, last), columns, sm.flag(words["layer"]))
+        taken = yield from _taken(sm, words["layer"], b, slice(first, last), columns)
         (top, total), sums = np.moveaxis(taken[0], -1, 0), taken[1]
         weights = np.exp2(top - top.max(axis=0))
         share = weights / (weights * total).sum(axis=0)
@@ -73,12 +79,12 @@ def attended(sm: "StreamingMultiprocessor", words: dict[str, int]) -> Generator[
 
 
 def _taken(
-    sm: "StreamingMultiprocessor", b: int, heads: slice, columns: NDArray[np.int64], flag: np.uint64
+    sm: "StreamingMultiprocessor", layer: int, b: int, heads: slice, columns: NDArray[np.int64]
 ) -> Generator[bool, None, tuple[Floats, Floats]]:
     """Of all splits of a sequence, the states [splits, heads, 2] and the sums [splits, columns]."""
     d, pairs = sm.shape.head_dim, columns[::2] // 2
-    states, sums = [], []
-    for split in range(_splits(sm, b)):
+    states, sums, flag = [], [], sm.flag(layer)
+    for split in range(_splits(sm, layer, b)):
         state = yield from sm.take("attention_state", (b, heads, split), flag)
         states.append(value_of(state).view(np.float32))
         found = yield from sm.take("attention", (b, pairs // (d // 2), split, pairs % (d // 2)), flag)
@@ -113,12 +119,15 @@ def _heads(
             y * weight / np.sqrt(square + np.float32(shape.norm_eps))
             for y, weight, square in zip((queries, key), (of_q, of_k), squares, strict=True)
         )
-    return _rotated(sm, queries, b) * LOG2_E / np.sqrt(np.float32(d)), bf16(_rotated(sm, key, b))[0], bf16(value)
+    scale = LOG2_E * np.float32(shape.score_scale) if shape.score_scale else LOG2_E / np.sqrt(np.float32(d))
+    turned, key = (_rotated(sm, words["layer"], y, b) for y in (queries, key))
+    return turned * scale, bf16(key)[0], bf16(value)
 
 
-def _rotated(sm: "StreamingMultiprocessor", x: Floats, b: int) -> Floats:
+def _rotated(sm: "StreamingMultiprocessor", layer: int, x: Floats, b: int) -> Floats:
     """RoPE of [n, head_dim] by the angles of the sequence's position; dimension i is paired with i + head_dim / 2."""
-    cosine, sine = sm.gpu.arrays["rope"][sm.length(b) - 1].T
+    table = int(sm.shape.two_ropes and sm.shape.windowed(layer))
+    cosine, sine = sm.gpu.arrays["rope"][sm.length(b) - 1, table].T
     low, high = np.split(x, 2, axis=1)
     return np.concatenate([low * cosine - high * sine, high * cosine + low * sine], axis=1)
 

@@ -122,6 +122,8 @@ class StreamingMultiprocessor:
             yield from self._add_partials(layer, after_attention, slice(0, self.shape.hidden))
             x = bf16(self.residual * self.gpu.arrays["norms"][2 * layer + after_attention])
             squares = (self.residual**2).sum(axis=1, keepdims=True)
+        if layer < self.shape.layers and not self.shape.norm_before:
+            return x, np.ones_like(squares)
         return x, 1 / np.sqrt(squares / self.shape.hidden + np.float32(self.shape.norm_eps))
 
     def _add_partials(self, layer: int, after_attention: bool, columns: slice) -> Steps:
@@ -133,11 +135,16 @@ class StreamingMultiprocessor:
         partials = self._partials(buffer, of)
         if self.shape.experts and buffer == "down_partials":
             partials = partials[: -(-len(self.experts) // self.shape.chosen) * self.layout.down_parts]
+        added = np.zeros_like(self.residual[:, columns]) if self.shape.norm_after else self.residual[:, columns]
         for partial in partials:
             at = partial, slice(None), slice(columns.start // 2, columns.stop // 2)
             words = yield from self.take(buffer, at, self.flag(of))
-            self.residual[:, columns] += floats_of(words)
+            added += floats_of(words)
             yield True
+        if self.shape.norm_after:
+            weight = self.gpu.arrays["norms"][2 * self.shape.layers + 1 + 2 * of + (not after_attention)]
+            squares = (added**2).mean(axis=1, keepdims=True)
+            self.residual += added * weight / np.sqrt(squares + np.float32(self.shape.norm_eps))
 
     def _add(self, words: dict[str, int]) -> Steps:
         """Adds to this SM's slice of the residual, and publishes the normed slice for the products."""
@@ -263,7 +270,8 @@ class StreamingMultiprocessor:
         x, scale = yield from self._normed(layer, after_attention=True)
         for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 matching rows of up
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
-            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-gate)) * up, self.flag(layer)))
+            inner = np.float32(1.5957691) * (gate + np.float32(0.044715) * gate**3) if self.shape.gelu else gate
+            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-inner)) * up, self.flag(layer)))
             yield True
 
     def _down(self, words: dict[str, int]) -> Steps:

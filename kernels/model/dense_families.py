@@ -1,0 +1,82 @@
+"""What sets some families of decoders apart from Llama, read from config.json. Imports without torch.
+
+Gemma scales the embedding by the square root of its width, and its norms multiply by one more than their weights.
+
+Granite multiplies the outputs of a layer's halves by r before it adds them to the residual stream. The stream divided
+by r needs no such factor, and a norm with eps / r² makes the same of it: only its beginning, the embedding, is then
+another one.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "granite", "olmo2", "gemma", "gemma3_text")
+TWO_ROPES = ("gemma3_text",)
+"""Families whose windowed layers have angles of their own."""
+GEMMAS = ("gemma", "gemma3_text")
+DIVIDED = ("llama", "qwen2", "qwen3", "mistral")
+"""Families whose models are divided over ranks."""
+STATIC_ROPES = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings whose angles depend on the position alone."""
+WINDOWED = ("mistral", "mixtral", "phi3")
+"""Families with a window in all layers or in none, and no other field that says so."""
+
+
+FULL_EVERY = {"gemma3_text": 6}
+"""Families with a window in all layers but every so manieth, unless the configuration says otherwise."""
+
+
+GATES = {"silu": "silu", "gelu_pytorch_tanh": "gelu"}
+"""The activations that kernels have, and what these call them."""
+
+
+def activation(config: dict[str, Any]) -> str:
+    """The activation of the gate, by its name in configurations."""
+    default = "gelu_pytorch_tanh" if config["model_type"] in GEMMAS else "silu"
+    name = config.get("hidden_act") if config["model_type"] == "gemma" else config.get("hidden_activation")
+    return str(name or config.get("hidden_act") or default)
+
+
+def windows(config: dict[str, Any]) -> list[int]:
+    """The keys that a token attends to in each layer, 0: all."""
+    window, layers = config.get("sliding_window") or 0, config["num_hidden_layers"]
+    if config["model_type"] in WINDOWED:
+        return [window] * layers
+    if every := FULL_EVERY.get(config["model_type"]):
+        every = config.get("sliding_window_pattern") or every
+        default = ["sliding_attention" if (index + 1) % every else "full_attention" for index in range(layers)]
+        return [window if kind == "sliding_attention" else 0 for kind in config.get("layer_types") or default]
+    if not config.get("use_sliding_window"):
+        return [0] * layers
+    first = config.get("max_window_layers") or 0
+    kinds = config.get("layer_types") or ["full_attention"] * first + ["sliding_attention"] * (layers - first)
+    return [window if kind == "sliding_attention" else 0 for kind in kinds[:layers]]
+
+
+class Multipliers(NamedTuple):
+    """The factor of the embedding, the eps of a layer's norms and of the last one, the factors of scores and logits."""
+
+    embedding: float
+    eps: float
+    scores: float
+    logits: float
+
+
+def multipliers(config: dict[str, Any]) -> Multipliers:
+    """Those of a config.json. Raises ValueError for logits that no power of two divides: their factor joins the last
+    norm's weight, which must stay exact.
+    """
+    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    eps = config.get("rms_norm_eps") or 1e-6
+    if config["model_type"] in GEMMAS:
+        scores = (config.get("query_pre_attn_scalar") or head_dim) ** -0.5
+        return Multipliers(config["hidden_size"] ** 0.5, eps, scores, 1.0)
+    if config["model_type"] != "granite":
+        return Multipliers(1.0, eps, head_dim**-0.5, 1.0)
+    embedding, residual, scores, divisor = (
+        float(config.get(name) or 1)
+        for name in ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling")
+    )
+    if math.frexp(divisor)[0] != 0.5:
+        raise ValueError(f"logits_scaling {divisor} is no power of two")
+    return Multipliers(embedding / residual, eps / residual**2, scores, 1 / divisor)
