@@ -19,7 +19,9 @@ PIECE = 2**22
 """Weights that a thread dequantises at once."""
 
 
-def weights(name: str, path: Path, config: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor, group_scales.Groups | None]]:
+def weights(
+    name: str, path: Path, config: dict[str, Any]
+) -> Iterator[tuple[str, torch.Tensor, group_scales.Groups | None]]:
     """Each weight's name in transformers, its values in bf16, and scales and zeros where it is stored in groups."""
     header, data = read_gguf(name, path), np.memmap(path, np.uint8, mode="r")
     kind = TENSOR_PROCESSORS.get(header.metadata["general.architecture"], TensorProcessor)

@@ -59,7 +59,10 @@ def pack_int4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
     words, zeros = _words(quantised.codes, config, places), quantised.zeros
     groups, wide = quantised.scales, config.kind == "int4_zero"
     columns = zeros.shape[1] + zeros.shape[1] % 2
-    own = [_per_group(_pad(part, len(part), columns)[:, :: 1 + wide], config, (1 + wide) * GROUP, () if wide else (2,)) for part in (groups, zeros)]
+    own = [
+        _per_group(_pad(part, len(part), columns)[:, :: 1 + wide], config, (1 + wide) * GROUP, () if wide else (2,))
+        for part in (groups, zeros)
+    ]
     scales, zeros = (part.permute(*_OUTER, *(() if wide else (8,)), _G, _HALF) for part in own)
     numbers = [scales.view(torch.int16)]
     if wide:

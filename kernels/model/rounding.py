@@ -67,9 +67,7 @@ def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) 
         layers += [{name: codes[at] for name, codes in rounded.items()} for at in range(len(part))]
     apart = of_head(weights) != weights
     lm_head = (
-        QUANTISERS[of_head(weights)](compact.lm_head)
-        if apart
-        else gptq(compact.lm_head[None], head[None], weights)[0]
+        QUANTISERS[of_head(weights)](compact.lm_head) if apart else gptq(compact.lm_head[None], head[None], weights)[0]
     )
     return RoundedWeights(layers, lm_head)
 

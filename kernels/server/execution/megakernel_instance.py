@@ -19,6 +19,7 @@ from kernels.model.expert_tiles import has_tiles
 from kernels.model.rounding import RoundedWeights, Rounding
 from kernels.model.tensor_parallel import parts_of
 from kernels.ops import MODEL_BYTES
+from kernels.quant.formats import of_head
 from kernels.ops.sampling import Sampling
 from kernels.server.execution.megakernel_backend import BATCHES
 
@@ -60,7 +61,7 @@ def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16")
     GPU of the part `model`.
     """
     shape = shape_of(model.config.to_dict())
-    matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
+    layers, head = sum(parameter.numel() for parameter in model.model.layers.parameters()), model.lm_head.weight.numel()
     cached = 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim
     shared = shape.experts_bytes if batch > BATCHES[0] or has_tiles(model) else 0
-    return int(MODEL_BYTES[weights] * matrices) + 2 * cached - shared
+    return int(MODEL_BYTES[weights] * layers + MODEL_BYTES[of_head(weights)] * head) + 2 * cached - shared

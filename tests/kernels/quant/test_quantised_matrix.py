@@ -66,8 +66,15 @@ def test_a_stream_holds_exactly_the_rounded_matrix(
 def test_bytes_are_those_of_the_format(name: str) -> None:
     form = format_of(name)
     weights = 16 * 16 * form.chunk_tiles
-    share = {"bf16": 2.0, "int8": 1 + 2 / 32, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 32,
-        "int4_zero": 0.5 + 4 / 64, "int4_minimum": 0.5 + 4 / 32}[name]
+    share = {
+        "bf16": 2.0,
+        "int8": 1 + 2 / 32,
+        "fp8": 1.0,
+        "nvfp4": 0.5 + 1 / 16,
+        "int4": 0.5 + 2 / 32,
+        "int4_zero": 0.5 + 4 / 64,
+        "int4_minimum": 0.5 + 4 / 32,
+    }[name]
     assert form.unit_bytes(form.chunk_tiles) == share * weights + form.header
     assert form.slot_bytes % 128 == 0
     assert form.unit_bytes(1) % 16 == 0
@@ -153,7 +160,9 @@ def test_four_bits_with_zeros_keep_the_codes_of_a_file(name: str, wide: int) -> 
         exact = (codes - zeros.repeat_interleave(32, 1)[:, :208]) * scales.float().repeat_interleave(32, 1)[:, :208]
     else:
         zeros = spread((torch.randn(16, groups, generator=chance) * 3 - 8).half())
-        exact = codes * scales.float().repeat_interleave(32, 1)[:, :208] + zeros.float().repeat_interleave(32, 1)[:, :208]
+        exact = (
+            codes * scales.float().repeat_interleave(32, 1)[:, :208] + zeros.float().repeat_interleave(32, 1)[:, :208]
+        )
     stored = exact.bfloat16()
     setattr(stored, STORED_SCALES, scales)
     setattr(stored, STORED_ZEROS, zeros)
@@ -164,7 +173,9 @@ def test_four_bits_with_zeros_keep_the_codes_of_a_file(name: str, wide: int) -> 
     assert torch.equal(again.values(torch.float32), exact)
     part = again.rows(slice(0, 8)).columns(64, 100).to(torch.device("cpu"))
     assert torch.equal(part.values(torch.float32), exact[:8, 64:164])
-    assert torch.equal(rounded(stored, "int8"), stored) == (name == "int4_zero"), "multiples of their scales are int8 too"
+    assert torch.equal(rounded(stored, "int8"), stored) == (name == "int4_zero"), (
+        "multiples of their scales are int8 too"
+    )
 
 
 def test_columns_that_share_a_scale_in_the_stream_must_have_one() -> None:

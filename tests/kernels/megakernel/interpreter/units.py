@@ -35,7 +35,10 @@ def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
         scales = body[:, CODES_BYTES:].copy()
         if form.integers:  # [block and group, g, scale and zero, row half]
             wide, numbers = form.scaled // GROUP_TILES, scales.view("<f2").reshape(-1, 8, 1 + bool(form.zeros), 2)
-            by = [number.reshape(-1, 8, 1, 1, 2, 1).astype(np.float32).repeat(wide, axis=0) for number in np.moveaxis(numbers, 2, 0)]
+            by = [
+                number.reshape(-1, 8, 1, 1, 2, 1).astype(np.float32).repeat(wide, axis=0)
+                for number in np.moveaxis(numbers, 2, 0)
+            ]
             values = _with_zeros(values.reshape(-1, 8, 8, 2, 2, 2), form, *by)
         elif form.block_scales:  # [block, g, tile, row half]: lane 4g + t holds rows g and g + 8 of tile t
             values = values.reshape(blocks, 8, 4, 4, 2, 2, 2) * e4m3_values(scales).reshape(blocks, 8, 4, 1, 1, 2, 1)
