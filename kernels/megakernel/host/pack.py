@@ -47,8 +47,8 @@ def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
 def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
     """Column tiles [k_tile, + k_tiles) of a matrix as its units lie in the stream, uint8 [row tiles, unit bytes].
 
-    `weight.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16. Of integers no scale is
-    begun before `k_tile`. Raises ValueError where columns that share a scale in `form` have different ones.
+    `weight.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16. Of integers `k_tile`
+    begins a group. Raises ValueError where columns that share a scale in `form` have different ones.
     """
     import torch
 

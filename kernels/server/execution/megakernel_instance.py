@@ -19,8 +19,8 @@ from kernels.model.expert_tiles import has_tiles
 from kernels.model.rounding import RoundedWeights, Rounding
 from kernels.model.tensor_parallel import parts_of
 from kernels.ops import MODEL_BYTES
-from kernels.quant.formats import of_head
 from kernels.ops.sampling import Sampling
+from kernels.quant.formats import of_head
 from kernels.server.execution.megakernel_backend import BATCHES
 
 

@@ -72,10 +72,10 @@ PREFERRED = {
 class Usable:
     """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`.
 
-    With `weights` products hold them in that precision, int8 or a form of int4, where a variant does. Unless it `folds`,
-    no product takes the weights of a norm in, so that a weight that was stored so has the codes that it was stored in. The
-    products that end the halves of a layer are `partial` sums where a model is divided over several GPUs. Experts may
-    be `tiled`.
+    With `weights` products hold them in that precision, int8 or a form of int4, where a variant does. Unless it
+    `folds`, no product takes the weights of a norm in, so that a weight that was stored so has the codes that it was
+    stored in. The products that end the halves of a layer are `partial` sums where a model is divided over several
+    GPUs. Experts may be `tiled`.
     """
 
     gpu: Gpu

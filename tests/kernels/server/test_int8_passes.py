@@ -1,4 +1,4 @@
-"""int8 and int4 weights served on a CPU: the variants' own rounding, and the op's reference in place of their kernels."""
+"""int8 and int4 weights served on a CPU: the variants' own rounding, the op's reference in place of their kernels."""
 
 import copy
 from collections import Counter
