@@ -10,7 +10,7 @@ import argparse
 import copy
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from kernels import runners
 from kernels.measure.environment import environment_info
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import RoundedWeights, Rounding, rounded_weights
-from kernels.quant.absmax import INT4_GROUP, int4_absmax, values
 from workers.documents.base import Document
 from workers.documents.traffic import Traffic
 from workers.measuring import quality, texts
@@ -48,7 +47,8 @@ FORMATS = (
     Format("nvfp4", 16, 0.5 + 1 / 16, "gptq"),
     Format("int4", 32, 0.5 + 2 / 32),
     Format("int4", 32, 0.5 + 2 / 32, "gptq"),
-    Format("int4", INT4_GROUP, 0.5 + 2 / INT4_GROUP),
+    Format("int4_zero", 128, 0.5 + 4 / 64),
+    Format("int4_minimum", 32, 0.5 + 4 / 32),
 )
 
 
@@ -80,21 +80,9 @@ def with_values(model: Any, rounded: RoundedWeights) -> Any:
     return model
 
 
-@torch.no_grad()
-def with_products(model: Any, rounded: Callable[[Tensor], Tensor]) -> Any:
-    """The model with `rounded` of the weight of each product; the embedding stays. Changes the model."""
-    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone(), requires_grad=False)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            module.weight.copy_(rounded(module.weight))
-    return model
-
-
 def held_in(model: Any, form: Format) -> Any:
     """A copy of the bf16 `model` in float32, with the values of its weights in the format."""
     own = copy.deepcopy(model)
-    if form.group == INT4_GROUP:
-        return with_products(own.float(), lambda weight: values(int4_absmax(weight, torch.float16, False)))
     rounded = rounded_weights(own, Decoder(own), form.weights, Rounding(method=form.rounding))  # type: ignore[arg-type]
     return with_values(own.float(), rounded)
 

@@ -1,10 +1,11 @@
 """Throughput and times of the paged engine of `kernels/server`, in process: no HTTP, no process of its own, no peer.
 
-    python -m benchmarks.serve_engine --model llama-3.2-1b [--weights bf16 int8] --json serve-in-process.json
+    python -m benchmarks.serve_engine --model llama-3.2-1b [--weights bf16 int8 int4] --json serve-in-process.json
 
 Requests of one length come in a closed loop, so many at once, each replaced when it ends. Some of the answers are held
 against the logits of transformers' eager model. `step_ms` of a row is the time in which the loop launches a step and
-reads the one before.
+reads the one before. With `--stored` the model's weights are those of a checkpoint in that form of int4, its LM head in
+bf16: int4 then serves their codes, and all other passes their values.
 """
 
 import argparse
@@ -24,6 +25,8 @@ from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
+from kernels.quant.formats import INT4
+from kernels.quant.quantised_matrix import QUANTISERS, STORED_SCALES, STORED_ZEROS
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.building import backends
 from kernels.server.execution.engine import Backend, Engine
@@ -141,6 +144,17 @@ class Bench:
         return {"gate": "fail" if any(refusals) else "pass", "logit_gaps": gaps}
 
 
+@torch.no_grad()
+def store(model: Any, form: str) -> None:
+    """Gives the layers' products the values, scales and zeros of weights that were stored in a form of int4."""
+    for module in model.model.layers.modules():
+        if isinstance(module, torch.nn.Linear):
+            own = QUANTISERS[form](module.weight)
+            module.weight.copy_(own.values())
+            setattr(module.weight, STORED_SCALES, own.block_scales)
+            setattr(module.weight, STORED_ZEROS, own.zeros)
+
+
 def choices(backends: Sequence[Backend]) -> dict[str, Any]:
     """What was timed to choose how a pass is arranged, and up to how many sequences the megakernel takes a step."""
     chosen: dict[str, Any] = {}
@@ -166,11 +180,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: a prompt and its answer)")
     parser.add_argument("--no-megakernel", action="store_true", help="the kernels take steps of few requests as well")
-    parser.add_argument("--weights", nargs="+", choices=("bf16", "int8"), help="default: the model's own")
+    parser.add_argument("--weights", nargs="+", choices=("bf16", "int8", "int4"), help="default: the model's own")
+    parser.add_argument("--stored", choices=INT4, help="the form of int4 that the checkpoint's weights have")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="requests for each that is served at once")
     options = parser.parse_args(arguments)
     dtype = "bf16" if torch.cuda.is_available() else "fp32"
     model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
+    if options.stored:
+        store(model, options.stored)
     wanted = RequestedSize(options.max_model_len or options.prompt + options.tokens, max(options.at_once))
     exclude = [MEGAKERNEL] if options.no_megakernel else []
     document: dict[str, Any] = environment_info(device=model.device.type) | {"rows": []}
@@ -180,6 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
         bench = Bench(options.model, model, prepared, weights, options.prompt, options.tokens, options.rounds)
         for at_once in options.at_once:
             row = bench.row(at_once)
+            row["case"] |= {"checkpoint": options.stored} if options.stored else {}
             document["rows"].append(row)
             rate, step = row["tokens_per_second"], row["step_ms"]["p50"]
             gaps = f"gaps {row['logit_gaps']['mean']:.2g} on average"

@@ -132,7 +132,7 @@ def skinny_lossy() -> str:
     for shape in FEW:
         lossy = [linear(f"skinny_{name}", shape, weights=name, epilogue="none") for name in ("fp8", "nvfp4", "int4")]
         lines.append([shape_of(shape), *(f"{us(row)} / {bandwidth_bound_us(LIBRARY, row):.1f}" for row in lossy)])
-    return markdown(["m×n×k, µs / bound", "fp8", "NVFP4", "int4"], lines)
+    return markdown(["m×n×k, µs / bound", "fp8", "NVFP4", "int4, groups of 128"], lines)
 
 
 @table("small-gemm")
@@ -185,7 +185,7 @@ def lm_head_lossy() -> str:
             lossy = [_lm_head(m, sampling, weights) for weights in ("fp8", "nvfp4", "int4")]
             cells = [f"{us(row)} ({bandwidth_share(LIBRARY, row, 'read_tbps', LAUNCH_MS):.2f})" for row in lossy]
             lines.append([str(m), sampling.replace("top_k_p", "top-k and top-p"), *cells])
-    return markdown(["rows", "choice", "fp8", "NVFP4", "int4"], lines)
+    return markdown(["rows", "choice", "fp8", "NVFP4", "int4, groups of 128"], lines)
 
 
 @table("bench-sample")

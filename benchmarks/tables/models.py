@@ -43,6 +43,8 @@ FORMATS = {
     "fp8": ("fp8", "a workload that allows its loss"),
     "nvfp4": ("NVFP4", "a workload that allows its loss, for the fewest bytes"),
     "int4": ("int4", "a workload that allows its loss"),
+    "int4_zero": ("int4 with zero points", "files in that format"),
+    "int4_minimum": ("int4 with minimums", "files in that format"),
 }
 """The names of formats, and what each is for."""
 ROUNDED = {"nearest": "to nearest", "gptq": "by GPTQ"}
@@ -61,8 +63,7 @@ def formats() -> str:
     lines = []
     for row in document("rounding-trained")["rows"]:
         if row["model"] == "smollm2":
-            use = "single products" if row["group"] == 128 else FORMATS[row["weights"]][1]
-            lines.append([*_format(row), f"{row['bytes_per_weight']:g}", *_losses(row), use])
+            lines.append([*_format(row), f"{row['bytes_per_weight']:g}", *_losses(row), FORMATS[row["weights"]][1]])
     return markdown(["weights", "bytes a weight", *LOSSES, "for"], lines)
 
 

@@ -238,8 +238,8 @@ def bench_serve(options: argparse.Namespace) -> int:
     device, _, environment = current_device()
     cpu = device.type == "cpu"
     dtype = "fp32" if cpu else "bf16"
-    if absent := next((weight for weight in options.weights or [] if weight not in (dtype, "int8")), ""):
-        print(f"kernels bench: --weights: {absent} is not served; {dtype} and int8 are", file=sys.stderr)
+    if absent := next((weight for weight in options.weights or [] if weight not in (dtype, "int8", "int4")), ""):
+        print(f"kernels bench: --weights: {absent} is not served; {dtype}, int8 and int4 are", file=sys.stderr)
         return 2
     models = options.model or (("tiny-llama",) if cpu else MODELS)
     try:

@@ -63,7 +63,10 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", choices=("bf16", "fp16", "fp32"), help="default: the plan's; bf16 on a GPU, else fp32"
     )
     parser.add_argument(
-        "--weights", choices=("int8",), default="", help="the precision of weights (default: the plan's, else --dtype)"
+        "--weights",
+        choices=("int8", "int4"),
+        default="",
+        help="the precision of weights (default: the plan's, else --dtype)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
     parser.add_argument(

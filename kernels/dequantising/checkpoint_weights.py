@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
-from kernels.dequantising import int8_scales
+from kernels.dequantising import group_scales
 from kernels.dequantising.layouts import WrongParts, dequantised
 from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelRefused
@@ -16,8 +16,10 @@ from kernels.model_files.stored_weights import stored_weights
 from kernels.model_files.tensors import read_tensors
 
 
-def weights(files: Mapping[str, Path], scheme: Scheme) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
-    """Each weight's name, its values in bf16, and its scales where it is stored in groups. Raises ModelRefused."""
+def weights(
+    files: Mapping[str, Path], scheme: Scheme
+) -> Iterator[tuple[str, torch.Tensor, group_scales.Groups | None]]:
+    """Each weight's name, its values in bf16, and scales and zeros where it is stored in groups. Raises ModelRefused."""
     stored = stored_weights(read_tensors(files), scheme)
     shards = {part.file for weight in stored.values() for part in weight.parts.values()}
     with ExitStack() as stack:
@@ -26,6 +28,6 @@ def weights(files: Mapping[str, Path], scheme: Scheme) -> Iterator[tuple[str, to
             parts = {part: opened[tensor.file].get_tensor(tensor.name) for part, tensor in weight.parts.items()}
             try:
                 own = as_stored(weight.layout, parts, scheme)
-                yield name, dequantised(own).bfloat16(), int8_scales.of_groups(own)
+                yield name, dequantised(own).bfloat16(), group_scales.of_groups(own)
             except WrongParts as error:
                 raise ModelRefused(weight.file, name, str(error)) from None

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from kernels.dequantising import checkpoint_weights, gguf_tokenizer, gguf_weights, int8_scales
+from kernels.dequantising import checkpoint_weights, gguf_tokenizer, gguf_weights, group_scales
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
 from kernels.model_files.quantised import FILES as QUANTISERS_FILES
@@ -56,7 +56,7 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
 
 def _weights(
     files: Mapping[str, Path], facts: ModelFacts, folder: Path
-) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
+) -> Iterator[tuple[str, torch.Tensor, group_scales.Groups | None]]:
     if name := gguf_file(files):
         if facts.has_tokenizer:
             gguf_tokenizer.write(name, files[name], facts.config, folder)
@@ -71,24 +71,24 @@ def _weights(
     yield from checkpoint_weights.weights(files, scheme)
 
 
-def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, torch.Tensor | None]]) -> None:
-    """Shards of SHARD_BYTES, their index, and scales of int8. Raises ModelRefused for a weight that is no number."""
+def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, group_scales.Groups | None]]) -> None:
+    """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused for a weight that is no number."""
     shard: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
-    scales: dict[str, torch.Tensor] = {}
+    groups: dict[str, group_scales.Groups] = {}
     size = number = 0
     for name, weight, stored in weights:
         if not torch.isfinite(weight).all():
             raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
         shard[name] = weight.contiguous()
-        if (scale := int8_scales.kept(weight, stored)) is not None:
-            scales[name] = scale
+        if (own := group_scales.kept(weight, stored)) is not None:
+            groups[name] = own
         size += weight.nbytes
         if size >= SHARD_BYTES:
             number, size = number + 1, 0
             places |= _save(folder, shard, number)
     places |= _save(folder, shard, number + 1)
-    int8_scales.save(folder, scales)
+    group_scales.save(folder, groups)
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 

@@ -11,7 +11,7 @@ import torch
 from gguf import GGMLQuantizationType, dequantize
 from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
-from kernels.dequantising import int8_scales
+from kernels.dequantising import group_scales
 from kernels.model_files.gguf import read_gguf
 from kernels.model_files.gguf_config import named
 
@@ -19,20 +19,20 @@ PIECE = 2**22
 """Weights that a thread dequantises at once."""
 
 
-def weights(name: str, path: Path, config: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
-    """Each weight's name in transformers, its values in bf16, and its scales where it is stored in int8."""
+def weights(
+    name: str, path: Path, config: dict[str, Any]
+) -> Iterator[tuple[str, torch.Tensor, group_scales.Groups | None]]:
+    """Each weight's name in transformers, its values in bf16, and scales and zeros where it is stored in groups."""
     header, data = read_gguf(name, path), np.memmap(path, np.uint8, mode="r")
     kind = TENSOR_PROCESSORS.get(header.metadata["general.architecture"], TensorProcessor)
     processor = kind(config=config)
     for ours, tensor in named(header, config, name).items():
         stored = data[tensor.start : tensor.end].reshape(*tensor.shape[:-1], -1)
-        scales = int8_scales.of_gguf(stored, tensor.dtype)
-        values, by = (
-            None if part is None else _laid_out(processor.process(weights=part, name=tensor.name).weights)
-            for part in (dequantised(stored, tensor.dtype), scales)
+        values, *numbers = (
+            _laid_out(processor.process(weights=part, name=tensor.name).weights)
+            for part in (dequantised(stored, tensor.dtype), *group_scales.of_gguf(stored, tensor.dtype))
         )
-        assert values is not None
-        yield ours, values.bfloat16(), by
+        yield ours, values.bfloat16(), group_scales.Groups(*numbers) if numbers else None
 
 
 def _laid_out(weights: np.ndarray) -> torch.Tensor:

@@ -23,12 +23,13 @@ class WrongParts(Exception):
 
 class Grouped(NamedTuple):
     """A weight as `codes` [outputs, inputs], less their zero points, and `scales` [outputs, groups] float32; `groups`
-    [inputs] names the group of each input.
+    [inputs] names the group of each input. `zeros` [outputs, groups] are the zero points, if any.
     """
 
     codes: Tensor
     scales: Tensor
     groups: Tensor
+    zeros: Tensor | None = None
 
     def values(self) -> Tensor:
         return self.codes * self.scales[:, self.groups]
@@ -49,14 +50,14 @@ def _gptq(parts: Parts, scheme: Scheme) -> Grouped:
     scales, outputs = parts["scales"].float(), parts["scales"].shape[1]
     zeros = _unpacked(parts["qzeros"], scheme.bits, 1)[:, :outputs] + scheme.zero_offset
     groups = _groups(parts, len(codes), len(scales), scheme)
-    return Grouped((codes - zeros[groups]).T, scales.T, groups)
+    return Grouped((codes - zeros[groups]).T, scales.T, groups, zeros.T)
 
 
 def _awq(parts: Parts, scheme: Scheme) -> Grouped:
     outputs = parts["scales"].shape[1]
     codes, zeros = (_in_order(_unpacked(parts[part], scheme.bits, 1), scheme.bits) for part in ("qweight", "qzeros"))
     groups = _groups(parts, len(codes), len(zeros), scheme)
-    return Grouped((codes - zeros[groups])[:, :outputs].T, parts["scales"].float().T, groups)
+    return Grouped((codes - zeros[groups])[:, :outputs].T, parts["scales"].float().T, groups, zeros[:, :outputs].T)
 
 
 def _in_order(codes: Tensor, bits: int) -> Tensor:
@@ -85,7 +86,8 @@ def _packed(parts: Parts, scheme: Scheme) -> Grouped:
     if (zero := parts.get("zero")) is not None and zero.dtype == torch.int32:
         rows, groups = scale_shape(tuple(parts["scale"].shape), len(codes))
         zero = _unpacked(zero.reshape(-1, groups), scheme.bits, 0)[:rows] - middle
-    return _with_scales(codes, parts["scale"], zero, parts.get("g_idx"), scheme)
+    own = _with_scales(codes, parts["scale"], zero, parts.get("g_idx"), scheme)
+    return own if own.zeros is None else own._replace(zeros=own.zeros + middle)
 
 
 def _scaled(parts: Parts, scheme: Scheme) -> Grouped:
@@ -101,8 +103,9 @@ def _with_scales(codes: Tensor, scale: Tensor, zero: Tensor | None, order: Tenso
     row = torch.arange(outputs) // high
     column = torch.arange(inputs) // wide if order is None or bool((order < 0).all()) else _checked(order, groups)
     if zero is not None:
-        codes = codes - zero.reshape(rows, groups)[row][:, column]
-    return Grouped(codes, scale.float().reshape(rows, groups)[row], column)
+        zero = zero.reshape(rows, groups)[row]
+        codes = codes - zero[:, column]
+    return Grouped(codes, scale.float().reshape(rows, groups)[row], column, zero)
 
 
 def _mxfp4(parts: Parts, scheme: Scheme) -> Tensor:

@@ -119,7 +119,7 @@ class _Lossy(_LmHead):
     def rounded(self, case: LmHeadCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         from kernels.quant.absmax import quantised, values
 
-        return arguments | {"w": values(quantised(arguments["w"], self.weights, case.dtype))}
+        return arguments | {"w": values(quantised(arguments["w"], self.weights))}
 
 
 @register
@@ -151,8 +151,8 @@ class LmHeadSkinnyNvfp4(_Lossy):
 
 @register
 class LmHeadSkinnyInt4(_Lossy):
-    """4-bit integers with a scale per group of 128."""
+    """4-bit integers with a float16 scale per 32."""
 
     name = "lm_head_skinny_int4"
-    summary = "streamed LM head, 4-bit integer weights"
+    summary = "streamed LM head, int4 weights, a scale per 32"
     weights = "int4"

@@ -73,6 +73,8 @@ __device__ __forceinline__ void finish_unit(const Params& p, const SharedLayout&
 }
 
 constexpr int kTogether = kScaleSums ? 2 : 1;  // steps
+// Steps that are unrolled: registers do not hold more with zeros and more than 8 rows of x.
+constexpr int kUnrolled = (kWeights == kInt4Zero || kWeights == kInt4Minimum) && N_TILES > 1 ? 2 : CHUNK;
 
 template <class Finish>
 __device__ __forceinline__ void consume(const Params& p, const SharedLayout& at, const Share& share, Finish finish) {
@@ -117,7 +119,7 @@ __device__ __forceinline__ void consume(const Params& p, const SharedLayout& at,
     for (int step = 0; step < p.steps; step += CHUNK) {
       wait(s.full[ring.stage], ring.parity);
       const char* w = at.ring + ring.stage * kChunkBytes + warp * ROW_TILES * Weight::kBytes;
-#pragma unroll
+#pragma unroll kUnrolled
       for (int i = 0; i < CHUNK; i += kTogether) {
         const char* here[kInputs];
 #pragma unroll

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 16
 CONFIG_PARAMS = ("splits", "k_warps", "row_tiles", "warps")
-PARAMS = (*CONFIG_PARAMS, "pdl", "l2_prefetch", "late_trigger", "dynamic", "zero")
+PARAMS = (*CONFIG_PARAMS, "pdl", "l2_prefetch", "late_trigger", "dynamic")
 
 
 class _Skinny(Variant):
@@ -30,7 +30,6 @@ class _Skinny(Variant):
     - `late_trigger`: the next dependent launch begins when all weights of this one have been requested, not at once.
     - `dynamic`: a dynamic scheduler. Blocks claim the last units one by one. Two launches must not use one weight at
       the same time.
-    - `zero`: int4 with a zero per group.
     """
 
     op = "linear"
@@ -58,7 +57,7 @@ class _Skinny(Variant):
             return Refusal(f"k is {case.k}: this variant reads 8 values at once")
         if case.epilogue == "quantise":
             return Refusal("epilogue is quantise: this variant writes the activations' type")
-        if not _configs(case, False):
+        if not _configs(case):
             return Refusal(f"k is {case.k}: {case.m} rows of it do not fit into shared memory")
         return None
 
@@ -78,20 +77,20 @@ class _Skinny(Variant):
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         """The best guess, the best with half and twice its warps, and the best with another number of splits."""
-        candidates = _configs(case, False)
+        candidates = _configs(case)
         best = candidates[0]
         alike = [config for config in candidates if config.splits == best.splits and config.warps != best.warps][:1]
         other = [config for config in candidates if config.splits != best.splits and config.splits < 4][:1]
         return [_params(config) for config in (best, *alike, *other)]
 
     def for_model(self, case: LinearCase) -> Sequence[Mapping[str, Any]]:
-        if not can_schedule_dynamically(_configs(case, False)[0], case):
+        if not can_schedule_dynamically(_configs(case)[0], case):
             return self.in_a_model
         first, *others = ({**params, "dynamic": True} for params in self.in_a_model)
         return (others[0], first, *others[1:], *self.in_a_model)
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
-        return resized(_configs(case, bool(params.get("zero"))), params, CONFIG_PARAMS)
+        return resized(_configs(case), params, CONFIG_PARAMS)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32).
@@ -122,7 +121,7 @@ class _Lossy(_Skinny):
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         from kernels.quant.absmax import quantised, values
 
-        return arguments | {"w": values(quantised(arguments["w"], self.weights, case.dtype, bool(params.get("zero"))))}
+        return arguments | {"w": values(quantised(arguments["w"], self.weights))}
 
 
 @register
@@ -154,17 +153,35 @@ class SkinnyNvfp4(_Lossy):
 
 @register
 class SkinnyInt4(_Lossy):
-    """4-bit integers with a scale, and perhaps a zero, per group of 128."""
+    """4-bit integers with a float16 scale per 32."""
 
     name = "skinny_int4"
-    summary = "streamed product for up to 16 rows, 4-bit integer weights"
+    summary = "streamed product for up to 16 rows, int4 weights, a scale per 32"
     weights = "int4"
 
 
-def _configs(case: LinearCase, zero: bool) -> list[TileConfig]:
+@register
+class SkinnyInt4Zero(_Lossy):
+    """4-bit integers with a float16 scale and a zero point per 64, of groups of 64 or 128 as AWQ's."""
+
+    name = "skinny_int4_zero"
+    summary = "streamed product for up to 16 rows, int4 weights, a scale and a zero point per 64"
+    weights = "int4_zero"
+
+
+@register
+class SkinnyInt4Minimum(_Lossy):
+    """4-bit integers with a float16 scale and minimum per 32, as GGUF's Q4_1."""
+
+    name = "skinny_int4_minimum"
+    summary = "streamed product for up to 16 rows, int4 weights, a scale and a minimum per 32"
+    weights = "int4_minimum"
+
+
+def _configs(case: LinearCase) -> list[TileConfig]:
     rows = 2 * (-(-case.n // 8) * 8) if case.gates else case.n
     row_bytes = 4 * case.adds_bias + 2 * case.m * (case.epilogue == "residual")
-    return configs(weight_kind(case, zero), max(1, case.m), rows, case.k, row_bytes=row_bytes)
+    return configs(weight_kind(case), max(1, case.m), rows, case.k, row_bytes=row_bytes)
 
 
 def _params(config: TileConfig) -> dict[str, Any]:
@@ -176,7 +193,7 @@ def config_of(case: LinearCase, params: dict[str, Any]) -> TileConfig:
     unknown = set(params) - set(PARAMS)
     if unknown:
         raise ValueError(f"skinny takes {', '.join(PARAMS)}, not {', '.join(sorted(unknown))}")
-    config = matching(_configs(case, bool(params.get("zero"))), params, CONFIG_PARAMS)
+    config = matching(_configs(case), params, CONFIG_PARAMS)
     if config is None:
         raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no tile config of {case.key} has {params}")
     return config

@@ -61,24 +61,17 @@ def packed(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> tuple
     arranged = order.paired if gates else _as_it_is
     if config.kind == "same":
         return (order.pack_same(arranged(weight), config),)
-    zero = config.kind == "int4_zero"
-    quantised_weight = quantised(weight, "int4" if zero else config.kind, dtype, zero)
-    codes = arranged(quantised_weight.codes.view(torch.uint8))
+    own = quantised(weight, config.kind)
+    codes = arranged(own.codes.view(torch.uint8))
     if config.kind == "fp8":
-        return order.pack_fp8(codes, config), order.padded_rows(arranged(quantised_weight.scales), config)
-    if config.kind == "int8":
-        placed = replace(quantised_weight, codes=codes, scales=arranged(quantised_weight.scales))
-        return (order.pack_int8(placed, config),)
-    if quantised_weight.zeros is None:
-        placed = replace(quantised_weight, codes=codes, scales=arranged(quantised_weight.scales.view(torch.uint8)))
-        scales = torch.full(
-            (config.units * config.unit_rows,), quantised_weight.tensor_scale * 2**14, device=weight.device
-        )
+        return order.pack_fp8(codes, config), order.padded_rows(arranged(own.scales), config)
+    if config.kind == "nvfp4":
+        placed = replace(own, codes=codes, scales=arranged(own.scales.view(torch.uint8)))
+        scales = torch.full((config.units * config.unit_rows,), own.tensor_scale * 2**14, device=weight.device)
         return order.pack_nvfp4(placed, config), scales
-    placed = replace(
-        quantised_weight, codes=codes, scales=arranged(quantised_weight.scales), zeros=arranged(quantised_weight.zeros)
-    )
-    return (order.pack_int4(placed, config),)
+    zeros = None if own.zeros is None else arranged(own.zeros)
+    placed = replace(own, codes=codes, scales=arranged(own.scales), zeros=zeros)
+    return (order.pack_int8(placed, config) if config.kind == "int8" else order.pack_int4(placed, config),)
 
 
 def _as_it_is(weight: Tensor) -> Tensor:

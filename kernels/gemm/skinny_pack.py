@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kernels.gemm.skinny_tiles import STEP_K, TileConfig
-from kernels.quant.absmax import INT4_GROUP, NVFP4_BLOCK, QuantisedWeight
+from kernels.quant.absmax import NVFP4_BLOCK, QuantisedWeight
 from kernels.quant.gf2 import gf2_inverse
 from kernels.quant.quantised_matrix import GROUP
 
@@ -52,17 +52,25 @@ def pack_nvfp4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
 
 
 def pack_int4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
-    """4-bit codes, scales and zeros, if any, as the stream, uint8: 1024 bytes of codes, then 32 or 64."""
+    """4-bit codes, scales and zeros, if any, as the stream, uint8: 512 bytes of codes, then 64 or 128."""
     if quantised.zeros is None:
         raise ValueError("quantised has no zeros: it is not of 4-bit integers")
     places = [1 << pair * 4 + half * 16 + bit for pair in range(4) for half in range(2) for bit in range(4)]
-    words = _words(quantised.codes, config, places)
-    scales = _per_group(quantised.scales.view(torch.int16), config, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
-    if config.kind == "int4_zero":
-        zeros = _per_group(quantised.zeros, config, INT4_GROUP, ()).permute(*_OUTER, _G, _HALF)
+    words, zeros = _words(quantised.codes, config, places), quantised.zeros
+    groups, wide = quantised.scales, config.kind == "int4_zero"
+    columns = zeros.shape[1] + zeros.shape[1] % 2
+    own = [
+        _per_group(_pad(part, len(part), columns)[:, :: 1 + wide], config, (1 + wide) * GROUP, () if wide else (2,))
+        for part in (groups, zeros)
+    ]
+    scales, zeros = (part.permute(*_OUTER, *(() if wide else (8,)), _G, _HALF) for part in own)
+    numbers = [scales.view(torch.int16)]
+    if wide:
         taken = -(torch.tensor([1024.0, 64.0], device=zeros.device) + zeros)  # of row g, and of row g + 8
-        scales = torch.cat([scales, taken.half().view(torch.int16)], dim=-1)
-    return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
+        numbers.append(taken.half().view(torch.int16))
+    elif config.kind == "int4_minimum":
+        numbers.append(zeros.half().view(torch.int16))
+    return torch.cat([words, _bytes(torch.cat(numbers, dim=-1)).flatten(6)], dim=-1).flatten()
 
 
 def pairs_of(word: int) -> list[int]:

@@ -9,12 +9,13 @@ from functools import cached_property
 
 from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST, clusters_at_once
 from kernels.ops import LinearCase
+from kernels.quant.formats import INT4
 
-KINDS = ("same", "fp8", "nvfp4", "int4", "int4_zero", "int8")
+KINDS = ("same", "fp8", "nvfp4", *INT4, "int8")
 """Types of weight in the order of `Kind` in skinny_weights.cuh."""
 
-STEP_K = {"same": 32, "fp8": 32, "nvfp4": 64, "int4": 128, "int4_zero": 128, "int8": 32}
-STEP_BYTES = {"same": 1024, "fp8": 512, "nvfp4": 576, "int4": 1056, "int4_zero": 1088, "int8": 544}
+STEP_K = {"same": 32, "fp8": 32, "nvfp4": 64, "int8": 32} | dict.fromkeys(INT4, 64)
+STEP_BYTES = {"same": 1024, "fp8": 512, "nvfp4": 576, "int4": 576, "int4_zero": 576, "int4_minimum": 640, "int8": 544}
 
 CANDIDATES_BYTES = 8 << 10
 """Static shared memory of an LM head's candidates."""
@@ -194,11 +195,9 @@ def can_schedule_dynamically(config: TileConfig, case: LinearCase) -> bool:
     return alone and config.kind != "nvfp4" and not case.adds_bias and case.epilogue != "residual"
 
 
-def weight_kind(case: LinearCase, zero: bool = False) -> str:
+def weight_kind(case: LinearCase) -> str:
     """The loader's name for the case's weights."""
-    if case.weights == case.dtype:
-        return "same"
-    return "int4_zero" if case.weights == "int4" and zero else case.weights
+    return "same" if case.weights == case.dtype else case.weights
 
 
 def configs(

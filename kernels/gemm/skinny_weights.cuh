@@ -7,7 +7,7 @@
 namespace skinny {
 using namespace tiles;
 
-enum Kind { kSame, kFp8, kNvfp4, kInt4, kInt4Zero, kInt8 };
+enum Kind { kSame, kFp8, kNvfp4, kInt4, kInt4Zero, kInt4Minimum, kInt8 };
 constexpr Kind kWeights = (Kind)WEIGHTS;
 constexpr bool kQuantised = kWeights != kSame;
 
@@ -180,12 +180,15 @@ struct ScaledSums {
   }
 };
 
-// 4-bit integers with a scale, and perhaps a zero, per 128 columns. An integer q in the lowest bits of the fp16 number
-// 1024 makes 1024 + q; four bits higher it makes 1024 + 16 q.
-template <bool ZERO>
+// 4-bit integers with an fp16 scale per 32 columns; with a zero point beside it, per 64; or with a minimum beside it. An
+// integer q in the lowest bits of the fp16 number 1024 makes 1024 + q; four bits higher it makes 1024 + 16 q. Of minimums
+// q - 8 is multiplied, and the sum of 32 inputs by what is left, the minimum and 8 scales.
+template <Kind KIND>
 struct Int4Step {
-  static constexpr int kUnrolled = ROW_TILES == 1 ? 2 : 1;
-  static constexpr int kK = 128, kBytes = 1024 + (ZERO ? 64 : 32);
+  static constexpr bool kZero = KIND == kInt4Zero, kMinimum = KIND == kInt4Minimum;
+  static constexpr int kGroup = kZero ? 64 : 32, kK = 64;
+  static constexpr int kScaleBytes = kZero || kMinimum ? 8 : 4;  // of rows g and g + 8
+  static constexpr int kBytes = 512 + kK / kGroup * 8 * kScaleBytes;
   static __device__ __forceinline__ u32 join(u32 q, u32 mask) {
     u32 both;
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(both) : "r"(q), "r"(mask), "r"(0x64006400u));
@@ -201,53 +204,54 @@ struct Int4Step {
     const __half2 value = __hfma2(*(const __half2*)&raw, __float2half2_rn(0.0625f), minus);
     return *(const u32*)&value;
   }
-  static __device__ __forceinline__ float wide(u32 bits) {
-    if constexpr (HALF) return __half2float(__ushort_as_half((unsigned short)bits));
-    return __uint_as_float(bits << 16);
-  }
   static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[kInputs]) {
-    const int g = threadIdx.x % 32 / 4;
-    Sums group[ROW_TILES] = {};
-    u32 scales[ROW_TILES];
-    __half2 below[ROW_TILES], above[ROW_TILES];  // offsets subtracted from row g, and from row g + 8
+    const Inputs in[2] = {{x, 0}, {x, 32}};
+    Sums totals[2] = {};  // of 32 inputs
+    if constexpr (kMinimum) {
+      constexpr u32 kOnes[4] = {0x3c003c00u, 0x3c003c00u, 0x3c003c00u, 0x3c003c00u};
+#pragma unroll
+      for (int i = 0; i < 4; i++) in[i / 2].multiply(totals[i / 2], kOnes, i % 2);
+    }
 #pragma unroll
     for (int tile = 0; tile < ROW_TILES; tile++) {
-      const char* at = w + tile * kBytes + 1024 + g * (ZERO ? 8 : 4);
-      scales[tile] = *(const u32*)at;
-      below[tile] = __float2half2_rn(-1032.f);
-      above[tile] = __float2half2_rn(-72.f);
-      if constexpr (ZERO) {
-        const __half2 both = *(const __half2*)(at + 4);
-        below[tile] = __low2half2(both);
-        above[tile] = __high2half2(both);
+      const uint4 f = fragment(w + tile * kBytes);
+      const u32 words[4] = {f.x, f.y, f.z, f.w};
+      const char* scales = w + tile * kBytes + 512 + threadIdx.x % 32 / 4 * kScaleBytes;
+      __half2 below = __float2half2_rn(-1032.f), above = __float2half2_rn(-72.f);  // subtracted from rows g and g + 8
+      if constexpr (kZero) {
+        const __half2 both = *(const __half2*)(scales + 4);
+        below = __low2half2(both);
+        above = __high2half2(both);
       }
-    }
-#pragma unroll kUnrolled
-    for (int columns = 0; columns < kK; columns += 64) {
-      const Inputs in[2] = {{x, columns}, {x, columns + 32}};
 #pragma unroll
-      for (int tile = 0; tile < ROW_TILES; tile++) {
-        const uint4 f = fragment(w + tile * kBytes + columns * 8);
-        const u32 words[4] = {f.x, f.y, f.z, f.w};
+      for (int first = 0; first < kK; first += kGroup) {
+        Sums group = {};
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int i = first / 16; i < (first + kGroup) / 16; i++) {
           const u32 q = words[i], next = q >> 8;
-          const u32 a[4] = {low(q, below[tile]), high(q, above[tile]), low(next, below[tile]), high(next, above[tile])};
-          in[i / 2].multiply(group[tile], a, i % 2);
+          const u32 a[4] = {low(q, below), high(q, above), low(next, below), high(next, above)};
+          in[i / 2].multiply(group, a, i % 2);
+        }
+        const char* at = scales + first / kGroup * 8 * kScaleBytes;
+        const float2 scale = unpack<f16>(*(const u32*)at);
+#pragma unroll
+        for (int i = 0; i < N_TILES * 4; i++) {
+          sums[tile][i / 4][i % 4] += (i % 4 < 2 ? scale.x : scale.y) * group[i / 4][i % 4];
+          if constexpr (kMinimum) {
+            const float2 least = unpack<f16>(*(const u32*)(at + 4));
+            const float left = i % 4 < 2 ? fmaf(8.f, scale.x, least.x) : fmaf(8.f, scale.y, least.y);
+            sums[tile][i / 4][i % 4] += left * totals[first / 32][i / 4][i % 4];
+          }
         }
       }
     }
-#pragma unroll
-    for (int tile = 0; tile < ROW_TILES; tile++)
-#pragma unroll
-      for (int i = 0; i < N_TILES * 4; i++)
-        sums[tile][i / 4][i % 4] +=
-            wide(i % 4 < 2 ? scales[tile] & 0xffff : scales[tile] >> 16) * group[tile][i / 4][i % 4];
   }
 };
 template <>
-struct Step<kInt4> : Int4Step<false> {};
+struct Step<kInt4> : Int4Step<kInt4> {};
 template <>
-struct Step<kInt4Zero> : Int4Step<true> {};
+struct Step<kInt4Zero> : Int4Step<kInt4Zero> {};
+template <>
+struct Step<kInt4Minimum> : Int4Step<kInt4Minimum> {};
 
 }  // namespace skinny

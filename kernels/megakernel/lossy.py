@@ -45,8 +45,31 @@ class MegakernelNvfp4(RoundedMegakernel):
 
 @register
 class MegakernelInt4(RoundedMegakernel):
-    """9/32 of the bytes: four-bit integers with a float16 scale per 32 weights; the rest stays bf16."""
+    """9/32 of the bytes: four-bit integers with a float16 scale per 32 weights; the LM head in int8, the rest in bf16.
+
+    A model that was stored in four bits with zero points or minimums has those of its own, as the variants below.
+    """
 
     name = "megakernel_int4"
-    summary = "the megakernel with int4 weights, a float16 scale per 32"
+    summary = "the megakernel with int4 weights, a float16 scale per 32, and an int8 LM head"
     options = {"weights": "int4"}
+
+
+@register
+class MegakernelInt4Zero(RoundedMegakernel):
+    """The same with a zero point beside each scale, both per 64 weights: of groups of 64 or 128, as AWQ's."""
+
+    name = "megakernel_int4_zero"
+    summary = "the megakernel with int4 weights, a float16 scale and a zero point per 64, and an int8 LM head"
+    options = {"weights": "int4_zero"}
+    in_plans = False
+
+
+@register
+class MegakernelInt4Minimum(RoundedMegakernel):
+    """The same with a minimum beside each scale per 32 weights, as GGUF's Q4_1."""
+
+    name = "megakernel_int4_minimum"
+    summary = "the megakernel with int4 weights, a float16 scale and minimum per 32, and an int8 LM head"
+    options = {"weights": "int4_minimum"}
+    in_plans = False

@@ -32,6 +32,7 @@ from kernels.model.state import State
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPrompts
 from kernels.ops.sampling import Samplings, of_batch
+from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.base import Generation, Runner, check_request
 from kernels.runners.readers import LOOK_NS
 
@@ -48,9 +49,10 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `weights` (bf16, int8, fp8, nvfp4, int4), `rounding` (the fields of `Rounding`; without it, to nearest),
-    `layout` and `tuning` (their fields), and `devices`: the numbers of the GPUs that run the model together, the
-    model's first (ranked_machine.py); a GPU that is named twice runs two ranks side by side.
+    """Options: `weights` (a name of `FORMATS`; int4 becomes the form that the model was stored in), `rounding` (the fields
+    of `Rounding`; without it, to nearest), `layout` and `tuning` (their fields), and `devices`: the numbers of the GPUs
+    that run the model together, the model's first (ranked_machine.py); a GPU that is named twice runs two ranks side by
+    side.
 
     A model that is `TensorParallelModel` already runs on the GPUs of its parts, and each GPU holds its part alone;
     `model` is then the first part. Another one is divided here, and stays on the first GPU beside that GPU's part.
@@ -78,8 +80,9 @@ class MegakernelRunner(Runner):
             raise ValueError("device: the megakernel needs a Hopper GPU (compute capability 9.0)")
         if weight.dtype != torch.bfloat16:
             raise ValueError(f"dtype: the megakernel needs bf16 weights, not {weight.dtype}")
-        self.weights = format_of(self.options.get("weights", "bf16")).name
-        check_precision(self.shape, self.weights)
+        wanted = format_of(self.options.get("weights", "bf16")).name
+        check_precision(self.shape, wanted)
+        self.weights = stored_form(wanted, [layer.self_attn.o_proj.weight for layer in self.model.model.layers])
         if "weights" in self.options.get("layout", {}):
             raise ValueError("layout: the precision is named by the option weights, for the prompt's pass as well")
         self._rounding = Rounding.model_validate(self.options.get("rounding", {}))

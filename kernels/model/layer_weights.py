@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kernels.model.dense_families import GATES, GEMMAS, activation
 from kernels.model.experts import Experts, experts_of, is_sparse
-from kernels.quant.quantised_matrix import STORED_SCALES, stored_scales
+from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, stored_groups
 
 
 class Dense(NamedTuple):
@@ -113,8 +113,9 @@ def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
         joined = torch.cat([part.detach() for part in parts])
         for part, rows in zip(parts, joined.split([len(part) for part in parts]), strict=True):
             part.data = rows
-    if (scales := stored_scales(parts)) is not None:
-        setattr(joined, STORED_SCALES, scales)
+    if (stored := stored_groups(parts)) is not None:
+        setattr(joined, STORED_SCALES, stored[0])
+        setattr(joined, STORED_ZEROS, stored[1])
     return (joined,) if pack else tuple(parts)
 
 

@@ -25,7 +25,7 @@ from kernels.model import striped_hyena, weights
 from kernels.model_files import AnswerKind, architectures, quantised
 from kernels.model_files.architectures import Kind
 from kernels.model_files.config import walk
-from kernels.quant.quantised_matrix import STORED_SCALES
+from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS
 
 logger = logging.getLogger(__name__)
 NO_PADDING = -1
@@ -202,10 +202,11 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
 
 
 def _attach_scales(model: PreTrainedModel, model_dir: Path) -> None:
-    """Gives weights that were stored in int8 the scales that a dequantised model keeps."""
-    if (path := model_dir / STORED_SCALES).is_file():
-        for name, scales in load_file(path).items():
-            setattr(model.get_parameter(name), STORED_SCALES, scales)
+    """Gives weights that were stored in groups the scales and zeros that a dequantised model keeps."""
+    for kept in (STORED_SCALES, STORED_ZEROS):
+        if (path := model_dir / kept).is_file():
+            for name, numbers in load_file(path).items():
+                setattr(model.get_parameter(name), kept, numbers)
 
 
 def missing_tensors(report: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kernels.model.bound_variants import folded_in
 from kernels.model.layer_weights import Weights, weights_of
+from kernels.quant.formats import of_head
 from kernels.quant.gptq import gptq
 from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix
 
@@ -53,14 +54,14 @@ class RoundedWeights:
 
 @torch.no_grad()
 def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) -> RoundedWeights:
-    """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, fp8, nvfp4 or int4.
+    """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, fp8, nvfp4 or a form of int4.
 
     Neither is changed. Norms that are folded into the compact decoder's matrices are those of `with_folded_norms`.
     Raises ValueError when a weight is not finite, or nvfp4's blocks do not fit.
     """
     if rounding.method == "nearest":
         layers = [{name: QUANTISERS[weights](weight) for name, weight in _of(layer)} for layer in compact.layers]
-        return RoundedWeights(layers, QUANTISERS[weights](compact.lm_head))
+        return RoundedWeights(layers, QUANTISERS[of_head(weights)](compact.lm_head))
     ids = rounding.ids(len(compact.embedding)).to(compact.embedding.device)
     layers, head = [], torch.zeros(())
     together = max(1, HELD_BYTES // sum(_held_bytes(weight) for _, weight in _of(compact.layers[0])))
@@ -69,7 +70,11 @@ def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) 
         moments, head = _moments(model, compact, part, ids)
         rounded = {name: _round(compact, part, name, moments, weights) for name in MATRICES}
         layers += [{name: codes[at] for name, codes in rounded.items()} for at in range(len(part))]
-    return RoundedWeights(layers, gptq(compact.lm_head[None], head[None], weights)[0])
+    apart = of_head(weights) != weights
+    lm_head = (
+        QUANTISERS[of_head(weights)](compact.lm_head) if apart else gptq(compact.lm_head[None], head[None], weights)[0]
+    )
+    return RoundedWeights(layers, lm_head)
 
 
 def _round(

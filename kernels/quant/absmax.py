@@ -1,30 +1,28 @@
 """The weights of single products in int8, fp8, nvfp4 and int4. Imports torch.
 
-int8 has a scale per 32 values and fp8 a power of two per row, as in `quantised_matrix.py`. So values that a whole model
-was rounded to, by GPTQ say, are rounded to themselves in fp8. The scales of nvfp4 (e4m3, per 16 values) and int4 (per
-group of 128) are absmax: the largest value of what shares a scale becomes the largest code.
+Integers and fp8 are those of `quantised_matrix.py`. So values that a whole model was rounded to, by GPTQ say, are
+rounded to themselves in fp8. The scales of nvfp4 (e4m3, per 16 values) are absmax: the largest value of what shares a scale
+becomes the largest code.
 """
 
 from dataclasses import dataclass
 
 import torch
 
-from kernels.dtypes import DTYPES
 from kernels.quant import e2m1
-from kernels.quant.formats import E4M3_MOST
-from kernels.quant.quantised_matrix import GROUP, fp8_power_of_two, int8_groups
+from kernels.quant.formats import E4M3_MOST, INT4
+from kernels.quant.quantised_matrix import GROUP, MIDDLE, QUANTISERS, fp8_power_of_two, int8_groups
 
 NVFP4_BLOCK = 16
-INT4_GROUP = 128
 
 
 @dataclass(frozen=True)
 class QuantisedWeight:
     """A weight [rows, k] as codes and scales.
 
-    int8: codes int8, `scales` [rows, k / 32] float16. fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes
-    uint8 (e2m1), `scales` [rows, k / 16] float8_e4m3fn times `tensor_scale`. int4: codes uint8 0 to 15, `scales` [rows,
-    k / 128] in the activations' dtype, `zeros` [rows, k / 128] float32: 8 where symmetric. The last block or group may
+    int8: codes int8, `scales` [rows, k / 32] float16. int4: codes uint8 0 to 15, scales alike, and as many `zeros`, 8
+    where symmetric: those of `QuantisedMatrix`. fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes
+    uint8 (e2m1), `scales` [rows, k / 16] float8_e4m3fn times `tensor_scale`. The last block or group may
     be short.
     """
 
@@ -34,8 +32,8 @@ class QuantisedWeight:
     zeros: torch.Tensor | None = None
 
 
-def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False) -> QuantisedWeight:
-    """The weight [rows, k] as int8, fp8, nvfp4 or int4, beside activations of `dtype`. Raises ValueError for others."""
+def quantised(weight: torch.Tensor, weights: str) -> QuantisedWeight:
+    """The weight [rows, k] as int8, fp8, nvfp4 or a form of int4. Raises ValueError for others."""
     if weights == "fp8":
         quantised_weight = fp8_power_of_two(weight)
         return QuantisedWeight(quantised_weight.codes.view(torch.float8_e4m3fn), quantised_weight.row_scales)
@@ -45,8 +43,13 @@ def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False
         return QuantisedWeight(groups.codes.view(torch.int8), groups.block_scales)
     if weights == "nvfp4":
         return nvfp4_absmax(weight)
-    if weights == "int4":
-        return int4_absmax(weight, DTYPES[dtype], zero)
+    if weights in INT4:
+        own = QUANTISERS[weights](weight)
+        assert own.block_scales is not None
+        if own.zeros is not None:
+            return QuantisedWeight(own.codes, own.block_scales, zeros=own.zeros)
+        middles = torch.full(own.block_scales.shape, MIDDLE, dtype=torch.int8, device=weight.device)
+        return QuantisedWeight(own.codes + MIDDLE, own.block_scales, zeros=middles)
     raise ValueError(f"weights is {weights}: int8, fp8, nvfp4 and int4 are known")
 
 
@@ -60,20 +63,6 @@ def nvfp4_absmax(weight: torch.Tensor) -> QuantisedWeight:
     return QuantisedWeight(e2m1.codes(shares).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)
 
 
-def int4_absmax(weight: torch.Tensor, dtype: torch.dtype, zero: bool) -> QuantisedWeight:
-    """Integers 0 to 15 per group of 128 of a row: (code - zero) · scale; zero is 8, or found for each group."""
-    groups = _groups(weight.float(), INT4_GROUP)
-    if zero:
-        low, high = groups.amin(dim=2).clamp(max=0), groups.amax(dim=2).clamp(min=0)
-        scales = _cast_scales((high - low) / 15, dtype)
-        zeros = (-low / scales.float()).round().clamp(0, 15)
-    else:
-        scales = _cast_scales(groups.abs().amax(dim=2) / 7, dtype)
-        zeros = torch.full(scales.shape, 8.0, device=weight.device)
-    codes = ((groups / scales.float()[..., None]).round() + zeros[..., None]).clamp(0, 15)
-    return QuantisedWeight(codes.to(torch.uint8).flatten(1)[:, : weight.shape[1]].contiguous(), scales, zeros=zeros)
-
-
 def values(quantised: QuantisedWeight) -> torch.Tensor:
     """The float32 values [rows, k] that the codes stand for."""
     codes, scales = quantised.codes, quantised.scales.float()
@@ -83,8 +72,10 @@ def values(quantised: QuantisedWeight) -> torch.Tensor:
         return codes.float() * _spread(scales, GROUP, codes.shape[1])
     if quantised.zeros is None:
         return e2m1.values(codes) * (_spread(scales, NVFP4_BLOCK, codes.shape[1]) * quantised.tensor_scale)
-    zeros = _spread(quantised.zeros, INT4_GROUP, codes.shape[1])
-    return (codes.float() - zeros) * _spread(scales, INT4_GROUP, codes.shape[1])
+    zeros, scales = (_spread(part, GROUP, codes.shape[1]) for part in (quantised.zeros.float(), scales))
+    if quantised.zeros.is_floating_point():
+        return codes.float() * scales + zeros
+    return (codes.float() - zeros) * scales
 
 
 def _groups(wide: torch.Tensor, size: int) -> torch.Tensor:
@@ -95,8 +86,3 @@ def _groups(wide: torch.Tensor, size: int) -> torch.Tensor:
 
 def _spread(scales: torch.Tensor, size: int, k: int) -> torch.Tensor:
     return scales.repeat_interleave(size, dim=1)[:, :k]
-
-
-def _cast_scales(scales: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Scales in `dtype`, never zero."""
-    return scales.clamp_min(1e-6).to(dtype)

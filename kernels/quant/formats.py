@@ -17,3 +17,18 @@ E4M3_MOST = 448.0
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """The magnitudes of a 4-bit number by its lower three bits; the fourth is the sign."""
+
+INT4 = ("int4", "int4_zero", "int4_minimum")
+"""Forms of int4: a scale for 32 columns; a scale and a zero point for 64 or 128; a scale and a minimum for 32."""
+
+
+def of_head(weights: str) -> str:
+    """The precision of the LM head of a model in `weights`: int8 for int4, which loses more there than in all other
+    matrices. Those who quantise models leave the head in more bits too.
+    """
+    return "int8" if weights in INT4 else weights
+
+
+def precision_of(weights: str) -> str:
+    """The precision that people name, of weights in any of its forms."""
+    return "int4" if weights in INT4 else weights

@@ -7,7 +7,7 @@ up to 18 bits: a prompt multiplies by them rounded to bf16, a decode step by the
 `absmax.py` rounds to the same codes with other scales.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,14 +22,19 @@ ROUNDED_UP = 1.001
 BLOCK = 16
 """Columns that share an e4m3 scale in nvfp4."""
 GROUP = 32
-"""Columns that share a float16 scale in int8 and int4, as in GGUF's Q8_0 and Q4_0."""
+"""Columns that share a float16 scale in int8 and int4, as in GGUF's Q8_0, Q4_0 and Q4_1."""
+WIDE_GROUPS = 2, 4
+"""Groups that share a scale and a zero point in int4_zero: at least, and where it is rounded here, as by AWQ."""
+MIDDLE, CODE_MOST = 8, 15
+"""The code of four bits that stands for 0 where there are no zero points, and the largest one."""
 INT8_MOST, INT4_MOST = 127, 7
 INT4_FULL = (-8.0, -9.0, -8.5, -7.5, -7.0, -6.5, 7.5, 7.0, 6.5)
 """Candidates for the code of a group's largest value, before it is rounded and clamped; that with the least error is
 used. Q4_0 has the first one alone."""
-STORED_SCALES = "int8_scales"
-"""The attribute of a weight that was stored as integers of up to 8 bits, with its float16 scales [rows, columns / 32,
-rounded up]; and the file of a dequantised model that holds them."""
+STORED_SCALES, STORED_ZEROS = "int8_scales", "int4_zeros"
+"""The attributes of a weight that was stored as integers of up to 8 bits, and the files of a dequantised model that
+hold them: its float16 scales [rows, columns / 32, rounded up], and zero points or minimums as `QuantisedMatrix.zeros`.
+"""
 FRACTION, EXPONENT = (1 << 23) - 1, 0xFF << 23
 """The bits of a float32 below its exponent, and those of its exponent."""
 ROWS_TOGETHER = 8192
@@ -44,12 +49,19 @@ class QuantisedMatrix:
     """`codes` uint8 [rows, columns], of int8 and int4 as an int8; `row_scales` float32 [rows].
 
     `block_scales` are uint8 [rows, columns / 16] for nvfp4 (e4m3 codes, all of normal numbers), and float16 [rows,
-    columns / 32, rounded up] for int8 and int4.
+    columns / 32, rounded up] for int8 and int4. `zeros` are as many: zero points int8, where a value is (code - zero) ·
+    scale, or minimums float16, where it is code · scale + minimum; codes are 0 to 15 then.
     """
 
     codes: Tensor
     row_scales: Tensor
     block_scales: Tensor | None = None
+    zeros: Tensor | None = None
+
+    def _with_scales(self, cut: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Tensor | None]:
+        """Scales of blocks and zeros, cut alike."""
+        blocks, zeros = self.block_scales, self.zeros
+        return None if blocks is None else cut(blocks), None if zeros is None else cut(zeros)
 
     @property
     def block(self) -> int:
@@ -58,21 +70,22 @@ class QuantisedMatrix:
 
     def rows(self, chosen: Tensor | slice) -> "QuantisedMatrix":
         """The matrix of the `chosen` rows [n] int64, in their order, or of a slice of them, without a copy."""
-        blocks = None if self.block_scales is None else self.block_scales[chosen]
-        return QuantisedMatrix(self.codes[chosen], self.row_scales[chosen], blocks)
+        return QuantisedMatrix(
+            self.codes[chosen], self.row_scales[chosen], *self._with_scales(lambda scales: scales[chosen])
+        )
 
     def columns(self, first: int, count: int) -> "QuantisedMatrix":
         """Columns [first, first + count) of the matrix. Raises ValueError where `first` begins no block of scales."""
         if self.block_scales is not None and first % self.block:
             raise ValueError(f"columns: {first} lies within {self.block} columns that share a scale")
         last = -(-(first + count) // self.block)
-        blocks = None if self.block_scales is None else self.block_scales[:, first // self.block : last]
-        return QuantisedMatrix(self.codes[:, first : first + count], self.row_scales, blocks)
+        own = self._with_scales(lambda scales: scales[:, first // self.block : last])
+        return QuantisedMatrix(self.codes[:, first : first + count], self.row_scales, *own)
 
     def to(self, device: torch.device) -> "QuantisedMatrix":
         """The weight on another device."""
-        blocks = None if self.block_scales is None else self.block_scales.to(device)
-        return QuantisedMatrix(self.codes.to(device), self.row_scales.to(device), blocks)
+        own = self._with_scales(lambda scales: scales.to(device))
+        return QuantisedMatrix(self.codes.to(device), self.row_scales.to(device), *own)
 
     def values(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         """The matrix they stand for in `dtype` [rows, columns]. In bf16 only that of integers is rounded once more."""
@@ -87,7 +100,11 @@ class QuantisedMatrix:
                 (blocks if whole else blocks.view(torch.float8_e4m3fn)).float().repeat_interleave(self.block, dim=1)
             )
             wide = codes.view(torch.int8).float() if whole else e2m1.values(codes)
-            out[rows] = (wide * scales[:, : codes.shape[1]] * scale).to(dtype)
+            scales, added = scales[:, : codes.shape[1]], 0.0
+            if self.zeros is not None:
+                zeros = self.zeros[rows].float().repeat_interleave(self.block, dim=1)[:, : codes.shape[1]]
+                wide, added = (wide, zeros) if self.zeros.is_floating_point() else (wide - zeros, 0.0)
+            out[rows] = (wide * scales * scale + added).to(dtype)
         return out
 
 
@@ -168,11 +185,37 @@ def check_finite(weight: Tensor, name: str) -> None:
         raise ValueError(f"weight: it holds numbers that are not finite, which {name} cannot round")
 
 
-def stored_scales(weights: Sequence[Tensor]) -> Tensor | None:
-    """The scales of weights that lie one below the other, on their device; None unless all were stored with some."""
-    stored = [getattr(weight, STORED_SCALES, None) for weight in weights]
-    scales = [scale.to(weight.device) for scale, weight in zip(stored, weights, strict=True) if scale is not None]
-    return torch.cat(scales) if scales and len(scales) == len(weights) else None
+def stored_groups(weights: Sequence[Tensor]) -> tuple[Tensor, Tensor | None] | None:
+    """Scales and zeros of weights that lie one below the other, on their device: STORED_SCALES and STORED_ZEROS. Those
+    without zero points have MIDDLE. None unless all were stored in groups, and all or none of them with minimums.
+    """
+    scales, zeros = ([getattr(weight, name, None) for weight in weights] for name in (STORED_SCALES, STORED_ZEROS))
+    minimums = {zero is not None and zero.is_floating_point() for zero in zeros}
+    if not weights or any(scale is None for scale in scales) or len(minimums) > 1:
+        return None
+    own = torch.cat([scale.to(weight.device) for scale, weight in zip(scales, weights, strict=True)])
+    if all(zero is None for zero in zeros):
+        return own, None
+    middles = [torch.full(scale.shape, MIDDLE, dtype=torch.int8) for scale in scales]
+    parts = [middle if zero is None else zero for zero, middle in zip(zeros, middles, strict=True)]
+    return own, torch.cat([part.to(own.device) for part in parts])
+
+
+def multiples(weight: Tensor) -> Tensor | None:
+    """The stored scales of a weight whose values are integers times them; else None."""
+    stored = stored_groups([weight])
+    return None if stored is None or (stored[1] is not None and stored[1].is_floating_point()) else stored[0]
+
+
+def stored_form(weights: str, matrices: Iterable[Tensor]) -> str:
+    """The form of int4 that most matrices of a model were stored in: `int4`, `int4_zero` or `int4_minimum`. Other
+    precisions as they are.
+    """
+    if weights != "int4":
+        return weights
+    zeros = [getattr(matrix, STORED_ZEROS, None) for matrix in matrices]
+    names = ["int4" if zero is None else "int4_minimum" if zero.is_floating_point() else "int4_zero" for zero in zeros]
+    return max(dict.fromkeys(names), key=names.count, default="int4")
 
 
 @torch.no_grad()
@@ -199,11 +242,99 @@ def int4_groups(weight: Tensor) -> QuantisedMatrix:
     A scale, which may be negative, is the one of INT4_FULL's candidates that rounds best. A weight whose file has codes
     of four bits keeps them and their scales. Raises ValueError as `int8_groups`.
     """
-    if stored_scales([weight]) is not None:
+    if multiples(weight) is not None:
         wide = int8_groups(weight)
-        if bool(((wide.codes + 8) < 16).all()):
+        if in_range(wide.codes.view(torch.int8) + MIDDLE):
             return wide
     return _integers(weight, "int4", INT4_MOST, int4_scales, stored=False)
+
+
+@torch.no_grad()
+def int4_zero(weight: Tensor) -> QuantisedMatrix:
+    """int4, 0 to 15, with a float16 scale and a zero point for 128 columns, for a matrix [rows, columns].
+
+    A weight whose file has codes of four bits in groups of a multiple of 64 columns keeps them, their scales and zero
+    points. Raises ValueError as `int8_groups`.
+    """
+    columns, stored = weight.shape[1], stored_groups([weight])
+    if stored is not None and multiples(weight) is not None:
+        scales, zeros = stored
+        zeros = torch.full(scales.shape, MIDDLE, dtype=torch.int8, device=weight.device) if zeros is None else zeros
+        wide = int8_groups(weight)
+        zero = torch.where(scales == 0, 0, zeros).repeat_interleave(GROUP, dim=1)[:, :columns]
+        codes = wide.codes.view(torch.int8) + zero
+        if in_pairs(scales) and in_pairs(zeros) and in_range(codes):
+            return QuantisedMatrix(codes.view(torch.uint8), wide.row_scales, scales, zeros)
+
+    def rounded(groups: Tensor) -> tuple[Tensor, Tensor]:
+        least, most = _reached(groups, WIDE_GROUPS[1])
+        scales = ((most.clamp(min=0) - least.clamp(max=0)) / CODE_MOST).half()
+        zeros = torch.where(scales > 0, -least.clamp(max=0) / scales.float(), 0).round().clamp(0, CODE_MOST)
+        return scales, zeros.to(torch.int8)
+
+    return _with_zeros(weight, "int4", rounded)
+
+
+@torch.no_grad()
+def int4_minimum(weight: Tensor) -> QuantisedMatrix:
+    """int4, 0 to 15, with a float16 scale and a float16 minimum for 32 columns, as GGUF's Q4_1, for [rows, columns].
+
+    A weight that was stored so keeps its codes, scales and minimums. Raises ValueError as `int8_groups`.
+    """
+    known = stored_groups([weight]) if multiples(weight) is None else None
+
+    def rounded(groups: Tensor) -> tuple[Tensor, Tensor]:
+        least, most = _reached(groups, 1)
+        return ((most - least) / CODE_MOST).half(), least.half()
+
+    return _with_zeros(weight, "int4", rounded, known)
+
+
+def _reached(groups: Tensor, wide: int) -> tuple[Tensor, Tensor]:
+    """The least and the largest value of groups [rows, n, 32], of every `wide` neighbours alike."""
+    most = torch.nn.functional.pad(groups.amax(-1), (0, -groups.shape[1] % wide), value=-torch.inf)
+    least = torch.nn.functional.pad(groups.amin(-1), (0, -groups.shape[1] % wide), value=torch.inf)
+    both = least.unflatten(1, (-1, wide)).amin(-1), most.unflatten(1, (-1, wide)).amax(-1)
+    least, most = (each.repeat_interleave(wide, dim=1)[:, : groups.shape[1]] for each in both)
+    return least, most
+
+
+def in_pairs(groups: Tensor) -> bool:
+    """Whether every two neighbours of [rows, groups] are alike; the last one may be alone."""
+    even = groups[:, : groups.shape[1] // 2 * 2]
+    return torch.equal(even[:, ::2], even[:, 1::2])
+
+
+def in_range(codes: Tensor) -> bool:
+    """Whether all codes are 0 to 15."""
+    return bool(((codes >= 0) & (codes <= CODE_MOST)).all())
+
+
+def _with_zeros(
+    weight: Tensor,
+    name: str,
+    rounded: Callable[[Tensor], tuple[Tensor, Tensor]],
+    known: tuple[Tensor, Tensor | None] | None = None,
+) -> QuantisedMatrix:
+    """Codes 0 to 15 with the `known` scales and zeros [rows, n], or with those `rounded` for groups [rows, n, 32]."""
+    check_finite(weight, name)
+    columns, made = weight.shape[1], []
+    own_scales, own_zeros = known or (None, None)
+    codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
+    for rows in _groups(len(weight)):
+        groups = torch.nn.functional.pad(weight[rows].float(), (0, -columns % GROUP)).unflatten(1, (-1, GROUP))
+        scales, zeros = (
+            rounded(groups) if own_scales is None or own_zeros is None else (own_scales[rows], own_zeros[rows])
+        )
+        unit, zero = scales.float()[..., None], zeros.float()[..., None]
+        lifted = (groups - zero) / unit if zeros.is_floating_point() else groups / unit + zero
+        exact = torch.where(unit != 0, lifted, 0).round().clamp(0, CODE_MOST)
+        codes[rows] = exact.flatten(1)[:, :columns].to(torch.uint8)
+        made.append((scales, zeros))
+    scales, zeros = (torch.cat(each) for each in zip(*made, strict=True))
+    if not bool(torch.isfinite(scales).all() & torch.isfinite(zeros).all()):
+        raise ValueError(f"weight: it holds numbers that are too large for {name} with a float16 scale")
+    return QuantisedMatrix(codes, torch.ones(len(weight), device=weight.device), scales, zeros)
 
 
 def int4_scales(groups: Tensor) -> Tensor:
@@ -232,7 +363,7 @@ def _integers(
     for groups [rows, n, 32].
     """
     check_finite(weight, name)
-    columns, known = weight.shape[1], stored_scales([weight]) if stored else None
+    columns, known = weight.shape[1], multiples(weight) if stored else None
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     scales = torch.empty(len(weight), -(-columns // GROUP), dtype=torch.float16, device=weight.device)
     for rows in _groups(len(weight)):
@@ -248,6 +379,8 @@ def _integers(
 QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
     "int8": int8_groups,
     "int4": int4_groups,
+    "int4_zero": int4_zero,
+    "int4_minimum": int4_minimum,
     "fp8": fp8_power_of_two,
     "nvfp4": nvfp4_power_of_two,
 }

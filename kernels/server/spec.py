@@ -27,7 +27,7 @@ class Spec:
     kv_bytes: int | None = None
     pause_ms: float | None = None
     weights: str = ""
-    """`int8`: products hold weights so; "": as the plan has it, else the model's own."""
+    """`int8` or `int4`: products hold weights so; "": as the plan has it, else the model's own."""
     exclude: tuple[str, ...] = ()
     """What the server leaves out, of `kernels.server.execution.excluded.NAMES`."""
     tensor_parallel_size: int | None = None

@@ -26,7 +26,7 @@ from kernels.model_files.gguf import read_gguf
 from kernels.model_files.gguf_config import ARCHITECTURES
 from kernels.ops import LinearCase
 from kernels.plan import Plan
-from kernels.quant.quantised_matrix import STORED_SCALES
+from kernels.quant.quantised_matrix import STORED_SCALES, stored_form
 from kernels.runners.plan_files import read_model
 from tests.kernels.gguf_files import BEGIN, END, TEMPLATE, TOOL, random_blocks, write_gguf
 
@@ -139,6 +139,32 @@ def test_q8_0_is_multiplied_by_the_codes_and_scales_that_the_file_has(tmp_path: 
     (stream,), (same,), (other,) = (skinny.pack(case, {}, each) for each in (o, again, o.detach().clone()))
     assert torch.equal(stream, same)
     assert not torch.equal(stream, other), "rounded once more it would be another matrix"
+
+
+def test_q4_1_is_multiplied_by_the_codes_scales_and_minimums_that_the_file_has(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf", Type.Q4_1, tied=False)
+    config = inspect({path.name: path}).config
+    model = runners.load(plain_model(path, tmp_path / "plain"), config, dtype="bf16", device="cpu")
+    compact = Decoder(model)
+    assert stored_form("int4", [layer.o for layer in compact.layers]) == "int4_minimum"
+    found = rounded_weights(model, compact, "int4_minimum", Rounding())
+    header, content = read_gguf(path.name, path), path.read_bytes()
+    for tensor in header.tensors:
+        if tensor.dtype == "Q4_1" and any(part in tensor.name for part in ("attn_output", "ffn_down", "attn_v")):
+            own = np.frombuffer(content[tensor.start : tensor.end], np.uint8).reshape(tensor.shape[0], -1, 20)
+            numbers = torch.from_numpy(own[:, :, :4].copy()).view(torch.float16)
+            codes = torch.from_numpy(np.concatenate([own[:, :, 4:] & 15, own[:, :, 4:] >> 4], axis=2)).flatten(1)
+            name = {"attn_output": "o", "ffn_down": "down", "attn_v": "qkv"}[tensor.name.split(".")[2]]
+            held = found.layers[0][name]
+            held = held.rows(slice(len(held.codes) - len(codes), None))
+            assert held.zeros is not None
+            assert torch.equal(held.block_scales, numbers[..., 0])
+            assert torch.equal(held.zeros, numbers[..., 1])
+            clear = numbers[..., 0].abs() * 64 > numbers[..., 1].abs()  # else bf16 has codes of one group alike
+            clear = clear.repeat_interleave(32, 1)
+            assert clear.float().mean() > 0.8
+            assert torch.equal(held.codes[clear], codes[clear])
+    assert found.lm_head.zeros is None, "the head is int8"
 
 
 @pytest.fixture(scope="module")

@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from kernels.dequantising import int8_scales
+from kernels.dequantising import group_scales
 from kernels.dequantising.convert import convert
 from kernels.dequantising.layouts import dequantised, stored
 from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
 from kernels.model_files.families import FAMILIES
 from kernels.model_files.quantised import Scheme
-from kernels.quant.quantised_matrix import STORED_SCALES, int8_groups
+from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, int4_zero, int8_groups
 from tests.kernels.model_folders import LLAMA
-from tests.kernels.quantised_formats import E2M1, F32, FORMATS, Draw, Made, compressed
+from tests.kernels.quantised_formats import E2M1, F32, FORMATS, Draw, Made, awq, compressed, gptq, packed
 
 HIDDEN, INNER, VOCABULARY = 96, 160, 64
 DENSE = "2_Dense/model.safetensors"
@@ -117,12 +117,39 @@ def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(
     scheme = Scheme("", "scaled", group=128 // columns)
     own = stored("scaled", {"plain": codes, "scale": scale} | more, scheme)
     weight = dequantised(own).bfloat16()
-    found = int8_scales.kept(weight, int8_scales.of_groups(own))
+    found = group_scales.kept(weight, group_scales.of_groups(own))
     assert (found is not None) == known
     if found is not None:
-        setattr(weight, STORED_SCALES, found)
+        setattr(weight, STORED_SCALES, found.scales)
         assert torch.equal(int8_groups(weight).codes.view(torch.int8), codes)
-        assert torch.equal(found.float(), scale.float().repeat_interleave(2, dim=1))
+        assert torch.equal(found.scales.float(), scale.float().repeat_interleave(2, dim=1))
+
+
+@pytest.mark.parametrize(
+    ("make", "layout"),
+    [
+        (lambda draw: gptq(draw, 4, 64, False), "gptq"),
+        (lambda draw: awq(draw, 4, 128), "awq"),
+        (lambda draw: packed(draw, 4, 2, True, True), "packed"),
+    ],
+)
+def test_zero_points_of_four_bits_are_kept_with_their_codes(make: Callable[[Draw], Made], layout: str) -> None:
+    """As int4 and as int8 the weight has the values that another dequantiser finds."""
+    made, value = make(Draw(16, 128))
+    if "weight_g_idx" in made:
+        made["weight_g_idx"].copy_(torch.arange(128) // 64)
+    parts = {name.removeprefix("weight_").replace("zero_point", "zero"): tensor for name, tensor in made.items()}
+    own = stored(layout, parts, Scheme("", layout, bits=4, group={"gptq": 64, "awq": 128}.get(layout), zero_offset=1))
+    wanted = torch.tensor([[float(value(output, at)) for at in range(128)] for output in range(16)])
+    weight = dequantised(own).bfloat16()
+    found = group_scales.kept(weight, group_scales.of_groups(own))
+    assert found is not None
+    assert found.zeros is not None
+    assert found.zeros.dtype == torch.int8
+    for attribute, numbers in zip((STORED_SCALES, STORED_ZEROS), found, strict=True):
+        setattr(weight, attribute, numbers)
+    for quantise in (int4_zero, int8_groups):
+        assert torch.equal(quantise(weight).values(torch.float32), wanted)
 
 
 def test_transformers_loads_a_tied_model(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A model's manifest: its files and the facts of its configuration, known before anything runs."""
 
+import re
 from typing import Any, Literal
 
 from workers.documents.base import Document
@@ -66,6 +67,12 @@ class ModelManifest(Document):
         if not self.quantised:
             return ""
         return f"Its weights are {self.quantised}: they are dequantised to bf16 before anything is measured."
+
+    @property
+    def in_four_bits(self) -> bool:
+        """Whether most of its weights were stored as integers of four bits, whose codes and scales plans keep."""
+        stored = self.config.get("dequantised_from") or {}
+        return not stored.get("desc_act") and re.search(r"\(4 bits|\(Q4_[01]\b", self.quantised) is not None
 
     @property
     def decodes_once(self) -> bool:

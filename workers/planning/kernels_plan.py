@@ -11,7 +11,8 @@ from kernels.model import prompt_ops as defaults
 from kernels.model.experts import has_experts
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.ops import Case, case_from
-from kernels.plan import PlannedOp
+from kernels.plan import Plan, PlannedOp
+from kernels.quant.quantised_matrix import stored_form
 from kernels.tune.plan_search import Chosen, Option, PassTimer, planned_op, search_plan, usable
 from workers.documents.measurement import Candidate
 from workers.documents.stages import StageInput
@@ -105,6 +106,14 @@ def runner_options(ops: Sequence[PlannedOp]) -> dict[str, Any]:
     """The runner's options for the ops of a plan: the precision that all lower, where it is int8 or fp8."""
     lowered = {op.case["weights"] for op in ops if registry.variant(op.variant).lossy}
     return {"weights": lowered.pop()} if lowered in ({"int8"}, {"fp8"}) else {}
+
+
+def in_stored_form(plan: Plan, model: Any) -> Plan:
+    """The plan with its precision in the form that most of the model's matrices were stored in."""
+    if "weights" not in plan.options or decoder.refusal(model):
+        return plan
+    weights = stored_form(plan.options["weights"], [layer.o for layer in decoder.Decoder(model).layers])
+    return plan.model_copy(update={"options": plan.options | {"weights": weights}})
 
 
 def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> list[PlannedOp]:

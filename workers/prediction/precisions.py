@@ -35,9 +35,16 @@ def serving_dtype(own: str, precisions: Sequence[str], gpu_class: str) -> str:
     return allowed[0] if allowed else own if own in FLOATS else "fp32"
 
 
+def stored_precision(constraints: Constraints, model: ModelManifest) -> list[Precision]:
+    """int4 for a model that was stored in four bits, unless the workload leaves int8 out: a plan in it has the model's
+    own codes, and rounds nothing but the LM head, to int8. Else none.
+    """
+    return ["int4"] if model.in_four_bits and "int8" in constraints.precisions else []
+
+
 def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) -> str:
     """The sentence that forbids weights in this lower precision; "" when the workload allows them."""
-    if weights not in constraints.precisions:
+    if weights not in (*constraints.precisions, *stored_precision(constraints, model)):
         return "Lower precision of the weights is not among the precisions that the workload allows."
     if model.generated and not constraints.allow_unverified_quality:
         return (
@@ -61,5 +68,6 @@ def precisions_of_plans(sla: Sla, model: ModelManifest, gpu_class: str) -> tuple
     """The precision that the model is served in today on the class, and the lower ones that a plan may hold it in."""
     constraints = sla.constraints
     served = cast(Precision, serving_dtype(own_precision(model.config), constraints.precisions, gpu_class))
-    lower = [precision for precision in constraints.precisions if BYTES[precision] < BYTES[served]]
+    allowed = dict.fromkeys([*constraints.precisions, *stored_precision(constraints, model)])
+    lower = [precision for precision in allowed if BYTES[precision] < BYTES[served]]
     return served, [precision for precision in lower if not lossy_refusal(precision, constraints, model)]

@@ -218,7 +218,7 @@ class _Composer:
             weights: lossy_refusal(weights, constraints, self.document.model)
             for weights in kernels_plan.LOSSY_VARIANTS[name]
         }
-        lower = tuple(weights for weights, refusal in refusals.items() if not refusal)
+        lower = tuple(name for name, refusal in refusals.items() if not refusal and name in constraints.precisions)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
         reason = explored or ("" if lower else next(iter(refusals.values()))) or kernels_plan.unrounded(self.model)
         if reason := reason or self._why_not(candidate) or self._too_late(candidate):
@@ -227,7 +227,10 @@ class _Composer:
             self._try_kernels(variant, lower)
 
     def _try_megakernel(self, label: str, plan: Plan, variant: WholeModel) -> PlanTrial:
-        """The megakernel plan. On one GPU its prompts use the ops that the kernels plan has for them."""
+        """The megakernel plan, in the form that the model was stored in. On one GPU its prompts use the ops that the
+        kernels plan has for them.
+        """
+        plan = kernels_plan.in_stored_form(plan, self.model)
         if plan.tensor_parallel_size == 1:
             explored = self._chosen_ops(()).ops if self._candidates else []
             ops = kernels_plan.prompt_ops(self.document, self.model, explored)

@@ -5,13 +5,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from kernels.quant.formats import INT4
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results, VerifyResult
 from workers.wording.load_search import limit_words
 from workers.wording.text import plain
 
 PORT = 8080
-SERVED = ("bf16", "fp16", "fp32", "int8")
+SERVED = ("bf16", "fp16", "fp32", "int8", *INT4)
 """The precisions of weights that the server has products for."""
 PACKED = "Many requests share each pass: "
 TAKEN = {
@@ -34,7 +35,7 @@ model = runners.load(folder, config, seed=seed, generated=generated, dtype=plan.
 runner = runners.apply(model, plan)  # prepare(batch, prompt, tokens), then generate(ids, tokens)"""
 """The plan without a server, for a model whose files are in DIR."""
 
-ROUNDS = "The plan rounds weights; the server has such products for int8 on one GPU alone."
+ROUNDS = "The plan rounds weights; the server has such products for int8 and int4 on one GPU alone."
 
 
 @dataclass(frozen=True)

@@ -4,23 +4,40 @@
 
 using namespace tiles;
 
-// kernels/megakernel/program/weights.py
-constexpr int kBlockTiles = 16 / WEIGHT_BITS;  // 16 x 16 tiles of a block
-constexpr int kBlockCodes = 512;               // bytes of their codes: 16 a lane
-constexpr int kGroups = INTEGERS ? kBlockTiles / 2 : 1;  // of two tiles, whose columns share a scale a row
-constexpr int kBlock = kBlockCodes + (WEIGHT_BITS == 4 ? 64 : INTEGERS ? 32 : 0);
-constexpr int kChunkHeader = WEIGHT_BITS == 16 || INTEGERS ? 0 : 64;
+// kernels/megakernel/program/weights.py: codes of so many bits, and of integers the tiles that share
+// a scale, and their zeros.
+template <int Bits, int Scaled, int Zeros>
+struct Form {
+  static constexpr bool kInteger = Scaled > 0;
+  static constexpr int kBits = Bits, kZeros = Zeros;
+  static constexpr int kBlockTiles = 16 / Bits;               // 16 x 16 tiles of a block
+  static constexpr int kGroups = kInteger ? kBlockTiles / 2 : 1;  // of two tiles, whose input shares a unit
+  static constexpr int kScales = kInteger ? kBlockTiles / Scaled : 0;  // of a row of a block
+  static constexpr int kScaleBytes = Zeros ? 64 : 32;         // of 16 rows, with zeros
+  static constexpr int kBlock = 512 + (kInteger ? kScales * kScaleBytes : Bits == 4 ? 64 : 0);
+  static constexpr int kHeader = Bits == 16 || kInteger ? 0 : 64;
+  static constexpr int kChunkTiles = CHUNK_BLOCKS * kBlockTiles;
+  static constexpr int kChunk = (kHeader + CHUNK_BLOCKS * kBlock + 127) / 128 * 128;
+};
+using Own = Form<WEIGHT_BITS, SCALED_TILES, ZEROS>;
+// The LM head's: the same, or integers of more bits.
+using Head = Form<HEAD_BITS, HEAD_BITS == WEIGHT_BITS ? SCALED_TILES : 2, HEAD_BITS == WEIGHT_BITS ? ZEROS : 0>;
+constexpr bool kHeadApart = HEAD_BITS != WEIGHT_BITS;
+constexpr int kBlockTiles = Own::kBlockTiles, kBlock = Own::kBlock, kChunkHeader = Own::kHeader;
+constexpr int kBlockCodes = 512;  // bytes of a block's codes: 16 a lane
 constexpr int kChunkBlocks = CHUNK_BLOCKS;
-constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
-constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
+constexpr int kChunkTiles = Own::kChunkTiles;
+constexpr int kChunk = Own::kChunk > Head::kChunk ? Own::kChunk : Head::kChunk;  // a slot of the ring
 constexpr int kEach = kChunkBlocks / WARPS;  // blocks of a chunk that a warp multiplies: every WARPS-th
 static_assert(kChunkBlocks % WARPS == 0, "all warps have equally many blocks of a chunk");
 // Input vectors of a product in shared memory: BATCH, rounded up to a power of two. The additional columns have no
 // words, and no result of theirs is read.
 constexpr int kColumns = BATCH > 4 ? 8 : BATCH > 2 ? 4 : BATCH;
-constexpr int kChunkInput = kChunkTiles * kColumns * 32;  // bytes
+template <class F>
+constexpr int kChunkInput = F::kChunkTiles * kColumns * 32;  // bytes
 constexpr int kInputBytes = INPUT_LENGTH * kColumns * 2;
-constexpr int kUnitBytes = INTEGERS ? (INPUT_LENGTH + 31) / 32 * kColumns * 4 : 0;  // behind them: integers.cuh
+constexpr int kUnitWords = ZEROS ? 2 : 1;
+constexpr int kUnitBytes = INTEGERS ? (INPUT_LENGTH + 31) / 32 * kColumns * kUnitWords * 4 : 0;  // behind: integers.cuh
 
 // Stores a lane's sums of rows g and g + 8 of a unit for the sum over warps. LANES neighbouring lanes have parts of the
 // sum of one sequence; the first of them of sequence `first`.

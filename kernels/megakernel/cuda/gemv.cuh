@@ -24,9 +24,9 @@ constexpr int kMostInputBytes = 256;  // input that a lane keeps in registers
 
 // Loads the codes of the current chunk, and the scales of its rows, which are the same in all chunks of a unit; then
 // frees the slot. Loading: loads from memory are in flight. Experts lie in core matrices.
-template <bool Loading, bool InCores = false>
+template <bool Loading, bool InCores = false, class F>
 __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineState<STAGES>& ring,
-                                           const Instruction& in, int tiles, Codes& codes, float2& row_scale) {
+                                           const Instruction& in, int tiles, Codes<F>& codes, float2& row_scale) {
   static_assert(!Loading || WEIGHT_BITS == 16, "nothing but the codes is waited for");
   const int lane = threadIdx.x % 32;
   wait_chunk(p, s, in, s.full[ring.stage], ring.parity);
@@ -54,22 +54,22 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineS
 // loaded into registers before that: the overlapped prologue.
 // `epilogue.row_of<Which>(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, with
 // neighbouring rows in neighbouring lanes. For GATE_UP rows are 0 to 7, and `above` is the value of row + 8.
-template <Op Which, int Tiles, bool Even, class Load, class Epilogue>
+template <Op Which, int Tiles, bool Even, class F = Own, class Load, class Epilogue>
 __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineState<STAGES>& ring, const Instruction& in,
                                         int step, Load load, Epilogue epilogue) {
   constexpr bool kInCores = EXPERTS && (Which == kGateUp || Which == kDown);
   constexpr bool Paired = Which == kGateUp, kHelped = kRmsScaleWarp && (Which == kQkv || Which == kGateUp);
-  constexpr int kChunks = (Tiles + kChunkTiles - 1) / kChunkTiles, kRows = Paired ? 8 : 16;
+  constexpr int kChunks = (Tiles + F::kChunkTiles - 1) / F::kChunkTiles, kRows = Paired ? 8 : 16;
   constexpr int kPrologueChunks = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
-  constexpr bool kInputsInRegisters = kChunks * sizeof(Inputs) <= kMostInputBytes;
+  constexpr bool kInputsInRegisters = kChunks * sizeof(Inputs<F>) <= kMostInputBytes;
   constexpr int kOutputs = kUnitBatch * BATCH * kRows;  // outputs that are reduced together, at most one a thread
   static_assert(kOutputs <= kConsumers, "a thread has one output");
   static_assert(!kPrologueChunks || !SLICE, "chunks are loaded while partials come, not slices");
   const int warp = threadIdx.x / 32;
   const int tiles = Even ? Tiles : in.k_tiles;
-  const auto here = [&](int c) { return tiles - c * kChunkTiles; };
+  const auto here = [&](int c) { return tiles - c * F::kChunkTiles; };
   float2 row_scale = make_float2(1.f, 1.f);
-  Codes early[kPrologueChunks ? kPrologueChunks : 1];
+  Codes<F> early[kPrologueChunks ? kPrologueChunks : 1];
   const auto overlapped_prologue = [&] {
     if (!in.units) return;
 #pragma unroll
@@ -82,10 +82,10 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
     return !s.faulted;
   }
   char* input = (char*)s.product.input;
-  const float2 undo = prepare_inputs<Tiles, kInputsInRegisters>(input, tiles);
-  Inputs inputs[kInputsInRegisters ? kChunks : 1], fresh;
+  const float2 undo = prepare_inputs<F, Tiles, kInputsInRegisters>(input, tiles);
+  Inputs<F> inputs[kInputsInRegisters ? kChunks : 1], fresh;
 #pragma unroll
-  for (int c = 0; kInputsInRegisters && c < kChunks; c++) load_inputs<false>(inputs[c], input + c * kChunkInput, c, here(c));
+  for (int c = 0; kInputsInRegisters && c < kChunks; c++) load_inputs<false>(inputs[c], input + c * kChunkInput<F>, c, here(c));
   if (s.faulted) {  // read while the inputs are loaded, for which all threads wait
     if (kHelped) wait_rms_scale<Which>(s, step);
     return false;
@@ -94,7 +94,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   Sums sum = {};
 #pragma unroll
   for (int c = 0; c < kPrologueChunks; c++) {
-    if (!kInputsInRegisters) load_inputs<true>(fresh, input + c * kChunkInput, c, here(c));
+    if (!kInputsInRegisters) load_inputs<true>(fresh, input + c * kChunkInput<F>, c, here(c));
     multiply(sum, early[c], kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
   }
 #pragma unroll 1
@@ -103,9 +103,9 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
     for (int c = 0; c < kChunks; c++) {
       if (!Even && here(c) <= 0) break;
       if (c < kPrologueChunks && unit == 0) continue;
-      Codes codes;
+      Codes<F> codes;
       take_chunk<false, kInCores>(p, s, ring, in, here(c), codes, row_scale);
-      if (!kInputsInRegisters) load_inputs<true>(fresh, input + c * kChunkInput, c, here(c));
+      if (!kInputsInRegisters) load_inputs<true>(fresh, input + c * kChunkInput<F>, c, here(c));
       multiply(sum, codes, kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
     }
     const int u = unit % kUnitBatch;
@@ -151,5 +151,6 @@ __device__ __forceinline__ bool gemv(const Params& p, Shared& s, PipelineState<S
   if (in.op == kOut)
     return part_product<kOut, HEADS * HEAD_DIM / 16, kOutParts>(p, s, ring, in, step, load, epilogue);
   if (in.op == kDown) return part_product<kDown, INTER / 16, kDownParts>(p, s, ring, in, step, load, epilogue);
+  if (kHeadApart && in.op == kHead) return product<kQkv, HIDDEN / 16, true, Head>(p, s, ring, in, step, load, epilogue);
   return product<kQkv, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
 }

@@ -13,8 +13,9 @@
 //     shares sum to 1; GROUPS: groups of CHOSEN experts that may be at work in a layer
 //   BATCH: sequences, 1 to 8
 //   WARPS: consumer warps
-//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4)
-//   INTEGERS: codes are integers
+//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4); HEAD_BITS: those of the LM head, 8 for int4
+//   INTEGERS: codes are integers; SCALED_TILES: tiles that share one of their scales, else 0
+//   ZEROS: beside their scales integers have nothing, zero points (1) or minimums (2)
 //   CHUNK_BLOCKS: blocks of a chunk of weights, 32 or 24 (weights.py)
 //   STAGES: slots of the ring, a chunk each
 //   IN_FLIGHT: chunks that may be on their way from memory

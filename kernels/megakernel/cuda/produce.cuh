@@ -4,10 +4,12 @@
 #include "experts.cuh"
 #include "ring_keys.cuh"
 
-constexpr int kUnitChunks = (HIDDEN / 16 + kChunkTiles - 1) / kChunkTiles;  // of a product of the residual
+template <class F>
+constexpr int kUnitChunks = (HIDDEN / 16 + F::kChunkTiles - 1) / F::kChunkTiles;  // of a product of the residual
 // The first row tile of such a product whose chunks cannot be in the ring before the product begins. While the producer
 // loads it, the consumers are within the product.
-constexpr int kLongFrom = (STAGES + kUnitChunks - 1) / kUnitChunks;
+template <class F>
+constexpr int kLongFrom = (STAGES + kUnitChunks<F> - 1) / kUnitChunks<F>;
 
 struct Producer {
   const Params& p;
@@ -45,11 +47,12 @@ struct Producer {
   }
 
   // During a `wide` product (GATE_UP, HEAD) no SM waits for words, so a longer queue at the memory delays none.
+  template <class F>
   __device__ __forceinline__ bool weights(const char*& source, bool wide, int units, int k_tiles) {
     for (int unit = 0; unit < units; unit++) {
-      const int few = wide && unit >= kLongFrom ? LONG_IN_FLIGHT : IN_FLIGHT;
-      for (int left = k_tiles; left > 0; left -= kChunkTiles) {
-        const u32 bytes = kChunkHeader + (min(left, kChunkTiles) + kBlockTiles - 1) / kBlockTiles * kBlock;
+      const int few = wide && unit >= kLongFrom<F> ? LONG_IN_FLIGHT : IN_FLIGHT;
+      for (int left = k_tiles; left > 0; left -= F::kChunkTiles) {
+        const u32 bytes = F::kHeader + (min(left, F::kChunkTiles) + F::kBlockTiles - 1) / F::kBlockTiles * F::kBlock;
         if (!room() || !announce(bytes, prefetch.lead >= bytes ? PREFETCHED_IN_FLIGHT : few, LONG_IN_FLIGHT))
           return false;
         bulk_load(s.ring[at.stage], source, bytes, s.full[at.stage], kEvictFirst);
@@ -154,8 +157,10 @@ __device__ void produce(const Params& p, Shared& s) {
       else if (program->op == kGateUp || program->op == kDown)
         running = producer.experts(*program, step);
 #endif
+      else if (kHeadApart && program->op == kHead)
+        running = producer.weights<Head>(source, true, work.x, work.y);
       else
-        running = producer.weights(source, program->op == kGateUp || program->op == kHead, work.x, work.y);
+        running = producer.weights<Own>(source, program->op == kGateUp || program->op == kHead, work.x, work.y);
     }
   }
   for (; producer.flying > 0; producer.flying--) {  // no copy may land after the block has ended

@@ -22,11 +22,13 @@ static_assert(kEach % kTogether == 0, "a warp has whole pairs of blocks");
 constexpr int kChains = 4;  // independent sums of a warp, so that products do not wait for each other
 
 // A lane's share of a warp's blocks of a chunk, and the inputs they meet.
+template <class>
 struct Codes {
   uint4 codes[kEach];
   u32 scales[kEach];  // nvfp4: scales of rows g (low byte) and g + 8 of a tile; with kDiagonal of two tiles and
                       // kTogether blocks
 };
+template <class>
 using Inputs = uint2[kEach / kTogether][kBlockTiles];
 using Sums = float[kChains][4];
 
@@ -57,7 +59,7 @@ __device__ __forceinline__ float4 four_scales(u32 word) {
 }
 
 // Tile n of block i as an operand; nvfp4 codes are not scaled yet.
-__device__ __forceinline__ uint4 operand(const Codes& own, int i, int n) {
+__device__ __forceinline__ uint4 operand(const Codes<Own>& own, int i, int n) {
   const uint4 codes = own.codes[i];
   if constexpr (WEIGHT_BITS == 16) return codes;
   if constexpr (WEIGHT_BITS == 4) return eight_e2m1(n == 0 ? codes.x : n == 1 ? codes.y : n == 2 ? codes.z : codes.w);
@@ -67,7 +69,7 @@ __device__ __forceinline__ uint4 operand(const Codes& own, int i, int n) {
 
 // sum += the warp's blocks of a chunk of `tiles` times their inputs. With kDiagonal only sum[0] is used: scaled sums of
 // rows g and g + 8, columns 2t and 2t + 1.
-__device__ __forceinline__ void multiply(Sums& sum, const Codes& own, const Inputs& input, int tiles) {
+__device__ __forceinline__ void multiply(Sums& sum, const Codes<Own>& own, const Inputs<Own>& input, int tiles) {
 #pragma unroll
   for (int first = 0; first < kEach; first += kTogether) {
     if (first * WARPS * kBlockTiles >= tiles) break;  // no warp has such blocks
@@ -104,7 +106,7 @@ __device__ __forceinline__ void multiply(Sums& sum, const Codes& own, const Inpu
 
 // Loads the inputs of this warp's blocks of a chunk of `tiles` tiles. The first tile's input lies at `input`.
 template <bool>
-__device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int, int tiles) {
+__device__ __forceinline__ void load_inputs(Inputs<Own>& x, const char* input, int, int tiles) {
   const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
   const int tile = quad * kBlockTiles / 4, quarter = quad * kBlockTiles % 4;
   const int sequence = !kDiagonal ? column : BATCH == 2 ? column / 4 : 0;
@@ -129,7 +131,7 @@ __device__ __forceinline__ void load_inputs(Inputs& x, const char* input, int, i
 }
 
 // Loads this warp's blocks of a chunk of `tiles` tiles, and zeros for blocks beyond the chunk.
-__device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int tiles) {
+__device__ __forceinline__ void load_codes(Codes<Own>& own, const char* chunk, int tiles) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const char* blocks = chunk + kChunkHeader + warp * kBlock;
   // with kDiagonal the lane scales tiles 2 (t % 2) and 2 (t % 2) + 1, of the second block if t > 1 and two are held
@@ -150,7 +152,7 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
 }
 
 // The same of blocks in core matrices (kernels/tiles/core_matrices.py), as the experts are.
-__device__ __forceinline__ void load_cores(Codes& own, const char* chunk, int tiles) {
+__device__ __forceinline__ void load_cores(Codes<Own>& own, const char* chunk, int tiles) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < kEach; i++) {
@@ -204,7 +206,7 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
                                   __shfl_sync(~0u, undo, (first + 1) % kColumns * 2));
 }
 
-template <int Tiles, bool>
+template <class, int Tiles, bool>
 __device__ __forceinline__ float2 prepare_inputs(char* input, int tiles) {
   if constexpr (WEIGHT_BITS == 8) return halve_inputs<Tiles>(input, tiles);
   return make_float2(1.f, 1.f);

@@ -12,10 +12,17 @@ from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import COUNT_MOST, bin_words, columns_of
 from kernels.megakernel.program.instructions import ADD, ATTENTION, HEAD, OUT
-from kernels.megakernel.program.layout import EVEN_HIDDEN, Layout, experts_at_once, groups_of, heads_of_columns
+from kernels.megakernel.program.layout import (
+    EVEN_HIDDEN,
+    Layout,
+    experts_at_once,
+    groups_of,
+    heads_of_columns,
+    streamed_alone,
+)
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, programs
 from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
-from kernels.megakernel.program.weights import FORMATS, GROUP_TILES
+from kernels.megakernel.program.weights import FORMATS, GROUP_TILES, ZEROS
 from kernels.megakernel.proof.validate import check_programs_once
 from kernels.ops.sampling import Sampling
 from kernels.tiles.maps import TENSOR_MAP
@@ -129,23 +136,20 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     batch = layout.batch
     slices = [int(table[table[:, 0] == ADD, 5].max(initial=0)) * 16 for table in program.instructions]
     attended, residual = attention_sizes(program), max(slices) or shape.hidden
-    inputs = input_bytes(longest, program.form.integers)
+    form = layout.form
+    inputs = input_bytes(longest, form.unit_words)
     slots = experts_at_once(shape, batch)
     kept = residual * (1 + shape.norm_after)
     other = scratch_bytes(kept, inputs, shape.head_dim, batch, slots, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
-    stages = (SHARED_MOST - other) // program.form.slot_bytes
+    stages = (SHARED_MOST - other) // max(form.slot_bytes, layout.head_form.slot_bytes)
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.prefetched_in_flight, stages)
-    long = (
-        min(tuning.long_in_flight, stages)
-        if batch == 1 and program.form.name in ("bf16", "int8", "int4")
-        else in_flight
-    )
+    long = min(tuning.long_in_flight, stages) if batch == 1 and streamed_alone(layout.weights) else in_flight
     macros = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
@@ -161,7 +165,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "DOWN_PARTIALS": layout.down_partials, "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
-        "WEIGHT_BITS": program.form.bits, "INTEGERS": int(program.form.integers), "CHUNK_BLOCKS": layout.chunk_blocks,
+        "WEIGHT_BITS": form.bits, "HEAD_BITS": layout.head_form.bits, "INTEGERS": int(form.integers),
+        "ZEROS": ZEROS.index(form.zeros), "SCALED_TILES": form.scaled, "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": prefetch_bytes(program, tuning), "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
     return macros | {
@@ -183,7 +188,7 @@ def prologue_chunks(program: Program, tuning: Tuning) -> int:
     if all its threads load equally many columns.
     """
     shape, layout = program.shape, program.layout
-    gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
+    gains = layout.batch == 1 and layout.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
     if (
         not gains
         or layout.sliced
@@ -221,9 +226,9 @@ def attention_sizes(program: Program) -> dict[str, int]:
     return {"ATTENDED_HEADS": max(heads for _, heads in spans), "ATTENDED_GROUPS": groups, "OUT_INPUT": columns}
 
 
-def input_bytes(longest: int, integers: bool) -> int:
-    """The bytes of one product's input vector; that of integer weights has units of its groups."""
-    return 2 * longest + (4 * -(-longest // (16 * GROUP_TILES)) if integers else 0)
+def input_bytes(longest: int, unit_words: int) -> int:
+    """The bytes of one product's input vector, with so many words of 4 bytes for each group of integers."""
+    return 2 * longest + 4 * unit_words * -(-longest // (16 * GROUP_TILES))
 
 
 def scratch_bytes(
@@ -246,11 +251,15 @@ def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
     slots = min(constants["BATCH"] * constants["CHOSEN"], constants["EXPERTS"])
     names = ("ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
-    wanted = constants["WEIGHT_BITS"], bool(constants["INTEGERS"])
-    form = next(form for form in FORMATS.values() if (form.bits, form.integers) == wanted)
-    slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
+    integers = bool(constants["INTEGERS"])
+    wanted = [
+        (constants["WEIGHT_BITS"], constants["SCALED_TILES"], ZEROS[constants["ZEROS"]]),
+        (constants["HEAD_BITS"], GROUP_TILES if integers else 0, ""),
+    ]
+    forms = [form for form in FORMATS.values() if (form.bits, form.scaled, form.zeros) in wanted]
+    slot = max(replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes for form in forms)
     residual = (constants["SLICE"] or constants["HIDDEN"]) * (1 + constants["NORM_AFTER"])
-    inputs = input_bytes(constants["INPUT_LENGTH"], wanted[1])
+    inputs = input_bytes(constants["INPUT_LENGTH"], (1 + bool(constants["ZEROS"])) * integers)
     attended = [constants[name] for name in names]
     own = scratch_bytes(residual, inputs, constants["HEAD_DIM"], constants["BATCH"], slots, *attended)
     return constants["STAGES"] * slot + own

@@ -7,6 +7,7 @@ from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, GROUP_TILES, Format, nvfp4_mix
+from kernels.quant.formats import INT4, of_head
 
 if TYPE_CHECKING:
     import torch
@@ -48,15 +49,17 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
     """Column tiles [k_tile, + k_tiles) of a matrix as its units lie in the stream, uint8 [row tiles, unit bytes].
 
     `weight.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16. Of integers `k_tile`
-    is even.
+    begins a group. Raises ValueError where columns that share a scale in `form` have different ones.
     """
     import torch
+
+    from kernels.quant.quantised_matrix import MIDDLE
 
     def cut(tiles: torch.Tensor) -> torch.Tensor:
         part = tiles[:, k_tile : k_tile + k_tiles]
         return torch.nn.functional.pad(part, (0, 0, 0, -k_tiles % form.tiles))
 
-    tiles = cut(fragments(weight.codes))
+    tiles = cut(fragments(weight.codes ^ MIDDLE if form.zeros else weight.codes))
     count, n = len(tiles), GROUP_TILES if form.integers else form.tiles
     lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(
         2, 3
@@ -66,9 +69,9 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
         words = words.view(count, -1, form.tiles // n, 32, words[0, 0, 0, 0, 0].numel()).transpose(2, 3).contiguous()
     blocks = words.view(torch.uint8).reshape(count, -1, CODES_BYTES)
     if form.integers and weight.block_scales is not None:  # row tile, row half, g, group
-        groups = weight.block_scales[:, k_tile // n : -(-(k_tile + k_tiles) // n)]
-        groups = torch.nn.functional.pad(groups, (0, -groups.shape[1] % (form.tiles // n)))
-        by_row = groups.view(count, 2, 8, -1).permute(0, 3, 2, 1).contiguous().view(torch.uint8)
+        kinds = [weight.block_scales] if weight.zeros is None else [weight.block_scales, weight.zeros.half()]
+        parts = [_scales_of(kind[:, k_tile // n : -(-(k_tile + k_tiles) // n)], form) for kind in kinds]
+        by_row = torch.stack(parts, dim=3).view(torch.uint8)  # row tile, group, g, scale and zero, row half
         blocks = torch.cat([blocks, by_row.reshape(count, -1, form.block_scales)], dim=2)
     elif weight.block_scales is not None:  # row tile, row half, g, column tile
         scales = weight.block_scales.view(count, 2, 8, -1).permute(0, 3, 1, 2).reshape(count, -1, 16)
@@ -77,6 +80,20 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
     header = weight.row_scales.view(count, -1).view(torch.uint8)[:, : form.header]
     parts = [part for chunk in blocks.split(form.chunk_blocks, dim=1) for part in (header, chunk.flatten(1))]
     return torch.cat(parts, dim=1)
+
+
+def _scales_of(groups: "torch.Tensor", form: Format) -> "torch.Tensor":
+    """float16 [rows, groups of 32 columns] as [row tiles, what shares a scale, 8, 2]: of rows g and g + 8."""
+    import torch
+
+    from kernels.quant.quantised_matrix import in_pairs
+
+    wide = form.scaled // GROUP_TILES
+    if wide > 1 and not in_pairs(groups):
+        raise ValueError(f"weight: columns that share a scale in {form.name} have different ones")
+    own = groups[:, ::wide]
+    own = torch.nn.functional.pad(own, (0, -own.shape[1] % (form.tiles // form.scaled)))
+    return own.view(len(own) // 16, 2, 8, -1).permute(0, 3, 2, 1).contiguous()
 
 
 def _bf16_words(values: "torch.Tensor") -> "torch.Tensor":
@@ -122,7 +139,7 @@ def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":
 _WORDS = {
     "bf16": _bf16_words,
     "int8": _int8_words,
-    "int4": _int4_words,
+    **dict.fromkeys(INT4, _int4_words),
     "fp8": _fp8_words,
     "nvfp4": _nvfp4_words,
 }
@@ -155,7 +172,7 @@ def coded(
             for matrix, weight in matrices(own):
                 yield matrix, layer, quantised(weight, weights)
         filled = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
-        yield HEAD, layers, quantised(filled, weights)
+        yield HEAD, layers, quantised(filled, of_head(weights))
         return
     for layer, layer_codes in enumerate(rounded.layers):
         both = layer_codes["gate_up"]
@@ -180,7 +197,7 @@ def pack(
     """
     import torch
 
-    sizes, form = program.stream_bytes(), program.form
+    sizes, form_of = program.stream_bytes(), program.layout.form_of
     aligned = -(-sizes // ALIGNMENT) * ALIGNMENT
     offsets = torch.zeros(len(sizes) + 1, dtype=torch.int64)
     offsets[1:] = torch.from_numpy(aligned.cumsum())
@@ -190,7 +207,7 @@ def pack(
         at = offset
         for section in sections:
             places.setdefault((section.layer, section.matrix), []).append((section, at))
-            at += section.units * form.unit_bytes(section.k_tiles)
+            at += program.section_bytes(section)
 
     def place(matrix: int, layer: int, codes: "QuantisedMatrix") -> None:
         cut: dict[tuple[int, int], torch.Tensor] = {}
@@ -199,11 +216,11 @@ def pack(
         own = codes.rows(slice(16 * first, 16 * max((s.tile + s.units for s, _ in mine), default=0)))
         for s, begin in mine:
             if (s.k_tile, s.k_tiles) not in cut:
-                cut[s.k_tile, s.k_tiles] = streams(own, form, s.k_tile, s.k_tiles)
+                cut[s.k_tile, s.k_tiles] = streams(own, form_of(matrix), s.k_tile, s.k_tiles)
             piece = cut[s.k_tile, s.k_tiles][s.tile - first : s.tile - first + s.units]
             packed[begin : begin + piece.numel()].view(piece.shape).copy_(piece)
 
     with torch.no_grad():
-        for matrix, layer, codes in coded(model, form.name, rounded):
+        for matrix, layer, codes in coded(model, program.layout.weights, rounded):
             place(matrix, layer, codes)
     return packed, offsets

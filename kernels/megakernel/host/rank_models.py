@@ -9,6 +9,7 @@ import torch
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
 from kernels.model.tensor_parallel import TensorParallelModel, divide
+from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix, quantised_parts
 
 _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
@@ -74,7 +75,8 @@ def _of_divided(divided: TensorParallelModel, weights: str, rounding: Rounding) 
             layer_codes.append({name: codes[rank] for name, codes in ranks_codes})
     made = []
     for part, compact, layer_codes in zip(divided.parts, own, layers, strict=True):
-        made.append(RankModel(part, compact, RoundedWeights(layer_codes, QUANTISERS[weights](compact.lm_head))))
+        lm_head = QUANTISERS[of_head(weights)](compact.lm_head)
+        made.append(RankModel(part, compact, RoundedWeights(layer_codes, lm_head)))
         _round_in_place(made[-1], first=len(made) == 1)
     return made
 

@@ -101,7 +101,8 @@ def bytes_of(programs: Sequence[Program], keys: float) -> dict[str, float]:
         by_op[ATTENTION_NAME] = by_op.get(ATTENTION_NAME, 0.0) + cached / len(programs)
         for words in (words for table in program.instructions for words in instruction_rows(table)):
             if words["op"] in PRODUCTS:
-                name, size = OP_NAMES[words["op"]], words["units"] * program.form.unit_bytes(words["k_tiles"])
+                form = program.layout.form_of(words["op"])
+                name, size = OP_NAMES[words["op"]], words["units"] * form.unit_bytes(words["k_tiles"])
                 share = 1.0 if program.in_stream(words["op"]) else at_work
                 by_op[name] = by_op.get(name, 0.0) + size * share / len(programs)
     return by_op

@@ -24,7 +24,6 @@ from kernels.megakernel.program.instructions import (
 )
 from kernels.megakernel.program.layout import Layout, attention_work, fitted, head_tiles, products, shares, strided
 from kernels.megakernel.program.shape import ModelShape
-from kernels.megakernel.program.weights import Format
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,6 @@ class Program:
         lengths = [len(instruction) for instruction in self.instructions]
         return np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32)
 
-    @property
-    def form(self) -> Format:
-        """How its weights lie in the stream."""
-        return self.layout.form
-
     def in_stream(self, op: int) -> bool:
         """Whether a product's weights lie in the streams of the SMs; those of experts are read where they lie."""
         return not self.shape.experts or op not in (GATE_UP, DOWN)
@@ -74,8 +68,11 @@ class Program:
 
     def stream_bytes(self) -> np.ndarray:
         """Bytes of weights, scales included, that each SM reads per token, int64 [sms]; those of experts left out."""
-        form = self.form
-        return np.array([sum(s.units * form.unit_bytes(s.k_tiles) for s in sections) for sections in self.sections])
+        return np.array([sum(map(self.section_bytes, sections)) for sections in self.sections])
+
+    def section_bytes(self, section: WeightSection) -> int:
+        """Bytes of a section in the stream."""
+        return section.units * self.layout.form_of(section.matrix).unit_bytes(section.k_tiles)
 
 
 def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:

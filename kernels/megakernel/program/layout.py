@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.program.shape import ModelShape, Unsupported
 from kernels.megakernel.program.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
+from kernels.quant.formats import of_head
 
 HEADS_MOST = 8
 """The most query heads of one key-value head in an instruction: the columns of a matrix instruction's tile."""
@@ -88,6 +89,20 @@ class Layout:
         """The format of the weights in the stream."""
         return replace(format_of(self.weights), chunk_blocks=self.chunk_blocks)
 
+    @property
+    def head_form(self) -> Format:
+        """The format of the LM head's weights in the stream."""
+        return replace(format_of(of_head(self.weights)), chunk_blocks=self.chunk_blocks)
+
+    def form_of(self, op: int) -> Format:
+        """The format of a product's weights in the stream."""
+        return self.head_form if op == HEAD else self.form
+
+
+def streamed_alone(weights: str) -> bool:
+    """Whether one sequence waits for memory and words in this precision, not for its unpacking."""
+    return weights == "bf16" or format_of(weights).integers
+
 
 def check_precision(shape: ModelShape, weights: str) -> None:
     """Raises Unsupported where the megakernel does not stream the model in a precision."""
@@ -151,7 +166,7 @@ def default_layout(
     sequence in bf16 or integers, which waits for memory and words, then takes less time on EVEN_SMS. In small models
     SMs mostly wait for words: their words get copies.
     """
-    if batch == 1 and weights in ("bf16", "int8", "int4") and shape.hidden % EVEN_HIDDEN == 0:
+    if batch == 1 and streamed_alone(weights) and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
     if batch > shape.batch_most:
         raise Unsupported(f"batch {batch}: the megakernel norms what joins the residual for one sequence alone")

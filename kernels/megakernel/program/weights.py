@@ -4,7 +4,8 @@ A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as ch
 block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 of 8 bits, 4 of 4 bits), arranged so that
 each lane needs consecutive elements of the input. A chunk of fp8 or nvfp4 begins with one float32 scale per row; a
 block of nvfp4 ends with the e4m3 scales of its tiles, one of int8 or int4 with a float16 scale per row for each 32
-columns, a *group*. `pack.py` writes this, `weights.cuh` and `integers.cuh` read it.
+columns, a *group*, or for each 64; with zero points or minimums, in float16 too, behind the scales of each two rows.
+`pack.py` writes this, `weights.cuh` and `integers.cuh` read it.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ Bytes = NDArray[np.uint8]
 
 CHUNK_BLOCKS, SHORT_CHUNK_BLOCKS = 32, 24
 GROUP_TILES = 2
-"""Tiles of a group, the columns that share a scale in int8 and int4."""
+"""Tiles of a group, the columns that share a scale in int8 and int4, and in all integers a unit of the input."""
+ZEROS = ("", "zero", "minimum")
+"""What integers have beside scales: in the order of the macro ZEROS."""
 CODES_BYTES = 512
 """Bytes of a block's codes: 16 for each lane of a warp."""
 ROW_SCALES = 16
@@ -29,13 +32,15 @@ ALIGNMENT = 128
 @dataclass(frozen=True)
 class Format:
     """One precision of the weights: `bits` of a code, bytes of scales before a chunk and behind a block, and the most
-    blocks of a chunk."""
+    blocks of a chunk. Of integers `zeros` is one of ZEROS, and `scaled` the tiles that share a scale."""
 
     name: str
     bits: int
     header: int
     block_scales: int
     chunk_blocks: int = CHUNK_BLOCKS
+    zeros: str = ""
+    scaled: int = 0
 
     @property
     def tiles(self) -> int:
@@ -45,12 +50,17 @@ class Format:
     @property
     def integers(self) -> bool:
         """Whether codes are integers."""
-        return self.name in ("int8", "int4")
+        return self.scaled > 0
+
+    @property
+    def unit_words(self) -> int:
+        """Words of a group's input behind its elements: of integers its unit, and beside zeros the elements' sum."""
+        return (2 if self.zeros else 1) if self.integers else 0
 
     @property
     def together(self) -> int:
         """Column tiles that a unit may not begin within: those that share a scale."""
-        return GROUP_TILES if self.integers else 1
+        return self.scaled or 1
 
     @property
     def block_bytes(self) -> int:
@@ -79,14 +89,17 @@ FORMATS = {
     form.name: form
     for form in (
         Format("bf16", 16, header=0, block_scales=0),
-        Format("int8", 8, header=0, block_scales=2 * ROW_SCALES),
+        Format("int8", 8, header=0, block_scales=2 * ROW_SCALES, scaled=GROUP_TILES),
         Format("fp8", 8, header=4 * ROW_SCALES, block_scales=0),
         Format("nvfp4", 4, header=4 * ROW_SCALES, block_scales=64),
-        Format("int4", 4, header=0, block_scales=2 * 2 * ROW_SCALES),
+        Format("int4", 4, header=0, block_scales=2 * 2 * ROW_SCALES, scaled=GROUP_TILES),
+        Format("int4_zero", 4, header=0, block_scales=2 * 2 * ROW_SCALES, zeros="zero", scaled=2 * GROUP_TILES),
+        Format("int4_minimum", 4, header=0, block_scales=2 * 2 * 2 * ROW_SCALES, zeros="minimum", scaled=GROUP_TILES),
     )
 }
-"""int8 and int4 have a scale per 32 columns of a row; fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an e4m3
-scale per 16 columns and a float scale per matrix."""
+"""int8 and int4 have a scale per 32 columns of a row, int4_minimum a minimum beside it as GGUF's Q4_1; int4_zero has a
+scale and a zero point per 64, for groups of 64 or 128 as AWQ's; fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an
+e4m3 scale per 16 columns and a float scale per matrix."""
 
 
 def format_of(name: str) -> Format:

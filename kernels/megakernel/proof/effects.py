@@ -117,7 +117,7 @@ def effects(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -
 
 
 def _chunks(layout: Layout, words: dict[str, int]) -> int:
-    return words["units"] * layout.form.chunks(words["k_tiles"])
+    return words["units"] * layout.form_of(words["op"]).chunks(words["k_tiles"])
 
 
 def _partials(shape: ModelShape, layout: Layout, buffer: str, layer: int) -> Access:

@@ -145,7 +145,7 @@ def _fields(program: Program, cut: dict[int, tuple[int, int, int]], index: int, 
         yield from _product_fields(op, cut[op], words, first, layout.sms if shape.experts and op == GATE_UP else 1)
         if not 0 <= words["group"] < (layout.expert_groups if op in (GATE_UP, DOWN) else 1):
             yield f"group {words['group']} of {layout.expert_groups}"
-        if words["units"] and words["k_tile"] % layout.form.together:
+        if words["units"] and words["k_tile"] % layout.form_of(op).together:
             yield f"it begins at column tile {words['k_tile']}, within codes that share their scales"
     if op == OUT and not layout.splits:
         yield from _attending_fields(shape, words)

@@ -20,7 +20,7 @@ from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
-from kernels.quant.quantised_matrix import stored_scales
+from kernels.quant.quantised_matrix import stored_groups
 from kernels.server.execution.captured_passes import Captured, HostBuffers, LaunchedStep
 from kernels.server.execution.compiling import NotedVariants
 from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
@@ -251,7 +251,7 @@ class KernelsBackend:
     @property
     def _usable(self) -> Usable:
         products = (self.model.lm_head, *self.model.layers[0].streamed)
-        stored = self._weights == "int8" and any(stored_scales([each]) is not None for each in products)
+        stored = bool(self._weights) and any(stored_groups([each]) is not None for each in products)
         partial, tiled = len(self._ranks) > 1, self.model.tiled
         return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kernels import runners
+from kernels.gemm.skinny import MOST_ROWS
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
@@ -18,7 +19,10 @@ from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.experts import has_experts
 from kernels.model.rounding import Rounding, rounded_weights
 from kernels.model_files.digests import model_digest
+from kernels.ops import MODEL_BYTES
 from kernels.plan import Plan, Serving
+from kernels.quant.formats import INT4
+from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution import pauses
 from kernels.server.execution.backend import KernelsBackend
@@ -32,7 +36,7 @@ from kernels.server.execution.megakernel_backend import (
     capacity_of,
     crossing,
 )
-from kernels.server.execution.ops import Copies, Usable
+from kernels.server.execution.ops import INT8_ROWS, Copies, Usable
 from kernels.server.execution.served_plans import precision_refusal, taken_of_plan, weights_of
 from kernels.server.execution.sizing import (
     RequestedSize,
@@ -180,16 +184,19 @@ def backends(
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
     out, as `kernels.server.execution.excluded` names it. Experts become tiles where they can, in place.
-    With `weights` int8 products hold them so; prompts of many tokens take the model's own. Raises ValueError with one
-    sentence.
+    With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; prompts of many
+    tokens take the model's own. Raises ValueError with one sentence.
     """
     parts, gpu = tensor_parallel.parts_of(model), gpu_of(model.device)
     if len(parts) == 1 and "grouped_hopper" not in exclude and can_tile(model, gpu):
         _tile(model)
     decoders = [Decoder(part) for part in parts]
     decoder = decoders[0]
-    if weights and (gpu.sm != 90 or has_experts(model.config)):
-        where = "a mixture of experts" if gpu.sm == 90 else f"{gpu.name}, only Hopper GPUs have its products"
+    weights = stored_form(weights, [layer.o for layer in decoder.layers])
+    divided = len(decoders) > 1 and weights not in ("", "int8")
+    if weights and (gpu.sm != 90 or divided or has_experts(model.config)):
+        where = "several GPUs" if divided else "a mixture of experts"
+        where = where if gpu.sm == 90 else f"{gpu.name}, only Hopper GPUs have its products"
         raise ValueError(f"--weights: {weights} is not served on {where}")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
@@ -200,6 +207,8 @@ def backends(
     if copies is not Copies.ALL:
         _tell("GPU memory does not hold all packed copies of the weights: small batches are slower")
     made = Usable(gpu, copies, exclude, weights).copies
+    if weights in INT4:
+        _tell(in_four_bits(weights, made))
     limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made, weights))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
@@ -219,6 +228,15 @@ def backends(
     with phases.phase("megakernel"):
         beside = megakernel_beside(model, kernels, list(batches), up_to, weights or "bf16")
     return [*beside, kernels]
+
+
+def in_four_bits(weights: str, copies: Copies) -> str:
+    """Which passes multiply by weights in a form of int4, and which by others, in a sentence."""
+    if not copies:
+        return f"weights in {weights} do not fit beside the model's own: every pass takes the model's own"
+    more = f"of up to {INT8_ROWS} in int8 where that is faster, " if copies is Copies.ALL else ""
+    each = f"{MODEL_BYTES[weights]:.4g} bytes each, the LM head in int8"
+    return f"passes of up to {MOST_ROWS} rows take weights in {weights} ({each}), {more}longer ones the model's own"
 
 
 def _tile(model: Any) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from kernels.quant.formats import INT4
+
 PASSES = "kernels"
 """The name of the composed kernels as a whole. A server's passes are made of them, so no server can do without."""
 MEGAKERNEL = "megakernel"
@@ -19,6 +21,7 @@ VARIANTS = (
     "skinny_int8",
     "lm_head_skinny_int8",
     "small_gemm_int8",
+    *(f"skinny_{name}" for name in INT4),
 )
 """The variants that passes use where no plan names others (`kernels.server.execution.ops`); without one, torch's
 own.

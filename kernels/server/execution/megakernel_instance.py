@@ -20,6 +20,7 @@ from kernels.model.rounding import RoundedWeights, Rounding
 from kernels.model.tensor_parallel import parts_of
 from kernels.ops import MODEL_BYTES
 from kernels.ops.sampling import Sampling
+from kernels.quant.formats import of_head
 from kernels.server.execution.megakernel_backend import BATCHES
 
 
@@ -68,8 +69,8 @@ def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16")
     first. Of a divided model, on the GPU of the part `model`.
     """
     shape = shape_of(model.config.to_dict())
-    matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
+    layers, head = sum(parameter.numel() for parameter in model.model.layers.parameters()), model.lm_head.weight.numel()
     cached = 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim
     shared = shape.experts_bytes if batch > BATCHES[0] or has_tiles(model) else 0
-    own = batch in BATCHES[:2] or shape.experts
-    return (int(MODEL_BYTES[weights] * matrices) if own else 0) + 2 * cached - shared
+    bytes_of_weights = int(MODEL_BYTES[weights] * layers + MODEL_BYTES[of_head(weights)] * head)
+    return (bytes_of_weights if batch in BATCHES[:2] or shape.experts else 0) + 2 * cached - shared

@@ -2,12 +2,13 @@
 
 Up to MOST_ROWS rows the streamed products, up to FEW `small_gemm`, both with their neighbours in them and as dependent
 launches; beyond it cuBLAS, from LONG on with SwiGLU within the product: as `kernels.model.prompt_ops` has measured it
-for prompts. The norms are within `small_gemm` up to NORMED rows only. Products that hold int8 weights are streamed up
-to MOST_ROWS rows, and `small_gemm_int8` up to INT8_ROWS; beyond it the model's own weights are multiplied.
+for prompts. The norms are within `small_gemm` up to NORMED rows only. Products that hold int8 or int4 weights are
+streamed up to MOST_ROWS rows, and `small_gemm_int8` up to INT8_ROWS, which takes half of bf16's bytes and, of int4's
+codes, all but those with minimums as they are; beyond it the model's own weights are multiplied.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -32,6 +33,7 @@ from kernels.ops import (
     StepAttentionCase,
 )
 from kernels.plan import PlannedOp
+from kernels.quant.formats import of_head
 from kernels.server.execution.heads import TIMED_AS, head_case
 from kernels.server.execution.shapes import Shape
 
@@ -70,10 +72,10 @@ PREFERRED = {
 class Usable:
     """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`.
 
-    With `weights` products hold them in that precision, int8, where a variant does. Unless it `folds`, no product takes
-    the weights of a norm in, so that a weight that was stored in int8 has the codes that it was stored in. The
-    products that end the halves of a layer are `partial` sums where a model is divided over several GPUs. Experts may
-    be `tiled`.
+    With `weights` products hold them in that precision, int8 or a form of int4, where a variant does. Unless it
+    `folds`, no product takes the weights of a norm in, so that a weight that was stored so has the codes that it was
+    stored in. The products that end the halves of a layer are `partial` sums where a model is divided over several
+    GPUs. Experts may be `tiled`.
     """
 
     gpu: Gpu
@@ -87,15 +89,21 @@ class Usable:
     @property
     def copies(self) -> Copies:
         """The copies of the weights, without those that only excluded variants read."""
-        of = f"_{self.weights}" if self.weights else ""
-        readers = {f"skinny{of}": Copies.NONE, f"small_gemm{of}": Copies.STREAMED}
+        few, more = (f"_{self.weights}", "_int8") if self.weights else ("", "")
+        readers = {f"skinny{few}": Copies.NONE, f"small_gemm{more}": Copies.STREAMED}
         return min([self.most_copies, *(left for name, left in readers.items() if name in self.exclude)])
+
+    @property
+    def of_head(self) -> "Usable":
+        """The same for the LM head, whose precision may be another one."""
+        return replace(self, weights=of_head(self.weights))
 
 
 def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[PlannedOp]:
     """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named."""
-    cases = packed_cases(model, shape, page_size, capacity, usable)
-    return [op for op in (_op(case, usable) for case in cases) if op is not None]
+    cases, heads = packed_cases(model, shape, page_size, capacity, usable), set(_head(model, shape.draws, usable))
+    ops = (_op(case, usable.of_head if case in heads else usable) for case in cases)
+    return [op for op in ops if op is not None]
 
 
 def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[PlannedOp]:
@@ -103,7 +111,11 @@ def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[Plann
 
     They read the packed copy of the weight that the product of the logits reads, so there are none without it.
     """
-    ops = [(case, _op(case, usable)) for case in head_cases(model, shape)] if usable.copies and usable.folds else []
+    ops = (
+        [(case, _op(case, usable.of_head)) for case in head_cases(model, shape)]
+        if usable.copies and usable.folds
+        else []
+    )
     return [op for case, op in ops if op is not None] if ops and ops[0][1] else []
 
 
@@ -181,15 +193,14 @@ def _op(case: Case, usable: Usable) -> PlannedOp | None:
 
 
 def _lowered(case: Case, usable: Usable) -> Iterator[tuple[Case, str, dict[str, Any]]]:
-    """The case with weights in the lower precision, and the variant and params for it; none where it has no such."""
+    """The case with weights in a lower precision, and the variant and params for it; none where it has no such."""
     if not usable.weights or not usable.copies or not isinstance(case, LinearCase | LmHeadCase):
         return
-    lowered = case.model_copy(update={"weights": usable.weights})
     if case.m <= MOST_ROWS:
         name, params = _preferred(case, usable.copies, usable.tiled)
-        yield lowered, f"{name}_{usable.weights}", params
+        yield case.model_copy(update={"weights": usable.weights}), f"{name}_{usable.weights}", params
     elif isinstance(case, LinearCase) and case.m <= INT8_ROWS and usable.copies is Copies.ALL:
-        yield lowered, f"small_gemm_{usable.weights}", {"pdl": True}
+        yield case.model_copy(update={"weights": "int8"}), "small_gemm_int8", {"pdl": True}
 
 
 def _preferred(case: Case, copies: Copies, tiled: bool) -> tuple[str | None, dict[str, Any]]:

@@ -2,10 +2,13 @@
 
 from kernels import registry
 from kernels.plan import Plan
+from kernels.quant.formats import INT4
 
 FULL = ("bf16", "fp16", "fp32")
-INT8 = ("skinny_int8", "lm_head_skinny_int8", "small_gemm_int8")
-"""The variants by which passes multiply by int8 weights. Passes of more than 64 rows take the model's own, unless a
+SERVED = ("int8", *INT4)
+"""The lower precisions that this server holds weights in, on one GPU."""
+INTEGERS = ("skinny_int8", "lm_head_skinny_int8", "small_gemm_int8", *(f"skinny_{name}" for name in INT4))
+"""The variants by which passes multiply by such weights. Passes of more than 64 rows take the model's own, unless a
 plan names another, and others of more than 16 where that is faster."""
 
 
@@ -13,17 +16,19 @@ def weights_of(plan: Plan) -> str:
     """The lower precision in which the plan's products hold their weights; "" where they hold the model's own."""
     whole = str(plan.options.get("weights", "bf16"))
     lossy = [str(op.case["weights"]) for op in plan.ops if registry.variant(op.variant).lossy]
-    return next((weights for weights in (whole, *lossy) if weights not in FULL), "")
+    lower = [weights for weights in (whole, *lossy) if weights not in FULL]
+    return next((weights for weights in lower if weights in INT4), lower[0] if lower else "")
 
 
 def precision_refusal(plan: Plan) -> str | None:
-    """Why a plan that rounds weights is not served, in a sentence; None where it rounds none, or to int8 on one GPU."""
-    other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in INT8]
-    if weights_of(plan) == "int8" and plan.tensor_parallel_size > 1:
-        return "--plan: its weights are int8, and this server has no such products for several GPUs"
-    if weights_of(plan) in ("", "int8") and not other:
+    """Why a plan that rounds weights is not served, in a sentence; None where it rounds none, or has SERVED on one GPU."""
+    other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in INTEGERS]
+    weights = weights_of(plan)
+    if weights in SERVED and plan.tensor_parallel_size > 1:
+        return f"--plan: its weights are {weights}, and this server has no such products for several GPUs"
+    if weights in ("", *SERVED) and not other:
         return None
-    what = other[0] if other else f"its {plan.runner} in {weights_of(plan)}"
+    what = other[0] if other else f"its {plan.runner} in {weights}"
     return f"--plan: {what} rounds weights, and this server has no such products for every number of rows"
 
 

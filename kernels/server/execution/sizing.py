@@ -9,6 +9,7 @@ from kernels.hardware import Gpu
 from kernels.measure import host_memory
 from kernels.model import decoder
 from kernels.ops import MODEL_BYTES
+from kernels.quant.formats import of_head
 from kernels.runners.bucket_session import positions
 from kernels.server.execution.backend import block_of
 from kernels.server.execution.ops import Copies
@@ -56,7 +57,9 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, 
     packed = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
     if weights:
         small = [each for each in packed if len(each) % 8 == 0] if copies is Copies.ALL else []  # small_gemm_int8's
-        return int(MODEL_BYTES[weights] * sum(each.numel() for each in (*packed, *small)))
+        head, *layers = (each.numel() for each in packed)
+        streamed = MODEL_BYTES[of_head(weights)] * head + MODEL_BYTES[weights] * sum(layers)
+        return int(streamed + MODEL_BYTES["int8"] * sum(each.numel() for each in small))
     normed = [each for w in model.layers for each in w.normed] if copies is Copies.ALL else []
     return sum(each.nbytes for each in (*packed, *normed))
 

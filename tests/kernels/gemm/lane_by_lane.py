@@ -55,16 +55,19 @@ def _products(content, kind, dtype, lane):
         for i, word in enumerate(_integers(fragments)):
             yield torch.stack([_e2m1(word, j) * scales[i // 2, j % 2] for j in range(4)])
     else:
-        g = lane // 4
-        tail = content[1024:].view(8, -1)[g]
-        scales = tail[:4].view(dtype).float()
-        taken = tail[4:].view(torch.float16).float() if len(tail) > 4 else torch.tensor([-1032.0, -72.0])
-        zeros = -taken - torch.tensor([1024.0, 64.0])
-        for word in _integers(fragments):
+        groups = 1 if kind == "int4_zero" else 2
+        tail = content[512:].view(torch.float16).float().view(groups, 8, -1, 2)[:, lane // 4]  # scales, and zeros
+        for i, word in enumerate(_integers(fragments)):
+            scales, *beside = tail[i * groups // 4]
+            minimums = beside[0] if kind == "int4_minimum" else torch.zeros(2)
+            zeros = -beside[0] - torch.tensor([1024.0, 64.0]) if kind == "int4_zero" else torch.full((2,), 8.0)
+            if kind == "int4_minimum":
+                zeros = torch.zeros(2)
             yield torch.stack(
                 [
                     torch.tensor([(word >> 4 * j & 15) - zeros[j % 2], (word >> 16 + 4 * j & 15) - zeros[j % 2]])
                     * scales[j % 2]
+                    + minimums[j % 2]
                     for j in range(4)
                 ]
             )

@@ -70,12 +70,12 @@ def assert_right(y, case, arguments):
         ("nvfp4", 1, 40, 264, "swiglu", "fp16", {"k_warps": 8, "warps": 16}),
         ("int4", 5, 72, 520, "swiglu", "fp16", {"warps": 16}),
         ("int4_zero", 16, 40, 264, "rmsnorm_scale_bias", "bf16", {"row_tiles": 2}),
+        ("int4_minimum", 11, 40, 264, "residual", "bf16", {"row_tiles": 2}),
     ],
 )
 def test_skinny(kind, m, n, k, epilogue, dtype, picked):
-    weights, zero = kind.removesuffix("_zero"), {"zero": True} if kind.endswith("_zero") else {}
-    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype if kind == "same" else weights, epilogue=epilogue)
-    variant = registry.variant("skinny" if kind == "same" else f"skinny_{weights}")
+    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype if kind == "same" else kind, epilogue=epilogue)
+    variant = registry.variant("skinny" if kind == "same" else f"skinny_{kind}")
     rows = 2 * (-(-n // 8) * 8) if case.gates else n
     found = configs(kind, m, rows, k, row_bytes=4 + 2 * m)
     config = next(each for each in found if all(getattr(each, name) == value for name, value in picked.items()))
@@ -96,7 +96,7 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
         blocks = config.groups(at_once) * config.splits
         shared = ctypes.c_long(config.shared_bytes(at_once, pdl) + LARGER)
         assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared) == 0
-        assert_right(y, case, variant.rounded(case, zero, given))
+        assert_right(y, case, variant.rounded(case, {}, given))
         assert not counters.any()
 
 

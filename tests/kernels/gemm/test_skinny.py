@@ -13,6 +13,7 @@ from kernels.gemm.skinny_tiles import KINDS, TileConfig, configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.quant.absmax import quantised, values
+from kernels.quant.formats import INT4
 from tests.kernels.compiling import compile_log, resources
 from tests.kernels.gemm.lane_by_lane import weight_of
 
@@ -21,8 +22,9 @@ CONFIG_PARAMS = {
     "int8": {"splits": 2, "k_warps": 4},
     "fp8": {"k_warps": 4},
     "nvfp4": {"k_warps": 2, "row_tiles": 2},
-    "int4": {"splits": 2, "k_warps": 1},
+    "int4": {"splits": 2, "k_warps": 2},
     "int4_zero": {"k_warps": 2},
+    "int4_minimum": {"k_warps": 4},
 }
 
 
@@ -38,33 +40,31 @@ def test_lanes_find_every_value(kind, gates):
     found = weight_of(stream, config, torch.bfloat16)
     if kind in ("fp8", "nvfp4"):
         found *= (scales[0] / (2**14 if kind == "nvfp4" else 1))[:, None]
-    zero = kind == "int4_zero"
-    true = weight.float() if kind == "same" else values(quantised(weight, kind.removesuffix("_zero"), "bf16", zero))
+    true = weight.float() if kind == "same" else values(quantised(weight, kind))
     if gates:
         rows = [tile * 16 + half * 8 + row for half in range(2) for tile in range(6) for row in range(8)]
         rows = [row for i, row in enumerate(rows) if i % 48 < 44]
         torch.testing.assert_close(found[rows][:, :264], true, rtol=1e-6, atol=0)
     else:
         torch.testing.assert_close(found[:88, :264], true, rtol=1e-6, atol=0)
-    if kind != "int4_zero":
-        assert found[:, 264:].abs().sum() == 0 or kind == "int4"
+    assert found[:, 264:].abs().sum() == 0 or kind in INT4
 
 
 @pytest.mark.parametrize(
-    ("weights", "zero", "limit"),
-    [("int8", False, 0.01), ("fp8", False, 0.03), ("nvfp4", False, 0.11), ("int4", False, 0.13), ("int4", True, 0.12)],
+    ("weights", "limit"),
+    [("int8", 0.01), ("fp8", 0.03), ("nvfp4", 0.11), ("int4", 0.11), ("int4_zero", 0.12), ("int4_minimum", 0.1)],
 )
-def test_rounding_costs_what_the_format_costs(weights, zero, limit):
+def test_rounding_costs_what_the_format_costs(weights, limit):
     weight = torch.randn(64, 512, generator=torch.Generator().manual_seed(2))
-    error = (values(quantised(weight, weights, "bf16", zero)) - weight).norm() / weight.norm()
+    error = (values(quantised(weight, weights)) - weight).norm() / weight.norm()
     assert limit / 3 < error < limit
 
 
-@pytest.mark.parametrize("weights", ["int8", "fp8", "nvfp4", "int4"])
+@pytest.mark.parametrize("weights", ["int8", "fp8", "nvfp4", *INT4])
 def test_rows_of_zeros_and_single_spikes_survive(weights):
     weight = torch.zeros(16, 256)
     weight[3, 7] = 5.0
-    held = values(quantised(weight, weights, "fp16"))
+    held = values(quantised(weight, weights))
     assert held[3, 7] == pytest.approx(5.0, rel=0.02)
     assert held.abs().sum() == held[3, 7].abs()
 
@@ -163,6 +163,7 @@ def warps_of_all_splits(config):
         ("nvfp4", 16, "bf16", "residual"),
         ("int4", 16, "bf16", "rmsnorm_scale_swiglu"),
         ("int4_zero", 16, "fp16", "none"),
+        ("int4_minimum", 16, "bf16", "residual"),
     ],
 )
 def test_nothing_is_spilled(kind, m, dtype, epilogue):

@@ -7,6 +7,7 @@ from kernels import registry
 from kernels.gemm.skinny_tiles import configs
 from kernels.ops import LinearCase
 from kernels.proof import gate, inputs
+from kernels.quant.formats import INT4
 from tests.kernels.gemm.pdl_chain import assert_same_bits
 
 pytestmark = pytest.mark.gpu
@@ -15,7 +16,7 @@ VARIANTS = {
     "int8": "skinny_int8",
     "fp8": "skinny_fp8",
     "nvfp4": "skinny_nvfp4",
-    "int4": "skinny_int4",
+    **{name: f"skinny_{name}" for name in INT4},
 }
 
 
@@ -42,8 +43,7 @@ def case_of(kind, m, n, k, epilogue="none", dtype="bf16"):
 )
 def test_every_cut_passes_the_gate(kind, dtype, m, n, k, epilogue):
     variant, case = registry.variant(VARIANTS[kind]), case_of(kind, m, n, k, epilogue, dtype)
-    more = [{"pdl": True, "dynamic": True}, *([{"zero": True}] if kind == "int4" else [])]
-    for params in [*variant.space(case), *more]:
+    for params in [*variant.space(case), {"pdl": True, "dynamic": True}]:
         report = gate.check(variant, case, "cuda", params)
         assert report.passed, (params, report.sentence)
 

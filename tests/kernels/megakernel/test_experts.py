@@ -81,7 +81,7 @@ def with_equal_gates(program: Program, name: str) -> dict[str, np.ndarray]:
     for sections, begin in zip(program.sections, arrays["weight_offset"].tolist(), strict=False):
         at = begin
         for section in sections:
-            size = section.units * program.form.unit_bytes(section.k_tiles)
+            size = program.section_bytes(section)
             if section.matrix == ROUTER:
                 arrays["weights"][at : at + size] = 0
             at += size

@@ -10,7 +10,8 @@ import torch
 
 from kernels.megakernel.host import device
 from kernels.megakernel.program.exchange import columns_of
-from kernels.megakernel.program.weights import Format, fitting_chunk, format_of
+from kernels.megakernel.program.weights import ZEROS, Format, fitting_chunk, format_of
+from kernels.quant.formats import INT4
 from tests.kernels.megakernel.unit_operands import expected_products, operands
 from tests.kernels.on_cpu.translate import library
 
@@ -18,13 +19,13 @@ CHUNKS = 2
 ENTRY = """
 template <bool KEPT>
 void product(const char* chunk, char* input, int tiles, float* out) {
-  prepare_inputs<CHUNKS * kChunkTiles, !KEPT>(input, tiles);
+  prepare_inputs<Own, CHUNKS * kChunkTiles, !KEPT>(input, tiles);
   Sums sum = {};
   for (int c = 0; c * kChunkTiles < tiles; c++, chunk += kChunkBlocks * kBlock) {
-    Codes codes;
-    Inputs x;
+    Codes<Own> codes;
+    Inputs<Own> x;
     load_codes(codes, chunk, tiles - c * kChunkTiles);
-    load_inputs<KEPT>(x, input + c * kChunkInput, c, tiles - c * kChunkTiles);
+    load_inputs<KEPT>(x, input + c * kChunkInput<Own>, c, tiles - c * kChunkTiles);
     multiply(sum, codes, x, tiles - c * kChunkTiles);
   }
   leave_sums(((float(*)[16 * BATCH])out)[threadIdx.x / 32], sum, {}, {});
@@ -40,12 +41,13 @@ def products(form: Format, matrix: torch.Tensor, x: torch.Tensor, kept: bool) ->
     batch, tiles = len(x), matrix.shape[1] // 16
     length = CHUNKS * form.chunk_tiles * 16
     macros = {
-        "WEIGHT_BITS": form.bits, "INTEGERS": 1, "CHUNK_BLOCKS": form.chunk_blocks, "WARPS": device.WARPS,
+        "WEIGHT_BITS": form.bits, "HEAD_BITS": form.bits, "INTEGERS": 1, "SCALED_TILES": form.scaled,
+        "ZEROS": ZEROS.index(form.zeros), "CHUNK_BLOCKS": form.chunk_blocks, "WARPS": device.WARPS,
         "BATCH": batch, "INPUT_LENGTH": length, "CHUNKS": CHUNKS,
     }  # fmt: skip
     kernel = library(device.SOURCES / "integers.cuh", ENTRY, macros)
     stream, inputs = operands(matrix, x, form)
-    memory = torch.full((length * columns_of(batch) * 17 // 16,), torch.nan, dtype=torch.bfloat16)
+    memory = torch.full((length * columns_of(batch) * 9 // 8,), torch.nan, dtype=torch.bfloat16)
     memory[: inputs.numel()] = inputs.flatten()
     out = torch.full((device.WARPS, batch, 16), torch.nan)
     pointers = [ctypes.c_void_p(each.data_ptr()) for each in (stream, memory, out)]
@@ -54,7 +56,7 @@ def products(form: Format, matrix: torch.Tensor, x: torch.Tensor, kept: bool) ->
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["in registers", "in shared memory"])
-@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize("weights", ["int8", *INT4])
 @pytest.mark.parametrize(("batch", "hidden"), [(1, 2048), (2, 2048), (3, 1536), (6, 2048)])
 def test_products_are_right_within_the_bound_of_their_inputs(batch: int, hidden: int, weights: str, kept: bool) -> None:
     """Whole chunks and a part with half a block; groups with one large element, of zeros, of tiny and of equal ones."""

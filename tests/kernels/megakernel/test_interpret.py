@@ -23,6 +23,7 @@ from tests.kernels.megakernel.broken import changed, fields_that_matter, find, s
 from tests.kernels.megakernel.interpreter.interpret import Deadlock, DecodeStart, SimulatedGpu
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import (
+    LOWER,
     MODELS,
     NEAR,
     arrays_of,
@@ -89,7 +90,7 @@ def test_it_generates_what_transformers_generates(name: str, layout: dict[str, A
     "layout", [{"out_parts": 3, "splits": 0, "down_parts": 2}, {"batch": 3, "sms": 4}], ids=["in parts", "batch 3"]
 )
 @pytest.mark.parametrize("name", ["llama", "llama-128", "qwen2"])
-@pytest.mark.parametrize("weights", ["int8", "int4", "fp8", "nvfp4"])
+@pytest.mark.parametrize("weights", LOWER)
 def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(
     weights: str, name: str, layout: dict[str, Any]
 ) -> None:

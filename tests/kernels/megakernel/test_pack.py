@@ -13,6 +13,7 @@ from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QK
 from kernels.megakernel.program.weights import FORMATS, nvfp4_codes, nvfp4_mix, nvfp4_registers
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import Rounding, rounded_weights
+from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import rounded
 from tests.kernels.megakernel.interpreter.units import e2m1_values, matrix_of_unit
 from tests.kernels.megakernel.tiny_models import as_numpy, model, program_of
@@ -88,15 +89,19 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
     }
     head = model(name).lm_head.weight
     matrices[program.shape.layers, HEAD] = torch.cat([head, head.new_zeros(-len(head) % 16, head.shape[1])])
-    held = {place: rounded(weight.detach(), weights, torch.float32).numpy() for place, weight in matrices.items()}
+    held = {
+        place: rounded(weight.detach(), of_head(weights) if place[1] == HEAD else weights, torch.float32).numpy()
+        for place, weight in matrices.items()
+    }
     assert (arrays["weight_offset"] % 128 == 0).all()
     for sm, sections in enumerate(program.sections):
         at = int(arrays["weight_offset"][sm])
         for s in sections:
-            size = program.form.unit_bytes(s.k_tiles)
+            form = program.layout.form_of(s.matrix)
+            size = form.unit_bytes(s.k_tiles)
             columns = slice(s.k_tile * 16, (s.k_tile + s.k_tiles) * 16)
             for tile in range(s.tile, s.tile + s.units):
-                unit = matrix_of_unit(arrays["weights"][at : at + size], s.k_tiles, program.form)
+                unit = matrix_of_unit(arrays["weights"][at : at + size], s.k_tiles, form)
                 np.testing.assert_array_equal(unit, held[s.layer, s.matrix][tile * 16 : tile * 16 + 16, columns])
                 at += size
         assert at <= arrays["weight_offset"][sm + 1]

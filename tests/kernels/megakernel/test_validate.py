@@ -71,7 +71,7 @@ def test_it_accepts_small_models_of_any_size(
 # what it rejects ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weights", ["int8", "int4", "fp8", "nvfp4"])
+@pytest.mark.parametrize("weights", ["int8", "int4", "int4_zero", "fp8", "nvfp4"])
 def test_precision_changes_the_stream_and_not_the_proof(weights: str) -> None:
     """The same instructions; a broken one is rejected all the same, and so is a precision that there is not."""
     program = program_of("qwen2", out_parts=2, splits=3, weights=weights)

@@ -16,6 +16,7 @@ from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.program.weights import FORMATS
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import Rounding, rounded_weights
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
@@ -43,6 +44,9 @@ def _config(
         "max_position_embeddings": 512,
     } | others  # fmt: skip
 
+
+LOWER = [name for name in FORMATS if name != "bf16"]
+"""The megakernel's precisions below 16 bits."""
 
 MODELS = {
     # 14 query heads on 2, hidden no power of two, a vocabulary that ends inside a tile

@@ -7,11 +7,11 @@ extern "C" __global__ void unit(const char* chunk, int bytes, const char* input,
   for (int i = threadIdx.x; i < bytes; i += blockDim.x) memory[i] = chunk[i];
   for (int i = threadIdx.x; i < input_bytes; i += blockDim.x) inputs[i] = input[i];
   __syncthreads();
-  const float2 undo = prepare_inputs<kChunkTiles, true>(inputs, tiles);
+  const float2 undo = prepare_inputs<Own, kChunkTiles, true>(inputs, tiles);
   const float* scales = (const float*)memory + threadIdx.x % 32 / 4;
   const float2 row_scale = kChunkHeader ? make_float2(scales[0] * kUndo, scales[8] * kUndo) : make_float2(1.f, 1.f);
-  Codes codes;
-  Inputs x;
+  Codes<Own> codes;
+  Inputs<Own> x;
   load_codes(codes, memory, tiles);
   load_inputs<false>(x, inputs, 0, tiles);
   Sums sum = {};

@@ -309,6 +309,10 @@ template <class T> T atomicExch(T* at, T value) { const T old = *at; *at = value
 template <class T> T atomicCAS(T* at, T from, T to) { const T old = *at; if (old == from) *at = to; return old; }
 template <class T> T atomicAdd(T* at, T value) { const T old = *at; *at += value; return old; }
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff); }
+inline int __dp4a(int a, int b, int sum) {
+  for (int i = 0; i < 32; i += 8) sum += (signed char)(a >> i) * (signed char)(b >> i);
+  return sum;
+}
 inline void __sincosf(float x, float* sine, float* cosine) { *sine = std::sin(x), *cosine = std::cos(x); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }

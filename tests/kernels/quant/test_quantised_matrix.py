@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 
 from kernels.megakernel.host.pack import quantised, streams
 from kernels.megakernel.program.weights import FORMATS, format_of
-from kernels.quant.formats import E2M1
+from kernels.quant.formats import E2M1, INT4
 from kernels.quant.quantised_matrix import (
     QUANTISERS,
     STORED_SCALES,
+    STORED_ZEROS,
     fp8_power_of_two,
+    in_pairs,
     int4_groups,
+    int4_minimum,
     int8_groups,
     nvfp4_power_of_two,
     rounded,
+    stored_form,
 )
 from tests.kernels.megakernel.interpreter.units import e2m1_values, e4m3_values, matrix_of_unit
 
@@ -62,7 +66,15 @@ def test_a_stream_holds_exactly_the_rounded_matrix(
 def test_bytes_are_those_of_the_format(name: str) -> None:
     form = format_of(name)
     weights = 16 * 16 * form.chunk_tiles
-    share = {"bf16": 2.0, "int8": 1 + 2 / 32, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 32}[name]
+    share = {
+        "bf16": 2.0,
+        "int8": 1 + 2 / 32,
+        "fp8": 1.0,
+        "nvfp4": 0.5 + 1 / 16,
+        "int4": 0.5 + 2 / 32,
+        "int4_zero": 0.5 + 4 / 64,
+        "int4_minimum": 0.5 + 4 / 32,
+    }[name]
     assert form.unit_bytes(form.chunk_tiles) == share * weights + form.header
     assert form.slot_bytes % 128 == 0
     assert form.unit_bytes(1) % 16 == 0
@@ -132,10 +144,59 @@ def test_int4_rounds_no_worse_than_q4_0_and_keeps_the_codes_of_a_file() -> None:
     assert torch.equal(again.block_scales, scales)
 
 
-@pytest.mark.parametrize("name", ["int8", "int4"])
+@pytest.mark.parametrize(("name", "wide"), [("int4_zero", 2), ("int4_zero", 4), ("int4_minimum", 1)])
+def test_four_bits_with_zeros_keep_the_codes_of_a_file(name: str, wide: int) -> None:
+    """Zero points of groups of 64 and 128 columns, the last ones short, and minimums; zeros cut and moved alike."""
+    chance = torch.Generator().manual_seed(wide)
+    codes = torch.randint(0, 16, (16, 208), dtype=torch.int8, generator=chance)
+    groups = -(-7 // wide)
+
+    def spread(numbers: torch.Tensor) -> torch.Tensor:
+        return numbers.repeat_interleave(wide, dim=1)[:, :7]
+
+    scales = spread((torch.rand(16, groups, generator=chance) + 0.5).half())
+    if name == "int4_zero":
+        zeros = spread(torch.randint(0, 16, (16, groups), dtype=torch.int8, generator=chance))
+        exact = (codes - zeros.repeat_interleave(32, 1)[:, :208]) * scales.float().repeat_interleave(32, 1)[:, :208]
+    else:
+        zeros = spread((torch.randn(16, groups, generator=chance) * 3 - 8).half())
+        exact = (
+            codes * scales.float().repeat_interleave(32, 1)[:, :208] + zeros.float().repeat_interleave(32, 1)[:, :208]
+        )
+    stored = exact.bfloat16()
+    setattr(stored, STORED_SCALES, scales)
+    setattr(stored, STORED_ZEROS, zeros)
+    again = QUANTISERS[stored_form("int4", [stored, torch.zeros(2, 2), stored])](stored)
+    assert again.zeros is not None
+    assert again.zeros.dtype == zeros.dtype
+    assert torch.equal(again.codes.view(torch.int8), codes)
+    assert torch.equal(again.values(torch.float32), exact)
+    part = again.rows(slice(0, 8)).columns(64, 100).to(torch.device("cpu"))
+    assert torch.equal(part.values(torch.float32), exact[:8, 64:164])
+    assert torch.equal(rounded(stored, "int8"), stored) == (name == "int4_zero"), (
+        "multiples of their scales are int8 too"
+    )
+
+
+def test_columns_that_share_a_scale_in_the_stream_must_have_one() -> None:
+    own = int4_minimum(matrix(16, 64, 3))
+    with pytest.raises(ValueError, match="columns that share a scale in int4_zero have different ones"):
+        streams(own, format_of("int4_zero"), 0, 4)
+
+
+def test_zero_points_of_groups_of_32_are_rounded_once_more() -> None:
+    stored = torch.randn(16, 64).bfloat16()
+    setattr(stored, STORED_SCALES, torch.rand(16, 2).half() + 0.1)
+    setattr(stored, STORED_ZEROS, torch.full((16, 2), 3, dtype=torch.int8))
+    found = QUANTISERS["int4_zero"](stored)
+    assert found.block_scales is not None
+    assert in_pairs(found.block_scales)
+
+
+@pytest.mark.parametrize("name", ["int8", *INT4])
 def test_integers_take_zeros_and_refuse_what_float16_cannot_scale(name: str) -> None:
     assert not rounded(torch.zeros(16, 32), name).any()
-    with pytest.raises(ValueError, match=f"too large for {name} with a float16 scale"):
+    with pytest.raises(ValueError, match=f"too large for {name[:4]} with a float16 scale"):
         rounded(torch.full((16, 32), 1e7), name)
 
 

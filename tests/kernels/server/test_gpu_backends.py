@@ -31,6 +31,7 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
         ("qwen3", "", 12, None),
         ("llama", "int8", 12, None),
         ("qwen2", "int8", 24, None),
+        ("llama", "int4", 24, None),
         ("llama", "", 12, [0, 0]),
         pytest.param("llama", "", 12, [0, 1], marks=TWO_GPUS),
         pytest.param("qwen3", "", 12, [0, 1], marks=TWO_GPUS),

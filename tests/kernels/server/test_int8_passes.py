@@ -1,4 +1,4 @@
-"""int8 weights served on a CPU: the variants' own rounding, and the op's reference in place of their kernels."""
+"""int8 and int4 weights served on a CPU: the variants' own rounding, the op's reference in place of their kernels."""
 
 import copy
 from collections import Counter
@@ -12,11 +12,12 @@ from kernels.hardware import GPUS
 from kernels.model.decoder import Decoder
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
-from kernels.quant.quantised_matrix import int8_groups
+from kernels.quant.formats import of_head
+from kernels.quant.quantised_matrix import QUANTISERS
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.excluded import VARIANTS
-from kernels.server.execution.served_plans import INT8
+from kernels.server.execution.served_plans import INTEGERS
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -26,7 +27,7 @@ from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
     """The calls of each variant by its rows of x."""
     calls: Counter[tuple[str, int]] = Counter()
-    for name in INT8:
+    for name in INTEGERS:
         real = registry.variant(name)
 
         def build(case: Any, params: Any, name: str = name) -> Any:
@@ -38,31 +39,40 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
             return call
 
         monkeypatch.setattr(real, "build", build)
-        monkeypatch.setattr(real, "pack", lambda case, params, weight: int8_groups(weight).values())
+
+        def pack(case: Any, params: Any, weight: torch.Tensor) -> torch.Tensor:
+            return QUANTISERS[case.weights](weight).values()
+
+        monkeypatch.setattr(real, "pack", pack)
     return calls
 
 
+@pytest.mark.parametrize("weights", ["int8", "int4_minimum"])
 @torch.no_grad()
-def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows: Counter[tuple[str, int]]) -> None:
+def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows: Counter[tuple[str, int]], weights: str) -> None:
     """Norms of ones are not folded into the matrices, which would be rounded as other ones."""
     model: Any = runners.load(None, GPU_CONFIGS["llama"], seed=1, generated=True, dtype="bf16", device="cpu")
     for name, parameter in model.named_parameters():
         if "norm" in name:
             parameter.fill_(1)
     rounded = copy.deepcopy(model)
-    for module in rounded.modules():
+    for name, module in rounded.named_modules():
         if isinstance(module, torch.nn.Linear):
-            module.weight = torch.nn.Parameter(int8_groups(module.weight).values(), requires_grad=False)
+            own = QUANTISERS[of_head(weights) if name == "lm_head" else weights](module.weight).values()
+            module.weight = torch.nn.Parameter(own, requires_grad=False)
+            if weights != "int8":  # as of a checkpoint, whose values all passes have
+                model.get_submodule(name).weight.copy_(own)
     decoder = Decoder(model)
     limits = limits_for(decoder, model.config, RequestedSize(64, 20))
-    others = [name for name in VARIANTS if name not in INT8]
-    own = Engine([KernelsBackend(decoder, GPUS["h200"], limits, exclude=others, weights="int8")])
+    others = [name for name in VARIANTS if name not in INTEGERS]
+    own = Engine([KernelsBackend(decoder, GPUS["h200"], limits, exclude=others, weights=weights)])
     requests = [Request(str(each), [each + 1, 7 * each + 3, 5], 3 + each // 5) for each in range(20)]
     for request in requests:
         own.add(request)
     while not own.idle:
         own.run_step()
-    assert {(name, count > 16) for name, count in rows} == {("skinny_int8", False), ("small_gemm_int8", True)}
+    few = {("skinny_int8", False), (f"skinny_{weights}", False)}
+    assert {(name, count > 16) for name, count in rows} == {*few, ("small_gemm_int8", True)}
     eager = runners.runner("eager", rounded)
     for request in requests:
         ids, length = torch.tensor([request.ids]), request.prompt_length

@@ -21,6 +21,7 @@ from kernels.model_files import catalogue
 from kernels.ops import MODEL_BYTES, GatedCase, GroupedCase, LinearCase, LmHeadCase, case_from
 from kernels.ops.base import SamplingKind
 from kernels.plan import PlannedOp
+from kernels.quant.formats import INT4
 from kernels.quant.quantised_matrix import STORED_SCALES
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import NotedVariants
@@ -81,6 +82,23 @@ def test_int8_weights_are_multiplied_by_every_pass_that_has_kernels_for_its_rows
     assert found(16, gpu="a100") == found(8, Copies.NONE) == found(8, exclude=["skinny_int8"]) == {}
 
 
+@pytest.mark.parametrize("weights", INT4)
+def test_int4_is_streamed_by_few_rows_beside_a_head_in_int8(weights: str) -> None:
+    """More rows take int8, or the model's own weights."""
+    other = backend_of(GPU_CONFIGS["llama"], weights)
+    vocabulary = len(other.model.lm_head)
+    for shape, ops, _ in other.passes():
+        rows, draws = (
+            {op.variant for op in ops if op.case.get("n", op.case.get("vocab")) != vocabulary and op.op == "linear"},
+            {op.variant for op in ops if vocabulary in (op.case.get("n"), op.case.get("vocab"))},
+        )
+        if shape.rows <= 16:
+            assert rows == {f"skinny_{weights}"}
+            assert draws <= {"skinny_int8", "lm_head_skinny_int8"}
+        else:
+            assert rows <= {"small_gemm_int8", "small_gemm", "gemm_hopper"}
+
+
 def test_passes_in_int8_are_timed_beside_the_models_own_weights() -> None:
     """Whatever their chunks are; not those whose products are streamed."""
     other = backend_of(GPU_CONFIGS["llama"], "int8")
@@ -120,7 +138,7 @@ class CountedCopies(NotedVariants):
 
     def pack(self, bound, weight: Tensor, norm: Tensor | None = None):
         name = bound.variant.name
-        if name in ("skinny", "lm_head_skinny") or name.endswith("_int8") or norm is not None:
+        if name in ("skinny", "lm_head_skinny") or bound.variant.lossy or norm is not None:
             how = bound.variant.packing(bound.case, bound.params)
             size = weight.numel() * MODEL_BYTES[bound.case.weights]
             self.copies[weight.data_ptr(), how, 0 if norm is None else norm.data_ptr()] = size
@@ -250,6 +268,8 @@ def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) 
         ("int8", []),
         ("int8", ["skinny_int8"]),
         ("int8", ["small_gemm_int8"]),
+        ("int4_zero", []),
+        ("int4_minimum", ["small_gemm_int8"]),
     ],
 )
 @pytest.mark.parametrize("most", Copies)
@@ -277,8 +297,9 @@ def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of
     every = {op.variant for _, ops, _ in backend.passes() for op in ops}
     every |= {op.variant for op in packed_ops(backend.model, prompts, 16, 512, Usable(H200))}
     every |= {op.variant for _, ops, _ in of_experts.passes() for op in ops}
-    int8 = KernelsBackend(backend.model, H200, backend.limits, weights="int8")
-    every |= {op.variant for _, ops, _ in int8.passes() for op in ops}
+    for weights in ("int8", *INT4):
+        lower = KernelsBackend(backend.model, H200, backend.limits, weights=weights)
+        every |= {op.variant for _, ops, _ in lower.passes() for op in ops}
     assert every == set(VARIANTS)
     without = KernelsBackend(backend.model, H200, backend.limits, exclude=VARIANTS)
     assert not any(ops for _, ops, _ in without.passes())

@@ -58,7 +58,9 @@ def test_a_plan_that_cannot_be_served_is_refused_in_a_sentence(given: dict, gpu:
 def test_a_plan_for_this_device_is_served() -> None:
     made = plan(expected=EXPECTED | {"driver": "590.2", "torch": "2.11"})
     int8 = PlannedOp(op="linear", case=CASE | {"weights": "int8"}, variant="skinny_int8")
-    for each in (made, plan(ops=[int8]), plan(runner="megakernel", options={"weights": "int8"})):
+    int4 = PlannedOp(op="linear", case=CASE | {"weights": "int4_zero"}, variant="skinny_int4_zero")
+    lower = [plan(runner="megakernel", options={"weights": weights}) for weights in ("int8", "int4")]
+    for each in (made, plan(ops=[int8]), plan(ops=[int8, int4]), *lower):
         assert plan_refusal(each, GPUS["h200"], FACTS) is None
     assert "bf16, int8 weights and 8 requests" in taken_of_plan(
         plan(ops=[int8], serving=Serving(max_num_seqs=8)), "bf16", 8

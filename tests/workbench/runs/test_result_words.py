@@ -61,6 +61,11 @@ def test_rounded_weights_say_what_they_bring_and_cost(shown):
         "Weights in int8 take 1.06 bytes each in place of 2; the mean KL divergence from float32 is 0.00120 nats after "
         "and 0.00110 before."
     ) in page
+    plan["options"] = {"weights": "int4_minimum"}
+    page = shown(
+        results.model_copy(update={"verify": results.verify.model_copy(update={"quality": quality, "plan": plan})})
+    )
+    assert "Weights in int4 take 0.625 bytes each in place of 2, those of the LM head, in int8, 1.06; the mean" in page
 
 
 def test_generate_has_its_name_where_vllm_is_before_under_load(shown):

@@ -24,9 +24,9 @@ def test_a_server_leaves_out_what_the_workload_excludes() -> None:
     assert found == [(None, []), (0, []), (None, ["small_gemm"]), None]
 
 
-def test_a_plan_in_int8_is_served() -> None:
-    for runner in ("kernels", "megakernel"):
-        serving, reason = serving_of(plan(runner=runner, options={"weights": "int8"}), stage_input("verify"))
+def test_a_plan_in_integers_is_served() -> None:
+    for runner, weights in (("kernels", "int8"), ("megakernel", "int8"), ("megakernel", "int4_minimum")):
+        serving, reason = serving_of(plan(runner=runner, options={"weights": weights}), stage_input("verify"))
         assert serving
         assert reason == ""
 

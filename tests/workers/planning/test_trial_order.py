@@ -78,6 +78,25 @@ def test_int8_that_gains_less_than_predictions_err_comes_last_and_not_where_the_
     assert order.why_not(int8, [before, kept], 3600).startswith("Not tried: ")
 
 
+@pytest.mark.parametrize(
+    ("quantised", "stored", "precisions", "first"),
+    [
+        ("GGUF (Q4_1, Q8_0, F32)", {}, None, "megakernel_int4"),
+        ("AWQ (4 bits)", {"bits": 4}, None, "megakernel_int4"),
+        ("GPTQ (4 bits)", {"desc_act": True}, None, "megakernel_int8"),
+        ("GGUF (Q4_K, Q6_K)", {}, None, "megakernel_int8"),
+        ("AWQ (4 bits)", {"bits": 4}, ["bf16"], "megakernel"),
+    ],
+)
+def test_a_model_that_was_stored_in_four_bits_is_tried_in_them(quantised, stored, precisions, first):
+    """Its codes are kept, so that nothing is lost; not where their groups are lost, or the workload wants more bits."""
+    made = document(**({"precisions": precisions} if precisions else {}))
+    made.model = made.model.model_copy(
+        update={"generated": False, "quantised": quantised, "config": made.model.config | {"dequantised_from": stored}}
+    )
+    assert tried_first(made, trial("eager", 700.0, "eager"))[0].label == first
+
+
 def test_a_server_is_predicted_to_multiply_by_int8_with_few_users_alone():
     made = document()
     made.model.generated = False

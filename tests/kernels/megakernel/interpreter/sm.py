@@ -165,7 +165,7 @@ class StreamingMultiprocessor:
 
     def _products(self, words: dict[str, int], x: Floats) -> Iterator[tuple[int, Floats]]:
         """Takes the instruction's weights from the stream, unit by unit: (row tile, [batch, 16] products)."""
-        offset, form = int(self.gpu.arrays["weight_offset"][self.number]), self.gpu.program.form
+        offset, form = int(self.gpu.arrays["weight_offset"][self.number]), self.layout.form_of(words["op"])
         k = words["k_tiles"]
         size = form.unit_bytes(k)
         for unit in range(words["units"]):

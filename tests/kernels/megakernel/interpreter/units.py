@@ -33,8 +33,13 @@ def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
         body = chunk[form.header :].reshape(blocks, form.block_bytes)
         values = _values(body[:, :CODES_BYTES].copy().view("<u4").reshape(blocks, 32, 4), form)
         scales = body[:, CODES_BYTES:].copy()
-        if form.integers:  # [block and group, g, row half]
-            values = values.reshape(-1, 8, 8, 2, 2, 2) * scales.view("<f2").reshape(-1, 8, 1, 1, 2, 1)
+        if form.integers:  # [block and group, g, scale and zero, row half]
+            wide, numbers = form.scaled // GROUP_TILES, scales.view("<f2").reshape(-1, 8, 1 + bool(form.zeros), 2)
+            by = [
+                number.reshape(-1, 8, 1, 1, 2, 1).astype(np.float32).repeat(wide, axis=0)
+                for number in np.moveaxis(numbers, 2, 0)
+            ]
+            values = _with_zeros(values.reshape(-1, 8, 8, 2, 2, 2), form, *by)
         elif form.block_scales:  # [block, g, tile, row half]: lane 4g + t holds rows g and g + 8 of tile t
             values = values.reshape(blocks, 8, 4, 4, 2, 2, 2) * e4m3_values(scales).reshape(blocks, 8, 4, 1, 1, 2, 1)
         matrix = _rows(values.reshape(blocks, -1), GROUP_TILES if form.integers else form.tiles)
@@ -42,6 +47,13 @@ def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
             matrix = matrix * chunk[: form.header].copy().view("<f4")[:, None]
         parts.append(matrix)
     return np.concatenate(parts, axis=1)[:, : k_tiles * 16]
+
+
+def _with_zeros(codes: Floats, form: Format, scales: Floats, zeros: Floats | None = None) -> Floats:
+    """The values of codes, which lie less 8 where there are zero points or minimums."""
+    if zeros is None:
+        return codes * scales
+    return (codes + 8 - zeros) * scales if form.zeros == "zero" else (codes + 8) * scales + zeros
 
 
 def _values(words: NDArray[np.uint32], form: Format) -> Floats:
