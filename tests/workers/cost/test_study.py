@@ -4,7 +4,6 @@ import pytest
 import sample_held_loads
 import sample_results
 
-from workers.charts.economics import energy_words
 from workers.cost.loads import PriceBreakdown
 from workers.cost.study import demand_of, length_factor, study
 from workers.documents.prices import Price, PriceBook
@@ -170,21 +169,6 @@ def test_hardware_that_is_not_ours_has_no_price():
     assert found.lines[0].usd_per_mtok is None
     assert found.before_after_ratio is None
     assert "What it cost before is not known." in found.sentence
-
-
-def test_energy_that_is_not_known_says_why():
-    shown = {"before": "Before", "after": "After"}
-    assert "put under load" in energy_words(studied(), shown)
-    load = sample_held_loads.under_load()
-    assert energy_words(studied(load=load), shown) == ""
-    held = load.after.limit.held
-    held.telemetry = held.telemetry.model_copy(update={"power_gap_s": 4.2})
-    said = energy_words(studied(load=load), shown)
-    assert said == "Energy after is not known: Power was not read for 4.2 s, and more than 3 s void it."
-    assert energy_words(studied(load=load), {"before": "Today"}) == ""
-    load.before.limit.held.telemetry = held.telemetry
-    both = energy_words(studied(load=load), shown)
-    assert both == "Energy before and after is not known: Power was not read for 4.2 s, and more than 3 s void it."
 
 
 CARRIED = LoadSearch(demand=StatedDemand(users=100))
