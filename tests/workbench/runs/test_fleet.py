@@ -72,31 +72,6 @@ def test_one_request_at_a_time_says_nothing_of_a_fleet(browser, engineer, accoun
     assert again not in browser(account).get(address).content.decode()
 
 
-def test_several_at_once_without_a_search_give_the_most_gpus_that_it_takes(ask, done):
-    stands_at(done, 8, highest=False)
-    said = ask(users=70)
-    assert "GPUs needed, at most 13 13" in said  # each filled with 5.6 of 8
-    assert said.index("A GPU may well hold more at once") < said.index("GPUs needed")
-
-
-def test_a_rate_of_requests_and_a_stated_price(ask):
-    said = ask(requests_per_second=10, usd_per_hour="2 USD", hours_per_day=12, spare=0, fee="100000")
-    before, after = re.search(r"GPUs needed (\d+)(?: \([\d to]+\))? (\d+)", said).groups()
-    assert int(before) > int(after) == 1
-    assert "A month" in said
-    assert "$730.00" in said  # one GPU of 2 USD for 12 hours on 365 / 12 days
-    assert re.search(r"Break-even \S* ?[\d.]+ months", said)
-
-
-def test_few_requests_a_day_are_said_to_leave_the_gpu_waiting(ask):
-    said = ask(requests_per_second=0.1, duty=50)
-    assert "GPUs needed 1 1" in said
-    before, after = map(float, re.search(r"Capacity used ([\d.]+) % ([\d.]+) %", said).groups())
-    assert 0 < after < before < 2
-    assert f"This demand takes at most {before} % of the capacity that is paid for: the bill, and with it" in said
-    assert "GPUs that wait" not in ask(requests_per_second=1, duty=100)
-
-
 @pytest.mark.parametrize(
     ("demand", "sentence"),
     [
