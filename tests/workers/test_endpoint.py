@@ -207,16 +207,6 @@ def test_the_stage_keeps_what_the_rounds_leave(stub: Stub):
     assert 90 < there.left_for(wanted).seconds_left <= 100, "no second round follows a failure"
 
 
-def test_a_round_in_which_some_requests_fail_says_so(stub: Stub, monkeypatch):
-    there = at(stub.url, seconds=0.5)
-    there.measure("before verify")
-    _, _, sent = there._rounds[0]
-    sent.counted[0].ended = ""
-    sent.counted[0].fail("half a stream", f"It broke off near {KEY}.", 1)
-    found = there.result([])
-    assert "1 failed" in found.sentence
-
-
 def test_what_was_measured_before_it_failed_stands(stub: Stub):
     there = at(stub.url, seconds=0.5)
     there.measure("before verify")

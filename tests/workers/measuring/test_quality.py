@@ -224,16 +224,6 @@ def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, change
     assert verify.overall_verdict(found, known, changed) == expected
 
 
-def test_a_model_without_text_writes_its_own():
-    wrote: list[int] = []
-    found = texts.sampled(model(), 256, 24, 96, lambda: wrote.append(1), [7, 8])
-    assert wrote == [1]
-    assert found.ids.shape == (4, 24)
-    assert found.ids[:, :2].tolist() == [[7, 8]] * 4
-    assert not found.written
-    assert "sampled from the model" in found.source
-
-
 def test_a_model_without_room_for_a_float32_copy_is_compared_in_float32_arithmetic(context, monkeypatch):
     def no_room(*_, **__):
         raise StageError("The model does not fit.")

@@ -23,7 +23,7 @@ from workers.loadtest.servers import curve, sides
 from workers.measuring.conditions import watched
 from workers.stages import load
 from workers.wording import serving
-from workers.wording.load_search import NO_NETWORK, NO_VLLM
+from workers.wording.load_search import NO_NETWORK
 
 RELATIVE = [{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}]
 SHA256 = "a" * 64
@@ -266,14 +266,6 @@ def test_a_vllm_that_does_not_start_is_a_sentence_with_the_end_of_its_log(tmp_pa
     found = run(tmp_path, monkeypatch, plain, **VLLM)
     assert found.before is None
     assert found.notes[:1] == [f"Before was not measured under load: vLLM ended; its log ends: {last.rstrip('.')}."]
-
-
-def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_so(tmp_path, monkeypatch, verified):
-    monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
-    plain = verified.model_copy(update={"recommended": False})
-    found = run(tmp_path, monkeypatch, plain, **VLLM)
-    assert found.notes[0] == NO_VLLM
-    assert found.before.server.kind == "batches"
 
 
 def test_a_server_whose_answers_are_not_the_models_does_not_count(tmp_path, monkeypatch, verified):

@@ -7,8 +7,6 @@ import pytest
 import sample_loads
 from sample_no_change import no_change
 from sample_results import results, stage_input
-from sample_two_gpus import two_gpus
-from sample_two_gpus import workload as on_two_gpus
 
 from workers.documents.stages import PlanTrial, Results
 from workers.documents.workload import LoadSearch
@@ -66,14 +64,6 @@ def test_hostile_names_are_escaped():
     assert "&lt;script&gt;" in page
 
 
-def test_a_plan_on_two_gpus_says_so_beside_the_device():
-    page = render(stage_input().model_copy(update={"results": two_gpus(), "workload": on_two_gpus()}))
-    assert "<dt>Device</dt><dd>Test device. Before ran on one GPU, after on 2 of the same kind.</dd>" in page
-    assert "<td>2 x Test device</td>" in page
-    assert "<dt>GPUs</dt><dd>2 for the plan; UUID, memory and clocks are of the first, power is of all</dd>" in page
-    assert "<dt>GPUs</dt>" not in render(stage_input())
-
-
 def test_a_missed_limit_says_so():
     assert headline(results(after_ms=143).verify).startswith("Missed: TTF64 p50 14")
     loaded = sample_loads.results()
@@ -104,20 +94,6 @@ def vllm(found: Results):
     assert workload.compared_with == verify.compared_with
     results = found.model_copy(update={"verify": verify})
     return stage_input().model_copy(update={"results": results, "workload": workload})
-
-
-def test_where_vllm_is_before_under_load_the_report_names_what_the_plan_is_compared_with():
-    assert "enerate of transformers" not in render(stage_input())
-    page = render(vllm(results()))
-    assert "x faster than generate of transformers in the median" in page
-    assert "than before in the median" not in page
-    assert "<dt>Before</dt><dd>vLLM, under load alone; without load the plan is compared with generate" in page
-    start = page.index('id="part-2"')
-    without_load = page[start : page.index("Cost over the price of the GPU", start)]
-    assert re.findall(r">([^<>]*\b[Bb]efore\b[^<>]*)<", without_load) == ["Predicted before the run"]
-    page = render(vllm(no_change()))
-    assert "Both columns are generate of transformers" in page
-    assert "Before is" not in page
 
 
 def test_what_was_predicted_of_the_customers_text_stands_with_its_intervals():
