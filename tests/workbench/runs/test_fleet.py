@@ -103,20 +103,6 @@ def test_a_number_that_makes_no_sense_has_one_sentence_and_loses_nothing(
     assert all(f'value="{value}"' in page for value in demand.values())
 
 
-def test_the_address_is_a_page_of_its_own_and_the_result_leads_to_it(browser, engineer, organisation, done):
-    stands_at(done, 1, highest=True)
-    client, address = browser(engineer), reverse("run-fleet", args=[done.id])
-    assert address in client.get(reverse("run-result", args=[done.id])).content.decode()
-    page = client.get(address, {"users": 3}).content.decode()
-    assert page.lstrip().startswith("<!doctype html>")
-    assert term("GPUs needed", "gpus-needed") in page
-    for shown, put in ((address, f"{address}?users=4"), (reverse("run-result", args=[done.id]), None)):
-        htmx = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{shown}"}
-        assert client.get(address, {"users": 4}, headers=htmx).get("HX-Replace-Url") == put
-    unfinished = sample_runs.run(organisation, engineer, "running", "explore")
-    assert client.get(reverse("run-fleet", args=[unfinished.id])).status_code == 404
-
-
 def test_the_demand_that_the_workload_states_begins_result_calculator_and_report(browser, engineer, organisation):
     run = sample_runs.run(organisation, engineer, load=True)
     run.workload.document["load"]["demand"] = {"users": 70}

@@ -25,13 +25,6 @@ def test_the_error_is_that_of_the_organisations_runs_on_the_gpu(organisation, en
     assert [each["label"] for each in predicted] == ["TTF64 p50", "TPOT p50"]
 
 
-def test_errors_of_the_roofline_alone_do_not_count(organisation, engineer):
-    stage = sample_runs.run(organisation, engineer).stages.get(stage="report")
-    stage.result["predicted"] = [each | {"runner": ""} for each in stage.result["predicted"]]
-    stage.save()
-    assert error_words(organisation, "h200") == NONE_YET
-
-
 def test_admit_starts_from_the_ceilings_of_the_newest_run(organisation, engineer):
     assert known_ceilings(organisation, ["h200", "h100x2"]) == {}
     done = sample_runs.run(organisation, engineer)
