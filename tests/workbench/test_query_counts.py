@@ -1,4 +1,4 @@
-"""How many queries each list takes: written down here, and the same however long the list is; long ones have pages."""
+"""Long lists are cut into pages."""
 
 import pytest
 

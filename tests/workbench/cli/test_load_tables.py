@@ -1,4 +1,4 @@
-"""A terminal shows both sides under load, and why a side is missing."""
+"""A terminal shows both sides under load."""
 
 from rich.console import Console
 from sample_loads import under_load

@@ -1,4 +1,4 @@
-"""Workloads of models that generate no text: what is refused, and what their page says."""
+"""Workloads of models that generate no text: what is refused."""
 
 from tests.workbench.intake.workload_documents import Clients, post
 from workbench.accounts.models import User

@@ -1,4 +1,4 @@
-"""The result of a model of images, as the page and the command show it: no word of tokens."""
+"""The page of the result of a model of images: no word of tokens."""
 
 import pytest
 import sample_results

@@ -1,4 +1,4 @@
-"""A result whose load stage replayed a recording: page, report, charts and terminal count the load in speeds."""
+"""A result whose load stage replayed a recording names it and counts the load in speeds."""
 
 from typing import Any
 
