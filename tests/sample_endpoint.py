@@ -4,12 +4,9 @@ from tests.sample_loads import load
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointRatio, EndpointResult, EndpointRound
 from workers.documents.load import (
-    GeneratorLag,
     LoadFailure,
     LoadMetric,
     LoadOutcome,
-    LoadResult,
-    LoadTokens,
 )
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results
@@ -39,36 +36,19 @@ def measured(results: Results) -> EndpointResult:
     """An endpoint of 190 ms in the median, and one request in 42 that failed."""
     assert results.verify
     objectives = [each.objective for each in results.verify.outcomes]
-    load = LoadResult(
-        at="2026-01-01T00:00:00Z",
-        url="https://models.example.com:443/v1",
-        model="their-model",
-        api="completions",
-        traffic=Traffic(),
-        host="x86_64, 16 cores, Linux",
-        warm_up_seconds=1,
-        seconds=18,
-        requests=42,
-        completed=41,
-        cancelled=0,
-        ended_early=0,
-        failures=[LoadFailure(kind="HTTP 429", count=1, sentence="The server answered 429 (Too Many Requests).")],
-        tokens=LoadTokens(prompt_wanted=5248, prompt=5248, output_wanted=2624, output=2624, several=0, uncounted=0),
-        metrics=[_metric("ttf_n", 190, 64), _metric("tpot", 2.6), _metric("ttft", 24), _metric("e2e", 190)],
-        requests_per_second=2.3,
-        tokens_per_second=146,
-        goodput=0.1,
-        in_flight=1,
-        lag=GeneratorLag(send_p50=0.1, send_p99=0.4, send_max=1, loop_p99=0.3, limit=5, void=False),
-        outcomes=[
-            LoadOutcome(objective=each, value=value, verdict="missed", requests=42, over=40, needed=8)
-            for each, value in zip(objectives, (190, 3.12), strict=True)
-        ],
-        verdict="missed",
-        notes=[],
-    )
+    where = {"url": "https://models.example.com:443/v1", "model": "their-model", "in_flight": 1, "telemetry": None}
+    failed = LoadFailure(kind="HTTP 429", count=1, sentence="The server answered 429 (Too Many Requests).")
+    counts = {"seconds": 18, "requests": 42, "completed": 41, "failures": [failed], "requests_per_second": 2.3}
+    rates = {"tokens_per_second": 146, "goodput": 0.1}
+    metrics = [_metric("ttf_n", 190, 64), _metric("tpot", 2.6), _metric("ttft", 24), _metric("e2e", 190)]
+    outcomes = [
+        LoadOutcome(objective=each, value=value, verdict="missed", requests=42, over=40, needed=8)
+        for each, value in zip(objectives, (190, 3.12), strict=True)
+    ]
+    found = where | counts | rates | {"metrics": metrics, "outcomes": outcomes}
+    measured_load = load(1, 24, 2.6, "missed").model_copy(update=found)
     rounds = [
-        EndpointRound(when=when, at=load.at, seconds=9, requests=21, failed=failed, median=_spread(median))
+        EndpointRound(when=when, at=measured_load.at, seconds=9, requests=21, failed=failed, median=_spread(median))
         for when, failed, median in (("before verify", 0, 188), ("after verify", 1, 192))
     ]
     there, after = _spread(190), Interval(value=81, low=80.5, high=81.6)
@@ -76,7 +56,7 @@ def measured(results: Results) -> EndpointResult:
     return EndpointResult(
         server=SERVER,
         sentence="Of 42 requests in 2 rounds, 1 failed. The first: The server answered 429 (Too Many Requests).",
-        load=load,
+        load=measured_load,
         rounds=rounds,
         ratios=[EndpointRatio(metric="ttf_n", n=64, unit="ms", endpoint=there, after=after, ratio=ratio)],
     )

@@ -1,20 +1,19 @@
 """Both sides under load, in round numbers that prices can be worked out of by hand: no measurement."""
 
+import sample_loads
+
 from workers.documents.load import (
-    GeneratorLag,
     LimitResult,
     LoadCurve,
     LoadedServer,
     LoadMetric,
     LoadResult,
-    LoadTokens,
     UnderLoadResult,
 )
 from workers.documents.measurement import Environment, Interval, Telemetry
 from workers.documents.traffic import Traffic
 
 ENVIRONMENT = Environment(device="Test device", gpu_class="h200", versions={}, at="2026-01-01T00:00:00Z")
-LAG = GeneratorLag(send_p50=0.1, send_p99=0.5, send_max=1, loop_p99=0.5, limit=5, void=False)
 
 
 def loaded(users: int, rate: float, met: bool) -> LoadResult:
@@ -24,35 +23,13 @@ def loaded(users: int, rate: float, met: bool) -> LoadResult:
         found = {"p50": Interval(value=ms, low=0.95 * ms, high=1.05 * ms)}
         return LoadMetric(metric=name, unit="ms", samples=100, percentiles=found)
 
-    return LoadResult(
-        at="2026-01-01T00:00:00Z",
-        url="http://127.0.0.1:1/v1",
-        model="m",
-        api="completions",
-        traffic=Traffic(concurrency=users),
-        host="test",
-        warm_up_seconds=1,
-        seconds=10,
-        requests=100,
-        completed=100,
-        cancelled=0,
-        ended_early=0,
-        failures=[],
-        tokens=LoadTokens(
-            prompt_wanted=0, prompt=int(rate * 20), output_wanted=0, output=int(rate * 10), several=0, uncounted=0
-        ),
-        metrics=[metric("ttft", 20), metric("tpot", users * 0.5)],
-        requests_per_second=rate / 64,
-        tokens_per_second=rate,
-        tokens_per_second_interval=Interval(value=rate, low=0.98 * rate, high=1.02 * rate),
-        goodput=None,
-        in_flight=users,
-        lag=LAG,
-        outcomes=[],
-        verdict="met" if met else "missed",
-        telemetry=Telemetry(power_w_mean=400, power_gap_s=0.1),
-        notes=[],
-    )
+    made = sample_loads.load(users, 20, 1, "met" if met else "missed")
+    tokens = made.tokens.model_copy(update={"prompt": int(rate * 20), "output": int(rate * 10)})
+    changes = {"traffic": Traffic(concurrency=users), "tokens": tokens, "outcomes": [], "goodput": None}
+    changes |= {"seconds": 10, "requests": 100, "completed": 100, "requests_per_second": rate / 64}
+    changes |= {"metrics": [metric("ttft", 20), metric("tpot", users * 0.5)], "tokens_per_second": rate}
+    changes |= {"tokens_per_second_interval": Interval(value=rate, low=0.98 * rate, high=1.02 * rate)}
+    return made.model_copy(update=changes | {"telemetry": Telemetry(power_w_mean=400, power_gap_s=0.1)})
 
 
 def curve(label: str, rates: dict[int, float], users: int) -> LoadCurve:

@@ -130,11 +130,6 @@ ALL_KEPT: dict[str, Server] = {
     "all slower and faster by 0.5 % in 2 s, kept": wave(2.0, 0.005, LIMIT_S),
 }
 """Servers that keep the promise."""
-TOO_RARE = ("4 slow periods in a load", "1 slow period in a load", "all slower and faster together, in 2 s")
-"""A load may have none of so few slow periods; then nothing tells it from one of a server that keeps the promise.
-
-Nor are 16 groups of a load independent where times change as slowly as in 2 s of 48; only p50 is decided by so few.
-"""
 
 
 def called_met(

@@ -31,8 +31,6 @@ MOST_SIMULATED = 1_000
 """Requests of a simulated measurement at most."""
 PATHS = 500
 PATHS_KEPT = 200
-TOO_SLOW = ("AR(1), 0.95", "half of the variance drifts, AR(1), 0.985", "runs of 3 slow requests")
-"""What does not change, or does not come, while a verdict's least requests are served, no measurement can see."""
 COUNTED_EACH = ("AR(1), 0.61", "AR(1), 0.82")
 """For these the table also says how often verdicts would err if each request counted."""
 KEPT = ("a tenth as many beyond as may", "the limit at twice the median, times vary by 5 %")

@@ -1,13 +1,11 @@
 """Tables in the documents are those of the committed results; no time in lower precision lacks its fidelity."""
 
-import copy
-import json
 import re
 from pathlib import Path
 
 import pytest
 
-from benchmarks import documents, figures
+from benchmarks import figures
 from benchmarks.documents import RESULTS, document
 from benchmarks.tables import TABLES, several_gpus
 from benchmarks.tables.writing import NOT_MEASURED
@@ -66,17 +64,6 @@ def test_what_marks_a_figure_is_explained_below_its_table(path):
         assert behind.startswith(BORROWED) == ("¹" in table[3]), table[2]
 
 
-def test_a_time_without_a_fidelity_of_its_own_is_marked_beside_that_of_fewer_gpus():
-    row = {"op": "model", "case": {"weights": "fp8"}, "kl": 0.05, "disagreement": 0.3, "torch_kl": 0.0013}
-    without = row | {"kl": None}
-    assert several_gpus._fidelity([row, None, without]) == ["0.050 (0.0013)", "30.0 %"]
-    assert [several_gpus._unheld(each) for each in (row, without, without | {"case": {"weights": "bf16"}}, None)] == [
-        *("", " ³", "", "")
-    ]
-    assert several_gpus._fidelity([without | {"torch_kl": None}]) == [NOT_MEASURED] * 2
-    assert several_gpus._fidelity([None, None]) == ["–", "–"]
-
-
 @pytest.mark.parametrize(("name", "folders"), [("several-gpus", ("h200x2", "h200x4")), ("several-h100s", ("h100x4",))])
 def test_what_kernels_of_others_took_part_in_on_several_gpus_is_marked(name, folders):
     lines = [[cell.strip() for cell in line.split("|")[2:5]] for line in TABLES[name]().splitlines()[2:]]
@@ -111,62 +98,6 @@ def test_a_share_beyond_what_ceilings_may_be_off_is_flagged():
 def test_every_table_is_in_a_document():
     named = {name for path in figures.documents() for _, name, *_ in figures.TABLE.findall(path.read_text())}
     assert named == set(TABLES)
-
-
-def test_compiled_and_packed_peers_get_columns_where_a_document_has_them(monkeypatch, tmp_path):
-    assert "compiled" not in TABLES["rmsnorm"]() + TABLES["decode-attention"]()
-    found = copy.deepcopy(document("library"))
-    compiled = [
-        row | {"variant": f"{row['variant']}_compiled", "ms": row["ms"] / 2}
-        for row in found["rows"]
-        if row["variant"] == "torch_rmsnorm" and row["case"]["m"] == 16384 and not row["case"]["residual"]
-    ]
-    packed = [row | {"variant": "torch_flex_decode"} for row in found["rows"] if row["variant"] == "decode_split"]
-    (tmp_path / "library.json").write_text(json.dumps(found | {"rows": found["rows"] + compiled + packed}))
-    monkeypatch.setattr(documents, "RESULTS", tmp_path)
-    document.cache_clear()
-    try:
-        norms, decode = TABLES["rmsnorm"]().splitlines(), TABLES["decode-attention"]().splitlines()
-    finally:
-        document.cache_clear()
-    assert norms[0].split(" | ")[3] == "torch, compiled, µs"
-    cells = norms[2].split(" | ")
-    assert float(cells[3]) == pytest.approx(float(cells[2]) / 2, abs=0.1)
-    assert norms[3].split(" | ")[3] == "–"
-    assert "flex_attention, compiled" in decode[0]
-    assert "cuDNN, heads packed" not in decode[0]
-
-
-def test_what_several_gpus_took_stands_beside_what_was_wanted_and_the_peers(monkeypatch, tmp_path):
-    assert (
-        TABLES["several-gpus"]()
-        .splitlines()[3]
-        .startswith("| Llama-3.1-8B bf16, a token | 3.46 (3.45; 3.47) | 1.84¹ (1.95; 1.81) | 1.03¹ (1.15; 1.01) |")
-    )
-    row = {
-        "variant": "megakernel",
-        "gate": "pass",
-        "case": {"weights": "bf16"},
-        "ms_per_token": 3.5,
-        "kl": 0.0004,
-        "disagreement": 0.031,
-    }
-    both = row | {"case": {"weights": "bf16", "gpus": 2}, "ms_per_token": 2.0}
-    failed = row | {"case": {"weights": "fp8", "gpus": 2}, "gate": "fail"}
-    (tmp_path / "h200x2").mkdir()
-    (tmp_path / "h200x2" / "decode-8b.json").write_text(json.dumps({"rows": [failed, row, both]}))
-    (tmp_path / "h200x2" / "peer-llama-3.1-8b-nccl.json").write_text(json.dumps({"ms_per_token": 3.25}))
-    monkeypatch.setattr(documents, "RESULTS", tmp_path / "h200")
-    document.cache_clear()
-    try:
-        lines = TABLES["several-gpus"]().splitlines()
-    finally:
-        document.cache_clear()
-    assert lines[3] == (
-        "| Llama-3.1-8B bf16, a token | 3.50 (3.45; 3.47) | 2.00 (1.95; 1.81) | – (1.15; 1.01) | 0.00040 | 3.1 % | – | "
-        "3.25 | – | – |"
-    )
-    assert lines[4].startswith("| Llama-3.1-8B fp8, a token | – (2.00; 1.99) | – (1.20; 1.12) |")
 
 
 def test_four_h100s_stand_beside_what_is_modelled_of_them():

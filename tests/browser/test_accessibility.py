@@ -133,20 +133,6 @@ def test_axe_finds_what_is_planted(page_of) -> None:
     assert "wider than the screen" in found
 
 
-def test_a_chart_on_a_phone_draws_every_name_by_itself(page_of, gallery) -> None:
-    page = page_of("admin")
-    page.set_viewport_size({"width": 390, "height": 900})
-    page.goto(next(address for name, _, address in gallery["pages"] if name == "result-h200") + "#plan")
-    drawn = page.locator('[data-figure="figure-chosen"]')
-    drawn.scroll_into_view_if_needed()
-    expect(drawn).to_have_attribute("data-drawn", "yes")
-    names = drawn.evaluate("""(area) => JSON.parse(document.getElementById(area.dataset.figure).textContent)
-      .data.flatMap((trace) => trace.y)""")
-    assert sum(name.startswith("small_gemm: linear 128") for name in set(names)) > 1, "names that begin alike"
-    assert set(drawn.evaluate("(area) => area._fullLayout.yaxis._categories")) == set(names)
-    assert "small_gemm: linear128×8192×2048 with …" in " ".join(drawn.locator(".ytick").all_text_contents())
-
-
 def test_a_link_opens_what_it_leads_to_and_a_term_explains_itself(page_of, gallery) -> None:
     page = page_of("admin")
     page.set_viewport_size({"width": 1280, "height": 900})

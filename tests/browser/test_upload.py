@@ -1,6 +1,5 @@
 """The upload page and the workload form in a real Chromium."""
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,34 +92,6 @@ def test_a_folder_goes_up_although_the_connection_breaks(page: Page, folder: Pat
     }
 
 
-def test_a_double_click_uploads_and_does_not_pause(page: Page, folder: Path) -> None:
-    (folder / "config.json").write_text(json.dumps(WIDE | {"bos_token_id": 7}))  # no model that is there already
-    page.goto("/models/upload/")
-    page.get_by_label("or a folder").set_input_files(folder)
-    page.get_by_label("Name").fill("double click")
-    page.get_by_role("button", name="Upload", exact=True).dblclick(no_wait_after=True)
-    expect(page.get_by_role("heading", name="double click", level=1)).to_be_visible(timeout=SENT_MS)
-
-
-def test_the_browser_hashes_in_steps_as_the_server_hashes_the_whole(page: Page) -> None:
-    lengths = [0, 1, 55, 56, 63, 64, 65, 127, 128, 1_000_003]
-    page.goto("/models/upload/")
-    found = page.evaluate(
-        """async (lengths) => {
-          const { sha256 } = await import("/static/vendor/noble-hashes/sha2.js");
-          return lengths.map((length) => {
-            const bytes = Uint8Array.from({ length }, (_, index) => (index * 31) % 251);
-            const hash = sha256.create();
-            for (let at = 0; at < length; at += 100_001) hash.update(bytes.subarray(at, at + 100_001));
-            return Array.from(hash.digest());
-          });
-        }""",
-        lengths,
-    )
-    wanted = [hashlib.sha256(bytes(index * 31 % 251 for index in range(length))) for length in lengths]
-    assert [bytes(digest) for digest in found] == [each.digest() for each in wanted]
-
-
 def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page) -> None:
     before = listed(page, "models")
     page.goto("/models/upload/")
@@ -195,13 +166,6 @@ def test_what_the_form_prefers_keeps_its_order(page: Page) -> None:
     for name, order in (("gpu_classes", ["h200", "h100", "cpu"]), ("precisions", ["bf16", "fp16", "fp32", "int8"])):
         boxes = page.locator(f'[name="constraints.{name}"]:checked')
         assert [box.get_attribute("value") for box in boxes.all()] == order
-
-
-def test_files_without_a_folder_are_not_named_after_one_of_them(page: Page, folder: Path) -> None:
-    page.goto("/models/upload/")
-    page.get_by_label("Choose files").set_input_files([folder / "config.json"])
-    page.get_by_role("button", name="Upload", exact=True).click()
-    expect(page.get_by_role("heading", name="Unnamed model")).to_be_visible(timeout=SENT_MS)
 
 
 def test_a_recording_is_handed_in_from_the_form_and_a_broken_line_is_named(page: Page, tmp_path: Path) -> None:

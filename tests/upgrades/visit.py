@@ -34,8 +34,8 @@ LEAVES_OUT = ("logout", "invitation", "shared", "unsubscribe", "kernel", "api-do
 
 
 def ids(rows: Any, field: str = "id") -> list[str]:
-    """The column as text."""
-    return [str(value) for value in rows.objects.values_list(field, flat=True)]
+    """The column as text, each value once."""
+    return list({str(value): None for value in rows.objects.values_list(field, flat=True)})
 
 
 def values() -> dict[str, list[str]]:

@@ -1,29 +1,28 @@
 """The one settings file: safe defaults without any environment, and what the environment changes."""
 
-import json
 import os
-import stat
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
+import workbench
 from workbench.storage.secret_files import kept_secret
 
-ASK = """
-import json, sys
-from workbench import settings
-print(json.dumps({name: getattr(settings, name) for name in sys.argv[1:]}, default=str))
-"""
+FILE = Path(workbench.__file__).with_name("settings.py")
 
 
 def _settings(data: Path, *names: str, **environment: str) -> dict[str, Any]:
+    """What the file makes of this environment alone."""
     env = {"PATH": os.environ["PATH"], "WORKBENCH_DATA": str(data)} | environment
-    command = [sys.executable, "-c", ASK, *names]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    with patch.dict(os.environ, env, clear=True):
+        found = runpy.run_path(str(FILE))
+    return {name: found[name] for name in names}
 
 
 def test_without_an_environment_it_is_safe_and_needs_no_server(tmp_path):
@@ -69,15 +68,25 @@ def test_postgres_and_redis_come_from_their_urls(tmp_path):
 
 
 def test_one_address_of_redis_for_all_roles_is_refused(tmp_path):
-    with pytest.raises(subprocess.CalledProcessError) as refused:
+    with pytest.raises(ImproperlyConfigured, match="REDIS_URL is set without GPU_REDIS_URL or CACHE_URL"):
         _settings(tmp_path, "CACHES", REDIS_URL="redis://r:6379/0")
-    assert "REDIS_URL is set without GPU_REDIS_URL or CACHE_URL" in refused.value.stderr
 
 
-@pytest.mark.parametrize("name", ["secret_key", "worker_token"])
-def test_secrets_are_for_the_owner_alone(tmp_path, name):
-    _settings(tmp_path, "SECRET_KEY")
-    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+@pytest.mark.parametrize(("before", "after"), [(None, 0o700), (0o755, 0o750), (0o700, 0o700), (0o2770, 0o2770)])
+def test_the_data_directory_and_its_secrets_are_closed_to_others(tmp_path, before, after):
+    data = tmp_path / "data"
+    if before is not None:
+        data.mkdir()
+        data.chmod(before)
+    _settings(data)
+    assert data.stat().st_mode & 0o7777 == after
+    assert {(data / name).stat().st_mode & 0o777 for name in ("secret_key", "worker_token")} == {0o600}
+
+
+def test_no_gunicorn_opens_a_control_socket(root):
+    """The socket of all gunicorns of a user lies at one address; who reaches it commands them."""
+    for place in ("Dockerfile", "workbench/embedded/stack.py"):
+        assert "--no-control-socket" in (root / place).read_text()
 
 
 def test_processes_that_start_together_agree_on_a_secret(tmp_path):
@@ -104,9 +113,8 @@ def test_a_redis_that_is_down_does_not_take_the_site_with_it(settings):
 
 def test_a_misspelt_security_of_mail_is_refused(tmp_path):
     """It would send passwords in the clear."""
-    with pytest.raises(subprocess.CalledProcessError) as refused:
+    with pytest.raises(ImproperlyConfigured, match="not starttls, tls or none"):
         _settings(tmp_path, "EMAIL_HOST", EMAIL_SECURITY="ssl")
-    assert "not starttls, tls or none" in refused.value.stderr
 
 
 @pytest.mark.parametrize("site", ["workbench.wsgi", "workbench.worker_site.wsgi"])

@@ -28,18 +28,6 @@ def test_a_run_that_took_longer_says_which_stages_and_why():
     assert "baseline" not in said
 
 
-def test_many_short_stages_are_too_long_together():
-    taken = dict.fromkeys(("admit", "baseline", "profile", "explore", "compose", "verify"), 20.0)
-    assert budget.sentence(of(1), taken) == (
-        "The stages took 2 min, where the workload allows 1 min. "
-        "Each kept to its share, or to the 20 s that every stage gets."
-    )
-
-
-def test_nothing_is_said_before_a_stage_has_finished():
-    assert budget.sentence(of(2), {}) == ""
-
-
 def test_a_stage_may_spend_all_but_what_later_stages_need():
     needed = budget.NEEDED_SECONDS
     assert budget.granted("compose", of(6), 60) == 300 - needed["verify"]

@@ -45,28 +45,6 @@ def test_bytecode_is_looked_for_where_python_does(library: Path, monkeypatch: py
     assert bytecode.folders_without([library.name]) == [str(library)]
 
 
-def test_a_library_that_is_not_installed_is_not_named() -> None:
-    assert bytecode.folders_without(["no_such_library"]) == []
-
-
-def test_a_worker_that_starts_names_the_libraries() -> None:
-    """A class of two GPUs, so that on a machine without them it says hello to nobody."""
-    code = """
-import sys
-from contextlib import suppress
-from types import SimpleNamespace as Some
-from celery.exceptions import WorkerShutdown
-from workers import gpu
-sys.pycache_prefix = "/nowhere"
-queues = Some(consume_from=["gpu.h200x2"])
-with suppress(WorkerShutdown):
-    gpu._say_hello(Some(app=Some(amqp=Some(queues=queues)), hostname="worker"))
-"""
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    (warning,) = [line for line in said.stderr.splitlines() if "compileall" in line]
-    assert {Path(each).name for each in warning.split() if each.startswith("/")} >= set(bytecode.IMPORTED)
-
-
 def test_a_confined_stage_loads_the_bytecode_that_its_worker_names(
     library: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -27,11 +27,6 @@ def _loaded(module: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("module", ["workers.gpu", "workbench.celery", "workbench.wsgi"])
-def test_no_long_lived_process_imports_torch(module: str) -> None:
-    assert not _loaded(module) & {"torch", "transformers", "triton"}
-
-
 def test_explore_starts_without_transformers() -> None:
     """It takes longer to import than torch, and only a GPU's candidates need the model that it builds."""
     assert "transformers" not in _loaded("workers.stages.explore")

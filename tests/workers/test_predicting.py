@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.documents import document
 from benchmarks.predicted_errors import _turns, errors
-from kernels.measure import pass_time
 from kernels.measure.pass_time import (
     EXCHANGE_US,
     KERNEL_US,
@@ -23,10 +22,6 @@ from kernels.measure.pass_time import (
     megakernel_layer,
     pass_ms,
 )
-from kernels.measure.request_case import multiplied
-from kernels.model_files import catalogue
-from kernels.model_files.families import estimated_parameters
-from kernels.ops import MODEL_BYTES
 from tests.workers.test_promises import model
 from workers.documents.measurement import Ceilings
 from workers.documents.workload import Workload
@@ -104,18 +99,6 @@ def test_gpus_that_divide_a_model_exchange_two_sums_a_layer(gpus, exchange_us):
     assert found[("tpot", None, None)] == pytest.approx(bare + idle)
 
 
-def test_gpus_that_divide_a_model_share_the_unpacking_of_its_weights():
-    """So 4 GPUs are not predicted to be slower in fp8 than in bf16."""
-    plans = predicted(gpu_class="h200x4", lower=["fp8"])
-    steps = {
-        (gpus, weights): values(of(plans, "megakernel", weights, gpus))[("tpot", None, None)]
-        for gpus in (1, 2, 4)
-        for weights in ("bf16", "fp8")
-    }
-    assert all(steps[gpus, "fp8"] < steps[gpus, "bf16"] for gpus in (1, 2, 4))
-    assert steps[4, "fp8"] < steps[2, "fp8"] < steps[1, "fp8"]
-
-
 @pytest.mark.parametrize(
     ("weights", "bytes_each", "unpack_us"), [("int8", 17 / 16, 0), ("fp8", 1, UNPACK_US), ("nvfp4", 9 / 16, UNPACK_US)]
 )
@@ -133,35 +116,6 @@ def test_weights_are_unpacked_no_faster_than_the_sms_can(weights, bytes_each, un
     limits = "at most 4.0 · 10¹² of int8, 4.2 · 10¹² of fp8, 6.1 · 10¹² of nvfp4 weights a second"
     assert any(limits in each and "takes 3.0 µs more in each layer" in each for each in found.assumptions)
     assert not any("unpacking" in each for each in predicted(eight, "h200x4", CEILINGS).assumptions)
-
-
-@pytest.mark.parametrize(
-    "source", ["h200x2/decode-8b", "h200x2/decode-70b", "h200x4/decode-8b-fp8", "h200x4/decode-70b-fp8"]
-)
-def test_fp8_on_several_gpus_is_predicted_within_a_tenth(source):
-    """Beside every time that H200s measured, by their datasheet."""
-    rows = [row for row in document(source)["rows"] if row["case"]["weights"] == "fp8" and row["ms_per_token"]]
-    for row in rows:
-        plans = predicted(model(row["case"]["model"]), "h200x4", lower=["fp8"])
-        found = values(of(plans, "megakernel", "fp8", row["case"].get("gpus", 1)))[("tpot", None, None)]
-        assert abs(found / row["ms_per_token"] - 1) < 0.1, row["case"]
-    assert rows
-
-
-@pytest.mark.parametrize(("name", "layers"), [("llama-3.2-1b", 16), ("llama-3.1-8b", 6)])
-def test_int8_steps_are_predicted_as_they_were_measured(name, layers):
-    """Within 3 %; without a limit on the SMs they are 3 and 8 % too fast."""
-    found = document("int8-variants")["rows"]
-    (measured,) = (row["ms"] for row in found if (row["model"], row["variant"]) == (name, "four"))
-    config = catalogue.entry(name)[0] | {"num_hidden_layers": layers}
-    sizes = pass_time.decoder(config, multiplied(config, estimated_parameters(config)))
-    layer = megakernel_layer("int8", 1, 1)
-    limited, unlimited = (
-        pass_ms(sizes, pass_time.step(1, 128), MODEL_BYTES["int8"], 1, (4.465, 690), each)
-        for each in (layer, replace(layer, unpacked=inf))
-    )
-    assert abs(limited / measured - 1) < 0.03
-    assert unlimited < 0.97 * measured
 
 
 def test_a_megakernels_layer_of_few_weights_takes_its_chain_of_exchanges():

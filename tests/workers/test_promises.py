@@ -1,7 +1,6 @@
 """What no chip can do is refused with its floor, and what was measured is not."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from kernels.model_files.families import estimated_parameters
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Sla
-from workers.prediction.promises import AvailableGpus, impossible, predicted_miss, why_several
+from workers.prediction.promises import AvailableGpus, impossible, why_several
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "decode.json"
 
@@ -119,25 +118,6 @@ def test_several_gpus_have_a_floor_of_their_own(gpu, limit, said):
     assert bool(found) == bool(said)
 
 
-@pytest.mark.parametrize(
-    ("living", "said"),
-    [
-        (set(), f"2 GPUs that divide the model have a floor of 0.782 ms{predicted(1.12)}: allow the class h200x2"),
-        ({"h200"}, f"2 GPUs that divide the model have a floor of 0.782 ms{predicted(1.12)}: allow the class h200x2"),
-        ({"h200x4"}, f"a floor of 0.391 ms{predicted(0.714)}: allow the class h200x4, of which a worker is there"),
-        (
-            {"h200x2", "h200x4"},
-            f"a floor of 0.782 ms{predicted(1.12)}: allow the class h200x2, of which a worker is there",
-        ),
-    ],
-)
-def test_it_names_a_class_that_has_a_worker_where_there_is_one(living, said):
-    allowed = {"precisions": ["bf16", "fp8"], "allow_unverified_quality": True}
-    promise = {"objectives": [{"metric": "tpot", "limit": 1.5}], "constraints": allowed}
-    sla = Sla.model_validate(promise)
-    assert impossible(sla.objectives[0], sla, model("llama-3.1-8b"), "h200", AvailableGpus(living)).endswith(said)
-
-
 def test_a_model_that_does_not_divide_has_the_floor_of_one_gpu():
     objective = {"metric": "tpot", "limit": 0.5}
     one, four = (refusal(objective, gpu=each, of=model("qwen2.5-1.5b")) for each in ("h200", "h200x4"))
@@ -229,13 +209,3 @@ def test_it_says_why_a_run_takes_several_gpus(limit, gpu, classes, said):
     found = why_several(sla, model("llama-3.1-8b"), gpu, classes, AvailableGpus())
     assert found.startswith(said)
     assert bool(found) == bool(said)
-
-
-@pytest.mark.parametrize(("source", "said"), [("measured", "by measured rates"), ("datasheet", "by the datasheet")])
-def test_a_prediction_says_where_the_rates_of_a_gpu_come_from(monkeypatch, source, said):
-    """Those of a GPU that its bring-up described are measured before any run."""
-    monkeypatch.setitem(GPUS, "x900", replace(GPUS["h200"], gpu_class="x900", name="NVIDIA X900", source=source))
-    sla = Sla.model_validate(
-        {"objectives": [{"metric": "tpot", "percentile": 50, "limit": 3.2}], "constraints": {"precisions": ["bf16"]}}
-    )
-    assert f"(modelled, {said})" in predicted_miss(sla, model("llama-3.1-8b"), "x900", {})

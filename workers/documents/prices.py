@@ -85,11 +85,6 @@ class PriceResult(Document):
     sentence: str
 
     @property
-    def per_dollar(self) -> float | None:
-        """The ratio of what a dollar buys; None where requests were served one at a time, or nobody knows how many."""
-        return self.before_after_ratio if self.at_once is not None and self.at_once > 1 else None
-
-    @property
     def load(self) -> str:
         """The load that the prices stand at, in words; "" in documents that do not say."""
         if self.at_once is None:

@@ -93,16 +93,6 @@ def test_the_keyboard_is_enough(open_page, finished_run):
     expect(page.locator("#candidates tbody tr:visible")).to_have_count(0)
 
 
-def test_pages_that_are_not_there(chromium, site, session):
-    context = chromium.new_context(base_url=site.url, storage_state=session)
-    page = context.new_page()
-    answer = page.goto("/runs/00000000-0000-4000-8000-000000000000/")
-    assert answer is not None
-    assert answer.status == 404
-    expect(page.get_by_role("heading", name="No such run in this organisation")).to_be_visible()
-    context.close()
-
-
 def test_the_api_can_be_read_without_scripts(open_page):
     page = open_page(java_script_enabled=False)
     page.goto("/api/v1/docs")
@@ -123,18 +113,3 @@ def test_charts_without_scripts_leave_no_room_empty(open_page, finished_run):
         assert drawing is not None
         assert drawing["height"] > 100
         assert drawing["y"] - around["y"] < 100, "room above a chart"
-
-
-def test_a_long_address_of_a_webhook_covers_no_button(open_page):
-    """Addresses of chat programs have hundreds of characters without a space."""
-    page = open_page()
-    page.goto("/notifications/")
-    address = "https://hooks.example.com/" + "a" * 450
-    page.get_by_label("Address", exact=True).fill(address)
-    page.get_by_role("button", name="Add", exact=True).click()
-    page.get_by_role("button", name=f"Post a test to {address}").click()
-    expect(page.get_by_role("heading", name="Log of deliveries")).to_be_visible()
-    page.goto("/notifications/")
-    page.on("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("button", name=f"Remove {address}").click()
-    expect(page.get_by_text("is removed.")).to_be_visible()

@@ -1,13 +1,11 @@
 """From an invitation to paper: the account team reviews, edits, publishes and shares; a customer reads and prints."""
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.conftest import Site, log_in
+from tests.browser.conftest import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PASSWORD = "correct horse battery"
@@ -45,21 +43,6 @@ def _join(page: Page, link: str) -> Page:
     page.get_by_role("button", name="Join").click()
     expect(page.get_by_role("button", name="Log out")).to_be_visible()
     return page
-
-
-def test_an_engineer_joins_submits_and_follows(open_page, stranger) -> None:
-    page = _join(stranger(), _invite(open_page(), "engineer@walk.test", "engineer"))
-    page.goto("/workloads/new/")
-    page.get_by_label("Model required").select_option("tiny-llama")
-    page.get_by_text("Advanced: constraints").click()
-    for name, value in {"name": "By an engineer", "constraints.minutes": "1"}.items():
-        page.locator(f'[name="{name}"]').fill(value)
-    page.locator("button.button-primary", has_text="Start the run").click()
-    page.wait_for_url("**/runs/*/")
-    expect(page.locator('[data-stage="admit"][data-state="done"]')).to_be_visible(timeout=300_000)
-    page.on("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("button", name="Cancel").click()
-    expect(page.locator(".badge-cancelled").first).to_be_visible(timeout=300_000)
 
 
 def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, stranger, finished_run) -> None:
@@ -100,16 +83,3 @@ def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, s
     page.get_by_role("button", name="Revoke the link").click()
     expect(page.get_by_text("revoked 20")).to_be_visible()
     assert customer.goto(link).status == 404
-
-
-def test_a_newcomer_sees_an_h200_report_two_clicks_after_login(site, stranger) -> None:
-    made = json.loads(site.manage("create_login", "--json", "--email", "newcomer@walk.test", "--organisation", "New"))
-    page = stranger()
-    log_in(page, replace(site, email=made["email"], password=made["password"]))
-    clicks = ["Open the example"]
-    for name in clicks:
-        page.get_by_role("link", name=name).click()
-    assert len(clicks) <= 2
-    expect(page.locator("[data-verdict]")).to_be_visible()
-    expect(page.locator("main")).to_contain_text("H200")
-    expect(page.locator("section.card > figure > [data-figure]").nth(5)).to_be_attached()

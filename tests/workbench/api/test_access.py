@@ -216,11 +216,6 @@ def test_an_unknown_query_parameter_is_named_with_those_that_there_are(api, clie
     assert client.get("/api/v1/runs?stat=open").status_code == 401, "without a token, no parameter is checked"
 
 
-def test_both_documents_have_their_operations():
-    assert ("POST", "/worker/claim") in WORKER
-    assert len(PUBLIC) >= 30
-
-
 def test_a_body_that_is_no_object_or_has_an_unknown_field_is_refused(api, ids, admin):
     client, no_object = api(admin), "body: should be an object with named fields"
     for method, path in _with_body(v1):

@@ -141,16 +141,6 @@ def test_two_stand_side_by_side_and_a_foreign_one_does_not(browser, organisation
         assert str(theirs.id) not in browser(engineer).get(page).content.decode()
 
 
-def test_what_failed_is_shown_with_its_sentence(browser, organisation, engineer):
-    gpu = sample_bring_up.row(organisation, engineer, sample_bring_up.made_up())
-    words = text(browser(engineer).get(f"/bring-ups/{gpu.id}/"))
-    assert "Off by 0.3." in words
-    assert "Its process ended with code 7." in words
-    assert "a peer is faster" in words
-    assert "reads of shared memory, TB/s 28.0" in words
-    assert "copy of 4 bytes to another GPU" in words
-
-
 def test_a_gpu_without_a_price_leads_to_the_price_book_that_asks_for_it(browser, organisation, engineer, account):
     gpu = sample_bring_up.row(organisation, engineer, sample_bring_up.made_up())
     page, client = f"/bring-ups/{gpu.id}/", browser(account)

@@ -4,7 +4,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-import sample_no_change
 from django.utils import timezone
 
 from workbench.intake.models import Model
@@ -87,18 +86,6 @@ def test_before_and_after_say_where_they_come_from(cli, finished_run):
     assert "Measured on Test device (h200)" in shown
     assert "$/M tokens, present deployment" in shown
     assert "Verdict: met" in shown
-
-
-def test_where_no_change_is_recommended_there_is_no_ratio(cli, finished_run):
-    found = sample_no_change.no_change()
-    for stage in ("verify", "price"):
-        finished_run.stages.filter(stage=stage).update(result=getattr(found, stage).model_dump(mode="json"))
-    shown = cli("show", finished_run.id).stdout
-    assert "none recommended" in shown
-    assert "Plan: eager." in shown
-    assert "It is the baseline, and no change is recommended." in shown
-    assert "speedup" not in shown
-    assert "3.46x" not in shown
 
 
 def test_the_latest_run_is_shown_cancelled_and_run_again(cli, make_run, finished_run):

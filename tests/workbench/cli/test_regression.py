@@ -50,11 +50,3 @@ def test_too_few_processes_are_not_enough_samples(cli, organisation, engineer):
     done = cli("show", new.id, "--against", kept.id, "--fail-on-regression", "3%")
     assert done.exit_code == 4
     assert "A regression cannot be judged" in done.stderr
-
-
-def test_an_unfinished_run_cannot_be_held_against_another(cli, organisation, engineer):
-    kept = finished(organisation, engineer)
-    running = sample_runs.run(organisation, engineer, "running", "explore")
-    done = cli("show", running.id, "--against", kept.id, "--fail-on-regression", "3%")
-    assert done.exit_code == 3
-    assert "is still going on; add --wait" in done.stderr

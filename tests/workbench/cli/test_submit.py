@@ -34,21 +34,10 @@ def test_the_same_files_are_not_sent_twice(cli, model_dir, sla_file):
     assert Run.objects.count() == 2
 
 
-def test_an_sla_beside_the_weights_is_not_part_of_the_model(cli, model_dir, sla_file):
-    inside = sla_file.rename(model_dir / "sla.yaml")
-    assert cli("submit", model_dir, "--sla", inside).exit_code == 0
-
-
 def test_a_catalogue_name_needs_no_upload(cli, sla_file):
     done = cli("submit", "tiny-llama", "--sla", sla_file, "--gpu-class", "cpu")
     assert done.exit_code == 0, done.output
     assert Run.objects.get().gpu_class == "cpu"
-
-
-def test_an_sla_may_exclude_variants(cli, sla_file):
-    sla_file.write_text("objectives: [{metric: ttft, limit: 5}]\nconstraints: {exclude: [megakernel, kernels]}\n")
-    assert cli("submit", "tiny-llama", "--sla", sla_file).exit_code == 0
-    assert Run.objects.get().workload.sla.constraints.exclude == ["megakernel", "kernels"]
 
 
 def test_a_file_holds_the_text_that_quality_is_measured_on(cli, model_dir, sla_file, tmp_path):
@@ -169,27 +158,12 @@ def test_what_the_workbench_refuses_is_said_in_its_words(cli, model_dir, sla_fil
     assert not Upload.objects.open().exists()
 
 
-def test_a_truncated_shard_is_refused_and_nothing_is_kept(cli, model_dir, sla_file):
-    shard = model_dir / "model.safetensors"
-    shard.write_bytes(shard.read_bytes()[:-10])
-    done = cli("submit", model_dir, "--sla", sla_file)
-    assert done.exit_code == 2
-    assert "model.safetensors" in done.stderr
-    assert not Model.objects.exists()
-    assert not Upload.objects.open().exists()
-
-
 def test_an_unknown_model_and_an_impossible_class_are_named(cli, sla_file):
     unknown = cli("submit", "gpt-17", "--sla", sla_file)
     assert (unknown.exit_code, "model: there is no model 'gpt-17'" in unknown.stderr) == (2, True)
     impossible = cli("submit", "tiny-llama", "--sla", sla_file, "--gpu-class", "b200")
     assert (impossible.exit_code, "gpu_class: the workload allows" in impossible.stderr) == (2, True)
     assert not Workload.objects.exists(), "a refused submission leaves nothing behind"
-
-
-def test_the_command_names_the_workload(cli, sla_file):
-    assert cli("submit", "tiny-llama", "--sla", sla_file, "--name", "night shift").exit_code == 0
-    assert Workload.objects.get().name == "night shift"
 
 
 def test_a_project_and_tags_are_handed_in_and_listed(cli, sla_file):
@@ -215,21 +189,6 @@ def test_a_token_that_none_can_be_is_a_sentence(cli):
     for token in ("kwb_ü", "kwb_a\nb"):
         done = cli("--token", token, "runs")
         assert (done.exit_code, "WORKBENCH_TOKEN is no token" in done.stderr) == (2, True)
-
-
-def test_an_interrupt_is_no_verdict(cli, model_dir, sla_file, monkeypatch):
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("workbench.cli.references.upload", interrupted)
-    done = cli("submit", model_dir, "--sla", sla_file)
-    assert (done.exit_code, "Interrupted." in done.stderr) == (130, True)
-
-
-def test_an_answer_that_is_not_understood_is_no_verdict(cli, monkeypatch):
-    monkeypatch.setattr("workbench.cli.client.ApiClient.get", lambda *_, **__: {"rows": []})
-    done = cli("runs")
-    assert (done.exit_code, "The server's answer was not understood (KeyError)" in done.stderr) == (3, True)
 
 
 def test_a_wrong_token_and_a_dead_server_are_sentences(cli, monkeypatch):

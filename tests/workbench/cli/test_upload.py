@@ -96,20 +96,6 @@ def test_what_is_left_out_is_named_and_not_hashed(model_dir, capsys):
     assert "Left out, as the workbench does not read them: .cache/, onnx/, optimizer.pt." in capsys.readouterr().err
 
 
-def test_bytes_that_are_not_what_was_announced_are_refused(live_server, secret, model_dir, monkeypatch):
-    read = uploading.read_directory
-
-    def then_change(*arguments):
-        files = read(*arguments)
-        (model_dir / "tokenizer.json").write_text("[]")
-        return files
-
-    monkeypatch.setattr(uploading, "read_directory", then_change)
-    with pytest.raises(CliError, match=r"tokenizer\.json: sha256: the content that came has"):
-        uploading.upload(ApiClient(live_server.url, secret), model_dir, _say)
-    assert not Model.objects.exists()
-
-
 def test_all_that_is_wrong_is_told_before_anything_is_sent(live_server, secret, model_dir):
     (model_dir / "added_tokens.json").write_text("{")
     (model_dir / "config.json").write_text(
@@ -120,11 +106,3 @@ def test_all_that_is_wrong_is_told_before_anything_is_sent(live_server, secret, 
         uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
     assert line.patches == 0
     assert not Upload.objects.open().exists()
-
-
-def test_the_command_says_so_and_ends_with_bad_input(cli, model_dir, sla_file):
-    (model_dir / "config.json").write_text(json.dumps(CONFIG | {"model_type": "nonesuch"}))
-    done = cli("submit", model_dir, "--sla", sla_file)
-    assert done.exit_code == Exit.USAGE
-    assert "config.json: model_type: 'nonesuch' is unknown" in done.stderr
-    assert not Model.objects.exists()

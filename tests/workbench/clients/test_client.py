@@ -51,26 +51,6 @@ def test_a_refusal_is_a_problem_with_its_sentence(client):
     assert (refused.status, refused.errors[0].field) == (422, "duty_cycle")
 
 
-def test_the_same_key_submits_once(client):
-    from kernel_workbench_client.api.workloads import submit_workload
-
-    first, second = (
-        submit_workload.sync_detailed(client=client, body=_workload(), idempotency_key="k") for _ in range(2)
-    )
-    assert first.parsed.id == second.parsed.id
-    assert second.headers["Idempotency-Replayed"] == "true"
-
-
-def test_a_run_is_cancelled(client):
-    from kernel_workbench_client.api.runs import cancel_run, start_run
-    from kernel_workbench_client.api.workloads import submit_workload
-    from kernel_workbench_client.models import NewRun
-
-    workload = submit_workload.sync(client=client, body=_workload())
-    run = start_run.sync(client=client, body=NewRun(workload=workload.id))
-    assert cancel_run.sync(run.id, client=client).state == "cancelled"
-
-
 @pytest.mark.parametrize("program", [[sys.executable, "gate.py"], ["bash", "gate.sh"]], ids=["python", "curl"])
 @pytest.mark.parametrize(
     ("state", "verdict", "code"),
@@ -99,8 +79,6 @@ def test_a_gate_says_what_is_wrong_with_the_workload(environment, tmp_path, prog
 @pytest.mark.parametrize(
     ("arguments", "change", "code", "said"),
     [
-        ([], {}, 2, "usage: "),
-        (["no-such-file.json"], {}, 2, "usage: "),
         (["workload.json"], {"WORKBENCH_TOKEN": None}, 2, "usage: "),
         (["workload.json"], {"WORKBENCH_URL": "nowhere://127.0.0.1"}, 3, "nowhere"),
     ],

@@ -62,13 +62,6 @@ def test_it_serves_restarts_what_is_killed_and_stops_everything_on_sigterm(up) -
     wait_for(lambda: not any(child.is_running() for child in children), 180, "the end of all processes")
 
 
-def test_nothing_outlives_its_sudden_death(up) -> None:
-    command, _, children = up
-    assert len(children) >= 4
-    command.kill()
-    wait_for(lambda: not any(child.is_running() for child in children), 180, "the end of all processes")
-
-
 def test_a_taken_port_is_one_clear_sentence(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

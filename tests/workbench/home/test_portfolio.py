@@ -1,7 +1,6 @@
 """The portfolio: what each role sees first, filters, several customers, the archive and the newest run."""
 
 import re
-from datetime import timedelta
 
 import pytest
 from django.urls import reverse
@@ -174,16 +173,6 @@ def test_a_kept_row_shows_what_has_changed_since(browser, organisation, engineer
     later = client.get(PORTFOLIO).content.decode()
     assert later.count("badge-met") == 0
     assert "Another name" in later
-
-
-def test_an_open_run_that_outlasts_the_estimate_says_so(browser, organisation, engineer):
-    sample_runs.run(organisation, engineer)
-    late = sample_runs.run(organisation, engineer, state="running", upto="explore")
-    Run.objects.filter(id=late.id).update(started_at=timezone.now())
-    client = browser(engineer)
-    assert "left <span" in client.get("/workloads/").content.decode()
-    Run.objects.filter(id=late.id).update(started_at=timezone.now() - timedelta(hours=9))
-    assert "longer than the last runs of this class" in client.get("/workloads/").content.decode()
 
 
 def test_workloads_are_found_by_project_and_by_the_tags_of_their_runs(browser, organisation, engineer, account):

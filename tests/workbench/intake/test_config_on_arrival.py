@@ -9,9 +9,8 @@ import pytest
 from kernels.model_files import ModelRefused, inspect
 from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish, nothing_kept, outcome, send, sha
 from workbench.accounts.models import User
-from workbench.api.sentences import Problem
 from workbench.intake.models import Recording, Upload
-from workbench.intake.services import checking, receiving
+from workbench.intake.services import checking
 
 REFUSED: dict[str, bytes] = {
     "no model type": json.dumps({key: CONFIG[key] for key in CONFIG.keys() - {"model_type"}}).encode(),
@@ -91,22 +90,6 @@ def test_a_finish_that_comes_while_it_is_checked_gives_the_same_sentence(
     checking.check_waiting()
     assert finished[0].json()["state"] == "checking"
     assert outcome(client, upload).json()["detail"].startswith("config.json: auto_map: remote code is not run")
-
-
-def test_a_chunk_that_is_on_its_way_meanwhile_is_answered_by_the_sentence(
-    api: Api, engineer: User, model_files: Files
-) -> None:
-    client = api(engineer)
-    upload = Upload.objects.get(pk=announce(client, model_files | {"config.json": b"{}"}).json()["id"])
-    assert send(client, str(upload.pk), 0, b"{}").status_code == 200
-
-    class Slow:
-        def read(self, size: int) -> bytes:
-            checking.check_waiting()
-            return bytes(size)
-
-    with pytest.raises(Problem, match=r"config.json: model_type: "):
-        receiving.append(upload, 1, 0, Slow(), 10)
 
 
 def test_one_in_a_folder_below_is_no_configuration_of_the_model(api: Api, engineer: User, model_files: Files) -> None:

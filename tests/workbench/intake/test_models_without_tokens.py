@@ -1,12 +1,7 @@
-"""Workloads of models that generate no text: what is refused, and what their page says."""
-
-from collections.abc import Callable
-
-from django.test import Client
+"""Workloads of models that generate no text: what is refused."""
 
 from tests.workbench.intake.workload_documents import Clients, post
 from workbench.accounts.models import User
-from workbench.intake.models import Model
 
 EMBEDDER = {
     "model": "tiny-bert",
@@ -33,15 +28,3 @@ def test_after_is_vllm_only_of_models_that_the_plug_in_runs(api: Clients, engine
         "reason": "the plug-in runs LlamaForCausalLM and Qwen2ForCausalLM within vLLM, and not Qwen3ForCausalLM",
     }
     assert post(api(engineer), promise | asked | {"model": "tiny-llama"}).status_code == 201
-
-
-def test_the_present_throughput_counts_what_the_model_gives(
-    api: Clients, browser: Callable[[User], Client], engineer: User
-) -> None:
-    present = {"metric": "batch_latency", "latency_ms": 9, "gpu": "L4", "usd_per_hour": 0.8, "tokens_per_second": 250}
-    workload = post(api(engineer), EMBEDDER | {"present": present}).json()
-    model = Model.objects.get()
-    model.manifest = model.manifest | {"counted": "embeddings"}
-    model.save()
-    page = browser(engineer).get(f"/workloads/{workload['id']}/").content.decode()
-    assert "<dd>250 embeddings/s</dd>" in page

@@ -115,13 +115,6 @@ def test_one_that_is_too_large_or_has_another_hash_is_refused(api: Clients, engi
     assert announce(client, len(CALLS)).status_code == 413
 
 
-def test_one_of_too_many_requests_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_REQUESTS", 60)
-    (tmp_path / "calls").write_bytes(CALLS)
-    with pytest.raises(files.InvalidRecording, match="line 62: has request 61; a recording has at most 60"):
-        files.facts(tmp_path / "calls")
-
-
 @pytest.mark.parametrize(
     ("changed", "field", "reason"),
     [

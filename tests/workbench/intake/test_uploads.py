@@ -10,7 +10,7 @@ from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish
 from workbench.accounts.models import User
 from workbench.api.quota import used_bytes
 from workbench.intake import blobs
-from workbench.intake.models import Model, Upload
+from workbench.intake.models import Upload
 
 
 def test_an_upload_becomes_a_model_with_blobs_by_hash(
@@ -31,30 +31,6 @@ def test_the_same_model_twice_is_one_model(api: Api, engineer: User, model_files
     first, second = (upload_model(api(engineer), model_files).json() for _ in range(2))
     assert first["id"] == second["id"]
     assert not Upload.objects.open().exists()
-
-
-def test_the_same_files_again_mend_a_manifest_that_cannot_be_read(
-    api: Api, engineer: User, model_files: Files, upload_model: Any
-) -> None:
-    whole = upload_model(api(engineer), model_files).json()
-    Model.objects.update(manifest={"name": "of another version"})
-    assert api(engineer).get(f"/api/v1/models/{whole['id']}").json()["unreadable"]
-    again = upload_model(api(engineer), model_files)
-    assert (again.status_code, again.json()) == (201, whole)
-
-
-@pytest.mark.parametrize("more", [{}, {"parameters": "many", "architecture": ["x"], "kind": 3, "files": 7}])
-def test_pages_show_a_model_whose_manifest_cannot_be_read(
-    api: Api, browser: Any, engineer: User, model_files: Files, upload_model: Any, more: dict[str, Any]
-) -> None:
-    whole = upload_model(api(engineer), model_files).json()
-    Model.objects.update(manifest={"source": "upload"} | more)
-    for address in ("/models/", f"/models/{whole['id']}/"):
-        page = browser(engineer).get(address)
-        assert page.status_code == 200
-        assert "This version cannot read the stored manifest of tiny" in page.content.decode()
-    for address in ("/workloads/new/", f"/workloads/new/?model={whole['digest']}"):
-        assert browser(engineer).get(address).status_code == 200
 
 
 def test_a_broken_upload_goes_on_where_it_stopped(api: Api, engineer: User, model_files: Files) -> None:

@@ -80,16 +80,6 @@ def test_a_member_who_was_removed_gets_nothing(membership, organisation):
     assert not Delivery.objects.exists()
 
 
-def test_without_a_mail_server_the_page_says_so_and_files_are_written(browser, account, settings, tmp_path):
-    settings.EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
-    settings.EMAIL_FILE_PATH = tmp_path / "mail"
-    client = browser(account)
-    assert "has no mail server" in client.get("/notifications/").content.decode()
-    client.post("/notifications/test/")
-    deliver_due()
-    assert "You asked for this test" in next((tmp_path / "mail").iterdir()).read_text()
-
-
 def test_a_message_that_cannot_be_made_holds_up_no_other(membership, organisation, mailbox):
     services.choose(membership, [Kind.RUN_FINISHED])
     outbox.announce(organisation.pk, Kind.RUN_FINISHED, lambda: {"of": "another version"})

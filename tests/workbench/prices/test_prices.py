@@ -78,10 +78,3 @@ def test_the_api_refuses_what_the_form_refuses(api, account, change, price, sent
     assert answer.status_code == 422
     assert answer.json()["detail"] == sentence
     assert not PriceBookRow.objects.exists()
-
-
-def test_a_class_has_one_price(api, account):
-    book = _book("N").model_dump()
-    book["prices"] *= 2
-    answer = api(account).post("/api/v1/prices", book, content_type="application/json")
-    assert answer.json()["detail"] == "prices: h200 is there twice"

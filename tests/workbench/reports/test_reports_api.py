@@ -39,25 +39,3 @@ def test_an_unfinished_run_is_a_conflict(api, engineer, organisation):
     assert answer.status_code == 409
     assert answer["Content-Type"] == "application/problem+json"
     assert "Only a finished run" in answer.json()["detail"]
-
-
-def test_the_report_file(api, engineer, foreigner, done):
-    answer = api(engineer).get(f"/api/v1/runs/{done.id}/report")
-    assert b"<h1>Voice agent, test data</h1>" in answer.content
-    assert api(foreigner).get(f"/api/v1/runs/{done.id}/report").status_code == 404
-
-
-def test_no_report_yet(api, engineer, organisation):
-    run = sample_runs.run(organisation, engineer, "running", "verify")
-    answer = api(engineer).get(f"/api/v1/runs/{run.id}/report")
-    assert answer.status_code == 404
-    assert "no report yet" in answer.json()["detail"]
-
-
-def test_prices(api, engineer, account):
-    book = api(engineer).get("/api/v1/prices").json()
-    assert book["prices"][0]["gpu_class"] == "h100"
-    book["name"] = "Ours"
-    assert _post(api(engineer), "/prices", book).status_code == 403
-    assert _post(api(account), "/prices", book).status_code == 201
-    assert api(engineer).get("/api/v1/prices").json()["name"] == "Ours"

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tests import sample_endpoint, sample_loads, sample_results
 from workbench.cli import tables
-from workers.charts import endpoint, under_load
+from workers.charts import endpoint
 from workers.cost import against_endpoint
 from workers.report.page import render
 
@@ -53,15 +53,6 @@ def test_the_page_and_the_api_show_it_beside_before_and_after(browser, api, engi
     assert answer["load"]["metrics"][0]["percentiles"]["p50"] == {"value": 190.0, "low": 180.5, "high": 203.3}
 
 
-def test_the_sla_is_judged_at_both_places_in_the_words_of_every_verdict():
-    found = sample_endpoint.measured(sample_results.results())
-    results = sample_endpoint.with_endpoint(sample_results.results(), found)
-    for verdict, words in (("not_enough_samples", "undecided"), ("too_close", "too close to call"), ("met", "met")):
-        found.load.verdict = verdict
-        said = against_endpoint.sentences(results, None)[0]
-        assert said == f"The SLA is {words} at the endpoint and met after."
-
-
 def test_an_endpoint_that_failed_is_a_sentence_and_the_rest_stands(browser, engineer, beside):
     run = beside(sample_endpoint.REFUSED)
     page = browser(engineer).get(f"/runs/{run.pk}/result/").content.decode()
@@ -100,16 +91,3 @@ def test_the_loads_that_hold_at_the_endpoint_and_after_and_their_prices_come_fir
     results.verify.recommended = False
     assert against_endpoint.sentences(results, None) == []
     assert "2.35x the baseline runner's 81.0 ms here" in endpoint.words(results)
-
-
-def test_its_curve_stands_beside_those_of_before_and_after():
-    results = sample_endpoint.under_load(sample_endpoint.with_endpoint(sample_loads.results()))
-    names = [name for name, _, _ in under_load.sides(results)]
-    assert names == ["Before", "After", "Endpoint"]
-    assert [row[0] for row in under_load.promise_table(results)[1]] == ["before", "after", "endpoint"]
-    legend = [each["name"] for each in under_load.figure(results)["data"] if each.get("showlegend", True)]
-    assert legend == ["Before", "After", under_load.OPEN, "Endpoint", under_load.CROSSED]
-    report = text(render(sample_results.stage_input().model_copy(update={"results": results})))
-    assert f"The customer's endpoint {results.load.endpoint.sentence} A server of the customer's, asked by" in report
-    assert f"Answers judged, after {results.load.after.served_ids.sentence}" in report
-    assert "The generator itself was 7.1 ms late" in report

@@ -72,31 +72,6 @@ def test_one_request_at_a_time_says_nothing_of_a_fleet(browser, engineer, accoun
     assert again not in browser(account).get(address).content.decode()
 
 
-def test_several_at_once_without_a_search_give_the_most_gpus_that_it_takes(ask, done):
-    stands_at(done, 8, highest=False)
-    said = ask(users=70)
-    assert "GPUs needed, at most 13 13" in said  # each filled with 5.6 of 8
-    assert said.index("A GPU may well hold more at once") < said.index("GPUs needed")
-
-
-def test_a_rate_of_requests_and_a_stated_price(ask):
-    said = ask(requests_per_second=10, usd_per_hour="2 USD", hours_per_day=12, spare=0, fee="100000")
-    before, after = re.search(r"GPUs needed (\d+)(?: \([\d to]+\))? (\d+)", said).groups()
-    assert int(before) > int(after) == 1
-    assert "A month" in said
-    assert "$730.00" in said  # one GPU of 2 USD for 12 hours on 365 / 12 days
-    assert re.search(r"Break-even \S* ?[\d.]+ months", said)
-
-
-def test_few_requests_a_day_are_said_to_leave_the_gpu_waiting(ask):
-    said = ask(requests_per_second=0.1, duty=50)
-    assert "GPUs needed 1 1" in said
-    before, after = map(float, re.search(r"Capacity used ([\d.]+) % ([\d.]+) %", said).groups())
-    assert 0 < after < before < 2
-    assert f"This demand takes at most {before} % of the capacity that is paid for: the bill, and with it" in said
-    assert "GPUs that wait" not in ask(requests_per_second=1, duty=100)
-
-
 @pytest.mark.parametrize(
     ("demand", "sentence"),
     [
@@ -126,20 +101,6 @@ def test_a_number_that_makes_no_sense_has_one_sentence_and_loses_nothing(
     assert "GPUs needed" not in said
     page = browser(engineer).get(reverse("run-fleet", args=[done.id]), demand).content.decode()
     assert all(f'value="{value}"' in page for value in demand.values())
-
-
-def test_the_address_is_a_page_of_its_own_and_the_result_leads_to_it(browser, engineer, organisation, done):
-    stands_at(done, 1, highest=True)
-    client, address = browser(engineer), reverse("run-fleet", args=[done.id])
-    assert address in client.get(reverse("run-result", args=[done.id])).content.decode()
-    page = client.get(address, {"users": 3}).content.decode()
-    assert page.lstrip().startswith("<!doctype html>")
-    assert term("GPUs needed", "gpus-needed") in page
-    for shown, put in ((address, f"{address}?users=4"), (reverse("run-result", args=[done.id]), None)):
-        htmx = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{shown}"}
-        assert client.get(address, {"users": 4}, headers=htmx).get("HX-Replace-Url") == put
-    unfinished = sample_runs.run(organisation, engineer, "running", "explore")
-    assert client.get(reverse("run-fleet", args=[unfinished.id])).status_code == 404
 
 
 def test_the_demand_that_the_workload_states_begins_result_calculator_and_report(browser, engineer, organisation):

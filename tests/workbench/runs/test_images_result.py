@@ -1,19 +1,14 @@
-"""The result of a model of images, as the page and the command show it: no word of tokens."""
-
-from io import StringIO
+"""The page of the result of a model of images: no word of tokens."""
 
 import pytest
 import sample_results
 from django.template.loader import render_to_string
-from rich.console import Console
 
-from workbench.cli import tables
 from workbench.results import page_context
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
-from workers.documents.workload import Objective
 from workers.stages.price import price
 
 MODEL = sample_results.manifest().model_copy(update={"kind": "other", "counted": "images"})
@@ -49,17 +44,3 @@ def test_the_page_counts_images(results):
     assert "own generate" not in page
     for said in ("tokens/s", "Tokens/s", "M tokens", "million tokens", "KL divergence", "output tokens"):
         assert said not in page
-
-
-def test_the_command_counts_images(results):
-    written = StringIO()
-    tables.outcome(results, Console(file=written, width=200))
-    assert "images/s" in written.getvalue()
-    assert "$/M images" in written.getvalue()
-    assert "tok" not in written.getvalue().replace("tokenizer", "")
-
-
-def test_a_cost_per_million_images_is_called_so():
-    promise = Objective(metric="cost_per_mtok", limit=2).counting("images")
-    assert (promise.unit, promise.label) == ("USD/M images", "cost per million images p50")
-    assert Objective.model_validate(promise.model_dump()).unit == "USD/M images"

@@ -117,37 +117,6 @@ def _living(*classes):
         Worker.objects.create(name=name, gpu_class=name, last_seen=timezone.now(), memory_gib=131.0)
 
 
-def test_where_no_run_would_start_no_class_is_named_for_it(said, browser, engineer):
-    _living("h200", "h200x4")
-    page = said(**EIGHT)
-    assert "No run would start: TPOT p50 of 1.50 ms is impossible on NVIDIA H200" in page
-    assert page.count("impossible on NVIDIA H200") == 1
-    assert "would go to" not in page
-    form = browser(engineer).post("/workloads/new/", FORM | EIGHT | {"do": "start"}).content.decode()
-    beside = form[form.index("GPU classes allowed</legend>") :]
-    assert "allow the class h200x4, of which a worker is there" in beside[: beside.index("</fieldset>")]
-    assert "gpu_class: " not in form
-
-
-def test_a_run_that_waits_for_several_gpus_says_for_which(said):
-    _living("h200")
-    page = said(**EIGHT | {"constraints.gpu_classes": ["h200", "h200x4"]})
-    assert "A run would wait for a worker of class h200x4." in page
-    assert "No allowed class" not in page
-
-
-def test_a_mixture_of_experts_is_predicted_and_no_plan_of_it_takes_several_gpus(said):
-    mixture = EIGHT | {"model": "qwen3-30b-a3b", "constraints.gpu_classes": ["h200x2"]}
-    page = said(**mixture)
-    assert re.search(r"Predicted on h200x2 \(modelled, .*: the median TPOT is [\d.]+ ms with megakernel in bf16", page)
-    assert "qwen3-30b-a3b is not divided over GPUs" in page
-    assert "is not divided" not in said(**mixture | {"constraints.gpu_classes": ["h200"]})
-
-
-def test_that_clients_who_wait_for_each_other_are_not_predicted_is_said(said):
-    assert "No latency is predicted where 4 clients wait for each other." in said(**{"traffic.concurrency": "4"})
-
-
 def test_a_model_that_no_allowed_class_holds_is_refused_once(said):
     _living("h200")
     page = said(**EIGHT | {"model": "llama-3.1-70b"})
@@ -163,13 +132,6 @@ def test_a_promise_that_is_predicted_to_be_missed_is_warned_of(said, gpu_class, 
     lower = said(**asked | fp8)
     assert '<p class="notice notice-warning">Predicted' not in lower
     assert "ms with megakernel in fp8 on" in lower
-
-
-def test_the_same_checks_are_not_sent_twice(browser, engineer, organisation):
-    client = browser(engineer)
-    answer = client.post("/workloads/new/check/", FORM)
-    digest = answer.context["checks"].digest
-    assert client.post("/workloads/new/check/", FORM | {"seen": digest}).status_code == 204
 
 
 def test_the_page_shows_them_without_scripts(browser, engineer, organisation):

@@ -6,11 +6,9 @@ from django.urls import reverse
 
 from tests.workers.test_promises import model
 from workbench.intake.services.ceilings import known_ceilings
-from workbench.intake.services.workloads import create_workload
 from workbench.results.predictions import error_words
 from workbench.runs import services
 from workbench.runs.run_queue import key_of
-from workers.documents.workload import Workload as WorkloadDocument
 
 NONE_YET = "On NVIDIA H200 no run has yet compared what was predicted with what was measured."
 
@@ -25,13 +23,6 @@ def test_the_error_is_that_of_the_organisations_runs_on_the_gpu(organisation, en
     assert error_words(foreigner.memberships.get().organisation, "h200") == NONE_YET
     predicted = found.stages.get(stage="report").result["predicted"]
     assert [each["label"] for each in predicted] == ["TTF64 p50", "TPOT p50"]
-
-
-def test_errors_of_the_roofline_alone_do_not_count(organisation, engineer):
-    stage = sample_runs.run(organisation, engineer).stages.get(stage="report")
-    stage.result["predicted"] = [each | {"runner": ""} for each in stage.result["predicted"]]
-    stage.save()
-    assert error_words(organisation, "h200") == NONE_YET
 
 
 def test_admit_starts_from_the_ceilings_of_the_newest_run(organisation, engineer):
@@ -89,16 +80,3 @@ def test_a_workloads_page_has_cost_against_latency_of_its_newest_runs_and_of_oth
     assert NONE_YET.replace("H200", "H100") in page
     assert NONE_YET not in page  # of the H200 there is a run, so none of its points is modelled
     assert browser(foreigner).get(address).status_code == 404
-
-
-def test_a_workloads_page_says_the_error_on_a_gpu_once(browser, organisation, engineer):
-    """Three sentences about NVIDIA H200 stood below points of one, two and four."""
-    sla = {
-        "model": "llama-3.1-8b",
-        "objectives": [{"metric": "tpot", "limit": 4}],
-        "constraints": {"gpu_classes": ["h200", "h200x2", "h200x4", "h100"]},
-    }
-    workload = create_workload(organisation, engineer, WorkloadDocument.model_validate(sla))
-    page = browser(engineer).get(reverse("workload", args=[workload.id])).content.decode()
-    assert page.count(NONE_YET) == 1
-    assert page.count(NONE_YET.replace("H200", "H100")) == 1

@@ -8,7 +8,6 @@ import sample_results
 from django.utils import timezone
 
 from workbench import broker
-from workbench.intake.services import placement
 from workbench.runs import services, state
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workbench.runs.services import seconds_left
@@ -236,11 +235,6 @@ def test_time_that_a_stage_leaves_goes_to_those_after_it(run: Run, key: StageKey
     assert seconds_left(run, "verify", _minutes(6)) == 20
 
 
-def test_a_stage_more_needs_no_line_in_the_budget(run, monkeypatch):
-    monkeypatch.setattr(budget, "GPU_STAGES", ("admit", "tune", "verify"))
-    assert seconds_left(run, "tune", _minutes(60)) == 3600 - budget.NEEDED_SECONDS["verify"]
-
-
 def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload: Any, engineer: Any) -> None:
     assert services.create_run(workload, engineer).gpu_class == "h200"
     Worker.objects.create(name="gpu-cpu-0@here", gpu_class="cpu", last_seen=timezone.now())
@@ -248,13 +242,6 @@ def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload: Any, 
     assert services.create_run(workload, engineer).gpu_class == "cpu"
     with pytest.raises(services.RunError, match="the workload allows h200, h100, cpu, not b200"):
         services.create_run(workload, engineer, gpu_class="b200")
-
-
-def test_a_class_without_the_memory_is_not_chosen(db: None) -> None:
-    manifest = sample_results.manifest().model_copy(update={"parameters": 60_000_000_000})
-    document = sample_results.workload()
-    document.constraints.gpu_classes = ["l40s", "h200", "b200"]
-    assert placement.choose_class(document, manifest, {}) == "h200"
 
 
 def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run: Run, workload: Any, engineer: Any) -> None:

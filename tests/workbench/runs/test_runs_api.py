@@ -30,35 +30,6 @@ def test_a_run_is_started_read_and_listed(api: Api, engineer: User, workload: Wo
     assert client.get("/api/v1/runs", {"state": "done"}).json()["items"] == []
 
 
-def test_a_run_is_tagged_and_found_by_its_tag(api: Api, engineer: User, foreigner: User, workload: Workload) -> None:
-    client, body = api(engineer), {"workload": str(workload.id)}
-    made = _post(client, "/runs", body | {"tags": ["nightly", "main"]}).json()
-    assert made["tags"] == ["main", "nightly"]
-    assert _post(client, "/runs", body).json()["tags"] == []
-    assert [item["id"] for item in client.get("/api/v1/runs", {"tag": "nightly"}).json()["items"]] == [made["id"]]
-    assert api(foreigner).get("/api/v1/runs", {"tag": "nightly"}).json()["items"] == []
-    for wrong in (["a,b"], [""], ["x" * 41], [str(each) for each in range(11)]):
-        assert _post(client, "/runs", body | {"tags": wrong}).status_code == 422
-    address = f"/api/v1/runs/{made['id']}"
-    labels = {"data": {"tags": ["release"]}, "content_type": "application/json"}
-    assert client.patch(address, **labels).json()["tags"] == ["release"]
-    assert api(foreigner).patch(address, **labels).status_code == 404
-
-
-def test_workloads_and_runs_are_found_by_project(api: Api, account: User, engineer: User, workload: Workload) -> None:
-    client, address = api(engineer), f"/api/v1/workloads/{workload.id}"
-    run = _post(client, "/runs", {"workload": str(workload.id)}).json()
-    labels = {"data": {"project": " Voice "}, "content_type": "application/json"}
-    assert api(account).patch(address, **labels).status_code == 403
-    assert client.patch(address, **labels).json()["project"] == "Voice"
-    for path, found in (("workloads", workload.id), ("runs", run["id"])):
-        [row] = client.get(f"/api/v1/{path}", {"project": "Voice"}).json()["items"]
-        assert (row["id"], row["project"]) == (str(found), "Voice")
-        assert client.get(f"/api/v1/{path}", {"project": "Chat"}).json()["items"] == []
-    assert client.patch(address, {"project": "x" * 81}, content_type="application/json").status_code == 422
-    assert client.patch(address, {"project": ""}, content_type="application/json").json()["project"] == ""
-
-
 def test_a_class_that_the_workload_does_not_allow_is_refused(api: Api, engineer: User, workload: Workload) -> None:
     answer = _post(api(engineer), "/runs", {"workload": str(workload.id), "gpu_class": "b200"})
     assert answer.status_code == 422

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 
 import pytest
 import sample_runs
@@ -50,20 +49,6 @@ def test_a_kept_timeline_is_drawn_and_its_lanes_are_a_table_too(browser, enginee
     answer = client.get(address)
     assert answer["Content-Encoding"] == "gzip"
     assert json.loads(gzip.decompress(b"".join(answer.streaming_content))) == FILE
-
-
-def test_compared_runs_have_theirs_on_one_axis(browser, engineer, organisation, run):
-    other = sample_runs.run(organisation, engineer)
-    address = f"{reverse('compare')}?run={run.id}&run={other.id}"
-    keep(run, "verify")
-    client = browser(engineer)
-    assert "data-timeline" not in client.get(address).content.decode(), "one alone compares nothing"
-    keep(run, "profile")
-    keep(other, "profile")
-    page = client.get(address).content.decode()
-    drawn = re.findall(r'data-timeline="([^"]+)" data-longest="([^"]+)"', page)
-    names = ("run-timeline-after", run), ("run-timeline-before", other)
-    assert drawn == [(reverse(name, args=[each.id]), "10.000000") for name, each in names]
 
 
 def test_without_a_timeline_there_is_no_section_and_no_file(browser, engineer, run):

@@ -14,7 +14,6 @@ from workbench.accounts.models import User
 from workbench.intake.forms import templates
 from workbench.intake.forms.workload import WorkloadForm, flatten
 from workbench.intake.models import Workload
-from workbench.intake.services import catalogue
 from workbench.runs.models import Run
 from workers.documents.workload import Workload as WorkloadDocument
 
@@ -48,27 +47,6 @@ def test_a_template_keeps_the_rest(
 def test_every_template_is_a_workload(name: str) -> None:
     sla = templates.TEMPLATES[name].sla
     assert WorkloadDocument.model_validate(sla.model_dump() | {"model": "tiny-llama"})
-
-
-def test_an_encoder_begins_with_what_it_can_promise(browser: Callable[[User], Client], engineer: User) -> None:
-    encoders = [entry for entry, _, facts in catalogue.entries() if facts.kind != "decoder"]
-    page = browser(engineer).get(f"/workloads/new/?model={encoders[0]}").content.decode()
-    assert '<option value="batch_latency" selected data-about="In ms, at most.">' in page
-    assert '<p class="hint" id="f-objectives-0-limit-hint">In ms, at most.</p>' in page
-
-
-def test_a_large_model_begins_on_classes_that_hold_it_with_a_promise_that_a_gpu_may_keep(
-    browser: Callable[[User], Client], engineer: User
-) -> None:
-    client = browser(engineer)
-    page = client.get("/workloads/new/?model=llama-3.1-70b")
-    form = page.context["form"]
-    assert form.values["constraints.gpu_classes"] == ["b200"]
-    assert 1_000 < float(form.values["objectives[0].limit"]) < 5_000
-    assert "impossible" not in page.content.decode()
-    assert "fits no allowed" not in page.content.decode()
-    small = client.get("/workloads/new/?model=llama-3.2-1b").context["form"].values
-    assert (small["constraints.gpu_classes"], small["objectives[0].limit"]) == (["h200", "h100", "cpu"], "100")
 
 
 def test_the_form_and_the_api_make_the_same_document(
@@ -150,18 +128,6 @@ def test_run_again_and_change(browser: Callable[[User], Client], engineer: User,
     assert 'id="f-objectives-0-limit" value="100"' in page
 
 
-def test_a_number_goes_into_the_form_with_every_digit() -> None:
-    assert flatten({"traffic": {"batch": 2}, "duty_cycle": 0.12345678, "name": "a"}) == {
-        "traffic.batch": "2",
-        "duty_cycle": "0.12345678",
-        "name": "a",
-    }
-    assert flatten({"objectives": [{"limit": 1234567.5, "percentile": 50.0}]}) == {
-        "objectives[0].limit": "1234567.5",
-        "objectives[0].percentile": "50",
-    }
-
-
 def test_a_workload_under_load_shows_what_was_asked(browser: Clients, api: Clients, engineer: User) -> None:
     load = {"most_users": 24, "demand": {"users": 500}}
     post(api(engineer), GOOD | {"baseline_runner": "vllm", "load": load})
@@ -183,13 +149,6 @@ def test_excluded_variants_come_by_form_and_api(browser: Clients, api: Clients, 
     assert 'name="constraints.exclude" value="eager"' not in form
     assert registry.variant("megakernel").summary in form
     assert "All may be used" in form
-
-
-def test_an_excluded_peer_stays_excluded_in_the_form() -> None:
-    form = WorkloadForm.empty([])
-    form.fill(GOOD | {"constraints": {"exclude": ["sdpa_math"]}})
-    exclude = next(each for each in form.constraints if each.name == "constraints.exclude")
-    assert ("sdpa_math", "sdpa_math") in exclude.choices
 
 
 def test_an_open_loop_under_load_is_said_by_the_form(browser: Callable[[User], Client], engineer: User) -> None:

@@ -8,9 +8,9 @@ import sample_endpoint
 from sample_loads import results
 
 from kernels.measure.roofline import LARGEST_SHARE
-from workers.charts import CHARTS, cells, chosen, decisions, economics, latency, plans, roofline, timeline
-from workers.charts.svg import DASHES, draw
-from workers.documents.measurement import Ceilings, Environment, Interval, Telemetry
+from workers.charts import CHARTS, cells, decisions, latency, plans, roofline, timeline
+from workers.charts.svg import draw
+from workers.documents.measurement import Environment, Interval, Telemetry
 from workers.documents.stages import Results
 from workers.wording import provenance
 from workers.wording.text import LARGEST_SHARE as charts_share
@@ -59,16 +59,6 @@ def test_latency_keeps_every_sample_and_draws_the_limit():
     assert figure["layout"]["shapes"][0]["x0"] == 100
 
 
-def test_a_limit_far_beyond_the_samples_is_named_instead_of_drawn():
-    document = results()
-    outcome = document.verify.outcomes[0]
-    outcome.objective = outcome.objective.model_copy(update={"limit": 60_000.0})
-    layout = latency.figure(document)["layout"]
-    assert "shapes" not in layout
-    assert layout["annotations"][0]["text"] == "limit 60,000 ms, far to the right"
-    assert "far to the right" in draw(latency.figure(document), "Latency")
-
-
 def test_of_many_samples_the_largest_is_always_drawn():
     document = results()
     document.verify.after[0].samples = [float(value) for value in range(50_001)]
@@ -78,16 +68,6 @@ def test_of_many_samples_the_largest_is_always_drawn():
     assert "50,001 samples" in trace["name"]
 
 
-def test_a_side_without_samples_is_left_out():
-    document = results()
-    document.verify.before[0].samples = []
-    assert len(latency.figure(document)["data"]) == 1
-
-
-def test_latency_offers_every_metric_with_the_first_objective_first():
-    assert latency.metrics(results()) == [("ttf_n", 64), ("tpot", None), ("e2e", None)]
-
-
 def test_decisions_keep_refused_candidates_in_the_table():
     chart = next(chart for chart in CHARTS if chart.key == "decisions")
     reasons = [row[-1] for row in chart.table(results())[1]]
@@ -95,20 +75,6 @@ def test_decisions_keep_refused_candidates_in_the_table():
     drawn = [name for trace in chart.figure(results())["data"] for name in trace["text"]]
     assert "cached_output" in drawn
     assert "fp8_linear" not in drawn
-
-
-def test_refused_candidates_are_told_reason_by_reason():
-    document = results()
-    candidates = document.explore.candidates
-    (one,) = (each for each in candidates if each.gate == "refused")
-    elsewhere = {**one.case, "n": 4096}
-    candidates += [one.model_copy(update=more) for more in ({"variant": "fp8_other"}, {"case": elsewhere})]
-    (group,) = decisions.refused(document)
-    assert (group.op, group.reason) == ("linear", one.reason)
-    assert group.variants == ["fp8_linear", "fp8_other"]
-    assert group.cases == ["linear 1×16384×2048", "linear 1×4096×2048"]
-    assert one not in decisions.tried(document)
-    assert len(decisions.tried(document)) == len(candidates) - 3
 
 
 @pytest.mark.parametrize(
@@ -143,49 +109,6 @@ def test_a_claim_of_compose_that_verify_contradicts_gives_way_to_the_verified_fi
     assert "3.46x faster than the next, eager" in plans.why(document)
     document.compose.trials[1].primary = Interval(value=5.6, low=5.5, high=5.7)
     assert plans.why(document) == "Beside the baseline it is 3.47x faster in the median, as verified."
-
-
-def test_a_label_that_is_too_wide_is_cut_within_the_drawing():
-    document = results()
-    document.verify.plan["ops"][0]["variant"] = "a_variant_with_a_very_long_name_that_says_everything"
-    root = ElementTree.fromstring(draw(chosen.figure(document), "Plan"))
-    (label,) = (text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.text.startswith("a_variant"))
-    assert label.text.endswith("…")
-    assert float(label.get("x")) > 7 * len(label.text)
-
-
-def test_what_serves_today_is_compared_as_well_and_alone_there_is_nothing_to_compare():
-    document = results()
-    document.verify = None
-    trials = document.compose.trials
-    trials.insert(1, trials[1].model_copy(update={"label": "cuda_graphs", "chosen": False}))
-    trials[1].primary = Interval(value=90, low=90, high=90)
-    assert "the next, cuda_graphs (90.0 ms), and 3.46x faster than eager, the baseline (280 ms)" in plans.why(document)
-    trials[0].chosen, trials[2].chosen = True, False
-    assert plans.why(document) == (
-        "It is the baseline, and nothing was faster by more than the noise: "
-        "280 ms against 81.0 ms with compiled, CUDA graphs in a quick comparison."
-    )
-    del trials[1:]
-    assert plans.why(document) == plans.why(Results()) == ""
-
-
-def test_candidates_stand_by_what_their_case_costs_the_chosen_first():
-    document = results()
-    document.explore.candidates[2].per_request = 1000
-    document.explore.candidates[0].params = {"split": 4}
-    assert f"{document.explore.candidates[0].variant}, split 4" in [row[2] for row in decisions.table(document)[1]]
-    found = decisions.tried(document)
-    assert [each.case["n"] for each in found] == [16384] * 3 + [8192] * 2
-    assert [each.variant for each in found[:2]] == ["torch_linear", "cached_output"]
-    assert found[3].chosen
-
-
-def test_prices_that_no_side_has_are_no_table():
-    document = results()
-    for point in document.price.sensitivity:
-        point.before = point.after = None
-    assert economics.table(document)[1] == []
 
 
 def test_timeline_starts_each_stage_where_it_began():
@@ -233,35 +156,6 @@ def test_a_shared_machine_is_said_beside_its_figures(share, said):
     seen = Telemetry(sm_mhz_median=2600, others_cpu_share=share)
     environment = Environment(device="d", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00Z", telemetry=seen)
     assert provenance.clocks(environment) == said
-
-
-@pytest.mark.parametrize(("gpu_class", "said"), [("h200", "140 GiB by its driver"), ("cpu", "140 GiB")])
-def test_the_memory_of_a_gpu_is_its_drivers_figure(gpu_class, said):
-    found = Environment(device="d", gpu_class=gpu_class, memory_gib=139.8, versions={}, at="2026-11-20T00:00:00Z")
-    assert dict(provenance.facts(found))["Memory"] == said
-
-
-def test_the_ticks_of_a_cpus_roofline_are_in_the_unit_of_its_axis():
-    document = results()
-    document.profile.ceilings = Ceilings(read_tbps=0.03, copy_tbps=0.02, matrix_tflops={"fp32": 0.2}, launch_us=2)
-    for row in document.profile.rows:
-        row.flops = row.ms * 1e9 * 0.1
-    form = roofline.figure(document)["layout"]["yaxis"]
-    assert form["title"]["text"] == "GFLOP/s"
-    assert min(form["tickvals"]) <= 100 <= 200 <= max(form["tickvals"])
-
-
-def test_a_dot_of_the_roofline_says_what_it_is_worth():
-    dots = [trace for trace in roofline.figure(results())["data"] if trace["mode"] == "markers"]
-    said = dict(pair for trace in dots for pair in zip(trace["text"], trace["customdata"], strict=True))
-    assert said["linear gate_up (decode)"] == "150 ms, 25.0 % of the time; 8.3 % of the ceiling"
-    assert all("%{customdata}" in trace["hovertemplate"] for trace in dots)
-
-
-def test_each_ceiling_of_the_roofline_has_a_colour_of_its_own():
-    lines = [trace["line"]["color"] for trace in roofline.figure(results())["data"] if trace["mode"] == "lines"]
-    assert set(roofline.DASHES) <= set(DASHES), "the report's drawing has every dash of the page's"
-    assert len(lines) == len(set(lines)) == 2
 
 
 @pytest.mark.parametrize(

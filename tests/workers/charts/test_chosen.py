@@ -23,12 +23,6 @@ def test_a_megakernels_head_is_called_for_the_prompt_alone():
     assert chosen.parts(document)[0].calls == 1
 
 
-def test_an_operation_without_evidence_is_named_all_the_same():
-    document = results()
-    document.explore = None
-    assert chosen.table(document)[1] == [["linear 1×8192×2048", "cublaslt", "", None, None, None, None]]
-
-
 def test_an_operation_in_lower_precision_stands_beside_no_peer_in_another():
     document = results()
     (own,) = [each for each in document.explore.candidates if each.id == document.verify.plan["ops"][0]["evidence_id"]]

@@ -5,9 +5,8 @@ import sample_loads
 from sample_no_change import no_change
 from sample_results import PREDICTED, results
 
-from workers.charts.prediction import best, compared, rows, words
+from workers.charts.prediction import compared, rows, words
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
-from workers.report.page import render
 
 TPOT = PredictedFigure(metric="tpot", value=0.9)
 
@@ -25,22 +24,6 @@ def test_the_error_is_of_the_measured_median():
     assert ttf.error == pytest.approx(60 / measured["ttf_n"] - 1)
     assert rows(found)[0].error == f"{100 * ttf.error:+.0f} %"
     assert words(found) == PREDICTED.assumptions
-
-
-def test_the_fastest_plan_is_the_one_of_the_fastest_whole_request():
-    figures = {"compiled": (1, 9), "kernels": (2, 5)}
-    plans = [
-        PredictedPlan(
-            runner=runner,
-            weights="bf16",
-            figures=[PredictedFigure(metric="ttft", value=first), PredictedFigure(metric="e2e", value=whole)],
-        )
-        for runner, (first, whole) in figures.items()
-    ]
-    found = results()
-    predicted = PREDICTED.model_copy(update={"plans": plans})
-    admit = found.admit.model_copy(update={"predicted": predicted})
-    assert best(found.model_copy(update={"admit": admit})) == "End-to-end latency p50 5.00 ms with kernels in bf16"
 
 
 def with_server(settings):
@@ -95,13 +78,3 @@ def test_no_error_counts_where_there_is_no_plan_or_the_figures_are_void():
     for found, said in ((void, "figures are void"), (none, "No change is recommended"), (early, "Nothing has been")):
         assert compared(found) == []
         assert said in words(found)[0]
-
-
-def test_the_report_has_both_and_older_results_have_neither():
-    from sample_results import stage_input
-
-    document = stage_input()
-    assert "Predicted before the run" in render(document)
-    admit = document.results.admit.model_copy(update={"predicted": None})
-    older = document.model_copy(update={"results": document.results.model_copy(update={"admit": admit})})
-    assert "Predicted before the run" not in render(older)

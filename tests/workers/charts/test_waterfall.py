@@ -8,7 +8,7 @@ import sample_held_loads
 from sample_results import manifest, results, workload
 from sample_two_gpus import two_gpus
 
-from workers.charts import svg, waterfall
+from workers.charts import waterfall
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, Results
 from workers.stages.price import price
@@ -59,14 +59,6 @@ def test_groups_that_were_measured_are_steps_of_their_own(h200):
     assert added(list(found.values())) == pytest.approx(found["before"].end - found["after"].end)
 
 
-def test_a_kernels_plan_that_was_not_taken_apart_is_one_step(h200):
-    h200.compose.steps = []
-    found = waterfall.steps(h200)
-    assert [each.name for each in found][1:4] == [waterfall.HOST, waterfall.LIBRARY, waterfall.LAUNCH]
-    outcome = h200.verify.outcomes[0]
-    assert added(found) == pytest.approx(outcome.before - outcome.after)
-
-
 def test_a_step_that_was_not_measured_is_left_out(h200):
     h200.compose.steps = []
     h200.compose.trials = [each for each in h200.compose.trials if each.label not in ("cuda_graphs", "kernels")]
@@ -110,12 +102,6 @@ def test_batching_is_the_last_step_in_dollars():
     assert rows[-1][-1] == pytest.approx(hour / 3600 / (4000 / 64) * 1000)
     after = next(row for row in rows if row[0] == "after")
     assert rows[-1][-2] == pytest.approx(rows[-1][-1] - after[-1])
-
-
-def test_names_keep_their_capitals():
-    drawn = waterfall.figure(results())
-    assert "Compiled, CUDA graphs" in drawn["data"][0]["y"]
-    assert svg.draw(drawn, "Steps").count(">ms<") == 1, "the title of the axis, and no legend"
 
 
 def test_where_no_change_is_recommended_there_is_nothing_to_draw():

@@ -4,7 +4,6 @@ import pytest
 import sample_held_loads
 import sample_results
 
-from workers.charts.economics import energy_words
 from workers.cost.loads import PriceBreakdown
 from workers.cost.study import demand_of, length_factor, study
 from workers.documents.prices import Price, PriceBook
@@ -95,7 +94,7 @@ def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
     assert found.before.load == "the highest load that holds, 2 requests at once"
     money = price(sample_results.workload(), BOOK, "h200", today, sample_results.manifest(), load)
     assert money.lines[0].usd_per_mtok == money.lines[1].usd_per_mtok is not None
-    assert money.per_dollar is None
+    assert money.before_after_ratio is None
     assert "2 requests at once." in money.sentence
     asked = sample_results.workload().model_copy(update={"load": LoadSearch(demand=StatedDemand(users=70))})
     said = demand_of(study(priced(load=asked.load), Results(verify=today, load=load)), asked, None).sentence
@@ -106,7 +105,7 @@ def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
 def test_tokens_per_dollar_at_the_loads_that_hold():
     load = sample_held_loads.under_load()
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
-    assert found.per_dollar == pytest.approx(4000 / 400)
+    assert found.before_after_ratio == pytest.approx(4000 / 400)
     loads = "the highest loads that hold, 2 requests at once before and 8 requests at once after"
     assert f" A dollar buys 10.0x the tokens at {loads}." in found.sentence
     assert f" These prices stand at {loads}." in found.sentence
@@ -171,21 +170,6 @@ def test_hardware_that_is_not_ours_has_no_price():
     assert found.lines[0].usd_per_mtok is None
     assert found.before_after_ratio is None
     assert "What it cost before is not known." in found.sentence
-
-
-def test_energy_that_is_not_known_says_why():
-    shown = {"before": "Before", "after": "After"}
-    assert "put under load" in energy_words(studied(), shown)
-    load = sample_held_loads.under_load()
-    assert energy_words(studied(load=load), shown) == ""
-    held = load.after.limit.held
-    held.telemetry = held.telemetry.model_copy(update={"power_gap_s": 4.2})
-    said = energy_words(studied(load=load), shown)
-    assert said == "Energy after is not known: Power was not read for 4.2 s, and more than 3 s void it."
-    assert energy_words(studied(load=load), {"before": "Today"}) == ""
-    load.before.limit.held.telemetry = held.telemetry
-    both = energy_words(studied(load=load), shown)
-    assert both == "Energy before and after is not known: Power was not read for 4.2 s, and more than 3 s void it."
 
 
 CARRIED = LoadSearch(demand=StatedDemand(users=100))

@@ -33,10 +33,6 @@ def test_a_faster_end_of_the_interval_is_the_cheaper_one():
     assert (found.value, found.low, found.high) == pytest.approx((0.1, 0.08, 0.125))
 
 
-def test_an_hour_of_conversation_is_the_gpus_hour_by_its_users():
-    assert unit_costs.per_conversation_hour(4.18, 22).value == pytest.approx(0.19)
-
-
 def test_a_rate_lies_within_what_its_batches_and_processes_spread():
     steady = unit_costs.rate_interval(100, [100.0] * 20)
     assert (steady.low, steady.value, steady.high) == pytest.approx((100, 100, 100))

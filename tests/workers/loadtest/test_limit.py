@@ -40,13 +40,6 @@ def test_the_whole_search_errs_at_most_once_in_a_hundred(most, percentile, reque
     assert limit_errors.worst(most, percentile, requests, searches=500) <= 0.01
 
 
-def test_the_simulation_sees_a_search_that_errs():
-    class Careless(LimitSearch):
-        confidence = 0.5
-
-    assert limit_errors.error(Careless(64), 8, 95, 1000, searches=500) > 0.02
-
-
 def test_a_curve_has_three_loads_though_the_first_does_not_hold():
     asked = []
     search = LimitSearch(64, least=3)
@@ -162,19 +155,6 @@ def test_without_time_the_search_ends_with_what_was_met():
 def test_saturation_is_where_the_slope_of_throughput_ends(rates, users):
     found = saturation(rates)
     assert (found.users if found else None) == users
-
-
-def test_on_a_server_the_curve_comes_with_it():
-    with running_stub(first_ms=5, gap_ms=1) as stub:
-        target = LoadTarget(Address.parse(stub.url), "stub")
-        traffic, promise = Traffic(prompt_tokens=10, output_tokens=4), Objective(metric="ttft", limit=5000)
-        test = LoadTest(target, traffic, [promise], LoadDuration(0.8, warm_up_s=0.1))
-        seen = []
-        result = find_limit(test, 4, lambda load: seen.append((load.users, load.verdict)))
-    voids = [users for users, found in seen if found is None]  # on a busy machine
-    assert [each.traffic.concurrency for each in result.loads] == sorted(users for users, _ in seen)
-    assert result.users == 4 or voids
-    assert result.confidence_each == pytest.approx(1 - 0.01 / 5)
 
 
 def poisson(rate=32.0):

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from kernels.model_files import ModelRefused
 from kernels.runners import load, runner
 from tests.workers.conftest import TINY
-from workers.documents.quality_text import MOST_CHARACTERS, check_text, records
+from workers.documents.quality_text import MOST_CHARACTERS, records
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Sla
 from workers.measuring import quality, texts
@@ -75,10 +75,6 @@ def test_a_text_that_cannot_be_read_is_refused_by_its_line(text, sentence):
     with pytest.raises(ValueError, match="quality_text") as found:
         Sla(objectives=OBJECTIVES, quality_text=text)
     assert sentence in str(found.value)
-
-
-def test_a_good_text_is_kept_as_it_is():
-    assert check_text('{"text": "a"}\n') == '{"text": "a"}\n'
 
 
 def test_the_workloads_text_comes_before_the_models_own(model_dir):

@@ -1,12 +1,10 @@
 """The plan that is taken: the cheapest that keeps every promise, or the fastest where that is asked for."""
 
 import pytest
-import sample_results
 
 from kernels.plan import Plan
-from workers.charts import plans
 from workers.documents.measurement import Interval
-from workers.documents.stages import PlanCheck, PlanTrial
+from workers.documents.stages import PlanTrial
 from workers.documents.workload import Workload
 from workers.planning import ranking
 from workers.planning.choosing import choose_plan, cost_of
@@ -96,12 +94,3 @@ def test_a_promise_relative_to_today_is_kept_by_the_ratio_of_the_medians() -> No
     found = [each.model_copy(update={"keeps": "met"}) for each in trials()]
     relative = {"metric": "ttf_n", "n": 64, "at_least_faster": 12}
     assert taken(found, objective=relative).trial.label == "two"
-
-
-def test_result_and_report_say_the_choice_while_its_plan_stands() -> None:
-    found = sample_results.results()
-    choice = "compiled, CUDA graphs is the cheapest of 2 plans."
-    found.compose.choice = choice
-    assert plans.why(found) == choice
-    found.verify.plan, found.verify.checks = found.compose.trials[0].plan, [PlanCheck(label="eager", confirmed=True)]
-    assert plans.why(found) != choice

@@ -18,7 +18,7 @@ from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients
 from workers.measuring.served_model import load
 from workers.planning import fresh_process
-from workers.planning.served_checks import judge_served, of_processes
+from workers.planning.served_checks import judge_served
 from workers.planning.trials import TrialRunner, TrialTimeouts
 
 CONTRADICTS = "The ids that it served contradict its own logits: over "
@@ -93,21 +93,3 @@ def test_an_encoder_of_lower_precision_whose_timed_answers_are_not_its_own_is_re
     wrong = "Its answer to a timed request differs from its own output by 20.0%; rounding explains 1%."
     assert refusals(Approximates, document, context, monkeypatch) == [wrong] * 3
     assert refusals(EagerRunner, document, context, monkeypatch) == ["", "", ""]
-
-
-def test_the_gaps_by_a_lossy_plans_own_logits_stand_beside_those_by_the_models(context):
-    document = stage_input("verify")
-    model, plan = load(document, context), nvfp4_plan(document)
-    runner = Rounded(model)
-    clients = warm_clients(document, runner, 3, {})
-    for _ in range(4):
-        clients.serve()
-    judged, _ = judge_served(EagerRunner(model), runner, plan, document, clients)
-    assert judged.acceptable
-    assert judged.own_mean_gap <= judged.own_largest_gap < 1e-3 < judged.mean_gap
-    assert "By the plan's own logits the mean gap is" in judged.sentence
-    both = of_processes([judged, judged])
-    assert (both.own_mean_gap, both.own_largest_gap) == (judged.own_mean_gap, judged.own_largest_gap)
-    exact = plan.model_copy(update={"options": {}})
-    judged, _ = judge_served(EagerRunner(model), EagerRunner(model), exact, document, clients)
-    assert judged.own_mean_gap is None

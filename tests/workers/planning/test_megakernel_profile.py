@@ -10,7 +10,7 @@ from tests.kernels.megakernel.tiny_models import programs_of
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow, PlanProfile
 from workers.planning import megakernel_profile
-from workers.planning.megakernel_profile import BUILD_SECONDS, RECORD_SECONDS, divided, rows_of, sentence
+from workers.planning.megakernel_profile import BUILD_SECONDS, RECORD_SECONDS, divided, rows_of
 
 STEPS, READ_TBPS = 63, 4.39
 CEILINGS = Ceilings(read_tbps=READ_TBPS, copy_tbps=3.9, matrix_tflops={"bf16": 700.0}, launch_us=4.0)
@@ -77,13 +77,6 @@ def test_floors_of_the_parts_are_together_that_of_the_token():
     assert sum(row.floor_ms or 0 for row in rows) == pytest.approx(found.read_bytes * STEPS / READ_TBPS / 1e9)
 
 
-def test_a_floor_beyond_the_token_is_flagged():
-    program, raw = llama()
-    found = shares_of(trace.timeline_of([(program, raw)]), [program], 160)
-    said = sentence(ROW, found, STEPS, READ_TBPS / 2)
-    assert said.endswith("at the measured bandwidth, longer than the token takes: one of the two is wrong.")
-
-
 @pytest.mark.parametrize(("batch", "ranks"), [(1, 2), (2, 1), (1, 4)])
 def test_several_gpus_are_said_and_batches_are_divided_as_well(monkeypatch, batch, ranks):
     programs = programs_of("llama-of-4", sms=4, tensor_parallel_size=ranks, batch=batch, sliced=batch > 1)
@@ -123,13 +116,6 @@ def test_a_build_that_fails_leaves_the_row_whole_and_says_so(monkeypatch, error)
     assert found.rows == [ROW, OTHER]
     first = str(error).splitlines()[0]
     assert f"was not recorded: its instrumented kernel failed ({first} ({type(error).__name__}))." in found.sentence
-
-
-def test_a_profile_without_the_megakernel_or_without_steps_stays_as_it_is():
-    without = profile().model_copy(update={"rows": [OTHER]})
-    assert divided(without, None, PROMPT, STEPS, CEILINGS, 60) is without
-    whole = profile()
-    assert divided(whole, None, PROMPT, 0, CEILINGS, 60) is whole
 
 
 def test_the_words_cover_every_instruction():

@@ -9,11 +9,10 @@ from kernels import registry, runners
 from kernels.plan import Plan
 from kernels.runners.compiled import CompiledRunner
 from tests.workers.conftest import TINY, stage_input
-from workers.documents.profile import OpRow
 from workers.documents.stages import Results
 from workers.harness.context import Context
 from workers.measuring.served_model import load
-from workers.planning.plan_profile import OPERATIONS, _own_name, _result, profile_plan, sentence
+from workers.planning.plan_profile import OPERATIONS, _own_name, _result, profile_plan
 from workers.stages import profile
 from workers.traces import attribution, reader
 from workers.traces.attribution import DeviceWork
@@ -79,16 +78,6 @@ def test_a_plan_that_cannot_be_traced_costs_no_measured_samples(tmp_path, before
     context.artifacts = tmp_path / "gone"
     left = profile_plan(runners.apply(model, plan), plan, model, document, ids, context)
     assert left.startswith("The plan was not profiled: it could not be traced. ")
-
-
-def test_what_cannot_be_is_flagged_and_no_argument():
-    rows = [OpRow(op="megakernel", phase="decode", kernel="decode", ms=133.0, share=1, calls=1, bound="memory")]
-    said = sentence(rows, 58.0, 133.0, 2, 20.0, on_gpu=True)
-    assert said.startswith("What was traced adds up to 133 ms, more than the 58 ms of a request")
-    assert "megakernel (decode, 100%)" in said
-    assert "ms of it" not in said
-    below = sentence(rows, 140.0, 133.0, 2, 200.0, on_gpu=True)
-    assert below.endswith("the floor by the measured ceilings is longer than that, so one of the two is wrong.")
 
 
 def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tmp_path, before):

@@ -38,11 +38,6 @@ def test_only_what_divides_a_model_is_tried_on_several(name: str, gpu_class: str
     assert several_gpus.counts(variant(name), document(gpu_class)) == found
 
 
-def test_a_trial_on_two_says_so() -> None:
-    assert several_gpus.label(variant("megakernel"), 2) == "megakernel on 2 GPUs"
-    assert several_gpus.case_of(variant("megakernel"), document("h200x2"), 2).gpus == 2
-
-
 def test_a_model_that_does_not_divide_is_refused_by_its_size() -> None:
     refusal = several_gpus.refusal(document("h200x4", "qwen2.5-1.5b"), 4)
     assert refusal is not None

@@ -8,9 +8,7 @@ import pytest
 from kernels import registry
 from kernels.ops import LinearCase
 from kernels.plan import Plan, PlannedOp
-from tests.sample_results import ENVIRONMENT
-from workers.documents.stages import PlanTrial
-from workers.planning import kernels_plan, summaries
+from workers.planning import kernels_plan
 from workers.planning.summaries import of_plan
 
 OPS = [
@@ -44,16 +42,6 @@ def test_a_runner_is_told_by_the_variant_of_its_options(runner, options, name):
     assert of_plan(plan(runner, options)).lower() == f"{registry.variant(name).summary}.".lower()
 
 
-def test_how_the_weights_were_rounded_is_told():
-    variant = registry.variant("megakernel_nvfp4")
-    assert of_plan(plan("megakernel", dict(variant.options))).lower() == f"{variant.summary}, rounded by gptq.".lower()
-
-
-def test_the_ops_of_a_megakernel_are_those_of_its_prompts():
-    assert of_plan(plan("megakernel", ops=OPS)).endswith("lm_head_skinny.")
-    assert "; for prompts attention by step_hopper" in of_plan(plan("megakernel", ops=OPS))
-
-
 def test_a_kernels_plan_that_is_rounded_to_one_precision_names_it():
     def op(variant: str, weights: str) -> PlannedOp:
         case = LinearCase(m=1, n=64, k=64, dtype="bf16", weights=weights).model_dump()
@@ -65,16 +53,3 @@ def test_a_kernels_plan_that_is_rounded_to_one_precision_names_it():
     assert kernels_plan.runner_options([own]) == kernels_plan.runner_options([fp8, nvfp4]) == {}
     said = of_plan(plan("kernels", options))
     assert said == "The kernels plan with weights in fp8 where that is faster."
-
-
-@pytest.mark.parametrize(
-    ("gpu_class", "share", "busy"),
-    [("cpu", 0.76, True), ("cpu", 0.1, False), ("cpu", None, False), ("h200", 0.9, False)],
-)
-def test_where_there_is_no_plan_a_busy_machine_is_named(gpu_class, share, busy):
-    telemetry = ENVIRONMENT.telemetry.model_copy(update={"others_cpu_share": share})
-    where = ENVIRONMENT.model_copy(update={"gpu_class": gpu_class, "telemetry": telemetry})
-    said = summaries.no_plan(PlanTrial(label="eager", plan={}, gate="fail", reason="It states 122 ms."), where)
-    assert said.startswith("No plan could be run. eager: It states 122 ms.")
-    ending = " Other programs used 76 % of the CPU meanwhile, which may be why: run it again on an idle machine."
-    assert said.endswith(ending) == busy

@@ -123,14 +123,6 @@ def test_a_plan_that_is_predicted_to_be_slower_than_a_measured_one_is_not_tried(
     assert order.why_not(by_label["kernels"], slow, 3600) == "", "the megakernel took longer than predicted"
 
 
-def test_the_hope_that_a_prediction_is_too_slow_is_not_worth_a_long_build():
-    order = TrialOrder(document())
-    tuned = next(each for each in order.candidates() if each.label == "compiled_max_autotune")
-    tried = [trial("eager", 700.0, "eager"), trial("kernels", 0.97 * tuned.predicted, "kernels", keeps="met")]
-    assert order.why_not(tuned, tried, 60 * tuned.seconds) == ""
-    assert order.why_not(tuned, tried, 2 * tuned.seconds).startswith("Not tried: ")
-
-
 def test_a_plan_of_lower_precision_leaves_those_that_keep_it_to_be_tried():
     """Verify may refuse its quality, and then needs another plan."""
     made = document(precisions=["bf16", "fp8"], allow_unverified_quality=True)

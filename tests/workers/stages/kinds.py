@@ -14,20 +14,7 @@ BERT = {
     "dtype": "float32",
 }
 EMBEDDER = BERT | {"architectures": ["BertModel"]}
-ANSWERS = BERT | {"architectures": ["BertForQuestionAnswering"]}
 MASKED = BERT | {"architectures": ["BertForMaskedLM"]}
-CLASSIFIER = {
-    "model_type": "distilbert",
-    "architectures": ["DistilBertForSequenceClassification"],
-    "dim": 32,
-    "hidden_dim": 64,
-    "n_layers": 1,
-    "n_heads": 2,
-    "vocab_size": 300,
-    "max_position_embeddings": 64,
-    "num_labels": 3,
-    "dtype": "float32",
-}
 VIT = {
     "model_type": "vit",
     "hidden_size": 32,
@@ -41,20 +28,6 @@ VIT = {
     "dtype": "float32",
 }
 IMAGES = VIT | {"architectures": ["ViTForImageClassification"]}
-T5 = {
-    "model_type": "t5",
-    "architectures": ["T5ForConditionalGeneration"],
-    "is_encoder_decoder": True,
-    "d_model": 32,
-    "d_kv": 16,
-    "d_ff": 64,
-    "num_layers": 1,
-    "num_heads": 2,
-    "vocab_size": 300,
-    "n_positions": 64,
-    "decoder_start_token_id": 0,
-    "dtype": "float32",
-}
 WHISPER = {
     "model_type": "whisper",
     "architectures": ["WhisperForConditionalGeneration"],
@@ -76,8 +49,7 @@ WHISPER = {
     "decoder_start_token_id": 3,
     "dtype": "float32",
 }
-CONFIGS = {"embedder": EMBEDDER, "masked": MASKED, "classifier": CLASSIFIER, "answers": ANSWERS}
-CONFIGS |= {"images": IMAGES, "T5": T5, "Whisper": WHISPER}
+CONFIGS = {"embedder": EMBEDDER, "masked": MASKED, "images": IMAGES, "Whisper": WHISPER}
 SLA = {"traffic": {"prompt_tokens": 16, "batch": 2}, "objectives": [{"metric": "batch_latency", "limit": 10_000}]}
 
 

@@ -202,16 +202,6 @@ def test_what_the_workload_excludes_is_not_tried(context, composing):
     assert found["eager"].primary is not None
 
 
-def test_a_kernels_plan_of_lower_precision_can_be_excluded_by_itself(context, composing):
-    cheap = candidate("int8_dynamic_cpu", 0.01, "int8", case=LinearCase(m=1, n=64, k=128, dtype="fp32", weights="fp32"))
-    constraints = ALLOWED | {"exclude": ["kernels_int8"]}
-    result = composed(context, [*kernels_candidates(), cheap], constraints=constraints)
-    found = {trial.label: trial for trial in result.trials}
-    assert (found["kernels_int8"].gate, found["kernels_int8"].reason) == ("refused", "The workload excludes it.")
-    assert found["kernels"].gate == "pass"
-    assert "not among the precisions" in found["kernels_fp8"].reason
-
-
 class PlantedRounded(WholeModel):
     """A whole model of lower precision that runs anywhere."""
 

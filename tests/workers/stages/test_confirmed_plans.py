@@ -11,7 +11,6 @@ from kernels.runners.eager import EagerRunner
 from tests.workers.conftest import stage_input
 from tests.workers.measuring.test_outcomes import served
 from workers.charts import plans
-from workers.documents.left_out import LeftOut
 from workers.documents.measurement import Environment, Interval, ServedIds
 from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput, VerifyResult
 from workers.harness.context import Context
@@ -130,20 +129,6 @@ def test_the_same_plan_before_and_after_has_no_ratio(context):
     assert "tokens per dollar" not in priced.sentence
 
 
-def test_where_nothing_else_was_measured_nothing_is_said_to_be_slower(context):
-    document = document_of(0, ("eager", "fp32", 20), ("compiled", "fp32", 9))
-    late = "building was ended after 64 s, since the stage's time was over."
-    cannot = {"primary": None, "gate": "refused", "reason": "device is CPU"}
-    trials = document.results.compose.trials
-    trials[1] = trials[1].model_copy(update={"primary": None, "gate": "error", "reason": f"Not measured: {late}"})
-    trials.append(trials[0].model_copy(update={"label": "cuda_graphs", "chosen": False} | cannot))
-    found, _ = verified(document, context)
-    said = f"No other plan was measured, so none is known to be faster. compiled in fp32: {late} A run with more"
-    assert found.sentence.startswith(f"No change is recommended. {said}")
-    assert "cuda_graphs" not in found.sentence
-    assert "Nothing that was tried" not in found.sentence
-
-
 def test_where_quality_rejects_a_plan_the_next_best_is_verified(context):
     trials = [("compiled", "fp32", 200), ("eager", "bf16", 10), ("eager", "fp32", 20)]
     found, results = verified(document_of(1, *trials, constraints=STRICT), context, seconds=240)
@@ -212,27 +197,6 @@ def test_the_next_plans_to_verify_are_the_cheapest_that_keep_the_promise():
     document.workload.constraints.prefer = "fastest"
     labels = [label for label, _ in to_verify(document, Plan.model_validate(document.results.compose.plan))]
     assert labels[1:] == ["compiled in fp32", "compiled in bf16"]
-
-
-def test_a_plan_that_time_is_short_for_is_named(context):
-    trials = [("compiled", "fp32", 200), ("eager", "bf16", 10), ("eager", "fp32", 20)]
-    found, _ = verified(document_of(1, *trials, constraints=STRICT), context, seconds=0)
-    assert not found.recommended
-    assert "Time was short to verify eager in fp32." in found.sentence
-
-
-def test_where_every_plan_ended_the_process_what_runs_today_stands(context):
-    document = document_of(1, ("eager", "fp32", 100), ("megakernel", "fp32", 2))
-    document.left_out = [LeftOut(key="megakernel in fp32", label="the plan", reason="it did not end within 9 s")]
-    found, results = verified(document, context, seconds=0)
-    why = "Left out, since it ended the stage's process: it did not end within 9 s."
-    assert not found.recommended
-    assert found.plan["runner"] == "eager"
-    assert (found.checks[0].confirmed, found.checks[0].reason) == (False, why)
-    assert found.refusal == why
-    assert f"megakernel in fp32: {why} No other plan can be verified." in found.sentence
-    left_out = next(each for each in plans.ranked(results) if each.label == "megakernel in fp32")
-    assert left_out.reason == f"Not confirmed by verify. {why}"
 
 
 def test_only_plans_that_beat_todays_are_verified_next():

@@ -3,14 +3,12 @@
 import pytest
 
 from tests.sample_results import results
-from tests.workers.conftest import candidate, stage_input
-from tests.workers.stages.test_compose import ALLOWED, CEILINGS, ENVIRONMENT
+from tests.workers.conftest import stage_input
 from workers.documents.measurement import Distribution
-from workers.documents.stages import ExploreResult, Results
+from workers.documents.stages import Results
 from workers.harness.context import Context
 from workers.measuring.journal import Journal
 from workers.measuring.overruns import overrun_seconds
-from workers.stages import compose
 
 
 def measured(metric: str):
@@ -29,23 +27,6 @@ def test_a_plan_has_two_minutes_where_nothing_was_measured():
 def test_clients_who_wait_for_each_other_leave_a_plan_more_time(metric):
     document = stage_input("verify", results=Results(baseline=measured(metric)))
     assert overrun_seconds(document) == 120.0 + 20 * 320
-
-
-def test_a_composed_plan_may_exceed_its_time_by_what_requests_take_here(context, monkeypatch):
-    noted, note = {}, Journal.note
-
-    def kept(journal, key, label, seconds):
-        noted[key] = seconds
-        note(journal, key, label, seconds)
-
-    monkeypatch.setattr(Journal, "note", kept)
-    monkeypatch.setattr(compose, "MEASURE_SECONDS", 0.3)
-    monkeypatch.setattr("kernels.torch_compiled.shutil.which", lambda name: None)  # Inductor takes too long
-    candidates = [candidate("torch_linear", 2.0), candidate("int8_dynamic_cpu", 1.0, "int8")]
-    explored = ExploreResult(environment=ENVIRONMENT, ceilings=CEILINGS, candidates=candidates)
-    found = Results(explore=explored, baseline=measured("e2e"))
-    compose.run(stage_input("compose", results=found, constraints=ALLOWED), context)
-    assert noted["plan eager + int8_dynamic_cpu"] > 20 * 320
 
 
 def test_a_plan_may_take_half_of_the_time_that_is_left_and_what_building_and_requests_take(tmp_path):

@@ -13,7 +13,6 @@ from workers.documents.stages import PlanTrial
 from workers.documents.workload import Deployment
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
-from workers.planning.summaries import of_plan
 from workers.stages.price import price as price_of
 
 
@@ -81,7 +80,3 @@ def test_a_promised_cost_is_that_of_both_gpus():
     (_, cost), ratio = outcomes_of([E2E, COST], sides, 3.6, (1, 2)), speedup(COST, sides, 3.6, (1, 2)).ratio
     assert cost.after == pytest.approx(2 * cost.before)
     assert ratio.value == pytest.approx(0.5)
-
-
-def test_a_plan_on_several_gpus_says_so_in_words():
-    assert of_plan(plan(2)).endswith(", over 2 GPUs.")

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from tests.workers.conftest import TINY, manifest, stage_input
+from tests.workers.conftest import TINY, stage_input
 from workers.documents.measurement import Distribution, Environment
 from workers.documents.stages import BaselineResult
 from workers.harness.context import Context
@@ -125,21 +125,3 @@ def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
     assert first.share > 0.3 * (1 - idle)
     assert "aten::sort" in first.sentence
     assert "take it out" in first.sentence
-
-
-def test_an_encoder_is_profiled_in_one_forward_pass(context):
-    bert = {
-        "model_type": "bert",
-        "architectures": ["BertForMaskedLM"],
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "vocab_size": 256,
-        "max_position_embeddings": 64,
-    }
-    document = stage_input("profile", manifest(bert), objectives=[{"metric": "batch_latency", "limit": 100}])
-    found = profile.run(document, context)
-    assert {row.phase for row in found.rows if row.bound != "idle"} == {"forward"}
-    assert found.attributed_share >= 0.95
-    assert any(row.op == "linear intermediate.dense" for row in found.rows)

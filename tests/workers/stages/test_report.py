@@ -7,8 +7,6 @@ import pytest
 import sample_loads
 from sample_no_change import no_change
 from sample_results import results, stage_input
-from sample_two_gpus import two_gpus
-from sample_two_gpus import workload as on_two_gpus
 
 from workers.documents.stages import PlanTrial, Results
 from workers.documents.workload import LoadSearch
@@ -58,69 +56,12 @@ def test_the_report_begins_with_the_price_of_a_token():
     assert "a million" not in render(unpriced).partition('class="appendix"')[0]
 
 
-def test_the_plans_own_profile_is_shown_where_there_is_one():
-    document = stage_input()
-    words = "A request of the plan takes 77 ms"
-    assert words in render(document)
-    why = "The plan was not profiled: that takes 8 s, and 3 s of the stage were left."
-    verify = document.results.verify.model_copy(update={"profile": None, "no_profile": why})
-    without = render(document.model_copy(update={"results": document.results.model_copy(update={"verify": verify})}))
-    assert words not in without
-    assert why in without
-
-
-def test_a_profile_of_a_request_unlike_those_of_verify_says_so():
-    document = stage_input()
-    words = "ms when it was profiled, but its median in verify is"
-    assert render(document).count(words) == 1
-    verify = document.results.verify
-    slow = document.results.model_copy(
-        update={"verify": verify.model_copy(update={"profile": verify.profile.model_copy(update={"request_ms": 377})})}
-    )
-    page = render(document.model_copy(update={"results": slow}))
-    assert page.count(words) == 2
-    assert f"Such a request took 377 {words} 8" in page
-    workload = document.workload
-    crowd = workload.model_copy(update={"traffic": workload.traffic.model_copy(update={"concurrency": 2})})
-    compiled = workload.model_copy(update={"baseline_runner": "compiled"})
-    assert words not in render(document.model_copy(update={"workload": crowd}))
-    assert words not in render(document.model_copy(update={"workload": compiled}))
-
-
-def test_the_medians_of_each_process_stand_beside_the_speedup():
-    page = render(stage_input())
-    assert "95 % interval over 3 processes" in page
-    assert page.count("10</td></tr>") == 3
-    assert "the baseline in process 2 by +4 %" in page
-
-
-def test_the_minutes_that_the_stages_took_are_said():
-    document = stage_input()
-    assert "How long it took" not in render(document)
-    longer = document.model_copy(update={"taken": {"profile": 600.0}})
-    assert "The stages took 10 min" in render(longer)
-
-
 def test_hostile_names_are_escaped():
     document = stage_input()
     workload = document.workload.model_copy(update={"name": "<script>alert(1)</script>"})
     page = render(document.model_copy(update={"workload": workload}))
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
-
-
-def test_a_rate_that_is_not_known_is_not_called_measured():
-    document = stage_input()
-    assert document.results.price.lines[0].tokens_per_second is None
-    assert not re.search(r"–\s*<span class=\"basis\"", render(document))
-
-
-def test_a_plan_on_two_gpus_says_so_beside_the_device():
-    page = render(stage_input().model_copy(update={"results": two_gpus(), "workload": on_two_gpus()}))
-    assert "<dt>Device</dt><dd>Test device. Before ran on one GPU, after on 2 of the same kind.</dd>" in page
-    assert "<td>2 x Test device</td>" in page
-    assert "<dt>GPUs</dt><dd>2 for the plan; UUID, memory and clocks are of the first, power is of all</dd>" in page
-    assert "<dt>GPUs</dt>" not in render(stage_input())
 
 
 def test_a_missed_limit_says_so():
@@ -155,37 +96,12 @@ def vllm(found: Results):
     return stage_input().model_copy(update={"results": results, "workload": workload})
 
 
-def test_where_vllm_is_before_under_load_the_report_names_what_the_plan_is_compared_with():
-    assert "enerate of transformers" not in render(stage_input())
-    page = render(vllm(results()))
-    assert "x faster than generate of transformers in the median" in page
-    assert "than before in the median" not in page
-    assert "<dt>Before</dt><dd>vLLM, under load alone; without load the plan is compared with generate" in page
-    start = page.index('id="part-2"')
-    without_load = page[start : page.index("Cost over the price of the GPU", start)]
-    assert re.findall(r">([^<>]*\b[Bb]efore\b[^<>]*)<", without_load) == ["Predicted before the run"]
-    page = render(vllm(no_change()))
-    assert "Both columns are generate of transformers" in page
-    assert "Before is" not in page
-
-
 def test_what_was_predicted_of_the_customers_text_stands_with_its_intervals():
     page = " ".join(render(stage_input()).split()).replace("&#39;", "'")
     assert "On the workload's text</th>" in page
     assert "42.13 % (41.02 % to 43.31 %)" in page
     assert "12.3 (11.8 to 12.9)" in page
     assert "22 sequences of 192 tokens" in page
-
-
-def test_the_summary_says_that_the_price_of_an_hour_is_assumed():
-    document = stage_input()
-    assumed = document.results.model_copy(deep=True)
-    assumed.price.same_load.after.price_basis = "modelled"
-    heads = [
-        render(document.model_copy(update={"results": results})).partition('class="appendix"')[0]
-        for results in (document.results, assumed)
-    ]
-    assert ["; the price of an hour is assumed" in head for head in heads] == [False, True]
 
 
 def test_the_summary_of_a_missed_promise_says_what_would_be_kept():

@@ -53,13 +53,6 @@ def test_a_plan_measured_beside_another_program_has_no_verdict(context, monkeypa
     assert VOID in price(document.workload, document.prices, "cpu", found, document.model).sentence
 
 
-def test_what_runs_today_has_no_verdict_either(context, monkeypatch):
-    watched_as(monkeypatch, SHARED)
-    found, _ = verified(document_of(0, ("eager", "fp32", 20)), context)
-    assert (found.recommended, found.verdict) == (False, "not_enough_samples")
-    assert VOID in found.sentence
-
-
 def test_it_is_measured_again_where_the_time_allows(context, monkeypatch):
     watched_as(monkeypatch, SHARED, ALONE)
     found, results = verified(document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20)), context, seconds=240)

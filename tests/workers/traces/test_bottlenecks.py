@@ -126,12 +126,6 @@ def test_what_fusing_launches_saves_now_is_told_from_what_it_saves_later():
     assert fused_says([known, table[1]], 40.0, on_gpu=False) == "could save up to 1.5 ms."
 
 
-def test_fusing_launches_saves_no_more_now_than_the_device_waits():
-    """All launches of the phase, which keep the device busy for half of it."""
-    only = row("rope", "launch", ms=20.0, floor_ms=None, headroom_ms=None, launches=8000)
-    assert fused_says([only], 40.0).startswith("could save up to 20 ms now, at the 5 µs")
-
-
 def test_a_call_of_several_kernels_counts_each_launch():
     counted = [CountedOp("rope", "decode", 1.0, 1.0, "1", "bf16")]
     work = [DeviceWork(float(at), "rope", "decode", "mul", 0.004, at) for at in range(4)]

@@ -2,11 +2,8 @@
 
 from tests import sample_loads
 from workers.charts import under_load
-from workers.documents.traffic import Traffic
-from workers.loadtest.highest_load import OUT_OF_TIME
 from workers.wording.load_search import (
     curve_of,
-    limit_sentence,
     unlike_verify,
     whole_sentence,
 )
@@ -30,25 +27,6 @@ def test_void_loads_and_the_confidence_are_explained():
     assert "Above 22 users a higher load hardly brings more tokens per second." in after.sentence
 
 
-def test_a_load_that_is_void_is_not_said_to_be_judged():
-    limit = sample_loads.under_load().after.limit
-    met, void = sample_loads.load(3, 10, 1, "met"), sample_loads.load(4, 10, 1, None)
-    void = void.model_copy(update={"notes": ["The generator itself was 9.0 ms late at p99."]})
-    alone = limit.model_copy(update={"users": 0, "loads": [void.model_copy(update={"traffic": Traffic()})]})
-    assert limit_sentence(alone.model_copy(update={"saturation": None})) == (
-        "The load of one user could not be measured: the generator itself was late; nothing was judged. "
-        "The generator itself was 9.0 ms late at p99."
-    )
-    server = sample_loads.under_load().after.server
-    assert "After, no load could be measured, since the generator" in whole_sentence(None, curve_of(server, alone))
-    ended = limit_sentence(limit.model_copy(update={"users": 3, "loads": [met, void]}))
-    assert "4 users, could not be measured: the generator itself was late. So this limit is not the server's." in ended
-    beside = void.model_copy(update={"lag": met.lag, "notes": ["Other programs used 61 % of the CPU meanwhile."]})
-    ended = limit_sentence(limit.model_copy(update={"users": 3, "loads": [met, beside]}))
-    assert "4 users, could not be measured: other programs used the machine meanwhile. So this limit" in ended
-    assert "One load was judged, at " in ended
-
-
 def test_the_result_says_up_to_how_many_users_the_megakernel_serves():
     results = sample_loads.results()
     server = results.load.after.server
@@ -63,15 +41,6 @@ def test_the_result_says_up_to_how_many_users_the_megakernel_serves():
     assert "shapes" not in under_load.figure(results)["layout"]
     server.settings = {}
     assert under_load.kernels_by_load(results.load) == ""
-
-
-def test_a_limit_under_load_that_nobody_stated_says_where_it_comes_from():
-    found = sample_loads.results()
-    asked = found.load.objectives
-    assert under_load.promises(found, asked) == [("TTF64 p50", "≤ 100 ms", "stated")]
-    relative = [each.model_copy(update={"limit": None, "at_least_faster": 1.5}) for each in asked]
-    said = "≤ 100 ms, from the median that verify measured before"
-    assert under_load.promises(found, relative) == [("TTF64 p50", said, "measured")]
 
 
 def test_what_runs_today_is_not_said_to_be_faster_than_itself():
@@ -101,13 +70,3 @@ def test_higher_loads_without_a_verdict_are_named():
     said = curve_of(after.server, after.limit.model_copy(update={"loads": loads})).sentence
     assert f"Higher loads ({higher}) served too few requests to say: with more minutes" in said
     assert "Higher loads" not in after.sentence
-
-
-def test_a_higher_load_may_hold_only_where_one_does():
-    found = sample_loads.under_load()
-    early = [
-        curve_of(each.server, each.limit.model_copy(update={"unfinished": OUT_OF_TIME})).sentence
-        for each in (found.before, found.after)
-    ]
-    assert early[0].endswith(OUT_OF_TIME)
-    assert early[1].endswith(f"{OUT_OF_TIME} A higher load may hold as well.")

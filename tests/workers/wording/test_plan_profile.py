@@ -2,10 +2,8 @@
 
 import pytest
 
-from tests.sample_results import results
-from tests.sample_two_gpus import two_gpus
 from workers.documents.profile import OpRow, PlanProfile
-from workers.wording import plan_profile, provenance
+from workers.wording import plan_profile
 from workers.wording.plan_profile import MOST
 
 
@@ -45,14 +43,6 @@ def test_parts_of_the_megakernel_stand_below_a_line_with_their_sums():
     assert sum(each.ms for each in found if not each.part) == 100
 
 
-def test_a_megakernel_that_is_not_divided_is_a_line_like_others():
-    found = plan_profile.lines(profile(row("megakernel", 95, 13), row("linear", 5, 61)))
-    assert [(each.label, each.launches, each.part) for each in found] == [
-        ("megakernel", 13, False),
-        ("linear", 61, False),
-    ]
-
-
 @pytest.mark.parametrize(("count", "said"), [(MOST + 1, "op 1"), (MOST + 5, "5 others")])
 def test_no_operation_is_left_out(count, said):
     found = plan_profile.lines(profile(*(row(f"op {each}", each, 2, 0.5) for each in range(1, count + 1))))
@@ -61,12 +51,3 @@ def test_no_operation_is_left_out(count, said):
     assert sum(each.launches or 0 for each in found) == 2 * count
     last = found[-1]
     assert (last.label, last.phase) == (said, "decode")
-
-
-def test_it_says_that_before_ran_on_one_gpu_and_after_on_two():
-    assert provenance.gpus_words(two_gpus()) == "Before ran on one GPU, after on 2 of the same kind."
-    assert provenance.gpus_words(results()) == ""
-    why = "TPOT p50 of 2 ms is impossible on NVIDIA H200."
-    known = two_gpus()
-    asked = known.model_copy(update={"admit": known.admit.model_copy(update={"why_several": why})})
-    assert provenance.gpus_words(asked).endswith(f"of the same kind. {why}")

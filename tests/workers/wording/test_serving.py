@@ -97,20 +97,6 @@ def test_what_the_server_chose_under_load_stands_in_place_of_the_defaults() -> N
     )
 
 
-def test_figures_of_batches_are_not_taken_for_the_servers() -> None:
-    found = results(runner="compiled", options={}, ops=[])
-    server = LoadedServer(kind="batches", label="the model under torch.compile in batches", sentence="", hardware="")
-    limit = LimitResult(users=0, most=32, confidence=0.99, confidence_each=0.99, loads=[])
-    curve = LoadCurve(server=server, limit=limit, sentence="")
-    loaded = found.model_copy(update={"load": UnderLoadResult(after=curve, sentence="")})
-    said = (
-        "The figures under load, and the prices that stand at them, are of the model under torch.compile in batches, "
-        "not of this server."
-    )
-    assert serving.offer(loaded, sample_results.manifest()).notes[-1] == said
-    assert said not in serving.offer(found, sample_results.manifest()).notes
-
-
 def refusal(not_served: str = "", **plan) -> str:
     found = results(**{"options": {}, "ops": [], "serving": None} | plan)
     found.verify.not_served = not_served
