@@ -71,9 +71,10 @@ def kept(weight: Tensor, stored: Groups | None) -> Groups | None:
     scales, zeros = stored.scales.half(), stored.zeros
     minimums = zeros is not None and zeros.is_floating_point()
     if zeros is not None and minimums:
-        zeros = zeros.half()
-        if not torch.equal(zeros.float(), stored.zeros):
+        halves = zeros.half()
+        if not torch.equal(halves.float(), zeros):
             return None
+        zeros = halves
     if not torch.equal(scales.float(), stored.scales):
         return None
     own = weight.detach().clone()

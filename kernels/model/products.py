@@ -135,6 +135,7 @@ def added_product(
 def mlp_half(rows: Rows, w: Weights, partial: bool = False) -> Callable[[Stream], None]:
     """stream ↦ stream + mlp(rmsnorm(stream)), of a dense layer or of one with experts; `partial` as `added_product`."""
     if isinstance(w.mlp, Experts):
+        assert w.post_norm is not None
         return _experts(rows, w.post_norm, w.mlp)
     gate_up = gated_product(rows, w.post_norm, w.mlp)
     down = added_product(rows, w.mlp.down, w.mlp.down_bias, partial, w.mlp_norm)

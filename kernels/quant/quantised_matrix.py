@@ -9,6 +9,7 @@ up to 18 bits: a prompt multiplies by them rounded to bf16, a decode step by the
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,7 +101,8 @@ class QuantisedMatrix:
                 (blocks if whole else blocks.view(torch.float8_e4m3fn)).float().repeat_interleave(self.block, dim=1)
             )
             wide = codes.view(torch.int8).float() if whole else e2m1.values(codes)
-            scales, added = scales[:, : codes.shape[1]], 0.0
+            scales = scales[:, : codes.shape[1]]
+            added: torch.Tensor | float = 0.0
             if self.zeros is not None:
                 zeros = self.zeros[rows].float().repeat_interleave(self.block, dim=1)[:, : codes.shape[1]]
                 wide, added = (wide, zeros) if self.zeros.is_floating_point() else (wide - zeros, 0.0)
@@ -189,6 +191,8 @@ def stored_groups(weights: Sequence[Tensor]) -> tuple[Tensor, Tensor | None] | N
     """Scales and zeros of weights that lie one below the other, on their device: STORED_SCALES and STORED_ZEROS. Those
     without zero points have MIDDLE. None unless all were stored in groups, and all or none of them with minimums.
     """
+    scales: list[Any]
+    zeros: list[Any]
     scales, zeros = ([getattr(weight, name, None) for weight in weights] for name in (STORED_SCALES, STORED_ZEROS))
     minimums = {zero is not None and zero.is_floating_point() for zero in zeros}
     if not weights or any(scale is None for scale in scales) or len(minimums) > 1:

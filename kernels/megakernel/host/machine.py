@@ -90,8 +90,9 @@ class Rank:
         self.program, self.constants = made.programs[self.rank], made.constants
         self.shape, self.layout = self.program.shape, self.program.layout
         self.kernel = device.compile_kernel(self.constants)
-        alike = (rank.packed for rank in beside if rank.program.streams_as(self.program))
-        self.packed = next(alike, None) or pack(Decoder(model), self.program, rounded)
+        alike = next((rank for rank in beside if rank.program.streams_as(self.program)), None)
+        self.packed: tuple[Tensor, Tensor]
+        self.packed = alike.packed if alike else pack(Decoder(model), self.program, rounded)
         self._held: dict[str, Tensor] = uploads(model, self.program, capacity, self.packed) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}

@@ -171,8 +171,8 @@ def coded(
         for layer, own in enumerate(model.layers):
             for matrix, weight in matrices(own):
                 yield matrix, layer, quantised(weight, weights)
-        filled = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
-        yield HEAD, layers, quantised(filled, of_head(weights))
+        padded = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
+        yield HEAD, layers, quantised(padded, of_head(weights))
         return
     for layer, layer_codes in enumerate(rounded.layers):
         both = layer_codes["gate_up"]

@@ -38,9 +38,11 @@ def uploads(model: Any, program: Program, capacity: int, packed: tuple[Tensor, T
         "rope": rope(own.rotary, capacity, program.shape.head_dim, gpu),
     }
     if program.shape.qkv_bias:
-        arrays["bias"] = torch.stack([w.qkv_bias[0] for w in own.layers]).float()
+        biases: list[Any] = [w.qkv_bias[0] for w in own.layers]
+        arrays["bias"] = torch.stack(biases).float()
     if program.shape.qk_norm:
-        arrays["qk_norm"] = torch.stack([torch.cat([w.q_norm, w.k_norm]) for w in own.layers]).float()
+        head_norms: list[Any] = [(w.q_norm, w.k_norm) for w in own.layers]
+        arrays["qk_norm"] = torch.stack([torch.cat(both) for both in head_norms]).float()
     if program.shape.experts:
         arrays["experts"] = tiles_of(model)
     return arrays

@@ -64,7 +64,8 @@ class Program:
 
     def streams_as(self, other: "Program") -> bool:
         """Whether its streams hold the same bytes in the same order as those of another program of the model."""
-        return self.form == other.form and self.sections == other.sections
+        forms = [(layout.form, layout.head_form) for layout in (self.layout, other.layout)]
+        return forms[0] == forms[1] and self.sections == other.sections
 
     def stream_bytes(self) -> np.ndarray:
         """Bytes of weights, scales included, that each SM reads per token, int64 [sms]; those of experts left out."""
