@@ -113,7 +113,7 @@ def kernels_runner() -> str:
     return markdown(["prompt", "kernels", "torch.compile", "products tuned", "max-autotune"], lines)
 
 
-INTEGERS = ("decode-int8", "decode-int8-8b-batches", "decode-int4-8b")
+INTEGERS = ("decode-int8", "decode-int8-8b-batches", "decode-int4-8b", "decode-int4-1b")
 """The documents of the megakernel in integers, with bf16 beside it."""
 
 

@@ -1,8 +1,8 @@
 """The weights of single products in int8, fp8, nvfp4 and int4. Imports torch.
 
 Integers and fp8 are those of `quantised_matrix.py`. So values that a whole model was rounded to, by GPTQ say, are
-rounded to themselves in fp8. The scales of nvfp4 (e4m3, per 16 values) are absmax: the largest value of what shares a scale
-becomes the largest code.
+rounded to themselves in fp8. The scales of nvfp4 (e4m3, per 16 values) are absmax: the largest value of what shares a
+scale becomes the largest code.
 """
 
 from dataclasses import dataclass

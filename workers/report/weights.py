@@ -1,7 +1,7 @@
 """What weights in lower precision bring and cost, in a sentence."""
 
 from kernels.ops import BYTES, MODEL_BYTES
-from kernels.quant.formats import of_head, precision_of
+from kernels.quant.formats import of_head
 from workers.charts.plans import precisions_of
 from workers.documents.stages import VerifyResult
 from workers.wording.text import number, when
@@ -16,7 +16,9 @@ def words(verify: VerifyResult) -> str:
     smallest = min(precisions_of(verify.plan), key=lambda name: BYTES[name])
     if BYTES[smallest] >= BYTES["bf16"]:
         return ""
-    brings = f"Weights in {precision_of(smallest)} take {MODEL_BYTES[smallest]:.3g} bytes each in place of {BYTES[dtype]:g}"
+    brings = (
+        f"Weights in {smallest.split('_')[0]} take {MODEL_BYTES[smallest]:.3g} bytes each in place of {BYTES[dtype]:g}"
+    )
     head = of_head(smallest)
     brings += f", those of the LM head, in {head}, {MODEL_BYTES[head]:.3g}" if head != smallest else ""
     if quality is None or quality.kl_before is None or quality.called != "quality":

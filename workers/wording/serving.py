@@ -5,13 +5,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.quant.formats import INT4
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results, VerifyResult
 from workers.wording.text import plain
 
 PORT = 8080
-SERVED = ("bf16", "fp16", "fp32", "int8", *INT4)
+SERVED = ("bf16", "fp16", "fp32", "int8", "int4", "int4_zero", "int4_minimum")
 """The precisions of weights that the server has products for."""
 PACKED = "Many requests share each pass: "
 TAKEN = {

@@ -80,9 +80,7 @@ def test_a_model_that_was_stored_in_four_bits_is_tried_in_them(quantised, stored
     """Its codes are kept, so that nothing is lost; not where their groups are lost, or the workload wants more bits."""
     made = document(**({"precisions": precisions} if precisions else {}))
     made.model = made.model.model_copy(
-        update={
-            "generated": False, "quantised": quantised, "config": made.model.config | {"dequantised_from": stored}
-        }
+        update={"generated": False, "quantised": quantised, "config": made.model.config | {"dequantised_from": stored}}
     )
     assert tried_first(made, trial("eager", 700.0, "eager"))[0].label == first
 
