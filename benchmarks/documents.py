@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from kernels.measure.roofline import in_burst
+from kernels.quant.formats import INT4
 
 RESULTS = Path(__file__).parent / "results" / "h200"
 LAUNCH_MS = 0.003
 """Time of an empty kernel launch in ms, as taken off where a table says so. The documents hold what a run measured."""
 
 Row = Mapping[str, Any]
-LOSSY = {"int8", "fp8", "nvfp4", "int4"}
+LOSSY = {"int8", "fp8", "nvfp4", *INT4}
 """Weights in lower precision. A model's time with them stands beside its fidelity only."""
 
 

@@ -19,7 +19,7 @@ from kernels.model_files.tensors import read_tensors
 def weights(
     files: Mapping[str, Path], scheme: Scheme
 ) -> Iterator[tuple[str, torch.Tensor, group_scales.Groups | None]]:
-    """Each weight's name, its values in bf16, and scales and zeros where it has groups. Raises ModelRefused."""
+    """Each weight's name, its values in bf16, and scales and zeros if it is stored in groups. Raises ModelRefused."""
     stored = stored_weights(read_tensors(files), scheme)
     shards = {part.file for weight in stored.values() for part in weight.parts.values()}
     with ExitStack() as stack:

@@ -70,12 +70,11 @@ def kept(weight: Tensor, stored: Groups | None) -> Groups | None:
         return None
     scales, zeros = stored.scales.half(), stored.zeros
     minimums = zeros is not None and zeros.is_floating_point()
+    exact = torch.equal(scales.float(), stored.scales)
     if zeros is not None and minimums:
-        halves = zeros.half()
-        if not torch.equal(halves.float(), zeros):
-            return None
-        zeros = halves
-    if not torch.equal(scales.float(), stored.scales):
+        half = zeros.half()
+        exact, zeros = exact and torch.equal(half.float(), zeros), half
+    if not exact:
         return None
     own = weight.detach().clone()
     setattr(own, STORED_SCALES, scales)

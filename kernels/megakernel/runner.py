@@ -49,10 +49,10 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `weights` (a name of `FORMATS`; int4 becomes the form that the model was stored in), `rounding` (the
-    fields of `Rounding`; without it, to nearest), `layout` and `tuning` (their fields), and `devices`: the numbers of
-    the GPUs that run the model together, the model's first (ranked_machine.py); a GPU that is named twice runs two
-    ranks side by side.
+    """Options: `weights` (a name of `FORMATS`; int4 becomes the form that the model was stored in), `rounding` (fields
+    of `Rounding`; without it, to nearest), `layout` and `tuning` (their fields), and `devices`: the numbers of the GPUs
+    that run the model together, the model's first (ranked_machine.py); a GPU that is named twice runs two ranks side by
+    side.
 
     A model that is `TensorParallelModel` already runs on the GPUs of its parts, and each GPU holds its part alone;
     `model` is then the first part. Another one is divided here, and stays on the first GPU beside that GPU's part.

@@ -27,8 +27,3 @@ def of_head(weights: str) -> str:
     matrices. Those who quantise models leave the head in more bits too.
     """
     return "int8" if weights in INT4 else weights
-
-
-def precision_of(weights: str) -> str:
-    """The precision that people name, of weights in any of its forms."""
-    return "int4" if weights in INT4 else weights

@@ -100,7 +100,7 @@ def _of_the_plan(results: Results) -> PredictedPlan | None:
     plan = results.verify.plan
     runner = "cuda_graphs" if (plan.get("options") or {}).get("compile") is False else plan.get("runner")
     dtype = str(plan.get("dtype", "bf16"))
-    weights = {name.partition("_")[0] for name in precisions_of(plan) - {dtype}} or {dtype}
+    weights = {name.split("_")[0] for name in precisions_of(plan) - {dtype}} or {dtype}  # int4_zero is a form of int4
     return next(
         (
             plan

@@ -1,7 +1,7 @@
 """What weights in lower precision bring and cost, in a sentence."""
 
 from kernels.ops import BYTES, MODEL_BYTES
-from kernels.quant.formats import of_head, precision_of
+from kernels.quant.formats import of_head
 from workers.charts.plans import precisions_of
 from workers.documents.stages import VerifyResult
 from workers.wording.text import number, when
@@ -17,7 +17,7 @@ def words(verify: VerifyResult) -> str:
     if BYTES[smallest] >= BYTES["bf16"]:
         return ""
     brings = (
-        f"Weights in {precision_of(smallest)} take {MODEL_BYTES[smallest]:.3g} bytes each in place of {BYTES[dtype]:g}"
+        f"Weights in {smallest.split('_')[0]} take {MODEL_BYTES[smallest]:.3g} bytes each in place of {BYTES[dtype]:g}"
     )
     head = of_head(smallest)
     brings += f", those of the LM head, in {head}, {MODEL_BYTES[head]:.3g}" if head != smallest else ""

@@ -21,7 +21,7 @@ def weights_of(plan: Plan) -> str:
 
 
 def precision_refusal(plan: Plan) -> str | None:
-    """Why a plan that rounds weights is not served, in a sentence; None where it rounds none or has SERVED on a GPU."""
+    """Why a plan that rounds weights is not served, in a sentence; None where it has none, or SERVED on one GPU."""
     other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in INTEGERS]
     weights = weights_of(plan)
     if weights in SERVED and plan.tensor_parallel_size > 1:
