@@ -41,8 +41,6 @@ class FftConfig:
     blocks: int
     outer: int = 1
     strip: int = 64
-    tiles: int = 1
-    unroll: int = 1
 
     @property
     def sequences(self) -> int:
@@ -70,9 +68,7 @@ class FftConfig:
         rows = self.points // 256 * self.sequences
         operands = rows**2 // 64 if self.outer > 1 else 2 * (rows // self.halves) ** 2 // 128
         largest = -(-8 * self.sequences // 16) * 16 * (self.outer == 1)
-        joints = (512 if self.halves == 2 else 16) * (self.outer == 1)
-        twiddles = 128 * (self.points // 256) + 64
-        return CONSTANTS + twiddles + joints + 512 * operands + largest + 4 * rows * 272
+        return CONSTANTS + 512 * operands + largest + 4 * rows * 272
 
     @property
     def outer_threads(self) -> int:
@@ -91,8 +87,6 @@ class FftConfig:
             "HALVES": self.halves,
             "THREADS": self.threads,
             "BLOCKS": self.blocks,
-            "TILES": self.tiles,
-            "UNROLL": self.unroll,
             "SHARED_BYTES": self.shared_bytes,
         }
 
@@ -132,20 +126,16 @@ def configs(case: FftConvCase) -> list[FftConfig]:
     """The config of one block for each sequence or for several: others were slower on an H200."""
     points = points_of(case)
     threads, blocks = {2048: (256, 2), 16_384: (256, 2), 32_768: (512, 1)}.get(points, (128, 4))
-    shapes = [(blocks, 2, 1), (blocks, 1, 1), (blocks, 1, 2)]
-    if threads == 128 and points <= 4096:
-        shapes.append((5, 1, 1))
-    return [FftConfig(points, threads, blocks, tiles=tiles, unroll=unroll) for blocks, tiles, unroll in shapes]
+    return [FftConfig(points, threads, blocks)]
 
 
 def long_configs(case: FftConvCase) -> list[FftConfig]:
     """The same of several passes over a workspace, the best guess first."""
     total = points_of(case)
-    parts = {outer: total // outer for outer in (16, 64, 32, 128)}
+    parts = {outer: total // outer for outer in (128, 64, 32, 16)}
     return [
-        FftConfig(points, 256, 2, outer, 128 if outer == 16 else 64, tiles)
+        FftConfig(points, 256, 2, outer, 128 if outer == 16 else 64)
         for outer, points in parts.items()
-        for tiles in (2, 1)
         if 4096 <= points <= 16_384
     ]
 

@@ -25,7 +25,7 @@ class Monarch(Variant):
     op = "fft_conv"
     page = "fft-conv"
     summary = "Fourier transforms on tensor cores, gates and filter in one kernel"
-    names: ClassVar[tuple[str, ...]] = ("blocks", "tiles", "unroll")
+    names: ClassVar[tuple[str, ...]] = ()
     least, most = 1, fft_tiles.MOST
 
     def configs(self, case: FftConvCase) -> list[FftConfig]:
@@ -86,7 +86,7 @@ class MonarchLong(Monarch):
     name = "monarch_long"
     kernels = ("fft_outer_forward", "fft_conv_rows", "fft_outer_backward")
     summary = "Fourier transforms on tensor cores in three passes over a workspace"
-    names = ("outer", "tiles")
+    names = ("outer",)
     least, most = fft_tiles.MOST + 1, fft_tiles.LONGEST
 
     def configs(self, case: FftConvCase) -> list[FftConfig]:

@@ -27,7 +27,7 @@ extern "C" int run(const Params* p, int blocks, long shared_bytes, int forward) 
 }"""
 BEHIND = 2048
 """Values behind the output, which nothing may write."""
-WIDE, LONG = FftConfig(4096, 128, 1, tiles=2), FftConfig(2048, 256, 1, 16, 128)
+WIDE, LONG = FftConfig(4096, 128, 1), FftConfig(2048, 256, 1, 16, 128)
 
 
 def ran(source: Path, entry: str, macros: dict[str, Any], params: Any, *launch: Any) -> None:
@@ -64,13 +64,13 @@ def check(case: FftConvCase, given: dict[str, torch.Tensor], y: torch.Tensor) ->
 @pytest.mark.parametrize(
     ("changes", "config"),
     [
-        ({"length": 200, "filter": 200, "skip": True, "batch": 3, "width": 7}, FftConfig(256, 128, 1, tiles=2)),
+        ({"length": 200, "filter": 200, "skip": True, "batch": 3, "width": 7}, FftConfig(256, 128, 1)),
         ({"length": 301, "filter": 1000, "skip": True, "batch": 3}, FftConfig(512, 64, 1)),
-        ({"length": 1024, "filter": 1000, "batch": 2, "width": 3}, FftConfig(1024, 128, 1, tiles=2)),
+        ({"length": 1024, "filter": 1000, "batch": 2, "width": 3}, FftConfig(1024, 128, 1)),
         ({"length": 2048, "filter": 3000, "circular": True}, FftConfig(2048, 256, 1)),
         ({"length": 4096, "filter": 7, "width": 4, "filters": 2}, WIDE),
-        ({"length": 8191, "filter": 8000, "gated": False}, FftConfig(8192, 256, 1, tiles=2)),
-        ({"length": 32_768, "filter": 32_768}, FftConfig(32_768, 512, 1, tiles=2)),
+        ({"length": 8191, "filter": 8000, "gated": False}, FftConfig(8192, 256, 1)),
+        ({"length": 32_768, "filter": 32_768}, FftConfig(32_768, 512, 1)),
         ({"length": 32_760, "filter": 32_768, "skip": True}, LONG),
     ],
 )
