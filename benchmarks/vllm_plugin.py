@@ -141,6 +141,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--servers", nargs="+", default=["vllm", "vllm_plugin"], help=servers)
     parser.add_argument("--turns", type=int, default=2, help="how often each server gets every load")
     parser.add_argument("--rounds", type=int, default=10, help="requests for each user in a turn")
+    parser.add_argument("--seconds", type=float, default=300, help="no load begins later; then answers are judged")
     parser.add_argument("--trace", nargs="*", default=[], metavar="SERVER", help="servers whose steps are traced too")
     parser.set_defaults(tensor_parallel_size=None, weights=None)
     return parser
@@ -213,6 +214,8 @@ def main() -> int:
                 if server.variant not in urls:
                     continue
                 for lengths, count in (*((bench.lengths, count) for count in users), (bench.drawn, UNEQUAL)):
+                    if time.monotonic() - began > options.seconds:
+                        break
                     load = bench.closed(server, urls[server.variant], lengths, count)
                     say(line(load.row))
                     measured.append(load)

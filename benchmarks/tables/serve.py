@@ -1,6 +1,7 @@
 """The table of the server beside vLLM's, through HTTP."""
 
 import re
+from collections.abc import Sequence
 
 from benchmarks.documents import Row, one, rows
 from benchmarks.tables.writing import markdown, table
@@ -71,22 +72,34 @@ def _latencies(name: str) -> str:
     return markdown(header, lines)
 
 
-WITHIN_VLLM = {"vllm": "vLLM", "vllm_plugin": "with the plug-in"}
-"""The servers of vllm-plugin.json, as the table names them."""
+WITHIN_VLLM = re.compile(r"vllm(_plugin)?(?:-(\w+))?(?:\+(\d))?")
+"""Names of the servers of vllm-plugin-turns.json: with the plug-in, its weights, further tokens in a pass."""
 
 
 @table("vllm-plugin")
 def within_vllm() -> str:
-    """vLLM without and with the plug-in, by users; the last column is the quotient of the medians of TPOT."""
+    """vLLM without and with the plug-in, by users: both turns, and the quotient of their mean TPOT."""
     lines = []
     for users in (1, 8, 32, 128):
-        base = _row("vllm", users, "vllm-plugin")
-        for row in rows("vllm-plugin", concurrency=users):
-            times = [f"{row[key]['p50']:,.{digits}f} ({row[key]['p99']:,.{digits}f})" for key, digits in LATENCIES]
-            quotient = row["tpot_ms"]["p50"] / base["tpot_ms"]["p50"]
-            tokens = f"{row['tokens_per_second']:,.0f}"
-            lines.append([str(users), f"{WITHIN_VLLM[row['variant']]}{_late(row)}", tokens, *times, f"{quotient:.2f}"])
-    return markdown(["users", "", "tokens/s", "TTFT, ms", "TTF64, ms", "TPOT, ms", "TPOT over vLLM's"], lines)
+        found = rows("vllm-plugin-turns", concurrency=users)
+        turns = {variant: [row for row in found if row["variant"] == variant] for variant in _names(found)}
+        mean = {variant: sum(row["tpot_ms"]["p50"] for row in each) / len(each) for variant, each in turns.items()}
+        for variant, each in turns.items():
+            speed = ", ".join(f"{row['tokens_per_second']:,.0f}{_late(row)}" for row in each)
+            times = ", ".join(f"{row['tpot_ms']['p50']:.2f}" for row in each)
+            lines.append([str(users), _within(variant), speed, times, f"{mean[variant] / mean['vllm']:.2f}"])
+    return markdown(["users", "", "tokens/s", "TPOT p50, ms", "over vLLM's"], lines)
+
+
+def _names(found: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["variant"] for row in found))
+
+
+def _within(variant: str) -> str:
+    match = WITHIN_VLLM.fullmatch(variant)
+    assert match is not None, variant
+    several = f"{int(match[3]) + 1} tokens a pass" if match[3] else ""
+    return ", ".join(filter(None, ["with the plug-in" if match[1] else "vLLM", match[2], several]))
 
 
 def _row(variant: str, users: int, name: str) -> Row:

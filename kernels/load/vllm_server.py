@@ -87,14 +87,21 @@ def with_plan(server: ServerCommand, plan: Path, drafts: int = 0) -> ServerComma
     """The same server of vLLM with the plan in a file, by the plug-in of `clients/vllm`. A pass makes `drafts` further
     tokens of each sequence. Raises ValueError when the plug-in is not there.
     """
-    python, environment, command = server.command[0], {**server.environment, PLAN: str(plan)}, [*server.command]
+    python, environment, further = server.command[0], {**server.environment, PLAN: str(plan)}, list[str]()
     if not _installed(python, environment, PLUGIN):
         raise ValueError(f"{python} has no {PLUGIN}")
     if drafts:
         speculative = {"method": "ngram_gpu", "num_speculative_tokens": drafts}
-        command.append(f"--speculative-config={json.dumps(speculative)}")
+        further = [f"--speculative-config={json.dumps(speculative)}"]
         environment["KERNELS_SEVERAL_TOKENS"] = "1"
-    return replace(server, variant="vllm_plugin", peer=False, command=command, environment=environment)
+    return replace(
+        server,
+        variant="vllm_plugin",
+        peer=False,
+        command=[*server.command, *further],
+        environment=environment,
+        settings=server.settings | {"options": " ".join([server.settings["options"], *further])},
+    )
 
 
 def replaced_by_plan(log: str) -> list[str]:

@@ -138,14 +138,15 @@ def test_drafts_beside_a_prompt_are_written_before_vllm_computes_the_pass(
     planned._model, planned._tried, planned.places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
     planned._steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, 4], Pages(8, 64), choose=True)
     planned.lengths, prompt = [4, 6], [9, 8, 7, 6, 5, 4]
-    ids, positions = torch.tensor([5, -1, -1, -1, *prompt, 0, 0]), torch.tensor([*range(4), *range(6), 0, 0])
+    given = [5, -1, -1, -1, *prompt, 0, 0]
+    ids, positions = torch.tensor(given, dtype=torch.int32), torch.tensor([*range(4), *range(6), 0, 0])
     assert planned.hidden(ids, positions) is None
     expected = [5]
     for _ in range(3):
         expected.append(int(model(torch.tensor([expected])).logits[0, -1].argmax()))
     assert ids.tolist() == [*expected, *prompt, 0, 0]
     assert [page for page in range(20) if bool(caches[0][page].any())] == [0, 3], "page 0 is for padding"
-    ids = torch.tensor([5, -1, -1, -1, *prompt, 0, 0])
+    ids = torch.tensor(given, dtype=torch.int32)
     assert planned.hidden(ids, positions) is None
     assert ids.tolist()[:4] == [5, 0, 0, 0], "of an unknown pass, such as a graph's, nothing is written"
 

@@ -34,6 +34,11 @@ model = runners.load(folder, config, seed=seed, generated=generated, dtype=plan.
 runner = runners.apply(model, plan)  # prepare(batch, prompt, tokens), then generate(ids, tokens)"""
 """The plan without a server, for a model whose files are in DIR."""
 
+VLLM = "pip install '.[gpu]' ./clients/vllm\nKERNELS_PLAN=plan.json vllm serve DIR"
+SEVERAL = """ \\
+    --speculative-config '{"method": "ngram_gpu", "num_speculative_tokens": 3}'"""
+"""Behind VLLM, with the variable that turns it on: what a run measures as after within vLLM."""
+
 ROUNDS = "The plan rounds weights; the server has such products for int8 and int4 on one GPU alone."
 
 
@@ -67,6 +72,7 @@ def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | 
     request = {"model": name, "prompt": "A list is", "max_tokens": 20}
     gpu_class, uploaded = results.verify.environment.gpu_class, model.source == "upload" and not model.generated
     in_vllm = uploaded and not outside_vllm(model.architecture, gpu_class)
+    measured = _measured(results, "vllm")
     extras = "serve" if gpu_class == "cpu" else "gpu,serve"
     return ServeInstructions(
         install=f"pip install '.[{extras}]'",
@@ -84,8 +90,8 @@ def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | 
                 ],
             ),
         ),
-        vllm="pip install '.[gpu]' ./clients/vllm\nKERNELS_PLAN=plan.json vllm serve DIR" if in_vllm else "",
-        vllm_measured=_measured(results, "vllm") or "It was not measured in this run.",
+        vllm=_in_vllm(bool(measured)) if in_vllm else "",
+        vllm_measured=measured or "It was not measured in this run.",
         python=PYTHON if model.source == "upload" else "",
     )
 
@@ -95,6 +101,10 @@ def outside_vllm(architecture: str, gpu_class: str = VLLM_CLASSES[0]) -> str:
     if architecture not in IN_VLLM:
         return f"the plug-in runs {' and '.join(IN_VLLM)} within vLLM, and not {architecture or 'this model'}"
     return "" if gpu_class in VLLM_CLASSES else f"the plug-in runs on {' and '.join(VLLM_CLASSES)}, and not {gpu_class}"
+
+
+def _in_vllm(several: bool) -> str:
+    return VLLM.replace("KERNELS_PLAN", "KERNELS_SEVERAL_TOKENS=1 KERNELS_PLAN") + SEVERAL if several else VLLM
 
 
 def _refusal(plan: dict[str, Any], verify: VerifyResult) -> str:

@@ -5,14 +5,18 @@ import ast
 import importlib
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 
 from kernels.cli.serve import serve_arguments
+from kernels.load.vllm_server import ServerSettings, vllm, with_plan
 from kernels.plan import Serving
 from tests import sample_held_loads, sample_results
+from tests.kernels.runners import vllm_stand_in
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer, UnderLoadResult
 from workers.documents.stages import Results
+from workers.loadtest.servers.vllm import DRAFTS
 from workers.wording import serving
 
 
@@ -37,7 +41,7 @@ def test_the_command_is_one_that_serve_takes(runner: str) -> None:
     assert found.install == "pip install '.[gpu,serve]'"
 
 
-def test_the_plug_in_is_offered_for_files_of_a_model_that_it_serves() -> None:
+def test_the_plug_in_is_offered_for_files_of_a_model_that_it_serves(tmp_path: Path) -> None:
     found = results(runner="kernels", options={}, ops=[])
     model = sample_results.manifest().model_copy(update={"source": "upload", "generated": False})
     offered = serving.offer(found, model)
@@ -48,6 +52,13 @@ def test_the_plug_in_is_offered_for_files_of_a_model_that_it_serves() -> None:
     measured = serving.offer(found.model_copy(update={"load": UnderLoadResult(after=held, sentence="")}), model)
     kept = "every promise is kept with 8 users at once: 900 tokens/s."
     assert measured.vllm_measured == f"Measured in this run, by vLLM 0.26.0 with the plan: {kept}"
+    python = vllm_stand_in.environment(tmp_path / "vllm", log="the plug-in is there")
+    wanted = ServerSettings(tmp_path, "mine", "bf16", 8123, 192, 32)
+    server = with_plan(vllm(wanted, str(python), {}), Path("plan.json"), DRAFTS)
+    option, _, value = server.command[-1].partition("=")
+    assert shlex.split(measured.vllm.splitlines()[-1]) == [option, value], "what was measured is what is offered"
+    assert "KERNELS_SEVERAL_TOKENS=1 KERNELS_PLAN=plan.json vllm serve DIR" in measured.vllm
+    assert server.environment["KERNELS_SEVERAL_TOKENS"] == "1"
     assert "are of vLLM 0.26.0 with the plan, not of this server." in measured.notes[-1]
     for other in ({"source": "catalogue"}, {"generated": True}, {"architecture": "Gemma2ForCausalLM"}):
         assert serving.offer(found, model.model_copy(update=other)).vllm == ""

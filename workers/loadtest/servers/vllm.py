@@ -42,6 +42,9 @@ EXPECTED_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
 waited for LONG_START_SECONDS, and longer where its side has more time left."""
 SPARE_TOKENS = 64
 """vLLM's longest sequence has so many tokens more than the traffic's: prompts are words, counted once sent."""
+DRAFTS = 3
+"""Further tokens of each sequence that a pass makes with the plan. A pass of one alone gains nothing that is beyond
+vLLM's own noise (benchmarks/vllm-plugin.md)."""
 LONGEST = 500
 """Characters of vLLM's log that a sentence quotes."""
 NO_TOKENIZER = "The model has no tokenizer: vLLM reads each word of a prompt as one id."
@@ -64,7 +67,7 @@ def curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
         divided = [f"--tensor-parallel-size={gpus}"] if (gpus := sides.document.tensor_parallel_size) > 1 else []
         server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment(), divided)
         if plan:
-            server = with_plan(server, _plan_file(sides, plan, wanted.directory))
+            server = with_plan(server, _plan_file(sides, plan, wanted.directory), DRAFTS)
     except ValueError as error:
         raise StageError(f"vLLM was not started: WORKER_VLLM: {error}.") from error
     context.say(0.5, f"starting vLLM for {name}")
