@@ -62,8 +62,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 8,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     },
-    "gemma2": SIZES
-    | {"model_type": "gemma2", "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16},
+    "gemma2": SIZES | {"model_type": "gemma2", "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16},
     "phi3-part": SIZES | {"model_type": "phi3", "sliding_window": 9, "partial_rotary_factor": 0.5},
     "gpt2": {
         "model_type": "gpt2",
