@@ -11,8 +11,8 @@ from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, stored_g
 
 
 class Dense(NamedTuple):
-    """The weights of a dense MLP. Packed, `gate_up` is one matrix with the gate first, otherwise gate and up. The gelu
-    is its tanh form.
+    """The weights of a dense MLP. Packed, `gate_up` is one matrix with the gate first, otherwise gate and up. gelu is
+    its tanh form.
     """
 
     gate_up: tuple[Tensor, ...]

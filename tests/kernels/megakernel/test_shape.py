@@ -27,7 +27,7 @@ def test_it_serves_the_catalogue_but_for_other_families() -> None:
 def test_it_serves_what_it_promises(name: str) -> None:
     shape, config = shape_of(CONFIGS[name]), CONFIGS[name]
     assert shape.qkv_bias == (config["model_type"] == "qwen2")
-    assert shape.qk_norm == (config["model_type"] in ("qwen3", "qwen3_moe", "olmoe"))
+    assert shape.qk_norm == (config["model_type"] in ("qwen3", "qwen3_moe", "olmoe", "gemma3_text"))
     assert shape.whole_norm == (config["model_type"] == "olmoe")
     assert shape.qkv_rows == (shape.heads + 2 * shape.kv_heads) * shape.head_dim
 
