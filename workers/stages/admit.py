@@ -54,7 +54,7 @@ def feasibility(gpu_class: str, workload: Workload, model: ModelManifest, dtype:
         needs_gib=needs_gib,
         has_gib=has_gib,
         feasible=size is not None,
-        tensor_parallel_size=size or 1,
+        tensor_parallel_size=size or 1,  # type: ignore[arg-type]
         reason=reason,
     )
 
