@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 RunnerName = Literal["eager", "compiled", "kernels", "megakernel"]
-ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("eager", "megakernel")
+ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("eager", "compiled", "megakernel")
 """Runners that divide a model over several GPUs."""
 MOST_RUNNING, LONGEST_SEQUENCE, MOST_KV_BYTES = 1 << 20, (1 << 31) - 1, 1 << 50
 """What a server takes at most, far beyond what any memory holds: requests at once, tokens, bytes for KV pages."""

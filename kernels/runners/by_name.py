@@ -15,6 +15,7 @@ from kernels.runners.base import Runner
 from kernels.runners.compiled import CompiledRunner, as_modules
 from kernels.runners.modules import install_convolutions, install_norms, pack_projections
 from kernels.runners.planned import PlannedAttention, PlannedLinear, install
+from kernels.runners.tensor_parallel_runner import TensorParallelRunner
 
 RUNNERS = {
     "eager": "kernels.runners.eager.EagerRunner",
@@ -50,8 +51,12 @@ def apply(model: Any, plan: Plan) -> Runner:
                 f"tensor_parallel_size: the plan is for {plan.tensor_parallel_size}, and the model comes in "
                 f"{len(model.parts)} parts"
             )
-        if plan.runner not in COMPOSED:
+        if plan.runner == "eager":
             return runner(plan.runner, over_ranks(model), options)
+        if plan.runner == "compiled":
+            if options.get("compile", True):
+                raise ValueError("compile: Inductor compiles no model that is divided over several GPUs")
+            return TensorParallelRunner(model)
         built: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
         return built
     if plan.tensor_parallel_size > 1:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from workbench.intake.models import Workload
 from workbench.intake.services.ceilings import known_ceilings
-from workbench.intake.services.workloads import holds
+from workbench.intake.services.workloads import fewest_gpus
 from workbench.prices.services import price_book
 from workbench.results.page_context import ChartView, chart_view
 from workbench.runs import services
@@ -39,7 +39,7 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
     """The chart with its table; None where there is no point, or the first promise is no time."""
     measured = _measured(workload)
     others = [gpu_class for gpu_class in document.constraints.gpu_classes if gpu_class not in measured]
-    large_enough = [gpu_class for gpu_class in others if holds(manifest, document, gpu_class)]
+    large_enough = [gpu_class for gpu_class in others if fewest_gpus(manifest, document, gpu_class)]
     ceilings = known_ceilings(workload.organisation, large_enough)
     modelled_on: dict[str, Prediction] = {
         gpu_class: predicted(document, manifest, gpu_class, ceilings, lowered=False) for gpu_class in large_enough

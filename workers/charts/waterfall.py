@@ -60,7 +60,8 @@ def _between(results: Results) -> list[tuple[str, float]]:
     steps: list[tuple[str, PlanTrial]] = []
     runner = chosen.plan.get("runner")
     if runner in ("kernels", "megakernel"):
-        steps += [(HOST, by["cuda_graphs"])] if "cuda_graphs" in by and trials[0].label == "eager" else []
+        graphs = next((trial for label, trial in by.items() if label.startswith("cuda_graphs")), None)
+        steps += [(HOST, graphs)] if graphs and trials[0].label == "eager" else []
         kernels = [(step.label, step) for step in results.compose.steps if step.primary is not None]
         steps += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
     last, gpus = LAUNCH if runner == "megakernel" else chosen.label, chosen.plan.get("tensor_parallel_size", 1)

@@ -18,13 +18,18 @@ from workers.prediction.precisions import serving_dtype
 
 
 def device_of(gpu_class: str) -> str:
-    """cuda or cpu. Raises StageError when a GPU class is asked for on a machine with fewer GPUs than it has."""
+    """cuda or cpu. Raises StageError when a GPU class is asked for on a machine with fewer GPUs than it has, or with
+    some of another type.
+    """
     if gpu_class == "cpu":
         return "cpu"
     if not torch.cuda.is_available():
         raise StageError(f"The run asks for {gpu_class}, but this worker has no GPU.")
     if (visible := torch.cuda.device_count()) < gpus_of(gpu_class):
         raise StageError(f"The run asks for {gpu_class}, but this worker has {visible} of its GPUs.")
+    names = dict.fromkeys(torch.cuda.get_device_name(number) for number in range(gpus_of(gpu_class)))
+    if len(names) > 1:
+        raise StageError(f"The run asks for {gpu_class}, but this worker's GPUs differ: {', '.join(names)}.")
     return "cuda"
 
 
@@ -84,14 +89,14 @@ def release(context: Context) -> None:
 
 def planned(document: StageInput, context: Context, plan: Plan, today: Any = None) -> Runner:
     """The plan's runner over a model of its own; a megakernel's over the model that runs `today`, which it does not
-    change, where both are in one precision and over as many GPUs. Parts that it would round are its own. Raises
-    StageError as `load`.
+    change, where both are in one precision and over as many GPUs. Every runner of a divided model shares its parts, but
+    one that would round them. Raises StageError as `load`.
     """
     parts = document.tensor_parallel_size
-    if today is not None and (plan.runner, plan.dtype, plan.parts) == ("megakernel", dtype_of(document), parts):
-        if parts == 1:
+    if today is not None and (plan.dtype, plan.parts) == (dtype_of(document), parts):
+        if parts == 1 and plan.runner == "megakernel":
             return runners.apply(today, plan)
-        if plan.options.get("weights", plan.dtype) == plan.dtype:
+        if parts > 1 and plan.options.get("weights", plan.dtype) == plan.dtype:
             return runners.apply(today.divided, plan)
     return runners.apply(load(document, context, plan.dtype, plan.parts), plan)
 

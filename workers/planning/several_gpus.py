@@ -9,13 +9,19 @@ from workers.documents.gpu_class import class_of_several
 from workers.documents.stages import StageInput
 from workers.prediction.promises import AvailableGpus, impossible
 
+CUDA_GRAPHS = "cuda_graphs"
+"""torch's own kernels: of a divided model what a plan is to be compared with, beside what runs today."""
+
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:
     """The numbers of GPUs that the variant is tried on: the fewest that hold the model first, then those that the
     worker has.
     """
+    today = document.tensor_parallel_size
+    if variant.name == CUDA_GRAPHS and today > 1:
+        return [today]
     most = min(variant.most_gpus, document.gpus)
-    return [count for count in TENSOR_PARALLEL_SIZES if document.tensor_parallel_size <= count <= most]
+    return [count for count in TENSOR_PARALLEL_SIZES if today <= count <= most]
 
 
 def label(variant: WholeModel, size: int) -> str:

@@ -27,6 +27,7 @@ from workers.prediction.precisions import serving_dtype
 from workers.prediction.predict import predicted
 from workers.prediction.promises import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, why_several
 from workers.wording.load_search import NO_VLLM
+from workers.wording.provenance import ONE_PROCESS
 from workers.wording.serving import outside_vllm
 
 UNKNOWN_VOCABULARY = 2**22
@@ -54,7 +55,7 @@ def feasibility(gpu_class: str, workload: Workload, model: ModelManifest, dtype:
         needs_gib=needs_gib,
         has_gib=has_gib,
         feasible=size is not None,
-        tensor_parallel_size=size or 1,
+        tensor_parallel_size=size or 1,  # type: ignore[arg-type]
         reason=reason,
     )
 
@@ -230,8 +231,8 @@ def run(document: StageInput, context: Context) -> AdmitResult:
     size = classes[0].tensor_parallel_size
     if size > 1:
         if workload.present_runner == "compiled":
-            raise StageError(f"{COMPILED_ON_ONE}: only {size} hold the model.", refused=True, field="baseline_runner")
-        notes.append(f"No GPU alone holds the model: as it runs today it is divided over {size}.")
+            raise StageError(f"{COMPILED_ON_ONE}: only {size} hold it.", refused=True, field="baseline_runner")
+        notes.append(f"No GPU alone holds the model: as it runs today it is divided over {size}. {ONE_PROCESS}")
     context.say(1.0, f"{facts.architecture} fits {document.gpu_class}")
     return AdmitResult(
         kind=facts.kind,

@@ -179,6 +179,8 @@ class _Composer:
             self._try_kernels(variant)
         elif variant.runner_name == kernels_plan.MEGAKERNEL:
             self._try_megakernel(label, plan, variant)
+        elif size > 1:
+            self._apply(label, plan, variant)
         else:
             make = variant.build(several_gpus.case_of(variant, self.document, size), {})
             self._attempt(label, plan, lambda: make(self.model), variant.lossy, variant.build_seconds)

@@ -193,10 +193,8 @@ def backends(
     decoders = [Decoder(part) for part in parts]
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
-    divided = len(decoders) > 1 and weights not in ("", "int8")
-    if weights and (gpu.sm != 90 or divided or has_experts(model.config)):
-        where = "several GPUs" if divided else "a mixture of experts"
-        where = where if gpu.sm == 90 else f"{gpu.name}, only Hopper GPUs have its products"
+    if weights and (gpu.sm != 90 or has_experts(model.config)):
+        where = "a mixture of experts" if gpu.sm == 90 else f"{gpu.name}, only Hopper GPUs have its products"
         raise ValueError(f"--weights: {weights} is not served on {where}")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0

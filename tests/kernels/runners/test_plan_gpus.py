@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from kernels import runners
@@ -14,6 +15,9 @@ from kernels.plan import Plan
 from kernels.runners import by_name
 from tests.kernels.runners import parts_runner
 from tests.kernels.runners.engine_models import CONFIGS, load
+
+EAGER: dict[str, Any] = {"runner": "eager"}
+GRAPHS: dict[str, Any] = {"runner": "compiled", "options": {"compile": False}}
 
 
 def plan(**given: Any) -> Plan:
@@ -31,7 +35,7 @@ def test_a_plan_for_one_gpu_is_written_as_before_and_one_for_two_says_so() -> No
     ("given", "said"),
     [
         ({"tensor_parallel_size": 3}, "Input should be 1, 2 or 4"),
-        ({"tensor_parallel_size": 2, "runner": "compiled"}, "tensor_parallel_size: compiled runs on one GPU, not on 2"),
+        ({"tensor_parallel_size": 2, "runner": "kernels"}, "tensor_parallel_size: kernels runs on one GPU, not on 2"),
         ({"tensor_parallel_size": 2, "options": {"devices": [0, 0]}}, "the option devices names GPUs already"),
     ],
 )
@@ -50,6 +54,11 @@ def test_a_plan_for_several_gpus_runs_a_model_in_as_many_parts(monkeypatch: pyte
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
     parts = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", tensor_parallel_size=2)
     assert isinstance(runners.apply(parts, plan(tensor_parallel_size=2)), parts_runner.PartsRunner)
+    eager, graphs = (runners.apply(parts, plan(tensor_parallel_size=2, **of)) for of in (EAGER, GRAPHS))
+    prompt = torch.arange(3, 12)[None]
+    assert eager.generate(prompt, 5).tokens == graphs.generate(prompt, 5).tokens
+    with pytest.raises(ValueError, match="Inductor compiles no model that is divided"):
+        runners.apply(parts, plan(tensor_parallel_size=2, runner="compiled"))
     with pytest.raises(ValueError, match="tensor_parallel_size: the plan is for 1, and the model comes in 2 parts"):
         runners.apply(parts, plan())
 

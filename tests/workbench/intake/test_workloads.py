@@ -88,6 +88,16 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "model",
         "GiB; the largest allowed GPU, h200, has 131.3 GiB by its datasheet",
     ),
+    "compiled on one GPU alone": (
+        {
+            "model": "llama-3.1-70b",
+            "baseline_runner": "compiled",
+            "objectives": [{"metric": "tpot", "limit": 50}],
+            "constraints": {"gpu_classes": ["h200", "h200x2"], "precisions": ["bf16"]},
+        },
+        "baseline_runner",
+        "torch.compile runs a model on one GPU; take eager or vllm as what runs today: only 2 hold it",
+    ),
     "impossible": (
         {"constraints": {"gpu_classes": ["h100", "h200"]}, "objectives": [{"metric": "ttft", "limit": 0.1}]},
         "objectives[0].limit",

@@ -124,6 +124,14 @@ def test_a_model_that_no_allowed_class_holds_is_refused_once(said):
     assert "the largest living worker" not in page
 
 
+def test_a_model_that_several_gpus_hold_goes_to_their_class(said):
+    _living("h200x2")
+    classes = {"constraints.gpu_classes": ["h200", "h200x2"], "objectives[0].limit": "40"}
+    page = said(**EIGHT | classes | {"model": "llama-3.1-70b"})
+    assert "it fits h200x2." in page
+    assert "A run of it would go to class h200x2." in page
+
+
 @pytest.mark.parametrize(("gpu_class", "limit", "warned"), [("h200x4", "1.5", False), ("h200x2", "1.6", True)])
 def test_a_promise_that_is_predicted_to_be_missed_is_warned_of(said, gpu_class, limit, warned):
     asked = EIGHT | {"constraints.gpu_classes": [gpu_class], "objectives[0].limit": limit}

@@ -155,7 +155,7 @@ def test_torch_compile_does_not_run_a_divided_model(context):
     document = stage_input("admit", manifest(config), gpu_class="h200x2", baseline_runner="compiled")
     failure = refusal(document, context).failure
     assert failure.field == "baseline_runner"
-    assert failure.sentence.endswith("take eager or vllm as what runs today: only 2 hold the model.")
+    assert failure.sentence.endswith("take eager or vllm as what runs today: only 2 hold it.")
 
 
 def test_what_runs_today_is_divided_over_the_gpus_that_hold_it(context):

@@ -49,6 +49,8 @@ def test_what_runs_today_is_divided_over_both(run: Run) -> None:
     assert found.admit.tensor_parallel_size == 2
     assert found.baseline.runner == "eager"
     assert found.verify.gpus_before == 2
+    graphs = next(trial for trial in found.compose.trials if trial.label == "cuda_graphs on 2 GPUs")
+    assert "on NVIDIA GPUs only" in graphs.reason
     present = found.compose.trials[0]
     assert (present.label, present.plan["tensor_parallel_size"], present.gate) == ("eager", 2, "pass")
 

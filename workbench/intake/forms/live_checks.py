@@ -19,7 +19,7 @@ from workbench.intake.models import Model, Recording
 from workbench.intake.services import placement, promises
 from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.intake.services.recordings import named_recording
-from workbench.intake.services.workloads import holds, needed_gib, reasons
+from workbench.intake.services.workloads import fewest_gpus, needed_gib, reasons
 from workers.documents.budget import MINUTES_OF_BOTH, MINUTES_WITH_VLLM
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
@@ -145,7 +145,7 @@ def _check_model(
     if document.load is not None:
         checks.facts.insert(1, _load_words(document.load.most_users, traffic))
     needs = needed_gib(facts, document)
-    fits = [name for name in document.constraints.gpu_classes if holds(facts, document, name)]
+    fits = [name for name in document.constraints.gpu_classes if fewest_gpus(facts, document, name)]
     checks.facts.append(
         f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."

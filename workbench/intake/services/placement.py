@@ -8,7 +8,7 @@ from django.apps import apps
 from django.utils import timezone
 
 from workbench.intake.services.ceilings import known_ceilings
-from workbench.intake.services.workloads import class_memory_gib, holds, needed_gib
+from workbench.intake.services.workloads import class_memory_gib, fewest_gpus, needed_gib
 from workers.documents.gpu_class import GpuClass, gpus_of
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
@@ -58,7 +58,7 @@ def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | Non
     """
     allowed = [gpu_class] if gpu_class else workload.constraints.gpu_classes
     has = {name: gib for name, gib in living_gib().items() if name in allowed}
-    if not has or any(holds(manifest, workload, name, gib) for name, gib in has.items()):
+    if not has or any(fewest_gpus(manifest, workload, name, gib) for name, gib in has.items()):
         return
     largest = max(has, key=lambda name: has[name])
     raise TooLarge(
@@ -80,7 +80,7 @@ def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[
     """
     living = living_gib()
     allowed = list(workload.constraints.gpu_classes)
-    fits = [name for name in allowed if holds(manifest, workload, name, living.get(name))] or allowed
+    fits = [name for name in allowed if fewest_gpus(manifest, workload, name, living.get(name))] or allowed
     chosen = _first(fits, living)
     tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
     possible = [name for name in tried if _possible(workload, manifest, name)]
@@ -120,8 +120,8 @@ def suited(workload: Workload, manifest: ModelManifest) -> Workload:
     Where no class holds it, the classes stay. A limit that no GPU can keep becomes 1.5 times the lowest floor.
     """
     constraints = workload.constraints
-    if not any(holds(manifest, workload, name) for name in constraints.gpu_classes):
-        larger = [name for name in get_args(GpuClass) if name != "cpu" and holds(manifest, workload, name)]
+    if not any(fewest_gpus(manifest, workload, name) for name in constraints.gpu_classes):
+        larger = [name for name in get_args(GpuClass) if name != "cpu" and fewest_gpus(manifest, workload, name)]
         constraints = constraints.model_copy(update={"gpu_classes": larger or constraints.gpu_classes})
     gpus = [name for name in constraints.gpu_classes if name != "cpu"]
     objectives = []

@@ -26,7 +26,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.workload import TOKEN_METRICS
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.prediction import memory
-from workers.prediction.promises import VLLM_GENERATES, AvailableGpus, impossible
+from workers.prediction.promises import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, impossible
 from workers.wording.serving import outside_vllm
 
 GIB = 2**30
@@ -196,8 +196,10 @@ def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> I
 
 
 def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
-    if any(holds(facts, document, gpu_class) for gpu_class in document.constraints.gpu_classes):
-        return []
+    sizes = [fewest_gpus(facts, document, gpu_class) for gpu_class in document.constraints.gpu_classes]
+    if fewest := min(filter(None, sizes), default=None):
+        divided = fewest > 1 and document.present_runner == "compiled"
+        return [{"field": "baseline_runner", "reason": f"{COMPILED_ON_ONE}: only {fewest} hold it"}] if divided else []
     needs = needed_gib(facts, document)
     has = {gpu_class: class_memory_gib(gpu_class) for gpu_class in document.constraints.gpu_classes}
     largest = max(has, key=lambda gpu_class: has[gpu_class])
@@ -221,10 +223,12 @@ def needed_gib(facts: ModelManifest, document: WorkloadDocument) -> float:
     return memory.needed_gib(document, facts, _smallest(document))
 
 
-def holds(facts: ModelManifest, document: WorkloadDocument, gpu_class: str, gib: float | None = None) -> bool:
-    """Whether the GPUs of a class hold the model, with `gib` each (default: `class_memory_gib`)."""
+def fewest_gpus(
+    facts: ModelManifest, document: WorkloadDocument, gpu_class: str, gib: float | None = None
+) -> int | None:
+    """The fewest GPUs of a class that hold the model, with `gib` each (default: `class_memory_gib`); None for none."""
     has = class_memory_gib(gpu_class) if gib is None else gib
-    return memory.fewest_gpus(document, facts, _smallest(document), gpu_class, has) is not None
+    return memory.fewest_gpus(document, facts, _smallest(document), gpu_class, has)
 
 
 def class_memory_gib(gpu_class: str) -> float:
