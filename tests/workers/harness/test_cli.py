@@ -5,21 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 
 def priced(*arguments: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "workers.stages.price", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "Invalid JSON"), ("{}", "Field required")])
-def test_a_bad_document_is_a_failure_in_a_sentence(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "in.json").write_text(text)
+def test_a_bad_document_is_a_failure_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text("{}")
     done = priced(tmp_path / "in.json", tmp_path / "out.json")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert said in json.loads((tmp_path / "out.json").read_text())["sentence"]
+    assert "Field required" in json.loads((tmp_path / "out.json").read_text())["sentence"]
 
 
 def test_a_result_that_has_no_place_is_refused_before_anything_runs(tmp_path: Path) -> None:
