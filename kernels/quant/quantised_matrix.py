@@ -191,9 +191,8 @@ def stored_groups(weights: Sequence[Tensor]) -> tuple[Tensor, Tensor | None] | N
     """Scales and zeros of weights that lie one below the other, on their device: STORED_SCALES and STORED_ZEROS. Those
     without zero points have MIDDLE. None unless all were stored in groups, and all or none of them with minimums.
     """
-    scales: list[Any]
-    zeros: list[Any]
-    scales, zeros = ([getattr(weight, name, None) for weight in weights] for name in (STORED_SCALES, STORED_ZEROS))
+    scales: list[Any] = [getattr(weight, STORED_SCALES, None) for weight in weights]
+    zeros: list[Any] = [getattr(weight, STORED_ZEROS, None) for weight in weights]
     minimums = {zero is not None and zero.is_floating_point() for zero in zeros}
     if not weights or any(scale is None for scale in scales) or len(minimums) > 1:
         return None
