@@ -88,14 +88,3 @@ def test_a_timeline_is_recorded(tmp_path):
                 assert times == sorted(times)
                 last = times[-1]
     assert trace.summary(trace.timeline_of([(program, raw)]))["gate_up"][1] > 0
-
-
-@pytest.mark.slow
-def test_ten_thousand_generations_give_one_answer():
-    """Back to back, greedy and drawn alternately."""
-    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
-    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
-    options = [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)]
-    expected = [runner.generate(prompt, 8, how).tokens for how in options]
-    for i in range(10_000):
-        assert runner.generate(prompt, 8, options[i % 2]).tokens == expected[i % 2], i

@@ -46,18 +46,6 @@ def test_sequences_answer_as_they_do_in_a_batch_filled_up_to_a_power_of_two(weig
     assert torch.equal(own.logits(ids[:batch]), filled.logits(ids)[:batch])
 
 
-@pytest.mark.parametrize("batch", [3, 5])
-def test_a_batch_of_any_size_ends_when_all_have_met_a_stop_token(batch):
-    model, _ = models(GPU_CONFIGS["llama"])
-    runner = runner_of(model)
-    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda").repeat(batch, 1)
-    made = runner.generate(prompt, TOKENS)
-    assert made.extra["launches"] == 1
-    assert made.tokens == made.tokens[:1] * batch
-    ends = made.tokens[0].index(made.tokens[0][9]) + 1
-    assert runner.generate(prompt, TOKENS, stop=(made.tokens[0][9],)).tokens == [made.tokens[0][:ends]] * batch
-
-
 @pytest.mark.parametrize(
     ("family", "batch", "length"), [("llama", 1, 16_500), ("qwen2", 1, 33_000), ("qwen3", 2, 5000), ("llama", 3, 5000)]
 )
@@ -69,16 +57,6 @@ def test_long_contexts_are_as_near_float32_as_torchs(family, batch, length):
     truth, torchs = (last_logits(each, ids, 1000) for each in (exact, model))
     own = runner.logits(ids)[:, -1000:]
     assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
-
-
-def test_the_same_request_gives_the_same_tokens_and_times_rise():
-    model, _ = models(GPU_CONFIGS["llama"])
-    runner = runner_of(model)
-    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
-    first = runner.generate(prompt, 64)
-    assert first.extra["launches"] == 1
-    assert first.times_ns == sorted(first.times_ns)
-    assert all(runner.generate(prompt, 64).tokens == first.tokens for _ in range(200))
 
 
 def test_a_cancelled_generation_keeps_what_it_has(monkeypatch):
@@ -157,14 +135,6 @@ def test_prompts_leave_keys_and_values_as_near_float32_as_torchs(family):
         own = torch.stack([machine.keys, machine.values], dim=1).flatten(0, 1)[:, :, :length].float()
         assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
     assert runner._machine is machine
-
-
-def test_what_it_cannot_serve_is_refused_by_name():
-    model, exact = models(GPU_CONFIGS["llama"])
-    with pytest.raises(ValueError, match="dtype"):
-        runner_of(exact)
-    with pytest.raises(ValueError, match="batch"):
-        runner_of(model).prepare(9, PROMPT, TOKENS)
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -53,14 +53,6 @@ def test_fragments_are_what_the_matrix_unit_multiplies() -> None:
         np.testing.assert_allclose(product, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_gate_and_up_rows_take_turns_by_eight() -> None:
-    gate, up = torch.arange(32).reshape(16, 2), -torch.arange(32).reshape(16, 2)
-    mixed = interleaved_gate_up(torch.cat([gate, up]))
-    assert torch.equal(mixed[:8], gate[:8])
-    assert torch.equal(mixed[8:16], up[:8])
-    assert torch.equal(mixed[16:24], gate[8:])
-
-
 @pytest.mark.parametrize(("weights", "before"), [*((name, False) for name in FORMATS), ("fp8", True), ("nvfp4", True)])
 def test_every_stream_holds_its_sections_one_after_the_other(weights: str, before: bool) -> None:
     """Whether the codes are made while the weights are packed, or `before`."""
