@@ -62,11 +62,11 @@ def contexts() -> Iterator[tuple[str, dict[str, Any]]]:
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value.values())),
 )
 def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
-    assert_fits(constants(name, **layout))
+    assert_fits(compile_log(DECODE, constants(name, **layout)))
 
 
-def assert_fits(made: dict[str, Any]) -> None:
-    found = resources(compile_log(DECODE, made))
+def assert_fits(log: str) -> None:
+    found = resources(log)
     assert found == Resources(stack=0, spill_stores=0, spill_loads=0, registers=found.registers)
     assert found.registers * device.THREADS <= 65536
 
@@ -89,7 +89,7 @@ def test_nothing_is_spilled_on_several_gpus(
         device.defines(made, tuning) for made in programs(shape, default_layout(shape, **layout, ranks=ranks))
     )
     assert all(other == first for other in others)
-    assert_fits(first)
+    assert_fits(compile_log(DECODE, first))
 
 
 @pytest.mark.parametrize(
