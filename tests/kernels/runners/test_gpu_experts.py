@@ -9,7 +9,6 @@ from kernels import runners
 from kernels.measure.gpu_entry import gpu_of
 from kernels.ops import GroupedCase
 from kernels.plan import Plan
-from kernels.runners.defaults import TuningRunner
 from kernels.runners.eager import EagerRunner
 from kernels.tune.plan_search import planned_op
 from tests.kernels.runners.engine_models import CONFIGS, SPARSE
@@ -63,18 +62,6 @@ def test_grouped_products_are_the_model(variant: str) -> None:
     found = [runner.logits(ids) for _ in range(2)]
     assert relative(found[0], expected) < 0.03
     assert torch.equal(*found)
-
-
-def test_it_chooses_by_itself_and_is_the_model(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr("kernels.runners.defaults.TUNING_SECONDS", 2.0)
-    monkeypatch.setattr("kernels.runners.defaults.CASE_RULE.seconds", 0.05)
-    model = load(EVERY, "bf16")
-    runner = TuningRunner(model)
-    runner.prepare(1, 64, 8)
-    ids = ids_of(1, 70, 1000)
-    assert relative(runner.logits(ids), EagerRunner(model).logits(ids)) < 0.03
-    assert "grouped rows=8" in capsys.readouterr().err
-    assert not [op for op in runner._variants._planned.values() if op[0].variant == "torch_grouped_loop"]
 
 
 def test_the_routing_in_triton_is_torchs_on_the_chip() -> None:
