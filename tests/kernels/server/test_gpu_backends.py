@@ -14,7 +14,7 @@ from kernels.server.execution import backend, building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.sizing import RequestedSize
-from kernels.server.scheduler.requests import Request, Token
+from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.on_gpu import models
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.test_gpu_experts import EVERY
@@ -149,40 +149,3 @@ def test_a_mixture_of_experts_is_served() -> None:
         ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
         gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
         assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
-
-
-def test_log_probabilities_of_captured_passes_are_the_models() -> None:
-    """20 requests, 12 at once, half of which ask: rows are read behind the graphs of mixed and of single steps."""
-    model, _ = models(GPU_CONFIGS["llama"])
-    draw, vocab = random.Random(2), GPU_CONFIGS["llama"]["vocab_size"]
-    own = Engine(building.backends(model, RequestedSize(512, 12), exclude=["megakernel"]))
-    requests = [
-        Request(
-            str(number),
-            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128, 300)))],
-            draw.choice((3, 20, 70)),
-            Sampling(0.9, seed=number) if number % 3 else GREEDY,
-            logprobs=5 if number % 2 else None,
-        )
-        for number in range(20)
-    ]
-    tokens: list[Token] = []
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        tokens += own.run_step()
-    eager = runners.runner("eager", model)
-    for each in requests:
-        told = [token.logprobs for token in tokens if token.request is each]
-        if each.logprobs is None:
-            assert told == [None] * each.max_tokens
-            continue
-        logits = eager.logits(torch.tensor([each.ids], device="cuda"))[0, each.prompt_length - 1 : -1].float()
-        limit = 2 * LARGEST_DIFFERENCE["bf16"] * float(logits.std(-1).max())
-        rows = logits.log_softmax(-1).tolist()
-        for found, row, token in zip(told, rows, each.ids[each.prompt_length :], strict=True):
-            assert found is not None
-            assert found.own == pytest.approx(row[token], abs=limit)
-            assert [value for _, value in found.likeliest] == pytest.approx(
-                [row[at] for at, _ in found.likeliest], abs=limit
-            )
