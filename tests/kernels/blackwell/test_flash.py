@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kernels import registry
-from kernels.blackwell.flash import ARCHITECTURE, SLOTS, THREADS, plan, tmem_columns
+from kernels.blackwell.flash import ARCHITECTURE, SLOTS, THREADS, plan
 from kernels.cases import check_cases
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import GENERATIONS, GPUS, generation
@@ -16,8 +16,8 @@ from tests.kernels.compiling import resources, sass
 
 FLASH = registry.variant("flash_blackwell")
 FP16 = {"dtype": "fp16", "kv_dtype": "fp16"}
-TMEM_COLUMNS, REGISTERS = 512, 65_536
-"""Of an SM: PTX ISA, *Tensor Memory*; CUDA C++ Programming Guide, *Technical Specifications per Compute Capability*."""
+REGISTERS = 65_536
+"""Of an SM: CUDA C++ Programming Guide, *Technical Specifications per Compute Capability*."""
 
 
 def case(**fields: Any) -> AttentionCase:
@@ -51,10 +51,9 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(head_dim: int, 
 
 
 @pytest.mark.parametrize("head_dim", SLOTS)
-def test_shared_memory_and_tmem_are_within_budget(head_dim: int) -> None:
+def test_shared_memory_is_within_budget(head_dim: int) -> None:
     for params in FLASH.space(case(head_dim=head_dim)):
         assert plan(case(head_dim=head_dim), params).shared_bytes <= SHARED_MOST
-    assert tmem_columns(head_dim) <= TMEM_COLUMNS
 
 
 @pytest.mark.gpu
