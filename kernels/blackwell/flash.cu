@@ -38,6 +38,7 @@ struct Shared {
 };
 static_assert(sizeof(Shape) == PARAMS_BYTES, "flash_plan.SHAPE");
 static_assert(BYTES_UP_TO(Shared, tmem) <= SHARED_BYTES, "flash_blackwell.shared_bytes");
+static_assert(2 * (KEYS + HEAD_DIM) <= kTmemColumns, "columns of TMEM");
 
 // Columns of TMEM: scores of both halves, then sums of both. Exponentials, two in a word, take the place of scores.
 __device__ __forceinline__ u32 scores_of(u32 tmem, int half) { return tmem + half * KEYS; }

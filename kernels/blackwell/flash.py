@@ -78,11 +78,6 @@ def shared_bytes(head_dim: int, slots: int) -> int:
     return rows * head_dim * 2 + 8 * OUTPUT_ROWS * 128 + 16 * slots + 10 * 8 + 8
 
 
-def tmem_columns(head_dim: int) -> int:
-    """Columns of TMEM that are used, of 512: scores and sums of both halves."""
-    return 2 * (KEYS + head_dim)
-
-
 def plan(case: AttentionCase, params: dict[str, Any]) -> FlashPlan:
     """The launch of a case that is served; missing params are the first of `space`. Raises ValueError for a bad one."""
     given = {"slots": SLOTS[case.head_dim]} | params

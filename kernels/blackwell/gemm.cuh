@@ -48,6 +48,7 @@ struct Shared {
 };
 static_assert(sizeof(Params) == PARAMS_BYTES, "gemm_tiles.PARAMS or grouped_tiles.PARAMS");
 static_assert(BYTES_UP_TO(Shared, tmem) <= SHARED_BYTES, "Tile.shared_bytes of gemm_tiles.py");
+static_assert(kAccumulators * BN + (1 + kRowTiles) * kScaleColumns <= kTmemColumns, "columns of TMEM");
 
 __device__ __forceinline__ void produce(Shared& s, const Params& p, const Maps& maps) {
   PipelineState<STAGES> at;

@@ -94,11 +94,6 @@ class Tile:
         return 2 if 2 * self.columns + self._scale_columns <= TMEM_COLUMNS else 1
 
     @property
-    def tmem_columns(self) -> int:
-        """Columns of TMEM that are used; a block takes all 512."""
-        return self.accumulators * self.columns + self._scale_columns
-
-    @property
     def _scale_columns(self) -> int:
         return (1 + self.columns // ROWS) * self.scale_tiles * SCALE_TILE_COLUMNS
 

@@ -1,5 +1,6 @@
 """Variants that are wrong on purpose, each in its own way."""
 
+import re
 import threading
 
 import torch
@@ -15,6 +16,10 @@ class Planted(Variant):
     op = "linear"
     summary = "planted by a test"
 
+    def __init_subclass__(cls):
+        if cls.__module__ == __name__ and "name" not in cls.__dict__:
+            cls.name = "planted" + re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", cls.__name__)
+
     def serves(self, case, gpu):
         return None
 
@@ -27,8 +32,6 @@ class Planted(Variant):
 
 class Wrong(Planted):
     """Off by a per cent."""
-
-    name = "planted_wrong"
 
     def call(self, x, w, bias=None, residual=None):
         return F.linear(x, w) * 1.01
@@ -48,8 +51,6 @@ class WrongInOnePlace(Planted):
 class Cached(Planted):
     """Returns its first answer for ever."""
 
-    name = "planted_cached"
-
     def __init__(self):
         self.kept = {}
 
@@ -59,8 +60,6 @@ class Cached(Planted):
 
 class CachedByAddress(Planted):
     """Recognises its input tensors and trusts that their contents are the same."""
-
-    name = "planted_cached_by_address"
 
     def __init__(self):
         self.kept = {}
@@ -73,8 +72,6 @@ class CachedByAddress(Planted):
 
 class CachedByVersion(Planted):
     """Recognises its input tensors, and asks torch's version counter whether their contents are the same."""
-
-    name = "planted_cached_by_version"
 
     def __init__(self):
         self.kept = {}
@@ -102,7 +99,6 @@ class HonestAtFirst(Planted):
 class RemembersLater(HonestAtFirst):
     """Returns the answer of its first timed call ever after."""
 
-    name = "planted_remembers_later"
     kept = None
 
     def cheat(self, x, w):
@@ -130,8 +126,6 @@ class KnowsContents(Planted):
 class KnowsThreeValues(KnowsContents):
     """Recognises its input by three values."""
 
-    name = "planted_knows_three_values"
-
     def key(self, x):
         return tuple(x.flatten()[: 3 * 7 : 7].tolist())
 
@@ -139,16 +133,12 @@ class KnowsThreeValues(KnowsContents):
 class KnowsAllValues(KnowsContents):
     """Recognises its input by all of its values."""
 
-    name = "planted_knows_all_values"
-
     def key(self, x):
         return x.numpy().tobytes()
 
 
 class AnswersLater(HonestAtFirst):
     """Returns before the work is done, which a thread does beside."""
-
-    name = "planted_answers_later"
 
     def cheat(self, x, w):
         y = torch.zeros(x.shape[0], w.shape[0], dtype=x.dtype, device=x.device)
@@ -161,16 +151,12 @@ class AnswersLater(HonestAtFirst):
 class NothingLater(HonestAtFirst):
     """Returns nothing when it is timed."""
 
-    name = "planted_nothing_later"
-
     def cheat(self, x, w):
         return None
 
 
 class SharedBuffer(Planted):
     """Writes every answer into the same memory."""
-
-    name = "planted_shared_buffer"
 
     def __init__(self):
         self.buffer = None
@@ -184,8 +170,6 @@ class SharedBuffer(Planted):
 class ChangesInput(Planted):
     """Scales its input in place and undoes nothing."""
 
-    name = "planted_changes_input"
-
     def call(self, x, w, bias=None, residual=None):
         y = F.linear(x, w)
         x.mul_(2)
@@ -194,8 +178,6 @@ class ChangesInput(Planted):
 
 class HalfWritten(Planted):
     """Leaves the last column of its output as the allocator gave it."""
-
-    name = "planted_half_written"
 
     def call(self, x, w, bias=None, residual=None):
         y = torch.empty(x.shape[0], w.shape[0], dtype=x.dtype, device=x.device)
@@ -206,8 +188,6 @@ class HalfWritten(Planted):
 class Nan(Planted):
     """Has a NaN where large values overflow."""
 
-    name = "planted_nan"
-
     def call(self, x, w, bias=None, residual=None):
         y = F.linear(x, w)
         return torch.where(y.abs() > 20, torch.nan, y)
@@ -216,8 +196,6 @@ class Nan(Planted):
 class WrongShape(Planted):
     """Forgets a dimension."""
 
-    name = "planted_wrong_shape"
-
     def call(self, x, w, bias=None, residual=None):
         return F.linear(x, w).flatten()
 
@@ -225,13 +203,9 @@ class WrongShape(Planted):
 class Raises(Planted):
     """Cannot run."""
 
-    name = "planted_raises"
-
     def call(self, x, w, bias=None, residual=None):
         raise RuntimeError("no kernel image is available\nfor this device")
 
 
 class Right(Planted):
     """Nothing wrong with it."""
-
-    name = "planted_right"

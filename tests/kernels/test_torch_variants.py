@@ -88,56 +88,6 @@ def test_small_ops(m, n, dtype, residual, activation):
 BASE = AttentionCase(kind="prefill", head_dim=64, heads=4, kv_heads=4, batch=1, q_len=8, kv_len=8)
 
 
-@pytest.mark.parametrize(
-    ("change", "gpu", "variant", "said"),
-    [
-        ({"softcap": 30.0}, "h200", "sdpa_flash", "softcap is 30"),
-        ({"paged": True}, "h200", "sdpa_math", "keys and values are paged"),
-        ({"dtype": "fp32", "kv_dtype": "fp32"}, "h200", "sdpa_flash", "dtype is fp32"),
-        ({"kv_dtype": "fp8"}, "h200", "sdpa_math", "kv_dtype is fp8"),
-        ({"head_dim": 320}, "h200", "sdpa_flash", "head_dim is 320"),
-        ({"head_dim": 36}, "h200", "sdpa_cudnn", "head_dim is 36"),
-        ({"window": 4}, "h200", "sdpa_cudnn", "window is 4"),
-        ({"kv_len": 16}, "h200", "sdpa_flash", "q_len is 8 and kv_len 16"),
-        ({"q_len": 16}, "cpu", "sdpa_math", "q_len is 16 and kv_len 8"),
-        ({"batch": 0}, "cpu", "sdpa_math", "batch or a length is 0"),
-        ({"heads": 3, "kv_heads": 2}, "cpu", "sdpa_math", "heads is 3"),
-        ({}, "cpu", "sdpa_cudnn", "device is CPU"),
-        ({}, "cpu", "sdpa_mem_efficient", "device is CPU"),
-    ],
-)
-def test_attention_refusals_name_the_field(change, gpu, variant, said):
-    refusal = registry.variant(variant).serves(BASE.model_copy(update=change), GPUS[gpu])
-    assert refusal is not None
-    assert refusal.reason.startswith(said)
-
-
-@pytest.mark.parametrize(
-    ("change", "gpu", "variant", "said"),
-    [
-        ({"weights": "fp8"}, "h200", "torch_linear", "weights is fp8"),
-        ({"weights": "int8"}, "h200", "int8_dynamic_cpu", "device is NVIDIA H200"),
-        ({}, "cpu", "int8_dynamic_cpu", "weights is bf16"),
-        ({"weights": "int8", "epilogue": "swiglu"}, "cpu", "int8_dynamic_cpu", "epilogue is swiglu"),
-        ({"weights": "int8", "k": 1}, "cpu", "int8_dynamic_cpu", "k is 1"),
-    ],
-)
-def test_linear_refusals_name_the_field(change, gpu, variant, said):
-    refusal = registry.variant(variant).serves(LinearCase(m=4, n=8, k=8).model_copy(update=change), GPUS[gpu])
-    assert refusal is not None
-    assert refusal.reason.startswith(said)
-
-
-@pytest.mark.parametrize(
-    "name", ["torch_linear", "torch_linear_separate", "torch_linear_compiled", "int8_dynamic_cpu", "sdpa_math"]
-)
-def test_unknown_params_are_named(name):
-    variant = registry.variant(name)
-    case = BASE if variant.op == "attention" else LinearCase(m=4, n=8, k=8)
-    with pytest.raises(ValueError, match="stages"):
-        variant.build(case, {"stages": 3})
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("length", [(128, 128), (1, 300)])
 def test_every_backend_passes_on_the_gpu(length):

@@ -1,13 +1,12 @@
 """Compiles Triton kernels on a machine that needs no GPU, for sm_90 by default; reads what a binary takes."""
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.kernels.machine_code import recorded
+from tests.kernels.machine_code import dumped, recorded
 
 Types = str | tuple["Types", ...]
 
@@ -17,7 +16,14 @@ def stack_bytes(kernel: Any, types: dict[str, Types], constants: dict[str, Any],
 
     Raises RuntimeError when the binary cannot be read.
     """
-    return stack_of(assembled(kernel, types, constants, warps, stages)["cubin"])
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(assembled(kernel, types, constants, warps, stages)["cubin"])
+        file.flush()
+        usage = dumped("--dump-resource-usage", Path(file.name))
+    found = re.search(r"STACK:(\d+)", usage)
+    if found is None:
+        raise RuntimeError(f"cuobjdump reports no resources: {usage}")
+    return int(found.group(1))
 
 
 def assembled(kernel: Any, types: dict[str, Types], constants: dict[str, Any], warps: int, stages: int) -> Any:
@@ -65,18 +71,3 @@ def _leaves(types: Types, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[in
     else:
         for place, each in enumerate(types):
             yield from _leaves(each, (*path, place))
-
-
-def stack_of(cubin: bytes) -> int:
-    """Bytes of stack a thread of the binary takes. Raises RuntimeError when it cannot be read."""
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        said = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=False)
-    found = re.search(r"STACK:(\d+)", said.stdout)
-    if found is None:
-        raise RuntimeError(f"cuobjdump reports no resources: {said.stdout} {said.stderr}")
-    return int(found.group(1))

@@ -28,9 +28,8 @@ SMALL = StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=9, d
     ("head_dim", "group", "splits", "chunk", "element", "page"),
     [
         (64, 4, 8, 32, "bf16", 0),
-        (128, 6, 8, 128, "bf16", 16),
         (128, 8, 1, 128, "f16", 0),
-        (256, 8, 4, 64, "bf16", 0),
+        (256, 8, 4, 64, "bf16", 16),
         (64, 4, 1, 320, "bf16", 16),
     ],
 )
@@ -46,27 +45,6 @@ def test_it_compiles_without_spills(
 def test_shared_memory_fits_every_case() -> None:
     for head_dim, group in product(step_hopper.HEAD_DIMS, (1, 4, step_hopper.GROUP_MOST)):
         assert step_hopper_tiles.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim], 8) <= SHARED_MOST
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"dtype": "fp32"}, "dtype is fp32"),
-        ({"head_dim": 96}, "head_dim is 96"),
-        ({"heads": 7}, "heads is 7, not a multiple of kv_heads 2"),
-        ({"heads": 32}, "heads is 32 on 2 kv_heads"),
-        ({"kv_len": 20_000}, "kv_len is 20000"),
-        ({"window": 0}, "window is 0"),
-        ({"batch": 70_000}, "batch is 70000"),
-    ],
-)
-def test_what_it_cannot_serve_is_refused_by_name(change: dict[str, Any], reason: str) -> None:
-    variant = registry.variant("step_hopper")
-    assert variant.serves(CASE, GPUS["h200"]) is None
-    assert variant.serves(CASE, GPUS["a100"]).reason.startswith("device is NVIDIA A100")  # type: ignore[union-attr]
-    found = variant.serves(CASE.model_copy(update=change), GPUS["h200"])
-    assert found is not None
-    assert found.reason.startswith(reason)
 
 
 def test_a_window_bounds_what_counts_as_long() -> None:
@@ -93,8 +71,6 @@ def test_a_model_tries_query_heads_separate_and_together() -> None:
     case = CASE.model_copy(update={"batch": 1, "heads": 12})
     found = registry.variant("step_hopper").for_model(case)
     assert {(each["splits"], each["parts"]) for each in found} == {(8, 3), (8, 6), (4, 6), (8, 1)}
-    with pytest.raises(ValueError, match="parts that divide"):
-        registry.variant("step_hopper").build(case, {"parts": 4})
 
 
 def test_torch_leaves_every_other_slot_alone() -> None:
@@ -122,17 +98,6 @@ def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
         parts = case.heads // case.kv_heads if separate else 1
         report = gate.check(variant, case, "cuda", {"splits": splits, "parts": parts, "pdl": separate})
         assert report.passed, (case.key, splits, parts, report.sentence)
-
-
-@pytest.mark.gpu
-def test_caches_may_be_halves_of_one_tensor_on_a_gpu() -> None:
-    case = CASE.model_copy(update={"paged": True})
-    given = draw(case, "cuda", seed=1)
-    halves = torch.cat([given["k_cache"], given["v_cache"]], dim=-1)
-    joined = given | dict(zip(("k_cache", "v_cache"), halves.split(case.head_dim, dim=-1), strict=True))
-    function = registry.variant("step_hopper").build(case, {})
-    assert torch.equal(function(**joined), function(**given))
-    assert torch.equal(halves, torch.cat([given["k_cache"], given["v_cache"]], dim=-1))
 
 
 def wrong_arguments(good: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -48,7 +48,7 @@ class Skeleton(FlashCall):
         return BLOCKS
 
 
-@each_case
+@pytest.mark.parametrize("fields", CASES[1::2], ids=str)
 def test_it_compiles_for_hopper(fields: dict[str, Any]) -> None:
     """The thread that plays the tensor cores has 40 registers, so that it spills."""
     planned = plan(case(fields), {})

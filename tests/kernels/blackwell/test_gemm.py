@@ -33,28 +33,6 @@ def test_it_is_offered_on_sm_100_alone_and_says_that_it_never_ran(name: str) -> 
         assert [sm for sm in GENERATIONS if variant.serves(case(**fields), generation(sm)) is None] == [100]
 
 
-@pytest.mark.parametrize(
-    ("fields", "word"),
-    [
-        ({"dtype": "fp32", "weights": "fp32"}, "dtype is fp32"),
-        ({"epilogue": "quantise"}, "epilogue is quantise"),
-        ({"n": 100}, "n is 100"),
-        ({"k": 100}, "k is 100"),
-        ({"weights": "int4"}, "weights is int4"),
-        ({"weights": "nvfp4", "scales": "block16", "k": 600}, "k is 600"),
-        ({"weights": "fp8", "scales": "block16"}, "block16 scales"),
-        ({"weights": "fp8", "scales": "block"}, "block scales"),
-    ],
-    ids=str,
-)
-def test_it_refuses_in_a_sentence(fields: dict[str, Any], word: str) -> None:
-    shape = case(**fields)
-    name = "gemm_blackwell_scaled" if shape.scales else "gemm_blackwell"
-    refusal = registry.variant(name).serves(shape, GPUS["b200"])
-    assert refusal is not None
-    assert word in refusal.reason
-
-
 def test_no_other_variant_takes_blocks_of_32_or_16() -> None:
     for fields in SERVED["gemm_blackwell_scaled"][2:]:
         for gpu in GPUS.values():

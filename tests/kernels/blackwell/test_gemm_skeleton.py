@@ -58,7 +58,7 @@ class GroupedSkeleton(GroupedBlackwellProduct):
         return BLOCKS
 
 
-@each_case
+@pytest.mark.parametrize(("fields", "params"), CASES[1::2], ids=str)
 def test_it_compiles_for_hopper(fields: dict[str, Any], params: dict[str, Any]) -> None:
     shape = case(fields)
     found = resources(built(SOURCE, constants(shape, tile_of(shape, params)))[0])

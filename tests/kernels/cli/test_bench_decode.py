@@ -138,20 +138,6 @@ class EarlyFirst(Paced):
         return Generation(made.tokens, [made.start_ns + 1000, *made.times_ns[1:]], made.start_ns)
 
 
-class MadeUp(Paced):
-    def answer(self, prompt, tokens):
-        start_ns = time.monotonic_ns()
-        return Generation([[0] * tokens] * len(prompt), [start_ns + 1000 * (n + 1) for n in range(tokens)], start_ns)
-
-
-class NoTokens(MadeUp):
-    """Serves ids that the vocabulary has not."""
-
-    def answer(self, prompt, tokens):
-        made = super().answer(prompt, tokens)
-        return Generation([[10**6] * tokens], made.times_ns, made.start_ns)
-
-
 class Short(Paced):
     def answer(self, prompt, tokens):
         return Paced.answer(self, prompt, min(2, tokens))
@@ -174,14 +160,12 @@ def rows_of(model, *others):
     [
         (RemembersShapes, "The ids that it served are not the model's: over 128 ids"),
         (HonestAtLast, "The ids that it served are not the model's: over 128 ids"),
-        (MadeUp, "The ids that it served are not the model's: over 128 ids"),
         (EarlyClock, "ms for a request, but by the clients' clock its answers could be read"),
         (
             LateClock,
             "It states times that cannot be: out of order, before the request, or after its ids could be read.",
         ),
         (EarlyFirst, "ms until token 1 of a request; where 1 were asked for, its ids could be read after"),
-        (NoTokens, "What it served could not be judged: served: an id lies outside of the vocabulary"),
         (Short, "It answered with 2 ids or times where 8 were asked for."),
     ],
 )

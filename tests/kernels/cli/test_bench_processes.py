@@ -80,25 +80,19 @@ def test_a_runner_in_this_process_is_not_started_again() -> None:
     assert (run.starts, run.runner.prepared) == ([], [])
 
 
-def test_both_engines_of_vllm_are_measured_in_as_many_processes_as_are_asked_for(tmp_path, monkeypatch) -> None:
-    """By a stand-in whose ids are wrong: its rows are refused and hold the times that it stated."""
+def test_an_engine_is_measured_in_as_many_processes_as_are_asked_for(tmp_path, monkeypatch) -> None:
+    """By a stand-in whose ids are wrong: its row is refused and holds the times that it stated."""
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.environment(tmp_path, honest=False)))
     config, _ = catalogue.entry(CASE.model)
     model = runners.load(None, config, seed=0, generated=True, dtype="fp32", device="cpu")
-    wanted = [(registry.variant(name), CASE) for name in ("eager", "vllm", "vllm_async")]
+    wanted = [(registry.variant(name), CASE) for name in ("eager", "vllm")]
     options = Options(rounds=15, seconds=600, processes=3)
-    rows = {row.variant: row for row in bench_decode._measured(options, GPUS["cpu"], {}, model, wanted)}
-    assert {name: (row.rounds, len(row.processes_ms)) for name, row in rows.items()} == {
-        "eager": (15, 0),
-        "vllm": (15, 3),
-        "vllm_async": (15, 3),
-    }
-    for row in (rows["vllm"], rows["vllm_async"]):
-        assert (row.gate, row.ratio_to_best_peer) == ("fail", None)
-        assert row.ms_low <= min(row.processes_ms) <= row.ms <= max(row.processes_ms) <= row.ms_high
-        assert (row.params["attention_backend"], row.params["flash_attn_version"]) == ("FLASH_ATTN", 3)
-        assert row.params["torch"] == torch.__version__
-        assert "15 rounds, 3 processes, " in row_line(row)
+    eager, row = bench_decode._measured(options, GPUS["cpu"], {}, model, wanted)
+    assert [(each.rounds, len(each.processes_ms)) for each in (eager, row)] == [(15, 0), (15, 3)]
+    assert (row.gate, row.ratio_to_best_peer) == ("fail", None)
+    assert row.ms_low <= min(row.processes_ms) <= row.ms <= max(row.processes_ms) <= row.ms_high
+    assert (row.params["attention_backend"], row.params["torch"]) == ("FLASH_ATTN", torch.__version__)
+    assert "15 rounds, 3 processes, " in row_line(row)
 
 
 @pytest.mark.parametrize("count", [2, 11])

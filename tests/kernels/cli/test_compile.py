@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,9 +84,15 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(flash_call.FlashCall, "_table", lambda self, device: torch.zeros(1, H200.sms))
     monkeypatch.setattr("kernels.attention.decode_hopper_call.processors", lambda: H200.sms)
-    for build in of_model(CONFIG, H200, [TRAFFIC], [SERVER], ["fp8"], [2]):
-        (tmp_path / build.name).touch()
+    for name in names_ahead():
+        (tmp_path / name).touch()
     return names
+
+
+@cache
+def names_ahead() -> list[str]:
+    """The names of what `kernels compile` makes for the model."""
+    return [build.name for build in of_model(CONFIG, H200, [TRAFFIC], [SERVER], ["fp8"], [2])]
 
 
 def runs(variant: Variant, case: Case, params: dict[str, Any]) -> None:

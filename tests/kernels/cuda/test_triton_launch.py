@@ -227,19 +227,6 @@ class Jit:
         return compiled
 
 
-def test_a_launch_packs_all_but_the_output_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    launches: list[Any] = []
-    monkeypatch.setattr(triton_launch, "Launch", lambda *given: launches.append(given))
-    x, y, other = torch.zeros(4), torch.zeros(4), torch.zeros(4)
-    kernel, stream = Jit(), 7
-    found = bound(kernel, (x, y, 0.5, 3), y, num_warps=4)
-    assert kernel.asked == {"grid": (1, 1, 1), "warmup": True, "num_warps": 4}
-    found.launch((2, 3), stream, other)
-    function, grid, threads, arguments, *rest = launches[0]
-    assert (function, grid, threads, rest) == (99, (2, 3), 128, [7, 1024, False])
-    assert arguments == [x.data_ptr(), other.data_ptr(), np.float32(0.5), 3, 0, 0]
-
-
 def test_an_output_that_the_kernel_was_not_compiled_for_is_refused() -> None:
     y = torch.zeros(8)
     with pytest.raises(ValueError, match="no multiple of 16 bytes"):

@@ -44,29 +44,6 @@ def test_its_floor_is_one_read_and_one_write() -> None:
     assert case.model_copy(update={"filter": 7}).unavoidable_flops == 64 * 768 * 16_384 * 14
 
 
-@pytest.mark.parametrize(
-    ("variant", "change", "reason"),
-    [
-        ("monarch", {"dtype": "fp32"}, "dtype is fp32"),
-        ("monarch", {"length": 40_000}, "length is 40000: this variant takes 1 to 32768"),
-        ("monarch", {"circular": True}, "length is 1000 and circular"),
-        ("monarch", {"filters": 3}, "width is 4, not a multiple of filters 3"),
-        ("monarch_long", {}, "length is 1000: this variant takes 32769 to"),
-        ("monarch", {"dtype": "fp16"}, "dtype is fp16"),
-        ("monarch_long", {"length": 40_000, "dtype": "fp16"}, "dtype is fp16"),
-        ("toeplitz", {}, "filter is 1000"),
-        ("toeplitz", {"filter": 7, "length": 1024, "circular": True}, "circular is True"),
-        ("toeplitz", {"filter": 7, "dtype": "fp16"}, "dtype is fp16 and gated"),
-        ("torch_fft", {"filters": 3}, "width is 4, not a multiple of filters 3"),
-        ("torch_conv1d", {"circular": True, "filter": 9}, "circular is True"),
-    ],
-)
-def test_what_it_cannot_serve_is_refused_by_name(variant: str, change: dict[str, Any], reason: str) -> None:
-    found = registry.variant(variant).serves(CASE.model_copy(update=change), GPUS["h200"])
-    assert found is not None
-    assert found.reason.startswith(reason)
-
-
 def test_every_case_has_kernels_of_ours_on_hopper_alone() -> None:
     for case in (*bench(False), *check("bf16", False)):
         offered = registry.offers(case, GPUS["h200"])[0]

@@ -4,8 +4,6 @@ import pytest
 
 from kernels import registry
 from kernels.cases import check_cases
-from kernels.hardware import GPUS
-from kernels.ops import GatedCase, RmsNormCase, RopeCase
 from kernels.proof import gate
 from tests.kernels.triton_compiling import assembled, stack_bytes
 
@@ -55,36 +53,6 @@ def test_rope_compiles_without_spills(page_size):
     types = dict.fromkeys("qkv", ("*bf16", step, step, step)) | {"angles": ("*bf16", step, step) * 2, "q_len": step}
     types |= {"out": ("*bf16",) * 3 + (step,) * 3, "slots": ("*i64", step, "*i32", step, step, step)}
     assert stack_bytes(_rope, types, {"C": config}, 4, 1) == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "case", "gpu", "said"),
-    [
-        ("rmsnorm_triton", RmsNormCase(m=1, n=20_000), "h200", "n is 20000"),
-        ("rmsnorm_triton", RmsNormCase(m=1, n=64, quantise="fp8"), "a100", "device is NVIDIA A100"),
-        ("gated_triton", GatedCase(m=1, n=64), "cpu", "device is CPU"),
-        ("rope_triton", RopeCase(batch=1, q_len=1, heads=2, kv_heads=1, head_dim=63), "h200", "head_dim is 63"),
-        ("rope_triton", RopeCase(batch=1, q_len=1, heads=512, kv_heads=1, head_dim=64), "h200", "heads is 512"),
-        (
-            "rope_triton",
-            RopeCase(batch=1, q_len=1, heads=2, kv_heads=1, head_dim=64, paged=True),
-            "h200",
-            "the cache is paged",
-        ),
-    ],
-)
-def test_refusals_name_the_field(name, case, gpu, said):
-    refusal = registry.variant(name).serves(case, GPUS[gpu])
-    assert refusal is not None
-    assert refusal.reason.startswith(said)
-
-
-@pytest.mark.parametrize("name", MINE)
-def test_unknown_params_are_named(name):
-    variant = registry.variant(name)
-    case = check_cases(variant.op, cpu=True)[0]
-    with pytest.raises(ValueError, match="stages"):
-        variant.build(case, {"stages": 3})
 
 
 @pytest.mark.gpu

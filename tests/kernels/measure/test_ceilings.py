@@ -8,7 +8,6 @@ import time
 import pytest
 import torch
 
-from kernels.hardware import class_of
 from kernels.measure.ceilings import measure_ceilings, product
 from kernels.measure.environment import environment_info
 from kernels.measure.roofline import floor_ms, in_burst
@@ -76,13 +75,6 @@ def test_telemetry_samples_while_it_runs() -> None:
     summary = measurement.Telemetry(**telemetry.summary())
     if summary.sm_mhz_median is not None:
         assert summary.sm_mhz_min <= summary.sm_mhz_median <= summary.sm_mhz_max  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    ("name", "known"), [("NVIDIA H200", "h200"), ("NVIDIA A100-SXM4-80GB", "a100"), ("Tesla T4", "tesla-t4")]
-)
-def test_gpu_classes_are_found_by_name(name: str, known: str) -> None:
-    assert class_of(name) == known
 
 
 def test_a_machine_that_is_shared_says_so() -> None:

@@ -18,11 +18,6 @@ def test_it_encloses_the_true_percentile_95_times_in_100(count, p):
     assert 0.93 <= inside / 600 <= 0.995
 
 
-def test_it_is_that_of_the_median_at_50():
-    samples = [random.Random(2).random() for _ in range(100)]
-    assert percentile_interval(samples, 50)[1:] == median_interval(samples)[1:]
-
-
 @pytest.mark.parametrize("count", [6, 40, 999, 1001, 5000])
 def test_the_interval_of_a_median_is_that_of_the_binomial_whatever_the_count(count):
     """In exact integers: at most 2.5 % of all 2^n outcomes lie on either side, and one rank further in more."""

@@ -7,19 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import COPIED, word_shapes
 from kernels.megakernel.program.instructions import DOWN, END, HEAD
-from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.proof.effects import buffer_sizes
 from kernels.megakernel.proof.structure import instruction_rows
 from kernels.ops.sampling import Sampling
-from tests.kernels.megakernel.broken import find
 from tests.kernels.megakernel.interpreter.attend import splits_of
 from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
 from tests.kernels.megakernel.orders import round_robin
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
-from tests.kernels.megakernel.touched import declared, differences, merges
+from tests.kernels.megakernel.touched import declared
 
 POSITION, COUNT, SPLIT_KEYS = 14, 4, 4
 """15 keys to begin with: 4 splits of 6, and from the third token on 5."""
@@ -103,40 +100,3 @@ def test_blocks_are_cut_from_all_words(name: str, layout: dict[str, Any]) -> Non
     assert ("normed" in written) == sliced
     for buffer, indexes in written.items():
         assert sorted(indexes) == list(range(math.prod(word_shapes(shape, layout)[buffer]))), buffer
-
-
-def bits_of(program: Program, starts: dict[str, int], words_in_all: int) -> np.ndarray:
-    """What a debug build notes of instructions that do as they declare, with all splits at work."""
-    longest = max(len(table) for table in program.instructions)
-    bits = np.zeros((program.layout.sms, longest, 2, words_in_all // 32 + 1, 32), dtype=np.uint8)
-    for sm, table in enumerate(program.instructions):
-        for words in instruction_rows(table):
-            for kind, buffers in enumerate(declared(program, sm, words, program.layout.splits).values()):
-                for buffer, indexes in buffers.items():
-                    at = np.array(sorted(indexes)) + starts[buffer]
-                    bits[sm, words["index"], kind, at // 32, at % 32] = 1
-    return np.packbits(bits, axis=-1, bitorder="little").view(np.uint32)[..., 0]
-
-
-@pytest.mark.parametrize("splits", [1, 2, 5, 16, 63])
-def test_one_of_a_pair_merges_a_split(splits: int) -> None:
-    pair = [merges(np.arange(splits), sm, splits, Layout(pairs=True)) for sm in (4, 5)]
-    assert (pair[0] != pair[1]).all()
-    assert pair[0].sum() - pair[1].sum() in range(4)
-
-
-def test_a_debug_build_is_held_against_the_declared_effects() -> None:
-    program = program_of("llama", out_parts=2)
-    starts, at = {}, 0
-    for name, size in word_shapes(program.shape, program.layout).items():
-        starts[name], at = at, at + math.prod(size)
-    splits = program.layout.splits
-    bits = bits_of(program, starts, at)
-    assert not list(differences(program, bits, starts, splits))
-    sm, index, _ = find(program, DOWN, layer=1)
-    bits[sm, index, 1, starts["qkv"] // 32] |= 1
-    bits[sm, index, 0, at // 32] |= 1 << at % 32
-    told = list(differences(program, bits, starts, splits))
-    assert len(told) == 2
-    assert f"SM {sm}, instruction {index}, down of layer 1: reads of no buffer: undeclared [{at}]" in told[0]
-    assert "writes of qkv: undeclared [0], declared but not seen []" in told[1]

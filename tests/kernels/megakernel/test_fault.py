@@ -16,17 +16,13 @@ def word(sm: int, index: int, op: int, rank: int = 0) -> int:
     return 1 << 63 | rank << 56 | sm << 32 | index << 8 | op
 
 
-@pytest.mark.parametrize(("sm", "index"), [(0, 0), (131, 70), (66, 65535)])
-def test_one_gpu_names_its_sm_and_instruction(sm: int, index: int) -> None:
-    assert fault_sentence(word(sm, index, GATE_UP)) == f"SM {sm} waited too long at instruction {index} (gate_up)"
-
-
-@pytest.mark.parametrize("rank", range(4))
-def test_several_gpus_are_told_apart(rank: int) -> None:
-    assert (
-        fault_sentence(word(7, 3, GATE_UP, rank), 4) == f"GPU {rank}, SM 7 waited too long at instruction 3 (gate_up)"
-    )
-
-
-def test_no_fault_has_no_sentence() -> None:
-    assert fault_sentence(0, 2) == ""
+@pytest.mark.parametrize(
+    ("word", "gpus", "sentence"),
+    [
+        (word(131, 65535, GATE_UP), 1, "SM 131 waited too long at instruction 65535 (gate_up)"),
+        (word(7, 3, GATE_UP, rank=3), 4, "GPU 3, SM 7 waited too long at instruction 3 (gate_up)"),
+        (0, 2, ""),
+    ],
+)
+def test_a_fault_names_its_gpu_its_sm_and_its_instruction(word: int, gpus: int, sentence: str) -> None:
+    assert fault_sentence(word, gpus) == sentence

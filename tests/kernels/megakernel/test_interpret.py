@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel import program as program_module
 from kernels.megakernel.program import Program, build_program
-from kernels.megakernel.program.instructions import ATTENTION, DOWN, GATE_UP, HEAD
+from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.proof.structure import WHOLE_INPUT, instruction_rows
@@ -36,45 +36,28 @@ from tests.kernels.megakernel.tiny_models import (
     start,
 )
 
-LAYOUTS: list[dict[str, Any]] = [
-    {},
-    {"batch": 3, "out_parts": 2, "down_parts": 2, "sms": 5},
-    {"batch": 2, "out_parts": 2, "down_parts": 3, "sms": 5, "heads": 1, "sliced": True},
-    {"batch": 5, "out_parts": 2, "sms": 6, "heads": 2, "sliced": True},
-    {"sms": 1, "splits": 1},
-    {"splits": 0},
-    {"splits": 0, "batch": 2, "out_parts": 3, "sms": 7},
-    {"splits": 0, "out_parts": 2, "sms": 6, "pairs": True},
-    {"splits": 0, "out_parts": 2, "down_parts": 2, "sms": 6, "copies": 3},
-    {"out_parts": 2, "down_parts": 2, "splits": 3, "sliced": True},
-]
-NAMES = [
-    "6 SMs",
-    "batch 3 in parts",
-    "batch 2 in slices",
-    "batch 5 in slices",
-    "one SM",
-    "attending",
-    "attending in parts",
-    "in pairs",
-    "copies",
-    "one sequence in slices",
-]
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "6 SMs": {},
+    "batch 3 in parts": {"batch": 3, "out_parts": 2, "down_parts": 2, "sms": 5},
+    "batch 2 in slices": {"batch": 2, "out_parts": 2, "down_parts": 3, "sms": 5, "heads": 1, "sliced": True},
+    "batch 5 in slices": {"batch": 5, "out_parts": 2, "sms": 6, "heads": 2, "sliced": True},
+    "one SM": {"sms": 1, "splits": 1},
+    "attending": {"splits": 0},
+    "attending in parts": {"splits": 0, "batch": 2, "out_parts": 3, "sms": 7},
+    "in pairs": {"splits": 0, "out_parts": 2, "sms": 6, "pairs": True},
+    "copies": {"splits": 0, "out_parts": 2, "down_parts": 2, "sms": 6, "copies": 3},
+    "one sequence in slices": {"out_parts": 2, "down_parts": 2, "splits": 3, "sliced": True},
+}
+BOTH = [(list(MODELS)[(at + 2 * other) % len(MODELS)], name) for at, name in enumerate(LAYOUTS) for other in (0, 1)]
+"""Every layout with two models, every model with four layouts."""
+NEAR_BOTH = [(name, list(LAYOUTS)[at]) for name in NEAR for at in (0, 1, 7, 8)]
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 
-ALL = [(name, layout) for name in MODELS for layout in LAYOUTS] + [
-    (name, LAYOUTS[at]) for name in NEAR for at in (0, 1, 7, 8)
-]
-IDS = [f"{name}-{which}" for name in MODELS for which in NAMES] + [
-    f"{name}-{NAMES[at]}" for name in NEAR for at in (0, 1, 7, 8)
-]
-
-
-@pytest.mark.parametrize(("name", "layout"), ALL, ids=IDS)
-def test_it_generates_what_transformers_generates(name: str, layout: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "layout"), [*BOTH, *NEAR_BOTH])
+def test_it_generates_what_transformers_generates(name: str, layout: str) -> None:
     """From a prompt of 21 tokens, so that the splits of 8 keys grow from 3 to 4 on the way."""
-    program = program_of(name, **layout)
+    program = program_of(name, **LAYOUTS[layout])
     check_programs(program)
     begin = start(name, program.layout.batch, 21, 64)
     machine = gpu(name, program, begin, 6, split_keys=8)
@@ -87,9 +70,10 @@ def test_it_generates_what_transformers_generates(name: str, layout: dict[str, A
 
 
 @pytest.mark.parametrize(
-    "layout", [{"out_parts": 3, "splits": 0, "down_parts": 2}, {"batch": 3, "sms": 4}], ids=["in parts", "batch 3"]
+    ("name", "layout"),
+    [("llama", {"batch": 3, "sms": 4}), ("qwen2", {"out_parts": 3, "splits": 0, "down_parts": 2})],
+    ids=["batch 3", "in parts"],
 )
-@pytest.mark.parametrize("name", ["llama", "llama-128", "qwen2"])
 @pytest.mark.parametrize("weights", LOWER)
 def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(
     weights: str, name: str, layout: dict[str, Any]
@@ -107,10 +91,10 @@ def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(
     assert np.abs(machine.logits - unrounded).max() > 2 * np.abs(machine.logits - expected).max()
 
 
-@pytest.mark.parametrize("layout", [LAYOUTS[1], LAYOUTS[3] | {"batch": 3}, LAYOUTS[6] | {"batch": 3}])
-def test_sequences_of_unequal_lengths_are_each_as_if_all_were_so_long(layout: dict[str, Any]) -> None:
+@pytest.mark.parametrize("layout", ["batch 3 in parts", "batch 5 in slices", "attending in parts"])
+def test_sequences_of_unequal_lengths_are_each_as_if_all_were_so_long(layout: str) -> None:
     """Their splits of 8 keys are 1 to 3, and one of them begins another on the way."""
-    program, lengths = program_of("llama", **layout), (5, 21, 15)
+    program, lengths = program_of("llama", **(LAYOUTS[layout] | {"batch": 3})), (5, 21, 15)
     starts = [start("llama", 1, length, 64) for length in lengths]
 
     def logits(which: list[int]) -> np.ndarray:
@@ -126,32 +110,6 @@ def test_sequences_of_unequal_lengths_are_each_as_if_all_were_so_long(layout: di
     mixed = logits([0, 1, 2])
     for which in range(3):
         np.testing.assert_array_equal(mixed[:, which], logits([which] * 3)[:, which])
-
-
-def test_it_appends_keys_and_values() -> None:
-    """After its run the caches hold what the float32 model has, to bf16's precision; later rows are untouched."""
-    begin = start("qwen3", 1, 9, 64)
-    machine = gpu("qwen3", program_of("qwen3"), begin, 5, split_keys=4)
-    tokens = machine.run(round_robin())
-    import torch
-
-    ids = torch.cat([begin.prompt, torch.from_numpy(np.concatenate([begin.first[None], tokens[:-1]])).T], dim=1)
-    with torch.no_grad():
-        caches = exact("qwen3")(ids, use_cache=True).past_key_values.layers
-    for found, part in ((machine.keys, "keys"), (machine.values, "values")):
-        expected = torch.stack([getattr(layer, part) for layer in caches]).transpose(2, 3).numpy()
-        np.testing.assert_allclose(found[:, :, :14], expected, atol=0.05, rtol=0.02)
-        assert np.isnan(found[:, :, 14:]).all()
-
-
-def test_forced_tokens_take_the_place_of_the_chosen() -> None:
-    begin = start("llama", 1, 5, 64)
-    forced = np.array([[7], [100], [3], [250]])
-    machine = gpu("llama", program_of("llama"), begin, 3, forced=forced)
-    machine.run(round_robin())
-    expected = logits_after(exact("llama"), begin, forced[1:])
-    rounded = logits_after(model("llama"), begin, forced[1:])
-    assert np.abs(machine.logits - expected).max() <= np.abs(rounded - expected).max()
 
 
 # orders ---------------------------------------------------------------------------------------------------------------
@@ -182,7 +140,7 @@ def test_any_order_gives_the_same_bits(seed: int) -> None:
     assert outcome(PROGRAM, shuffled(seed)) == healthy()
 
 
-@pytest.mark.parametrize("slow", range(6))
+@pytest.mark.parametrize("slow", [0, 3, 5])
 def test_a_slow_sm_changes_nothing(slow: int) -> None:
     assert outcome(PROGRAM, laggard(slow)) == healthy()
 
@@ -213,13 +171,13 @@ def test_with_another_field_it_hangs_or_differs(sm: int, index: int, which: int,
 
 
 @given(st.integers(0, 5), st.integers(0, 999), st.integers(0, 999))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@FEW
 def test_two_instructions_in_each_others_place(sm: int, first: int, second: int) -> None:
     """A swap is rejected, or harmless in every order: attention, whose splits may come in any."""
     last = len(PROGRAM.instructions[sm]) - 1
     program = swapped(PROGRAM, sm, first % last, second % last)
     if not validate(program):
-        assert {outcome(program, order) for order in (round_robin(), *map(laggard, range(6)))} == {healthy()}
+        assert {outcome(program, order) for order in (round_robin(), laggard(sm), shuffled(1))} == {healthy()}
 
 
 def test_what_the_validator_calls_a_deadlock_hangs() -> None:
@@ -227,11 +185,6 @@ def test_what_the_validator_calls_a_deadlock_hangs() -> None:
     program = swapped(PROGRAM, sm, index - 1, index)
     assert next(problem.kind for problem in validate(program)) == "deadlock"
     assert outcome(program, round_robin()) == b"hangs"
-
-
-def test_a_repeated_attention_head_hangs() -> None:
-    sm, index, _ = find(PROGRAM, ATTENTION, layer=0, split=2)
-    assert outcome(changed(PROGRAM, sm, index, split=1), round_robin()) == b"hangs"
 
 
 def test_an_onlooker_that_is_late_finds_its_words_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernels.gemm.hopper_tiles import interleaved_gate_up
-from kernels.megakernel.host.pack import fragments, pack
+from kernels.megakernel.host.pack import pack
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.program.weights import FORMATS, nvfp4_codes, nvfp4_mix, nvfp4_registers
@@ -17,49 +17,6 @@ from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import rounded
 from tests.kernels.megakernel.interpreter.units import e2m1_values, matrix_of_unit
 from tests.kernels.megakernel.tiny_models import as_numpy, model, program_of
-
-
-def mma_m16n8k16(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """`mma.m16n8k16` by the register tables of the PTX manual: a [32 lanes, 8], b [32, 4] → product [16, 8]."""
-    left, right = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32)
-    for lane in range(32):
-        group, thread = divmod(lane, 4)
-        for i in range(8):
-            row = group if i in (0, 1, 4, 5) else group + 8
-            left[row, thread * 2 + (i & 1) + (8 if i >= 4 else 0)] = a[lane, i]
-        for i in range(4):
-            right[thread * 2 + (i & 1) + (8 if i >= 2 else 0), group] = b[lane, i]
-    return left @ right
-
-
-def permuted(k: int) -> int:
-    """Where gemv.cuh keeps element k of a 16-element tile of the input."""
-    return ((k & 7) >> 1) * 4 + (k >> 3 & 1) * 2 + (k & 1)
-
-
-def test_fragments_are_what_the_matrix_unit_multiplies() -> None:
-    chance = torch.Generator().manual_seed(0)
-    weight = torch.randn(32, 48, generator=chance).to(torch.bfloat16)
-    x = torch.randn(8, 48, generator=chance).to(torch.bfloat16).float().numpy()
-    cut = fragments(weight).float().numpy()
-    for tile in range(2):
-        product = np.zeros((16, 8), np.float32)
-        for k_tile in range(3):
-            kept = np.zeros((8, 16), np.float32)
-            for k in range(16):
-                kept[:, permuted(k)] = x[:, k_tile * 16 + k]
-            b = kept.reshape(8, 4, 4).reshape(32, 4)  # lane 4 * column + t reads elements 4t to 4t + 3
-            product += mma_m16n8k16(cut[tile, k_tile].reshape(32, 8), b)
-        expected = weight[tile * 16 : tile * 16 + 16].float().numpy() @ x.T
-        np.testing.assert_allclose(product, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_gate_and_up_rows_take_turns_by_eight() -> None:
-    gate, up = torch.arange(32).reshape(16, 2), -torch.arange(32).reshape(16, 2)
-    mixed = interleaved_gate_up(torch.cat([gate, up]))
-    assert torch.equal(mixed[:8], gate[:8])
-    assert torch.equal(mixed[8:16], up[:8])
-    assert torch.equal(mixed[16:24], gate[8:])
 
 
 @pytest.mark.parametrize(("weights", "before"), [*((name, False) for name in FORMATS), ("fp8", True), ("nvfp4", True)])

@@ -46,9 +46,14 @@ def stacked(own: RankPart, which: int) -> np.ndarray:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("name", "ranks"), [("llama-of-4", 2), ("llama-of-4", 4), ("qwen2-of-4", 4), ("qwen3-of-2", 2)]
+    ("name", "ranks", "source"),
+    [
+        ("llama-of-4", 4, "whole"),
+        ("llama-of-4", 2, "divided"),
+        ("qwen2-of-4", 4, "divided"),
+        ("qwen3-of-2", 2, "whole"),
+    ],
 )
-@pytest.mark.parametrize("source", ["whole", "divided"])
 def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: int, source: str) -> None:
     """From the prompt's pass to the last token: as near to float32 as transformers in bf16."""
     whole: Any = copy.deepcopy(model(name))

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import ATTENTION, DOWN, OUT
@@ -33,8 +31,8 @@ LAYOUTS: list[dict[str, Any]] = [
 ]
 NAMES = ["splits", "attending", "in pairs", "batch 2 in slices", "one sequence in slices"]
 CASES = [
-    ("llama-of-4", 2, 0), ("llama-of-4", 4, 1), ("llama-of-4", 2, 2), ("llama-of-4", 4, 3), ("llama-of-4", 4, 4),
-    ("qwen2-of-4", 4, 0), ("qwen2-of-4", 2, 1), ("qwen2-of-4", 2, 3), ("qwen3-of-2", 2, 0), ("qwen3-of-2", 2, 1),
+    ("llama-of-4", 2, 2), ("llama-of-4", 4, 3), ("llama-of-4", 4, 4), ("qwen2-of-4", 4, 0), ("qwen2-of-4", 2, 1),
+    ("qwen3-of-2", 2, 0),
 ]  # fmt: skip
 COUNT = 4
 
@@ -122,22 +120,18 @@ def healthy() -> bytes:
     return outcome(PAIR, round_robin())
 
 
-@given(st.integers(0, 2**32 - 1))
-@settings(max_examples=8, deadline=None, derandomize=True)
-def test_any_order_of_both_gpus_gives_the_same_bits(seed: int) -> None:
-    assert outcome(PAIR, shuffled(seed)) == healthy()
+def slow(*numbers: int) -> Callable[[list[int]], int]:
+    """These SMs move only when no other can."""
+    return lambda able: next((sm for sm in able if sm not in numbers), able[0])
 
 
-@pytest.mark.parametrize("slow", [0, 4])
-def test_a_slow_sm_of_either_gpu_changes_nothing(slow: int) -> None:
-    assert outcome(PAIR, laggard(slow)) == healthy()
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_slow_gpu_changes_nothing(rank: int) -> None:
-    """Its SMs move only when no SM of the other can."""
-    slow = range(rank * 3, rank * 3 + 3)
-    assert outcome(PAIR, lambda able: next((sm for sm in able if sm not in slow), able[0])) == healthy()
+@pytest.mark.parametrize(
+    "order",
+    [*map(shuffled, range(5)), laggard(0), laggard(4), slow(0, 1, 2), slow(3, 4, 5)],
+    ids=[*map(str, range(5)), "first SM late", "fifth SM late", "first GPU late", "second GPU late"],
+)
+def test_any_order_of_both_gpus_gives_the_same_bits(order: Callable[[list[int]], int]) -> None:
+    assert outcome(PAIR, order) == healthy()
 
 
 FOUR = programs_of("qwen2-of-4", tensor_parallel_size=4, sms=4, splits=0, pairs=True)
@@ -194,16 +188,3 @@ def test_a_gpu_that_stops_leaves_the_other_waiting_in_the_next_instruction(monke
     monkeypatch.setattr(gpus[1], "count", 1)
     with pytest.raises(Deadlock, match=r"GPU 0, SM 0 waits in gate_up of layer 0 of token 0"):
         run(gpus, round_robin())
-
-
-def test_words_that_do_not_reach_the_peer_are_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = StreamingMultiprocessor.store
-
-    def kept(self: StreamingMultiprocessor, buffer: str, at: Any, words: Any) -> None:
-        group = self.gpu.group
-        self.gpu.group = [self.gpu] if buffer == "candidates" else group
-        whole(self, buffer, at, words)
-        self.gpu.group = group
-
-    monkeypatch.setattr(StreamingMultiprocessor, "store", kept)
-    assert b"GPU 0, SM 0 waits in end of layer 2 of token 0" in outcome(PAIR, round_robin())

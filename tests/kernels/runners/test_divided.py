@@ -181,16 +181,6 @@ def test_files_of_another_shape_are_refused_by_the_tensor(tmp_path: Path) -> Non
         tensor_parallel.read(tmp_path, CONFIGS["llama"] | {"num_hidden_layers": 4}, cpus(2), "fp32")
 
 
-def test_what_cannot_be_loaded_in_parts_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"no header")
-    with pytest.raises(ValueError, match="the tensors cannot be loaded"):
-        tensor_parallel.load(tmp_path, CONFIGS["llama"], cpus(2), dtype="fp32")
-    with pytest.raises(ValueError, match="needs the directory of its safetensors"):
-        tensor_parallel.load(None, CONFIGS["llama"], cpus(2))
-    with pytest.raises(ValueError, match="dtype: 'int3' is not one of fp32"):
-        tensor_parallel.load(None, CONFIGS["llama"], cpus(2), generated=True, dtype="int3")
-
-
 @TWO_GPUS
 @pytest.mark.gpu
 @torch.no_grad()

@@ -25,8 +25,7 @@ def int8(n: int, k: int, m: int) -> PlannedOp:
     return PlannedOp(op="linear", case=case.model_dump(), variant="int8_dynamic_cpu")
 
 
-@pytest.mark.parametrize("runner", ["eager", "compiled"])
-@pytest.mark.parametrize("name", ["llama-bias", "gemma3"])
+@pytest.mark.parametrize(("runner", "name"), [("eager", "gemma3"), ("compiled", "llama-bias")])
 def test_a_lossy_linear_is_used_at_every_length(runner: str, name: str, random_ids: torch.Tensor) -> None:
     """Quality is judged on other lengths than were planned for: the variant has to be there as well."""
     expected = EagerRunner(load(name)).logits(random_ids)
@@ -73,8 +72,7 @@ def test_each_call_gets_the_weight_in_its_own_layout_and_its_own_epilogue(monkey
         assert torch.equal(packed, variant.pack(planned[0][0], params, weight)[0])
 
 
-@pytest.mark.parametrize("runner", ["eager", "compiled"])
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
+@pytest.mark.parametrize(("runner", "name"), [("eager", "gpt2"), ("compiled", "llama")])
 def test_planned_attention_is_called_and_changes_nothing(
     runner: str, name: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,37 +88,15 @@ def test_planned_attention_is_called_and_changes_nothing(
     applied = runners.apply(load(name), plan(runner, [planned]))
     applied.prepare(2, 20, 8)
     assert applied.generate(random_ids[:, :20], 8).tokens == expected
-    if (runner, name) != ("compiled", "gpt2"):  # a static cache masks, which no planned attention takes
-        assert {(attention_case.q_len, attention_case.kv_len) for attention_case in built} == {(20, 20)}
+    assert {(attention_case.q_len, attention_case.kv_len) for attention_case in built} == {(20, 20)}
 
 
 def test_whole_model_variants_say_what_they_cannot_do() -> None:
     case = ModelCase(model="tiny-llama", batch=4, prompt=8, tokens=8)
     able, refused = registry.offers(case, GPUS["cpu"])
     assert [each.name for each in able] == ["eager", "compiled"]
-    assert set(refused) == {
-        "compiled_tuned",
-        "compiled_max_autotune",
-        "cuda_graphs",
-        "kernels",
-        "kernels_int8",
-        "kernels_fp8",
-        "megakernel",
-        "megakernel_int8",
-        "megakernel_fp8",
-        "megakernel_nvfp4",
-        "megakernel_int4",
-        "vllm",
-        "vllm_async",
-    }
+    assert {"compiled_tuned", "cuda_graphs", "kernels", "megakernel", "vllm"} <= set(refused)
     assert registry.variant("compiled_tuned").serves(case, GPUS["h200"]).reason.startswith("batch is 4")  # type: ignore[union-attr]
-
-
-def test_a_whole_model_variant_builds_its_runner(random_ids: torch.Tensor) -> None:
-    model = load("qwen2")
-    case = ModelCase(model="", batch=2, prompt=20, tokens=4)
-    runner = registry.variant("compiled").build(case, UNCOMPILED)(model)
-    assert runner.generate(random_ids[:, :20], 4).tokens == EagerRunner(model).generate(random_ids[:, :20], 4).tokens
 
 
 class Recorder:

@@ -155,7 +155,7 @@ def test_no_mixture_is_divided_or_rounded(name: str) -> None:
         runners.apply(load(name), plan)
 
 
-@pytest.mark.parametrize(("count", "chosen"), [(128, 8), (64, 8), (8, 2), (512, 10)])
+@pytest.mark.parametrize(("count", "chosen"), [(128, 8), (512, 10)])
 def test_the_routing_compiles_for_hopper_without_spilling(count: int, chosen: int) -> None:
     from kernels.model import experts_triton as kernels
 

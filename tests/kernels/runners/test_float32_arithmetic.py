@@ -14,7 +14,7 @@ IDS = torch.randint(3, 300, (2, 24), generator=torch.Generator().manual_seed(4))
 DECODERS = {name: config for name, config in CONFIGS.items() if runners.describe(config).kind == "decoder"}
 
 
-@pytest.mark.parametrize("config", DECODERS.values(), ids=DECODERS)
+@pytest.mark.parametrize("config", list(DECODERS.values())[::2], ids=list(DECODERS)[::2])
 def test_they_are_those_of_a_float32_copy(config: dict[str, Any]) -> None:
     """With experts, sliding windows, biases, and an embedding that is the LM head too."""
     model = runners.load(None, config, seed=7, generated=True, dtype="bf16", device="cpu")

@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from itertools import product
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from kernels import registry
 from kernels.hardware import GPUS
 from kernels.model.bound_variants import BoundVariant, BoundVariants
 from kernels.model.decoder import Decoder
-from kernels.model.prompts import bucket
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
 from kernels.runners.eager import EagerRunner
@@ -36,12 +34,16 @@ def test_logits_and_tokens_are_those_of_transformers(name: str, random_ids: torc
     torch.testing.assert_close(runner.logits(random_ids), expected, atol=2e-4, rtol=1e-4)
 
 
-QKV = ("rmsnorm_scale", "none")
-OUT = ("residual", "none")
-GATE_UP = ("rmsnorm_scale_swiglu", "swiglu", "none", "rmsnorm_scale")
-
-
-@pytest.mark.parametrize(("qkv", "out", "gate_up"), list(product(QKV, OUT, GATE_UP)))
+@pytest.mark.parametrize(
+    ("qkv", "out", "gate_up"),
+    [
+        ("rmsnorm_scale", "none", "rmsnorm_scale_swiglu"),
+        ("none", "residual", "rmsnorm_scale_swiglu"),
+        ("none", "none", "swiglu"),
+        ("rmsnorm_scale", "residual", "none"),
+        ("none", "residual", "rmsnorm_scale"),
+    ],
+)
 def test_any_mix_of_forms_gives_the_same_logits(qkv: str, out: str, gate_up: str, random_ids: torch.Tensor) -> None:
     model = load("qwen3")
     wide = 160 if "swiglu" in gate_up else 320
@@ -132,19 +134,6 @@ def test_a_longer_context_gets_a_larger_cache(random_ids: torch.Tensor) -> None:
     runner = applied(model, [])
     runner.prepare(1, 10, 4)
     assert runner.generate(random_ids[:1], 120).tokens == EagerRunner(model).generate(random_ids[:1], 120).tokens
-
-
-def test_buckets_hold_their_prompts() -> None:
-    assert [bucket(length) for length in (1, 64, 65, 256, 257, 1000, 1024, 1025)] == [
-        64,
-        64,
-        128,
-        256,
-        512,
-        1024,
-        1024,
-        1280,
-    ]
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral"])

@@ -18,7 +18,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3-moe-mixed": CONFIGS["qwen3-moe"] | {"mlp_only_layers": [1]},
 }
 LONG_ROPE = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8, "rope_theta": 10000.0}
-LENGTHS = (100, 1, 64, 65, 7, 118, 99)
+LENGTHS = (100, 1, 65, 118)
 
 
 def kernels_runner(model: Any) -> Any:

@@ -28,66 +28,34 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.environment(tmp_path, honest=False)))
 
 
-@pytest.fixture
-def runner(model: Any, python: None) -> VllmRunner:
-    return VllmRunner(model)
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_batch_has_a_token_when_every_sequence_has_it(model: Any, python: None, asynchronous: bool) -> None:
-    runner = VllmRunner(model, {"asynchronous": asynchronous})
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("vllm", "in process"), ("vllm_async", "asynchronous, its core in a process of its own")],
+)
+def test_it_answers_in_batches_says_what_it_runs_with_and_starts_anew(
+    model: Any, python: None, name: str, engine: str
+) -> None:
+    """A batch has a token when every sequence has it; what the engine refuses is said in its words."""
+    variant = registry.variant(name)
+    assert isinstance(variant, WholeModel)
+    runner = variant.build(ModelCase(model="", batch=2, prompt=8, tokens=4), {})(model)
+    assert runner.starts_process
     runner.prepare(2, 8, 4)
+    wanted = {"version": "0.0", "dtype": "bfloat16", "process_group": "nccl and gloo", "torch": torch.__version__}
+    wanted |= {"attention_backend": "FLASH_ATTN", "flash_attn_version": 3, "engine": engine}
+    assert {key: runner.settings[key] for key in wanted} == wanted
+    first = runner._process.pid
+    with pytest.raises(RuntimeError, match="vLLM: ValueError: the prompt is too long"):
+        runner.generate(torch.zeros(2, 31, dtype=torch.int64), 4)
     made = runner.generate(torch.zeros(2, 8, dtype=torch.int64), 4)
     assert made.tokens == [[7] * 4] * 2
     assert len(made.times_ns) == 4
     assert made.start_ns < made.times_ns[0]
     assert made.times_ns == sorted(made.times_ns)
-    runner.close()
-
-
-def test_it_says_what_it_runs_with(runner: VllmRunner) -> None:
-    runner.prepare(1, 8, 4)
-    assert runner.settings["version"] == "0.0"
-    assert runner.settings["dtype"] == "bfloat16"
-    assert runner.settings["process_group"] == "nccl and gloo"
-    assert runner.settings["attention_backend"] == "FLASH_ATTN"
-    assert runner.settings["async_scheduling"] is True
-    assert runner.settings["flash_attn_version"] == 3
-    assert runner.settings["torch"] == torch.__version__
-    assert runner.settings["engine"] == "in process"
-    runner.close()
-
-
-def test_the_asynchronous_engine_says_what_it_is(model: Any, python: None) -> None:
-    variant = registry.variant("vllm_async")
-    assert isinstance(variant, WholeModel)
-    runner = variant.build(ModelCase(model="", batch=1, prompt=8, tokens=4), {})(model)
-    runner.prepare(1, 8, 4)
-    assert runner.settings["engine"] == "asynchronous, its core in a process of its own"
-    assert (runner.settings["attention_backend"], runner.settings["flash_attn_version"]) == ("FLASH_ATTN", 3)
-    assert runner.settings["torch"] == torch.__version__
-    with pytest.raises(RuntimeError, match="vLLM: ValueError: the prompt is too long"):
-        runner.generate(torch.zeros(1, 31, dtype=torch.int64), 4)
-    assert runner.generate(torch.zeros(1, 8, dtype=torch.int64), 4).tokens == [[7] * 4]
-    runner.close()
-
-
-def test_each_prepare_starts_a_fresh_process(runner: VllmRunner) -> None:
-    assert runner.starts_process
-    seen = set()
-    for _ in range(2):
+    if name == "vllm":
+        assert runner.settings["async_scheduling"] is True
         runner.prepare(1, 8, 4)
-        assert runner._process is not None
-        seen.add(runner._process.pid)
-    assert len(seen) == 2
-    runner.close()
-
-
-def test_what_the_engine_refuses_is_said_in_its_words(runner: VllmRunner) -> None:
-    runner.prepare(1, 8, 4)
-    with pytest.raises(RuntimeError, match="vLLM: ValueError: the prompt is too long"):
-        runner.generate(torch.zeros(1, 31, dtype=torch.int64), 4)
-    assert runner.generate(torch.zeros(1, 8, dtype=torch.int64), 4).tokens == [[7] * 4]
+        assert runner._process.pid != first
     runner.close()
 
 

@@ -13,7 +13,6 @@ from kernels.plan import PlannedOp
 from kernels.server.execution import sampling_triton
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.embed_triton import embed_rows
-from kernels.server.execution.inputs import Fields
 from kernels.server.execution.megakernel_backend import move_rows
 from kernels.server.execution.ops import Usable, packed_cases
 from kernels.server.execution.rows_triton import move
@@ -22,8 +21,6 @@ from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
 from kernels.server.scheduler.requests import Request
 from tests.kernels.interpreting import let_tensors_be_bounds
 from tests.kernels.runners.engine_models import load
-from tests.kernels.server.drawing import Rows, seeded
-from tests.kernels.server.test_draw_distribution import SETTINGS, by_logits, one_likely
 
 let_tensors_be_bounds()
 VOCAB = 300
@@ -69,20 +66,6 @@ def test_draws_what_the_reference_draws(dtype: torch.dtype) -> None:
     indices = list(range(len(hows)))
     expected = [choose(row, how, at) for row, how, at in zip(logits.float().numpy(), hows, indices, strict=True)]
     assert drawn(logits, hows, indices) == expected
-
-
-def test_draws_of_many_requests_are_those_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """40 draws of the settings whose distribution `test_draw_distribution.py` examines."""
-    monkeypatch.setattr(sampling_triton, "BLOCK", 512)
-    logits, rows = one_likely(), Rows(seeded([*SETTINGS.values()], 4))
-    expected = rows.drawn(by_logits(logits), 2)
-
-    def by_triton(fields: Fields) -> torch.Tensor:
-        out, last = (torch.full((rows.shape.draws + 1,), -1) for _ in range(2))
-        draw_rows(logits.expand(rows.shape.draws, -1), fields, out[:-1], last)
-        return out[:-1]
-
-    assert (rows.drawn(by_triton, 2) == expected).all()
 
 
 def test_equal_logits_and_nan() -> None:

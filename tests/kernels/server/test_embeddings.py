@@ -6,7 +6,6 @@ import json
 import struct
 import sys
 from collections import deque
-from multiprocessing import Pipe
 from pathlib import Path
 
 import httpx
@@ -21,7 +20,6 @@ from kernels.model_files import catalogue
 from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.client import EngineClient
 from kernels.server.http.embeddings import EmbeddingRequest, embedded
-from kernels.server.messages import Ping, Stop
 from kernels.server.processes.encoder import (
     MOST_ROWS,
     MOST_TOKENS,
@@ -30,7 +28,6 @@ from kernels.server.processes.encoder import (
     build_encoder,
     gives_vectors,
     next_batch,
-    serve,
 )
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases
@@ -99,15 +96,6 @@ def test_a_text_may_be_as_long_as_the_model_has_positions_for_it(tmp_path: Path,
     assert len(encoder.vectors([[5] * longest, [5]])) == 2
     with pytest.raises((IndexError, RuntimeError), match=r"index|size"):
         encoder.vectors([[5] * (longest + 1)])
-
-
-def test_it_tells_that_it_lives_while_it_waits(model) -> None:
-    server, connection = Pipe()
-    for message in (Ping(), Stop()):
-        server.send(message)
-    with pytest.raises(EOFError):
-        serve(Encoder(model, SentenceHead(SentenceModules()), 512), connection)
-    assert server.recv().report["waiting"] == 0
 
 
 def test_a_classifier_is_not_served_as_if_it_gave_vectors() -> None:

@@ -25,10 +25,10 @@ def test_an_engine_that_hangs_is_started_again_and_one_that_waits_is_not(tmp_pat
             asked = pool.submit(api.post, "/v1/completions", json=ASKED)
             until(lambda: api.get("/health").status_code == 503)
         found = asked.result()
-        said = "the engine gave no sign of life for 10 s while it served this request; it is being started again"
-        assert (found.status_code, found.json()["error"]["message"]) == (500, said)
+        assert found.status_code == 500
+        assert f"no sign of life for {SECONDS} s" in found.json()["error"]["message"]
         assert metric(api, "engine_hangs_total") == 1
         until(lambda: ready(api))
         assert api.post("/v1/completions", json=ASKED).status_code == 200
-    assert "no sign of life for 10 s" in log.read_text()
+    assert f"no sign of life for {SECONDS} s" in log.read_text()
     assert "exit code -9" in log.read_text()

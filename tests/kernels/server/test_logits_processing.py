@@ -143,7 +143,6 @@ def test_a_grammar_that_breaks_a_library_ends_no_engine_and_delays_no_penalty() 
         (Grammar("json_schema", '{"not": {"type": "null"}}'), 'Unimplemented keys: ["not"]'),
         (Grammar("json_schema", "5"), "Expecting object"),
         (Grammar("json_schema", '{"items":' * 5000 + "{}" + "}" * 5000), "recursion limit"),
-        (Grammar("json_schema", '{"multipleOf":9999991}'), "more than 100,000 remainders"),
         (Grammar("json_schema", '{"allOf": [{"multipleOf": 9.97}, {"multipleOf": 991}]}'), "100,000 remainders"),
         (Grammar("regex", "(?=a)"), "look-around"),
         (Grammar("regex", "(" * 5000), "regex"),

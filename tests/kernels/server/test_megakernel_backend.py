@@ -198,13 +198,6 @@ def test_preparing_copies_a_row_to_each_instance_and_changes_no_page() -> None:
         assert torch.equal(values[:, 0, 0], megakernel.state.values[:, 0, 0])
 
 
-def test_both_can_be_timed() -> None:
-    _, own, _ = engine_of()
-    megakernel, kernels = own.backends
-    assert all(megakernel.token_ms(number) > 0 for number in (1, 2))
-    assert kernels.pass_ms(2) > 0
-
-
 def test_what_the_server_chose_is_told() -> None:
     _, own, _ = engine_of()
     megakernel, kernels = own.backends

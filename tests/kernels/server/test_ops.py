@@ -119,11 +119,6 @@ def test_weights_that_were_stored_in_int8_are_multiplied_as_they_are() -> None:
     assert not any(kind or "rmsnorm" in op.case["epilogue"] for op, kind in found)
 
 
-@pytest.mark.parametrize("rows", [8, 32])
-def test_norms_are_kernels_of_their_own_where_no_product_normalises(rows: int) -> None:
-    assert epilogues("llama", rows, "a100") == ({}, 1)
-
-
 def test_what_is_excluded_is_left_to_others_or_to_torch() -> None:
     apart = {"none", "swiglu", "residual"}
     assert epilogues("llama", 16, "h200", exclude=["skinny"]) == ({"small_gemm": apart}, 1)
@@ -245,7 +240,7 @@ def test_passes_of_few_decodes_may_end_with_a_head(backend: KernelsBackend) -> N
         assert not any(head for _, _, head in without.passes())
 
 
-@pytest.mark.parametrize("model", ["llama-3.2-1b", "qwen2.5-1.5b", "qwen3-0.6b", "llama-3.1-8b"])
+@pytest.mark.parametrize("model", ["qwen2.5-1.5b", "llama-3.1-8b"])
 def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) -> None:
     head = Decoder(skeleton(catalogue.entry(model)[0], "bf16"))
     for rows in (1, 2, 4, 8, 16):
@@ -264,8 +259,6 @@ def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) 
     [
         ("", []),
         ("", ["skinny"]),
-        ("", ["small_gemm"]),
-        ("int8", []),
         ("int8", ["skinny_int8"]),
         ("int8", ["small_gemm_int8"]),
         ("int4_zero", []),

@@ -1,7 +1,6 @@
 """Steps that read prompts beside the tokens of others keep within the bound of their time."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -47,14 +46,6 @@ def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: 
     assert (limits.shared_tokens is None) == (most == 100.0)
 
 
-def test_the_most_tokens_within_the_bound_are_taken() -> None:
-    found = shapes(LIMITS)
-    bounds = (3.5, 4.0, 5.0, 7.0, 9.0, 12.0)
-    taken = [within(LIMITS, found, ms, most)[0].shared_tokens or LIMITS.max_num_batched_tokens for most in bounds]
-    assert taken == sorted(taken)
-    assert len({*taken}) == len(bounds)
-
-
 def test_the_shortest_step_is_taken_and_stated_where_none_is_within_the_bound() -> None:
     limits, stated = within(LIMITS, shapes(LIMITS), ms, 0.1)
     assert limits.shared_tokens == LIMITS.chunk_rows
@@ -65,13 +56,6 @@ def test_passes_of_a_cpu_are_estimated_from_two_short_ones() -> None:
     ms = estimated(lambda decodes: 100 + 5.0 * decodes, most=64)
     assert ms(Shape(64, 2, 16, 1)) == pytest.approx(100 + 5 * 96)
     assert estimated(lambda decodes: 100.0, most=1)(Shape(1, 1, 16, 1)) == 100
-
-
-def test_each_number_of_decodes_has_its_longest_pass() -> None:
-    assert [shape.decodes for shape in longest_passes(LIMITS, shapes(LIMITS))] == [32, 128, 256, 300]
-    assert [shape.rows for shape in longest_passes(LIMITS, shapes(LIMITS))] == [2048] * 3 + [2044]
-    alone = replace(LIMITS, max_num_seqs=1)
-    assert [shape.decodes for shape in longest_passes(alone, shapes(alone))] == [1]
 
 
 def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:

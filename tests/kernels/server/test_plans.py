@@ -81,20 +81,12 @@ def test_int8_over_several_gpus_is_refused_before_anything_is_loaded() -> None:
     assert said == []
 
 
-@pytest.mark.parametrize(
-    ("dtype", "running", "said"),
-    [
-        ("bf16", 8, "takes the plan's model, bf16 and 8 requests at once, and"),
-        ("bf16", 4, "takes the plan's model and bf16, and"),
-        ("fp32", 8, "takes the plan's model and 8 requests at once, and"),
-        ("fp32", 4, "takes the plan's model, and"),
-    ],
-)
-def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace(
-    dtype: str, running: int, said: str
-) -> None:
-    assert taken_of_plan(plan(serving=Serving(max_num_seqs=8)), dtype, running).startswith(said)
-    assert "at once" not in taken_of_plan(plan(), dtype, running)
+def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace() -> None:
+    made = plan(serving=Serving(max_num_seqs=8))
+    for dtype, running in (("bf16", 8), ("bf16", 4), ("fp32", 8), ("fp32", 4)):
+        taken = taken_of_plan(made, dtype, running).partition(", and")[0]
+        assert ("bf16" in taken, "8 requests at once" in taken) == (dtype == "bf16", running == 8)
+    assert "at once" not in taken_of_plan(plan(), "bf16", 8)
 
 
 def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_elsewhere(capsys) -> None:
@@ -131,9 +123,9 @@ def test_a_plan_of_another_model_is_refused(tmp_path: Path) -> None:
         build_engine(Spec(str(tmp_path / "model"), plan=str(path), device="cpu"), Phases())
 
 
-@pytest.mark.parametrize("command", [["-m", "kernels"], ["-c", "from workbench.cli import app; app()"]])
-def test_a_model_that_is_not_there_is_a_sentence(command: list[str], tmp_path: Path) -> None:
-    called = [sys.executable, *command, "serve", "--model", str(tmp_path / "none")]
+def test_a_model_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from workbench.cli import app; app()"]
+    called = [*command, "serve", "--model", str(tmp_path / "none")]
     done = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert "is no directory" in done.stderr

@@ -103,13 +103,6 @@ def test_every_answer_is_that_of_the_request_alone(limits, requests, cancelled, 
             assert request.reason == ("stop" if found[-1] in request.stop_ids else "length")
 
 
-def test_a_full_cache_makes_the_latest_request_wait_and_all_end() -> None:
-    limits = SchedulerLimits(pages=7, page_size=2, max_num_seqs=4, max_model_len=12, max_num_batched_tokens=8)
-    arrivals = [(0, Request(str(number), [number, 1, 2, 3], 8)) for number in range(4)]
-    answers = serve(limits, arrivals, {})
-    assert answers == {str(number): alone([number, 1, 2, 3], 8, frozenset()) for number in range(4)}
-
-
 def test_preemption_takes_the_request_that_came_last() -> None:
     scheduler = Scheduler(
         SchedulerLimits(pages=5, page_size=2, max_num_seqs=2, max_model_len=8, max_num_batched_tokens=8)
@@ -142,19 +135,6 @@ def test_a_common_beginning_is_computed_once() -> None:
     assert [(part.start, part.tokens) for part in step.prefill_chunks] == [(8, 4)]
     assert second.cached == 8
     assert second.pages[:2] == first.pages[:2]
-
-
-def test_a_prompt_is_never_read_from_the_cache_whole() -> None:
-    scheduler = Scheduler(
-        SchedulerLimits(pages=20, page_size=4, max_num_seqs=4, max_model_len=40, max_num_batched_tokens=40)
-    )
-    device = Device(scheduler.limits)
-    for name in ("a", "b"):
-        scheduler.add(Request(name, list(range(8)), 1))
-        step = scheduler.next_step()
-        assert step is not None
-        assert device.run(step)[0] == alone(list(range(8)), 1, frozenset())
-        assert step.parts[0].tokens == (8 if name == "a" else 4)
 
 
 def test_tokens_of_others_are_answered_while_a_long_prompt_is_read() -> None:

@@ -33,12 +33,6 @@ def test_pieces_add_up_to_the_text_and_hold_no_half_character(text) -> None:
     assert all("\N{REPLACEMENT CHARACTER}" not in piece for piece in told)
 
 
-def test_an_answer_may_end_within_a_character() -> None:
-    pieces = IncrementalDetokenizer(ByteText(frozenset()))
-    assert pieces.add("é".encode()[0]) == ""
-    assert pieces.rest() == "\N{REPLACEMENT CHARACTER}"
-
-
 def test_an_answer_of_broken_characters_is_told_as_it_comes() -> None:
     pieces = IncrementalDetokenizer(ByteText(frozenset()))
     told = [pieces.add(0xC2) for _ in range(100)]
@@ -79,12 +73,8 @@ def test_a_stop_is_found_across_pieces_and_is_no_part_of_the_answer() -> None:
     assert stops.add("N") == ("", False)
     assert stops.add("two\n") == ("ENtwo", False)
     assert stops.add("\nmore") == ("", True)
-
-
-def test_what_only_looked_like_a_stop_is_told_at_the_end() -> None:
     stops = StopChecker(["stop"])
-    assert stops.add("sto") == ("", False)
-    assert stops.rest() == "sto"
+    assert (stops.add("sto"), stops.rest()) == (("", False), "sto")
 
 
 def test_the_bytes_of_tokens_add_up_to_the_text() -> None:
@@ -216,6 +206,7 @@ def test_chats_and_ids_are_those_of_transformers(tmp_path: Path) -> None:
     ("template", "said"),
     [
         ("{% include '/etc/passwd' %}", "fails"),
+        ("{{ messages.__class__.__mro__[1].__subclasses__() }}", "fails"),
         ("{% for i in range(10**9) %}{% endfor %}", "fails"),
         ("{% for i in range(9999) %}{% for j in range(9999) %}{{ 'a' * 99 }}{% endfor %}{% endfor %}", "writes over"),
     ],
@@ -223,14 +214,6 @@ def test_chats_and_ids_are_those_of_transformers(tmp_path: Path) -> None:
 def test_a_template_reads_no_file_and_ends(tmp_path: Path, template: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"^messages: the model's chat template {said}"):
         templated(tmp_path, template).chat([{"role": "user", "content": "a"}])
-
-
-def test_a_template_runs_in_a_sandbox(tmp_path: Path) -> None:
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((MODEL / name).read_bytes())
-    (tmp_path / "chat_template.jinja").write_text("{{ messages.__class__.__mro__[1].__subclasses__() }}")
-    with pytest.raises(ValueError, match="chat template"):
-        text_of(tmp_path, {}).chat([{"role": "user", "content": "x"}])
 
 
 def test_a_template_reads_the_variables_of_a_request(tmp_path: Path) -> None:

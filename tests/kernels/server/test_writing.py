@@ -31,26 +31,6 @@ def test_others_get_a_turn_behind_each_element(elements: list) -> None:
     assert turns > len(elements)
 
 
-def test_an_element_is_made_when_it_is_written() -> None:
-    turn = 0
-    made: list[int] = []
-
-    def elements() -> Iterator[int]:
-        for at in range(3):
-            made.append(turn)
-            yield at
-
-    async def whole() -> None:
-        nonlocal turn
-        writing = asyncio.ensure_future(with_list("a", elements(), {"b": 1}))
-        while not writing.done():
-            await asyncio.sleep(0)
-            turn += 1
-
-    asyncio.run(whole())
-    assert len(set(made)) == 3
-
-
 def test_others_go_on_while_a_large_document_is_written_in_a_thread() -> None:
     document = {"tokens": [*range(500_000)], "token_strs": ["ä"]}
     with ThreadPoolExecutor(1) as pool:

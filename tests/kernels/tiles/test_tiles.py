@@ -24,28 +24,6 @@ def test_every_part_compiles_without_spills(name: str) -> None:
     assert "serialized" not in log
 
 
-def test_the_proof_uses_every_header() -> None:
-    """`gumbel_max.cuh` stands on the layer; the LM head's tests run it, on the CPU and on a GPU. `tcgen05.cuh` and what
-    stands on it are for sm_100a: the tests of gemm_blackwell and flash_blackwell compile and emulate them.
-    """
-    others = {
-        "cluster_queue.cuh",
-        "expert_rows.cuh",
-        "gumbel_max.cuh",
-        "launch_control.cuh",
-        "tcgen05.cuh",
-        "descriptors.cuh",
-        "rows.cuh",
-        "tcgen05_tiles.cuh",
-        "visible.cuh",
-    }
-    layer = [path for path in nvrtc.TILES.glob("*.cuh") if path.name not in others]
-    headers = {path.name for path in layer}
-    named = {name for name in headers for path in layer if f'#include "{name}"' in path.read_text()}
-    assert headers - named == {"tiles.cuh"}
-    assert '#include "tiles.cuh"' in PROOF.read_text()
-
-
 @pytest.mark.parametrize(
     ("tensor", "box", "word"),
     [
