@@ -39,7 +39,7 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"model_type": "gemma"}, "model_type 'gemma': the megakernel serves llama"),
+        ({"model_type": "gpt2"}, "model_type 'gpt2': the megakernel serves llama"),
         ({"model_type": "gpt_oss"}, "model_type 'gpt_oss': the megakernel has no attention sinks"),
         ({"model_type": "granite", "logits_scaling": 13}, "logits_scaling 13.0 is no power of two"),
         ({"model_type": "phi3", "rope_scaling": {"type": "longrope"}}, "rope_type 'longrope'"),
