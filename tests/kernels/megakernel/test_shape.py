@@ -6,7 +6,7 @@ from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model_files.catalogue import entry, names
 from tests.kernels.megakernel.published import CONFIGS
 
-REFUSED = {"tiny-gemma", "tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m"}
+REFUSED = {"tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m"}
 
 
 WINDOWED = {"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": True}
@@ -39,7 +39,7 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"model_type": "gemma"}, "model_type 'gemma': the megakernel serves llama"),
+        ({"model_type": "gpt2"}, "model_type 'gpt2': the megakernel serves llama"),
         ({"model_type": "gpt_oss"}, "model_type 'gpt_oss': the megakernel has no attention sinks"),
         ({"model_type": "granite", "logits_scaling": 13}, "logits_scaling 13.0 is no power of two"),
         ({"model_type": "phi3", "rope_scaling": {"type": "longrope"}}, "rope_type 'longrope'"),

@@ -43,7 +43,7 @@ SMALL = program_of("qwen2", out_parts=2, splits=3)
 )
 def test_it_accepts_every_model(name: str, batch: int, capacity: int) -> None:
     shape = replace(shape_of(CONFIGS[name]), layers=2, vocab=4000)
-    check_programs(build_program(shape, default_layout(shape, batch, capacity)))
+    check_programs(build_program(shape, default_layout(shape, min(batch, shape.batch_most), capacity)))
 
 
 @given(
