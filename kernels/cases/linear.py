@@ -5,6 +5,7 @@ from typing import get_args
 
 from kernels.cases.drawing import size
 from kernels.ops import Case, DType, Epilogue, LinearCase, Scales, Weights
+from kernels.quant.formats import INT4
 
 MODELS: dict[str, tuple[tuple[int, int], ...]] = {
     "llama-3.2-1b": ((3072, 2048), (2048, 2048), (16_384, 2048), (2048, 8192)),
@@ -140,7 +141,7 @@ def _streamed(dtype: DType) -> list[Case]:
             m=dice.randint(1, 16), n=size(dice, 8, 28_672, 8), k=size(dice, 8, 14_336, 8), dtype=dtype,
             weights=weights, epilogue=epilogue,
         )
-        for weights in STREAMED[1:]
+        for weights in (*STREAMED[1:], *INT4[1:])
         for epilogue in get_args(Epilogue)[:-1]
     ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from kernels.cases import check_cases
 from kernels.hardware import GENERATIONS, GPUS, Gpu, generation
 from kernels.ops import Case, ModelCase
 from kernels.ops.library_only import library_only
+from kernels.quant.formats import INT4
 from kernels.registry import Variant
 
 
@@ -63,7 +64,7 @@ def _where(row: dict[str, Any]) -> str:
 def _cases(variant: Variant) -> Sequence[Case]:
     if variant.op != "model":
         return [*check_cases(variant.op, cpu=False), *check_cases(variant.op, cpu=True)]
-    weights = ("bf16", "int8", "fp8", "nvfp4", "int4")
+    weights = ("bf16", "int8", "fp8", "nvfp4", *INT4)
     return [ModelCase(model="", weights=weight, batch=1, prompt=128, tokens=64) for weight in weights]  # type: ignore[arg-type]
 
 

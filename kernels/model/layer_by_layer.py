@@ -24,14 +24,18 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
     with device:
         rotary = type(whole.model.rotary_emb)(config=whole.config)
     multiplier, divisor = (getattr(whole.config, name, 1) for name in ("embedding_multiplier", "logits_scaling"))
-    hidden = _made(whole, "model.embed_tokens", seed, device)(ids.to(device)) * multiplier
+    embedding = _made(whole, "model.embed_tokens", seed, device)
+    if hasattr(embedding, "scalar_embed_scale"):  # Gemma's buffer, which is no weight
+        embedding.embed_scale.fill_(embedding.scalar_embed_scale)
+    hidden = embedding(ids.to(device)) * multiplier
     positions = torch.arange(ids.shape[1], device=device)[None]
-    angles = rotary(hidden, positions)
+    kinds = whole.config.layer_types if isinstance(rotary.rope_type, dict) else [None] * len(whole.model.layers)
+    angles = {kind: rotary(hidden, positions, *([kind] if kind else [])) for kind in set(kinds)}
     for index, layer in enumerate(whole.model.layers):
         window = decoder.layer_shape(whole.config, layer).window_within(ids.shape[1])
         seen = None if window is None else _seen(positions[0], window)
         own = _made(whole, f"model.layers.{index}", seed, device)
-        hidden = own(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles)
+        hidden = own(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles[kinds[index]])
     hidden = _made(whole, "model.norm", seed, device)(hidden)
     head = _made(whole, "model.embed_tokens" if whole.config.tie_word_embeddings else "lm_head", seed, device).weight
     return torch.cat([F.linear(rows, head).cpu() / divisor for rows in hidden.split(1)])

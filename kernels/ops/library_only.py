@@ -5,7 +5,6 @@ from collections.abc import Callable
 from kernels.ops.attention import AttentionCase
 from kernels.ops.base import BaseCase
 from kernels.ops.fft_conv import FftConvCase
-from kernels.ops.gated import GatedCase
 from kernels.ops.grouped import GroupedCase
 from kernels.ops.linear import LinearCase
 from kernels.ops.rmsnorm import RmsNormCase
@@ -26,7 +25,6 @@ LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
     "circular convolutions": lambda case: isinstance(case, FftConvCase) and case.circular,
     "filters that channels share": lambda case: isinstance(case, FftConvCase) and case.filters is not None,
     "inputs added behind convolutions": lambda case: isinstance(case, FftConvCase) and case.skip,
-    "GELU gates": lambda case: isinstance(case, GatedCase) and case.activation == "gelu",
 }
 """Features by the name that pages and `list` show. A test compares them with the cases that runners make."""
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from kernels import runners
-from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.plan import Plan
 from kernels.runners import Runner
 from workers.documents.gpu_class import gpus_of
@@ -65,7 +64,11 @@ def load(document: StageInput, context: Context, dtype: str | None = None, tenso
 def load_today(document: StageInput, context: Context) -> Any:
     """The model as it runs today, in the serving precision: transformers', over as many GPUs as hold it."""
     model = load(document, context, tensor_parallel_size=document.tensor_parallel_size)
-    return over_ranks(model) if document.tensor_parallel_size > 1 else model
+    if document.tensor_parallel_size == 1:
+        return model
+    from kernels.model.tensor_parallel_modules import over_ranks  # which imports transformers
+
+    return over_ranks(model)
 
 
 def load_once(document: StageInput, context: Context) -> Any:

@@ -77,9 +77,9 @@ ALONE, SPLIT = {"splits": 0}, {"sliced": True, "splits": 16}
         ("llama-3.2-1b", {"sms": 114}, {"sms": 114}),
         # one sequence slices a large residual and splits its keys: else every SM would add up all partials of 8,192
         # columns, and attend with all heads of its columns of OUT
-        ("llama-3.1-70b", {"ranks": 2, "capacity": 192}, SPLIT),
-        ("llama-3.1-70b", {"ranks": 4, "capacity": 192, "weights": "fp8"}, SPLIT),
-        ("llama-3.1-8b", {"ranks": 2, "capacity": 192}, {"sliced": False, "splits": 0}),
+        ("llama-3.1-70b", {"tensor_parallel_size": 2, "capacity": 192}, SPLIT),
+        ("llama-3.1-70b", {"tensor_parallel_size": 4, "capacity": 192, "weights": "fp8"}, SPLIT),
+        ("llama-3.1-8b", {"tensor_parallel_size": 2, "capacity": 192}, {"sliced": False, "splits": 0}),
         # OUT attends by itself behind a short context of one sequence, if a part has few heads of keys
         ("qwen2.5-1.5b", {"capacity": 192}, ALONE | {"pairs": True}),
         ("qwen2.5-1.5b", {"capacity": 1088}, {"splits": 32}),
@@ -105,7 +105,7 @@ ALONE, SPLIT = {"splits": 0}, {"sliced": True, "splits": 16}
     ids=str,
 )
 def test_the_layout_that_is_chosen(name: str, options: dict[str, Any], wanted: dict[str, Any]) -> None:
-    shape = part_of(shape_of(catalogue.entry(name)[0]), options.get("ranks", 1))
+    shape = part_of(shape_of(catalogue.entry(name)[0]), options.get("tensor_parallel_size", 1))
     layout = default_layout(shape, **options)
     assert {field: getattr(layout, field) for field in wanted} == wanted
     work = attention_work(shape, layout)

@@ -70,8 +70,10 @@ def test_precision_changes_the_stream_and_not_the_proof(weights: str) -> None:
     """The same instructions; a broken one is rejected all the same, and so is a precision that there is not."""
     program = program_of("qwen2", out_parts=2, splits=3, weights=weights)
     assert validate(program) == []
-    assert all((one == other).all() for one, other in zip(program.instructions, SMALL.instructions, strict=True))
-    assert (program.stream_bytes() < SMALL.stream_bytes()).all()
+    parts = {name: getattr(program.layout, name) for name in ("out_parts", "down_parts")}
+    wide = program_of("qwen2", splits=3, **parts)  # groups may allow fewer parts
+    assert all((one == other).all() for one, other in zip(program.instructions, wide.instructions, strict=True))
+    assert (program.stream_bytes() < wide.stream_bytes()).all()
     for sm, table in enumerate(program.instructions):
         assert all(validate(without(program, sm, index)) for index in range(0, len(table), 5))
     unknown = replace(program, layout=replace(program.layout, weights="int3"))

@@ -45,9 +45,9 @@ def model(name: str, **fields) -> ModelManifest:
         ),
         (stage_input("verify"), plan(options={"weights": "fp8"}), "The plan rounds weights; "),
         (
-            stage_input("verify", model("tiny-gemma")),
+            stage_input("verify", model("tiny-gpt2")),
             plan(),
-            f"The server cannot run this model: model_type 'gemma' is not one of {', '.join(MODEL_TYPES)}.",
+            f"The server cannot run this model: model_type 'gpt2' is not one of {', '.join(MODEL_TYPES)}.",
         ),
         (stage_input("verify", model("tiny-bert", kind="encoder")), plan(), "The model generates no text"),
     ],

@@ -19,7 +19,7 @@ def test_what_before_leaves_of_its_time_is_that_of_after(tmp_path, monkeypatch, 
         given["before"] = left[0] - until
         left[0] -= 8
 
-    def after(verify, sides, until, notes):
+    def after(verify, sides, until, notes, in_vllm):
         given["after"] = left[0] - until
         return None, ""
 
