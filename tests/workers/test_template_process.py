@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import wait_for
+from tests.waiting import alive, wait_for
 from tests.workers import one_command
 from tests.workers.templates import ready_template
 from workers.confinement.bounds import Bounds, ResourceLimits
@@ -70,7 +70,7 @@ def test_a_template_that_was_killed_is_replaced_and_meanwhile_a_process_is_start
     tmp_path: Path, template: Template
 ) -> None:
     os.kill(template.pid, signal.SIGKILL)
-    wait_for(lambda: not _runs(template.pid), 60, "the end of the template")
+    wait_for(lambda: not alive(template.pid), 60, "the end of the template")
     assert _lines(tmp_path, IMPORTED, template) == ["False"]
     wait_for(lambda: template.ready, 120, "the next template")
     assert _lines(tmp_path, IMPORTED, template) == ["True"]
@@ -83,7 +83,7 @@ def test_a_template_that_is_killed_leaves_what_was_forked_running(tmp_path: Path
     with Child(command, ResourceLimits(), bounds, lines.append, template) as child:
         wait_for(lambda: lines, 120, "its first line")
         os.kill(template.pid, signal.SIGKILL)
-        wait_for(lambda: not _runs(template.pid), 60, "the end of the template")
+        wait_for(lambda: not alive(template.pid), 60, "the end of the template")
         child.send("on")
         assert child.wait(120, 15, threading.Event(), lambda: False) == "exit"
         assert child.close() == 0
@@ -109,8 +109,3 @@ def test_a_template_that_no_fork_would_survive_is_not_forked(
 def test_a_thread_that_prepares_for_forks_is_no_obstacle(tmp_path: Path) -> None:
     with closing(ready_template("email.mime.text", "tests.workers.template_states.jemalloc")) as template:
         assert _lines(tmp_path, IMPORTED, template) == ["True"]
-
-
-def _runs(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"

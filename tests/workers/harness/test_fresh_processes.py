@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.waiting import wait_for
+from tests.waiting import alive, wait_for
 
 ROOT = Path(__file__).parents[3]
 MODULE = """
@@ -65,9 +65,4 @@ def test_they_are_forked_and_wait_for_their_turn_and_one_that_hangs_is_killed(tm
     finally:
         parent.kill()
         parent.wait()
-    wait_for(lambda: not _runs(int(last)), 120, "the end of the last one")
-
-
-def _runs(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    wait_for(lambda: not alive(int(last)), 120, "the end of the last one")

@@ -38,14 +38,6 @@ FAST = {
 }
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 class Stack:
     """Redis, web, worker API, a ledger worker with its beat, and GPU workers of class cpu, on ports of its own.
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.waiting import wait_for
+from tests.waiting import alive, wait_for
 from tests.workers.loadtest.stub import Stub, running_stub
-from tests.workers.pipeline.stack import Stack, alive, kill_process
+from tests.workers.pipeline.stack import Stack, kill_process
 from workers.documents.stages import stages_of
 
 on_both = pytest.mark.databases("sqlite", "postgresql")

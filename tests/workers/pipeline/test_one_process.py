@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.workers.pipeline.stack import FAST, Stack, alive, kill_process
+from tests.waiting import alive
+from tests.workers.pipeline.stack import FAST, Stack, kill_process
 from workers.documents.stages import GPU_STAGES, stages_of
 
 STAGES = tuple(each for each in GPU_STAGES if each != "load")
