@@ -68,10 +68,10 @@ def main() -> None:
     for _ in range(TURNS):
         for name, side in sides.items():
             taken[name].append(token_ms(side, prompt))
-    found = {name: median(times) for name, times in taken.items()}
+    medians = {name: median(times) for name, times in taken.items()}
     facts = environment_info(device="cuda")
-    options.json.write_text(json.dumps({"model": options.model, **facts, "tpot_ms": found, "turns": taken}, indent=1))
-    print(", ".join(f"{name} {ms:.2f} ms" for name, ms in found.items()))
+    options.json.write_text(json.dumps({"model": options.model, **facts, "tpot_ms": medians, "turns": taken}, indent=1))
+    print(", ".join(f"{name} {ms:.2f} ms" for name, ms in medians.items()))
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ def within_vllm() -> str:
     """vLLM without and with the plug-in, by users: both turns, and the quotient of their mean TPOT."""
     lines = []
     for users in (1, 8, 32, 128):
-        found = rows("vllm-plugin-turns", concurrency=users)
-        turns = {variant: [row for row in found if row["variant"] == variant] for variant in _names(found)}
+        measured = rows("vllm-plugin-turns", concurrency=users)
+        turns = {variant: [row for row in measured if row["variant"] == variant] for variant in _names(measured)}
         mean = {variant: sum(row["tpot_ms"]["p50"] for row in each) / len(each) for variant, each in turns.items()}
         for variant, each in turns.items():
             speed = ", ".join(f"{row['tokens_per_second']:,.0f}{_late(row)}" for row in each)
@@ -91,8 +91,8 @@ def within_vllm() -> str:
     return markdown(["users", "", "tokens/s", "TPOT p50, ms", "over vLLM's"], lines)
 
 
-def _names(found: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row["variant"] for row in found))
+def _names(measured: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["variant"] for row in measured))
 
 
 def _within(variant: str) -> str:

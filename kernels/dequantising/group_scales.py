@@ -79,8 +79,8 @@ def kept(weight: Tensor, stored: Groups | None) -> Groups | None:
     own = weight.detach().clone()
     setattr(own, STORED_SCALES, scales)
     setattr(own, STORED_ZEROS, zeros)
-    found = (int4_minimum if minimums else int8_groups)(own)
-    return Groups(scales, zeros) if torch.equal(found.values(), weight) else None
+    matrix = (int4_minimum if minimums else int8_groups)(own)
+    return Groups(scales, zeros) if torch.equal(matrix.values(), weight) else None
 
 
 def save(folder: Path, groups: Mapping[str, Groups]) -> None:

@@ -203,10 +203,10 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
 
 def _attach_scales(model: PreTrainedModel, model_dir: Path) -> None:
     """Gives weights that were stored in groups the scales and zeros that a dequantised model keeps."""
-    for kept in (STORED_SCALES, STORED_ZEROS):
-        if (path := model_dir / kept).is_file():
+    for attribute in (STORED_SCALES, STORED_ZEROS):
+        if (path := model_dir / attribute).is_file():
             for name, numbers in load_file(path).items():
-                setattr(model.get_parameter(name), kept, numbers)
+                setattr(model.get_parameter(name), attribute, numbers)
 
 
 def missing_tensors(report: dict[str, Any]) -> list[str]:

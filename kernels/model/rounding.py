@@ -164,9 +164,9 @@ def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict
         for hook in hooks:
             hook.remove()
     for index in layers:
-        own, kept = weights_of(model.config, model.model.layers[index], True), compact.layers[index]
-        _take_out(moments[index, "qkv"], own.input_norm, kept.input_norm)
-        _take_out(moments[index, "gate_up"], own.post_norm, kept.post_norm)
+        own, folded = weights_of(model.config, model.model.layers[index], True), compact.layers[index]
+        _take_out(moments[index, "qkv"], own.input_norm, folded.input_norm)
+        _take_out(moments[index, "gate_up"], own.post_norm, folded.post_norm)
     return moments, _take_out(head, model.model.norm.weight, compact.norm)
 
 

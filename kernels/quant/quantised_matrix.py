@@ -321,7 +321,7 @@ def _with_zeros(
 ) -> QuantisedMatrix:
     """Codes 0 to 15 with the `known` scales and zeros [rows, n], or with those `rounded` for groups [rows, n, 32]."""
     check_finite(weight, name)
-    columns, made = weight.shape[1], []
+    columns, scales_and_zeros = weight.shape[1], []
     own_scales, own_zeros = known or (None, None)
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
@@ -333,8 +333,8 @@ def _with_zeros(
         lifted = (groups - zero) / unit if zeros.is_floating_point() else groups / unit + zero
         exact = torch.where(unit != 0, lifted, 0).round().clamp(0, CODE_MOST)
         codes[rows] = exact.flatten(1)[:, :columns].to(torch.uint8)
-        made.append((scales, zeros))
-    scales, zeros = (torch.cat(each) for each in zip(*made, strict=True))
+        scales_and_zeros.append((scales, zeros))
+    scales, zeros = (torch.cat(each) for each in zip(*scales_and_zeros, strict=True))
     if not bool(torch.isfinite(scales).all() & torch.isfinite(zeros).all()):
         raise ValueError(f"weight: it holds numbers that are too large for {name} with a float16 scale")
     return QuantisedMatrix(codes, torch.ones(len(weight), device=weight.device), scales, zeros)

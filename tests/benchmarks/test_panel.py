@@ -92,9 +92,9 @@ def test_every_model_of_the_panel_is_there() -> None:
 
 def test_other_models_come_before_a_trained_one_whose_parts_are_missing(tmp_path: Path) -> None:
     with closing(Models([(TRAINED, 3.0), ("tiny-llama", 3.0)], tmp_path / "model", tmp_path / "parts")) as models:
-        found = models.next()
-        assert found
-        assert found[0].name == "tiny-llama"
+        following = models.next()
+        assert following
+        assert following[0].name == "tiny-llama"
         assert models.next() is None
         assert models.waiting == [(TRAINED, 3.0)]
 

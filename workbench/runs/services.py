@@ -162,8 +162,8 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
     workload, recording = run.workload.sla, run.workload.recording
     classes = [run.gpu_class, *workload.constraints.gpu_classes]
     stage: Stage = key.stage
-    found = results(run)
-    gpu_uuid = found.baseline.environment.gpu_uuid if found.baseline else ""
+    results_so_far = results(run)
+    gpu_uuid = results_so_far.baseline.environment.gpu_uuid if results_so_far.baseline else ""
     return StageInput(
         run_id=str(run.id),
         stage=stage,
@@ -172,7 +172,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         workload=workload,
         model=run.workload.model.facts,
         prices=price_book(run.organisation),
-        results=found,
+        results=results_so_far,
         ceilings=known_ceilings(run.organisation, classes, gpu_uuid) if stage in ("admit", "profile") else {},
         seconds_left=seconds_left(run, stage, workload),
         taken={span.stage: span.duration_s for span in stage_times(run) if span.stage != stage},

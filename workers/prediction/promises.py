@@ -115,8 +115,8 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     classes = {size: class_of_several(gpu, size) for size in more}
     rates = available.ceilings
     median = {n: _fastest_ms(objective, sla, model, name, rates) if name else None for n, name in classes.items()}
-    kept = [size for size in more if not _beyond(objective, median[size])]
-    if not (enough := kept or more):
+    in_time = [size for size in more if not _beyond(objective, median[size])]
+    if not (enough := in_time or more):
         return ""
     usable = {*sla.constraints.gpu_classes, *available.living}
     gpus = next((size for size in enough if classes[size] in usable), enough[0])
@@ -124,8 +124,8 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     words = f". {gpus} GPUs that divide the model have a floor of {quantity(floor / gpus, 'ms')}"
     if likely and objective.percentile >= MEDIAN:
         by = rates_words(gpu, rates)
-        words += f" {'and' if kept else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"
-    if not choice or choice in sla.constraints.gpu_classes or not kept:
+        words += f" {'and' if in_time else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"
+    if not choice or choice in sla.constraints.gpu_classes or not in_time:
         return words
     return f"{words}: allow the class {choice}{', of which a worker is there' if choice in available.living else ''}"
 

@@ -170,18 +170,18 @@ class DecodeSteps:
             if needed > free // 2:
                 raise ValueError(f"packed copies of the weights take {needed / 2**30:.1f} of {free / 2**30:.1f} GiB")
         most = MOST_ROWS_OF_SEVERAL if choose else MOST_ROWS
-        made = {rows: planned_ops(model, plan, gpu, rows, pages) for rows in sorted(sizes) if rows <= most}
+        ops = {rows: planned_ops(model, plan, gpu, rows, pages) for rows in sorted(sizes) if rows <= most}
         if on_gpu:
-            noted = {rows: NotedVariants(each, gpu) for rows, each in made.items()}
+            noted = {rows: NotedVariants(each, gpu) for rows, each in ops.items()}
             for rows, variants in noted.items():
                 DecodeStep(model, variants, rows, pages, choose)
-            made = {rows: made[rows] for rows, variants in noted.items() if not variants.names & set(TORCH_VARIANTS)}
-            compile_together(build for rows in made for build in noted[rows].builds)
+            ops = {rows: ops[rows] for rows, variants in noted.items() if not variants.names & set(TORCH_VARIANTS)}
+            compile_together(build for rows in ops for build in noted[rows].builds)
         packed: Packed = {}
         self.steps: dict[int, DecodeStep] = {}
         self.variants: dict[str, list[int]] = {}
         """The rows of the steps that each variant was bound in."""
-        for rows, each in made.items():
+        for rows, each in ops.items():
             variants = BoundVariants(each, gpu, packed)
             self.steps[rows] = DecodeStep(model, variants, rows, pages, choose)
             for name in sorted(variants.names):

@@ -139,8 +139,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     form = layout.form
     inputs = input_bytes(longest, form.unit_words)
     slots = experts_at_once(shape, batch)
-    kept = residual * (1 + shape.norm_after)
-    other = scratch_bytes(kept, inputs, shape.head_dim, batch, slots, *attended.values())
+    residuals = residual * (1 + shape.norm_after)
+    other = scratch_bytes(residuals, inputs, shape.head_dim, batch, slots, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")

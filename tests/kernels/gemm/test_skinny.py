@@ -62,9 +62,9 @@ def test_rounding_costs_what_the_format_costs(weights, limit):
 def test_rows_of_zeros_and_single_spikes_survive(weights):
     weight = torch.zeros(16, 256)
     weight[3, 7] = 5.0
-    held = values(quantised(weight, weights))
-    assert held[3, 7] == pytest.approx(5.0, rel=0.02)
-    assert held.abs().sum() == held[3, 7].abs()
+    rounded = values(quantised(weight, weights))
+    assert rounded[3, 7] == pytest.approx(5.0, rel=0.02)
+    assert rounded.abs().sum() == rounded[3, 7].abs()
 
 
 SHAPES = [

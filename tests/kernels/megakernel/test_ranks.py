@@ -46,8 +46,8 @@ def test_columns_of_the_mlp_that_are_no_whole_tiles_are_refused() -> None:
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks: int) -> None:
     shape = replace(part_of(LLAMA, ranks), layers=2, vocab=4001)
-    made = programs(shape, Layout(sms=16, splits=0, out_parts=2, tensor_parallel_size=ranks))
-    rows = [words for program in made for table in program.instructions for words in instruction_rows(table)]
+    two_programs = programs(shape, Layout(sms=16, splits=0, out_parts=2, tensor_parallel_size=ranks))
+    rows = [words for program in two_programs for table in program.instructions for words in instruction_rows(table)]
     tiles = [tile for w in rows if w["op"] == HEAD for tile in range(w["tile"], w["tile"] + w["units"])]
     assert sorted(tiles) == list(range(-(-4001 // 16)))
     for op, partials in ((OUT, 2 * ranks), (DOWN, ranks)):
@@ -132,9 +132,9 @@ def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it
 ) -> None:
     """As on one GPU, `down_partials` has two halves; with one, a rank may overwrite what a slow peer still reads."""
     shape = replace(part_of(shape_of(CONFIGS["qwen2.5-0.5b"]), 2), layers=3, vocab=4000)
-    made = programs(shape, default_layout(shape, tensor_parallel_size=2))
+    two_programs = programs(shape, default_layout(shape, tensor_parallel_size=2))
     monkeypatch.setattr(ordering, "effects", one_half)
-    found = validate(*made)
+    found = validate(*two_programs)
     assert {problem.kind for problem in found} == {"overwrite"}
     readers = {(problem.rank, problem.sentence.split("of GPU ")[1][0]) for problem in found}
     assert any(str(writer) != reader for writer, reader in readers)

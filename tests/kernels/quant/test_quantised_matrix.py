@@ -188,9 +188,9 @@ def test_zero_points_of_groups_of_32_are_rounded_once_more() -> None:
     stored = torch.randn(16, 64).bfloat16()
     setattr(stored, STORED_SCALES, torch.rand(16, 2).half() + 0.1)
     setattr(stored, STORED_ZEROS, torch.full((16, 2), 3, dtype=torch.int8))
-    found = QUANTISERS["int4_zero"](stored)
-    assert found.block_scales is not None
-    assert in_pairs(found.block_scales)
+    matrix = QUANTISERS["int4_zero"](stored)
+    assert matrix.block_scales is not None
+    assert in_pairs(matrix.block_scales)
 
 
 @pytest.mark.parametrize("name", ["int8", *INT4])

@@ -75,16 +75,16 @@ def test_int8_is_refused_where_no_kernel_multiplies_it() -> None:
 
 
 def test_int8_over_several_gpus_is_refused_before_anything_is_loaded() -> None:
-    said: list[str] = []
+    begun: list[str] = []
     with pytest.raises(ValueError, match="--weights: int8 is not served on several GPUs"):
-        build_engine(Spec("llama-3.1-70b", device="cpu", weights="int8", tensor_parallel_size=2), Phases(said.append))
-    assert said == []
+        build_engine(Spec("llama-3.1-70b", device="cpu", weights="int8", tensor_parallel_size=2), Phases(begun.append))
+    assert begun == []
 
 
 def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace() -> None:
-    made = plan(serving=Serving(max_num_seqs=8))
+    served_plan = plan(serving=Serving(max_num_seqs=8))
     for dtype, running in (("bf16", 8), ("bf16", 4), ("fp32", 8), ("fp32", 4)):
-        taken = taken_of_plan(made, dtype, running).partition(", and")[0]
+        taken = taken_of_plan(served_plan, dtype, running).partition(", and")[0]
         assert ("bf16" in taken, "8 requests at once" in taken) == (dtype == "bf16", running == 8)
     assert "at once" not in taken_of_plan(plan(), "bf16", 8)
 

@@ -19,12 +19,12 @@ def test_vllm_is_no_baseline(api: Clients, engineer: User) -> None:
 
 
 def test_after_is_vllm_only_of_models_that_the_plug_in_runs(api: Clients, engineer: User) -> None:
-    asked = {"baseline_runner": "vllm", "after_runner": "vllm", "load": {"most_users": 4}}
+    in_vllm = {"baseline_runner": "vllm", "after_runner": "vllm", "load": {"most_users": 4}}
     promise = {"objectives": [{"metric": "ttft", "limit": 100}]}
-    answer = post(api(engineer), promise | asked | {"model": "tiny-qwen3"})
+    answer = post(api(engineer), promise | in_vllm | {"model": "tiny-qwen3"})
     assert answer.json()["errors"][0] | {"file": ""} == {
         "file": "",
         "field": "after_runner",
         "reason": "the plug-in runs LlamaForCausalLM and Qwen2ForCausalLM within vLLM, and not Qwen3ForCausalLM",
     }
-    assert post(api(engineer), promise | asked | {"model": "tiny-llama"}).status_code == 201
+    assert post(api(engineer), promise | in_vllm | {"model": "tiny-llama"}).status_code == 201

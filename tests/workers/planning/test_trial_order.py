@@ -67,15 +67,15 @@ def test_int8_is_tried_by_default_and_first_where_quality_can_be_measured():
 
 
 def test_int8_that_gains_less_than_predictions_err_comes_last_and_not_where_the_promise_is_kept():
-    made, before = document(model="smollm2-135m"), trial("eager", 2300.0, "eager")
-    made.model.generated = False
-    bf16, int8 = tried_first(made, before)[:2]
+    given, before = document(model="smollm2-135m"), trial("eager", 2300.0, "eager")
+    given.model.generated = False
+    bf16, int8 = tried_first(given, before)[:2]
     assert (bf16.label, int8.label) == ("megakernel", "megakernel_int8")
     assert 0.9 < int8.predicted / bf16.predicted < 0.97
-    order, reached = TrialOrder(made), trial("megakernel", bf16.predicted, "megakernel")
+    order, reached = TrialOrder(given), trial("megakernel", bf16.predicted, "megakernel")
     assert order.why_not(int8, [before, reached], 3600) == ""
-    kept = reached.model_copy(update={"keeps": "met"})
-    assert order.why_not(int8, [before, kept], 3600).startswith("Not tried: ")
+    keeping = reached.model_copy(update={"keeps": "met"})
+    assert order.why_not(int8, [before, keeping], 3600).startswith("Not tried: ")
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,15 @@ def test_int8_that_gains_less_than_predictions_err_comes_last_and_not_where_the_
 )
 def test_a_model_that_was_stored_in_four_bits_is_tried_in_them(quantised, stored, precisions, first):
     """Its codes are kept, so that nothing is lost; not where their groups are lost, or the workload wants more bits."""
-    made = document(**({"precisions": precisions} if precisions else {}))
-    made.model = made.model.model_copy(
-        update={"generated": False, "quantised": quantised, "config": made.model.config | {"dequantised_from": stored}}
+    given = document(**({"precisions": precisions} if precisions else {}))
+    given.model = given.model.model_copy(
+        update={
+            "generated": False,
+            "quantised": quantised,
+            "config": given.model.config | {"dequantised_from": stored},
+        }
     )
-    assert tried_first(made, trial("eager", 700.0, "eager"))[0].label == first
+    assert tried_first(given, trial("eager", 700.0, "eager"))[0].label == first
 
 
 def test_a_server_is_predicted_to_multiply_by_int8_with_few_users_alone():

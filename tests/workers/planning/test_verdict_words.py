@@ -28,6 +28,6 @@ def test_a_promise_in_words(objective, words):
 def test_a_value_is_as_exact_as_in_tables_or_tells_itself_from_the_limit(value, words):
     result = verify()
     outcome = result.outcomes[0].model_copy(update={"after": value, "before": 769.42})
-    said = sentence([outcome], result.speedup, None, "met", "no text")
-    assert f"TTF64 p50 {words}" in said
-    assert "before, it was 769 ms" in said
+    verdict = sentence([outcome], result.speedup, None, "met", "no text")
+    assert f"TTF64 p50 {words}" in verdict
+    assert "before, it was 769 ms" in verdict

@@ -160,9 +160,9 @@ def test_torch_compile_does_not_run_a_divided_model(context):
 
 def test_what_runs_today_is_divided_over_the_gpus_that_hold_it(context):
     config = catalogue.entry("llama-3.1-70b")[0]
-    found = admit.run(stage_input("admit", manifest(config), gpu_class="h200x4"), context)
-    assert found.tensor_parallel_size == 4
-    assert "divided over 4" in found.notes[-1]
+    admitted = admit.run(stage_input("admit", manifest(config), gpu_class="h200x4"), context)
+    assert admitted.tensor_parallel_size == 4
+    assert "divided over 4" in admitted.notes[-1]
 
 
 def test_an_unknown_architecture_is_refused(context):

@@ -45,13 +45,13 @@ def run() -> Run:
 
 
 def test_what_runs_today_is_divided_over_both(run: Run) -> None:
-    found = run.results
-    assert found.admit.tensor_parallel_size == 2
-    assert found.baseline.runner == "eager"
-    assert found.verify.gpus_before == 2
-    graphs = next(trial for trial in found.compose.trials if trial.label == "cuda_graphs on 2 GPUs")
+    run_results = run.results
+    assert run_results.admit.tensor_parallel_size == 2
+    assert run_results.baseline.runner == "eager"
+    assert run_results.verify.gpus_before == 2
+    graphs = next(trial for trial in run_results.compose.trials if trial.label == "cuda_graphs on 2 GPUs")
     assert "on NVIDIA GPUs only" in graphs.reason
-    present = found.compose.trials[0]
+    present = run_results.compose.trials[0]
     assert (present.label, present.plan["tensor_parallel_size"], present.gate) == ("eager", 2, "pass")
 
 

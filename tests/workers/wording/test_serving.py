@@ -47,9 +47,9 @@ def test_the_plug_in_is_offered_for_files_of_a_model_that_it_serves(tmp_path: Pa
     offered = serving.offer(found, model)
     assert offered.vllm.splitlines()[-1] == "KERNELS_PLAN=plan.json vllm serve DIR"
     assert offered.vllm_measured == "It was not measured in this run."
-    held = sample_held_loads.curve("vLLM 0.26.0 with the plan", {8: 900}, 8)
-    held.server.kind = "vllm"
-    measured = serving.offer(found.model_copy(update={"load": UnderLoadResult(after=held, sentence="")}), model)
+    held_load = sample_held_loads.curve("vLLM 0.26.0 with the plan", {8: 900}, 8)
+    held_load.server.kind = "vllm"
+    measured = serving.offer(found.model_copy(update={"load": UnderLoadResult(after=held_load, sentence="")}), model)
     kept = "every promise is kept with 8 users at once: 900 tokens/s."
     assert measured.vllm_measured == f"Measured in this run, by vLLM 0.26.0 with the plan: {kept}"
     python = vllm_stand_in.environment(tmp_path / "vllm", log="the plug-in is there")
