@@ -182,7 +182,7 @@ def test_verify_leaves_out_plans_that_hang_and_keeps_what_it_measured(run_stage)
     checks = {each.label: each.reason for each in result.checks}
     assert left_out_after(checks["megakernel in bf16"]) < 60
     assert left_out_after(checks["megakernel in fp16"]) < 60
-    assert checks["megakernel in fp32"].startswith("The median TTF8 is ")
+    assert "median TTF8" in checks["megakernel in fp32"]
     assert found.said.count("preparing the plan megakernel in fp32") == 1
     assert (result.recommended, result.plan["runner"]) == (False, "eager")
     assert result.outcomes[0].requests >= 9
