@@ -21,6 +21,8 @@ READ_NAMES = {"LICENSE", "NOTICE", "README", "COPYING"}
 NEVER_READ = re.compile(r".*\.index\.json|trainer_state\.json|(all|train|eval|test|predict)_results\.json|params\.json")
 MODULE = re.compile(r"\d+_\w+")
 """The folders of sentence-transformers' modules, such as 1_Pooling: the only ones that are read."""
+ADAPTER = "adapter_config.json"
+"""What PEFT writes beside an adapter, which is no model."""
 MISTRAL = re.compile(r"consolidated.*\.safetensors")
 """The weights once more, under the names that Mistral's own library has for them."""
 
@@ -42,6 +44,7 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
     if single := gguf_file(paths):
         return Selection([single], _at_the_top(set(paths) - {single}))
     if FILE not in paths:
+        refuse(list(_unread_weights(sorted(path for path in paths if "/" not in path))))
         reason = "the file is missing; a model directory has it at its top, and a model in one file is GGUF"
         raise ModelRefused(FILE, "", reason)
     files = [path for path in paths if _is_read(path)]
@@ -123,14 +126,17 @@ def _unread_weights(paths: Iterable[str]) -> Iterator[ModelRefused]:
     inside = []
     for path in paths:
         suffix = PurePosixPath(path).suffix.lower()
-        if "/" in path:
+        if path == ADAPTER:
+            reason = "this is an adapter (LoRA); merge it into its base model, as by PEFT's merge_and_unload()"
+            yield ModelRefused(path, "", reason)
+        elif "/" in path:
             if suffix in {".safetensors", *PICKLES, *OTHER_WEIGHTS} and not path.startswith("."):
                 inside.append(path)
         elif suffix in PICKLES:
             reason = "this is a pickle format, which can run code when it is read; hand in safetensors"
             yield ModelRefused(path, "", reason)
         elif suffix in ARCHIVES:
-            yield ModelRefused(path, "", "archives are not taken; hand in the files themselves")
+            yield ModelRefused(path, "", "archives are not taken; unpack it and hand in the folder")
         elif suffix == SUFFIX:
             yield ModelRefused(path, "", f"a GGUF file holds a whole model; hand it in without {FILE}")
         elif suffix in OTHER_WEIGHTS:

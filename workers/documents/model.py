@@ -66,6 +66,8 @@ class ModelManifest(Document):
         """What becomes of quantised weights, as a sentence; "" for a model without."""
         if not self.quantised:
             return ""
+        if self.in_four_bits:
+            return f"Its weights are {self.quantised}. What runs today has them in bf16; a plan may keep the four bits."
         return f"Its weights are {self.quantised}: they are dequantised to bf16 before anything is measured."
 
     @property

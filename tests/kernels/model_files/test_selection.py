@@ -53,6 +53,15 @@ def test_weights_in_other_forms_alone_are_refused_all_at_once() -> None:
     assert "pickle" in alone[1][1]
 
 
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [("model.zip", "unpack it"), ("adapter_config.json", "merge it into its base model"), ("a.jpg", "is missing")],
+)
+def test_what_is_no_model_directory_is_refused_for_what_it_is(file: str, reason: str) -> None:
+    with pytest.raises(ModelRefused, match=reason):
+        select_files([file, "adapter_model.safetensors", "sub/pytorch_model.bin"])
+
+
 def test_the_index_says_which_files_are_the_weights() -> None:
     shards = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
     folder = ["config.json", INDEX, *shards, "consolidated.safetensors"]

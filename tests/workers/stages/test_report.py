@@ -49,9 +49,7 @@ def test_the_report_begins_with_the_price_of_a_token():
     assert "Numerical fidelity stays within the limit." in head
     assert "Run the plan “compiled, CUDA graphs”" in head
     document.model.quantised = "GPTQ (4 bits)"
-    assert "Its weights are GPTQ (4 bits): they are dequantised to bf16 before anything is measured." in render(
-        document
-    )
+    assert "GPTQ (4 bits). What runs today has them in bf16; a plan may keep the four bits." in render(document)
     unpriced = document.model_copy(update={"results": document.results.model_copy(update={"price": None})})
     assert "a million" not in render(unpriced).partition('class="appendix"')[0]
 
