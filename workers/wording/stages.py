@@ -12,7 +12,7 @@ DOING: dict[Stage, str] = {
     "compose": "timing whole plans made of the fastest kernels",
     "verify": "measuring the best plan beside today and checking its quality",
     "load": "finding how many users keep the promises",
-    "price": "computing what a million costs",
+    "price": "computing the price",
     "report": "writing the report",
 }
 SHORT_OF_TIME = re.compile(r"time was over|s were left")

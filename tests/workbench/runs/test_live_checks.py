@@ -81,11 +81,11 @@ def test_a_limit_that_nothing_reaches_is_no_promise(said, browser, engineer, lim
 
 
 def test_living_workers_and_the_memory_that_is_needed_are_said(said):
-    assert "No worker is alive now: a run waits for one." in said()
-    assert "No allowed class (h200) has a living worker" in said()
+    assert "No worker is running now: a run waits for one." in said()
+    assert "No allowed class (h200) has a running worker" in said()
     Worker.objects.create(name="w", gpu_class="h200", last_seen=timezone.now(), memory_gib=131.0)
     page = said()
-    assert "Classes with a living worker: h200." in page
+    assert "Workers are running for class h200." in page
     assert "needs about 3.3 GiB with this traffic" in page
     assert "A run of it would go to class h200." in page
     Worker.objects.update(memory_gib=2.0)
@@ -121,7 +121,7 @@ def test_a_model_that_no_allowed_class_holds_is_refused_once(said):
     _living("h200")
     page = said(**EIGHT | {"model": "llama-3.1-70b"})
     assert page.count("llama-3.1-70b needs 132") == 1
-    assert "the largest living worker" not in page
+    assert "the largest running worker" not in page
 
 
 def test_a_model_that_several_gpus_hold_goes_to_their_class(said):

@@ -13,7 +13,7 @@ from workbench.runs.workers import greet
 from workers.documents.worker_api import Hello
 from workers.documents.workload import Workload as WorkloadDocument
 
-SENTENCE = r"llama-3.2-1b needs 3\.\d GiB for weights, KV cache and working memory; the largest living worker, "
+SENTENCE = r"llama-3.2-1b needs 3\.\d GiB for weights, KV cache and working memory; the largest running worker, "
 
 
 def _worker(gpu_class: str, memory_gib: float | None, name: str = "gpu-0@host") -> None:

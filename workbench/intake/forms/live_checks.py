@@ -105,8 +105,8 @@ def _readable_promises(form: WorkloadForm) -> list[str]:
 def _workers() -> str:
     living = sorted(placement.living_gib())
     if not living:
-        return "No worker is alive now: a run waits for one."
-    return f"Classes with a living worker: {', '.join(living)}."
+        return "No worker is running now: a run waits for one."
+    return f"Workers are running for class {', '.join(living)}."
 
 
 def _facts(reference: str, rows: Any) -> ModelManifest | None:
@@ -176,7 +176,7 @@ def _check_model(
         checks.warnings.append(f"A run would wait for a worker of class {chosen}.")
     else:
         allowed = ", ".join(document.constraints.gpu_classes)
-        checks.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
+        checks.warnings.append(f"No allowed class ({allowed}) has a running worker with enough memory: a run would wait.")
 
 
 def _tell_prediction(

@@ -63,7 +63,7 @@ def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | Non
     largest = max(has, key=lambda name: has[name])
     raise TooLarge(
         f"{manifest.name} needs {needed_gib(manifest, workload):,.1f} GiB for weights, KV cache and working memory; "
-        f"the largest living worker, of class {largest}, has {has[largest]:,.1f} GiB"
+        f"the largest running worker, of class {largest}, has {has[largest]:,.1f} GiB"
     )
 
 
