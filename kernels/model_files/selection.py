@@ -54,6 +54,7 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
     files = [path for path in files if path not in superfluous]
     others = set(paths).difference(files)
     refuse(list(_bad_names(kept, INDEX in files, shards) if weights else _unread_weights(sorted(others))))
+    refuse(list(_missing(sorted(shard for shard in shards or () if shard not in files and not climbs_out(shard)))))
     return Selection(files, _at_the_top(others))
 
 
@@ -114,6 +115,13 @@ def _bad_names(kept: set[str], indexed: bool, shards: Collection[str] | None) ->
             yield ModelRefused(stray, "", f"without {INDEX} the weights must be in one file named {SINGLE}")
     elif SINGLE in kept and shards is not None and SINGLE not in shards:
         yield ModelRefused(SINGLE, "", f"{INDEX} names other files as the weights; hand in one or the other")
+
+
+def _missing(shards: list[str]) -> Iterator[ModelRefused]:
+    """Why an index is refused that names these files, which are not there."""
+    if shards:
+        more = f", and {len(shards) - 1} more of them" if shards[1:] else ""
+        yield ModelRefused(shards[0][:200], "", f"the file, which {INDEX} names, is missing{more}")
 
 
 def _at_the_top(paths: Iterable[str]) -> list[str]:

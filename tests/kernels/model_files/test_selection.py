@@ -72,6 +72,9 @@ def test_the_index_says_which_files_are_the_weights() -> None:
     ]
     assert "names other files" in refused(INDEX, *shards, SINGLE, shards=shards)[0][1]
     assert refused(shards[0])[0][0] == shards[0]
+    assert refused(INDEX, shards[0], shards=[*shards, "a.safetensors"]) == [
+        ("a.safetensors", f"the file, which {INDEX} names, is missing, and 1 more of them")
+    ]
 
 
 def test_safetensors_that_the_index_does_not_name_are_no_part_of_the_model(tmp_path: Path) -> None:

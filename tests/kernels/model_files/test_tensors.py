@@ -99,7 +99,7 @@ def test_shards_that_agree_with_their_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "drop", "reason"),
     [
-        ({}, "model-2.safetensors", "is not there"),
+        ({}, "model-2.safetensors", "names, is missing"),
         ({"model.norm.weight": "model-1.safetensors"}, "", "is in model-2.safetensors"),
         ({"model.ghost.weight": "model-1.safetensors"}, "", "does not hold"),
         ({"model.norm.weight": "../../etc/passwd"}, "", "climbs out of the model's folder"),
