@@ -27,7 +27,7 @@ def no_change() -> Results:
             ],
             "quality": None,
             "verdict": "missed",
-            "sentence": f"No change is recommended. {check.label}: {reason} With what runs today the SLA is missed. "
+            "sentence": f"No change is recommended. “{check.label}”: {reason} With what runs today the SLA is missed. "
             f"{first.objective.label} is {first.before:.4g} ms where at most 100 ms is promised.",
         }
     )

@@ -12,7 +12,7 @@ SUMMARIES: dict[str, str] = {
     "qwen2.5-1.5b": "Qwen 2.5, 1.54 billion parameters: the voice-agent case, with biases on q, k and v",
     "llama-3.2-3b": "Llama 3.2, 3.21 billion parameters, heads of 128",
     "llama-3.1-8b": "Llama 3.1, 8.03 billion parameters: wants a GPU with 24 GiB or more",
-    "llama-3.1-70b": "Llama 3.1, 70.6 billion parameters: larger than one GPU, for --tensor-parallel-size alone",
+    "llama-3.1-70b": "Llama 3.1, 70.6 billion parameters: larger than one GPU",
     "qwen2.5-0.5b": "Qwen 2.5, 494 million parameters, of which 136 million are the vocabulary's",
     "qwen2.5-3b": "Qwen 2.5, 3.09 billion parameters, 16 query heads on 2 key heads",
     "qwen2.5-7b": "Qwen 2.5, 7.62 billion parameters: wants a GPU with 24 GiB or more",

@@ -38,8 +38,7 @@ PLACED = (
 """Charts with a section of their own in the template. The other charts follow at the end of the page."""
 UNDECIDED = {
     "not_enough_samples": "Undecided: neither met nor missed. With more minutes a run serves more requests.",
-    "too_close": "Undecided: the limit lies where these requests cannot tell on which side the plan is. More minutes "
-    "narrow that down.",
+    "too_close": "Undecided: the figures lie too near the limit. A run with more minutes measures more requests.",
 }
 """What an undecided verdict means, and what would decide it."""
 DEFINED = {

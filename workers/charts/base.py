@@ -104,8 +104,8 @@ def _ticked(ticks: list[float]) -> dict[str, Any]:
     return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}
 
 
-def limit_line(axis: str, value: float, text: str) -> dict[str, list[dict[str, Any]]]:
-    """A dashed line across the plot at `value` of `axis` ("x" or "y"), with its label: shapes and annotations."""
+def limit_line(axis: str, value: float, text: str = "") -> dict[str, list[dict[str, Any]]]:
+    """A dashed line across the plot at `value` of `axis` ("x" or "y"), with its label, if any."""
     other = "y" if axis == "x" else "x"
     shape = {
         "type": "line",
@@ -129,10 +129,10 @@ def limit_line(axis: str, value: float, text: str) -> dict[str, list[dict[str, A
         "xshift": 4 if axis == "x" else 0,
         "font": {"color": LIMIT, "size": 12},
     }
-    return {"shapes": [shape], "annotations": [note]}
+    return {"shapes": [shape], "annotations": [note] if text else []}
 
 
-def beyond(text: str) -> dict[str, list[dict[str, Any]]]:
+def beyond(text: str = "") -> dict[str, list[dict[str, Any]]]:
     """A note at the right edge about a limit that lies outside the plot."""
     note = {
         "x": 1,

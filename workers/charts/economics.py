@@ -154,7 +154,7 @@ def energy_words(economics: UnitEconomics | None, shown: Mapping[str, str]) -> s
     sides = [side for side in (economics.before, economics.after) if side is not None and side.energy is not None]
     if sides or not economics.generates:  # only models that generate are put under load
         return ""
-    return "Energy is not known: power is read of one side alone only while it is put under load."
+    return "Energy is not known: the power of one side alone is measured only under load."
 
 
 def loads(economics: UnitEconomics | None, shown: Mapping[str, str]) -> list[str]:

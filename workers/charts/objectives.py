@@ -43,7 +43,7 @@ def figure(results: Results) -> Figure | None:
         xaxis={"rangemode": "tozero"},
         legend={"traceorder": "reversed"},
     )
-    return {"data": traces, "layout": form | limit_line("x", 100, "limit")}
+    return {"data": traces, "layout": form | limit_line("x", 100)}
 
 
 def _share(value: float | None, outcome: ObjectiveOutcome) -> float | None:

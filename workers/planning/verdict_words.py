@@ -43,8 +43,8 @@ def no_change_sentence(
 
     `left_out` are labels of plans that time was short for, `ended` are plans that ended verify's process.
     """
-    reasons = [f"{item.key}: {item.sentence}" for item in ended]
-    reasons += [f"{attempt.label}: {attempt.why_not}" if attempt.changed else attempt.why_not for attempt in attempts]
+    reasons = [f"“{item.key}”: {item.sentence}" for item in ended]
+    reasons += [f"“{attempt.label}”: {attempt.why_not}" if attempt.changed else attempt.why_not for attempt in attempts]
     if left_out:
         reasons.append(f"Time was short to verify {' and '.join(left_out)}.")
     values = " ".join(_objective_words(outcome.model_copy(update={"before": None})) for outcome in outcomes)
@@ -88,9 +88,9 @@ def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict:
         for trial in left_out
     )
     if verdict == "missed":
-        return f"Missed by the plans that were tried; left out for want of time: {names}."
+        return f"Missed by the plans that were tried. There was no time to try {names}."
     limit = f"{objective.direction.replace('_', ' ')} {plain(objective.limit or 0)} {objective.unit}"
-    return f"Undecided: of plans that may keep {objective.label} of {limit}, time was too short for {names}."
+    return f"Undecided: there was no time to try {names}, which may keep {objective.label} of {limit}."
 
 
 def _change_words(objective: Objective, gain: Speedup, before: str) -> str:
@@ -133,7 +133,7 @@ def _beside(value: float, limit: float | None) -> str:
 def _undecided_words(outcome: ObjectiveOutcome) -> str:
     """Why the outcome decides nothing, as a sentence; "" where it is met or missed, or its ratio says it."""
     if outcome.void:
-        return "That is void."
+        return "This figure decides nothing."
     if outcome.verdict == "not_enough_samples":
         alike = outcome.ratio is None and outcome.needed > needed_requests(outcome.objective.percentile)
         why = ", since those that follow each other are alike" if alike else ""

@@ -16,6 +16,7 @@ def test_a_report_is_frozen_reviewed_and_published(browser, engineer, account, d
     client.post(f"/reports/{report.id}/review/", {"note": "Safe <b>to</b> promise."})
     page = client.get(f"/reports/{report.id}/").content.decode()
     assert "Safe &lt;b&gt;to&lt;/b&gt; promise." in page
+    assert page.index('id="verdict"') < page.index('id="comments"')
     client.post(f"/reports/{report.id}/publish/")
     report.refresh_from_db()
     assert (report.state, report.published_by) == ("published", account)

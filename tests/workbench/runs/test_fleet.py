@@ -65,6 +65,7 @@ def test_one_request_at_a_time_says_nothing_of_a_fleet(browser, engineer, accoun
     address = reverse("run-fleet", args=[done.id])
     page = browser(engineer).get(address, {"users": 500}).content.decode()
     assert "This run does not say how many GPUs your users need." in page
+    assert "See what your users cost" not in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
     assert "GPUs needed" not in page
     assert 'name="users"' not in page
     again = f"{reverse('workload-new')}?from={done.workload_id}"

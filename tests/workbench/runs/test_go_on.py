@@ -19,7 +19,9 @@ def short(organisation, engineer):
 
 def test_the_result_page_offers_the_minutes_and_starts_such_a_run(browser, engineer, short):
     client = browser(engineer)
-    assert b"Go on with 7.5 minutes" in client.get(f"/runs/{short.id}/result/").content
+    page = client.get(f"/runs/{short.id}/result/").content
+    assert b"Go on with 7.5 minutes" in page
+    assert page.count(b"button-primary") == 1, "one thing is to be done next"
     answer = client.post(f"/runs/{short.id}/go-on/")
     longer = Run.objects.exclude(id=short.id).get()
     assert answer.url == f"/runs/{longer.id}/"

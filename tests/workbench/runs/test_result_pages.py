@@ -62,10 +62,10 @@ def test_where_no_change_is_recommended_the_page_claims_none(browser, engineer, 
     for stage in ("verify", "price"):
         done.stages.filter(stage=stage).update(result=getattr(found, stage).model_dump(mode="json"))
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
-    assert "No change is recommended. compiled, CUDA graphs: The median TTF64 is" in page
+    assert "No change is recommended. “compiled, CUDA graphs”: The median TTF64 is" in page
     assert "The median TTF64 is 1.17x slower" in page
     assert "no change recommended" in page
-    for claim in ("3.46x", "0.858", ">Speedup<", "Tokens per dollar", "tokens per dollar"):
+    for claim in ("3.46x", "0.858", ">Speedup<", "Tokens per dollar", "tokens per dollar", "Use this plan</a>"):
         assert claim not in page
 
 

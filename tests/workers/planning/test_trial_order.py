@@ -189,11 +189,11 @@ def test_plans_that_were_left_out_for_time_are_named_with_the_minutes_that_they_
     assert predicted_to_keep(left, promise) == left[:1]
     undecided = left_out_words(left[:1], promise, "not_enough_samples")
     assert undecided == (
-        "Undecided: of plans that may keep TTF64 p50 of at most 60 ms, time was too short for megakernel "
-        "(predicted: 39.0 ms)."
+        "Undecided: there was no time to try megakernel (predicted: 39.0 ms), which may keep TTF64 p50 of at most "
+        "60 ms."
     )
     missed = left_out_words(left[1:], promise, "missed")
-    assert missed.startswith("Missed by the plans that were tried; left out for want of time: compiled (predicted")
+    assert missed.startswith("Missed by the plans that were tried. There was no time to try compiled (predicted")
     assert left_out_words(left, promise, "met") == ""
     relative = Objective(metric="ttf_n", n=64, at_least_faster=2)
     assert predicted_to_keep(left, relative) == []

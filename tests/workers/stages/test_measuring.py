@@ -117,7 +117,7 @@ def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, measured, monke
     assert [each.verdict for each in found.outcomes] == [verdict, "met"]
     assert found.goodput_after == 0.0
     assert found.sentence.startswith("Nothing is decided: the machine was busy.") == (verdict != "missed")
-    assert (" That is void. " in found.sentence) == (verdict != "missed")
+    assert (" This figure decides nothing. " in found.sentence) == (verdict != "missed")
 
 
 def test_a_machine_that_was_busy_while_plans_were_tried_decides_no_miss(measured):

@@ -11,6 +11,7 @@ from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 
 from workbench.results import page_context
+from workbench.results.fleet import one_at_a_time
 from workbench.runs import services
 from workbench.runs.models import Run
 from workbench.runs.views.runs import get_run
@@ -31,6 +32,7 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "body": rendered.html,
         "stages": rendered.stages,
         "servable": rendered.servable,
+        "fleet": rendered.fleet,
         "other_promise": rendered.other_promise,
         "unreadable": rendered.unreadable,
         "minutes_wanted": services.minutes_wanted(run),
@@ -45,7 +47,7 @@ class RenderedResult(NamedTuple):
     """The part of a result's page that is made of stored documents.
 
     `summary` is its first screen and `html` the rest. `stages` have known results, `servable` says whether the plan
-    can be served, and `other_promise` which limit would hold. `unreadable` is a sentence about the first document that
+    can be served, `fleet` whether what users cost follows, and `other_promise` which limit would hold. `unreadable` is a sentence about the first document that
     cannot be read, or "".
     """
 
@@ -53,6 +55,7 @@ class RenderedResult(NamedTuple):
     html: str
     stages: list[str]
     servable: bool
+    fleet: bool
     other_promise: str
     unreadable: str = ""
 
@@ -85,7 +88,8 @@ def _body(run: Run) -> RenderedResult:
         summary=render_to_string("results/_summary.html", context),
         html=render_to_string("results/_result.html", context),
         stages=[stage for stage in STAGES if getattr(known, stage) is not None],
-        servable=serving is not None and not serving.refusal,
+        servable=serving is not None and not serving.refusal and known.verify is not None and known.verify.recommended,
+        fleet=context["units"] is not None and not one_at_a_time(context["units"]),
         other_promise=context["other_promise"],
         unreadable=unreadable or unreadable_model or unreadable_result,
     )
