@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from accelerate import dispatch_model
-from torch import nn
 
 
 def layers_in_turn(model: Any, devices: Sequence[torch.device]) -> dict[str, str]:
@@ -32,7 +31,8 @@ def place_empty(model: Any, device_map: dict[str, str]) -> None:
         model.model.rotary_emb = type(rotary)(config=model.config)
 
 
-def dispatched(model: Any, device_map: dict[str, str]) -> nn.Module:
-    """The model with accelerate's hooks, which move the input of each module to its device."""
-    placed: nn.Module = dispatch_model(model, device_map, force_hooks=True)
-    return placed
+def dispatch(model: Any, device_map: dict[str, str]) -> None:
+    """Gives the model accelerate's hooks, which move the input of each module to its device; a layer's keys and values
+    stay where they are. `from_pretrained` does the same.
+    """
+    dispatch_model(model, device_map, skip_keys=model._skip_keys_device_placement, force_hooks=True)

@@ -22,7 +22,7 @@ from transformers.models.auto.modeling_auto import (
 from kernels import model_files
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import striped_hyena, weights
-from kernels.model.device_map import dispatched, place_empty
+from kernels.model.device_map import dispatch, place_empty
 from kernels.model_files import AnswerKind, architectures, quantised
 from kernels.model_files.architectures import Kind
 from kernels.model_files.config import walk
@@ -155,14 +155,14 @@ def load(
             place_empty(model, device_map)
         model.tie_weights()
         weights.generate(model, seed)
+        if device_map:
+            dispatch(model, device_map)
     else:
         if model_dir is None:
             raise ValueError("a model that is not generated needs the directory of its safetensors")
         model = _read(model_dir, wanted, DTYPES[dtype], device_map)
         if not device_map:
             model.to(target)  # type: ignore[arg-type]
-    if device_map:
-        dispatched(model, device_map)
     texts: Any = model.config.get_text_config()
     if model.can_generate():
         model.generation_config = GenerationConfig(pad_token_id=texts.pad_token_id)
