@@ -2,15 +2,15 @@
 
     python -m benchmarks.several_gpus_today llama-3.1-8b --json today.json
 
-`ranks` is what a run of the workbench measures as before: attention and MLP divided, one process. `layers` places whole
-layers on one GPU after the other, as `device_map` does. The turns alternate.
+`ranks` and `layers` are the two ways of which a run of the workbench takes the faster one as before: attention and MLP
+divided, driven by one process, and whole layers on one GPU after the other, as `device_map` places them. The turns
+alternate.
 """
 
 import argparse
 import json
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -22,25 +22,6 @@ from kernels.model_files import catalogue
 from kernels.runners import Runner
 
 TURNS, PROMPT, TOKENS = 5, 128, 64
-
-
-def layers_in_turn(model: Any) -> Any:
-    """The model with the second half of its layers, its norm and its head on the second GPU."""
-    other, layers = torch.device("cuda", 1), model.model.layers
-    for module in (*layers[len(layers) // 2 :], model.model.norm, model.lm_head):
-        module.to(other)
-        module.register_forward_pre_hook(
-            lambda _, args, named: (_on(other, args), {name: _on(other, value) for name, value in named.items()}),
-            with_kwargs=True,
-        )
-    model.lm_head.register_forward_hook(lambda _, args, out: out.to(model.device))
-    return model
-
-
-def _on(device: torch.device, value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_on(device, item) for item in value)
-    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def token_ms(runner: Runner, prompt: torch.Tensor) -> float:
@@ -58,7 +39,7 @@ def main() -> None:
     models = {
         "one GPU": runners.load(None, config, generated=True),
         "ranks": over_ranks(tensor_parallel.load(None, config, pair, generated=True)),
-        "layers": layers_in_turn(runners.load(None, config, generated=True)),
+        "layers": runners.load(None, config, generated=True, pipeline_parallel_size=2),
     }
     prompt = torch.randint(config["vocab_size"], (1, PROMPT), generator=torch.Generator().manual_seed(1))
     sides = {name: runners.runner("eager", model) for name, model in models.items()}

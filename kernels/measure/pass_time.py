@@ -39,6 +39,9 @@ PROMPT_SUM_US = {1: 0.0, 2: 20.0, 4: 32.0}
 The measured TTFT of Llama-3.2-1B and Llama-3.1-8B in bf16 exceeds the predicted one without all-reduces by 20 and 20 µs
 each on two GPUs, and by 41 and 30 on four. One GPU's error, divided by the number of GPUs, is taken off before
 (`h200x4/decode-1b.json`, `h200x4/decode-8b.json`)."""
+STEP_SUM_SHARE = 0.5
+"""The share of PROMPT_SUM_US that a sum of a server's step takes: Llama-3.1-8B with 32 users on two H200s
+(`h200x2/serve-llama-3.1-8b.json`), the only such figure."""
 SEQUENCE_US = 1.2
 """What each further sequence adds to a megakernel's layer, words and products: its steps of Llama-3.2-1B with one and
 with eight sequences (`serve-megakernel.json`, `change_over`)."""
@@ -167,12 +170,14 @@ def megakernel_layer(weights: str, sequences: float, tensor_parallel_size: int, 
     return LayerTime(idle + UNPACK_US + further, least, unpacked=unpacked)
 
 
-def kernels_layer(kernels: int, kernel_us: float, tensor_parallel_size: int = 1) -> LayerTime:
-    """The same of a layer of so many dependent kernels; `kernel_us` is KERNEL_US, or that of another device.
-
-    Of several GPUs it is a prompt's layer, which has sums over all of them.
+def kernels_layer(
+    kernels: int, kernel_us: float, tensor_parallel_size: int = 1, reads_prompt: bool = True
+) -> LayerTime:
+    """The same of a layer of so many dependent kernels; `kernel_us` is KERNEL_US, or that of another device. On several
+    GPUs it has sums over all of them.
     """
-    return LayerTime(kernels * kernel_us + GPU_EXCHANGES * PROMPT_SUM_US[tensor_parallel_size])
+    sum_us = PROMPT_SUM_US[tensor_parallel_size] * (1.0 if reads_prompt else STEP_SUM_SHARE)
+    return LayerTime(kernels * kernel_us + GPU_EXCHANGES * sum_us)
 
 
 def pass_ms(

@@ -22,6 +22,7 @@ from transformers.models.auto.modeling_auto import (
 from kernels import model_files
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import striped_hyena, weights
+from kernels.model.device_map import dispatch, place_empty
 from kernels.model_files import AnswerKind, architectures, quantised
 from kernels.model_files.architectures import Kind
 from kernels.model_files.config import walk
@@ -140,22 +141,28 @@ def load(
     generated: bool = False,
     dtype: str = "bf16",
     device: str | None = None,
+    device_map: dict[str, str] | None = None,
 ) -> PreTrainedModel:
-    """See `kernels.runners.load`."""
+    """See `kernels.runners.load`. With a `device_map` each module named in it is on that device."""
     if dtype not in DTYPES:
         raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     target = device or ("cuda" if torch.cuda.is_available() else "cpu")
     wanted = configuration(config)
     if generated:
         with no_init_weights():
-            model = _build(wanted, DTYPES[dtype], target)
+            model = _build(wanted, DTYPES[dtype], "meta" if device_map else target)
+        if device_map:
+            place_empty(model, device_map)
         model.tie_weights()
         weights.generate(model, seed)
+        if device_map:
+            dispatch(model, device_map)
     else:
         if model_dir is None:
             raise ValueError("a model that is not generated needs the directory of its safetensors")
-        model = _read(model_dir, wanted, DTYPES[dtype])
-        model.to(target)  # type: ignore[arg-type]
+        model = _read(model_dir, wanted, DTYPES[dtype], device_map)
+        if not device_map:
+            model.to(target)  # type: ignore[arg-type]
     texts: Any = model.config.get_text_config()
     if model.can_generate():
         model.generation_config = GenerationConfig(pad_token_id=texts.pad_token_id)
@@ -176,7 +183,9 @@ def _build(config: PreTrainedConfig, dtype: torch.dtype, device: str) -> PreTrai
         raise ValueError(f"config.json: transformers cannot build {built.__name__}: {sentence}") from error
 
 
-def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+def _read(
+    model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype, device_map: dict[str, str] | None
+) -> PreTrainedModel:
     built = model_class(config)
     weight_files(model_dir)
     try:
@@ -184,6 +193,7 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
             model_dir,
             config=config,
             dtype=dtype,
+            device_map=device_map,
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,

@@ -24,19 +24,24 @@ def load(
     dtype: str = "bf16",
     device: str | None = None,
     tensor_parallel_size: int = 1,
+    pipeline_parallel_size: int = 1,
 ) -> Any:
     """The model of `config` in evaluation mode, without gradients, on `device` (a GPU if there is one).
 
     Weights come from the safetensors in `model_dir`, or from `seed` when `generated` (model_dir may then be None).
     `dtype` is fp32, bf16 or fp16. With a `tensor_parallel_size` above 1 each GPU gets its part
-    (`kernels.model.tensor_parallel.load`); otherwise it is a torch.nn.Module. Raises ValueError with one sentence when
-    configuration or tensors do not fit.
+    (`kernels.model.tensor_parallel.load`); otherwise it is a torch.nn.Module. With a `pipeline_parallel_size` above 1
+    each GPU gets as many whole layers, which run in turn. Raises ValueError with one sentence when configuration or
+    tensors do not fit.
     """
-    from kernels.model import loading
+    from kernels.model import loading, tensor_parallel
+    from kernels.model.device_map import layers_in_turn
 
+    if pipeline_parallel_size > 1:
+        places = tensor_parallel.devices_of(pipeline_parallel_size, device)
+        device_map = layers_in_turn(loading.skeleton(config, dtype), places)
+        return loading.load(model_dir, config, seed=seed, generated=generated, dtype=dtype, device_map=device_map)
     if tensor_parallel_size > 1:
-        from kernels.model import tensor_parallel
-
         devices = tensor_parallel.devices_of(tensor_parallel_size, device)
         return tensor_parallel.load(model_dir, config, devices, seed=seed, generated=generated, dtype=dtype)
     return loading.load(model_dir, config, seed=seed, generated=generated, dtype=dtype, device=device)

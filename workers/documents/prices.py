@@ -82,6 +82,9 @@ class PriceResult(Document):
         default=None, description="prices at each load, where both sides were put under it"
     )
     same_load: SameLoad | None = Field(default=None, description="both prices at one load, promise or not")
+    arrangement: str = Field(
+        default="", description="tensor parallelism or replicas: what keeps the promise cheapest, by predictions"
+    )
     sentence: str
 
     @property

@@ -52,8 +52,13 @@ class AdmitResult(Document):
     notes: list[str] = []
 
 
+Placement = Literal["tensor_parallel", "pipeline_parallel"]
+"""How transformers runs a model over several GPUs: attention and MLP of each layer divided over all, or whole layers on
+one GPU after the other, as `device_map` places them."""
+
+
 class BaselineResult(Document):
-    """The measurement of what the customer runs today."""
+    """The measurement of what the customer runs today. `placement` and the rest count where it takes several GPUs."""
 
     environment: Environment
     runner: str
@@ -64,6 +69,11 @@ class BaselineResult(Document):
     primary: Interval | None = Field(default=None, description="the median of the first objective's metric")
     keeps: Verdict | None = Field(default=None, description="on the promises with a limit, by these requests")
     peak_memory_gib: float | None = None
+    placement: Placement = Field(default="tensor_parallel", description="the way that counts as what runs today")
+    placements: dict[Placement, float] = Field(
+        default={}, description="the first objective's metric by each way, of two requests"
+    )
+    no_room: bool = Field(default=False, description="the faster way leaves no memory for a plan, so the other counts")
 
 
 class ExploreResult(Document):
@@ -241,6 +251,11 @@ class StageInput(OnGpus):
     def tensor_parallel_size(self) -> int:
         """The number of GPUs that the model is divided over as it runs today."""
         return self.results.admit.tensor_parallel_size if self.results.admit else 1
+
+    @property
+    def placement(self) -> Placement:
+        """How what runs today is placed on several GPUs."""
+        return self.results.baseline.placement if self.results.baseline else "tensor_parallel"
 
 
 class Progress(Document):

@@ -11,7 +11,7 @@ from kernels import runners
 from kernels.plan import Plan
 from kernels.runners import Runner
 from workers.documents.gpu_class import gpus_of
-from workers.documents.stages import StageInput
+from workers.documents.stages import Placement, StageInput
 from workers.harness.context import Context, StageError
 from workers.prediction.precisions import serving_dtype
 
@@ -40,9 +40,9 @@ def dtype_of(document: StageInput) -> str:
     return serving_dtype(own, list(document.workload.constraints.precisions), document.gpu_class)
 
 
-def load(document: StageInput, context: Context, dtype: str | None = None, tensor_parallel_size: int = 1) -> Any:
-    """The model of the stage in `dtype` (default: the serving precision): whole on the first GPU, or in so many parts
-    on a GPU each. Raises StageError when it cannot be built.
+def load(document: StageInput, context: Context, dtype: str | None = None, **sizes: int) -> Any:
+    """The model of the stage in `dtype` (default: the serving precision): whole on the first GPU, or over several by
+    one of the `sizes` of `runners.load`. Raises StageError when it cannot be built.
     """
     manifest = document.model
     try:
@@ -53,7 +53,7 @@ def load(document: StageInput, context: Context, dtype: str | None = None, tenso
             generated=manifest.generated,
             dtype=dtype or dtype_of(document),
             device=device_of(document.gpu_class),
-            tensor_parallel_size=tensor_parallel_size,
+            **sizes,
         )
     except ValueError as error:
         raise StageError(str(error), refused=True) from error
@@ -61,14 +61,18 @@ def load(document: StageInput, context: Context, dtype: str | None = None, tenso
         raise StageError(f"The model does not fit: {str(error).splitlines()[0]}") from error
 
 
-def load_today(document: StageInput, context: Context) -> Any:
-    """The model as it runs today, in the serving precision: transformers', over as many GPUs as hold it."""
-    model = load(document, context, tensor_parallel_size=document.tensor_parallel_size)
-    if document.tensor_parallel_size == 1:
-        return model
+def load_today(document: StageInput, context: Context, placement: Placement | None = None) -> Any:
+    """The model as it runs today, in the serving precision: transformers', over as many GPUs as hold it. On several it
+    is placed as baseline found it faster, or by `placement`.
+    """
+    size = document.tensor_parallel_size
+    if size == 1:
+        return load(document, context)
+    if (placement or document.placement) == "pipeline_parallel":
+        return load(document, context, pipeline_parallel_size=size)
     from kernels.model.tensor_parallel_modules import over_ranks  # which imports transformers
 
-    return over_ranks(model)
+    return over_ranks(load(document, context, tensor_parallel_size=size))
 
 
 def load_once(document: StageInput, context: Context) -> Any:
@@ -85,8 +89,9 @@ def load_once(document: StageInput, context: Context) -> Any:
 
 
 def release(context: Context) -> None:
-    """Give up the model that stages share, and its memory, once nothing else refers to it."""
-    context.shared.pop("model", None)
+    """Give up the models that stages share, and their memory, once nothing else refers to them."""
+    for name in ("model", "parts"):
+        context.shared.pop(name, None)
     runners.free()
 
 
@@ -96,12 +101,29 @@ def planned(document: StageInput, context: Context, plan: Plan, today: Any = Non
     one that would round them. Raises StageError as `load`.
     """
     parts = document.tensor_parallel_size
-    if today is not None and (plan.dtype, plan.parts) == (dtype_of(document), parts):
-        if parts == 1 and plan.runner == "megakernel":
-            return runners.apply(today, plan)
-        if parts > 1 and plan.options.get("weights", plan.dtype) == plan.dtype:
-            return runners.apply(today.divided, plan)
-    return runners.apply(load(document, context, plan.dtype, plan.parts), plan)
+    if parts > 1:
+        if plan.runner == document.workload.present_runner == "eager":
+            return runners.runner(plan.runner, today if today is not None else load_today(document, context))
+        if plan.options.get("weights", plan.dtype) == plan.dtype == dtype_of(document) and plan.parts == parts:
+            return runners.apply(_parts(document, context, today), plan)
+        context.shared.pop("parts", None)
+        runners.free()
+    elif today is not None and plan.runner == "megakernel" and (plan.dtype, plan.parts) == (dtype_of(document), 1):
+        return runners.apply(today, plan)
+    return runners.apply(load(document, context, plan.dtype, tensor_parallel_size=plan.parts), plan)
+
+
+def _parts(document: StageInput, context: Context, today: Any) -> Any:
+    """The parts of a divided model: those of what runs `today` where it is divided too, else loaded once for the stages
+    of a process.
+    """
+    if hasattr(today, "divided"):
+        return today.divided
+    if today is None:
+        return load(document, context, tensor_parallel_size=document.tensor_parallel_size)
+    if "parts" not in context.shared:
+        context.shared["parts"] = load(document, context, tensor_parallel_size=document.tensor_parallel_size)
+    return context.shared["parts"]
 
 
 def vocabulary(model: torch.nn.Module) -> int:

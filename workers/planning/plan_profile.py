@@ -92,9 +92,9 @@ def _profile(
         traced.plain_ms += median(once() for _ in range(REQUESTS_TIMED))
         path = context.artifacts / f"plan-{index}.json.gz"
         traced.traced_ms += _trace(runner, plan, model, generates, once, path)
-        trace = (
-            reader.read(path).of_gpu(prompt.device.index or 0) if plan.tensor_parallel_size > 1 else reader.read(path)
-        )
+        trace = reader.read(path)
+        if plan.tensor_parallel_size > 1 and not _in_turn(plan, document):
+            trace = trace.of_gpu(prompt.device.index or 0)
         work = attribution.attribute(trace)
         traced.add(window, trace, work if plan.runner == "eager" else _named(work, shapes, plan), shapes)
     result = _result(traced, before, document, plan, request_ms, steps)
@@ -160,7 +160,8 @@ def _result(
     scale = traced.scale(steps)
     lower = lowers_precision(plan, dtype_of(document))
     rows = table.rows(traced.work, [] if lower else traced.counted, before.ceilings, scale)
-    parts = document.tensor_parallel_size  # of the layers; the LM head of what runs today is whole
+    # Of the layers; the LM head of what runs today is whole, and so are layers that run in turn.
+    parts = document.tensor_parallel_size if document.placement == "tensor_parallel" else 1
     whole = sum((1 if row.op == "lm_head" else parts) * (row.floor_ms or 0.0) for row in before.rows)
     floor = None if lower else whole / plan.tensor_parallel_size
     device_ms, launches = sum(row.ms for row in rows), table.launches(traced.work, scale)
@@ -173,8 +174,13 @@ def _result(
         floor_ms=floor,
         rows=table.with_idle(rows, request_ms),
         sentence=sentence(rows, request_ms, device_ms, launches, floor, traced.on_gpu)
-        + _of_gpus(plan.tensor_parallel_size),
+        + _of_gpus(1 if _in_turn(plan, document) else plan.tensor_parallel_size),
     )
+
+
+def _in_turn(plan: Plan, document: StageInput) -> bool:
+    """Whether the plan is what runs today by whole layers on one GPU after the other: the times of all add up."""
+    return plan.runner == "eager" and document.placement == "pipeline_parallel"
 
 
 def _launched_once(rows: list[OpRow], launches: int) -> tuple[list[OpRow], int]:

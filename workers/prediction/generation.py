@@ -155,7 +155,7 @@ class _Request:
             layer = pass_time.megakernel_layer(weights, work.answered, self.tensor_parallel_size, mixture)
         else:
             count = pass_time.kernels_of(self.sizes, self.runner, reads_prompt)
-            layer = pass_time.kernels_layer(count, self.kernel_us, self.tensor_parallel_size)
+            layer = pass_time.kernels_layer(count, self.kernel_us, self.tensor_parallel_size, reads_prompt)
         by = self.tensor_parallel_size * rates.read_tbps, self.tensor_parallel_size * flops(self.activations, rates)
         size = (MODEL_BYTES if self.runner in (MEGAKERNEL, "kernels") else BYTES)[weights]
         return pass_ms(self.sizes, work, size, BYTES[self.activations] / SIXTEEN_BITS, by, layer)
@@ -189,13 +189,11 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
     """Tokens per second for 1, 2, 4 and so on users who always wait: all prompts are read, then all write together.
 
     A server reads prompts in passes of at most STEP_TOKENS tokens, which are padded where there are several users.
-    Steps with more users than the runner serves run by the library's kernels, which do not run on several GPUs.
+    Steps with more users than the runner serves run by the library's kernels.
     """
     users, figures = 1, []
     while workload.load is not None and users <= workload.load.most_users:
         by = request if request.served_by_runner(users) else replace(request, runner="kernels")
-        if by is not request and request.tensor_parallel_size > 1:
-            break
         if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then gain little by it
             by = replace(by, weights=by.served)
         read, passes = float(users), 1

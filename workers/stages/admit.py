@@ -27,7 +27,6 @@ from workers.prediction.precisions import serving_dtype
 from workers.prediction.predict import predicted
 from workers.prediction.promises import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, why_several
 from workers.wording.load_search import NO_VLLM
-from workers.wording.provenance import ONE_PROCESS
 from workers.wording.serving import outside_vllm
 
 UNKNOWN_VOCABULARY = 2**22
@@ -232,7 +231,7 @@ def run(document: StageInput, context: Context) -> AdmitResult:
     if size > 1:
         if workload.present_runner == "compiled":
             raise StageError(f"{COMPILED_ON_ONE}: only {size} hold it.", refused=True, field="baseline_runner")
-        notes.append(f"No GPU alone holds the model: as it runs today it is divided over {size}. {ONE_PROCESS}")
+        notes.append(f"No GPU alone holds the model: as it runs today it takes {size}.")
     context.say(1.0, f"{facts.architecture} fits {document.gpu_class}")
     return AdmitResult(
         kind=facts.kind,

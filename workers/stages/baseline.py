@@ -12,6 +12,7 @@ from workers.measuring.alternation import warm_clients
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import device_of, dtype_of, load_once, prepared
 from workers.measuring.sound_logits import check_logits
+from workers.planning import placements
 from workers.planning.trials import keeps, primary
 from workers.stats.intervals import tokens_per_second
 from workers.stats.sample_sizes import LEAST_REQUESTS, distributions, is_enough
@@ -26,6 +27,7 @@ LEAST_MEASURED = 2
 def run(document: StageInput, context: Context) -> BaselineResult:
     """The baseline stage: requests until the objectives are decided or MEASURE_SECONDS are spent."""
     context.say(0.0, "loading the model")
+    placed = placements.chosen(document, context) if document.tensor_parallel_size > 1 else {}
     model = load_once(document, context)
     if document.model.kind == "decoder":
         check_logits(model)
@@ -58,6 +60,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
         primary=primary(document, clients, size),
         keeps=keeps(document, clients, size),
         peak_memory_gib=peak,
+        **placed,
     )
 
 

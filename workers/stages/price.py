@@ -5,6 +5,7 @@ The whole GPU is charged to what is counted, such as tokens or images. Money nev
 
 from collections.abc import Sequence
 
+from workers.cost import arrangements
 from workers.cost.any_load import at_any_load
 from workers.cost.loads import LoadPair, PriceBreakdown
 from workers.cost.present import present_line, present_ratios
@@ -16,7 +17,7 @@ from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.model import ModelManifest
 from workers.documents.money import ServedLoad
 from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivity
-from workers.documents.stages import PlanTrial, Results, StageInput, VerifyResult
+from workers.documents.stages import AdmitResult, PlanTrial, Results, StageInput, VerifyResult
 from workers.documents.workload import Workload
 from workers.harness.context import Context, StageError
 from workers.wording.text import capitalised, dollars, number, plain, times
@@ -203,6 +204,7 @@ def price(
     model: ModelManifest,
     load: UnderLoadResult | None = None,
     trials: Sequence[PlanTrial] = (),
+    admit: AdmitResult | None = None,
 ) -> PriceResult:
     """Unit costs before, after and of the present deployment, from what was measured per second and the book's prices.
 
@@ -210,7 +212,7 @@ def price(
     `before_after_ratio` is that of the measured rates at the same price, whether or not each side holds the SLA; the
     lines say which does. It is None where no change is recommended, where a side has no rate, and at one request at a
     time, where the rates are reciprocals of the latencies: no money comes from a latency alone. A plan on several GPUs
-    is compared with the best of compose's `trials` on one.
+    is compared with the best of compose's `trials` on one. `admit` has what was predicted of other divisions.
     """
     priced, results = PriceBreakdown(workload, model, book, gpu_class), Results(verify=verify, load=load)
     gpu, sides = gpu_price(book, gpu_class), priced.sides(results)
@@ -241,6 +243,9 @@ def price(
         economics=study(priced, results),
         any_load=at_any_load(priced, results),
         same_load=same_load(priced, results),
+        arrangement=arrangements.sentence(workload, admit.predicted, book, gpu_class, admit.tensor_parallel_size)
+        if admit
+        else "",
         sentence="",
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
@@ -266,7 +271,16 @@ def run(document: StageInput, context: Context) -> PriceResult:
         raise StageError("price: the run has no verified result to price")
     context.say(1.0, f"priced {document.model.counted} before and after")
     trials = document.results.compose.trials if document.results.compose else ()
-    return price(document.workload, document.prices, document.gpu_class, verify, document.model, load, trials)
+    return price(
+        document.workload,
+        document.prices,
+        document.gpu_class,
+        verify,
+        document.model,
+        load,
+        trials,
+        document.results.admit,
+    )
 
 
 if __name__ == "__main__":

@@ -2,16 +2,12 @@
 
 from workers.documents.measurement import Environment, Telemetry
 from workers.documents.stages import Results, Stage
-from workers.wording.text import capitalised, moment, number, percent
+from workers.wording.text import capitalised, moment, number, percent, quantity
 
 NOTICEABLE = 0.05
 """Other programs' share of the CPU is mentioned when it is larger than this."""
-
-ONE_PROCESS = (
-    "One process drives transformers' modules on all of them: a token of Llama-3.1-8B took 56.8 ms so on two H200s, "
-    "and 28.4 ms with whole layers on one GPU after the other. The plan cuda_graphs is without that cost of the host."
-)
-"""What a speedup over a divided model is to be read with."""
+IN_TURN = "whole layers on one GPU after the other, as device_map places them"
+DIVIDED = "the attention and MLP of each layer divided over all of them"
 
 
 def environment(results: Results, stage: Stage) -> Environment | None:
@@ -66,8 +62,28 @@ def gpus_words(results: Results) -> str:
     on = "one GPU" if today == 1 else f"{today} GPUs, since fewer do not hold the model"
     words = f"{capitalised(verify.compared_with)} ran on {on}, after on {verify.gpus} of the same kind."
     if today > 1:
-        return f"{words} {ONE_PROCESS}"
+        return " ".join(filter(None, (words, placement_words(results))))
     return f"{words} {results.admit.why_several if results.admit else ''}".rstrip()
+
+
+def placement_words(results: Results) -> str:
+    """By which way transformers runs the model over several GPUs, and what the other way took; "" on one GPU."""
+    baseline, verify = results.baseline, results.verify
+    if baseline is None or verify is None or not baseline.placements:
+        return ""
+    unit = verify.outcomes[0].objective.unit if verify.outcomes else ""
+    values = {name: quantity(value, unit) for name, value in baseline.placements.items()}
+    divided, in_turn = values["tensor_parallel"], values.get("pipeline_parallel")
+    if in_turn is None:
+        return f"It runs with {DIVIDED}; {IN_TURN}, could not be measured."
+    if baseline.no_room:
+        return (
+            f"It ran with {DIVIDED}: {divided}. With {IN_TURN}, it takes {in_turn}, but then no GPU has memory for a "
+            "plan beside it, so the gain over the faster way is smaller than the one shown."
+        )
+    ways = [(DIVIDED, divided), (IN_TURN, in_turn)]
+    (way, value), (other, slower) = ways if baseline.placement == "tensor_parallel" else ways[::-1]
+    return f"The faster of two ways counts, by two requests of each: {way}, {value}; {other}, {slower}."
 
 
 def confinement(env: Environment) -> str:

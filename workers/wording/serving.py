@@ -85,6 +85,7 @@ def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | 
                 [
                     size(plan.get("serving") or {}),
                     change_over(plan.get("serving") or {}),
+                    results.price.arrangement if results.price else "",
                     _measured(results, "server"),
                     _not_of_it(results),
                 ],

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from kernels import runners
-from kernels.model import tensor_parallel, weights
+from kernels.model import loading, tensor_parallel, weights
 from kernels.model.decoder import Decoder
+from kernels.model.device_map import layers_in_turn
 from kernels.model.tensor_parallel import TensorParallelModel, part_of_config
 from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.proof.logit_gate import difference
@@ -108,6 +109,34 @@ def test_transformers_modules_over_the_parts_answer_as_the_whole_model(config: A
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("generated", [True, False], ids=["generated", "from files"])
+@pytest.mark.parametrize("config", [FOUR, CONFIGS["llama"] | {"tie_word_embeddings": True}], ids=["head", "tied"])
+def test_layers_in_turn_answer_as_the_whole_model(config: Any, generated: bool, tmp_path: Path) -> None:
+    """As `device_map` places them; the hooks that carry their inputs over stand in front of each layer."""
+    model = whole(config)
+    if not generated:
+        model.save_pretrained(tmp_path)
+    sizes = {"seed": 3, "dtype": "fp32", "device": "cpu", "pipeline_parallel_size": 2}
+    in_turn = runners.load(tmp_path, config, generated=generated, **sizes)
+    assert all(hasattr(layer, "_hf_hook") for layer in in_turn.model.layers) or not generated
+    one, both = EagerRunner(model), EagerRunner(in_turn)
+    assert torch.equal(both.logits(ids()), one.logits(ids()))
+    assert both.generate(ids()[:, :PROMPT], TOKENS).tokens == one.generate(ids()[:, :PROMPT], TOKENS).tokens
+    assert torch.equal(Float32Runner(in_turn).logits(ids()), one.logits(ids()))
+
+
+def test_a_device_map_gives_each_device_as_many_layers_and_a_tied_head_its_embeddings() -> None:
+    config = CONFIGS["llama"] | {"num_hidden_layers": 8}
+    places = [torch.device("cuda", number) for number in range(4)]
+    for tied in (False, True):
+        found = layers_in_turn(loading.skeleton(config | {"tie_word_embeddings": tied}, "bf16"), places)
+        layers = [found[f"model.layers.{index}"] for index in range(8)]
+        assert layers == [f"cuda:{index // 2}" for index in range(8)]
+        assert (found["model.embed_tokens"], found["model.norm"]) == ("cuda:0", "cuda:3")
+        assert found["lm_head"] == ("cuda:0" if tied else "cuda:3")
+
+
+@torch.no_grad()
 @pytest.mark.parametrize(("config", "ranks"), DIVIDED[-2:], ids=NAMES[-2:])
 def test_division_rounds_no_more_than_one_rank_does(config: Any, ranks: int) -> None:
     """In bf16: all partial sums join the residual stream in float32."""
@@ -193,6 +222,9 @@ def test_two_gpus_answer_as_one_does() -> None:
     )
     exact = KernelsRunner(whole(config, "fp32", "cuda"))
     modules = EagerRunner(over_ranks(both._divided))
+    in_turn = EagerRunner(runners.load(None, config, seed=3, generated=True, pipeline_parallel_size=2))
+    assert difference(in_turn.logits(ids().cuda()), EagerRunner(one.model).logits(ids().cuda())) < 1e-3
+    assert len(in_turn.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens[0]) == TOKENS
     for runner in (one, both, exact, modules):
         runner.prepare(2, PROMPT, TOKENS)
     assert isinstance(both._session, KernelsSession)

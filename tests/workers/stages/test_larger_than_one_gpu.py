@@ -1,7 +1,10 @@
-"""A model that no GPU alone holds goes through all stages: divided over two as it runs today, and as its plan runs.
+"""A model that no GPU alone holds goes through all stages: over two as it runs today, and as its plan runs.
 
 The CPU stands for a host of two devices, each with less memory than the model takes.
 """
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +14,16 @@ from kernels.runners import by_name
 from kernels.runners.whole_model import WholeModel
 from tests.kernels.runners import parts_runner
 from tests.workers.conftest import TINY, fixed_ceilings
+from tests.workers.stages.kinds import documents
 from tests.workers.stages.test_confirmed_plans import SlowRunner, slow_down
 from tests.workers.stages.test_kinds import Run, through_all_stages
 from workers.documents import gpu_class
+from workers.documents.stages import Results
+from workers.harness.context import Context
+from workers.planning import placements
+from workers.stages import profile
 from workers.traces.labels import EXCHANGE as SUM
+from workers.wording.provenance import placement_words
 
 CONFIG = TINY | {"hidden_size": 128, "head_dim": 64, "num_attention_heads": 2, "intermediate_size": 2048}
 MEMORY = 2**30 + 5_000_000
@@ -28,6 +37,15 @@ class OnTwo(WholeModel):
     summary = "planted"
 
 
+class SlowestDivided(SlowRunner):
+    """transformers' `generate`, slower where one process drives the parts of a divided model, as on GPUs."""
+
+    def generate(self, *given: Any, **more: Any) -> Any:
+        if hasattr(self.model, "divided"):
+            self.sleep(2 * self.PAUSE)
+        return super().generate(*given, **more)
+
+
 @pytest.fixture(scope="module")
 def run() -> Run:
     with pytest.MonkeyPatch.context() as patch:
@@ -38,26 +56,56 @@ def run() -> Run:
         patch.setattr(host_memory, "total_bytes", lambda: MEMORY)
         patch.setitem(registry._variants, "megakernel", OnTwo())
         patch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
-        patch.setitem(by_name.RUNNERS, "eager", f"{SlowRunner.__module__}.SlowRunner")
+        patch.setitem(by_name.RUNNERS, "eager", f"{__name__}.SlowestDivided")
         traffic = {"prompt_tokens": 28, "output_tokens": 4, "batch": 4}
         promise = {"metric": "batch_latency", "at_least_faster": 1.05}  # it takes no certain number of requests
         return through_all_stages(CONFIG, traffic=traffic, objectives=[promise])
 
 
-def test_what_runs_today_is_divided_over_both(run: Run) -> None:
+def test_what_runs_today_is_the_faster_of_two_ways_over_both(run: Run) -> None:
     run_results = run.results
     assert run_results.admit.tensor_parallel_size == 2
-    assert run_results.baseline.runner == "eager"
+    baseline = run_results.baseline
+    assert (baseline.runner, baseline.placement) == ("eager", "pipeline_parallel")
+    assert baseline.placements["tensor_parallel"] > 1.5 * baseline.placements["pipeline_parallel"]
     assert run_results.verify.gpus_before == 2
     graphs = next(trial for trial in run_results.compose.trials if trial.label == "cuda_graphs on 2 GPUs")
     assert "on NVIDIA GPUs only" in graphs.reason
     present = run_results.compose.trials[0]
     assert (present.label, present.plan["tensor_parallel_size"], present.gate) == ("eager", 2, "pass")
+    assert "The faster of two ways counts, by two requests of each: whole layers on one GPU after" in run.report
 
 
-def test_its_profile_names_what_the_gpus_add_up(run: Run) -> None:
-    rows = {(row.op, row.phase) for row in run.results.profile.rows}
+def test_a_way_that_leaves_no_memory_for_a_plan_does_not_count(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figure is said beside the gain, which would be smaller over it."""
+    monkeypatch.setattr(placements, "_value", lambda *given: {"tensor_parallel": 57.0}.get(given[2], 28.0))
+    monkeypatch.setattr(placements, "_has_room", lambda document: False)
+    document = documents("baseline", CONFIG, Results(admit=run.results.admit))
+    context = Context(tmp_path, tmp_path)
+    facts = placements.chosen(document, context)
+    assert (facts["placement"], facts["no_room"]) == ("tensor_parallel", True)
+    assert len(context.shared["model"].divided.parts) == 2
+    baseline = run.results.baseline.model_copy(update=facts)
+    words = placement_words(run.results.model_copy(update={"baseline": baseline}))
+    assert "it takes 28.0 ms, but then no GPU has memory for a plan beside it" in words
+
+
+def test_the_profile_of_a_divided_model_names_what_the_gpus_add_up(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed_ceilings(monkeypatch)
+    results = Results(admit=run.results.admit)
+    divided = profile.run(documents("profile", CONFIG, results), Context(tmp_path, tmp_path))
+    rows = {(row.op, row.phase) for row in divided.rows}
     assert {(SUM, "prefill"), (SUM, "decode"), ("linear q_proj", "decode"), ("attention", "decode")} <= rows
+
+
+def test_the_profile_of_layers_in_turn_counts_those_of_both(run: Run) -> None:
+    rows = {row.op: row for row in run.results.profile.rows if row.phase == "decode"}
+    assert rows["linear q_proj"].calls == 2 * 3  # two layers, three steps
+    assert SUM not in rows
     assert run.results.explore.candidates == []
     assert run.results.explore.sentence.startswith("Nothing was explored: 2 GPUs hold the model")
 

@@ -51,6 +51,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
             form.add_error(None, str(error))
     context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": bool(why) and anywhere}
     context |= {"counted_by": counted_by(economics), "promise_or_not": why}
+    context["arrangement"] = known.price.arrangement if known.price else ""
     page = render(request, template, context)
     return replace_url(page, request.get_full_path()) if part and _shown_at(request) else page
 

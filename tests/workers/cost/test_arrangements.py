@@ -1,0 +1,59 @@
+"""Which of tensor parallelism and replicas is predicted to keep a promise cheapest, on the same GPUs."""
+
+import pytest
+
+from kernels.model_files import catalogue
+from tests.workers.conftest import manifest
+from workers.cost import arrangements
+from workers.documents.prices import default_price_book
+from workers.documents.workload import Workload
+from workers.prediction.predict import predicted
+
+CONFIG = catalogue.entry("llama-3.1-8b")[0]
+
+
+def said(users: int = 32, gpu_class: str = "h200x4", fewest: int = 1, **promise: object) -> str:
+    sla = {
+        "model": "llama-3.1-8b",
+        "traffic": {"prompt_tokens": 128, "output_tokens": 64},
+        "objectives": [{"metric": "tpot", "percentile": 50, "limit": 6} | promise],
+        "constraints": {"gpu_classes": [gpu_class], "precisions": ["bf16"]},
+        "load": {"most_users": users},
+    }
+    workload, model = Workload.model_validate(sla), manifest(CONFIG)
+    prediction = predicted(workload, model, gpu_class, {})
+    return arrangements.sentence(workload, prediction, default_price_book(), gpu_class, fewest)
+
+
+@pytest.mark.parametrize(
+    ("limit", "listed", "best"),
+    [
+        (9, "one engine over one GPU, 6.54 ms and $4.18 an hour; one engine over 2 GPUs, ", (1, 1)),
+        (6, "2 replicas of one GPU each, 5.14 ms and $8.36 an hour; one engine over 2 GPUs, 4.16 ms and ", (2, 1)),
+        (3.6, "32 replicas of one GPU each, 3.52 ms", (4, 1)),
+    ],
+)
+def test_replicas_and_tensor_parallelism_are_held_against_each_other(
+    limit: float, listed: str, best: tuple[int, int]
+) -> None:
+    sentence = said(limit=limit)
+    assert listed in sentence
+    assert sentence.endswith(f"Cheapest: --tensor-parallel-size {best[0]} --data-parallel-size {best[1]}.")
+
+
+def test_more_users_than_an_engine_serves_take_replicas_of_the_same() -> None:
+    assert "16 replicas of 4 GPUs each" in said(users=128, limit=2)
+    assert (
+        said(limit=0.5) == "Predicted: neither tensor parallelism nor replicas serve 32 users at once within 0.500 ms."
+    )
+
+
+def test_what_several_gpus_hold_has_no_replicas_of_one() -> None:
+    assert "one GPU" not in said(fewest=2)
+    assert said(fewest=4) == ""
+
+
+def test_the_time_of_an_answer_is_known_and_that_of_the_first_token_is_not() -> None:
+    assert "2 replicas of one GPU each, 329 ms" in said(metric="e2e", limit=400)
+    assert said(metric="ttft", limit=300) == ""
+    assert said(gpu_class="h200") == ""

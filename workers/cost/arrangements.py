@@ -1,0 +1,90 @@
+"""Tensor parallelism or replicas: which needs fewer GPUs for the users that a workload asks for, by predictions.
+
+One engine over several GPUs reads the weights once for all its users; replicas divide the users among engines.
+"""
+
+import math
+from dataclasses import dataclass
+
+from workers.cost.pricing import hourly_price
+from workers.documents.prediction import Prediction
+from workers.documents.prices import PriceBook
+from workers.documents.workload import Workload
+from workers.wording.text import dollars, quantity
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """`engines` over `size` GPUs each; `ms` of the promise's metric, and what an hour of all GPUs costs."""
+
+    size: int
+    engines: int
+    ms: float
+    usd_per_hour: float | None
+
+    @property
+    def gpus(self) -> int:
+        return self.size * self.engines
+
+    @property
+    def words(self) -> str:
+        each = "one GPU" if self.size == 1 else f"{self.size} GPUs"
+        engines = f"one engine over {each}" if self.engines == 1 else f"{self.engines} replicas of {each} each"
+        cost = f" and {dollars(self.usd_per_hour)} an hour" if self.usd_per_hour else ""
+        return f"{engines}, {quantity(self.ms, 'ms')}{cost}"
+
+    @property
+    def options(self) -> str:
+        return f"--tensor-parallel-size {self.size} --data-parallel-size {self.engines}"
+
+
+def sentence(workload: Workload, prediction: Prediction | None, book: PriceBook, gpu_class: str, fewest: int) -> str:
+    """What each number of GPUs an engine takes for all users within the first promise, and the cheapest.
+
+    `fewest` GPUs hold the model. "" where engines take one number alone, where no load is predicted, and where the
+    promise is not one of a token's or an answer's time.
+    """
+    promise = workload.objectives[0]
+    if prediction is None or workload.load is None or promise.limit is None:
+        return ""
+    sizes = sorted({plan.tensor_parallel_size for plan in prediction.plans if plan.tensor_parallel_size >= fewest})
+    curves = {size: _token_ms(prediction, size) for size in sizes}
+    tokens = _tokens(workload)
+    if len(sizes) < 2 or tokens is None or not all(curves.values()):
+        return ""
+    users = workload.load.most_users
+    what = f"{users:,} users at once within {quantity(promise.limit, 'ms')}"
+    able: list[Arrangement] = []
+    for size, curve in curves.items():
+        most = max((count for count, ms in curve.items() if tokens * ms <= promise.limit), default=0)
+        if most:
+            engines = -(-users // most)
+            ms = tokens * curve[_next_power(-(-users // engines))]
+            able.append(Arrangement(size, engines, ms, hourly_price(book, gpu_class, size * engines)))
+    if not able:
+        return f"Predicted: neither tensor parallelism nor replicas serve {what}."
+    best = min(able, key=lambda each: (each.gpus, each.ms))
+    listed = "; ".join(each.words for each in able)
+    return f"Predicted for {what}: {listed}. Cheapest: {best.options}."
+
+
+def _token_ms(prediction: Prediction, size: int) -> dict[int, float]:
+    """The least time of a token by the number of users of an engine over so many GPUs."""
+    plans = (plan for plan in prediction.plans if plan.tensor_parallel_size == size)
+    known: dict[int, float] = {}
+    for figure in (figure for plan in plans for figure in plan.figures if figure.users):
+        known[figure.users] = min(known.get(figure.users, math.inf), 1000 * figure.users / figure.value)
+    return known
+
+
+def _next_power(users: int) -> int:
+    """The numbers of users that are predicted are powers of two."""
+    return 1 << (users - 1).bit_length()
+
+
+def _tokens(workload: Workload) -> int | None:
+    """Of how many tokens' times the first promise is; None where it is another time, such as that of the first one."""
+    promise, output = workload.objectives[0], workload.traffic.output_tokens
+    if promise.metric in ("tpot", "itl"):
+        return 1
+    return output if promise.metric == "e2e" or (promise.metric, promise.n) == ("ttf_n", output) else None

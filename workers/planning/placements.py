@@ -1,0 +1,65 @@
+"""How what runs today is placed on several GPUs: by the faster of transformers' two ways."""
+
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from kernels import runners
+from kernels.runners.clients import Clients
+from workers.documents.stages import Placement, StageInput
+from workers.harness.context import Context, StageError
+from workers.measuring.served_model import dtype_of, load_today, prepared, release
+from workers.planning.trials import primary
+from workers.prediction.memory import GIB, needed_gib
+
+REQUESTS = 2
+"""Requests of each way that are measured, after one that warms it up."""
+COPIES_BESIDE_LAYERS = 3
+"""Copies of the layers' weights where a plan stands beside whole layers: those, the plan's parts, and what it packs of
+them. A plan beside divided layers shares their parts.
+"""
+
+
+def chosen(document: StageInput, context: Context) -> dict[str, Any]:
+    """Measures both ways and leaves the model as the faster one has it for later stages. It returns the fields
+    `placement`, `placements` and `no_room` of `BaselineResult`.
+    """
+    values: dict[Placement, float] = {}
+    context.say(0.05, "measuring the model divided over its GPUs")
+    values["tensor_parallel"] = _value(document, context, "tensor_parallel")
+    release(context)
+    context.say(0.1, "measuring the model with whole layers on one GPU after the other")
+    with suppress(StageError, RuntimeError):  # no room for it, or accelerate cannot place it
+        values["pipeline_parallel"] = _value(document, context, "pipeline_parallel")
+    best = max if document.workload.objectives[0].direction == "at_least" else min
+    faster = best(values, key=lambda placement: values[placement])
+    no_room = faster == "pipeline_parallel" and not _has_room(document)
+    placement: Placement = "tensor_parallel" if no_room else faster
+    if placement != "pipeline_parallel":
+        release(context)
+        context.shared["model"] = load_today(document, context, placement)
+    return {"placement": placement, "placements": values, "no_room": no_room}
+
+
+def _value(document: StageInput, context: Context, placement: Placement) -> float:
+    """The first objective's metric of a few requests. The model stays in `context.shared`."""
+    model = context.shared["model"] = load_today(document, context, placement)
+    with prepared(runners.runner("eager", model), document) as runner:
+        clients = Clients(runner, document.workload.traffic, seed=2)
+        clients.warm_up()
+        for _ in range(REQUESTS):
+            clients.serve()
+    figure = primary(document, clients, document.tensor_parallel_size)
+    if figure is None:
+        raise StageError("The first promise's metric has no value in any request.")
+    return figure.value
+
+
+def _has_room(document: StageInput) -> bool:
+    """Whether each GPU, as its driver has it, holds a plan beside whole layers."""
+    if document.gpu_class == "cpu":
+        return True
+    sizes = document.tensor_parallel_size, COPIES_BESIDE_LAYERS
+    needed = needed_gib(document.workload, document.model, dtype_of(document), *sizes)
+    return needed <= torch.cuda.get_device_properties(0).total_memory / GIB
