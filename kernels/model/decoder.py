@@ -38,6 +38,8 @@ class LayerShape:
     eps: float
     scaling: float
     window: int | None = None
+    softcap: float | None = None
+    """Scores are softcap · tanh(score / softcap)."""
     rope: int = 0
     """Which half of a table of angles it takes, where that has two."""
 
@@ -103,6 +105,11 @@ class Decoder:
         self.layers = [weights_of(config, layer, pack) for layer in core.layers]
         self.shapes = [layer_shape(config, layer) for layer in core.layers]
         self.eps: float = by.eps
+        self.logit_cap = by.logit_cap
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits [..., vocab] of normed hidden states [..., hidden]."""
+        return capped(F.linear(hidden, self.lm_head), self.logit_cap)
 
     def rope_table(self, length: int) -> tuple[Tensor, Tensor]:
         """cos and sin [length, head_dim] of the positions below `length`, as transformers rounds them. Where windowed
@@ -146,7 +153,7 @@ def angles(rotary: Any, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 def layer_shape(config: Any, layer: Any) -> LayerShape:
     """The sizes of a layer of a transformers model."""
-    attention = layer.self_attn
+    attention, by = layer.self_attn, multipliers(config.to_dict())
     windowed = config.model_type in WINDOWED
     window = getattr(config, "sliding_window", None) if windowed else None
     window = getattr(attention, "sliding_window", window)
@@ -155,10 +162,16 @@ def layer_shape(config: Any, layer: Any) -> LayerShape:
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
         head_dim=attention.head_dim,
-        eps=multipliers(config.to_dict()).eps,
+        eps=by.eps,
         scaling=attention.scaling,
         window=window,
+        softcap=by.score_cap,
     )
+
+
+def capped(x: Tensor, cap: float | None) -> Tensor:
+    """cap · tanh(x / cap) in float32, so that no two numbers of a lower precision become equal; x where cap is None."""
+    return x if cap is None else cap * torch.tanh(x.float() / cap)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -178,29 +191,39 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos[:, None] + torch.cat((-second, first), dim=-1) * sin[:, None]
 
 
-def prefill_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:
+def prefill_attention(q: Tensor, k: Tensor, v: Tensor, shape: LayerShape) -> Tensor:
     """Causal attention of a whole prompt, torch's own; the layouts of `Attention`."""
-    mask = None
-    if window is not None and window < q.shape[1]:
+    mask, window = None, shape.window_within(q.shape[1])
+    if window is not None or shape.softcap is not None:
         at = torch.arange(q.shape[1], device=q.device)
-        mask = (at[:, None] >= at) & (at[:, None] - at < window)
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    out = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
-    )
-    return out.transpose(1, 2)
+        mask = (at[:, None] >= at) & (at[:, None] - at < (window or q.shape[1]))
+    return masked_attention(*(x.transpose(1, 2) for x in (q, k, v)), mask, shape).transpose(1, 2)
 
 
-def decode_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor, scaling: float, window: int | None) -> Tensor:
+def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, shape: LayerShape) -> Tensor:
+    """Attention of q [b, h, q, d] over k, v [b, kv_h, length, d] by torch's own ops. mask [..., q, length] bool is what
+    a query sees; None: causal, without a soft cap.
+    """
+    if shape.softcap is None or mask is None:
+        grouped = q.shape[1] != k.shape[1]
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=mask is None, scale=shape.scaling, enable_gqa=grouped
+        )
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    scores = capped(q @ k.transpose(-1, -2) * shape.scaling, shape.softcap)
+    return torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1).to(v.dtype) @ v
+
+
+def decode_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor, shape: LayerShape) -> Tensor:
     """Attention of one query q [b, 1, h, d] over the first position + 1 keys of k, v [b, length, kv_h, d].
 
     Written as products and sums over the whole (short) cache: compiled, they fuse into two memory-bound kernels.
     """
     batch, _, heads, head_dim = q.shape
-    length, kv_heads = k.shape[1], k.shape[2]
+    length, kv_heads, window = k.shape[1], k.shape[2], shape.window
     grouped = q.view(batch, kv_heads, heads // kv_heads, 1, head_dim).float()
     k, v = (x.transpose(1, 2)[:, :, None].float() for x in (k, v))  # [b, kv_h, 1, length, d]
-    scores = (grouped * k).sum(-1) * scaling  # [b, kv_h, group, length]
+    scores = capped((grouped * k).sum(-1) * shape.scaling, shape.softcap)  # [b, kv_h, group, length]
     at = torch.arange(length, device=q.device)
     seen = at <= position
     if window is not None and window < length:
@@ -262,10 +285,11 @@ def layer(
     keys.index_copy_(1, positions.at, k)
     values.index_copy_(1, positions.at, v)
     if queries == 1:
-        out = decode_attention(q, keys, values, positions.at, shape.scaling, shape.window)
+        out = decode_attention(q, keys, values, positions.at, shape)
     else:
-        attended = attention(q, k, v) if attention is not None and shape.window is None else None
-        out = attended if attended is not None else prefill_attention(q, k, v, shape.scaling, shape.window)
+        plain = shape.window is None and shape.softcap is None
+        attended = attention(q, k, v) if attention is not None and plain else None
+        out = attended if attended is not None else prefill_attention(q, k, v, shape)
     residual = residual + _normed(linear(out.reshape(batch, queries, -1), w.o, w.o_bias), w.attention_norm, shape.eps)
     return _normed(mlp(_normed(residual, w.post_norm, shape.eps), w.mlp, linear), w.mlp_norm, shape.eps), residual
 

@@ -10,10 +10,10 @@ another one.
 import math
 from typing import Any, NamedTuple
 
-DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "granite", "olmo2", "gemma", "gemma3_text")
+DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "granite", "olmo2", "gemma", "gemma2", "gemma3_text")
 TWO_ROPES = ("gemma3_text",)
 """Families whose windowed layers have angles of their own."""
-GEMMAS = ("gemma", "gemma3_text")
+GEMMAS = ("gemma", "gemma2", "gemma3_text")
 DIVIDED = ("llama", "qwen2", "qwen3", "mistral")
 """Families whose models are divided over ranks."""
 STATIC_ROPES = ("default", "linear", "llama3", "yarn")
@@ -22,8 +22,11 @@ WINDOWED = ("mistral", "mixtral", "phi3")
 """Families with a window in all layers or in none, and no other field that says so."""
 
 
-FULL_EVERY = {"gemma3_text": 6}
+FULL_EVERY = {"gemma2": 2, "gemma3_text": 6}
 """Families with a window in all layers but every so manieth, unless the configuration says otherwise."""
+
+SOFT_CAPS = {"gemma2": (50.0, 30.0)}
+"""The soft caps of scores and of logits, unless the configuration says otherwise."""
 
 
 GATES = {"silu": "silu", "gelu_pytorch_tanh": "gelu"}
@@ -54,12 +57,16 @@ def windows(config: dict[str, Any]) -> list[int]:
 
 
 class Multipliers(NamedTuple):
-    """The factor of the embedding, the eps of a layer's norms and of the last one, the factors of scores and logits."""
+    """The factor of the embedding, the eps of a layer's norms and of the last one, the factors of scores and logits,
+    and the soft caps of both (None: there is none), cap · tanh(x / cap).
+    """
 
     embedding: float
     eps: float
     scores: float
     logits: float
+    score_cap: float | None = None
+    logit_cap: float | None = None
 
 
 def multipliers(config: dict[str, Any]) -> Multipliers:
@@ -70,7 +77,10 @@ def multipliers(config: dict[str, Any]) -> Multipliers:
     eps = config.get("rms_norm_eps") or 1e-6
     if config["model_type"] in GEMMAS:
         scores = (config.get("query_pre_attn_scalar") or head_dim) ** -0.5
-        return Multipliers(config["hidden_size"] ** 0.5, eps, scores, 1.0)
+        default = SOFT_CAPS.get(config["model_type"], (None, None))
+        names = ("attn_logit_softcapping", "final_logit_softcapping")
+        caps = (config.get(name, own) for name, own in zip(names, default, strict=True))
+        return Multipliers(config["hidden_size"] ** 0.5, eps, scores, 1.0, *caps)
     if config["model_type"] != "granite":
         return Multipliers(1.0, eps, head_dim**-0.5, 1.0)
     embedding, residual, scores, divisor = (

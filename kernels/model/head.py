@@ -51,9 +51,9 @@ class Head:
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits [..., vocab] of a residual stream [..., hidden], with the head's weight as the plan holds it."""
-        model = self._model
-        norm, weight = model.norm, model.lm_head
+        model, norm, weight = self._model, self._model.norm, self._model.lm_head
         if self._advances_token:
             norm, weight = torch.ones_like(norm), folded_in(weight, norm)
         hidden = decoder.rms_norm(x, norm, model.eps)
-        return F.linear(hidden, self._variants.rounded(self._bound, weight, hidden))
+        weight = self._variants.rounded(self._bound, weight, hidden)
+        return decoder.capped(F.linear(hidden, weight), model.logit_cap)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.model import decoder, loading, weights
+from kernels.model.dense_families import multipliers
 
 
 @torch.no_grad()
@@ -32,13 +33,16 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
     kinds = whole.config.layer_types if isinstance(rotary.rope_type, dict) else [None] * len(whole.model.layers)
     angles = {kind: rotary(hidden, positions, *([kind] if kind else [])) for kind in set(kinds)}
     for index, layer in enumerate(whole.model.layers):
-        window = decoder.layer_shape(whole.config, layer).window_within(ids.shape[1])
-        seen = None if window is None else _seen(positions[0], window)
+        shape = decoder.layer_shape(whole.config, layer)
+        window = shape.window_within(ids.shape[1])
+        plain = window is None and shape.softcap is None
+        seen = None if plain else _mask(positions[0], window or ids.shape[1]).to(hidden.dtype)
         own = _made(whole, f"model.layers.{index}", seed, device)
         hidden = own(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles[kinds[index]])
     hidden = _made(whole, "model.norm", seed, device)(hidden)
     head = _made(whole, "model.embed_tokens" if whole.config.tie_word_embeddings else "lm_head", seed, device).weight
-    return torch.cat([F.linear(rows, head).cpu() / divisor for rows in hidden.split(1)])
+    cap = multipliers(whole.config.to_dict()).logit_cap
+    return torch.cat([decoder.capped(F.linear(rows, head).cpu() / divisor, cap) for rows in hidden.split(1)])
 
 
 def _made(whole: Any, name: str, seed: int, device: torch.device) -> Any:
@@ -48,7 +52,7 @@ def _made(whole: Any, name: str, seed: int, device: torch.device) -> Any:
     return module.eval()
 
 
-def _seen(positions: Tensor, window: int) -> Tensor:
-    """Which keys each query sees within a window: bool [1, 1, queries, keys]."""
+def _mask(positions: Tensor, window: int) -> Tensor:
+    """0 for the keys that each query sees within a window, else -inf: [1, 1, queries, keys]."""
     behind = positions[:, None] - positions
-    return ((behind >= 0) & (behind < window))[None, None]
+    return torch.where((behind >= 0) & (behind < window), 0.0, float("-inf"))[None, None]

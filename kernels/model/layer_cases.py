@@ -9,7 +9,20 @@ from typing import Any, Literal
 
 from kernels.model.decoder import LayerShape
 from kernels.model.experts import Experts
+from kernels.model.layer_weights import Weights
 from kernels.ops import AttentionCase, DType, GatedCase, GroupedCase, RopeCase, StepAttentionCase
+
+DEFAULT_SCALE_ERROR = 1e-6
+
+
+def default_scale(shape: LayerShape) -> bool:
+    """Whether scores are scaled by 1 / √head_dim, as every variant does."""
+    return abs(shape.scaling * shape.head_dim**0.5 - 1) < DEFAULT_SCALE_ERROR
+
+
+def fits_step(w: Weights, shape: LayerShape) -> bool:
+    """Whether a variant may do a layer's whole decode step: none norms q and k, or caps scores."""
+    return w.q_norm is None and shape.softcap is None and default_scale(shape)
 
 
 def rope_case(
@@ -30,7 +43,9 @@ def attention_case(
 ) -> AttentionCase:
     """Attention of `queries` tokens of each sequence over up to `length` keys."""
     window, shared = shape.window_within(length), _shared(shape, batch, dtype, page_size)
-    return AttentionCase(kind=kind, q_len=queries, kv_len=length, kv_dtype=dtype, window=window, **shared)
+    return AttentionCase(
+        kind=kind, q_len=queries, kv_len=length, kv_dtype=dtype, window=window, softcap=shape.softcap, **shared
+    )
 
 
 def step_case(

@@ -10,7 +10,7 @@ from torch import Tensor
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.experts import Experts
-from kernels.model.layer_cases import attention_case, expert_cases, rope_case, step_case
+from kernels.model.layer_cases import attention_case, expert_cases, fits_step, rope_case, step_case
 from kernels.model.layer_weights import Dense, Weights
 from kernels.model.prompts import bucket
 from kernels.ops import Case, Epilogue, GatedCase, LinearCase, LmHeadCase, RmsNormCase
@@ -93,7 +93,7 @@ class LayerOps:
         shapes = dict.fromkeys(self._model.shapes)
         separate = [case for shape in shapes for case in self._separate(shape, queries)]
         forms = [tuple(dict.fromkeys(separate))]
-        if queries == 1 and self._weights.q_norm is None:
+        if queries == 1 and fits_step(self._weights, self._shape):
             batch, length = self.traffic.batch, self.traffic.longest
             forms.insert(0, tuple(dict.fromkeys(step_case(shape, batch, length, self._dtype) for shape in shapes)))
         return forms

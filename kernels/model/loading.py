@@ -66,6 +66,8 @@ def configuration(config: dict[str, Any]) -> PreTrainedConfig:
     padding, words = getattr(text, "pad_token_id", None), getattr(text, "vocab_size", None)
     if isinstance(padding, int) and isinstance(words, int) and padding >= words:
         text.pad_token_id = None  # torch builds no embedding with it, and nothing here is padded
+    if getattr(text, "attn_logit_softcapping", None):
+        built._attn_implementation = "eager"  # the others leave the soft cap out without a word
     return built
 
 

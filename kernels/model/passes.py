@@ -20,12 +20,10 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.head import Head
-from kernels.model.layer_cases import attention_case, rope_case, step_case
+from kernels.model.layer_cases import attention_case, default_scale, fits_step, rope_case, step_case
 from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.model.state import State
-
-DEFAULT_SCALE_ERROR = 1e-6
 
 
 @dataclass
@@ -161,7 +159,7 @@ class Pass:
         self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, decoder.Positions | None], Tensor] | None:
         """The planned variant that does a whole decode step of attention; None if the plan has none."""
-        if self.queries > 1 or w.q_norm is not None or not default_scale(shape):
+        if self.queries > 1 or not fits_step(w, shape):
             return None
         planned = self.variants.planned(step_case(shape, self.state.batch, self.state.capacity, self.dtype))
         if planned is None:
@@ -202,16 +200,11 @@ class Pass:
         position = self.state.position
         if self.queries == 1:
             if planned is None or not planned.variant.device_lengths:
-                return lambda q: decoder.decode_attention(q, keys, values, position, shape.scaling, shape.window)
+                return lambda q: decoder.decode_attention(q, keys, values, position, shape)
             decode = planned.function
             return lambda q: decode(q, keys, values, position=position)
         k, v = keys[:, : self.queries], values[:, : self.queries]
         if planned is None:
-            return lambda q: decoder.prefill_attention(q, k, v, shape.scaling, shape.window)
+            return lambda q: decoder.prefill_attention(q, k, v, shape)
         function = planned.function
         return lambda q: function(q, k, v)
-
-
-def default_scale(shape: decoder.LayerShape) -> bool:
-    """Whether scores are scaled by 1 / √head_dim, as every variant does."""
-    return abs(shape.scaling * shape.head_dim**0.5 - 1) < DEFAULT_SCALE_ERROR

@@ -20,7 +20,6 @@ LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
     "fp8 KV caches": lambda case: isinstance(case, AttentionCase) and case.kv_dtype == "fp8",
     "packed prompts": lambda case: isinstance(case, AttentionCase) and case.lengths is not None,
     "attention without causality": lambda case: isinstance(case, AttentionCase) and not case.causal,
-    "soft caps": lambda case: isinstance(case, AttentionCase) and case.softcap is not None,
     "rotations without a cache": lambda case: isinstance(case, RopeCase) and not case.append,
     "circular convolutions": lambda case: isinstance(case, FftConvCase) and case.circular,
     "filters that channels share": lambda case: isinstance(case, FftConvCase) and case.filters is not None,

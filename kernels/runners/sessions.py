@@ -122,7 +122,7 @@ class DecoderSession(ExactSession):
             self.token.copy_(ids[:, at : at + 1])
             self.step()
             hidden.append(self._step_hidden.clone())
-        return F.linear(torch.cat(hidden, dim=1), self.model.lm_head)
+        return self.model.logits(torch.cat(hidden, dim=1))
 
 
 ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")

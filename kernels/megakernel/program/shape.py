@@ -10,7 +10,6 @@ from kernels.model_files.config import value
 
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
 LACKING = {
-    "gemma2": "soft caps",
     "gpt_oss": "attention sinks, biases of experts",
 }
 """What families near these have, and the megakernel has not."""
@@ -115,6 +114,8 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         by = multipliers(config)
     except ValueError as error:
         raise Unsupported(f"{error}: the megakernel folds it into a norm") from None
+    if by.score_cap is not None or by.logit_cap is not None:
+        raise Unsupported(f"{family}: the megakernel has no soft caps")
     window, full_every = _windows(windows(config))
     shape = ModelShape(
         hidden=config["hidden_size"],

@@ -37,12 +37,17 @@ def head_case(model: decoder.Decoder, rows: int, kind: SamplingKind) -> LmHeadCa
     return LmHeadCase(m=rows, vocab=vocab, k=hidden, sampling=kind, dtype=dtype, weights=dtype)
 
 
+def head_kinds(model: decoder.Decoder) -> list[SamplingKind]:
+    """The heads that can draw this model's tokens: a soft cap of logits does not change which is the largest."""
+    return [kind for kind in TIMED_AS if kind == "argmax" or model.logit_cap is None]
+
+
 def planned_heads(model: decoder.Decoder, shape: Shape, ops: Collection[PlannedOp]) -> list[SamplingKind]:
     """The heads that `ops` name for a pass of this shape; none for a pass with chunks."""
     if shape.blocks:
         return []
     cases = [case_from.validate_python(op.case | {"weights": op.case["dtype"]}) for op in ops if op.op == "lm_head"]
-    return [kind for kind in TIMED_AS if head_case(model, shape.draws, kind) in cases]
+    return [kind for kind in head_kinds(model) if head_case(model, shape.draws, kind) in cases]
 
 
 def drawn_by(step: Step) -> SamplingKind | None:

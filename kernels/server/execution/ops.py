@@ -18,7 +18,7 @@ from kernels.gemm.skinny import MOST_ROWS
 from kernels.gemm.small import LEAST_ROWS
 from kernels.hardware import Gpu
 from kernels.model import decoder
-from kernels.model.layer_cases import attention_case, rope_case, step_case
+from kernels.model.layer_cases import attention_case, fits_step, rope_case, step_case
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.prompt_ops import FEW, LARGE_ROWS, LONG, ONE_TILE, ROW_WARPS
 from kernels.ops import (
@@ -34,7 +34,7 @@ from kernels.ops import (
 )
 from kernels.plan import PlannedOp
 from kernels.quant.formats import of_head
-from kernels.server.execution.heads import TIMED_AS, head_case
+from kernels.server.execution.heads import head_case, head_kinds
 from kernels.server.execution.shapes import Shape
 
 
@@ -123,7 +123,7 @@ def head_cases(model: decoder.Decoder, shape: Shape) -> list[Case]:
     """The cases of `head_ops`."""
     hidden, dtype = model.lm_head.shape[1], DTYPE_NAMES[model.embedding.dtype]
     norm = RmsNormCase(m=shape.draws, n=hidden, dtype=dtype)
-    return [] if shape.blocks else [*(head_case(model, shape.draws, kind) for kind in TIMED_AS), norm]
+    return [] if shape.blocks else [*(head_case(model, shape.draws, kind) for kind in head_kinds(model)), norm]
 
 
 def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[Case]:
@@ -166,7 +166,7 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
 def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) -> Iterator[Case]:
     dtype = DTYPE_NAMES[model.embedding.dtype]
     for heads in dict.fromkeys(model.shapes):
-        if not shape.blocks and model.layers[0].q_norm is None:
+        if not shape.blocks and fits_step(model.layers[0], heads):
             yield step_case(heads, shape.rows, capacity, dtype, page_size)
         yield rope_case(heads, shape.rows, 1, dtype, page_size)
         for batch, queries in ((shape.decodes, 1), (shape.blocks, shape.block)):

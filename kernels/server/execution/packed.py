@@ -22,9 +22,8 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.all_reduce import AllReduce
 from kernels.model.bound_variants import BoundVariants
-from kernels.model.layer_cases import attention_case, rope_case, step_case
+from kernels.model.layer_cases import attention_case, default_scale, fits_step, rope_case, step_case
 from kernels.model.layer_weights import Weights
-from kernels.model.passes import default_scale
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.model.tensor_parallel_pass import follow, join, run_halves
 from kernels.ops.base import SamplingKind
@@ -135,18 +134,18 @@ class PackedPass:
         x = given.stream.summed()
         ends = x.index_select(0, self.fields.end) if self.shape.blocks else x
         self.hidden = x
-        logits = self._end(Stream(ends))
+        made = self._end(Stream(ends))
         if self.head is None:
-            self.logits = logits
+            self.logits = decoder.capped(made, self.model.logit_cap)
             if not self.draws_later:
-                self.draw(logits)
+                self.draw(self.logits)
         else:
-            self.chosen = logits
-            self.state.last.index_copy_(0, self.fields.target, logits)
+            self.chosen = made
+            self.state.last.index_copy_(0, self.fields.target, made)
 
     def logits_of(self, hidden: Tensor) -> Tensor:
         """The logits of some rows of `hidden`."""
-        return F.linear(decoder.rms_norm(hidden, self.model.norm, self.model.eps), self.model.lm_head)
+        return self.model.logits(decoder.rms_norm(hidden, self.model.norm, self.model.eps))
 
     def draw(self, logits: Tensor) -> None:
         """Leaves the token of each draw, from these logits, in `chosen` and in `last` of its slot."""
@@ -174,7 +173,7 @@ class PackedPass:
         """qkv [rows, (heads + 2 · kv_heads) · head_dim] ↦ o [rows, heads · head_dim]; k and v go into their pages."""
         fields, state = self.fields, self.state
         step = None
-        if not self.shape.blocks and w.q_norm is None and default_scale(shape):
+        if not self.shape.blocks and fits_step(w, shape):
             step = self.variants.planned(
                 step_case(shape, self.shape.rows, state.positions, self.dtype, state.page_size)
             )
@@ -234,7 +233,7 @@ class PackedPass:
         planned = self.variants.planned(case) if default_scale(shape) else None
         if planned is not None:
             return planned.function
-        return lambda *given, out: out.copy_(paged_attention(*given, scaling=shape.scaling, window=case.window))
+        return lambda *given, out: out.copy_(paged_attention(*given, shape))
 
 
 class TensorParallelPackedPass:

@@ -41,6 +41,7 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
     [
         ({"model_type": "gpt2"}, "model_type 'gpt2': the megakernel serves llama"),
         ({"model_type": "gpt_oss"}, "model_type 'gpt_oss': the megakernel has no attention sinks"),
+        ({"model_type": "gemma2"}, "gemma2: the megakernel has no soft caps"),
         ({"model_type": "granite", "logits_scaling": 13}, "logits_scaling 13.0 is no power of two"),
         ({"model_type": "phi3", "rope_scaling": {"type": "longrope"}}, "rope_type 'longrope'"),
         ({"model_type": "phi3", "partial_rotary_factor": 0.75, "rope_scaling": None}, "partial_rotary_factor"),

@@ -62,8 +62,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 8,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     },
-    "gemma2": SIZES | {"model_type": "gemma2", "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16},
+    "gemma2": SIZES
+    | {
+        "model_type": "gemma2",
+        "head_dim": 16,
+        "sliding_window": 8,
+        "query_pre_attn_scalar": 16,
+        "attn_logit_softcapping": 1.5,
+        "final_logit_softcapping": 3.0,
+    },
     "phi3-part": SIZES | {"model_type": "phi3", "sliding_window": 9, "partial_rotary_factor": 0.5},
+    "starcoder2": SIZES | {"model_type": "starcoder2"},
     "gpt2": {
         "model_type": "gpt2",
         "n_embd": 64,
@@ -86,7 +95,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 SPARSE = ("qwen3-moe", "mixtral", "olmoe")
 """Mixtures of experts that the compact decoder runs."""
-NEAR = ("phi3", "granite", "olmo2", "gemma", "gemma3")
+NEAR = ("phi3", "granite", "olmo2", "gemma", "gemma2", "gemma3")
 """Dense families that differ from Llama by more than a bias, a window or norms of q and k."""
 COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *NEAR, *SPARSE)
 """Families that the compact decoder runs; the other decoders run as transformers' modules."""

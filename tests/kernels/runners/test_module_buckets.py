@@ -12,7 +12,7 @@ from kernels.runners.eager import EagerRunner
 from tests.kernels.runners.engine_models import CONFIGS, SIZES, load
 
 FAMILIES: dict[str, dict[str, Any]] = {
-    "gemma2": CONFIGS["gemma2"],
+    "starcoder2": CONFIGS["starcoder2"],
     "gpt2": CONFIGS["gpt2"],
     "phi3-part": CONFIGS["phi3-part"],
     "qwen3-moe-mixed": CONFIGS["qwen3-moe"] | {"mlp_only_layers": [1]},
@@ -41,7 +41,7 @@ def test_one_session_serves_prompts_of_any_length(name: str) -> None:
 
 def test_a_model_that_gives_every_logit_is_asked_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some take `logits_to_keep` for a number of last rows only."""
-    model = load(FAMILIES["gemma2"])
+    model = load(FAMILIES["starcoder2"])
     forward = type(model).forward
 
     def without_rows(self: Any, logits_to_keep: Any = 0, **given: Any) -> Any:

@@ -11,7 +11,7 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
 from kernels.server.execution.backend import Captured, KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.heads import MOST_TOP_K, drawn_by, head_case, most_equal_rows
+from kernels.server.execution.heads import MOST_TOP_K, drawn_by, head_case, most_equal_rows, planned_heads
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
@@ -48,6 +48,11 @@ def planned(model: Decoder, rows: tuple[int, ...] = (1, 2, 3, 4)) -> list[Planne
     """torch's own heads, which a plan may name."""
     cases = [(head_case(model, row, kind), name) for row in rows for kind, name in TORCHS.items()]
     return [PlannedOp(op="lm_head", case=case.model_dump(), variant=name) for case, name in cases]
+
+
+def test_no_head_samples_from_logits_with_a_soft_cap() -> None:
+    model, shape = Decoder(load("gemma2")), Shape(2, 0, 4, 2)
+    assert planned_heads(model, shape, planned(model)) == ["argmax"]
 
 
 def run_steps(own: Engine, count: int) -> None:
