@@ -85,7 +85,8 @@ def alternate(
     time.
 
     `start_seconds` are those until a further process serves, None where there is none. Where before is FAR_SLOWER and
-    LEAST_PROCESSES fit into the time, LEAST_PAIRS_OF_SEVERAL are enough here. What runs today, as both sides, serves once.
+    LEAST_PROCESSES fit into the time, LEAST_PAIRS_OF_SEVERAL are enough here.
+    What runs today, as both sides, serves once.
     """
     objectives = workload.objectives
     limited = [objective for objective in objectives if objective.limit is not None]

@@ -46,9 +46,9 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
 class RenderedResult(NamedTuple):
     """The part of a result's page that is made of stored documents.
 
-    `summary` is its first screen and `html` the rest. `stages` have known results, `servable` says whether the plan
-    can be served, `fleet` whether what users cost follows, and `other_promise` which limit would hold. `unreadable` is a sentence about the first document that
-    cannot be read, or "".
+    `summary` is its first screen and `html` the rest. `stages` have known results, `servable` says whether the plan is
+    recommended and can be served, `fleet` whether what users cost follows, and `other_promise` which limit would hold.
+    `unreadable` is a sentence about the first document that cannot be read, or "".
     """
 
     summary: str
