@@ -86,12 +86,14 @@ def alternate(
 
     `start_seconds` are those until a further process serves, None where there is none. Where before is FAR_SLOWER and
     LEAST_PROCESSES fit into the time, LEAST_PAIRS_OF_SEVERAL are enough here.
+    What runs today, as both sides, serves once.
     """
     objectives = workload.objectives
     limited = [objective for objective in objectives if objective.limit is not None]
     least_pairs = LEAST_PAIRS if limited == list(objectives) else LEAST_REQUESTS
     began, spent, alone, continued = time.monotonic(), 0.0, False, False
     soonest = began + LEAST_SECONDS
+    what = "requests" if after is before else "pairs of requests"
     while True:
         late = context.seconds_left <= reserve and time.monotonic() > soonest
         pairs, done = len(before.served), len(after.served)
@@ -112,9 +114,9 @@ def alternate(
             least = max([LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
             short = 2 * (least - done) * spent / done >= context.seconds_left - reserve
             alone = continued or short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
-        if not alone:
+        if not (alone or after is before):
             before.serve()
         start = time.monotonic()
         after.serve()
         spent += time.monotonic() - start
-        context.say(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"pairs of requests measured: {pairs}")
+        context.say(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"{what} measured: {pairs}")

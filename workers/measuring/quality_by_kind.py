@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -142,8 +142,14 @@ def _texts(document: StageInput, context: Context, model: torch.nn.Module, least
     length = texts.sequence_length(traffic, generates, words)
     most = max(least, LEAST_SEQUENCES * length if generates else 0) + length * traffic.batch
     writes = generates and not document.model.generated
-    wrote = partial(context.say, 0.7, "the model writes text to be compared on")
-    return texts.for_quality(model, context.model_dir, workload.quality_text, writes, words, length, most, wrote)
+    until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left / 2)
+    say = cache(partial(context.say, 0.7, "the model writes text to be compared on"))
+
+    def goes_on() -> bool:
+        say()
+        return time.monotonic() < until
+
+    return texts.for_quality(model, context.model_dir, workload.quality_text, writes, words, length, most, goes_on)
 
 
 def _inputs(

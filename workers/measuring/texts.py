@@ -149,22 +149,24 @@ def for_quality(
     vocabulary: int,
     length: int,
     most: int,
-    wrote: Callable[[], object] = lambda: None,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> Tokens:
     """About `most` tokens: the workload's or the model's text, what the model writes where that is too short, else
     random ids.
 
-    `writes`: whether the weights are trained, so that the text that the model generates has meaning. `wrote` is called
-    after each batch of it.
+    `writes`: whether the weights are trained, so that the text that the model generates has meaning. What it
+    writes is cut short where `goes_on`, called after each token, is false.
     """
     text = from_text(model_dir, own, length, most, vocabulary)
     missing = most - (text.ids.numel() if text else 0)
     if not writes or missing < length:
         return text or random(vocabulary, length, most)
     before = _tokenized(model_dir, (), 0).before if (model_dir / TOKENIZER).is_file() else []
-    more = sampled(model, vocabulary, length, missing, wrote, [token for token in before if token < vocabulary])
+    more = sampled(model, vocabulary, length, missing, goes_on, [token for token in before if token < vocabulary])
     if text is None:
         return more
+    if more.ids.shape[1] < length:
+        return text
     return Tokens(torch.cat([text.ids, more.ids]), f"{text.source} and {more.source}", text.written)
 
 
@@ -198,11 +200,11 @@ def sampled(
     vocabulary: int,
     length: int,
     most: int,
-    wrote: Callable[[], object] = lambda: None,
+    goes_on: Callable[[], bool] = lambda: True,
     before: Sequence[int] = (),
 ) -> Tokens:
-    """Sequences that the model generates at temperature 1 from a random token behind those `before`; `wrote` is called
-    after each batch of them.
+    """Sequences that the model generates at temperature 1 from a random token behind those `before`. Where `goes_on` is
+    false after a token, the sequences end with it.
     """
     torch.manual_seed(20)
     device = next(model.parameters()).device
@@ -211,18 +213,18 @@ def sampled(
     starts = torch.cat([first, torch.randint(vocabulary, (count, 1))], 1).to(device)
     written = []
     for group in starts.split(WRITTEN_AT_ONCE):
-        written.append(_write(model, group, length))
-        wrote()
-    return Tokens(torch.cat(written), "tokens sampled from the model itself")
+        written.append(_write(model, group, length, goes_on))
+    whole = [ids for ids in written if ids.shape[1] == written[0].shape[1]]
+    return Tokens(torch.cat(whole), "tokens sampled from the model itself")
 
 
 @torch.no_grad()
-def _write(model: torch.nn.Module, starts: torch.Tensor, length: int) -> torch.Tensor:
-    """Sequences [count, length] that begin with `starts`: under CUDA graphs where the model is known to run under them,
-    since `generate` launches each operation of each token from the host.
+def _write(model: torch.nn.Module, starts: torch.Tensor, length: int, goes_on: Callable[[], bool]) -> torch.Tensor:
+    """Sequences [count, length] that begin with `starts`, shorter where `goes_on` ends them: under CUDA graphs where
+    the model is known to run under them, since `generate` launches each operation of each token from the host.
     """
     if decoder.refusal(model) is None:
-        return _write_by_graphs(model, starts, length)
+        return _write_by_graphs(model, starts, length, goes_on)
     ids = model.generate(  # type: ignore[operator]
         starts,
         attention_mask=torch.ones_like(starts),
@@ -232,17 +234,22 @@ def _write(model: torch.nn.Module, starts: torch.Tensor, length: int) -> torch.T
         min_new_tokens=length - starts.shape[1],
         eos_token_id=None,
         pad_token_id=0,
+        stopping_criteria=[lambda ids, _, **__: torch.full(ids.shape[:1], not goes_on(), device=ids.device)],
     )
     return ids.cpu()
 
 
-def _write_by_graphs(model: torch.nn.Module, starts: torch.Tensor, length: int) -> torch.Tensor:
+def _write_by_graphs(
+    model: torch.nn.Module, starts: torch.Tensor, length: int, goes_on: Callable[[], bool]
+) -> torch.Tensor:
     count, begun = starts.shape
     session = SamplingSession(model, count, begun, length + WARM_UP_ROOM, lambda function: function)
     session.capture()
     session.begin(starts)
     ids = [starts, session.token.clone()]
     for _ in range(length - begun - 1):
+        if not goes_on():
+            break
         session.step()
         ids.append(session.token.clone())
     return torch.cat(ids, 1).cpu()

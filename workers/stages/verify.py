@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 
 from transformers import PreTrainedModel
@@ -149,7 +149,9 @@ class _Bench:
         sizes = sizes_of(document, plan)
         self.further.close()
         context.say(0.05, f"preparing the plan {label}")
-        with prepared(planned(document, context, plan, self.model), document) as after:
+        changed = is_change(plan, document)
+        runner = prepared(planned(document, context, plan, self.model), document) if changed else None
+        with runner or nullcontext(self.runner) as after:
             clients, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
                 clients, _, environment = self._served(after, plan, start, reserve)
@@ -158,7 +160,7 @@ class _Bench:
             attempt = PlanMeasurement(
                 label=label,
                 plan=plan,
-                changed=is_change(plan, document),
+                changed=changed,
                 environment=environment,
                 processes=alternations,
                 outcomes=outcomes_of(objectives, alternations, self.usd, sizes),
@@ -175,10 +177,11 @@ class _Bench:
             if not attempt.why_not and attempt.kept_for_processes(context):
                 reserved = quality_by_kind.float32_bytes(document, self.model)
                 self.further.get_ready(plan, attempt.pairs_in(context), reserved)
-            judged, no_quality = quality_by_kind.measure(
-                document, context, self.runner, after, unverified=unverified(document, plan)
-            )
-            attempt = replace(attempt, quality=judged, no_quality=no_quality)
+            if changed or context.overtime <= LATEST_SECONDS:
+                judged, no_quality = quality_by_kind.measure(
+                    document, context, self.runner, after, unverified=unverified(document, plan)
+                )
+                attempt = replace(attempt, quality=judged, no_quality=no_quality)
             profile: PlanProfile | str = ""
             if attempt.why_not:
                 self.further.close()
@@ -193,12 +196,13 @@ class _Bench:
         """The clients of `after`, whose requests alternated with today's; the seconds until both were warm; and the
         environment.
 
-        Both sides get the same prompts, which no earlier attempt has had: a runner may have cached earlier ones.
+        Both sides get the same prompts, which no earlier attempt has had: a runner may have cached earlier ones. They
+        are the same clients where the plan is what runs today.
         """
         seed = secrets.randbits(32)
-        self.today, clients = (
-            warm_clients(self.document, runner, seed, self.context.shared) for runner in (self.runner, after)
-        )
+        clients = self.today = warm_clients(self.document, self.runner, seed, self.context.shared)
+        if after is not self.runner:
+            clients = warm_clients(self.document, after, seed, self.context.shared)
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = hours_of(self.usd, sizes_of(self.document, plan))
         with watched(self.document) as environment:

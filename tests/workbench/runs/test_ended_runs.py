@@ -25,3 +25,12 @@ def test_a_run_that_ended_without_a_verdict_leads_to_another(
     assert (again in page, f'href="/runs/{run.id}/result/"' in page) == (True, True)
     assert again not in browser(account).get(f"/runs/{run.id}/").content.decode()
     assert "/workloads/new/?from=" not in browser(engineer).get(f"/runs/{done.id}/").content.decode()
+
+
+def test_a_run_that_failed_beside_other_programs_says_so(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "failed", "verify")
+    stage = run.stages.get(stage="compose")
+    stage.result["environment"] |= {"gpu_class": "cpu", "telemetry": {"others_cpu_share": 0.87}}
+    stage.save()
+    page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    assert "Other programs used 87 % of the CPU: run it again on an idle machine." in page

@@ -187,6 +187,17 @@ def test_a_model_writes_behind_the_tokens_that_begin_a_text():
 
 
 @pytest.mark.parametrize("by_graphs", [True, False])
+def test_what_a_model_writes_is_cut_short_where_the_time_is_over(by_graphs, monkeypatch):
+    if not by_graphs:
+        monkeypatch.setattr(texts.decoder, "refusal", lambda model: "another family")
+    model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
+    time_left = [True, True, True]
+    ids = texts.sampled(model, 256, 24, 96 * 24, lambda: bool(time_left and time_left.pop()), before=[5]).ids
+    assert ids.shape[0] == texts.WRITTEN_AT_ONCE, "sequences that were hardly begun are left out"
+    assert 4 <= ids.shape[1] <= 6
+
+
+@pytest.mark.parametrize("by_graphs", [True, False])
 def test_what_a_model_writes_has_its_own_probabilities(by_graphs, monkeypatch):
     """The mean surprise of ids that are drawn from a distribution is its entropy."""
     if not by_graphs:

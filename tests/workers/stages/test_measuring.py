@@ -108,11 +108,14 @@ def test_a_verified_run_is_priced(measured):
 def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, measured, monkeypatch, busy, verdict):
     monkeypatch.setattr(measurement, "BUSY", busy)
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 1.0)
+    warmed = []
+    monkeypatch.setattr(verify, "warm_clients", lambda *facts: warmed.append(facts) or alternation.warm_clients(*facts))
     document = stage_input(
         "verify", objectives=[{"metric": "ttft", "limit": 0.001}, {"metric": "throughput", "limit": 1}]
     )
     with rival_programs(((os.cpu_count() or 1) + 1) // 2 if verdict != "missed" else 0):
         found = verify.run(with_plan(document, measured.baseline.environment), context)
+    assert len(warmed) == 1, "what runs today was measured beside itself"
     assert found.verdict == verdict
     assert [each.verdict for each in found.outcomes] == [verdict, "met"]
     assert found.goodput_after == 0.0

@@ -176,7 +176,9 @@ def _check_model(
         checks.warnings.append(f"A run would wait for a worker of class {chosen}.")
     else:
         allowed = ", ".join(document.constraints.gpu_classes)
-        checks.warnings.append(f"No allowed class ({allowed}) has a running worker with enough memory: a run would wait.")
+        checks.warnings.append(
+            f"No allowed class ({allowed}) has a running worker with enough memory: a run would wait."
+        )
 
 
 def _tell_prediction(

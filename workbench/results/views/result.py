@@ -19,6 +19,7 @@ from workbench.web import pdf
 from workers.documents.base import Artifact
 from workers.documents.stages import STAGES, Results
 from workers.documents.timeline import LaneSummary, RequestTimeline
+from workers.wording.text import percent
 
 
 @require_safe
@@ -46,9 +47,9 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
 class RenderedResult(NamedTuple):
     """The part of a result's page that is made of stored documents.
 
-    `summary` is its first screen and `html` the rest. `stages` have known results, `servable` says whether the plan
-    can be served, `fleet` whether what users cost follows, and `other_promise` which limit would hold. `unreadable` is a sentence about the first document that
-    cannot be read, or "".
+    `summary` is its first screen and `html` the rest. `stages` have known results, `servable` says whether the plan is
+    recommended and can be served, `fleet` whether what users cost follows, and `other_promise` which limit would hold.
+    `unreadable` is a sentence about the first document that cannot be read, or "".
     """
 
     summary: str
@@ -79,7 +80,7 @@ def _body(run: Run) -> RenderedResult:
     context = page_context.context(document, manifest, known, services.stage_times(run))
     context |= {
         "run": run,
-        "no_verdict": services.lacks(run, "verdict"),
+        "no_verdict": f"{services.lacks(run, 'verdict')} {_busy_words(known)}".rstrip(),
         "timelines": (timelines := _timelines(known, context["compared_with"])),
         "longest_timeline_ms": max((each.shown.duration_ms for each in timelines), default=0),
     }
@@ -93,6 +94,14 @@ def _body(run: Run) -> RenderedResult:
         other_promise=context["other_promise"],
         unreadable=unreadable or unreadable_model or unreadable_result,
     )
+
+
+def _busy_words(known: Results) -> str:
+    """That other programs used the CPU while plans were tried, which may be why a run has no verdict; "" otherwise."""
+    share = known.compose.environment.busy_share if known.compose else None
+    if share is None:
+        return ""
+    return f"Other programs used {percent(share, 0)} of the CPU: run it again on an idle machine."
 
 
 class _Timeline(NamedTuple):
