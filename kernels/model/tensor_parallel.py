@@ -21,6 +21,7 @@ from kernels.model import decoder, loading, weights
 from kernels.model.dense_families import DIVIDED
 from kernels.model.divisible import undivided
 from kernels.model_files.config import value
+from kernels.quant.quantised_matrix import GROUP, STORED_SCALES, STORED_ZEROS
 
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias")
 """Biases of partial sums: the first rank has them, the others zeros."""
@@ -136,7 +137,7 @@ def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str
 @torch.no_grad()
 def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device], dtype: str) -> TensorParallelModel:
     """The model in the safetensors of `directory`, divided over `devices`: each rank copies its own slices of files
-    that are mapped.
+    that are mapped, and of the scales and zeros that a dequantised model keeps.
 
     Raises ValueError as `part_of_config` does, and for a tensor that is missing or has another shape.
     """
@@ -146,6 +147,9 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
             if name not in files:
                 raise ValueError(f"{directory.name}: no safetensors file holds {name}")
             _read_box(files[name], name, own, place)
+        for attribute in (STORED_SCALES, STORED_ZEROS):
+            if (path := directory / attribute).is_file():
+                _read_groups(path, attribute, part, place)
 
     try:
         files = _files(directory)
@@ -228,6 +232,17 @@ def _read_box(path: Path, name: str, own: torch.Tensor, place: Place) -> None:
     with safe_open(path, framework="pt") as file:
         whole = file.get_slice(name)
         own.copy_(whole[_box(name, whole.get_shape(), own.shape, place)])
+
+
+def _read_groups(path: Path, attribute: str, part: Any, place: Place) -> None:
+    """Gives a rank's weights their part of what groups of columns were stored with, where it cuts no group."""
+    with safe_open(path, framework="pt") as file:
+        for name in list(file.keys()):
+            own, whole = part.get_parameter(name), file.get_slice(name)
+            rows, columns = own.shape
+            groups = -(-columns // GROUP)
+            if columns % GROUP == 0 or groups == whole.get_shape()[1]:
+                setattr(own, attribute, whole[_box(name, whole.get_shape(), (rows, groups), place)])
 
 
 def _box(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> tuple[slice, ...]:
