@@ -7,6 +7,7 @@ and all ranks add theirs up before it joins the residual (`kernels.model.tensor_
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -153,7 +154,7 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
 
     try:
         files = _files(directory)
-        return _made(config, devices, dtype, fill)
+        return _made(config, devices, dtype, fill, at_once=len(devices))
     except SafetensorError as error:
         raise ValueError(f"{directory.name}: the tensors cannot be loaded: {error}") from error
 
@@ -172,17 +173,24 @@ def divide(model: Any, devices: Sequence[torch.device]) -> TensorParallelModel:
 
 
 def _made(
-    config: dict[str, Any], devices: Sequence[torch.device], dtype: str, fill: Callable[[Any, Place], None]
+    config: dict[str, Any],
+    devices: Sequence[torch.device],
+    dtype: str,
+    fill: Callable[[Any, Place], None],
+    at_once: int = 1,
 ) -> TensorParallelModel:
-    """The divided model whose parts are filled by `fill`, each tied parameter once."""
-    parts = []
-    for rank, device in enumerate(devices):
-        part = _empty(config, len(devices), dtype, device)
-        fill(part, (rank, len(devices)))
-        for name, parameter in part.named_parameters():
+    """The divided model whose parts are filled by `fill`, `at_once` at the same time, each tied parameter once."""
+    parts = [_empty(config, len(devices), dtype, device) for device in devices]
+
+    @torch.no_grad()
+    def filled(rank: int) -> None:
+        fill(parts[rank], (rank, len(devices)))
+        for name, parameter in parts[rank].named_parameters():
             if rank and name.endswith(ADDED_ONCE):
                 parameter.zero_()
-        parts.append(part)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(filled, range(len(devices))))
     return TensorParallelModel(loading.configuration(config), parts)
 
 

@@ -2,7 +2,9 @@
 
 import multiprocessing
 import resource
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,8 @@ def hold_one_rank(generated: bool, directory: Path) -> None:
     take no memory.
     """
     torch.set_num_threads(1)
+    threading.stack_size(1 << 18)
+    tensor_parallel.ThreadPoolExecutor = lambda _: ThreadPoolExecutor(1)  # type: ignore[attr-defined]  # ranks in turn
     torch.zeros(1).exp()
     weights.TOGETHER = 1 << 16
     part = runners.describe(part_of_config(LARGE, 4), "fp32").weight_bytes
