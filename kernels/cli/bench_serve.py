@@ -1,11 +1,11 @@
 """`bench serve`: this library's server, and vLLM's if its Python is named, under the same requests through HTTP.
 
-One after the other on the same GPU, this one once in each of `--weights`. Each gets the same lists in the same
-order: for every number of users at least 20 times as many requests, replaced as they end; then lengths that are
+One after the other on the same GPUs, this one first and once in each of `--weights`. Each gets the same lists in the
+same order: for every number of users at least 20 times as many requests, replaced as they end; then lengths that are
 log-normal, by the most users at once, and as Poisson arrivals at 80 % of the requests a second that the first server
-reached with them, which is vLLM where it runs. vLLM has one API server by default; `--vllm-api-servers` measures it a
-second time, with several, and `--vllm-plugin` with the plug-in of `clients/vllm`, which must be installed in its
-environment.
+reached with them: vLLM where it runs, which then is the first. vLLM has one API server by default; `--vllm-api-servers`
+measures it a second time, with several, and `--vllm-plugin` with the plug-in of `clients/vllm`, which must be installed
+in its environment.
 """
 
 import argparse
@@ -85,7 +85,7 @@ class ServeBench:
         return Lengths(self.lengths.prompt, self.lengths.tokens, SIGMA, max(1, most))
 
     def servers(self) -> list[ServerCommand]:
-        """vLLM first, since its capacity sets the rate. Raises ValueError when its Python is wrong."""
+        """vLLM last, but first where its capacity sets a rate. Raises ValueError when its Python is wrong."""
         from kernels.runners.vllm_runner import environment
 
         def wanted() -> ServerSettings:
@@ -100,13 +100,14 @@ class ServeBench:
         if self.options.vllm:
             try:
                 options, count = [*(self.options.vllm_option or []), *divided], self.options.vllm_api_servers
-                commands.insert(0, vllm(wanted(), self.options.vllm, environment(), options))
+                peers = [vllm(wanted(), self.options.vllm, environment(), options)]
                 if count:
                     again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])
-                    commands.insert(1, replace(again, variant="vllm_api_servers"))
+                    peers.append(replace(again, variant="vllm_api_servers"))
                 if self.options.vllm_plugin:
                     again = vllm(wanted(), self.options.vllm, environment(), options)
-                    commands.insert(1, with_plan(again, self.plan_file()))
+                    peers.append(with_plan(again, self.plan_file()))
+                commands = [*peers, *commands] if self._unequal else [*commands, *peers]
             except ValueError as error:
                 raise ValueError(f"--vllm: {error}") from error
         return commands
@@ -266,7 +267,8 @@ def bench_serve(options: argparse.Namespace) -> int:
     for named in models:
         with tempfile.TemporaryDirectory(prefix="bench-serve-") as folder:
             try:
-                model = prepared(named, dtype, device.type, Path(folder) / "model", weights=bool(options.vllm))
+                gpus = max(options.tensor_parallel_size or [1])
+                model = prepared(named, dtype, device.type, Path(folder) / "model", bool(options.vllm), gpus)
                 bench = ServeBench(options, model, list(users), lengths, {}, Path(folder))
                 if bench.tensor_parallel_size is None:
                     bench.floors = model.floors(lengths.prompt, list(users), document.ceilings)

@@ -1,15 +1,18 @@
 """The model that `bench serve` gives to every server: a directory with weights and a tokenizer."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from kernels import runners
+from kernels.cli.bench_divided import larger_than
 from kernels.cli.bench_experts import with_even_experts
 from kernels.dequantising import plain_model
 from kernels.measure.roofline import floor_ms
-from kernels.model import written_model
+from kernels.model import tensor_parallel, written_model
 from kernels.model.loading import skeleton
 from kernels.model.model_case import model_case
 from kernels.model_files import ModelRefused
@@ -23,7 +26,8 @@ FLOOR_TOKENS = 64
 @dataclass(frozen=True)
 class ServedModel:
     """`directory` holds the files, or is a catalogue entry's name; `name` is the model's name to clients. Weights are
-    in `dtype` on `device`, and `generated` or a directory's own.
+    in `dtype` on `device`, and `generated` or a directory's own. The layers of one that is larger than a GPU are on
+    `gpus` of them.
     """
 
     directory: Path
@@ -31,6 +35,7 @@ class ServedModel:
     dtype: str
     device: str
     generated: bool = True
+    gpus: int = 1
 
     @property
     def config(self) -> dict[str, Any]:
@@ -48,7 +53,14 @@ class ServedModel:
     def load(self) -> Any:
         """The model, as transformers has it."""
         directory = self.directory if self.directory.is_dir() else None
-        return runners.load(directory, self.config, generated=directory is None, dtype=self.dtype, device=self.device)
+        return runners.load(
+            directory,
+            self.config,
+            generated=directory is None,
+            dtype=self.dtype,
+            device=self.device,
+            pipeline_parallel_size=self.gpus,
+        )
 
     def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
         """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once.
@@ -74,9 +86,9 @@ class ServedModel:
         return gaps.refusal(LARGEST_DIFFERENCE[weights])
 
 
-def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = True) -> ServedModel:
+def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = True, gpus: int = 1) -> ServedModel:
     """A directory as it is, or a catalogue entry: written to `folder` with weights from a seed, or without `weights` by
-    its name, of which each process draws the same ones. Raises ValueError.
+    its name, of which each process draws the same ones. One that is larger than a GPU takes `gpus`. Raises ValueError.
     """
     config = None if Path(named).is_file() else catalogue_config(named)
     if config is None:
@@ -84,11 +96,20 @@ def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = 
             directory = plain_model(Path(named)).resolve()
         except ModelRefused as error:
             raise ValueError(f"--model: {error}") from error
-        return ServedModel(directory, Path(named).resolve().name, dtype, device, generated=False)
-    if not weights:
-        return ServedModel(Path(named), named, dtype, device)
+        served = ServedModel(directory, Path(named).resolve().name, dtype, device, generated=False)
+    else:
+        served = ServedModel(folder if weights else Path(named), named, dtype, device)
+    large = larger_than(torch.device(device), config or served.config, dtype)
+    if large:
+        served = replace(served, gpus=gpus)
+    if config is None or not weights:
+        return served
+    if large:
+        places = tensor_parallel.devices_of(gpus, device)
+        written_model.write_generated(config, folder, [str(place) for place in places], dtype)
+        return served
     model: Any = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
     written_model.write(model, folder)
     del model
     runners.free()
-    return ServedModel(folder, named, dtype, device)
+    return served

@@ -94,7 +94,7 @@ class MegakernelRunner(Runner):
             raise ValueError(f"devices: the model is on {weight.device}, which must come first")
         if len(self._gpus) > 1 and variants:
             raise ValueError("ops: the prompt's pass over several GPUs takes the default variants, and none of a plan")
-        self._part = part_of(self.shape, len(self._gpus))
+        self._part = part_of(self.shape, len(self._gpus), self.weights)
         self._variants = variants
         self._prompts: PromptReader | None = None
         self._cancel = pinned(1, 0)

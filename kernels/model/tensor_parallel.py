@@ -7,6 +7,7 @@ and all ranks add theirs up before it joins the residual (`kernels.model.tensor_
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from kernels.model import decoder, loading, weights
 from kernels.model.dense_families import DIVIDED
 from kernels.model.divisible import undivided
 from kernels.model_files.config import value
+from kernels.quant.quantised_matrix import GROUP, STORED_SCALES, STORED_ZEROS
 
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias")
 """Biases of partial sums: the first rank has them, the others zeros."""
@@ -136,7 +138,7 @@ def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str
 @torch.no_grad()
 def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device], dtype: str) -> TensorParallelModel:
     """The model in the safetensors of `directory`, divided over `devices`: each rank copies its own slices of files
-    that are mapped.
+    that are mapped, and of the scales and zeros that a dequantised model keeps.
 
     Raises ValueError as `part_of_config` does, and for a tensor that is missing or has another shape.
     """
@@ -146,10 +148,13 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
             if name not in files:
                 raise ValueError(f"{directory.name}: no safetensors file holds {name}")
             _read_box(files[name], name, own, place)
+        for attribute in (STORED_SCALES, STORED_ZEROS):
+            if (path := directory / attribute).is_file():
+                _read_groups(path, attribute, part, place)
 
     try:
         files = _files(directory)
-        return _made(config, devices, dtype, fill)
+        return _made(config, devices, dtype, fill, at_once=len(devices))
     except SafetensorError as error:
         raise ValueError(f"{directory.name}: the tensors cannot be loaded: {error}") from error
 
@@ -168,17 +173,24 @@ def divide(model: Any, devices: Sequence[torch.device]) -> TensorParallelModel:
 
 
 def _made(
-    config: dict[str, Any], devices: Sequence[torch.device], dtype: str, fill: Callable[[Any, Place], None]
+    config: dict[str, Any],
+    devices: Sequence[torch.device],
+    dtype: str,
+    fill: Callable[[Any, Place], None],
+    at_once: int = 1,
 ) -> TensorParallelModel:
-    """The divided model whose parts are filled by `fill`, each tied parameter once."""
-    parts = []
-    for rank, device in enumerate(devices):
-        part = _empty(config, len(devices), dtype, device)
-        fill(part, (rank, len(devices)))
-        for name, parameter in part.named_parameters():
+    """The divided model whose parts are filled by `fill`, `at_once` at the same time, each tied parameter once."""
+    parts = [_empty(config, len(devices), dtype, device) for device in devices]
+
+    @torch.no_grad()
+    def filled(rank: int) -> None:
+        fill(parts[rank], (rank, len(devices)))
+        for name, parameter in parts[rank].named_parameters():
             if rank and name.endswith(ADDED_ONCE):
                 parameter.zero_()
-        parts.append(part)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(filled, range(len(devices))))
     return TensorParallelModel(loading.configuration(config), parts)
 
 
@@ -228,6 +240,17 @@ def _read_box(path: Path, name: str, own: torch.Tensor, place: Place) -> None:
     with safe_open(path, framework="pt") as file:
         whole = file.get_slice(name)
         own.copy_(whole[_box(name, whole.get_shape(), own.shape, place)])
+
+
+def _read_groups(path: Path, attribute: str, part: Any, place: Place) -> None:
+    """Gives a rank's weights their part of what groups of columns were stored with, where it cuts no group."""
+    with safe_open(path, framework="pt") as file:
+        for name in list(file.keys()):
+            own, whole = part.get_parameter(name), file.get_slice(name)
+            rows, columns = own.shape
+            groups = -(-columns // GROUP)
+            if columns % GROUP == 0 or groups == whole.get_shape()[1]:
+                setattr(own, attribute, whole[_box(name, whole.get_shape(), (rows, groups), place)])
 
 
 def _box(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> tuple[slice, ...]:

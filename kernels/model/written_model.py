@@ -1,9 +1,16 @@
-"""A loaded model as a directory that other servers read: its weights, and a tokenizer of one word for each id."""
+"""A model as a directory that other servers read: its weights, and a tokenizer of one word for each id."""
 
 import json
-from collections.abc import Sequence
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from safetensors.torch import save_file
+
+from kernels.model import loading, weights
 
 TOKENIZER_FOLDER = "tokenizer"
 """The tokenizer once more, for AutoTokenizer: beside the configuration of some models (Qwen2 among them) it takes the
@@ -16,7 +23,44 @@ def write(model: Any, folder: Path, words: Sequence[str] = ()) -> None:
     """Makes `folder`, with safetensors in the model's precision. The first ids are `words`, as far as they reach."""
     folder.mkdir()
     model.save_pretrained(folder, safe_serialization=True)
-    names = _names(model.config.vocab_size, words)
+    _write_tokenizer(folder, _names(model.config.vocab_size, words))
+
+
+def write_generated(config: dict[str, Any], folder: Path, devices: Sequence[str], dtype: str, seed: int = 0) -> None:
+    """Makes `folder` of the decoder that `kernels.runners.load` generates of this configuration, which need fit on no
+    device: a process for each of `devices` makes one layer after the other and writes it to a file of its own.
+    """
+    folder.mkdir()
+    whole: Any = loading.skeleton(config, dtype)
+    whole.config.save_pretrained(folder)
+    rest = ["model.embed_tokens", "model.norm", *(["lm_head"] if not whole.config.tie_word_embeddings else [])]
+    modules = [*rest, *(f"model.layers.{index}" for index in range(len(whole.model.layers)))]
+    shares = [modules[begin :: len(devices)] for begin in range(len(devices))]
+    write_share = partial(_write_modules, config, folder, dtype, seed)
+    with ProcessPoolExecutor(len(devices), multiprocessing.get_context("spawn")) as pool:
+        written = [name for names in pool.map(write_share, shares, devices) for name in names.items()]
+    index = {"metadata": {}, "weight_map": dict(written)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    _write_tokenizer(folder, _names(whole.config.vocab_size, ()))
+
+
+def _write_modules(
+    config: dict[str, Any], folder: Path, dtype: str, seed: int, modules: Sequence[str], device: str
+) -> Mapping[str, str]:
+    """Generates modules of a model on a device and writes each; returns the file of each tensor."""
+    whole: Any = loading.skeleton(config, dtype)
+    files = {}
+    for module in modules:
+        part = loading.skeleton(config, dtype).get_submodule(module).to_empty(device=device)
+        weights.generate_part(part, whole, seed, {}, f"{module}.")
+        tensors = {f"{module}.{name}": tensor.cpu() for name, tensor in part.named_parameters()}
+        file = f"{module}.safetensors"
+        save_file(tensors, folder / file, metadata={"format": "pt"})
+        files |= dict.fromkeys(tensors, file)
+    return files
+
+
+def _write_tokenizer(folder: Path, names: Sequence[str]) -> None:
     kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": names[0], "model_max_length": 1 << 30}
     alone = folder / TOKENIZER_FOLDER
     alone.mkdir()

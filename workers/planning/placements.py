@@ -36,7 +36,9 @@ def chosen(document: StageInput, context: Context) -> dict[str, Any]:
     faster = best(values, key=lambda placement: values[placement])
     no_room = faster == "pipeline_parallel" and not _has_room(document)
     placement: Placement = "tensor_parallel" if no_room else faster
-    if placement != "pipeline_parallel":
+    if placement == "pipeline_parallel":
+        context.shared["eager_is_warm"] = True
+    else:
         release(context)
         context.shared["model"] = load_today(document, context, placement)
     return {"placement": placement, "placements": values, "no_room": no_room}

@@ -42,12 +42,14 @@ def case_of(variant: WholeModel, document: StageInput, size: int) -> ModelCase:
     )
 
 
-def refusal(document: StageInput, size: int) -> Refusal | None:
-    """Why the model is not divided over `size` GPUs: a size that does not divide, or a promise below their floor."""
+def refusal(document: StageInput, size: int, weights: str = "bf16") -> Refusal | None:
+    """Why the model is not divided over `size` GPUs in a precision: a size that does not divide, or a promise below
+    their floor.
+    """
     if size == 1:
         return None
     try:
-        part_of(shape_of(document.model.config), size)
+        part_of(shape_of(document.model.config), size, weights)
     except Unsupported as error:
         return Refusal(str(error))
     workload, gpu_class, profile = document.workload, class_of_several(document.gpu, size), document.results.profile

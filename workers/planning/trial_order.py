@@ -119,7 +119,7 @@ class TrialOrder:
             return reason
         size = candidate.tensor_parallel_size
         case = several_gpus.case_of(variant, document, size)
-        refused = variant.serves(case, GPUS[document.gpu]) or several_gpus.refusal(document, size)
+        refused = variant.serves(case, GPUS[document.gpu]) or several_gpus.refusal(document, size, variant.weights)
         if refused:
             return refused.reason
         return lossy_refusal(variant.weights, document.workload.constraints, document.model) if variant.lossy else ""

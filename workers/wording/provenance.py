@@ -59,7 +59,7 @@ def gpus_words(results: Results) -> str:
     if verify is None or verify.gpus == 1:
         return ""
     today = verify.gpus_before
-    on = "one GPU" if today == 1 else f"{today} GPUs, since fewer do not hold the model"
+    on = "one GPU" if today == 1 else f"{today} GPUs, since fewer do not hold the model beside a plan"
     words = f"{capitalised(verify.compared_with)} ran on {on}, after on {verify.gpus} of the same kind."
     if today > 1:
         return " ".join(filter(None, (words, placement_words(results))))

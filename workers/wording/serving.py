@@ -39,7 +39,7 @@ SEVERAL = """ \\
     --speculative-config '{"method": "ngram_gpu", "num_speculative_tokens": 3}'"""
 """Behind VLLM, with the variable that turns it on: what a run measures as after within vLLM."""
 
-ROUNDS = "The plan rounds weights; the server has such products for int8 and int4 on one GPU alone."
+ROUNDS = "The plan rounds weights; the server has such products for int8 and int4 alone."
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
-from kernels.model.tensor_parallel import TensorParallelModel, divide
+from kernels.model.tensor_parallel import TensorParallelModel, divide, parts_of
 from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix, quantised_parts
 
@@ -34,7 +34,14 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
     whole model. Raises ValueError for a rounding that needs the whole model on one GPU.
     """
     if isinstance(model, TensorParallelModel):
-        return _of_divided(model, weights, rounding)
+        if weights != "bf16" and rounding.method != "nearest":
+            raise ValueError(
+                f"rounding: {rounding.method} needs the whole model on one GPU; a divided one takes nearest"
+            )
+        ranks = with_codes(model, [Decoder(part) for part in model.parts], weights)
+        for rank, own in enumerate(ranks):
+            _round_in_place(own, first=not rank)
+        return ranks
     compact = Decoder(model)
     rounded = None if weights == "bf16" else _codes(model, compact, weights, rounding)
     if len(devices) == 1:
@@ -57,12 +64,16 @@ def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> Ro
     return codes
 
 
-def _of_divided(divided: TensorParallelModel, weights: str, rounding: Rounding) -> list[RankModel]:
-    own = [Decoder(part) for part in divided.parts]
+@torch.no_grad()
+def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankModel]:
+    """A model, whole or divided, with the codes of each rank's matrices, rounded to nearest. `own` are the decoders of
+    its parts. Nothing of it is changed.
+    """
+    parts = parts_of(model)
     if weights == "bf16":
-        return [RankModel(part, compact) for part, compact in zip(divided.parts, own, strict=True)]
-    if rounding.method != "nearest":
-        raise ValueError(f"rounding: {rounding.method} needs the whole model on one GPU; a divided one takes nearest")
+        return [RankModel(part, compact) for part, compact in zip(parts, own, strict=True)]
+    if len(parts) == 1:
+        return [RankModel(model, own[0], rounded_weights(model, own[0], weights, Rounding()))]
     layers: list[list[dict[str, QuantisedMatrix]]] = [[] for _ in own]
     for matrices in zip(*(compact.layers for compact in own), strict=True):
         ranks_codes = [
@@ -74,10 +85,10 @@ def _of_divided(divided: TensorParallelModel, weights: str, rounding: Rounding) 
         for rank, layer_codes in enumerate(layers):
             layer_codes.append({name: codes[rank] for name, codes in ranks_codes})
     made = []
-    for part, compact, layer_codes in zip(divided.parts, own, layers, strict=True):
-        lm_head = QUANTISERS[of_head(weights)](compact.lm_head)
+    for part, compact, layer_codes in zip(parts, own, layers, strict=True):
+        with torch.cuda.device_of(compact.lm_head):
+            lm_head = QUANTISERS[of_head(weights)](compact.lm_head)
         made.append(RankModel(part, compact, RoundedWeights(layer_codes, lm_head)))
-        _round_in_place(made[-1], first=len(made) == 1)
     return made
 
 

@@ -12,16 +12,19 @@ from dataclasses import replace
 from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.shape import ModelShape, Unsupported
+from kernels.megakernel.program.weights import format_of
 from kernels.model.divisible import undivided
 
 TENSOR_PARALLEL_SIZES = (1, 2, 4)
 """The numbers of GPUs that may run a model together."""
 
 
-def part_of(shape: ModelShape, tensor_parallel_size: int) -> ModelShape:
-    """What each of so many GPUs has of a model. The vocabulary stays whole: HEAD's instructions name its rows.
+def part_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16") -> ModelShape:
+    """What each of so many GPUs has of a model in a precision. The vocabulary stays whole: HEAD's instructions name its
+    rows.
 
-    Raises Unsupported naming the first size that does not divide.
+    Raises Unsupported naming the first size that does not divide. Columns of the output and the down projection that
+    share a scale stay on one GPU.
     """
     size = f"tensor_parallel_size {tensor_parallel_size}"
     if tensor_parallel_size not in TENSOR_PARALLEL_SIZES:
@@ -29,10 +32,12 @@ def part_of(shape: ModelShape, tensor_parallel_size: int) -> ModelShape:
         raise Unsupported(f"{size}: the megakernel runs on {', '.join(first)} or {last}")
     if tensor_parallel_size > 1 and shape.experts:
         raise Unsupported(f"{size}: the megakernel runs a mixture of experts on one GPU")
+    scaled = 16 * format_of(weights).together
     sizes = (
         ("num_key_value_heads", shape.kv_heads, 1),
         ("num_attention_heads", shape.heads, 1),
-        ("intermediate_size", shape.intermediate, 16),
+        ("num_attention_heads x head_dim", shape.heads * shape.head_dim, scaled),
+        ("intermediate_size", shape.intermediate, scaled),
     )
     if problem := undivided(sizes, tensor_parallel_size):
         raise Unsupported(problem)

@@ -79,13 +79,14 @@ class KernelsBackend:
         made: they may copy. No variant in `exclude` is used, and of a plan no product of experts that are tiles here.
         `weights` as `Usable` has it.
         """
-        self._ranks = [model] if isinstance(model, decoder.Decoder) else list(model)
-        model = self._ranks[0]
+        self.models = [model] if isinstance(model, decoder.Decoder) else list(model)
+        """The decoder of each rank, one where the model is not divided."""
+        model = self.models[0]
         if limits.chunk_rows != block_of(model):
             raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
         self.model, self.gpu, self.limits = model, gpu, limits
         self.count, self.longest, self.max_num_seqs = 1, limits.max_model_len, 0
-        self._devices = [part.embedding.device for part in self._ranks]
+        self._devices = [part.embedding.device for part in self.models]
         self.device, self.copies = self._devices[0], copies
         usable = [op for op in ops if op.variant not in exclude and not (model.tiled and op.op == "grouped")]
         self._planned = usable if copies is Copies.ALL else []
@@ -94,16 +95,16 @@ class KernelsBackend:
         self._pages = -(-(limits.max_model_len + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
         self.states = []
-        for part, device in zip(self._ranks, self._devices, strict=True):
+        for part, device in zip(self.models, self._devices, strict=True):
             with current(device):
                 self.states.append(PagedState(part, limits.pages, limits.page_size, limits.max_num_seqs, positions))
         self.state = self.states[0]
         rows = max(shape.rows for shape in self.shapes)
         self._exchange: AllReduce | None = None
-        if len(self._ranks) > 1:
+        if len(self.models) > 1:
             self._exchange = all_reduce(self._devices, rows, model.embedding)
         self._sequences = Sequences(limits.max_num_seqs, self._pages, limits.page_size)
-        self._packed: list[Packed] = [{} for _ in self._ranks]
+        self._packed: list[Packed] = [{} for _ in self.models]
         self._captured: dict[Shape, Captured] = {}
         self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
         """The passes that end with an LM head, where that is faster than logits and a draw."""
@@ -252,7 +253,7 @@ class KernelsBackend:
     def _usable(self) -> Usable:
         products = (self.model.lm_head, *self.model.layers[0].streamed)
         stored = bool(self._weights) and any(stored_groups([each]) is not None for each in products)
-        partial, tiled = len(self._ranks) > 1, self.model.tiled
+        partial, tiled = len(self.models) > 1, self.model.tiled
         return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled)
 
     def _add_head(self, shape: Shape, kind: SamplingKind, ops: Sequence[PlannedOp]) -> None:
@@ -276,7 +277,7 @@ class KernelsBackend:
         self._sequences.fill(Step(), shape, host[0].fields)  # nothing but padding
         memories[0].copy_(host[0].memory)
         passes = []
-        for rank, (model, state, memory) in enumerate(zip(self._ranks, self.states, memories, strict=True)):
+        for rank, (model, state, memory) in enumerate(zip(self.models, self.states, memories, strict=True)):
             with current(memory.device):
                 variants = BoundVariants(ops, self.gpu, self._packed[rank])
                 fields = views(memory, shape, self._pages)

@@ -17,7 +17,6 @@ from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.experts import has_experts
-from kernels.model.rounding import Rounding, rounded_weights
 from kernels.model_files.digests import model_digest
 from kernels.ops import MODEL_BYTES
 from kernels.plan import Plan, Serving
@@ -75,8 +74,6 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     if plan and plan.tensor_parallel_size not in (1, size):
         raise ValueError(f"--tensor-parallel-size: {size}, and the plan is for {plan.tensor_parallel_size} GPUs")
     weights = spec.weights or (weights_of(plan) if plan else "")
-    if weights and size > 1:
-        raise ValueError(f"{'--weights' if spec.weights else '--plan'}: {weights} is not served on several GPUs")
     with phases.phase("device"):  # makes the CUDA contexts
         for each in tensor_parallel.devices_of(size, device):
             torch.zeros(1, device=each)
@@ -286,14 +283,15 @@ def megakernel_beside(
     """
     if not batches:
         return []
+    from kernels.megakernel.host.rank_models import with_codes
     from kernels.server.execution.megakernel_instance import MachineInstance
 
     try:
         capacity = capacity_of(kernels.limits.max_model_len)
-        rounded = None if weights == "bf16" else rounded_weights(model, kernels.model, weights, Rounding())
+        ranks = with_codes(model, kernels.models, weights)
         instances: list[MachineInstance] = []
         for batch in batches:
-            instances.append(MachineInstance(model, batch, capacity, weights, rounded, instances))
+            instances.append(MachineInstance(model, ranks, batch, capacity, weights, instances))
     except ValueError as reason:
         _tell(f"no megakernel: {reason}")
         return []

@@ -58,7 +58,7 @@ def megakernels(
         if gpu.sm != 90 or batch > BATCH_MOST:
             continue
         try:
-            shape = part_of(shape_of(config), tensor_parallel_size)
+            shape = part_of(shape_of(config), tensor_parallel_size, weights)
         except Unsupported:
             return
         try:

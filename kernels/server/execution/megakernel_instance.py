@@ -10,14 +10,12 @@ from torch import Tensor
 
 from kernels.megakernel.host.device import Tuning
 from kernels.megakernel.host.machine import DecodeRequest, SingleGpuMegakernel
-from kernels.megakernel.host.rank_models import rank_models
+from kernels.megakernel.host.rank_models import RankModel
 from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program.layout import serving_layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model.expert_tiles import has_tiles
-from kernels.model.rounding import RoundedWeights, Rounding
-from kernels.model.tensor_parallel import parts_of
 from kernels.ops import MODEL_BYTES
 from kernels.ops.sampling import Sampling
 from kernels.quant.formats import of_head
@@ -32,25 +30,24 @@ class MachineInstance:
     def __init__(
         self,
         model: Any,
+        ranks: Sequence[RankModel],
         batch: int,
         capacity: int,
         weights: str = "bf16",
-        rounded: RoundedWeights | None = None,
         beside: Sequence["MachineInstance"] = (),
     ) -> None:
-        """Packs the weights, or on one GPU the `rounded` codes of another precision, unless an instance `beside` it has
-        them in the same order, and compiles, which may take a minute. Raises ValueError as `MegakernelRunner`.
+        """Packs the weights of the model's `ranks`, or their codes in another precision, unless an instance `beside` it
+        has them in the same order, and compiles, which may take a minute. Raises ValueError as `MegakernelRunner`.
         """
-        gpus = [part.device for part in parts_of(model)]
-        shape = part_of(shape_of(model.config.to_dict()), len(gpus))
+        gpus = [rank.model.device for rank in ranks]
+        shape = part_of(shape_of(model.config.to_dict()), len(gpus), weights)
         sms = torch.cuda.get_device_properties(gpus[0]).multi_processor_count // max(Counter(gpus).values())
         layout = serving_layout(shape, batch, capacity, weights, sms, len(gpus))
         self._machine: SingleGpuMegakernel | RankedMachine
         others = [rank for instance in beside for rank in instance._machine.ranks]
         if len(gpus) == 1:
-            self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning(), rounded, others)
+            self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning(), ranks[0].rounded, others)
         else:
-            ranks = rank_models(model, gpus, weights, Rounding())
             self._machine = RankedMachine(ranks, shape, layout, capacity, Tuning(), others)
         self.batch, self.capacity = batch, capacity
         self.caches: Sequence[tuple[Tensor, Tensor]] = [(rank.keys, rank.values) for rank in self._machine.ranks]

@@ -6,7 +6,7 @@ from kernels.quant.formats import INT4
 
 FULL = ("bf16", "fp16", "fp32")
 SERVED = ("int8", *INT4)
-"""The lower precisions that this server holds weights in, on one GPU."""
+"""The lower precisions that this server holds weights in."""
 INTEGERS = ("skinny_int8", "lm_head_skinny_int8", "small_gemm_int8", *(f"skinny_{name}" for name in INT4))
 """The variants by which passes multiply by such weights. Passes of more than 64 rows take the model's own, unless a
 plan names another, and others of more than 16 where that is faster."""
@@ -21,11 +21,9 @@ def weights_of(plan: Plan) -> str:
 
 
 def precision_refusal(plan: Plan) -> str | None:
-    """Why a plan that rounds weights is not served, in a sentence; None where it has none, or SERVED on one GPU."""
+    """Why a plan that rounds weights is not served, in a sentence; None where it has none but SERVED."""
     other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in INTEGERS]
     weights = weights_of(plan)
-    if weights in SERVED and plan.tensor_parallel_size > 1:
-        return f"--plan: its weights are {weights}, and this server has no such products for several GPUs"
     if weights in ("", *SERVED) and not other:
         return None
     what = other[0] if other else f"its {plan.runner} in {weights}"

@@ -97,10 +97,10 @@ def test_the_plug_in_is_another_vllm_with_a_plan_of_the_model(tmp_path: Path):
     bench = ServeBench(options, model, [2], Lengths(12, 5), {}, tmp_path)
     servers = bench.servers()
     assert [(server.variant, server.peer) for server in servers] == [
-        ("vllm", True), ("vllm_plugin", False), ("kernels", False),
+        ("kernels", False), ("vllm", True), ("vllm_plugin", False),
     ]  # fmt: skip
-    assert "KERNELS_PLAN" not in servers[0].environment
-    path = Path(servers[1].environment["KERNELS_PLAN"])
+    assert "KERNELS_PLAN" not in servers[1].environment
+    path = Path(servers[2].environment["KERNELS_PLAN"])
     assert read_model(model.directory, read_plan(path))[1:] == (False, 0)
     lowered, plain = (vllm_plugin.started_as(bench, named, path) for named in ("vllm_plugin-int8+3", "vllm"))
     assert read_plan(Path(lowered.environment["KERNELS_PLAN"])).options == {"weights": "int8"}

@@ -19,6 +19,7 @@ from kernels.cuda import call, compiler, launch, nvrtc, occupancy
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import GPUS
 from kernels.megakernel.host import device
+from kernels.megakernel.host.rank_models import RankModel
 from kernels.megakernel.program.layout import Layout, default_layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
@@ -162,7 +163,9 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
     model: Any = skeleton(CONFIG, "bf16")
     for batch in BATCHES:
         with pytest.raises(Packed):
-            megakernel_instance.MachineInstance(model, batch, capacity_of(SERVER.max_model_len or 0))
+            megakernel_instance.MachineInstance(
+                model, [RankModel(model, Decoder(model))], batch, capacity_of(SERVER.max_model_len or 0)
+            )
     assert len(asked) == len(BATCHES)
     assert all(name.startswith("decode-") for name in asked)
 

@@ -9,7 +9,7 @@ import torch
 
 from kernels.hardware import GPUS
 from kernels.megakernel.host.pack import pack
-from kernels.megakernel.host.rank_models import RankModel, rank_models
+from kernels.megakernel.host.rank_models import RankModel, rank_models, with_codes
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.memory import held_bytes
 from kernels.model.bound_variants import BoundVariants
@@ -79,11 +79,12 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
     assert (first == model(name)(prompt).logits[:, -1].argmax(-1).numpy()).all()
 
 
-@pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
+@pytest.mark.parametrize("weights", ["fp8", "nvfp4", "int8", "int4", "int4_minimum"])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_parts_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> None:
     """Whether the whole model is rounded and then divided, or each part on its own GPU; the scales are those of all."""
-    first, second = (copy.deepcopy(model("llama-of-4")) for _ in range(2))
+    name = "qwen2-of-4" if ranks == 4 and weights.startswith("int") else "llama-of-4"  # whose columns cut no groups
+    first, second = (copy.deepcopy(model(name)) for _ in range(2))
     one = rank_models(first, cpus(ranks), weights, Rounding())
     other = rank_models(divide(second, cpus(ranks)), cpus(ranks), weights, Rounding())
     for left, right in zip(one, other, strict=True):
@@ -92,12 +93,27 @@ def test_parts_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> No
         for held, same in zip(left.rounded.layers, right.rounded.layers, strict=True):
             assert all(torch.equal(held[name].codes, same[name].codes) for name in held)
             assert all(torch.equal(held[name].row_scales, same[name].row_scales) for name in held)
+            if weights.startswith("int"):
+                assert all(torch.equal(held[name].block_scales, same[name].block_scales) for name in held)
         for layer, same in zip(left.compact.layers, right.compact.layers, strict=True):
             assert torch.equal(layer.dense.down, same.dense.down)
             assert torch.equal(layer.qkv[0], same.qkv[0])
-    rows = rank_models(copy.deepcopy(model("llama-of-4")), cpus(1), weights, Rounding())[0].compact.layers[1]
+    rows = rank_models(copy.deepcopy(model(name)), cpus(1), weights, Rounding())[0].compact.layers[1]
     assert torch.equal(torch.cat([each.compact.layers[1].dense.down for each in other], dim=1), rows.dense.down)
-    assert torch.equal(other[0].compact.embedding, model("llama-of-4").model.embed_tokens.weight)
+    assert torch.equal(other[0].compact.embedding, model(name).model.embed_tokens.weight)
+
+
+def test_a_servers_codes_leave_its_model_as_it_is() -> None:
+    """Longer passes multiply by the model's own weights. Every rank has the codes of its part."""
+    divided = divide(model("llama-of-4"), cpus(2))
+    before = [each.clone() for part in divided.parts for each in part.parameters()]
+    ranks = with_codes(divided, [Decoder(part) for part in divided.parts], "int8")
+    after = [each for part in divided.parts for each in part.parameters()]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    (whole,) = with_codes(model("llama-of-4"), [Decoder(model("llama-of-4"))], "int8")
+    assert whole.rounded is not None
+    codes = [rank.rounded.layers[1]["down"].codes for rank in ranks if rank.rounded]
+    assert torch.equal(torch.cat(codes, dim=1), whole.rounded.layers[1]["down"].codes)
 
 
 def test_runners_over_a_whole_model_share_its_codes_and_each_rank_rounds_its_own_parts() -> None:

@@ -43,6 +43,35 @@ def test_columns_of_the_mlp_that_are_no_whole_tiles_are_refused() -> None:
         part_of(replace(LLAMA, intermediate=8208), 2)
 
 
+@pytest.mark.parametrize(
+    ("weights", "multiple"), [("bf16", 16), ("fp8", 16), ("int8", 32), ("int4_minimum", 32), ("int4_zero", 64)]
+)
+def test_columns_that_share_a_scale_stay_on_one_gpu(weights: str, multiple: int) -> None:
+    fits = replace(LLAMA, intermediate=4 * multiple * 33)
+    assert part_of(fits, 4, weights).intermediate == 33 * multiple
+    with pytest.raises(Unsupported, match=rf"intermediate_size \d+: 4 GPUs need a multiple of {4 * multiple}"):
+        part_of(replace(fits, intermediate=fits.intermediate - 4 * multiple // 2), 4, weights)
+    narrow = replace(LLAMA, heads=12, kv_heads=4, head_dim=16)
+    if narrow.heads * narrow.head_dim % (4 * multiple):
+        with pytest.raises(Unsupported, match=r"num_attention_heads x head_dim 192: 4 GPUs need a multiple of"):
+            part_of(narrow, 4, weights)
+
+
+def test_which_models_of_the_catalogue_divide() -> None:
+    """In bf16 and in int8 alike, over two and over four GPUs."""
+
+    def divides(name: str, ranks: int, weights: str) -> bool:
+        try:
+            return bool(part_of(shape_of(catalogue.entry(name)[0]), ranks, weights))
+        except Unsupported:
+            return False
+
+    names = ("llama-3.1-70b", "llama-3.1-8b", "llama-3.2-1b", "qwen2.5-1.5b", "qwen2.5-0.5b")
+    for ranks, able in ((2, names), (4, names[:3])):
+        for weights in ("bf16", "int8", "int4_zero"):
+            assert tuple(name for name in names if divides(name, ranks, weights)) == able, (ranks, weights)
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks: int) -> None:
     shape = replace(part_of(LLAMA, ranks), layers=2, vocab=4001)

@@ -78,12 +78,16 @@ def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, la
     np.testing.assert_array_equal(single[0].logits, found)
 
 
-@pytest.mark.parametrize("weights", [name for name in LOWER if name != "int4_zero"])  # its groups are wider than parts
-def test_ranks_take_their_parts_of_rounded_matrices(weights: str) -> None:
+@pytest.mark.parametrize(
+    ("weights", "ranks"),
+    [*((name, 2) for name in LOWER if name != "int4_zero"), ("int8", 4)],  # whose groups are wider than parts
+)
+def test_ranks_take_their_parts_of_rounded_matrices(weights: str, ranks: int) -> None:
     """Codes and scales of columns and rows: the same bits as one GPU's."""
     layout = {"splits": 0, "sms": 4, "weights": weights}
-    gpus = together("llama-of-4", programs_of("llama-of-4", tensor_parallel_size=2, **layout))
-    single = together("llama-of-4", programs_of("llama-of-4", **alone(layout, 2)))
+    name = "llama-of-4" if ranks == 2 else "qwen2-of-4"  # whose columns cut no groups
+    gpus = together(name, programs_of(name, tensor_parallel_size=ranks, **layout))
+    single = together(name, programs_of(name, **alone(layout, ranks)))
     np.testing.assert_array_equal(run(gpus, round_robin()), run(single, round_robin()))
     np.testing.assert_array_equal(logits_of(gpus), single[0].logits)
 

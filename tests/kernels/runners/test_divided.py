@@ -2,12 +2,15 @@
 
 import multiprocessing
 import resource
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from kernels import runners
 from kernels.model import loading, tensor_parallel, weights
@@ -16,6 +19,7 @@ from kernels.model.device_map import layers_in_turn
 from kernels.model.tensor_parallel import TensorParallelModel, part_of_config
 from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.proof.logit_gate import difference
+from kernels.quant.quantised_matrix import STORED_SCALES
 from kernels.runners.eager import EagerRunner
 from kernels.runners.float32_arithmetic import Float32Runner
 from kernels.runners.kernels_runner import KernelsRunner
@@ -67,6 +71,25 @@ def test_weights_are_slices_of_the_whole_models_wherever_they_come_from(
     assert torch.equal(down, model.model.layers[1].mlp.down_proj.weight)
     key = torch.cat([expected[f"{rank} model.layers.1.self_attn.k_proj.weight"] for rank in range(ranks)])
     assert torch.equal(key, model.model.layers[1].self_attn.k_proj.weight)
+
+
+def test_a_part_keeps_the_scales_that_its_weights_were_stored_with(tmp_path: Path) -> None:
+    """Those of its rows and of its groups of columns; a group that would be cut is left out."""
+    config = FOUR | {"intermediate_size": 192}  # 96 columns on each of two, 48 on each of four
+    model = whole(config)
+    model.save_pretrained(tmp_path)
+    stored = {}
+    for name in ("self_attn.k_proj", "mlp.down_proj"):
+        weight = model.get_parameter(f"model.layers.0.{name}.weight")
+        stored[f"model.layers.0.{name}.weight"] = torch.rand(len(weight), -(-weight.shape[1] // 32)).half()
+    save_file(stored, tmp_path / STORED_SCALES)
+    key, down = stored.values()
+    parts = [part.model.layers[0] for part in tensor_parallel.read(tmp_path, config, cpus(2), "fp32").parts]
+    assert torch.equal(torch.cat([getattr(part.self_attn.k_proj.weight, STORED_SCALES) for part in parts]), key)
+    assert torch.equal(torch.cat([getattr(part.mlp.down_proj.weight, STORED_SCALES) for part in parts], dim=1), down)
+    cut = tensor_parallel.read(tmp_path, config, cpus(4), "fp32").parts[1].model.layers[0]
+    assert not hasattr(cut.mlp.down_proj.weight, STORED_SCALES)
+    assert hasattr(cut.self_attn.k_proj.weight, STORED_SCALES)
 
 
 def test_a_box_is_made_as_the_whole_matrix_is_across_blocks_of_the_hash() -> None:
@@ -162,6 +185,8 @@ def hold_one_rank(generated: bool, directory: Path) -> None:
     take no memory.
     """
     torch.set_num_threads(1)
+    threading.stack_size(1 << 18)
+    tensor_parallel.ThreadPoolExecutor = lambda _: ThreadPoolExecutor(1)  # type: ignore[attr-defined]  # ranks in turn
     torch.zeros(1).exp()
     weights.TOGETHER = 1 << 16
     part = runners.describe(part_of_config(LARGE, 4), "fp32").weight_bytes

@@ -33,8 +33,10 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
         ("qwen2", "int8", 24, None),
         ("llama", "int4", 24, None),
         ("llama", "", 12, [0, 0]),
+        ("llama", "int8", 12, [0, 0]),
         pytest.param("llama", "", 12, [0, 1], marks=TWO_GPUS),
         pytest.param("qwen3", "", 12, [0, 1], marks=TWO_GPUS),
+        pytest.param("llama", "int4", 12, [0, 1], marks=TWO_GPUS),
     ],
 )
 def test_both_backends_give_the_models_answers(

@@ -9,6 +9,7 @@ import torch
 
 from kernels import registry, runners
 from kernels.hardware import GPUS
+from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
@@ -47,10 +48,14 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
     return calls
 
 
-@pytest.mark.parametrize("weights", ["int8", "int4_minimum"])
+@pytest.mark.parametrize(("weights", "ranks"), [("int8", 1), ("int4_minimum", 1), ("int8", 2)])
 @torch.no_grad()
-def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows: Counter[tuple[str, int]], weights: str) -> None:
-    """Norms of ones are not folded into the matrices, which would be rounded as other ones."""
+def test_passes_of_few_rows_multiply_by_the_rounded_weights(
+    rows: Counter[tuple[str, int]], weights: str, ranks: int
+) -> None:
+    """Norms of ones are not folded into the matrices, which would be rounded as other ones. Every rank rounds its part
+    as the whole model is rounded.
+    """
     model: Any = runners.load(None, GPU_CONFIGS["llama"], seed=1, generated=True, dtype="bf16", device="cpu")
     for name, parameter in model.named_parameters():
         if "norm" in name:
@@ -62,10 +67,11 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows: Counter[tuple[
             module.weight = torch.nn.Parameter(own, requires_grad=False)
             if weights != "int8":  # as of a checkpoint, whose values all passes have
                 model.get_submodule(name).weight.copy_(own)
-    decoder = Decoder(model)
-    limits = limits_for(decoder, model.config, RequestedSize(64, 20))
+    parts = tensor_parallel.divide(model, [torch.device("cpu")] * ranks).parts if ranks > 1 else [model]
+    decoders = [Decoder(part) for part in parts]
+    limits = limits_for(decoders[0], model.config, RequestedSize(64, 20))
     others = [name for name in VARIANTS if name not in INTEGERS]
-    own = Engine([KernelsBackend(decoder, GPUS["h200"], limits, exclude=others, weights=weights)])
+    own = Engine([KernelsBackend(decoders, GPUS["h200"], limits, exclude=others, weights=weights)])
     requests = [Request(str(each), [each + 1, 7 * each + 3, 5], 3 + each // 5) for each in range(20)]
     for request in requests:
         own.add(request)

@@ -12,7 +12,7 @@ from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.runners.plan_files import PlanRefused
 from kernels.server.execution.building import backends, build_engine, for_size, known_here, plan_refusal
-from kernels.server.execution.served_plans import taken_of_plan
+from kernels.server.execution.served_plans import precision_refusal, taken_of_plan
 from kernels.server.execution.shapes import default_decodes, fitting, shapes
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.batching import SchedulerLimits
@@ -74,11 +74,10 @@ def test_int8_is_refused_where_no_kernel_multiplies_it() -> None:
         backends(load("llama"), RequestedSize(64, 4), weights="int8")
 
 
-def test_int8_over_several_gpus_is_refused_before_anything_is_loaded() -> None:
-    begun: list[str] = []
-    with pytest.raises(ValueError, match="--weights: int8 is not served on several GPUs"):
-        build_engine(Spec("llama-3.1-70b", device="cpu", weights="int8", tensor_parallel_size=2), Phases(begun.append))
-    assert begun == []
+def test_integers_are_served_on_several_gpus_and_other_precisions_on_none() -> None:
+    for weights, served in (("int8", True), ("int4_zero", True), ("fp8", False)):
+        divided = plan(runner="megakernel", options={"weights": weights}, tensor_parallel_size=2)
+        assert (precision_refusal(divided) is None) == served, weights
 
 
 def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace() -> None:

@@ -123,4 +123,4 @@ def test_its_plan_is_confirmed_over_the_same_parts(run: Run) -> None:
 def test_both_sides_pay_for_both_gpus(run: Run) -> None:
     before, after = run.results.price.lines[:2]
     assert before.usd_per_hour == after.usd_per_hour == 2.0
-    assert "ran on 2 GPUs, since fewer do not hold the model, after on 2 of the same kind." in run.report
+    assert "ran on 2 GPUs, since fewer do not hold the model beside a plan, after on 2 of the same kind." in run.report

@@ -127,7 +127,11 @@ def _directory(sides: Sides, dtype: str, caveats: list[str]) -> Path:
     caveats.append(NO_TOKENIZER)
     written = sides.context.artifacts / "vllm-model"
     if not written.is_dir():
-        written_model.write(load(sides.document, sides.context, dtype), written, WORDS)
+        written_model.write(
+            load(sides.document, sides.context, dtype, pipeline_parallel_size=sides.document.tensor_parallel_size),
+            written,
+            WORDS,
+        )
         runners.free()
     return written
 
