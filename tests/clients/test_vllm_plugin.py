@@ -83,6 +83,12 @@ def test_several_places_are_written_with_what_the_model_chooses(model: Any) -> N
         expected.append(int(model(torch.tensor([expected])).logits[0, -1].argmax()))
     assert ids[0].tolist() == expected
     torch.testing.assert_close(hidden, model.model(ids.long()).last_hidden_state, atol=1e-5, rtol=1e-5)
+    unread = [vllm_interface.halves(torch.zeros(20, 2, 8, 2 * 16)) for _ in range(2)]
+    ids[0, 1:] = -1
+    hidden = steps.steps[2].several(ids, torch.arange(4).expand(2, 4), table, unread, last=False)
+    assert ids[0].tolist() == expected
+    assert hidden.shape[1] == 3  # the last place has its id alone
+    assert not any(keys[3, 3].any() for keys, _ in unread)
 
 
 class RecordedStep:

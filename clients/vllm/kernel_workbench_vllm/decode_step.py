@@ -133,14 +133,14 @@ class DecodeStep:
         Unless the `last` place is wanted, its id is written alone.
         """
         # Rows of padding hold what was there; no id of theirs may reach beyond the embedding.
-        last = len(self.model.embedding) - 1
-        hidden, at, token = [], position.t().contiguous(), ids[:, 0].clamp(0, last)
+        largest = len(self.model.embedding) - 1
+        hidden, at, token = [], position.t().contiguous(), ids[:, 0].clamp(0, largest)
         for place, following in enumerate([*ids.t()[1:], *([None] if last else [])]):
             stream = self._layers(token, at[place], page_table, caches)
             hidden.append(self._rows.norm(Stream(stream.summed()), self.model.norm))
             if following is not None:
                 chosen = self._choose(stream) if self._choose else F.linear(hidden[-1], self.model.lm_head).argmax(-1)
-                token = torch.where(following < 0, chosen.to(ids.dtype), following).clamp_(0, last)
+                token = torch.where(following < 0, chosen.to(ids.dtype), following).clamp_(0, largest)
                 following.copy_(token)
         return torch.stack(hidden, dim=1)
 
