@@ -11,13 +11,21 @@ import math
 from typing import Any, NamedTuple
 
 DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "granite", "olmo2", "gemma", "gemma2", "gemma3_text")
-TWO_ROPES = ("gemma3_text",)
+DENSE_TYPES += ("smollm3", "glm", "glm4", "olmo3", "exaone4", "seed_oss", "ministral", "ernie4_5")
+TWO_ROPES = ("gemma3_text", "olmo3")
 """Families whose windowed layers have angles of their own."""
 GEMMAS = ("gemma", "gemma2", "gemma3_text")
 DIVIDED = ("llama", "qwen2", "qwen3", "mistral")
 """Families whose models are divided over ranks."""
 STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose angles depend on the position alone."""
+LONG_ROPE = "longrope"
+"""One whose angles, of all positions, are others where a sequence may be longer than the model was first trained for.
+"""
+NOPE = ("smollm3", "exaone4")
+"""Families with layers that rotate nothing."""
+INTERLEAVED = ("glm", "glm4", "ernie4_5")
+"""Families that rotate neighbours in a head, where the others rotate what lies half of the rotated part apart."""
 WINDOWED = ("mistral", "mixtral", "phi3")
 """Families with a window in all layers or in none, and no other field that says so."""
 
@@ -56,6 +64,26 @@ def windows(config: dict[str, Any]) -> list[int]:
     return [window if kind == "sliding_attention" else 0 for kind in kinds[:layers]]
 
 
+def head_size(config: dict[str, Any]) -> int:
+    """The head_dim of a config.json."""
+    return int(config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
+
+
+def rotary_order(config: dict[str, Any]) -> list[int] | None:
+    """The order of a head's elements in which rotating whole heads by halves does what the model does to a part of
+    them, or to neighbours; None: their own. Scores do not depend on it.
+    """
+    size, interleaved = head_size(config), config["model_type"] in INTERLEAVED
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rotated = int(size * (rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1))
+    if rotated == size and not interleaved:
+        return None
+    pairs = [(2 * at, 2 * at + 1) if interleaved else (at, at + rotated // 2) for at in range(rotated // 2)]
+    rest = (size - rotated) // 2
+    pairs += [(at, at + rest) for at in range(rotated, rotated + rest)]
+    return [first for first, _ in pairs] + [second for _, second in pairs]
+
+
 class Multipliers(NamedTuple):
     """The factor of the embedding, the eps of a layer's norms and of the last one, the factors of scores and logits,
     and the soft caps of both (None: there is none), cap · tanh(x / cap).
@@ -73,16 +101,15 @@ def multipliers(config: dict[str, Any]) -> Multipliers:
     """Those of a config.json. Raises ValueError for logits that no power of two divides: their factor joins the last
     norm's weight, which must stay exact.
     """
-    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     eps = config.get("rms_norm_eps") or 1e-6
     if config["model_type"] in GEMMAS:
-        scores = (config.get("query_pre_attn_scalar") or head_dim) ** -0.5
+        scores = (config.get("query_pre_attn_scalar") or head_size(config)) ** -0.5
         default = SOFT_CAPS.get(config["model_type"], (None, None))
         names = ("attn_logit_softcapping", "final_logit_softcapping")
         caps = (config.get(name, own) for name, own in zip(names, default, strict=True))
         return Multipliers(config["hidden_size"] ** 0.5, eps, scores, 1.0, *caps)
     if config["model_type"] != "granite":
-        return Multipliers(1.0, eps, head_dim**-0.5, 1.0)
+        return Multipliers(1.0, eps, head_size(config) ** -0.5, 1.0)
     embedding, residual, scores, divisor = (
         float(config.get(name) or 1)
         for name in ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling")

@@ -15,7 +15,7 @@ from kernels.model.state import State
 
 CAPACITY_STEP = 64
 """A cache's length is rounded up to a multiple of this."""
-FINE_UNTIL, FINE, COARSE = 256, 64, 256
+FINE_UNTIL, FINE, COARSE = 256, 64, decoder.PADDED_TO
 """Bucket lengths are the multiples of FINE up to FINE_UNTIL, then the multiples of COARSE."""
 
 

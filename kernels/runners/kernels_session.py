@@ -43,7 +43,10 @@ class KernelsSession(Session):
         self.step = captured(self._step, self.device)
 
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
-        return self.prompts.fits(batch, prompt, tokens)
+        return self.prompts.fits(batch, prompt, tokens) and self.rotates_alike(prompt + tokens)
+
+    def rotates_alike(self, length: int) -> bool:
+        return self.model.rotates_alike(length, self.capacity)
 
     def begin(self, prompt: Tensor) -> None:
         """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use."""

@@ -11,7 +11,10 @@ from kernels.model_files.config import value
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
 LACKING = {
     "gpt_oss": "attention sinks, biases of experts",
-}
+    "smollm3": "layers without rotation", "exaone4": "layers without rotation",
+    "glm": "rotation of neighbours", "glm4": "rotation of neighbours", "ernie4_5": "rotation of neighbours",
+    "olmo3": "two tables of angles behind a norm", "seed_oss": "bias on q, k and v", "ministral": "list of windows",
+}  # fmt: skip
 """What families near these have, and the megakernel has not."""
 EXPERTS_MOST = 256
 """Experts of a layer: a lane of the warp that routes a sequence has eight of them."""
@@ -99,9 +102,9 @@ class ModelShape:
 def shape_of(config: dict[str, Any]) -> ModelShape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""
     family = config.get("model_type")
-    if family not in (*DENSE_TYPES, *MIXTURES):
+    if family in LACKING or family not in (*DENSE_TYPES, *MIXTURES):
         lacking = f"has no {LACKING[family]}; it " if family in LACKING else ""
-        served = ", ".join((*DENSE_TYPES, *MIXTURES))
+        served = ", ".join(name for name in (*DENSE_TYPES, *MIXTURES) if name not in LACKING)
         raise Unsupported(f"model_type {family!r}: the megakernel {lacking}serves {served}")
     experts = value(config, "experts") or 0
     if bool(experts) != (family in MIXTURES):
