@@ -26,11 +26,11 @@ NOPE = ("smollm3", "exaone4")
 """Families with layers that rotate nothing."""
 INTERLEAVED = ("glm", "glm4", "ernie4_5")
 """Families that rotate neighbours in a head, where the others rotate what lies half of the rotated part apart."""
-WINDOWED = ("mistral", "mixtral", "phi3")
-"""Families with a window in all layers or in none, and no other field that says so."""
+WINDOWED = ("mistral", "mixtral", "phi3", "ministral")
+"""Families with a window in all layers or in none, unless the configuration lists layers."""
 
 
-FULL_EVERY = {"gemma2": 2, "gemma3_text": 6}
+FULL_EVERY = {"gemma2": 2, "gemma3_text": 6, "olmo3": 4, "exaone4": 4}
 """Families with a window in all layers but every so manieth, unless the configuration says otherwise."""
 
 SOFT_CAPS = {"gemma2": (50.0, 30.0)}
@@ -52,7 +52,7 @@ def windows(config: dict[str, Any]) -> list[int]:
     """The keys that a token attends to in each layer, 0: all."""
     window, layers = config.get("sliding_window") or 0, config["num_hidden_layers"]
     if config["model_type"] in WINDOWED:
-        return [window] * layers
+        return [0 if kind == "full_attention" else window for kind in config.get("layer_types") or [""] * layers]
     if every := FULL_EVERY.get(config["model_type"]):
         every = config.get("sliding_window_pattern") or every
         default = ["sliding_attention" if (index + 1) % every else "full_attention" for index in range(layers)]
@@ -62,6 +62,35 @@ def windows(config: dict[str, Any]) -> list[int]:
     first = config.get("max_window_layers") or 0
     kinds = config.get("layer_types") or ["full_attention"] * first + ["sliding_attention"] * (layers - first)
     return [window if kind == "sliding_attention" else 0 for kind in kinds[:layers]]
+
+
+def unrotated_every(config: dict[str, Any]) -> int:
+    """Every so manieth layer rotates nothing; 0: all rotate. Raises ValueError where it is not every so manieth."""
+    layers = config["num_hidden_layers"]
+    if config["model_type"] not in NOPE:
+        return 0
+    if config["model_type"] == "exaone4":
+        rotates = [int(bool(window) or not config.get("sliding_window")) for window in windows(config)]
+    else:
+        every = config.get("no_rope_layer_interval") or 4
+        rotates = config.get("no_rope_layers") or [int((index + 1) % every != 0) for index in range(layers)]
+    first = rotates.index(0) + 1 if 0 in rotates else 0
+    if first and rotates != [int((index + 1) % first != 0) for index in range(layers)]:
+        raise ValueError("no_rope_layers are not every n-th layer")
+    return first
+
+
+BIASED = ("qwen2", "glm", "glm4", "seed_oss")
+"""Families whose q, k and v have a bias and o has none, unless the configuration says otherwise."""
+
+
+def attention_biases(config: dict[str, Any]) -> tuple[bool, bool]:
+    """Whether q, k and v have a bias, and whether o has one."""
+    family, both = config["model_type"], bool(config.get("attention_bias") or config.get("use_bias"))
+    if family in BIASED:
+        own = family == "qwen2" or bool(config.get("attention_bias", True))
+        return own, bool(config.get("attention_out_bias"))
+    return both, both
 
 
 def head_size(config: dict[str, Any]) -> int:

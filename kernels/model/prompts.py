@@ -45,7 +45,8 @@ class PromptReader:
 
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
         """Whether the cache holds `batch` padded prompts and the tokens generated after them."""
-        return batch == self.state.batch and max(bucket(prompt), prompt + tokens) <= self.state.capacity
+        room = max(bucket(prompt), prompt + tokens) <= self.state.capacity
+        return batch == self.state.batch and room and self.model.rotates_alike(prompt + tokens, self.state.capacity)
 
     def capture(self, length: int) -> None:
         """Captures the bucket of that length if it is not captured yet."""

@@ -43,7 +43,7 @@ class KernelsSession(Session):
         self.step = captured(self._step, self.device)
 
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
-        return self.prompts.fits(batch, prompt, tokens) and self.rotates_alike(prompt + tokens)
+        return self.prompts.fits(batch, prompt, tokens)
 
     def rotates_alike(self, length: int) -> bool:
         return self.model.rotates_alike(length, self.capacity)
