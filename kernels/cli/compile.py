@@ -44,7 +44,7 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-model-len",
         **several,
-        help="tokens of a server's sequences (default: the model's, at most 8,192); repeatable",
+        help="tokens of a server's sequences (default: what the model was trained for, at most 8,192); repeatable",
     )
     parser.add_argument("--checks", action="store_true", help="what `check` proves on such a GPU")
     parser.add_argument("--plans-only", action="store_true", help="leave out variants that only explore tries")

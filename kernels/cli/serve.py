@@ -75,7 +75,11 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-parallel-size", type=int, default=1, help="engines behind one address, each on GPUs of its own"
     )
-    parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
+    parser.add_argument(
+        "--max-model-len",
+        type=int,
+        help="tokens of a sequence (default: what the model was trained for, at most 8,192)",
+    )
     parser.add_argument("--max-num-seqs", type=int, help="requests served at once (default: the plan's, else 64)")
     parser.add_argument(
         "--kv-gib",

@@ -225,12 +225,15 @@ class MegakernelRunner(Runner):
         Raises ValueError for ids of no token of the vocabulary: the kernel would read beyond the embedding.
         """
         self._check_ids(ids)
-        if self._machine is None or ids.shape[1] > self._machine.capacity:
+        if self._machine is None or not self._holds(ids.shape[1], self._machine.capacity):
             self.prepare(self._machine.layout.batch if self._machine else 1, ids.shape[1], 1)
         machine = self._machine
         assert machine is not None
         parts = [self._forced(machine, rows, 0) for rows in ids.to(machine.gpu).split(machine.layout.batch)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _holds(self, length: int, capacity: int) -> bool:
+        return length <= capacity and self._models[0].compact.rotates_alike(length, capacity)
 
     @torch.no_grad()
     def after_prompt(self, ids: Tensor, prompt: int) -> Tensor:

@@ -15,12 +15,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.model.dense_families import DENSE_TYPES, GATES, STATIC_ROPES, TWO_ROPES, WINDOWED, activation, multipliers
+from kernels.model.dense_families import (
+    DENSE_TYPES,
+    GATES,
+    LONG_ROPE,
+    NOPE,
+    STATIC_ROPES,
+    TWO_ROPES,
+    WINDOWED,
+    activation,
+    head_size,
+    multipliers,
+    rotary_order,
+)
 from kernels.model.experts import MODEL_TYPES as SPARSE_TYPES
 from kernels.model.experts import Experts, is_sparse, swiglu, torch_experts
 from kernels.model.layer_weights import Dense, Weights, norm_of, weights_of
 
 MODEL_TYPES = (*DENSE_TYPES, *SPARSE_TYPES)
+PADDED_TO = 256
+"""Long prompts are padded to a multiple of this."""
 
 Linear = Callable[..., Tensor]
 """f(x [..., k], w [n, k], bias [n] | None) -> [..., n]"""
@@ -63,13 +77,16 @@ def refusal(model: Any) -> str | None:
         return f"hidden_act {gate!r} is not one of {', '.join(GATES)}"
     if getattr(config, "use_bidirectional_attention", None):
         return "use_bidirectional_attention: tokens attend to later ones"
-    rotary = model.model.rotary_emb
+    rotary, order = model.model.rotary_emb, rotary_order(config.to_dict())
     kinds = rotary.rope_type if isinstance(rotary.rope_type, dict) else {"": rotary.rope_type}
     for kind, rope_type in kinds.items():
-        if rope_type not in STATIC_ROPES:
+        if rope_type not in (*STATIC_ROPES, LONG_ROPE):
             return f"rope_type {rope_type!r} depends on the length"
-        if 2 * getattr(rotary, f"{kind}_inv_freq".lstrip("_")).numel() != model.model.layers[0].self_attn.head_dim:
+        whole = 2 * getattr(rotary, f"{kind}_inv_freq".lstrip("_")).numel() == head_size(config.to_dict())
+        if not whole and (order is None or hasattr(model.model.layers[0].self_attn, "q_norm")):
             return "only a part of each head is rotated"
+    if (switch := rope_switch(config)) is not None and switch % PADDED_TO:
+        return f"original_max_position_embeddings {switch} is no multiple of {PADDED_TO}, to which prompts are padded"
     if getattr(config, "clip_qkv", None) is not None:
         return f"clip_qkv {config.clip_qkv} limits q, k and v"
     if len({is_sparse(layer) for layer in model.model.layers}) > 1:
@@ -105,17 +122,21 @@ class Decoder:
         self.layers = [weights_of(config, layer, pack) for layer in core.layers]
         self.shapes = [layer_shape(config, layer) for layer in core.layers]
         self.eps: float = by.eps
-        self.logit_cap = by.logit_cap
+        self.logit_cap, self._rope_switch = by.logit_cap, rope_switch(config)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocab] of normed hidden states [..., hidden]."""
         return capped(F.linear(hidden, self.lm_head), self.logit_cap)
 
     def rope_table(self, length: int) -> tuple[Tensor, Tensor]:
-        """cos and sin [length, head_dim] of the positions below `length`, as transformers rounds them. Where windowed
-        layers have angles of their own, these are the second half of [length, 2 · head_dim].
+        """cos and sin [length, head_dim] of the positions below `length`, as transformers rounds them. Where some
+        layers have angles of their own, or rotate nothing, these are the second half of [length, 2 · head_dim].
         """
         return angles(self.rotary, length, self.embedding[:1])
+
+    def rotates_alike(self, length: int, capacity: int) -> bool:
+        """Whether a sequence of this length has the angles of `rope_table(capacity)`."""
+        return self._rope_switch is None or (length > self._rope_switch) == (capacity > self._rope_switch)
 
     @property
     def tiled(self) -> bool:
@@ -147,8 +168,27 @@ def angles(rotary: Any, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """`Decoder.rope_table` of a rotary embedding, in the dtype and on the device of `like`."""
     positions = torch.arange(length, device=like.device)[None]
     kinds = [()] if not isinstance(rotary.rope_type, dict) else [(kind,) for kind in sorted(rotary.rope_type)]
-    cos, sin = zip(*(rotary(like, positions, *kind) for kind in kinds), strict=True)
+    config, tables = rotary.config, [rotary(like, positions, *kind) for kind in kinds]
+    size = head_size(config.to_dict())
+    if config.model_type in NOPE:
+        tables.append((like.new_empty(1, length, 0), like.new_empty(1, length, 0)))
+    cos, sin = (
+        [_widened(table, size, rest) for table in each]
+        for each, rest in zip(zip(*tables, strict=True), (1.0, 0.0), strict=True)
+    )
     return torch.cat(cos, dim=-1)[0].contiguous(), torch.cat(sin, dim=-1)[0].contiguous()
+
+
+def _widened(table: Tensor, size: int, rest: float) -> Tensor:
+    """Angles [..., rotated] of whole heads [..., size]: the elements that are not rotated have cos 1 and sin 0."""
+    halves = table.chunk(2, dim=-1)
+    return torch.cat([F.pad(half, (0, size // 2 - half.shape[-1]), value=rest) for half in halves], dim=-1)
+
+
+def rope_switch(config: Any) -> int | None:
+    """The length beyond which a sequence has other angles, None where it never has."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    return rope["original_max_position_embeddings"] if rope.get("rope_type") == LONG_ROPE else None
 
 
 def layer_shape(config: Any, layer: Any) -> LayerShape:
@@ -156,9 +196,11 @@ def layer_shape(config: Any, layer: Any) -> LayerShape:
     attention, by = layer.self_attn, multipliers(config.to_dict())
     windowed = config.model_type in WINDOWED
     window = getattr(config, "sliding_window", None) if windowed else None
-    window = getattr(attention, "sliding_window", window)
+    window = getattr(attention, "sliding_window", window) if getattr(attention, "is_sliding", True) else None
+    hybrid = config.model_type == "exaone4" and config.sliding_window is not None
+    rotates = getattr(attention, "use_rope", not hybrid or window is not None)
     return LayerShape(
-        rope=int(config.model_type in TWO_ROPES and window is not None),
+        rope=int(not rotates or (config.model_type in TWO_ROPES and window is not None)),
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
         head_dim=attention.head_dim,

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.model.dense_families import GATES, GEMMAS, activation
+from kernels.model.dense_families import GATES, GEMMAS, activation, head_size, rotary_order
 from kernels.model.experts import Experts, experts_of, is_sparse
 from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, stored_groups
 
@@ -65,19 +65,39 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
     packed = hasattr(attention, "qkv_proj")
     qkv = [attention.qkv_proj] if packed else [attention.q_proj, attention.k_proj, attention.v_proj]
     behind = hasattr(layer, "post_feedforward_layernorm")
+    matrices, biases = (joined(qkv, name, pack) for name in ("weight", "bias"))
+    if (order := rotary_order(config.to_dict())) is not None:
+        matrices, biases = (_reordered(config, attention, parts, order) for parts in (matrices, biases))
     return Weights(
         input_norm=norm_of(config, layer, "input_layernorm"),
-        qkv=joined(qkv, "weight", pack),
-        qkv_bias=joined(qkv, "bias", pack),
+        qkv=matrices,
+        qkv_bias=biases,
         q_norm=norm_of(config, attention, "q_norm"),
         k_norm=norm_of(config, attention, "k_norm"),
         o=attention.o_proj.weight,
         o_bias=attention.o_proj.bias,
         post_norm=norm_of(config, layer, "pre_feedforward_layernorm" if behind else "post_attention_layernorm"),
         mlp=experts_of(config, layer.mlp) if is_sparse(layer) else _dense(config, layer.mlp, pack),
-        attention_norm=norm_of(config, layer, "post_attention_layernorm") if behind else None,
-        mlp_norm=norm_of(config, layer, "post_feedforward_layernorm"),
+        attention_norm=norm_of(config, layer, "post_attention_layernorm" if behind else "post_self_attn_layernorm"),
+        mlp_norm=norm_of(config, layer, "post_feedforward_layernorm" if behind else "post_mlp_layernorm"),
     )
+
+
+def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]) -> tuple[Any, ...]:
+    """The rows of q, k and v, those of q and k in this order within each head: a copy that all decoders share."""
+    if parts[0] is None:
+        return parts
+    copies = vars(owner).setdefault("reordered", {})
+    if (rank := parts[0].ndim) not in copies:
+        whole, size = torch.cat([part.detach() for part in parts]), head_size(config.to_dict())
+        rows = torch.arange(len(whole), device=whole.device)
+        rotated = (config.num_attention_heads + config.num_key_value_heads) * size
+        rows[:rotated] = rows[:rotated].view(-1, size)[:, order].flatten()
+        copies[rank] = whole[rows]
+        for name in (STORED_SCALES, STORED_ZEROS):
+            if (stored := getattr(parts[0], name, None)) is not None and len(parts) == 1:
+                setattr(copies[rank], name, stored[rows.to(stored.device)])
+    return tuple(copies[rank].split([len(part) for part in parts])) if len(parts) > 1 else (copies[rank],)
 
 
 def norm_of(config: Any, owner: Any, name: str) -> Tensor | None:

@@ -15,7 +15,7 @@ from kernels.model.state import State
 
 CAPACITY_STEP = 64
 """A cache's length is rounded up to a multiple of this."""
-FINE_UNTIL, FINE, COARSE = 256, 64, 256
+FINE_UNTIL, FINE, COARSE = 256, 64, decoder.PADDED_TO
 """Bucket lengths are the multiples of FINE up to FINE_UNTIL, then the multiples of COARSE."""
 
 
@@ -45,7 +45,8 @@ class PromptReader:
 
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
         """Whether the cache holds `batch` padded prompts and the tokens generated after them."""
-        return batch == self.state.batch and max(bucket(prompt), prompt + tokens) <= self.state.capacity
+        room = max(bucket(prompt), prompt + tokens) <= self.state.capacity
+        return batch == self.state.batch and room and self.model.rotates_alike(prompt + tokens, self.state.capacity)
 
     def capture(self, length: int) -> None:
         """Captures the bucket of that length if it is not captured yet."""

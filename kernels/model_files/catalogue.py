@@ -21,6 +21,7 @@ SUMMARIES: dict[str, str] = {
     "qwen3-4b": "Qwen 3, 4.02 billion parameters, 32 heads of 128 on a hidden size of 2,560",
     "qwen3-8b": "Qwen 3, 8.19 billion parameters: wants a GPU with 24 GiB or more",
     "mistral-7b": "Mistral v0.3, 7.25 billion parameters, no window: wants a GPU with 24 GiB or more",
+    "gemma-2-2b": "Gemma 2, 2.61 billion parameters, soft caps, windows of 4,096 tokens in every second layer",
     "gemma-3-1b": "Gemma 3, 1.00 billion parameters, one key head of 256, windows of 512 tokens in 5 of 6 layers",
     "granite-3.3-2b": "Granite 3.3, 2.53 billion parameters, with multipliers",
     "phi-4": "Phi 4, 14.7 billion parameters, packed matrices: wants a GPU with 40 GiB or more",

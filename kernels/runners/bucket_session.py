@@ -1,7 +1,7 @@
 """transformers' own modules under CUDA graphs, one for each bucket of prompt lengths."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -69,16 +69,19 @@ class BucketSession(ModuleSession):
         return logits
 
 
-def positions(config: Any) -> int:
+LIMITS = ("max_position_embeddings", "original_max_position_embeddings")
+
+
+def positions(config: Any, names: Sequence[str] = LIMITS) -> int:
     """The longest padded prompt. The model's position table may end here, or its rotary scaling may change."""
     text = config.get_text_config(decoder=True)
-    return min(_limits(text), default=1 << 30)
+    return min(_limits(text, names), default=1 << 30)
 
 
-def _limits(text: Any) -> Iterator[int]:
+def _limits(text: Any, names: Sequence[str]) -> Iterator[int]:
     rope = getattr(text, "rope_parameters", None) or {}
     by_layer = [entry for entry in rope.values() if isinstance(entry, dict)]
-    for name in ("max_position_embeddings", "original_max_position_embeddings"):
+    for name in names:
         for limit in (getattr(text, name, None), *(entry.get(name) for entry in (rope, *by_layer))):
             if isinstance(limit, int):
                 yield limit

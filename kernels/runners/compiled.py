@@ -128,7 +128,7 @@ class CompiledRunner(Runner):
         if kind_of(self.model) != "decoder":
             return self._encoded(ids).clone()
         session = self._session
-        if session is None or ids.shape[1] > session.capacity:
+        if session is None or ids.shape[1] > session.capacity or not session.rotates_alike(ids.shape[1]):
             self.prepare(ids.shape[0], ids.shape[1], 1)
             session = self._session
         assert session is not None

@@ -45,6 +45,9 @@ class KernelsSession(Session):
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
         return self.prompts.fits(batch, prompt, tokens)
 
+    def rotates_alike(self, length: int) -> bool:
+        return self.model.rotates_alike(length, self.capacity)
+
     def begin(self, prompt: Tensor) -> None:
         """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use."""
         self._served = prompt.shape[1]

@@ -44,6 +44,10 @@ class Session(ABC):
         """Reads the `tokens` ids of each row that follow a prompt of that length."""
         return GpuReader(tokens, self.batch) if self.device.type == "cuda" else CpuReader()
 
+    def rotates_alike(self, length: int) -> bool:
+        """Whether sequences of this length are rotated as those that it was made for."""
+        return True
+
     @abstractmethod
     def forced(self, ids: Tensor) -> Tensor:
         """Logits [b, length, vocab] of ids [b, length ≤ capacity], by the captured calls."""
@@ -96,6 +100,12 @@ class DecoderSession(ExactSession):
             compiled(function) for function in (decoder.embed, decoder.layer, decoder.finish)
         )
         self._prompt_hidden = self._step_hidden = self.token
+
+    def fits(self, batch: int, prompt: int, tokens: int) -> bool:
+        return super().fits(batch, prompt, tokens) and self.rotates_alike(prompt + tokens)
+
+    def rotates_alike(self, length: int) -> bool:
+        return self.model.rotates_alike(length, self.capacity)
 
     def _pass(self, ids: Tensor) -> Tensor:
         model = self.model

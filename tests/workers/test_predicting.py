@@ -151,7 +151,7 @@ def test_a_runner_that_cannot_serve_is_not_predicted():
     assert "megakernel" not in {each.runner for each in predicted(gpu_class="b200").plans}
     assert "megakernel" not in {each.runner for each in predicted(traffic={"batch": 16}).plans}
     assert {each.runner for each in predicted(gpu_class="cpu", ceilings=CEILINGS).plans} == {"compiled"}
-    gemma = model("tiny-gemma", model_type="gemma2", hidden_size=4096, intermediate_size=16384)
+    gemma = model("tiny-gemma", hidden_act="gelu", hidden_size=4096, intermediate_size=16384)
     assert {each.runner for each in predicted(of=gemma).plans} == {"compiled", "cuda_graphs"}
 
 

@@ -54,7 +54,7 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
     const int group = is_query ? 0 : (row - span.heads) / 2;
     const int from = (is_query ? span.head + row : HEADS + is_value * KV_HEADS + kv + group) * HEAD_DIM + d;
     const auto apart = [](int i) { return i / 2 * kEach * 2 + i % 2 * kHalf; };  // from `d` to the pair's dimensions
-    const size_t table = ROPES > 1 ? (size_t)position * ROPES + windowed(in.layer) : (size_t)position;
+    const size_t table = ROPES > 1 ? (size_t)position * ROPES + second_table(in.layer) : (size_t)position;
     float4 angles[kPieces];  // cosine and sine of two angles
 #pragma unroll
     for (int i = 0; i < kPieces; i++)
@@ -79,7 +79,7 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
       const u64 word = first & 1 ? words[i].y : words[i].x;
       x[i] = make_float2(first_float(word) + bias[i].x, second_float(word) + bias[i].y);
     }
-    float scale = is_query ? 1.4426950408889634f * (SCORE_SCALE > 0 ? SCORE_SCALE : rsqrtf((float)HEAD_DIM)) : 1.f;
+    float scale = is_query ? kLog2E * (SCORE_SCALE > 0 ? SCORE_SCALE : rsqrtf((float)HEAD_DIM)) : 1.f;
     if (QK_NORM == 2) {
       scale *= is_query ? whole.x : whole.y;
 #pragma unroll
@@ -140,7 +140,8 @@ __device__ __forceinline__ float softmax_block(float (&scores)[Tiles][2][4], int
 #pragma unroll
       for (int e = 0; e < 2; e++) {
         const bool exists = j * kStride + i * 8 + e < left;
-        scores[j][i][e] = exists ? scores[j][i][e] + scores[j][i][e + 2] : kLowest;
+        const float score = scores[j][i][e] + scores[j][i][e + 2];
+        scores[j][i][e] = !exists ? kLowest : SCORE_CAP > 0 ? soft_capped(score, SCORE_CAP * kLog2E) : score;
         top = fmaxf(top, scores[j][i][e]);
       }
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));

@@ -93,6 +93,7 @@ struct Epilogue {
     if (Which == kQkv && in.op == kHead) {
       if (!valid || out >= VOCAB) return;
       value *= s.scale[b];
+      if (LOGIT_CAP > 0) value = soft_capped(value, LOGIT_CAP);
       *best = larger(*best, candidate(value, out));
       if (p.logits) p.logits[step * p.logits_stride + (size_t)b * VOCAB + out] = value;
       return;

@@ -3,11 +3,20 @@
 #pragma once
 #include "gemv.cuh"
 
+constexpr float kLog2E = 1.4426950408889634f;
+// cap * tanh(x / cap); cap carries whatever factor x has.
+__device__ __forceinline__ float soft_capped(float x, float cap) {
+  return cap * (1.f - __fdividef(2.f, 1.f + ex2_ftz(x * (2.f * kLog2E / cap))));
+}
+
 #define kLowest __int_as_float(0xff800000)  // minus infinity: NVRTC has no INFINITY
 
 // The first key that the token at `position` attends to in a layer, and how many those are.
 __device__ __forceinline__ bool windowed(int layer) {
   return WINDOW && (!FULL_EVERY || (layer + 1) % (FULL_EVERY ? FULL_EVERY : 1));
+}
+__device__ __forceinline__ bool second_table(int layer) {
+  return UNROTATED_EVERY ? (layer + 1) % (UNROTATED_EVERY ? UNROTATED_EVERY : 1) == 0 : windowed(layer);
 }
 __device__ __forceinline__ int first_key(int layer, int position) {
   return windowed(layer) ? max(0, position + 1 - WINDOW) : 0;

@@ -6,7 +6,8 @@
 // Macros, from `kernels.megakernel.host.device.defines`:
 //   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS NORM_EPS; QK_NORM: norms of q and k, 1 of
 //     each head, 2 over all heads; SCORE_SCALE: the factor of scores, 0: 1 / sqrt(HEAD_DIM)
-//   GELU: the gate's activation is GELU in its tanh form, else SiLU; ROPES: 2 where windowed layers have their own angles
+//   GELU: the gate's activation is GELU in its tanh form, else SiLU; ROPES: tables of angles; UNROTATED_EVERY: every so
+//     many layers take the second one, 0: windowed layers; SCORE_CAP LOGIT_CAP: soft caps of scores and logits, 0: none
 //   WINDOW: keys that a token attends to, 0: all; FULL_EVERY: every so many layers it attends to all, 0: in none
 //   NORM_BEFORE NORM_AFTER: whether products of the residual are of its norm; whether what is added to it is normed
 //   EXPERTS: experts of a layer, 0 without; CHOSEN: those of a token, of which INTER is the size of all; NORMALISED: their

@@ -156,6 +156,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": shape.qk_norm + shape.whole_norm,
         "NORM_EPS": f"{shape.norm_eps!r}f", "SCORE_SCALE": f"{shape.score_scale!r}f",
         "GELU": int(shape.gelu), "ROPES": 1 + shape.two_ropes, "WINDOW": shape.window, "FULL_EVERY": shape.full_every,
+        "UNROTATED_EVERY": shape.unrotated_every, "SCORE_CAP": f"{shape.score_cap!r}f",
+        "LOGIT_CAP": f"{shape.logit_cap!r}f",
         "NORM_BEFORE": int(shape.norm_before), "NORM_AFTER": int(shape.norm_after),
         "EXPERTS": shape.experts, "CHOSEN": shape.chosen, "NORMALISED": int(shape.normalised),
         "GROUPS": layout.expert_groups, "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),

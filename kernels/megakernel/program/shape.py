@@ -5,7 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.model.dense_families import DENSE_TYPES, GATES, STATIC_ROPES, TWO_ROPES, activation, multipliers, windows
+from kernels.model.dense_families import (
+    DENSE_TYPES,
+    GATES,
+    LONG_ROPE,
+    NOPE,
+    STATIC_ROPES,
+    TWO_ROPES,
+    activation,
+    attention_biases,
+    head_size,
+    multipliers,
+    unrotated_every,
+    windows,
+)
 from kernels.model_files.config import value
 
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
@@ -15,6 +28,12 @@ LACKING = {
 """What families near these have, and the megakernel has not."""
 EXPERTS_MOST = 256
 """Experts of a layer: a lane of the warp that routes a sequence has eight of them."""
+AFTER = ("olmo2", "olmo3", "exaone4")
+"""Families with norms behind attention and MLP alone."""
+BOTH = ("gemma2", "gemma3_text", "glm4")
+"""Families with norms before and behind both."""
+LONG_ROPE_MOST = 4096
+"""The longest sequences behind which longrope may switch: fewer tokens than the server gives an instance."""
 HEAD_DIMS = (32, 64, 128, 256)
 BATCH_MOST = 8
 """Sequences: columns of a matrix unit's tile."""
@@ -32,8 +51,9 @@ class ModelShape:
     - `window`: keys that a token attends to, 0: all; in every `full_every`-th layer all, 0: in none.
     - `norm_before`, `norm_after`: norms stand before attention and MLP, behind them, or both. `whole_norm`: q and k are
       each normed over all heads.
-    - `gelu`: the gate's activation is GELU in its tanh form, else SiLU. `two_ropes`: windowed layers have angles of
-      their own.
+    - `gelu`: the gate's activation is GELU in its tanh form, else SiLU. `two_ropes`: there are two tables of angles;
+      the second is that of windowed layers or, where these are given, of every `unrotated_every`-th layer.
+    - `score_cap`, `logit_cap`: soft caps of scores and logits, 0: none.
 
     In a mixture a token goes to `chosen` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
     `intermediate` is then that of all its experts together.
@@ -61,10 +81,18 @@ class ModelShape:
     norm_after: bool = False
     gelu: bool = False
     two_ropes: bool = False
+    unrotated_every: int = 0
+    score_cap: float = 0.0
+    logit_cap: float = 0.0
 
     def windowed(self, layer: int) -> bool:
         """Whether tokens attend to a window in this layer."""
         return bool(self.window) and not (self.full_every and (layer + 1) % self.full_every == 0)
+
+    def table(self, layer: int) -> int:
+        """Which table of angles a layer takes."""
+        every = self.unrotated_every
+        return int((layer + 1) % every == 0 if every else self.two_ropes and self.windowed(layer))
 
     def first_key(self, layer: int, position: int) -> int:
         """The first key that the token at `position` attends to."""
@@ -109,13 +137,13 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
     chosen = config["num_experts_per_tok"] if experts else 1
     size = value(config, "expert_size") if family == "qwen3_moe" else None
     heads = config["num_attention_heads"]
-    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    head_dim, (qkv_bias, out_bias) = head_size(config), attention_biases(config)
+    if out_bias:
+        raise Unsupported("attention_bias: the megakernel serves a bias on q, k and v alone")
     try:
-        by = multipliers(config)
+        by, unrotated = multipliers(config), unrotated_every(config)
     except ValueError as error:
-        raise Unsupported(f"{error}: the megakernel folds it into a norm") from None
-    if by.score_cap is not None or by.logit_cap is not None:
-        raise Unsupported(f"{family}: the megakernel has no soft caps")
+        raise Unsupported(f"{error}: the megakernel needs that") from None
     window, full_every = _windows(windows(config))
     shape = ModelShape(
         hidden=config["hidden_size"],
@@ -126,20 +154,23 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         head_dim=head_dim,
         vocab=config["vocab_size"],
         norm_eps=by.eps,
-        qkv_bias=family == "qwen2" or bool(config.get("attention_bias")),
-        qk_norm=family in ("qwen3", "qwen3_moe", "olmoe", "olmo2", "gemma3_text"),
+        qkv_bias=qkv_bias,
+        qk_norm=family in ("qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3", "exaone4", "gemma3_text"),
         tied=bool(config.get("tie_word_embeddings")) and by.embedding == 1,
         experts=experts,
         chosen=chosen,
         normalised=family == "mixtral" or bool(config.get("norm_topk_prob")),
-        whole_norm=family in ("olmoe", "olmo2"),
+        whole_norm=family in ("olmoe", "olmo2", "olmo3"),
         score_scale=0.0 if math.isclose(by.scores, head_dim**-0.5) else by.scores,
         window=window,
         full_every=full_every,
-        norm_before=family != "olmo2",
-        norm_after=family in ("olmo2", "gemma3_text"),
+        norm_before=family not in AFTER,
+        norm_after=family in (*AFTER, *BOTH),
         gelu=GATES.get(activation(config)) == "gelu",
-        two_ropes=family in TWO_ROPES,
+        two_ropes=family in (*TWO_ROPES, *NOPE),
+        unrotated_every=unrotated,
+        score_cap=by.score_cap or 0.0,
+        logit_cap=by.logit_cap or 0.0,
     )
     _check(shape, config)
     return shape
@@ -160,16 +191,15 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
         raise Unsupported("use_bidirectional_attention: the megakernel attends to earlier tokens")
     if config.get("mlp_bias"):
         raise Unsupported("mlp_bias: the megakernel has no bias in the MLP")
-    if config.get("attention_bias") and config["model_type"] != "qwen2":
-        raise Unsupported("attention_bias: the megakernel serves a bias on q, k, v only in qwen2")
     if shape.experts:
         _check_mixture(shape, config)
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     for each in [own for own in rope.values() if isinstance(own, dict)] or [rope]:
-        if (kind := each.get("rope_type", each.get("type", "default"))) not in STATIC_ROPES:
+        if (kind := each.get("rope_type", each.get("type", "default"))) not in (*STATIC_ROPES, LONG_ROPE):
             raise Unsupported(f"rope_type {kind!r}: the megakernel's angles do not depend on the length")
-    if (rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1) != 1:
-        raise Unsupported("partial_rotary_factor: the megakernel rotates whole heads")
+        name = "original_max_position_embeddings"
+        if kind == LONG_ROPE and (switch := each.get(name) or config.get(name) or 0) > LONG_ROPE_MOST:
+            raise Unsupported(f"{name} {switch}: the megakernel serves {LONG_ROPE} of at most {LONG_ROPE_MOST}")
 
 
 def _windows(layers: list[int]) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from kernels.measure import host_memory
 from kernels.model import decoder
 from kernels.ops import MODEL_BYTES
 from kernels.quant.formats import of_head
-from kernels.runners.bucket_session import positions
+from kernels.runners.bucket_session import LIMITS, positions
 from kernels.server.execution.backend import block_of
 from kernels.server.execution.ops import Copies
 from kernels.server.scheduler.batching import STEP_TOKENS, SchedulerLimits
@@ -88,8 +88,12 @@ def copies_beside(
 
 
 def context_of(config: object, wanted: RequestedSize) -> int:
-    """The most tokens of a sequence, by the operator's wish and the model's own limit."""
-    return min(positions(config), wanted.max_model_len or LONGEST_CONTEXT)
+    """The most tokens of a sequence, by the operator's wish and the model's own limit. Without a wish no more than the
+    model was first trained for: `longrope` rotates all sequences otherwise where longer ones are served.
+    """
+    if wanted.max_model_len is None:
+        return min(positions(config), LONGEST_CONTEXT)
+    return min(positions(config, LIMITS[:1]), wanted.max_model_len)
 
 
 def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, reserved: int = 0) -> SchedulerLimits:

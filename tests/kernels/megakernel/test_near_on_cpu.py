@@ -18,6 +18,9 @@ from tests.kernels.megakernel.tiny_models import arrays_of, gpu, program_of, sta
         ("olmo2", {"splits": 0, "batch": 3}),
         ("qwen2-window", {"splits": 0}),
         ("gemma3", {"splits": 0}),
+        ("gemma2", {"splits": 0}),
+        ("glm4", {"splits": 2}),
+        ("smollm3", {"splits": 2, "batch": 3}),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(f"{k} {v}" for k, v in value.items()),
 )

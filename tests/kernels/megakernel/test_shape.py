@@ -9,6 +9,7 @@ from tests.kernels.megakernel.published import CONFIGS
 REFUSED = {"tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m"}
 
 
+LONG_ROPE = {"model_type": "phi3", "rope_scaling": {"type": "longrope"}}
 WINDOWED = {"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": True}
 MIXTURE = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 
@@ -41,10 +42,10 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
     [
         ({"model_type": "gpt2"}, "model_type 'gpt2': the megakernel serves llama"),
         ({"model_type": "gpt_oss"}, "model_type 'gpt_oss': the megakernel has no attention sinks"),
-        ({"model_type": "gemma2"}, "gemma2: the megakernel has no soft caps"),
         ({"model_type": "granite", "logits_scaling": 13}, "logits_scaling 13.0 is no power of two"),
-        ({"model_type": "phi3", "rope_scaling": {"type": "longrope"}}, "rope_type 'longrope'"),
-        ({"model_type": "phi3", "partial_rotary_factor": 0.75, "rope_scaling": None}, "partial_rotary_factor"),
+        ({"model_type": "phi3", "rope_scaling": {"type": "dynamic"}}, "rope_type 'dynamic'"),
+        (LONG_ROPE | {"original_max_position_embeddings": 8192}, "original_max_position_embeddings 8192"),
+        ({"model_type": "smollm3", "no_rope_layers": [1, 0] + [1] * 14}, "no_rope_layers are not every n-th layer"),
         ({"num_experts": 8}, "llama with 8 experts"),
         ({"model_type": "qwen3_moe", "num_experts": 0}, "qwen3_moe with 0 experts"),
         (MIXTURE | {"num_experts": 512}, "512 experts: the megakernel serves up to 256"),
@@ -66,6 +67,26 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
 def test_a_refusal_names_the_feature(change: dict, named: str) -> None:
     with pytest.raises(Unsupported, match=named):
         shape_of(CONFIGS["llama-3.2-1b"] | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"model_type": "gemma2"}, {"score_cap": 50.0, "logit_cap": 30.0, "norm_after": True, "full_every": 0}),
+        ({"model_type": "gemma3_text", "final_logit_softcapping": 20.0}, {"score_cap": 0.0, "logit_cap": 20.0}),
+        ({"model_type": "smollm3"}, {"unrotated_every": 4, "two_ropes": True, "window": 0}),
+        ({"model_type": "exaone4", "sliding_window": 64}, {"unrotated_every": 4, "full_every": 4, "qk_norm": True}),
+        ({"model_type": "exaone4", "sliding_window": None}, {"unrotated_every": 0, "norm_before": False}),
+        ({"model_type": "olmo3", "sliding_window": 64}, {"whole_norm": True, "full_every": 4, "two_ropes": True}),
+        ({"model_type": "seed_oss", "attention_bias": True}, {"qkv_bias": True, "norm_after": False}),
+        ({"model_type": "glm4", "attention_bias": True}, {"qkv_bias": True, "norm_before": True}),
+        ({"model_type": "ministral", "sliding_window": 64}, {"window": 64, "full_every": 0}),
+        (LONG_ROPE | {"original_max_position_embeddings": 4096}, {"two_ropes": False}),
+    ],
+)
+def test_a_description_says_what_the_family_has(change: dict, fields: dict) -> None:
+    shape = shape_of(CONFIGS["llama-3.2-1b"] | change)
+    assert {name: getattr(shape, name) for name in fields} == fields
 
 
 def test_bytes_of_a_mixture_are_those_of_the_experts_of_one_token() -> None:

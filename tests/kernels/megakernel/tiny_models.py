@@ -18,6 +18,7 @@ from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.program.weights import FORMATS
 from kernels.model.decoder import Decoder
+from kernels.model.dense_families import rotary_order
 from kernels.model.rounding import Rounding, rounded_weights
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 
@@ -25,7 +26,8 @@ ARCHITECTURES = {
     "llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
     "phi3": "Phi3ForCausalLM", "granite": "GraniteForCausalLM",
     "olmo2": "Olmo2ForCausalLM",
-    "gemma": "GemmaForCausalLM", "gemma3_text": "Gemma3ForCausalLM",
+    "gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM",
+    "glm4": "Glm4ForCausalLM", "smollm3": "SmolLM3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM", "olmoe": "OlmoeForCausalLM", "mixtral": "MixtralForCausalLM",
 }  # fmt: skip
 LLAMA3_ROPE = {
@@ -73,6 +75,12 @@ NEAR: dict[str, dict[str, Any]] = {
         "gemma3_text", 144, 160, 4, 1, 256, 97, pad_token_id=0, sliding_window=13, query_pre_attn_scalar=200,
         layer_types=["sliding_attention", "full_attention"],
     ),
+    "gemma2": _config(
+        "gemma2", 144, 160, 2, 1, 256, 97, pad_token_id=0, sliding_window=13, query_pre_attn_scalar=200,
+        attn_logit_softcapping=1.5, final_logit_softcapping=2.0, attn_implementation="eager",
+    ),
+    "glm4": _config("glm4", 128, 144, 4, 1, 32, 97, pad_token_id=0, tie_word_embeddings=False, eos_token_id=2),
+    "smollm3": _config("smollm3", 128, 144, 4, 2, 32, 97, pad_token_id=0, no_rope_layer_interval=2),
     "qwen2-window": _config(
         "qwen2", 128, 144, 4, 1, 64, 97, pad_token_id=0, use_sliding_window=True, sliding_window=13,
         layer_types=["sliding_attention", "full_attention"],
@@ -123,6 +131,12 @@ GPU_NEAR = {
     ),
     "olmo2": _config("olmo2", 512, 2048, 8, 8, 64, 4099, **ON_GPU),
     "gemma": _config("gemma", 576, 2048, 8, 1, 256, 4099, **ON_GPU),
+    "gemma2": _config(
+        "gemma2", 576, 2048, 4, 1, 256, 4099, sliding_window=64, query_pre_attn_scalar=256,
+        attn_logit_softcapping=1.5, final_logit_softcapping=3.0, **ON_GPU,
+    ),
+    "glm4": _config("glm4", 512, 2048, 8, 2, 64, 4099, eos_token_id=2, **ON_GPU),
+    "smollm3": _config("smollm3", 512, 2048, 8, 2, 64, 4099, no_rope_layer_interval=2, **ON_GPU),
     "gemma3": _config(
         "gemma3_text", 576, 2048, 4, 1, 256, 4099, sliding_window=64, query_pre_attn_scalar=256,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"], **ON_GPU,
@@ -227,10 +241,11 @@ def start(name: str, batch: int, length: int, capacity: int, weights: str = "bf1
     chance = torch.Generator().manual_seed(batch * 1000 + length)
     prompt = torch.randint(0, reference.config.vocab_size, (batch, length), generator=chance)
     out = reference(prompt, past_key_values=DynamicCache())  # which keeps what is beyond a window too
-    caches = []
+    caches, order = [], rotary_order(reference.config.to_dict())
     for part in ("keys", "values"):
         rows = torch.stack([getattr(layer, part) for layer in out.past_key_values.layers]).transpose(2, 3)
         padded = torch.full((*rows.shape[:2], capacity, *rows.shape[3:]), float("nan"))
+        rows = rows if order is None or part == "values" else rows[..., order]
         padded[:, :, :length] = rows.to(torch.bfloat16).float()
         caches.append(padded.numpy())
     return Start(prompt, caches[0], caches[1], out.logits[:, -1].argmax(-1).numpy())

@@ -72,6 +72,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "final_logit_softcapping": 3.0,
     },
     "phi3-part": SIZES | {"model_type": "phi3", "sliding_window": 9, "partial_rotary_factor": 0.5},
+    "smollm3": SIZES | {"model_type": "smollm3", "no_rope_layer_interval": 2},
+    "glm4": SIZES | {"model_type": "glm4", "head_dim": 16},
+    "exaone4": SIZES
+    | {
+        "model_type": "exaone4",
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
     "starcoder2": SIZES | {"model_type": "starcoder2"},
     "gpt2": {
         "model_type": "gpt2",
@@ -95,7 +103,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 SPARSE = ("qwen3-moe", "mixtral", "olmoe")
 """Mixtures of experts that the compact decoder runs."""
-NEAR = ("phi3", "granite", "olmo2", "gemma", "gemma2", "gemma3")
+NEAR = ("phi3", "phi3-part", "granite", "olmo2", "gemma", "gemma2", "gemma3", "smollm3", "glm4", "exaone4")
 """Dense families that differ from Llama by more than a bias, a window or norms of q and k."""
 COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *NEAR, *SPARSE)
 """Families that the compact decoder runs; the other decoders run as transformers' modules."""

@@ -7,6 +7,10 @@ import torch
 
 from kernels import runners
 from kernels.measure.gpu_entry import gpu_of
+from kernels.model.decoder import Decoder
+from kernels.model.layer_cases import attention_case
+from kernels.model.layer_ops import BatchShape, LayerOps
+from kernels.model.prompt_ops import prompt_ops
 from kernels.ops import Case, LinearCase, LmHeadCase, RopeCase, StepAttentionCase
 from kernels.plan import Plan
 from kernels.runners.defaults import TuningRunner
@@ -54,6 +58,24 @@ def test_a_step_of_five_overlapping_kernels_a_layer_is_the_model(batch: int) -> 
     assert relative(found[0], expected) < 0.03
     assert all(torch.equal(found[0], each) for each in found[1:])
     assert runner.generate(ids[:, :100], 40).tokens == runner.generate(ids[:, :100], 40).tokens
+
+
+@pytest.mark.parametrize("name", ["gemma2", "glm4", "smollm3", "phi3-part"])
+def test_further_families_are_the_model(name: str) -> None:
+    """By the usual ops of prompts, and Triton's attention in steps, which has a soft cap."""
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "vocab_size": 1000}
+    sizes |= {"head_dim": 64, "query_pre_attn_scalar": 64}
+    model = load(CONFIGS[name] | sizes)
+    compact, gpu = Decoder(model), gpu_of(model.device)
+    steps = [attention_case(shape, "decode", 1, 1, 192, "bf16") for shape in dict.fromkeys(compact.shapes)]
+    ops = prompt_ops(LayerOps(compact, BatchShape(1, 128, 60)), gpu)
+    ops += [planned_op(case, "decode_split", {}) for case in steps]
+    runner = runners.apply(model, Plan(model_digest="", gpu=gpu.gpu_class, runner="kernels", ops=ops))
+    runner.prepare(1, 128, 60)
+    ids = torch.randint(3, 1000, (1, 180), generator=torch.Generator().manual_seed(1)).cuda()
+    expected = EagerRunner(load(CONFIGS[name] | sizes)).logits(ids)
+    assert relative(runner.logits(ids), expected) < 0.03
+    assert {"flash_triton", "decode_split"} <= runner._variants.names
 
 
 def test_prompts_of_any_length_are_their_own() -> None:

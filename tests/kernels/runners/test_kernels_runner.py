@@ -10,12 +10,12 @@ import torch
 from kernels import registry
 from kernels.hardware import GPUS
 from kernels.model.bound_variants import BoundVariant, BoundVariants
-from kernels.model.decoder import Decoder
+from kernels.model.decoder import Decoder, refusal
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
 from kernels.runners.eager import EagerRunner
 from kernels.runners.kernels_session import check_chosen
-from tests.kernels.runners.engine_models import COMPACT, CONFIGS
+from tests.kernels.runners.engine_models import COMPACT, CONFIGS, SIZES
 from tests.kernels.runners.planned_models import applied, load, planned
 
 
@@ -233,3 +233,47 @@ def test_other_families_run_as_their_modules(name: str, random_ids: torch.Tensor
     model = load(name)
     expected = EagerRunner(model).generate(random_ids[:, :20], 8).tokens
     assert applied(model, []).generate(random_ids[:, :20], 8).tokens == expected
+
+
+LONG_ROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0 + at / 8 for at in range(48)],
+    "long_factor": [4.0 + at for at in range(48)],
+    "rope_theta": 10000.0,
+}
+
+
+def test_longrope_rotates_by_the_length_of_the_whole_request() -> None:
+    """Heads of 96, as Phi-3-mini has. transformers' own generation rotates keys before the switch by the short
+    factors, and later ones by the long; its pass over the whole sequence does not.
+    """
+    heads = {"hidden_size": 192, "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    config = SIZES | heads | {"model_type": "phi3", "original_max_position_embeddings": 256, "rope_scaling": LONG_ROPE}
+    model = load(config)
+    runner, eager = applied(model, []), EagerRunner(load(config))
+    ids = torch.randint(3, 300, (1, 262), generator=torch.Generator().manual_seed(1))
+    for length in (250, 262, 250):
+        torch.testing.assert_close(runner.logits(ids[:, :length]), eager.logits(ids[:, :length]), atol=2e-4, rtol=1e-4)
+    for tokens in (6, 7):
+        answer = runner.generate(ids[:, :250], tokens).tokens[0]
+        sequence = torch.cat((ids[:, :250], torch.tensor([answer])), dim=1)
+        assert eager.logits(sequence)[0, 249:-1].argmax(-1).tolist() == answer
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "olmo3", "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2},
+        {"model_type": "seed_oss", "head_dim": 32},
+        {"model_type": "ministral", "head_dim": 16, "sliding_window": 8},
+        {"model_type": "ernie4_5"},
+        {"model_type": "glm", "head_dim": 16},
+        {"model_type": "exaone4", "sliding_window": None, "layer_types": ["full_attention"] * 4},
+    ],
+    ids=lambda config: config["model_type"],
+)
+def test_logits_of_further_families_are_those_of_transformers(config: dict[str, Any], random_ids: torch.Tensor) -> None:
+    model = load(SIZES | {"num_hidden_layers": 4} | config)
+    assert refusal(model) is None
+    expected = EagerRunner(model).logits(random_ids)
+    torch.testing.assert_close(applied(model, []).logits(random_ids), expected, atol=2e-4, rtol=1e-4)

@@ -14,7 +14,6 @@ from tests.kernels.runners.engine_models import CONFIGS, SIZES, load
 FAMILIES: dict[str, dict[str, Any]] = {
     "starcoder2": CONFIGS["starcoder2"],
     "gpt2": CONFIGS["gpt2"],
-    "phi3-part": CONFIGS["phi3-part"],
     "qwen3-moe-mixed": CONFIGS["qwen3-moe"] | {"mlp_only_layers": [1]},
 }
 LONG_ROPE = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8, "rope_theta": 10000.0}

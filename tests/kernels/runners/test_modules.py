@@ -23,7 +23,7 @@ def norm_op(m: int, n: int) -> PlannedOp:
     return planned(RmsNormCase(m=m, n=n, dtype="fp32"), "torch_rmsnorm")
 
 
-@pytest.mark.parametrize("config", [CONFIGS[name] for name in ("starcoder2", "phi3-part", "gpt2")])
+@pytest.mark.parametrize("config", [CONFIGS[name] for name in ("starcoder2", "gpt2")])
 def test_a_kernels_plan_runs_any_family(config: dict[str, Any], random_ids: torch.Tensor) -> None:
     expected = EagerRunner(load(config)).logits(random_ids)
     runner = applied(load(config), [norm_op(1, 64), norm_op(20, 64)])

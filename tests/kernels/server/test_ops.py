@@ -8,7 +8,7 @@ import psutil
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaConfig
+from transformers import LlamaConfig, Phi3Config
 
 from kernels import registry, runners
 from kernels.hardware import GPUS
@@ -31,7 +31,14 @@ from kernels.server.execution.inputs import size, views
 from kernels.server.execution.ops import NORMED, Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass
 from kernels.server.execution.shapes import Shape
-from kernels.server.execution.sizing import RequestedSize, copies_beside, limits_for, packed_bytes, page_bytes
+from kernels.server.execution.sizing import (
+    RequestedSize,
+    context_of,
+    copies_beside,
+    limits_for,
+    packed_bytes,
+    page_bytes,
+)
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.engine_models import CONFIGS
 
@@ -325,6 +332,12 @@ def test_a_model_whose_packed_weights_leave_no_page_is_refused_in_a_sentence(mon
     said = "no KV page: 78.0 GiB are free beside the model, and packed copies of its weights take 97.5 GiB$"
     with pytest.raises(MemoryError, match=said):
         limits_for(cast("Any", model), config, RequestedSize(), 195 << 29)
+
+
+def test_sequences_are_no_longer_than_the_model_was_trained_for_unless_the_operator_wishes_it() -> None:
+    config = Phi3Config(max_position_embeddings=131072, original_max_position_embeddings=4096)
+    sizes = (None, 4000, 32768, 1 << 20)
+    assert [context_of(config, RequestedSize(max_model_len=size)) for size in sizes] == [4096, 4000, 32768, 131072]
 
 
 def test_on_a_cpu_kv_pages_take_a_share_of_free_memory_and_no_more_than_4_gib() -> None:

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from kernels.megakernel.program.layout import groups_of, heads_of_columns
 from kernels.megakernel.proof.effects import keeps_newest
-from tests.kernels.megakernel.interpreter.words import Floats, bf16, floats_of, one_value, two_floats, value_of
+from tests.kernels.megakernel.interpreter.words import (
+    Floats,
+    bf16,
+    floats_of,
+    one_value,
+    soft_capped,
+    two_floats,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
@@ -126,8 +134,7 @@ def _heads(
 
 def _rotated(sm: "StreamingMultiprocessor", layer: int, x: Floats, b: int) -> Floats:
     """RoPE of [n, head_dim] by the angles of the sequence's position; dimension i is paired with i + head_dim / 2."""
-    table = int(sm.shape.two_ropes and sm.shape.windowed(layer))
-    cosine, sine = sm.gpu.arrays["rope"][sm.length(b) - 1, table].T
+    cosine, sine = sm.gpu.arrays["rope"][sm.length(b) - 1, sm.shape.table(layer)].T
     low, high = np.split(x, 2, axis=1)
     return np.concatenate([low * cosine - high * sine, high * cosine + low * sine], axis=1)
 
@@ -165,7 +172,7 @@ def _sums(
         keys[-1], values[-1] = key, value
         if keeps:
             sm.unpublished.append(((layer, b, newest, kv), key, value))
-    scores = q @ keys.T
+    scores = soft_capped(q @ keys.T, sm.shape.score_cap * LOG2_E)
     top = scores.max(axis=1, keepdims=True)
     weights = np.exp2(scores - top)
     return bf16(weights) @ values, top, weights.sum(axis=1, keepdims=True)

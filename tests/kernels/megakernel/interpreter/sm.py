@@ -31,6 +31,7 @@ from tests.kernels.megakernel.interpreter.words import (
     floats_of,
     gated_of,
     one_value,
+    soft_capped,
     tokens_of,
     two_floats,
     value_of,
@@ -293,7 +294,7 @@ class StreamingMultiprocessor:
         best = np.zeros(self.layout.batch, dtype=np.uint64)
         for tile, rows in self._products(words, x):
             ids = np.arange(tile * 16, min(tile * 16 + 16, vocab), dtype=np.uint32)
-            logits = (rows * scale)[:, : len(ids)]
+            logits = soft_capped(rows * scale, self.shape.logit_cap)[:, : len(ids)]
             self.gpu.logits[self.step, :, ids] = logits.T
             best = np.maximum(best, candidates_of(logits, ids).max(axis=1))
         self.own = slice(words["tile"] * 16, min((words["tile"] + words["units"]) * 16, vocab))

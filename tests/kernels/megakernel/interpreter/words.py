@@ -92,6 +92,11 @@ def ordered(x: Floats) -> NDArray[np.uint32]:
     return np.where(np.isnan(x), np.uint32(0), number)
 
 
+def soft_capped(x: Floats, cap: np.float32 | float) -> Floats:
+    """cap · tanh(x / cap), or x where cap is 0."""
+    return np.float32(cap) * np.tanh(x / np.float32(cap)) if cap else x
+
+
 def candidates_of(x: Floats, tokens: NDArray[np.uint32]) -> Words:
     """Floats [..., n] and their tokens [n] as numbers that order by the float, then by the smaller token."""
     return ordered(x).astype(np.uint64) << np.uint64(32) | (~tokens.astype(np.uint32)).astype(np.uint64)
