@@ -13,10 +13,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernels.cuda.nvrtc import made_ahead
-from kernels.hardware import Gpu
 
 FOLDER = "triton"
 """Where a folder that KERNELS_PREBUILT names has these kernels, as Triton's cache has them."""
@@ -101,38 +100,39 @@ class TritonBuild:
         return hashlib.sha256(key.encode()).digest()
 
 
-@dataclass(frozen=True)
-class _Noted:
-    """The GPU that is compiled for, and what was noted."""
+class Noted(NamedTuple):
+    """The compute capability × 10 and the streaming multiprocessors of the GPU that is compiled for, and what was
+    noted.
+    """
 
-    gpu: Gpu
+    sm: int
+    sms: int
     builds: list[TritonBuild]
 
 
-_noted: ContextVar[_Noted] = ContextVar("noted")
+_noted: ContextVar[Noted] = ContextVar("noted")
 
 
 @contextmanager
-def compiling_for(gpu: Gpu) -> Iterator[list[TritonBuild]]:
-    """Calls on torch's meta device are noted in the list that comes, as they would be launched on this GPU."""
+def compiling_for(sm: int, sms: int) -> Iterator[list[TritonBuild]]:
+    """Calls on torch's meta device are noted in the list that comes, as they would be launched on such a GPU."""
     builds: list[TritonBuild] = []
-    token = _noted.set(_Noted(gpu, builds))
+    token = _noted.set(Noted(sm, sms, builds))
     try:
         yield builds
     finally:
         _noted.reset(token)
 
 
-def compiled_for() -> Gpu | None:
-    """The GPU of `compiling_for`, or None outside of it."""
-    noted = _noted.get(None)
-    return noted and noted.gpu
+def compiled_for() -> Noted | None:
+    """What is compiled for within `compiling_for`, or None outside of it."""
+    return _noted.get(None)
 
 
 def note(kernel: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
     """Notes a launch of `kernel`, a `triton.jit` function. Raises LookupError outside of `compiling_for`."""
     noted = _noted.get()
-    noted.builds.append(build_of(kernel, arguments, options, noted.gpu.sm))
+    noted.builds.append(build_of(kernel, arguments, options, noted.sm))
 
 
 def build_of(kernel: Any, arguments: Sequence[Any], options: Mapping[str, Any], sm: int) -> TritonBuild:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +222,8 @@ def backends(
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
             given = model.config.to_dict(), gpu, capacity_of(context), batches
-            own = chain.from_iterable(megakernels(*given, weights or "bf16", len(parts), served=True))
-            compile_together(chain(own, pass_builds(kernels)))
+            own = megakernels(*given, weights or "bf16", len(parts), served=True)
+            compile_together([*(each for pair in own for each in pair), *pass_builds(kernels)])
     with phases.phase("graphs"):
         if decoder.embedding.is_cuda:
             kernels.prepare(capture_all)

@@ -45,7 +45,7 @@ def pass_builds(backend: KernelsBackend) -> list[Build | TritonBuild]:
     state = _paged(backend.state, len(model.layers))
     builds: list[Build | TritonBuild] = []
     pages = state.positions // state.page_size
-    with compiling_for(backend.gpu) as launched:
+    with compiling_for(backend.gpu.sm, backend.gpu.sms) as launched:
         for shape, ops, head in backend.passes():
             noted = RunnableVariants(ops, backend.gpu)
             memory = torch.empty(size(shape, pages), dtype=torch.uint8, device=META)

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.server.messages import AbortRequest, EngineReport, News, Ping, Ready, Refusal, Stop
 from kernels.server.processes.compile_ahead import compile_ahead
 from kernels.server.processes.grammar_compiler import GrammarCompiler
 from kernels.server.processes.lifecycle import live
+from kernels.server.processes.read_ahead import read_ahead
 from kernels.server.scheduler.requests import Request
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases
@@ -34,6 +36,7 @@ def main(spec: Spec, connection: Connection) -> None:
             return built(phases, compiled)
 
     def built(phases: Phases, compiled: Callable[[], object]) -> "tuple[Engine, Ready]":
+        read_ahead(Path(spec.model))
         with phases.phase("imports"):  # torch and transformers, which the server's process does without
             from kernels.model import loading  # noqa: F401  with the classes of transformers' models
             from kernels.server.execution.building import build_engine

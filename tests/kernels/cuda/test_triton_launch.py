@@ -86,7 +86,7 @@ def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(
 def test_what_is_noted_on_the_meta_device_is_what_a_call_compiles(
     name: str, case: Case, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with compiling_for(GPUS["h200"]) as noted:
+    with compiling_for(90, GPUS["h200"].sms) as noted:
         function, arguments = registry.variant(name).build(case, params), drawn(case)
         on_meta = {key: each.to("meta") if isinstance(each, Tensor) else each for key, each in arguments.items()}
         function._prepare(True, 7, None, **on_meta)

@@ -32,7 +32,7 @@ from kernels.server.execution.pass_builds import pass_builds
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.http.client import EngineClient
 from kernels.server.messages import Ready
-from kernels.server.processes import compile_ahead
+from kernels.server.processes import compile_ahead, read_ahead
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.pipes import SENDER
 from kernels.server.spec import Spec
@@ -158,6 +158,18 @@ def test_what_compiles_ahead_ends_with_the_start(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(compile_ahead, "MAKE", "import sys; sys.stdin.buffer.read(); sys.exit(3)")
     with compile_ahead.compile_ahead(Spec("a")) as compiled:
         assert compiled() == 3
+
+
+def test_files_that_fit_in_memory_are_read_ahead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("a.safetensors", "b.safetensors", "c.safetensors"):
+        (tmp_path / name).write_bytes(bytes(100))
+    read: list[int] = []
+    monkeypatch.setattr(read_ahead, "_read", lambda files: read.extend(file.stat().st_size for file in files))
+    for reader in read_ahead.read_ahead(tmp_path):
+        reader.join()
+    assert read == [100] * 3
+    monkeypatch.setattr("kernels.measure.host_memory.free_bytes", lambda: 599)
+    assert read_ahead.read_ahead(tmp_path) == read_ahead.read_ahead(tmp_path / "none") == []
 
 
 def test_what_is_made_ahead_is_what_the_engine_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
