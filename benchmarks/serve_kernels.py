@@ -30,6 +30,7 @@ from kernels.model.experts import Experts
 from kernels.model_files import catalogue
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import compile_together
+from kernels.server.execution.pass_builds import pass_builds
 from kernels.server.execution.shapes import fitting
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
@@ -185,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
     wanted = {fitting(backend.shapes, step) for step in steps}
     backend.shapes = [shape for shape in backend.shapes if shape in wanted]  # no others are captured
     if decoder.embedding.is_cuda:
-        compile_together(backend.builds())
+        compile_together(pass_builds(backend))
     backend.prepare()
     document = environment_info(device=model.device.type) | {"model": options.model, "rows": []}
     for step in options.steps:

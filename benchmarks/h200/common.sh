@@ -73,6 +73,32 @@ site_run() {
     fi
 }
 
+# starts SECONDS OPTION...: `kernels serve` with the options, first with empty caches (step `cold`), then with those that
+# it has filled (`warm`). Each prints the line of the start with its phases, the seconds from then until every pass is
+# captured, and how many kernels the caches have.
+starts() {
+    local caches=$scratch/starts most=$1 program='
+        "$0" -m kernels serve --port 18431 "${@:3}" 2> "$1/log" & server=$!
+        trap "kill $server; wait $server" EXIT
+        until grep "^start {" "$1/log"; do kill -0 $server || { cat "$1/log"; exit 1; }; sleep 0.2; done
+        "$0" -c "$2"
+        echo "kernels in the caches: $(find "$1" -name "*.cubin" | wc -l)"'
+    local captured='
+import re, time, urllib.request
+began, left = time.monotonic(), 1.0
+while left:
+    time.sleep(0.2)
+    metrics = urllib.request.urlopen("http://localhost:18431/metrics").read().decode()
+    left = float(re.search(r"^serve_graphs_left (.*)$", metrics, re.M)[1])
+print(f"all passes captured {time.monotonic() - began:.1f} s after that")'
+    shift
+    if [[ -z $DRY_RUN ]]; then rm -rf "$caches" && mkdir -p "$caches"; fi
+    for name in cold warm; do
+        step "$name" "$most" env -u KERNELS_PREBUILT KERNELS_CACHE="$caches/kernels" TRITON_CACHE_DIR="$caches/triton" \
+            bash -c "$program" "$PYTHON" "$caches" "$captured" "$@"
+    done
+}
+
 # keep NAME FOLDER: the folder as OUT/NAME.tar.xz.
 keep() {
     if [[ -n $DRY_RUN || ! -d $2 ]]; then return; fi

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Mixtures of experts: the product of tiles and the megakernel checked on small models, then a dense model, OLMoE-1B-7B
 # and Qwen3-30B-A3B by `bench decode`, and the servers of both mixtures through HTTP, beside vLLM where VLLM names a
-# folder with it (use-vllm.sh). ONLY=record records where the time of a layer goes.
+# folder with it (use-vllm.sh). ONLY=record records where the time of a layer goes. ONLY="cold warm" starts Qwen3-30B-A3B's
+# server twice, with empty caches and with filled ones.
 #
 # Writes decode-moe.json, serve-moe.json and timeline.npz. The weights are drawn on the GPU, by each server anew.
-# Predicted: 245 s without vLLM and the record.
+# Predicted: 245 s without vLLM, the record and the starts. Those: cold 55 s, of which `compile` waits 15 for the other
+# process, warm 33, both with `graphs` at 10 and 31 passes left, which are captured within 8 s; 61 kernels, after both.
+# Before: cold 129 s, of which `graphs` took 65, `compile` 20 and `other` 23.
 set -euo pipefail
 LIMIT=${LIMIT:-250}
 ONLY=${ONLY:-product checks decode serve serve-small}
@@ -24,6 +27,7 @@ step decode 115 "${bench[@]}" decode --model qwen3-30b-a3b --model olmoe-1b-7b -
 step serve 120 "${bench[@]}" serve --model qwen3-30b-a3b "${users[@]}" "${beside[@]}" --json "$OUT/serve-moe.json"
 step serve-small 60 "${bench[@]}" serve --model olmoe-1b-7b "${users[@]}" "${beside[@]}" \
     --json "$OUT/serve-moe.json" --append
+starts 100 --model qwen3-30b-a3b
 step record 60 bash -c '"$0" -m kernels megakernel record qwen3-30b-a3b -o "$1" && "$0" -m kernels megakernel trace "$1"' \
     "$PYTHON" "$OUT/timeline.npz"
 finish

@@ -22,4 +22,5 @@ step tests 120 "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests/kernels/s
     -k test_both_backends
 step serve 380 "$PYTHON" -m kernels bench serve --model "${1:-llama-3.1-8b}" --tensor-parallel-size "${GPUS:-2}" "${beside[@]}" \
     --json "$OUT/serve.json" --append "${options[@]}"
+if [[ ${ONLY:-} == *cold* ]]; then starts 120 --model "${1:-llama-3.1-8b}" --tensor-parallel-size "${GPUS:-2}"; fi
 finish

@@ -16,6 +16,7 @@ from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda.arrivals import ArrivalCounters
 from kernels.cuda.call import CudaCall, Prepared, Workspace, identity, nothing
 from kernels.cuda.strided_triton import strided
+from kernels.cuda.triton_build import compiled_for
 from kernels.cuda.triton_launch import prepared
 from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
@@ -28,7 +29,11 @@ MOST_CHUNKS = 16
 
 
 def processors() -> int:
-    """Streaming multiprocessors of the current GPU; 2 in Triton's interpreter, so that splits are merged."""
+    """Streaming multiprocessors of the GPU that is compiled for, or of the current one; 2 in Triton's interpreter, so
+    that splits are merged.
+    """
+    if (gpu := compiled_for()) is not None:
+        return gpu.sms
     if not torch.cuda.is_available():
         return 2
     return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count

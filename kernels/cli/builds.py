@@ -1,9 +1,8 @@
-"""What a model's runs compile with NVRTC on a GPU, found without that GPU: the passes are put together on torch's meta
+"""What a model's runs compile on a GPU, found without that GPU: the passes are put together on torch's meta
 device, which has shapes and no memory.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -15,10 +14,8 @@ from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import EMPTY_BUILD
 from kernels.hardware import Gpu
 from kernels.measure import limits as of_gpu
-from kernels.megakernel.proof.validate import Proof
 from kernels.model import all_reduce
 from kernels.model.decoder import Decoder, refusal
-from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.loading import skeleton
 from kernels.model.passes import Pass
@@ -27,31 +24,22 @@ from kernels.model.prompts import CAPACITY_STEP, bucket, room_for
 from kernels.model.state import State
 from kernels.model.tensor_parallel import part_of_config
 from kernels.ops import LinearCase, LmHeadCase
-from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import NotedVariants, megakernels
-from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
-from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
+from kernels.server.execution.served_builds import Wanted, served_builds
+from kernels.server.execution.sizing import RequestedSize
 
 META = torch.device("meta")
-
-
-@dataclass(frozen=True)
-class ServerSize:
-    """The size of a server: tokens of a sequence (None: the most that it takes by itself), requests at once."""
-
-    max_model_len: int | None
-    max_num_seqs: int
 
 
 def of_model(
     config: dict[str, Any],
     gpu: Gpu,
     traffics: Sequence[BatchShape],
-    servers: Sequence[ServerSize],
+    servers: Sequence[RequestedSize],
     weights: Sequence[str],
     tensor_parallel_sizes: Sequence[int] = (),
     explored: bool = True,
-) -> Iterator[Build | Proof]:
+) -> Iterator[Wanted]:
     """Every build of a model in bf16 on the GPU: the megakernel with the proofs of its programs and the default ops of
     its prompts, where `explored` what explore and compose try at each traffic, and the servers. `weights` are the lower
     precisions that are tried too, `tensor_parallel_sizes` those of the megakernel beside 1.
@@ -83,15 +71,8 @@ def of_model(
             room = room_for(traffic.prompt, traffic.tokens)
             for precision in ("bf16", *weights):
                 yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], precision, size))
-    if servers and can_tile(model, gpu):
-        tile_experts(model)
-        decoder = Decoder(model)
     for server in servers:
-        wanted = RequestedSize(server.max_model_len, server.max_num_seqs)
-        yield from _served(decoder, model.config, gpu, wanted)
-        batches = [batch for batch in BATCHES if batch < 2 * server.max_num_seqs]
-        capacity = capacity_of(context_of(model.config, wanted))
-        yield from chain.from_iterable(megakernels(config, gpu, capacity, batches, served=True))
+        yield from served_builds(config, gpu, server)
 
 
 def of_checks(gpu: Gpu) -> Iterator[Build]:
@@ -130,8 +111,3 @@ def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape, *, divided: bool = F
         noted = NotedVariants(ops, gpu)
         Pass(model, noted, state, queries, whole=False, rank=0 if divided else None)
         yield from noted.builds
-
-
-def _served(model: Decoder, config: Any, gpu: Gpu, wanted: RequestedSize) -> Iterator[Build]:
-    """Every pass of a server's kernels backend, in each arrangement of its attention."""
-    yield from KernelsBackend(model, gpu, limits_for(model, config, wanted)).builds()

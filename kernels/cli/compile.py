@@ -1,5 +1,5 @@
-"""`python -m kernels compile`: compiles ahead, without a GPU, what models will ask NVRTC for on one, and proves the
-programs of their megakernels.
+"""`python -m kernels compile`: compiles ahead, without a GPU, what models will need on one, and proves the programs of
+their megakernels.
 """
 
 import argparse
@@ -17,8 +17,7 @@ from kernels.model_files import ModelRefused, catalogue, files_at, inspect, is_q
 from kernels.tune.jobs import one_by_one
 
 if TYPE_CHECKING:
-    from kernels.cuda.nvrtc import Build
-    from kernels.megakernel.proof.validate import Proof
+    from kernels.server.execution.served_builds import Wanted
 
 HOPPERS = sorted(name for name, gpu in GPUS.items() if gpu.sm == 90)
 """The classes of GPUs that have kernels in CUDA C++ for whole models."""
@@ -80,13 +79,14 @@ def compile(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _wanted(options: argparse.Namespace) -> Iterator["Build | Proof"]:
+def _wanted(options: argparse.Namespace) -> Iterator["Wanted"]:
     """Every build of the models, and the proofs of their megakernels' programs.
 
     Raises ValueError, or KeyError for a name that is in no catalogue.
     """
-    from kernels.cli.builds import ServerSize, of_checks, of_model
+    from kernels.cli.builds import of_checks, of_model
     from kernels.model.layer_ops import BatchShape
+    from kernels.server.execution.sizing import RequestedSize
 
     gpu = GPUS[options.gpu]
     if not options.model and not options.checks:
@@ -99,7 +99,7 @@ def _wanted(options: argparse.Namespace) -> Iterator["Build | Proof"]:
         for prompt in options.prompt or [128]
     ]
     servers = [
-        ServerSize(max_model_len, max_num_seqs)
+        RequestedSize(max_model_len, max_num_seqs)
         for max_model_len in options.max_model_len or [None]
         for max_num_seqs in options.max_num_seqs or [64]
     ]
@@ -126,7 +126,7 @@ def _config(model: str) -> dict[str, Any]:
     return config
 
 
-def _made(folder: Path, wanted: "Build | Proof") -> tuple[float, str]:
+def _made(folder: Path, wanted: "Wanted") -> tuple[float, str]:
     """The seconds that one took, and what failed."""
     began = time.monotonic()
     try:

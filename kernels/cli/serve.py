@@ -110,6 +110,9 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--drain-seconds", type=int, default=60, help="how long open requests may go on after SIGTERM")
     parser.add_argument(
+        "--capture-all", action="store_true", help="capture every pass before it is ready, none when it is idle"
+    )
+    parser.add_argument(
         "--web-processes",
         type=int,
         help="processes that speak HTTP (default: 4 for a GPU on 8 CPUs or more and from --max-num-seqs 64 on, else 1)",
@@ -186,6 +189,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         exclude=tuple(options.exclude),
         tensor_parallel_size=options.tensor_parallel_size,
         web_processes=options.web_processes,
+        capture_all=options.capture_all,
     )
     directory, config = configuration(spec)
     if directory and not spec.plan and not any(directory.rglob("*.safetensors")):  # else they would be generated
@@ -245,7 +249,7 @@ async def _until_signalled(
                 stopping.set()
                 return
             if state.ready:
-                print(start_line(state.seconds, graphs=state.ready.graphs), file=sys.stderr)
+                print(start_line(state.seconds, **state.ready.captured), file=sys.stderr)
                 ms, most = state.ready.pause_ms, "at most" if state.ready.on_gpu else "about"
                 pause = "" if ms is None else f", prefill delays decodes by {most} {ms:,.1f} ms"
                 print(f"serving {name} on {where}, {state.ready.device}{pause}", file=sys.stderr, flush=True)

@@ -17,6 +17,7 @@ def ours(wanted: ServerSettings, device: str, options: Sequence[str] = (), weigh
     size = ["--max-model-len", str(wanted.max_model_len), "--max-num-seqs", str(wanted.max_num_seqs)]
     place = ["--device", device, "--dtype", wanted.dtype, "--host", "127.0.0.1", "--port", str(wanted.port)]
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(wanted.directory), "--name", wanted.name]
+    place.append("--capture-all")
     settings = {
         "max_model_len": wanted.max_model_len,
         "max_num_seqs": wanted.max_num_seqs,

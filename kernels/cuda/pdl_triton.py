@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.cuda.triton_build import compiled_for
+
 LEAST_SM = (9, 0)
 
 
@@ -20,8 +22,10 @@ def pdl_prologue(PDL: tl.constexpr):
 
 def dependent(pdl: bool, device: torch.device) -> bool:
     """Whether a launch is a dependent one: `pdl` asks for it, and the device has dependent launches. The kernel's PDL
-    and the launch's `launch_pdl` both take it.
+    and the launch's `launch_pdl` both take it. torch's meta device stands for the GPU that is compiled for.
     """
+    if device.type == "meta" and (gpu := compiled_for()) is not None:
+        return pdl and gpu.sm >= 10 * LEAST_SM[0]
     return pdl and device.type == "cuda" and _supports_pdl(device.index)
 
 

@@ -7,14 +7,15 @@ the arguments in the order of the signature, without constants, and two scratch 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from kernels.cuda.call import Prepared
-from kernels.cuda.launch import Launch
+from kernels.cuda.call import Prepared, nothing
+from kernels.cuda.launch import Launch, current_stream
+from kernels.cuda.triton_build import note
 
 WARP = 32
 ALIGNMENT = 16
@@ -58,7 +59,8 @@ def prepared(
     workspace: object = None,
     **options: Any,
 ) -> Prepared:
-    """A call of `kernel`, a `triton.jit` function, that the driver launches on a GPU, and Triton in its interpreter.
+    """A call of `kernel`, a `triton.jit` function, that the driver launches on a GPU, and Triton in its interpreter. On
+    torch's meta device the launch is noted for `kernels.cuda.triton_build`.
 
     `allocate` makes the outputs, a tensor or several; `arguments` gives those of the kernel for such outputs. They
     may be nested tuples. `options` are those of a launch, such as `num_warps`.
@@ -67,11 +69,20 @@ def prepared(
     if _several(outputs)[0].is_cuda:
         launch = bound(kernel, arguments(outputs), outputs, **options)
         return Prepared(allocate, partial(launch.launch, grid, stream), workspace=workspace)
+    if _several(outputs)[0].is_meta:
+        note(kernel, arguments(outputs), options)
+        return Prepared(allocate, lambda _: nothing, workspace=workspace)
 
     def interpreted(outputs: Any) -> Callable[[], object]:
         return lambda: kernel[grid](*arguments(outputs), **options)
 
     return Prepared(allocate, interpreted, holds=arguments)
+
+
+def launched(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], outputs: Any, **options: Any) -> None:
+    """Launches once what `prepared` keeps for many calls, on the current stream; `outputs` are among the arguments."""
+    stream = current_stream()[1] if _several(outputs)[0].is_cuda else 0
+    prepared(kernel, grid, stream, lambda: outputs, lambda _: arguments, **options).bind(outputs)()
 
 
 def bound(kernel: Any, arguments: Sequence[Any], outputs: Any, **options: Any) -> BoundKernel:
@@ -80,12 +91,28 @@ def bound(kernel: Any, arguments: Sequence[Any], outputs: Any, **options: Any) -
     Raises NotImplementedError for a kernel that needs scratch memory of Triton's or a cluster.
     """
     compiled = kernel.run(*arguments, grid=(1, 1, 1), warmup=True, **options)
-    _ = compiled.run  # loads the binary
-    return packed(compiled, arguments, outputs)
+    return packed(compiled, arguments, outputs, _loaded(compiled))
 
 
-def packed(compiled: Any, arguments: Sequence[Any], outputs: Any) -> BoundKernel:
-    """What `bound` returns, of a kernel that Triton has compiled for these arguments."""
+@cache
+def _loaded(compiled: Any) -> int:
+    """The address of the compiled kernel's CUfunction on the current GPU.
+
+    Triton's own loading would also compile a launcher in C for each signature, which takes longer and is not called.
+    """
+    import triton
+
+    driver = triton.runtime.driver.active
+    device = driver.get_current_device()
+    room = driver.utils.get_device_properties(device)["max_shared_mem"]
+    if compiled.metadata.shared > room:
+        raise triton.OutOfResources(compiled.metadata.shared, room, "shared memory")
+    _, function, *_ = driver.utils.load_binary(compiled.name, compiled.kernel, compiled.metadata.shared, device)
+    return int(function)
+
+
+def packed(compiled: Any, arguments: Sequence[Any], outputs: Any, function: int) -> BoundKernel:
+    """What `bound` returns, of a kernel that Triton has compiled for these arguments, as `function` on the GPU."""
     metadata = compiled.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size or metadata.num_ctas != 1:
         raise NotImplementedError(f"{compiled.name} needs scratch memory or a cluster")
@@ -97,7 +124,7 @@ def packed(compiled: Any, arguments: Sequence[Any], outputs: Any) -> BoundKernel
             places.append((place, number))
     scratch = 0, 0
     return BoundKernel(
-        compiled.function, metadata.num_warps, metadata.shared, metadata.launch_pdl, (*values, *scratch), tuple(places)
+        function, metadata.num_warps, metadata.shared, metadata.launch_pdl, (*values, *scratch), tuple(places)
     )
 
 

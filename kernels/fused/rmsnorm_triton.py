@@ -27,14 +27,13 @@ class Config(NamedTuple):
     PDL: bool
 
 
-@triton.jit
-def _rmsnorm(x, residual, w, out, shape, eps, C: tl.constexpr):
+@triton.jit(do_not_specialize=["m"])  # else one row, multiples of 16 and others are compiled each
+def _rmsnorm(x, residual, w, out, m, n, eps, C: tl.constexpr):
     """x and residual: a pointer and the stride of a row. out: y, total (with RESIDUAL), scales (with QUANTISE)."""
     pdl_prologue(C.PDL)
     x, x_step = x
     residual, residual_step = residual
     y, total, scales = out
-    m, n = shape
     row = tl.program_id(0).to(tl.int64) * C.ROWS + tl.arange(0, C.ROWS)
     column = tl.arange(0, C.BLOCK)
     inside = (row < m)[:, None] & (column < n)[None, :]
@@ -112,7 +111,7 @@ class RmsNorm(CudaCall):
             tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
             y, scale, total = tensors[0], tensors[1 if values else 0], tensors[0 if residual is None else -1]
             rows = (x, x.stride(0)), (other, other.stride(0))
-            return (*rows, w, (y, total, scale), (m, n), float(eps), config)
+            return (*rows, w, (y, total, scale), m, n, float(eps), config)
 
         grid = (triton.cdiv(m, self.rows),)
         return prepared(_rmsnorm, grid, stream, allocate, passed, num_warps=self.warps, launch_pdl=pdl)

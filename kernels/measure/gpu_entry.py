@@ -19,6 +19,16 @@ def gpu_of(device: "torch.device") -> Gpu:
     return GPUS.get(class_of(name)) or _entry_of_driver(device.index or 0)
 
 
+def gpu_of_host() -> Gpu | None:
+    """The entry of this host's GPUs where all are of one known class, without torch and without a CUDA context."""
+    library = nvml.library()
+    if library is None:
+        return None
+    handles = map(library.nvmlDeviceGetHandleByIndex, range(library.nvmlDeviceGetCount()))
+    classes = {class_of(library.nvmlDeviceGetName(handle)) for handle in handles}
+    return GPUS.get(classes.pop()) if len(classes) == 1 else None
+
+
 def _entry_of_driver(index: int) -> Gpu:
     import torch
 

@@ -1,11 +1,12 @@
 """The experts of a mixture as tiles, which the megakernel and `grouped_hopper` both read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from kernels import registry
+from kernels.cuda.nvrtc import Build
 from kernels.dtypes import DTYPE_NAMES
 from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.hardware import Gpu
@@ -100,6 +101,16 @@ def check_products(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
             raise ValueError(f"the product of tiles differs from torch's: {case.key}")
 
 
+def check_builds(model: Any, gpu: Gpu) -> Iterator[Build]:
+    """What `tile_experts` compiles on this GPU to check the tiles of a model that has none yet."""
+    variant, dtype = registry.variant("grouped_hopper"), DTYPE_NAMES[model.dtype]
+    for w in _both(model.config, model.model.layers[0].mlp, tiles_of(model)[0]):
+        for m in (CHECKED, *TIMED):
+            wide, _, narrow = expert_cases(w, m, dtype)
+            for case in (wide, narrow):
+                yield from variant.cuda_builds(case, _params(w), gpu)
+
+
 def check_times(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
     """Raises ValueError where the products of a layer's tiles take more than MOST_SLOWER times as long as those of its
     rows, which leave the activation out, for few or for many tokens that fall evenly to the experts.
@@ -134,10 +145,14 @@ def _rows_of(w: Experts, m: int) -> "tuple[torch.Tensor, torch.Tensor]":
 def _products(w: Experts, m: int, x: "torch.Tensor", ends: "torch.Tensor") -> Callable[[], Any]:
     """A call that computes gate and up, and then down, of as many rows."""
     wide, _, narrow = expert_cases(w, m, DTYPE_NAMES[w.down.dtype])
-    params = {"tiled": True} if w.tiled else {}
-    gate_up, down = (registry.variant("grouped_hopper").build(case, params) for case in (wide, narrow))
+    gate_up, down = (registry.variant("grouped_hopper").build(case, _params(w)) for case in (wide, narrow))
     inner = x.new_ones(len(x), w.inner)
     return partial(_call, (partial(gate_up, x, w.gate_up, ends), partial(down, inner, w.down, ends)))
+
+
+def _params(w: Experts) -> dict[str, Any]:
+    """The params of `grouped_hopper` for such experts."""
+    return {"tiled": True} if w.tiled else {}
 
 
 def _call(products: tuple[Callable[[], Any], ...]) -> None:

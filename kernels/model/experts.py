@@ -165,6 +165,8 @@ def torch_grouped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
     """A `Grouped` by torch alone. On a GPU the host reads nothing: a Hopper GPU runs torch's grouped product in bf16.
     Otherwise few rows copy the weights of their experts, and of more rows every expert multiplies all.
     """
+    if x.is_meta:
+        return x.new_empty(len(x), w.shape[1])
     if not x.is_cuda:
         return _looped(x, w, ends)
     if x.dtype == torch.bfloat16 and torch.cuda.get_device_capability(x.device) == (9, 0) and x.shape[1] % 8 == 0:

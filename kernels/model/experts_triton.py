@@ -12,10 +12,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.cuda.triton_launch import launched
 from kernels.model.experts import Experts, Order, Routing
 
-BLOCK, COLUMNS, WARPS = 1024, 512, 4
-"""Rows that `order` reads at once, columns of a program of `combine`, and the warps of each."""
+BLOCKS, COLUMNS, WARPS = (128, 1024), 512, 4
+"""Rows that `order` reads at once, few or many, columns of a program of `combine`, and the warps of each."""
 
 
 class RouteConstants(NamedTuple):
@@ -57,7 +58,7 @@ def _route_tokens(logits, shares, chosen, experts, C: tl.constexpr):
     tl.store(chosen + token * CHOSEN + place, numbers, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _order_rows(chosen, token, ends, place, rows, CHOSEN: tl.constexpr, BLOCK: tl.constexpr):
     """The places of an expert's rows, behind those of all experts before it, in the order of the tokens."""
     expert = tl.program_id(0)
@@ -102,7 +103,7 @@ def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
     m, experts = logits.shape
     shares = torch.empty(m, w.chosen, dtype=torch.float32, device=logits.device)
     chosen = torch.empty(m, w.chosen, dtype=torch.int32, device=logits.device)
-    _route_tokens[(m,)](logits, shares, chosen, experts, C=constants_of(w), num_warps=1)
+    launched(_route_tokens, (m,), (logits, shares, chosen, experts, constants_of(w)), (shares, chosen), num_warps=1)
     return shares, chosen
 
 
@@ -110,9 +111,9 @@ def ordered(chosen: Tensor, experts: int) -> Order:
     """See `kernels.model.experts.ordered`; `chosen` is int32 and contiguous."""
     token, place = (torch.empty(chosen.shape, dtype=torch.int64, device=chosen.device) for _ in range(2))
     ends = torch.empty(experts, dtype=torch.int32, device=chosen.device)
-    size = chosen.numel(), chosen.shape[1]
-    block = min(BLOCK, triton.next_power_of_2(chosen.numel()))
-    _order_rows[(experts,)](chosen, token, ends, place, size[0], CHOSEN=size[1], BLOCK=block, num_warps=WARPS)
+    rows = chosen.numel()
+    constants = chosen.shape[1], BLOCKS[rows > BLOCKS[0]]
+    launched(_order_rows, (experts,), (chosen, token, ends, place, rows, *constants), (token, ends), num_warps=WARPS)
     return Order(token.view(-1), ends, place)
 
 
@@ -120,8 +121,8 @@ def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:
     """See `kernels.model.experts.combined`; the columns of y are contiguous."""
     (m, chosen), hidden = place.shape, y.shape[1]
     out = torch.empty(m, hidden, dtype=y.dtype, device=y.device)
-    grid = m, triton.cdiv(hidden, COLUMNS)
-    _combine_rows[grid](y, shares, place, out, hidden, y.stride(0), CHOSEN=chosen, COLUMNS=COLUMNS, num_warps=WARPS)
+    arguments = y, shares, place, out, hidden, y.stride(0), chosen, COLUMNS
+    launched(_combine_rows, (m, triton.cdiv(hidden, COLUMNS)), arguments, out, num_warps=WARPS)
     return out
 
 

@@ -160,8 +160,8 @@ def _experts(rows: Rows, norm: Tensor, w: Experts) -> Callable[[Stream], None]:
 
 
 def _routing(router: Tensor) -> Routing:
-    """Triton's on a GPU, else torch's."""
-    if not router.is_cuda:
+    """Triton's on a GPU, for which torch's meta device stands, else torch's."""
+    if router.device.type == "cpu":
         return TORCH_ROUTING
     from kernels.model.experts_triton import ROUTING
 

@@ -49,7 +49,8 @@ class Ready:
     """From the engine, once: it is ready, for sequences of up to `longest` tokens with ids below `vocabulary`.
 
     `serving` holds the settings that it runs with; an encoder has none (None). `seconds` are those of the phases of its
-    start, `graphs` the number of passes that it captured and kept. A prompt that is read delays a token of others by
+    start, `graphs` the number of passes that it captured and kept, `graphs_left` of those that it captures when it is
+    idle. A prompt that is read delays a token of others by
     `pause_ms` at most, as it was timed, or as a CPU's was estimated.
     """
 
@@ -59,8 +60,14 @@ class Ready:
     serving: Serving | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     graphs: int = 0
+    graphs_left: int = 0
     on_gpu: bool = False
     pause_ms: float | None = None
+
+    @property
+    def captured(self) -> dict[str, int]:
+        """The graphs, for the line of the start."""
+        return {"graphs": self.graphs, "graphs_left": self.graphs_left}
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,8 @@ class EngineReport:
     megakernel_steps: int = 0
     megakernel_sequences: int = 0
     """The most sequences in a step of the megakernel; 0 if there is no megakernel."""
+    graphs_left: int = 0
+    """The passes that are captured when the engine is idle; until then larger ones serve in their place."""
 
     def counting(self, ended: "EngineReport") -> "EngineReport":
         """The same with the counters of an engine that has ended added."""

@@ -32,6 +32,8 @@ class Spec:
     """What the server leaves out, of `kernels.server.execution.excluded.NAMES`."""
     tensor_parallel_size: int | None = None
     """The GPUs that run the model together; None: the plan's, else one."""
+    capture_all: bool = False
+    """Whether every pass is captured before the server is ready, as measurements need it, or some when it is idle."""
     web_processes: int | None = None
     """How many processes speak HTTP; None: as `kernels.server.processes.web_servers.processes_for` has it."""
 

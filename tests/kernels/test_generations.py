@@ -75,7 +75,7 @@ def test_the_fused_kernels_fit(sm):
     }
     assert fits(_gated, gated, fixed, (4, 1), sm)
     quantise = sm >= 89
-    norm = dict.fromkeys(("x", "residual"), ("*bf16", STEP)) | {"w": "*bf16", "shape": (STEP, STEP), "eps": "fp32"}
+    norm = dict.fromkeys(("x", "residual"), ("*bf16", STEP)) | {"w": "*bf16", "m": "i32", "n": STEP, "eps": "fp32"}
     norm |= {"out": ("*fp8e4nv", "*bf16", "*fp32") if quantise else ("*bf16",) * 3}
     config = NormConfig(RESIDUAL=True, QUANTISE=quantise, ROWS=1, BLOCK=2048, PDL=pdl)
     assert fits(_rmsnorm, norm, {"C": config}, (4, 1), sm)

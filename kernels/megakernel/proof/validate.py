@@ -100,7 +100,7 @@ class Proof:
         return _name(tuple(programs_of(self.shape, self.layout)))
 
     @property
-    def is_known(self) -> bool:
+    def is_made(self) -> bool:
         """Whether a file says that the programs are proven."""
         return _is_known(self.name)
 

@@ -14,7 +14,7 @@ def paged_attention(
     sequence]. A query that sees no key gives zeros.
     """
     queries, capacity = q.shape[1], tables.shape[1] * keys.shape[1]
-    longest = capacity if q.is_cuda else max(1, int(lengths.max()))  # a GPU must not wait for the host
+    longest = capacity if q.device.type != "cpu" else max(1, int(lengths.max()))  # a GPU must not wait for the host
     used = tables[:, : -(-longest // keys.shape[1])].long()
     k, v = (each[used].flatten(1, 2)[:, :longest].transpose(1, 2) for each in (keys, values))
     key = torch.arange(longest, device=q.device)

@@ -12,7 +12,6 @@ import torch
 from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
 from kernels.cuda.current import current
 from kernels.cuda.graphs import captured_together
-from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.model import decoder
 from kernels.model.all_reduce import AllReduce, all_reduce
@@ -22,14 +21,13 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
 from kernels.quant.quantised_matrix import stored_groups
 from kernels.server.execution.captured_passes import Captured, HostBuffers, LaunchedStep
-from kernels.server.execution.compiling import NotedVariants
 from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
 from kernels.server.execution.inputs import Fields, Sequences, size, views
 from kernels.server.execution.logits_processing import processed
 from kernels.server.execution.logprobs import logprobs_of, read_back, read_prompts
 from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass, PagedState, TensorParallelPackedPass
-from kernels.server.execution.shapes import Shape, fitting, shapes
+from kernels.server.execution.shapes import Shape, fitting, needed_first, shapes
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Step
 
@@ -37,6 +35,9 @@ IN_FLIGHT = 2
 """Steps that may be launched and not read. The host's memory of a step is written again IN_FLIGHT + 1 steps later."""
 BLOCK = 16
 """The most queries of a block of a chunk."""
+APART_SECONDS = 2.0
+"""While steps are computed, shapes that a start has left are captured so far apart at least: each takes tenths of a
+second."""
 TIMED_LENGTH, TIMED_REPLAYS = 256, 20
 """Tokens of each sequence, and replays, when two arrangements of a pass are timed."""
 TIMED_STEPS = 3
@@ -57,8 +58,8 @@ def block_of(model: decoder.Decoder) -> int:
 class KernelsBackend:
     """Computes steps of the compact decoder with this library's kernels, on a CPU with torch's.
 
-    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures every shape; without it, as on a CPU, each is made
-    when a step first needs it.
+    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures the shapes, all or those that a start needs;
+    without it, as on a CPU, each is made when a step first needs it.
     """
 
     def __init__(
@@ -109,6 +110,11 @@ class KernelsBackend:
         self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
         """The passes that end with an LM head, where that is faster than logits and a draw."""
         self._launched: deque[LaunchedStep] = deque()
+        self._left: list[Shape] = []
+        """The shapes that `prepare` left, the smallest first."""
+        self._kept: list[Shape] = []
+        """Those that are captured, while some are left."""
+        self._captured_at = 0.0
         self.pause_ms: float | None = None
         """The ms of the longest step with chunks and decodes, where that was timed."""
         self.timed: dict[Shape, dict[str, float]] = {}
@@ -121,28 +127,72 @@ class KernelsBackend:
         """The passes that are kept."""
         return len(self._captured) + sum(map(len, self._headed.values()))
 
-    @torch.no_grad()
-    def prepare(self) -> None:
-        """Compiles and captures every shape, which may take minutes on a GPU. A pass of several arrangements is
-        captured in each, they are timed, and the fastest is kept. Then its LM heads are captured and timed beside it.
+    @property
+    def graphs_left(self) -> int:
+        """The shapes that are still to be captured."""
+        return len(self._left)
+
+    def prepare(self, all_shapes: bool = True) -> None:
+        """Captures the shapes; unless `all_shapes`, those that a start needs: a step then runs in the smallest captured
+        one that holds it, and the others follow by `capture_next` and under load.
         """
-        for shape in self.shapes:
-            arrangements = self._arrangements(shape)
-            variants = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
-            if len(variants) > 1:
-                self.timed[shape] = {name: self._ms(shape, each) for name, each in variants.items()}
-            times = self.timed.get(shape, {})
-            fastest = min(variants, key=lambda name: times.get(name, 0.0))
-            self._captured[shape] = variants[fastest]
-            for kind, ops in self._heads(shape, arrangements[fastest]).items():
-                self._add_head(shape, kind, ops)
+        for shape in self.shapes if all_shapes else needed_first(self.shapes):
+            if shape not in self._captured:
+                self._prepare(shape)
+        self._count()
+
+    def capture_next(self) -> bool:
+        """Captures the smallest of the shapes that are left; whether there was one."""
+        if not self._left:
+            return False
+        self._prepare_late(self._left[0])
+        return True
+
+    def _prepare_late(self, shape: Shape) -> None:
+        """Captures one of the shapes that are left. Where the memory does not suffice, larger ones serve in their
+        place.
+        """
+        try:
+            self._prepare(shape)
+        except torch.OutOfMemoryError:
+            self.shapes = self._kept
+        self._count()
+
+    def _count(self) -> None:
+        self._left = [shape for shape in self.shapes if shape not in self._captured]
+        self._kept = [shape for shape in self.shapes if shape in self._captured]
+        self._captured_at = time.monotonic()
+
+    @torch.no_grad()
+    def _prepare(self, shape: Shape) -> None:
+        """Captures a shape. A pass of several arrangements is captured in each, they are timed, and the fastest is
+        kept. Then its LM heads are captured and timed beside it.
+        """
+        arrangements = self._arrangements(shape)
+        variants = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
+        if len(variants) > 1:
+            self.timed[shape] = {name: self._ms(shape, each) for name, each in variants.items()}
+        times = self.timed.get(shape, {})
+        fastest = min(variants, key=lambda name: times.get(name, 0.0))
+        self._captured[shape] = variants[fastest]
+        for kind, ops in self._heads(shape, arrangements[fastest]).items():
+            self._add_head(shape, kind, ops)
+
+    def _shape_for(self, step: Step) -> Shape:
+        """The shape that a step runs in."""
+        shape = fitting(self.shapes, step)
+        if not self._left or shape in self._captured:
+            return shape
+        if time.monotonic() - self._captured_at > APART_SECONDS:
+            self._prepare_late(shape)
+        return fitting(self._kept, step)
 
     def can_run(self, step: Step) -> bool:
         return step.count == 1
 
     @torch.no_grad()
     def launch(self, step: Step) -> Callable[[], None] | None:
-        shape = fitting(self.shapes, step)
+        shape = self._shape_for(step)
         heads = self._headed.get(shape)
         graph = self._graph(shape, drawn_by(step) if heads else None)
         host = graph.host[0]
@@ -210,6 +260,8 @@ class KernelsBackend:
             return heads[kind]
         if shape not in self._captured:
             self._captured[shape] = self._capture(shape, next(iter(self._arrangements(shape).values())))
+            if self._left:
+                self._count()
         return self._captured[shape]
 
     def passes(self) -> Iterator[tuple[Shape, list[PlannedOp], SamplingKind | None]]:
@@ -218,16 +270,6 @@ class KernelsBackend:
             for ops in self._arrangements(shape).values():
                 yield shape, ops, None
                 yield from ((shape, more, kind) for kind, more in self._heads(shape, ops).items())
-
-    def builds(self) -> list[Build]:
-        """What the passes compile with NVRTC, found without compiling, packing or running anything."""
-        builds: list[Build] = []
-        for shape, ops, head in self.passes():
-            memory = torch.empty(size(shape, self._pages), dtype=torch.uint8, device=self.device)
-            noted = NotedVariants(ops, self.gpu)
-            PackedPass(self.model, noted, self.state, shape, views(memory, shape, self._pages), head, self._rank(0))
-            builds += noted.builds
-        return list(dict.fromkeys(builds))
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products

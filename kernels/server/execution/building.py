@@ -1,7 +1,7 @@
 """Builds the engine of a server for the model, plan, device and size that an operator gives."""
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from kernels.server.execution.megakernel_backend import (
     crossing,
 )
 from kernels.server.execution.ops import INT8_ROWS, Copies, Usable
+from kernels.server.execution.pass_builds import pass_builds
 from kernels.server.execution.served_plans import precision_refusal, taken_of_plan, weights_of
 from kernels.server.execution.sizing import (
     RequestedSize,
@@ -54,8 +55,9 @@ MEGAKERNEL_SHARE = 0.4
 mixture's without its experts for each batch: experts are the model's."""
 
 
-def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
-    """Loads the model and captures its graphs; returns the engine, and its message that it is ready.
+def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], object] = lambda: None) -> tuple[Engine, Ready]:
+    """Loads the model and captures its graphs; returns the engine, and its message that it is ready. `compiled` waits
+    for what is compiled meanwhile.
 
     Raises ValueError or MemoryError with one sentence, or PlanRefused where the plan is the cause.
     """
@@ -81,6 +83,8 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
         model: Any = runners.load(
             directory, config, seed=seed, generated=generated, dtype=dtype, device=device, tensor_parallel_size=size
         )
+    with phases.phase("compile"):
+        compiled()
     first = tensor_parallel.parts_of(model)[0]
     reason = refusal(first)
     if reason:
@@ -97,15 +101,14 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     kv_bytes = spec.kv_bytes or (planned.kv_bytes if planned else None)
     wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms)
     exclude = of_server([*spec.exclude, *(planned.exclude if planned else ())])
-    made = backends(model, wanted, plan, exclude, phases, weights)
+    made = backends(model, wanted, plan, exclude, phases, weights, spec.capture_all)
     serving = chosen(made, planned, here, exclude)
     kernels, vocabulary = made[-1], len(first.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
-    longest, graphs = kernels.limits.longest, kernels.graphs
-    on_gpu = first.device.type == "cuda"
-    return Engine(made), Ready(
-        longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu, kernels.pause_ms
-    )
+    return Engine(made, kernels), Ready(
+        kernels.limits.longest, vocabulary, facts["device"], serving, phases.seconds, kernels.graphs,
+        kernels.graphs_left, first.device.type == "cuda", kernels.pause_ms,
+    )  # fmt: skip
 
 
 def _measured_with(facts: Mapping[str, Any]) -> dict[str, str | None]:
@@ -174,6 +177,7 @@ def backends(
     exclude: Collection[str] = (),
     phases: Phases | None = None,
     weights: str = "",
+    capture_all: bool = True,
 ) -> list[Backend]:
     """The backends of a transformers model, or of one divided over several GPUs, in the order in which a step tries
     them.
@@ -182,12 +186,14 @@ def backends(
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
     out, as `kernels.server.execution.excluded` names it. Experts become tiles where they can, in place.
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; prompts of many
-    tokens take the model's own. Raises ValueError with one sentence.
+    tokens take the model's own. `capture_all` as `Spec` has it. Raises ValueError with one sentence.
     """
     parts, gpu = tensor_parallel.parts_of(model), gpu_of(model.device)
-    if len(parts) == 1 and "grouped_hopper" not in exclude and can_tile(model, gpu):
-        _tile(model)
-    decoders = [Decoder(part) for part in parts]
+    phases = phases or Phases()
+    with phases.phase("weights"):
+        if len(parts) == 1 and "grouped_hopper" not in exclude and can_tile(model, gpu):
+            _tile(model)
+        decoders = [Decoder(part) for part in parts]
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
     if weights and (gpu.sm != 90 or has_experts(model.config)):
@@ -210,15 +216,14 @@ def backends(
     kernels = KernelsBackend(
         decoders, gpu, limits, decodes=rows, ops=ops, copies=copies, exclude=exclude, weights=weights
     )
-    phases = phases or Phases()
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
             given = model.config.to_dict(), gpu, capacity_of(context), batches
-            ahead = list(megakernels(*given, weights or "bf16", tensor_parallel_size=len(parts), served=True))
-            compile_together([*kernels.builds(), *(build for build, _ in ahead)], [proof for _, proof in ahead])
+            own = megakernels(*given, weights or "bf16", len(parts), served=True)
+            compile_together([*(each for pair in own for each in pair), *pass_builds(kernels)])
     with phases.phase("graphs"):
         if decoder.embedding.is_cuda:
-            kernels.prepare()
+            kernels.prepare(capture_all)
         bound_pause(kernels, wanted.pause_ms)
     with phases.phase("megakernel"):
         beside = megakernel_beside(model, kernels, list(batches), up_to, weights or "bf16")

@@ -1,4 +1,4 @@
-"""What a server compiles with NVRTC, found before anything asks for it, so that it is compiled together."""
+"""What a server compiles, found before anything asks for it, so that it is compiled together."""
 
 import os
 import pickle
@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from kernels.cuda.nvrtc import Build
+from kernels.cuda.triton_build import TritonBuild
 from kernels.hardware import Gpu
 from kernels.megakernel.host import device
 from kernels.megakernel.program.layout import default_layout, serving_layout
@@ -22,8 +23,8 @@ from kernels.ops import Case
 from kernels.plan import PlannedOp
 from kernels.registry import Variant
 
-PROVE = "import pickle, sys; pickle.load(sys.stdin.buffer).make()"
-"""Makes the proof that comes on the standard input."""
+MAKE = "import pickle, sys; [each.make() for each in pickle.load(sys.stdin.buffer)]"
+"""Makes the proofs or Triton's kernels that come on the standard input."""
 
 
 class NotedVariants(BoundVariants):
@@ -70,21 +71,35 @@ def megakernels(
         yield build, Proof(shape, layout)
 
 
-def compile_together(builds: Iterable[Build], proofs: Iterable[Proof] = ()) -> int:
-    """Compiles those that are not there yet, as many at once as there are processors, while processes of their own make
-    the proofs that are not there. Returns how many builds there are. Raises RuntimeError with the compiler's log.
+def compile_together(wanted: Iterable[Build | TritonBuild | Proof]) -> int:
+    """Makes those that are not there yet, as many at once as there are processors: CUDA C++ in threads from when it
+    comes, proofs and Triton's kernels in processes of their own. Returns how many there are, each counted once. Raises
+    RuntimeError with NVRTC's log.
     """
-    wanted, unknown = list(dict.fromkeys(builds)), [proof for proof in proofs if not proof.is_known]
-    with ThreadPoolExecutor((os.cpu_count() or 1) + len(unknown)) as pool:
-        proving = [pool.submit(_prove, proof) for proof in unknown]
-        list(pool.map(Build.binary, wanted))
-        for each in proving:
-            each.result()
-    return len(wanted)
+    processors, known, of_triton = os.cpu_count() or 1, set[Build | TritonBuild | Proof](), list[TritonBuild]()
+    with ThreadPoolExecutor(processors) as threads, ThreadPoolExecutor(processors) as processes:
+        compiling = []
+        for each in wanted:
+            if each in known:
+                continue
+            known.add(each)
+            if isinstance(each, Build):
+                compiling.append(threads.submit(each.binary))
+            elif not each.is_made:
+                if isinstance(each, TritonBuild):
+                    of_triton.append(each)
+                else:
+                    processes.submit(_make, [each])
+        for number in range(processors):
+            if share := of_triton[number::processors]:
+                processes.submit(_make, share)
+        for build in compiling:
+            build.result()
+    return len(known)
 
 
-def _prove(proof: Proof) -> None:
-    """Makes a proof in a fresh interpreter: the engine's process is a daemon, to which multiprocessing allows no
-    children. Where that fails the megakernel makes it.
+def _make(several: Sequence[TritonBuild | Proof]) -> None:
+    """Makes some in a fresh interpreter: the engine's process is a daemon, to which multiprocessing allows no children.
+    What fails there is made when it is needed.
     """
-    subprocess.run([sys.executable, "-c", PROVE], input=pickle.dumps(proof), stderr=subprocess.DEVNULL, check=False)
+    subprocess.run([sys.executable, "-c", MAKE], input=pickle.dumps(several), stderr=subprocess.DEVNULL, check=False)

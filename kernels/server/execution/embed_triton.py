@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.cuda.triton_launch import launched
+
 BLOCK, WARPS = 2048, 4
 
 
@@ -27,5 +29,6 @@ def embed_rows(given: Tensor, source: Tensor, last: Tensor, table: Tensor) -> Te
     """
     out = torch.empty(len(given), table.shape[1], dtype=table.dtype, device=table.device)
     if len(given):
-        _embed[(len(given),)](given, source, last, table, out, table.shape[1], BLOCK=BLOCK, num_warps=WARPS)
+        arguments = given, source, last, table, out, table.shape[1], BLOCK
+        launched(_embed, (len(given),), arguments, out, num_warps=WARPS)
     return out

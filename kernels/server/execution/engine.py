@@ -34,11 +34,25 @@ class Backend(Protocol):
         """
 
 
+class Captures(Protocol):
+    """A backend that became ready before all of its passes were captured."""
+
+    @property
+    def graphs_left(self) -> int:
+        """The passes that are still to be captured."""
+
+    def capture_next(self) -> bool:
+        """Captures one of them; whether there was one."""
+
+
 class Engine:
     """Requests in, tokens out. `run_step` never waits for the step that it launches, only for the one before."""
 
-    def __init__(self, backends: list[Backend]) -> None:
-        """The first backend that can run a step computes it. All share the limits, and the pages, of the first."""
+    def __init__(self, backends: list[Backend], captures: "Captures | None" = None) -> None:
+        """The first backend that can run a step computes it. All share the limits, and the pages, of the first.
+        `captures` is the one that has passes to capture when the engine is idle.
+        """
+        self.captures = captures
         self.backends, self.scheduler = backends, Scheduler(backends[0].limits)
         self.steps, self.steps_of = 0, [0] * len(backends)
         self._pending: deque[tuple[Step, Backend]] = deque()

@@ -265,7 +265,7 @@ class TensorParallelPackedPass:
 
 def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
     """The embeddings [rows, hidden] of the rows' tokens: those given, or the newest of a slot, -1 read as 0."""
-    if table.is_cuda:
+    if table.device.type != "cpu":
         from kernels.server.execution.embed_triton import embed_rows
 
         return embed_rows(fields.given, fields.source, last, table)

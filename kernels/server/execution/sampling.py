@@ -13,7 +13,7 @@ def draw_tokens(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> No
 
     On a GPU two kernels draw all rows, and the host does not wait. On a CPU numpy draws them one by one.
     """
-    if logits.is_cuda:
+    if logits.device.type != "cpu":
         from kernels.server.execution.sampling_triton import draw_rows
 
         draw_rows(logits, fields, out, last)

@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.cuda.triton_launch import launched
 from kernels.server.execution.inputs import Fields
 
 BLOCK, WARPS = 4096, 8
@@ -119,11 +120,11 @@ def _first_of_best(best, place, vocab):
     return top, tl.min(tl.where(best == top, place, vocab))
 
 
-@triton.jit
-def _parts(rows, settings, parts, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["splits"])
+def _parts(rows, settings, parts, splits, BLOCK: tl.constexpr):
     """The best score of one split of a row, and its token: the logit, with its noise where the row keeps all tokens.
 
-    rows: logits, the distance of two rows and the vocabulary; parts: scores and tokens [rows, SPLITS].
+    rows: logits, the distance of two rows and the vocabulary; parts: scores and tokens [rows, splits].
     """
     given = Settings(*settings)
     logits, step, vocab = rows
@@ -133,7 +134,7 @@ def _parts(rows, settings, parts, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
     heat, _, _, some = _truncates(given, program, vocab)
     noisy = (heat > 0) & (some == 0)
     seed, stream, place_of = _noise(given, program)
-    share = tl.cdiv(tl.cdiv(vocab, SPLITS), BLOCK) * BLOCK
+    share = tl.cdiv(tl.cdiv(vocab, splits), BLOCK) * BLOCK
     best = tl.full([BLOCK], float("-inf"), tl.float32)
     place = tl.full([BLOCK], 0, tl.int32)
     for start in range(split * share, tl.minimum((split + 1) * share, vocab), BLOCK):
@@ -144,8 +145,8 @@ def _parts(rows, settings, parts, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
             score = x * (1 / heat) + _gumbel(seed, token, place_of, stream)
         best, place = _best(best, place, tl.where((token < vocab) & (x == x), score, float("-inf")), token)
     top, chosen = _first_of_best(best, place, vocab)
-    tl.store(scores + program * SPLITS + split, top)
-    tl.store(tokens + program * SPLITS + split, chosen)
+    tl.store(scores + program * splits + split, top)
+    tl.store(tokens + program * splits + split, chosen)
 
 
 @triton.jit
@@ -170,18 +171,18 @@ def _kept_best(row, vocab, heat, top, kept, noise, BLOCK: tl.constexpr, BITS: tl
     return _first_of_best(best, place, vocab)
 
 
-@triton.jit
-def _pick(rows, settings, parts, to, SPLITS: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr):
-    """One row's token, to both of `to`: its place among the rows, and its target. BITS: the upper bits in which logits
-    of their dtype differ.
+@triton.jit(do_not_specialize=["splits"])
+def _pick(rows, settings, parts, to, splits, MOST: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr):
+    """One row's token, to both of `to`: its place among the rows, and its target. MOST: at least as many as the splits.
+    BITS: the upper bits in which logits of their dtype differ.
     """
     logits, step, vocab = rows
     scores, tokens = parts
     out, last = to
     given = Settings(*settings)
-    program, split = tl.program_id(0), tl.arange(0, SPLITS)
-    best = tl.load(scores + program * SPLITS + split)
-    place = tl.load(tokens + program * SPLITS + split)
+    program, split = tl.program_id(0), tl.arange(0, MOST)
+    best = tl.load(scores + program * splits + split, mask=split < splits, other=float("-inf"))
+    place = tl.load(tokens + program * splits + split, mask=split < splits, other=0)
     top, chosen = _first_of_best(best, place, vocab)
     heat, top_k, top_p, some = _truncates(given, program, vocab)
     if some:
@@ -203,6 +204,7 @@ def draw_rows(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None
     splits = min(MOST_SPLITS, triton.next_power_of_2(wanted))
     scores = torch.empty(rows, splits, dtype=torch.float32, device=logits.device)
     tokens = torch.empty(rows, splits, dtype=torch.int32, device=logits.device)
-    given = (logits, logits.stride(0), vocab), settings, (scores, tokens)
-    _parts[(rows, splits)](*given, SPLITS=splits, BLOCK=BLOCK, num_warps=WARPS)
-    _pick[(rows,)](*given, (out, last), SPLITS=splits, BLOCK=BLOCK, BITS=bits, num_warps=WARPS)
+    given, parts = ((logits, logits.stride(0), vocab), settings), (scores, tokens)
+    launched(_parts, (rows, splits), (*given, parts, splits, BLOCK), parts, num_warps=WARPS)
+    picked = (*given, parts, (out, last), splits, MOST_SPLITS, BLOCK, bits)
+    launched(_pick, (rows,), picked, out, num_warps=WARPS)

@@ -11,6 +11,8 @@ FINE = 32
 EVEN, SPACING = 1024, 256
 """From EVEN rows on, each pass with chunks has SPACING rows more than the one before it: the product of gate and up
 takes pairs of tiles of 128 rows there, and whole pairs leave none of them empty."""
+FIRST_ROWS = (128, 512)
+"""Rows of passes with chunks that are captured before a server is ready, beside the longest."""
 LEAST_BLOCKS = 4
 """The fewest blocks of a pass with chunks, unless its limits allow fewer."""
 
@@ -53,6 +55,14 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
                 chunks = min(limits.max_prefill_chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
                 made.append(Shape(each, tokens // block, block, chunks))
     return sorted(made, key=lambda shape: (shape.rows, shape.draws))
+
+
+def needed_first(made: Sequence[Shape]) -> list[Shape]:
+    """Of all shapes, those without chunks, and of those with chunks beside as many decodes the longest and some shorter
+    ones: together they hold every step, with padding.
+    """
+    longest = {shape.decodes: shape for shape in made if shape.blocks}
+    return [shape for shape in made if not shape.blocks or shape.rows in FIRST_ROWS or shape in longest.values()]
 
 
 def mixed_rows(most: int) -> list[int]:

@@ -118,6 +118,7 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
     else:
         room = int((free - reserved) * SHARE_OF_FREE)
         most = min(most, (min(room, CPU_KV_BYTES) if device.type == "cpu" else room) // page_bytes(model))
+        most -= device.type == "cuda" and most % 16 == 0  # for multiples of 16 Triton compiles other kernels
         if most < 2:
             raise MemoryError(
                 f"it holds no KV page: {free / 2**30:,.1f} GiB are free beside the model, and packed "

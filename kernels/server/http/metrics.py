@@ -46,6 +46,7 @@ class _Engine:
                 "sequences up to which the megakernel takes a step; 0: never",
                 report.megakernel_sequences,
             ),
+            "graphs_left": ("passes that are still to be captured, when the engine is idle", report.graphs_left),
         }
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(f"serve_{name}", text, value=value)

@@ -111,7 +111,7 @@ async def _until_ended(control: socket.socket, engine: EngineProcess, take: Call
     if ready is None:
         await loop.sock_sendall(control, _declined(engine.state.declined or "The engine died."))
         return
-    print(start_line(engine.state.seconds, graphs=ready.graphs), file=sys.stderr, flush=True)
+    print(start_line(engine.state.seconds, **ready.captured), file=sys.stderr, flush=True)
     chosen = ready.serving.model_dump(mode="json") if ready.serving else {}
     await loop.sock_sendall(control, json.dumps({"ready": ready.device, "serving": chosen}).encode())
     ended = asyncio.Event()

@@ -1,15 +1,20 @@
 """The engine's process: loads the model, captures the graphs, and serves what comes through a pipe."""
 
+import gc
 import select
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.server.messages import AbortRequest, EngineReport, News, Ping, Ready, Refusal, Stop
+from kernels.server.processes.compile_ahead import compile_ahead
 from kernels.server.processes.grammar_compiler import GrammarCompiler
 from kernels.server.processes.lifecycle import live
+from kernels.server.processes.read_ahead import read_ahead
 from kernels.server.scheduler.requests import Request
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases
@@ -27,11 +32,17 @@ def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
 
     def build(phases: Phases) -> "tuple[Engine, Ready]":
+        with compile_ahead(spec) as compiled:
+            return built(phases, compiled)
+
+    def built(phases: Phases, compiled: Callable[[], object]) -> "tuple[Engine, Ready]":
+        read_ahead(Path(spec.model))
         with phases.phase("imports"):  # torch and transformers, which the server's process does without
             from kernels.model import loading  # noqa: F401  with the classes of transformers' models
             from kernels.server.execution.building import build_engine
 
-        return build_engine(spec, phases)
+        gc.freeze()  # else collections while passes are captured look at all that was imported
+        return build_engine(spec, phases, compiled)
 
     live(build, lambda engine, pipe: serve(engine, pipe, GrammarCompiler(spec)), connection)
 
@@ -51,6 +62,9 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
     while True:
         while engine.idle or arrived.poll(0):
             if compiler.pending and not arrived.poll(COMPILING_MS):
+                break
+            if engine.captures is not None and not arrived.poll(0) and engine.captures.capture_next():
+                news.report = asdict(_report(engine))
                 break
             _take(engine, connection.recv(), open_requests, news, compiler)
             if news.refusals or news.report:
@@ -128,4 +142,5 @@ def _report(engine: "Engine") -> EngineReport:
         steps=engine.steps,
         megakernel_steps=engine.steps_of[0] if megakernel_sequences else 0,
         megakernel_sequences=megakernel_sequences,
+        graphs_left=engine.captures.graphs_left if engine.captures else 0,
     )

@@ -4,7 +4,9 @@ tells two calls apart.
 
 import ctypes
 import gc
+import pickle
 import re
+import shutil
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +22,11 @@ from kernels import registry
 from kernels.cuda import triton_launch
 from kernels.cuda.call import Prepared, Workspace, identity, nothing
 from kernels.cuda.launch import packed_argument
-from kernels.cuda.triton_launch import bound, leaves, packed
+from kernels.cuda.nvrtc import PREBUILT
+from kernels.cuda.triton_build import build_of, compiling_for
+from kernels.cuda.triton_launch import leaves, packed
 from kernels.fused.rmsnorm_triton import RmsNorm
+from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, Case, GatedCase, RmsNormCase, RopeCase
 from kernels.proof import inputs
 from tests.kernels.cuda.triton_calls import MODULES, Given, Specialised, prepared_calls
@@ -55,7 +60,7 @@ def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(
     (call,) = calls
     triton = Specialised(call)
     compiled = triton.compiled()
-    kernel = packed(compiled, call.arguments, call.outputs)
+    kernel = packed(compiled, call.arguments, call.outputs, 99)
 
     outputs = call.outputs if isinstance(call.outputs, tuple) else (call.outputs,)
     new = tuple(torch.empty_like(output) for output in outputs)
@@ -75,6 +80,53 @@ def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(
     assert len(held) == len(declared)
     assert all(a == b for a, b, value in zip(held, declared, arguments, strict=True) if isinstance(value, np.float32))
     assert all(a >= b for a, b in zip(held, declared, strict=True))  # integers take their lower bytes
+
+
+@pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
+def test_what_is_noted_on_the_meta_device_is_what_a_call_compiles(
+    name: str, case: Case, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with compiling_for(90, GPUS["h200"].sms) as noted:
+        function, arguments = registry.variant(name).build(case, params), drawn(case)
+        on_meta = {key: each.to("meta") if isinstance(each, Tensor) else each for key, each in arguments.items()}
+        function._prepare(True, 7, None, **on_meta)
+    for module in MODULES:
+        if hasattr(module, "dependent"):
+            monkeypatch.setattr(module, "dependent", lambda pdl, device: pdl)
+    monkeypatch.setattr("kernels.attention.decode_call.processors", lambda: GPUS["h200"].sms)
+    calls = prepared_calls(monkeypatch)
+    registry.variant(name).build(case, params)._prepare(True, 7, None, **arguments)
+    assert noted == [build_of(calls[0].kernel, calls[0].arguments, calls[0].options, 90)]
+
+
+def test_triton_finds_a_kernel_that_was_compiled_ahead(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Made into a folder that lies elsewhere later, as `kernels compile` makes it."""
+    from triton import knobs
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    from kernels.server.execution.embed_triton import _embed
+
+    ids, table = torch.zeros(3, dtype=torch.int64), torch.zeros(5, 64, dtype=torch.bfloat16)
+    arguments = ids, ids, ids, table, table, 64, 2048
+    build = pickle.loads(pickle.dumps(build_of(_embed, arguments, {"num_warps": 4}, 90)))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv(PREBUILT, raising=False)
+    made = build.make_into(tmp_path / "ahead")
+    assert made == tmp_path / "ahead" / build.name
+    assert not build.is_made
+    monkeypatch.setenv(PREBUILT, str(shutil.move(tmp_path / "ahead", tmp_path / "elsewhere")))
+    assert build.is_made
+    hits: list[bool] = []
+    monkeypatch.setattr(knobs.compilation, "listener", lambda **facts: hits.append(facts["cache_hit"]))
+    monkeypatch.setattr(driver, "_active", SimpleNamespace(
+        get_current_target=lambda: GPUTarget("cuda", 90, 32),
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device: 0,
+    ))  # fmt: skip
+    _embed.run(*arguments, grid=(1, 1, 1), warmup=True, num_warps=4)
+    _embed.device_caches.clear()
+    assert hits == [True]
 
 
 def view(memory: Tensor, draw: Any, *shape: int) -> Tensor:
@@ -216,35 +268,27 @@ class Jit:
         plain = {"global_scratch_size": 0, "profile_scratch_size": 0, "num_ctas": 1, "num_warps": 4, "shared": 1024}
         self.metadata = SimpleNamespace(**plain | {"launch_pdl": False} | metadata)
         self.src = SimpleNamespace(signature={"x": "*fp32", "y": "*fp32", "eps": "fp32", "n": "i32"})
-        self.name, self.function, self.asked = "jit", 99, {}
-
-    @property
-    def run(self) -> Any:
-        def compiled(*arguments: Any, **options: Any) -> "Jit":
-            self.asked = options
-            return self
-
-        return compiled
+        self.name = "jit"
 
 
 def test_an_output_that_the_kernel_was_not_compiled_for_is_refused() -> None:
     y = torch.zeros(8)
     with pytest.raises(ValueError, match="no multiple of 16 bytes"):
-        bound(Jit(), (y, y, 0.5, 3), y).launch((1,), 7, y[1:])
+        packed(Jit(), (y, y, 0.5, 3), y, 99).launch((1,), 7, y[1:])
 
 
 @pytest.mark.parametrize("metadata", [{"global_scratch_size": 64}, {"profile_scratch_size": 8}, {"num_ctas": 2}])
 def test_a_kernel_that_needs_more_than_arguments_is_refused(metadata: dict[str, int]) -> None:
     y = torch.zeros(4)
     with pytest.raises(NotImplementedError, match="jit needs"):
-        bound(Jit(**metadata), (y, y, 0.5, 3), y)
+        packed(Jit(**metadata), (y, y, 0.5, 3), y, 99)
 
 
 def test_an_argument_of_an_unknown_type_is_refused() -> None:
     kernel, y = Jit(), torch.zeros(4)
     kernel.src.signature["eps"] = "bf16"
     with pytest.raises(TypeError, match="type bf16"):
-        bound(kernel, (y, y, 0.5, 3), y)
+        packed(kernel, (y, y, 0.5, 3), y, 99)
 
 
 @pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
@@ -254,7 +298,7 @@ def test_what_is_kept_of_a_call_holds_none_of_its_tensors(
     def compiled(kernel: Any, arguments: Any, outputs: Any, **options: Any) -> Any:
         found = Jit()
         found.src = Specialised(Given(kernel, (1,), outputs, arguments, options)).source
-        return packed(found, arguments, outputs)
+        return packed(found, arguments, outputs, 99)
 
     def kept() -> Any:
         arguments = drawn(case)

@@ -23,7 +23,7 @@ def test_rmsnorm_compiles_without_spills(rows, block, warps, pdl):
 
     config = Config(RESIDUAL=True, QUANTISE=True, ROWS=rows, BLOCK=block, PDL=pdl)
     types = dict.fromkeys(("x", "residual"), ("*bf16", "i32:16")) | {"out": ("*fp8e4nv", "*bf16", "*fp32")}
-    types |= {"w": "*bf16", "shape": ("i32:16", "i32:16"), "eps": "fp32"}
+    types |= {"w": "*bf16", "m": "i32", "n": "i32:16", "eps": "fp32"}
     assert stack_bytes(_rmsnorm, types, {"C": config}, warps, 1) == 0
 
 

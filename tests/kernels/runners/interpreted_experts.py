@@ -43,7 +43,7 @@ def test_it_chooses_and_orders_as_torch_does(
 
 
 def test_the_order_of_more_rows_than_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experts_triton, "BLOCK", 16)
+    monkeypatch.setattr(experts_triton, "BLOCKS", (16, 16))
     w, logits = layer_of(6, 3, True, False), logits_of(33, 6, torch.float32)
     logits[:, 2] = -50  # an expert without rows
     _, numbers = experts_triton.routed(logits, w)

@@ -163,7 +163,7 @@ def test_the_routing_compiles_for_hopper_without_spilling(count: int, chosen: in
     route = {"logits": "*bf16", "shares": "*fp32", "chosen": "*i32", "experts": "i32"}
     assert stack_bytes(kernels._route_tokens, route, {"C": kernels.constants_of(w)}, 1, 3) == 0
     order = {"chosen": "*i32", "token": "*i64", "ends": "*i32", "place": "*i64", "rows": "i32"}
-    constants = {"CHOSEN": chosen, "BLOCK": kernels.BLOCK}
+    constants = {"CHOSEN": chosen, "BLOCK": kernels.BLOCKS[-1]}
     assert stack_bytes(kernels._order_rows, order, constants, kernels.WARPS, 3) == 0
     combine = {"y": "*bf16", "shares": "*fp32", "place": "*i64", "out": "*bf16", "hidden": "i32:16", "stride": "i32:16"}
     constants = {"CHOSEN": chosen, "COLUMNS": kernels.COLUMNS}

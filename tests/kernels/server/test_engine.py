@@ -212,3 +212,40 @@ def check_logprobs(told: list[Logprobs | None], expected: torch.Tensor, ids: lis
             [float(row[each]) for each, _ in found.likeliest], abs=LOGPROB_ERROR
         )
         assert len({each for each, _ in found.likeliest}) == most
+
+
+def test_a_server_that_has_captured_a_part_answers_alike_and_captures_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While it is idle one by one, under load those that steps ask for, some time apart."""
+    model = made("llama")
+    decoder = Decoder(model)
+    limits = SchedulerLimits(60, 16, 32, 96, 256, block_of(decoder), 3)
+    answers = {}
+    for apart in (0.0, 1e9):
+        monkeypatch.setattr(backend, "APART_SECONDS", apart)
+        kernels = KernelsBackend(decoder, GPUS["cpu"], limits)
+        kernels.prepare(all_shapes=False)
+        begun = kernels.graphs_left
+        assert begun > 0
+        own, requests = Engine([kernels], kernels), requests_of(5)
+        for request in requests:
+            own.add(request)
+        while not own.idle:
+            own.run_step()
+        answers[apart] = [request.ids for request in requests]
+        assert kernels.graphs_left < begun if apart == 0 else kernels.graphs_left == begun
+        left = kernels.graphs_left
+        assert kernels.capture_next()
+        assert kernels.graphs_left == left - 1
+    whole = requests_of(5)
+    served(model, whole, pages=60)
+    assert answers[0.0] == answers[1e9] == [request.ids for request in whole]
+    larger = len(kernels.shapes) - kernels.graphs_left
+    monkeypatch.setattr(kernels, "_prepare", _no_memory)
+    assert kernels.capture_next()
+    assert (kernels.graphs_left, len(kernels.shapes), kernels.capture_next()) == (0, larger, False)
+
+
+def _no_memory(shape: object) -> None:
+    raise torch.OutOfMemoryError("no memory")

@@ -17,12 +17,22 @@ import pytest
 from kernels.cli.serve import _serve, serve_arguments
 from kernels.cuda import compiler, nvrtc
 from kernels.cuda.nvrtc import Build
+from kernels.cuda.triton_build import TritonBuild
+from kernels.hardware import GPUS
 from kernels.megakernel.program.layout import default_layout
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.proof.validate import Proof
+from kernels.model.decoder import Decoder
+from kernels.model.loading import skeleton
 from kernels.model_files import catalogue
+from kernels.server.execution import served_builds
+from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import compile_together
+from kernels.server.execution.pass_builds import pass_builds
+from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.http.client import EngineClient
+from kernels.server.messages import Ready
+from kernels.server.processes import compile_ahead, read_ahead
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.pipes import SENDER
 from kernels.server.spec import Spec
@@ -116,9 +126,9 @@ def test_the_line_of_a_start_is_json() -> None:
     phases = Phases()
     with phases.phase("imports"):
         time.sleep(0.02)
-    word, _, line = start_line(phases.seconds, graphs=3).partition(" ")
+    word, _, line = start_line(phases.seconds, **Ready(8, 8, "a", graphs=3, graphs_left=2).captured).partition(" ")
     found = json.loads(line)
-    assert (word, list(found["phases"]), found["graphs"]) == ("start", ["imports"], 3)
+    assert (word, list(found["phases"]), found["graphs"], found["graphs_left"]) == ("start", ["imports"], 3, 2)
     assert found["seconds"] >= 0.02
 
 
@@ -133,6 +143,48 @@ def test_the_web_servers_process_imports_no_torch_and_its_collections_skip_what_
         "assert gc.get_freeze_count() > 10_000 > 1000 > len(gc.get_objects())"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=300)
+
+
+def test_what_compiles_ahead_ends_with_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    program = f"import sys, time; sys.stdin.buffer.read(); open({str(begun)!r}, 'w').close(); time.sleep(600)"
+    monkeypatch.setattr(compile_ahead, "MAKE", program)
+    monkeypatch.setattr(compile_ahead, "gpu_of_host", lambda: GPUS["h200"])
+    with compile_ahead.compile_ahead(Spec("a", device="cpu")) as compiled:
+        assert compiled() is None
+    with compile_ahead.compile_ahead(Spec("a")):
+        while not begun.exists():
+            time.sleep(0.01)
+    monkeypatch.setattr(compile_ahead, "MAKE", "import sys; sys.stdin.buffer.read(); sys.exit(3)")
+    with compile_ahead.compile_ahead(Spec("a")) as compiled:
+        assert compiled() == 3
+
+
+def test_files_that_fit_in_memory_are_read_ahead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("a.safetensors", "b.safetensors", "c.safetensors"):
+        (tmp_path / name).write_bytes(bytes(100))
+    read: list[int] = []
+    monkeypatch.setattr(read_ahead, "_read", lambda files: read.extend(file.stat().st_size for file in files))
+    for reader in read_ahead.read_ahead(tmp_path):
+        reader.join()
+    assert read == [100] * 3
+    monkeypatch.setattr("kernels.measure.host_memory.free_bytes", lambda: 599)
+    assert read_ahead.read_ahead(tmp_path) == read_ahead.read_ahead(tmp_path / "none") == []
+
+
+def test_what_is_made_ahead_is_what_the_engine_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(served_builds, "compile_together", made.extend)
+    spec = Spec("tiny-llama", max_num_seqs=4, max_model_len=64, exclude=("megakernel", "skinny"))
+    served_builds.make_ahead(spec, GPUS["h200"])
+    model = skeleton(catalogue.entry("tiny-llama")[0], "bf16")
+    limits = limits_for(Decoder(model), model.config, RequestedSize(64, 4))
+    kernels = KernelsBackend(Decoder(model), GPUS["h200"], limits, exclude=["skinny"])
+    assert set(made) == set(pass_builds(kernels))
+    assert {type(each) for each in made} == {Build, TritonBuild}
+    made.clear()
+    served_builds.make_ahead(Spec("tiny-bert"), GPUS["h200"])
+    assert not made
 
 
 def test_what_is_missing_is_compiled_together_and_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -152,8 +204,8 @@ def test_what_is_missing_is_compiled_together_and_once(monkeypatch: pytest.Monke
     builds = [Build(source, (("N", each),)) for each in (1, 2)]
     shape = replace(shape_of(catalogue.entry("qwen2.5-0.5b")[0]), layers=2)
     proof = Proof(shape, default_layout(shape, 1, 192, sms=4))
-    assert not proof.is_known
-    assert compile_together([*builds, *builds], [proof]) == 2
-    assert proof.is_known
+    assert not proof.is_made
+    assert compile_together([*builds, *builds, proof]) == 3
+    assert proof.is_made
     assert compile_together(builds) == 2
     assert len(made) == 2

@@ -81,7 +81,7 @@ class Sides:
         folder, seed = str(self.context.model_dir), self.document.model.seed
         return Spec(
             folder, plan, self.device, dtype, seed,
-            max_num_seqs=self.most, exclude=excluded, tensor_parallel_size=size,
+            max_num_seqs=self.most, exclude=excluded, tensor_parallel_size=size, capture_all=True,
         )  # fmt: skip
 
     @contextmanager
