@@ -40,6 +40,7 @@ class LayerShape:
     window: int | None = None
     rope: int = 0
     """Which half of a table of angles it takes, where that has two."""
+    sinks: bool = False
 
     def angles(self, table: Tensor) -> Tensor:
         """The layer's columns of a table of angles [..., head_dim], or of two side by side."""
@@ -141,6 +142,8 @@ def angles(rotary: Any, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
     positions = torch.arange(length, device=like.device)[None]
     kinds = [()] if not isinstance(rotary.rope_type, dict) else [(kind,) for kind in sorted(rotary.rope_type)]
     cos, sin = zip(*(rotary(like, positions, *kind) for kind in kinds), strict=True)
+    if cos[0].shape[-1] == getattr(rotary, "inv_freq", cos[0][..., 0]).numel():  # gpt-oss has each angle once
+        cos, sin = 2 * cos, 2 * sin
     return torch.cat(cos, dim=-1)[0].contiguous(), torch.cat(sin, dim=-1)[0].contiguous()
 
 
@@ -158,6 +161,7 @@ def layer_shape(config: Any, layer: Any) -> LayerShape:
         eps=multipliers(config.to_dict()).eps,
         scaling=attention.scaling,
         window=window,
+        sinks=hasattr(attention, "sinks"),
     )
 
 
@@ -178,21 +182,44 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos[:, None] + torch.cat((-second, first), dim=-1) * sin[:, None]
 
 
-def prefill_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:
-    """Causal attention of a whole prompt, torch's own; the layouts of `Attention`."""
+def prefill_attention(
+    q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None, sinks: Tensor | None = None
+) -> Tensor:
+    """Causal attention of a whole prompt, torch's own; the layouts of `Attention`, `sinks` [h]."""
     mask = None
-    if window is not None and window < q.shape[1]:
+    if sinks is not None or (window is not None and window < q.shape[1]):
         at = torch.arange(q.shape[1], device=q.device)
-        mask = (at[:, None] >= at) & (at[:, None] - at < window)
+        mask = (at[:, None] >= at) & (at[:, None] - at < (window or len(at)))
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if sinks is not None and mask is not None:
+        k, v, mask = with_sinks(k, v, mask[None, None], sinks)
     out = F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
     )
     return out.transpose(1, 2)
 
 
-def decode_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor, scaling: float, window: int | None) -> Tensor:
-    """Attention of one query q [b, 1, h, d] over the first position + 1 keys of k, v [b, length, kv_h, d].
+def with_sinks(k: Tensor, v: Tensor, seen: Tensor, sinks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """k and v [b, kv_h, length, d] with one more key, all zeros, and the mask [b, h, q, length + 1] that adds to `seen`
+    [b, 1, q, length] each head's sink [h] as the score of this key.
+    """
+    zeros = torch.zeros_like(seen, dtype=k.dtype).masked_fill(~seen, float("-inf"))
+    sizes = len(seen), len(sinks), seen.shape[2], -1
+    mask = torch.cat((zeros.expand(sizes), sinks.to(k.dtype)[:, None, None].expand(*sizes[:3], 1)), dim=-1)
+    return F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1)), mask
+
+
+def decode_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    position: Tensor,
+    scaling: float,
+    window: int | None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Attention of one query q [b, 1, h, d] over the first position + 1 keys of k, v [b, length, kv_h, d], with `sinks`
+    [h].
 
     Written as products and sums over the whole (short) cache: compiled, they fuse into two memory-bound kernels.
     """
@@ -205,7 +232,11 @@ def decode_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor, scaling:
     seen = at <= position
     if window is not None and window < length:
         seen = seen & (at > position - window)
-    share = torch.softmax(scores.masked_fill(~seen, float("-inf")), dim=-1)
+    scores = scores.masked_fill(~seen, float("-inf"))
+    if sinks is not None:
+        own = sinks.float().view(kv_heads, heads // kv_heads, 1).expand(*scores.shape[:3], 1)
+        scores = torch.cat((scores, own), dim=-1)
+    share = torch.softmax(scores, dim=-1)[..., :length]
     out = (share[..., None] * v).sum(-2)  # [b, kv_h, group, d]
     return out.to(q.dtype).view(batch, 1, heads, head_dim)
 
@@ -262,10 +293,10 @@ def layer(
     keys.index_copy_(1, positions.at, k)
     values.index_copy_(1, positions.at, v)
     if queries == 1:
-        out = decode_attention(q, keys, values, positions.at, shape.scaling, shape.window)
+        out = decode_attention(q, keys, values, positions.at, shape.scaling, shape.window, w.sinks)
     else:
-        attended = attention(q, k, v) if attention is not None and shape.window is None else None
-        out = attended if attended is not None else prefill_attention(q, k, v, shape.scaling, shape.window)
+        attended = attention(q, k, v) if attention is not None and shape.window is None and w.sinks is None else None
+        out = attended if attended is not None else prefill_attention(q, k, v, shape.scaling, shape.window, w.sinks)
     residual = residual + _normed(linear(out.reshape(batch, queries, -1), w.o, w.o_bias), w.attention_norm, shape.eps)
     return _normed(mlp(_normed(residual, w.post_norm, shape.eps), w.mlp, linear), w.mlp_norm, shape.eps), residual
 

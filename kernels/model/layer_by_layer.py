@@ -33,7 +33,8 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
     angles = {kind: rotary(hidden, positions, *([kind] if kind else [])) for kind in set(kinds)}
     for index, layer in enumerate(whole.model.layers):
         window = decoder.layer_shape(whole.config, layer).window_within(ids.shape[1])
-        seen = None if window is None else _seen(positions[0], window)
+        additive = whole.config._attn_implementation == "eager"
+        seen = None if window is None and not additive else _seen(positions[0], window, additive)
         own = _made(whole, f"model.layers.{index}", seed, device)
         hidden = own(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles[kinds[index]])
     hidden = _made(whole, "model.norm", seed, device)(hidden)
@@ -48,7 +49,8 @@ def _made(whole: Any, name: str, seed: int, device: torch.device) -> Any:
     return module.eval()
 
 
-def _seen(positions: Tensor, window: int) -> Tensor:
-    """Which keys each query sees within a window: bool [1, 1, queries, keys]."""
+def _seen(positions: Tensor, window: int | None, additive: bool) -> Tensor:
+    """Which keys each query sees within a window: bool [1, 1, queries, keys]; `additive` -inf for others, else 0."""
     behind = positions[:, None] - positions
-    return ((behind >= 0) & (behind < window))[None, None]
+    seen = ((behind >= 0) & (behind < (window or len(positions))))[None, None]
+    return torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, float("-inf")) if additive else seen

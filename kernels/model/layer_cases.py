@@ -30,7 +30,9 @@ def attention_case(
 ) -> AttentionCase:
     """Attention of `queries` tokens of each sequence over up to `length` keys."""
     window, shared = shape.window_within(length), _shared(shape, batch, dtype, page_size)
-    return AttentionCase(kind=kind, q_len=queries, kv_len=length, kv_dtype=dtype, window=window, **shared)
+    return AttentionCase(
+        kind=kind, q_len=queries, kv_len=length, kv_dtype=dtype, window=window, sinks=shape.sinks or None, **shared
+    )
 
 
 def step_case(
@@ -52,7 +54,7 @@ def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCa
     if w.tiled:
         return GroupedCase(rows=rows, experts=experts, n=w.inner, k=hidden, dtype=dtype, epilogue="swiglu"), None, down
     wide = GroupedCase(rows=rows, experts=experts, n=2 * w.inner, k=hidden, dtype=dtype)
-    return wide, GatedCase(m=rows, n=w.inner, dtype=dtype), down
+    return wide, GatedCase(m=rows, n=w.inner, activation=w.activation, dtype=dtype), down
 
 
 def _shared(shape: LayerShape, batch: int, dtype: DType, page_size: int | None) -> dict[str, Any]:

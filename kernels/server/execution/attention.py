@@ -4,13 +4,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kernels.model.decoder import with_sinks
+
 
 def paged_attention(
-    q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, tables: Tensor, *, scaling: float, window: int | None
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    lengths: Tensor,
+    tables: Tensor,
+    *,
+    scaling: float,
+    window: int | None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """o like q [batch, queries, heads, head_dim]; the last query of sequence b sees the first lengths[b] keys, each
     query before it one less. Keys and values [pages, page_size, kv_heads, head_dim], tables [batch, pages of a
-    sequence]. A query that sees no key gives zeros.
+    sequence], sinks [heads]. A query that sees no key gives zeros.
     """
     queries, heads = q.shape[1:3]
     capacity = tables.shape[1] * keys.shape[1]
@@ -24,6 +34,8 @@ def paged_attention(
         seen &= key > last[:, :, None] - window
     blind = last < 0
     mask = (seen | blind[:, :, None])[:, None]
+    if sinks is not None:
+        k, v, mask = with_sinks(k, v, mask, sinks)
     o = F.scaled_dot_product_attention(
         q.transpose(1, 2), k, v, attn_mask=mask, scale=scaling, enable_gqa=heads != keys.shape[2]
     )

@@ -166,7 +166,7 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
 def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) -> Iterator[Case]:
     dtype = DTYPE_NAMES[model.embedding.dtype]
     for heads in dict.fromkeys(model.shapes):
-        if not shape.blocks and model.layers[0].q_norm is None:
+        if not shape.blocks and model.layers[0].q_norm is None and not heads.sinks:
             yield step_case(heads, shape.rows, capacity, dtype, page_size)
         yield rope_case(heads, shape.rows, 1, dtype, page_size)
         for batch, queries in ((shape.decodes, 1), (shape.blocks, shape.block)):
