@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.cuda.graphs import captured
+from kernels.model.dense_families import STATIC_ROPES
 from kernels.model.prompts import bucket
 from kernels.runners.sessions import ModuleSession
 
@@ -77,8 +78,11 @@ def positions(config: Any) -> int:
 
 def _limits(text: Any) -> Iterator[int]:
     rope = getattr(text, "rope_parameters", None) or {}
-    by_layer = [entry for entry in rope.values() if isinstance(entry, dict)]
-    for name in ("max_position_embeddings", "original_max_position_embeddings"):
-        for limit in (getattr(text, name, None), *(entry.get(name) for entry in (rope, *by_layer))):
+    entries = [rope, *(entry for entry in rope.values() if isinstance(entry, dict))]
+    names = ["max_position_embeddings"]
+    if any(entry.get("rope_type", "default") not in STATIC_ROPES for entry in entries):
+        names.append("original_max_position_embeddings")
+    for name in names:
+        for limit in (getattr(text, name, None), *(entry.get(name) for entry in entries)):
             if isinstance(limit, int):
                 yield limit
