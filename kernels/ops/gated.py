@@ -1,4 +1,4 @@
-"""Gated activations: SwiGLU and GeGLU. Imports without torch."""
+"""Gated activations. Imports without torch."""
 
 from typing import TYPE_CHECKING, Literal
 
