@@ -144,3 +144,12 @@ def check_qkv(
     queries = (case.batch, case.q_len, case.heads, case.head_dim)
     for name, given, shape in (("q", q, queries), ("k", k, keys), ("v", v, keys)):
         check_tensor(name, given, shape, (DTYPES[case.dtype],), device)
+
+
+def check_sinks(case: AttentionCase, sinks: "torch.Tensor | None", device: "torch.device") -> None:
+    """Checks the sinks [heads] of a call, in the case's dtype, as `check_tensor`."""
+    from kernels.dtypes import DTYPES
+
+    check_presence("sinks", sinks, bool(case.sinks), f"the case's sinks {case.sinks}")
+    if sinks is not None:
+        check_tensor("sinks", sinks, (case.heads,), (DTYPES[case.dtype],), device)

@@ -12,7 +12,7 @@ import torch
 import triton
 
 from kernels.attention.decode_triton import Config, decode, row_constants
-from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.check_args import check_out, check_presence, check_sinks, check_tensor
 from kernels.cuda.arrivals import ArrivalCounters
 from kernels.cuda.call import CudaCall, Prepared, Workspace, identity, nothing
 from kernels.cuda.strided_triton import strided
@@ -71,6 +71,7 @@ class DecodeArguments(NamedTuple):
     k_scale: torch.Tensor | None = None
     v_scale: torch.Tensor | None = None
     position: torch.Tensor | None = None
+    sinks: torch.Tensor | None = None
 
 
 def _open_layout(values: Iterable[Any]) -> tuple[Any, ...]:
@@ -166,7 +167,7 @@ class DecodeCall(CacheAttention):
     ) -> Callable[[torch.Tensor], tuple[Any, ...]]:
         """The kernel's arguments, by its output."""
         case, counts = self.case, key_counts.given
-        q, k, v, _, page_table, k_scale, v_scale, _ = given
+        q, k, v, _, page_table, k_scale, v_scale, _, sinks = given
         if case.kv_dtype == "fp8":
             v = _pairs(v)
         cache = (
@@ -176,7 +177,7 @@ class DecodeCall(CacheAttention):
             q if k_scale is None else k_scale, q if v_scale is None else v_scale,
         )  # fmt: skip
         config = self._config(counts is not None, 0 if page_table is None else k.shape[1])
-        score = self.scale, case.softcap or 0.0
+        score = self.scale, case.softcap or 0.0, q if sinks is None else sinks
         return lambda o: (strided(q), strided(k), strided(v), strided(o), parts, cache, score, config)
 
     def _config(self, counted: bool, page_size: int) -> Config:
@@ -184,8 +185,8 @@ class DecodeCall(CacheAttention):
             case, tuning = self.case, self.tuning
             self._configs[counted, page_size] = Config(
                 BLOCK_N=tuning["block"], PAGE_SIZE=page_size, Q_LEN=case.q_len, CAUSAL=case.causal and case.q_len > 1,
-                WINDOW=case.window or 0, SOFTCAP=case.softcap is not None, LENGTHS=counted,
-                FP8=case.kv_dtype == "fp8", STAGES=tuning["stages"], **self.constants,
+                WINDOW=case.window or 0, SOFTCAP=case.softcap is not None, SINKS=bool(case.sinks),
+                LENGTHS=counted, FP8=case.kv_dtype == "fp8", STAGES=tuning["stages"], **self.constants,
             )  # fmt: skip
         return self._configs[counted, page_size]
 
@@ -236,6 +237,7 @@ def check_arguments(case: AttentionCase, given: DecodeArguments) -> None:
     for name, counts in (("lengths", given.lengths), ("position", given.position)):
         if counts is not None:
             check_tensor(name, counts, (1 if counts.shape == (1,) else case.batch,), INTEGERS, q.device)
+    check_sinks(case, given.sinks, q.device)
     _check_cache_tensors(case, given)
     for name, scale in (("k_scale", given.k_scale), ("v_scale", given.v_scale)):
         check_presence(name, scale, case.kv_dtype == "fp8", f"the case's kv_dtype {case.kv_dtype}")

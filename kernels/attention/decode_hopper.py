@@ -80,6 +80,8 @@ def _refused(case: AttentionCase) -> Refusal | None:
         return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
     if case.window is not None:
         return Refusal(f"window is {case.window}: this variant reads all keys")
+    if case.sinks:
+        return Refusal("sinks are given: this variant has none")
     if case.softcap is not None:
         return Refusal(f"softcap is {case.softcap:g}: this variant has no soft cap")
     if case.paged and (case.page_size or STEP) % STEP:

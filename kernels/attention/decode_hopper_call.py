@@ -35,7 +35,7 @@ class HopperCall(CacheAttention):
         self, given: DecodeArguments, counts: KeyCounts, stream: int, allocate: Callable[[], Tensor]
     ) -> Prepared:
         case = self.case
-        q, k, v, _, page_table, k_scale, v_scale, _ = given
+        q, k, v, _, page_table, k_scale, v_scale, *_ = given
         page = 0 if page_table is None else k.shape[1]
         if page % STEP:
             raise ValueError(f"k has pages of {page} tokens: this variant takes multiples of {STEP}")

@@ -37,15 +37,15 @@ class DecodeSplit(Variant):
         return refused(case) or gpu_refusal(gpu, 89 if case.kv_dtype == "fp8" else 80)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None, position=None, check=False, out=None)
-        -> o.
+        """f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None, position=None, sinks=None,
+        check=False, out=None) -> o.
 
         q [batch, q_len, heads, head_dim]. k and v [batch, capacity, kv_heads, head_dim], or paged [pages, page_size,
         kv_heads, head_dim] with page_table [batch, max_pages] int32. lengths [batch] or [1], int32 or int64, are the
         keys of each sequence, read on the device (None: all). position may be given instead: lengths - 1. An fp8 cache
-        takes k_scale and v_scale [kv_heads] float32: k ≈ values · scale. Invalid lengths and pages make their sequence
-        NaN. With `check` the host reads them first and raises ValueError. A wrong shape, dtype, device or stride raises
-        ValueError that names the argument.
+        takes k_scale and v_scale [kv_heads] float32: k ≈ values · scale. A case with sinks takes sinks [heads]. Invalid
+        lengths and pages make their sequence NaN. With `check` the host reads them first and raises ValueError. A wrong
+        shape, dtype, device or stride raises ValueError that names the argument.
 
         Takes `splits` (0: as many as fill the GPU with `per_sm` programs on each SM), `per_sm`, `block` keys of a tile,
         `warps`, `stages`. Takes fp32 in Triton's interpreter. It can be captured in a CUDA graph: see `CacheAttention`.

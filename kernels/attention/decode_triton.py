@@ -38,6 +38,7 @@ class Config(NamedTuple):
     CAUSAL: bool
     WINDOW: int
     SOFTCAP: bool
+    SINKS: bool
     LENGTHS: bool
     """whether the launch gives lengths"""
     FP8: bool
@@ -166,6 +167,16 @@ def attend(queries, k, v, pages, begin, end, softcap, C: tl.constexpr):
 
 
 @triton.jit
+def with_sinks(state, sinks):
+    """The state of `attend` with one more base-2 score for each row, which has no value."""
+    top, total, acc = state
+    higher = tl.maximum(top, sinks)
+    base = tl.where(higher == float("-inf"), 0.0, higher)
+    fade = tl.exp2(top - base)
+    return higher, total * fade + tl.exp2(sinks - base), acc * fade[:, None]
+
+
+@triton.jit
 def share_of_keys(length, first, split, SPLITS: tl.constexpr, BLOCK_N: tl.constexpr):
     """The first and last key of a split: whole tiles of the keys from first to length, divided evenly."""
     first = first // BLOCK_N * BLOCK_N
@@ -235,11 +246,12 @@ def decode(q, k, v, o, scratch, cache, score, C: tl.constexpr):
     """One split of one KV head of one sequence. Grid: KV heads, splits, sequences.
 
     q, k, v and o are fields of `Strided`, scratch of `Parts`, cache of `Cache`. lengths[b] + more keys are in the cache
-    (LENGTHS false: `capacity`). score: the scale of q · k, with log2 e unless there is a soft cap, and the soft cap.
+    (LENGTHS false: `capacity`). score: the scale of q · k, with log2 e unless there is a soft cap, the soft cap, and
+    the sinks [heads], which are read where there are SINKS.
     """
     q, k, v, o = Strided(*q), Strided(*k), Strided(*v), Strided(*o)
     scratch, cache = Parts(*scratch), Cache(*cache)
-    scale, softcap = score
+    scale, softcap, sinks = score
     head, split, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     length, wrong = cache.capacity, False
     if C.LENGTHS:
@@ -276,6 +288,9 @@ def decode(q, k, v, o, scratch, cache, score, C: tl.constexpr):
         Strided(k_data, k.first, k.token, k.head), Strided(v_data, v.first, v.token, v.head),
         PageTable(cache.page_table + sequence * cache.table_step, cache.pages), begin, end, softcap, C,
     )  # fmt: skip
+    if C.SINKS:  # those of the first split join the sums
+        sink = tl.load(sinks + head * C.GROUP + row % C.GROUP).to(tl.float32) * 1.4426950408889634
+        state = with_sinks(state, tl.where(split == 0, sink, float("-inf")))
     pair, o_at = sequence * tl.num_programs(0) + head, sequence * o.first + head.to(tl.int64) * C.GROUP * o.head
     finish(state, factor, scratch, pair, split, o, o_at, C)
 

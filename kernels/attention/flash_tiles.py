@@ -65,6 +65,8 @@ def refused(case: AttentionCase) -> Refusal | None:
         return Refusal("keys and values are paged: this variant reads contiguous ones only")
     if case.lengths is not None:
         return Refusal(f"{len(case.lengths)} lengths are given: this variant takes sequences of one length only")
+    if case.sinks:
+        return Refusal("sinks are given: this variant has none")
     if case.softcap is not None:
         return Refusal(f"softcap is {case.softcap:g}: this variant has no soft cap")
     if case.heads % case.kv_heads:

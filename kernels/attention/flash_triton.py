@@ -25,7 +25,7 @@ ALL_KEYS = {64: (64, 128, 4, 1), 128: (64, 128, 8, 1)}
 
 @register
 class FlashTriton(Variant):
-    """Any lengths, causal or not, windows, soft caps, grouped heads, packed sequences; head_dim up to 256."""
+    """Any lengths, causal or not, windows, soft caps, sinks, grouped heads, packed sequences; head_dim up to 256."""
 
     name = "flash_triton"
     kernels = ("attention_forward",)
@@ -42,7 +42,8 @@ class FlashTriton(Variant):
         return _refused(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v, out=None) -> o, contiguous; takes fp32 as well (in Triton's interpreter).
+        """f(q, k, v, sinks=None, out=None) -> o, contiguous; takes fp32 as well (in Triton's interpreter). A case with
+        sinks takes `sinks` [heads].
 
         Params: `block_m` queries and `block_n` keys of a tile, `warps`, `stages`, `pdl` (a dependent launch). Raises
         ValueError for an unsupported case or param. A call raises ValueError that names an argument that does not fit

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.attention.forward_triton import attention_forward, config
-from kernels.check_args import check_outputs, check_qkv
+from kernels.check_args import check_outputs, check_qkv, check_sinks
 from kernels.cuda.call import CudaCall, Output, Prepared, allocation, nothing, size_and_strides
 from kernels.cuda.pdl_triton import dependent
 from kernels.cuda.strided_triton import strided
@@ -17,7 +17,9 @@ from kernels.ops import AttentionCase
 
 
 class FlashTritonCall(CudaCall):
-    """f(q, k, v, out=None) -> o, contiguous; `tuning` as `FlashTriton.build` says, `pdl` is a dependent launch."""
+    """f(q, k, v, sinks=None, out=None) -> o, contiguous; `tuning` as `FlashTriton.build` says, `pdl` is a dependent
+    launch.
+    """
 
     open_layout = staticmethod(size_and_strides)
 
@@ -29,11 +31,14 @@ class FlashTritonCall(CudaCall):
         self.rows = _tiles(case.lengths, tuning["block_m"]) if case.lengths is not None else []
         self.tables: dict[torch.device, Tensor] = {}
 
-    def _prepare(self, check: bool, stream: int, out: Any, /, q: Tensor, k: Tensor, v: Tensor) -> Prepared:
+    def _prepare(
+        self, check: bool, stream: int, out: Any, /, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+    ) -> Prepared:
         case, tuning = self.case, self.tuning
         outputs = [Output("out", tuple(q.shape), q.dtype)]
         if check:
             check_qkv(case, q, k, v, q.device)
+            check_sinks(case, sinks, q.device)
             _check_rows({"k": k, "v": v}, tuning["block_n"])
             check_outputs(out, outputs, q.device)
         allocate = allocation(outputs, q.device)
@@ -48,7 +53,8 @@ class FlashTritonCall(CudaCall):
         constants = config(case, tuning["block_m"], tuning["block_n"], pdl)
 
         def arguments(o: Tensor) -> tuple[Any, ...]:
-            return (strided(q), strided(k), strided(v), o, tiles, shape, self.score, constants)
+            score = *self.score, o if sinks is None else sinks
+            return (strided(q), strided(k), strided(v), o, tiles, shape, score, constants)
 
         grid = (case.batch * case.heads * count,)
         options = {"num_warps": tuning["warps"], "num_stages": tuning["stages"]}

@@ -24,6 +24,7 @@ class Config(NamedTuple):
     CAUSAL: bool
     WINDOW: int
     SOFTCAP: bool
+    SINKS: bool
     HEAD_DIM: int
     BLOCK_D: int
     """HEAD_DIM, rounded up to a power of two of at least 16"""
@@ -56,7 +57,7 @@ def _walk(state, queries, k, v, span, score, MASK: tl.constexpr, C: tl.constexpr
     total, largest, weight = state
     q, rows = queries
     begin, end, kv_len = span
-    scale, softcap = score
+    scale, softcap, _ = score
     columns, depth = tl.arange(0, C.BLOCK_N), tl.arange(0, C.BLOCK_D)
     k_offsets = depth[:, None] + columns[None, :] * k.token
     v_offsets = columns[:, None] * v.token + depth[None, :]
@@ -96,7 +97,7 @@ def attention_forward(q, k, v, o, tiles, shape, score, C: tl.constexpr):
     Grid: batch · heads · tile_count. The last tiles of queries come first: with causality they take longest.
     `tiles`: a table [tile_count, 3] int32 and tile_count. The table is read when PACKED: start and length of a tile's
     sequence, and the tile's first row in it. `shape`: heads, heads of a KV head, q_len and kv_len. `score`: the scale
-    of q · k, with log2 e unless there is a soft cap, and the soft cap.
+    of q · k, with log2 e unless there is a soft cap, the soft cap, and the sinks [heads], read where there are SINKS.
     """
     pdl_prologue(C.PDL)
     q, k, v = Strided(*q), Strided(*k), Strided(*v)
@@ -133,7 +134,11 @@ def attention_forward(q, k, v, o, tiles, shape, score, C: tl.constexpr):
 
     k, v = Strided(k_data, k.first, k.token, k.head), Strided(v_data, v.first, v.token, v.head)
     total = tl.full((C.BLOCK_M, C.BLOCK_D), 0.0, tl.float32)
-    largest, weight = tl.full((C.BLOCK_M,), float("-inf"), tl.float32), tl.full((C.BLOCK_M,), 0.0, tl.float32)
+    largest = tl.full((C.BLOCK_M,), 0.0 if C.SINKS else float("-inf"), tl.float32)
+    weight = tl.full((C.BLOCK_M,), 0.0, tl.float32)
+    if C.SINKS:  # a score without a value
+        largest += tl.load(score[2] + head).to(tl.float32) * LOG2_E
+        weight += 1.0
     state = (total, largest, weight)
     if C.WINDOW:
         state = _walk(state, (queries, position + row), k, v, (begin, whole_begin, kv_len), score, True, C)
@@ -152,6 +157,7 @@ def config(case: AttentionCase, block_m: int, block_n: int, pdl: bool) -> Config
         CAUSAL=case.causal,
         WINDOW=case.window or 0,
         SOFTCAP=case.softcap is not None,
+        SINKS=bool(case.sinks),
         HEAD_DIM=case.head_dim,
         BLOCK_D=max(16, triton.next_power_of_2(case.head_dim)),
         BLOCK_M=block_m,

@@ -139,6 +139,8 @@ def never(case: AttentionCase) -> Refusal | None:
     """The restrictions of torch's attention in all of its forms."""
     if case.softcap is not None:
         return Refusal(f"softcap is {case.softcap:g}: torch's attention has no soft cap")
+    if case.sinks:
+        return Refusal("sinks are given: torch's attention has none")
     if case.paged:
         return Refusal("keys and values are paged: torch's attention reads contiguous ones only")
     if case.kv_lengths is not None:

@@ -72,6 +72,7 @@ def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
         window=window,
         softcap=draw.choice((None, None, None, 30.0)),
         lengths=lengths,
+        sinks=draw.choice((None, None, None, True)),
     )
 
 
@@ -110,6 +111,7 @@ def _drawn_decode(draw: random.Random, dtype: DType, longest: int) -> AttentionC
         paged=paged,
         page_size=draw.choice((None, 5, 32, 64, 256)) if paged else None,
         kv_lengths=lengths if draw.random() < 0.6 else None,
+        sinks=draw.choice((None, None, None, True)),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from kernels.cases.drawing import size
 from kernels.ops import Case, DType, GatedCase, LmHeadCase, RmsNormCase, RopeCase, SamplingKind, Weights
+from kernels.ops.gated import Activation
 
 LARGE = 16_384
 """Rows at which an op is bound by memory alone: its tensors are several times the L2."""
@@ -29,7 +30,7 @@ def check_rmsnorm(dtype: DType, cpu: bool) -> list[Case]:
 def check_gated(dtype: DType, cpu: bool) -> list[Case]:
     sizes = ((5, 320), (5, 1001), *_drawn("gated", cpu))
     return [
-        GatedCase(m=m, n=n, activation=activation, dtype=dtype) for m, n in sizes for activation in ("silu", "gelu")
+        GatedCase(m=m, n=n, activation=activation, dtype=dtype) for m, n in sizes for activation in get_args(Activation)
     ]
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.measure.pass_time import distinct
-from kernels.model.experts import has_experts
+from kernels.model.experts import has_experts, router_of
 from kernels.model_files.families import ExpertSizes, expert_sizes
 from kernels.ops import MODEL_BYTES, ModelCase
 
@@ -20,7 +20,7 @@ def skew_routers(model: Any, skew: float) -> None:
     """
     generator = torch.Generator().manual_seed(11)
     for layer in model.model.layers if has_experts(model.config) else ():
-        router = layer.mlp.gate.weight
+        router = router_of(layer.mlp).weight
         factors = torch.randn(len(router), 1, generator=generator).mul(skew).exp()
         router.mul_(factors.to(router))
 
@@ -62,7 +62,7 @@ def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
         chosen_experts.add(given[2], batch, len(gate.weight))
 
     layers = model.model.layers if has_experts(model.config) else ()
-    hooks = [layer.mlp.gate.register_forward_hook(note) for layer in layers]
+    hooks = [router_of(layer.mlp).register_forward_hook(note) for layer in layers]
     try:
         yield chosen_experts
     finally:

@@ -1,6 +1,6 @@
-"""SwiGLU and GeGLU in Triton: elementwise over the columns of each row."""
+"""Gated activations in Triton: elementwise over the columns of each row."""
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import triton
@@ -11,28 +11,37 @@ from kernels.check_args import check_outputs, check_tensor
 from kernels.cuda.call import CudaCall, Output, Prepared, allocation, nothing, size_and_strides
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
 from kernels.cuda.triton_launch import prepared
+from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT, Activation
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+ALPHA, LIMIT = tl.constexpr(SWIGLUOAI_ALPHA), tl.constexpr(SWIGLUOAI_LIMIT)
 
 
 @triton.jit
-def _gated(gate_up, y, n, step, blocks, GELU: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
+def _gated(gate_up, y, n, step, blocks, ACTIVATION: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
     pdl_prologue(PDL)
     program = tl.program_id(0)
     row = (program // blocks).to(tl.int64)
     column = program % blocks * BLOCK + tl.arange(0, BLOCK)
     inside = column < n
-    gate = tl.load(gate_up + row * step + column, mask=inside, other=0.0).to(tl.float32)
-    up = tl.load(gate_up + row * step + n + column, mask=inside, other=0.0).to(tl.float32)
-    bent = gate
-    if GELU:  # x/2 · (1 + tanh u) = x · sigmoid(2u)
-        bent = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
+    at = gate_up + row * step
+    if ACTIVATION == "swigluoai":
+        gate = tl.load(at + 2 * column, mask=inside, other=0.0).to(tl.float32)
+        up = tl.load(at + 2 * column + 1, mask=inside, other=0.0).to(tl.float32)
+        gate = tl.minimum(gate, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+        up = tl.clamp(up, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL) + 1
+        bent = ALPHA * gate
+    else:
+        gate = tl.load(at + column, mask=inside, other=0.0).to(tl.float32)
+        up = tl.load(at + n + column, mask=inside, other=0.0).to(tl.float32)
+        bent = gate
+        if ACTIVATION == "gelu":  # x/2 · (1 + tanh u) = x · sigmoid(2u)
+            bent = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
     tl.store(y + row * n + column, (gate * tl.sigmoid(bent) * up).to(y.dtype.element_ty), mask=inside)
 
 
 class Gated(CudaCall):
-    """f(gate_up, out=None) -> y [m, n] = activation(gate) · up of gate_up [m, 2n], gate first; `silu`, or `gelu` in its
-    tanh form.
+    """f(gate_up, out=None) -> y [m, n] = activation(gate) · up of gate_up [m, 2n], as `GatedCase` says.
 
     The rows of gate_up may have any stride. A program of `warps` warps takes `block` columns. `pdl` is a dependent
     launch. Raises ValueError that names the argument.
@@ -40,11 +49,11 @@ class Gated(CudaCall):
 
     open_layout = staticmethod(size_and_strides)
 
-    def __init__(self, activation: str, block: int = 1024, warps: int = 4, pdl: bool = False) -> None:
+    def __init__(self, activation: Activation, block: int = 1024, warps: int = 4, pdl: bool = False) -> None:
         super().__init__()
-        if activation not in ("silu", "gelu"):
-            raise ValueError(f"activation is {activation!r}: silu and gelu are known")
-        self.gelu, self.block, self.warps, self.pdl = activation == "gelu", block, warps, pdl
+        if activation not in get_args(Activation):
+            raise ValueError(f"activation is {activation!r}: {', '.join(get_args(Activation))} are known")
+        self.activation, self.block, self.warps, self.pdl = activation, block, warps, pdl
 
     def _prepare(self, check: bool, stream: int, out: Any, /, gate_up: Tensor) -> Prepared:
         if check:
@@ -59,7 +68,7 @@ class Gated(CudaCall):
         if not m or not n:
             return Prepared(allocate, lambda _: nothing)
         blocks, pdl = triton.cdiv(n, self.block), dependent(self.pdl, gate_up.device)
-        sizes, constants = (n, gate_up.stride(0), blocks), (self.gelu, self.block, pdl)
+        sizes, constants = (n, gate_up.stride(0), blocks), (self.activation, self.block, pdl)
 
         def arguments(y: Tensor) -> tuple[Any, ...]:
             return (gate_up, y, *sizes, *constants)

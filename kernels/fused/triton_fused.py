@@ -63,7 +63,7 @@ class GatedTriton(Variant):
     kernels = ("_gated",)
     op = "gated"
     page = "gated"
-    summary = "SwiGLU and GeGLU in one pass"
+    summary = "gated activations in one pass"
     in_a_model = PDL_CHOICES
 
     def serves(self, case: GatedCase, gpu: Gpu) -> Refusal | None:

@@ -56,6 +56,7 @@ class LayerShape:
     """Scores are softcap · tanh(score / softcap)."""
     rope: int = 0
     """Which half of a table of angles it takes, where that has two."""
+    sinks: bool = False
 
     def angles(self, table: Tensor) -> Tensor:
         """The layer's columns of a table of angles [..., head_dim], or of two side by side."""
@@ -169,6 +170,9 @@ def angles(rotary: Any, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
     positions = torch.arange(length, device=like.device)[None]
     kinds = [()] if not isinstance(rotary.rope_type, dict) else [(kind,) for kind in sorted(rotary.rope_type)]
     config, tables = rotary.config, [rotary(like, positions, *kind) for kind in kinds]
+    frequencies = getattr(rotary, "inv_freq", None)
+    if frequencies is not None and tables[0][0].shape[-1] == frequencies.numel():  # gpt-oss has each angle once
+        tables = [(torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)) for cos, sin in tables]
     size = head_size(config.to_dict())
     if config.model_type in NOPE:
         tables.append((like.new_empty(1, length, 0), like.new_empty(1, length, 0)))
@@ -208,6 +212,7 @@ def layer_shape(config: Any, layer: Any) -> LayerShape:
         scaling=attention.scaling,
         window=window,
         softcap=by.score_cap,
+        sinks=hasattr(attention, "sinks"),
     )
 
 
@@ -233,20 +238,24 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos[:, None] + torch.cat((-second, first), dim=-1) * sin[:, None]
 
 
-def prefill_attention(q: Tensor, k: Tensor, v: Tensor, shape: LayerShape) -> Tensor:
-    """Causal attention of a whole prompt, torch's own; the layouts of `Attention`."""
+def prefill_attention(q: Tensor, k: Tensor, v: Tensor, shape: LayerShape, sinks: Tensor | None = None) -> Tensor:
+    """Causal attention of a whole prompt, torch's own; the layouts of `Attention`, `sinks` [h]."""
     mask, window = None, shape.window_within(q.shape[1])
-    if window is not None or shape.softcap is not None:
+    if window is not None or shape.softcap is not None or sinks is not None:
         at = torch.arange(q.shape[1], device=q.device)
-        mask = (at[:, None] >= at) & (at[:, None] - at < (window or q.shape[1]))
-    return masked_attention(*(x.transpose(1, 2) for x in (q, k, v)), mask, shape).transpose(1, 2)
+        mask = ((at[:, None] >= at) & (at[:, None] - at < (window or q.shape[1])))[None, None]
+    return masked_attention(*(x.transpose(1, 2) for x in (q, k, v)), mask, shape, sinks).transpose(1, 2)
 
 
-def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, shape: LayerShape) -> Tensor:
-    """Attention of q [b, h, q, d] over k, v [b, kv_h, length, d] by torch's own ops. mask [..., q, length] bool is what
-    a query sees; None: causal, without a soft cap.
+def masked_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, shape: LayerShape, sinks: Tensor | None = None
+) -> Tensor:
+    """Attention of q [b, h, q, d] over k, v [b, kv_h, length, d] by torch's own ops. mask [b, 1, q, length] bool is
+    what a query sees; None: causal, without a soft cap and without `sinks` [h].
     """
     if shape.softcap is None or mask is None:
+        if sinks is not None and mask is not None:
+            k, v, mask = _with_sinks(k, v, mask, sinks)
         grouped = q.shape[1] != k.shape[1]
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=mask is None, scale=shape.scaling, enable_gqa=grouped
@@ -256,8 +265,21 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, shape
     return torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1).to(v.dtype) @ v
 
 
-def decode_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor, shape: LayerShape) -> Tensor:
-    """Attention of one query q [b, 1, h, d] over the first position + 1 keys of k, v [b, length, kv_h, d].
+def _with_sinks(k: Tensor, v: Tensor, seen: Tensor, sinks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """k and v [b, kv_h, length, d] with one more key, all zeros, and the mask [b, h, q, length + 1] that adds to `seen`
+    [b, 1, q, length] each head's sink [h] as the score of this key.
+    """
+    zeros = torch.zeros_like(seen, dtype=k.dtype).masked_fill(~seen, float("-inf"))
+    sizes = len(seen), len(sinks), seen.shape[2], -1
+    mask = torch.cat((zeros.expand(sizes), sinks.to(k.dtype)[:, None, None].expand(*sizes[:3], 1)), dim=-1)
+    return F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1)), mask
+
+
+def decode_attention(
+    q: Tensor, k: Tensor, v: Tensor, position: Tensor, shape: LayerShape, sinks: Tensor | None = None
+) -> Tensor:
+    """Attention of one query q [b, 1, h, d] over the first position + 1 keys of k, v [b, length, kv_h, d], with `sinks`
+    [h].
 
     Written as products and sums over the whole (short) cache: compiled, they fuse into two memory-bound kernels.
     """
@@ -270,7 +292,11 @@ def decode_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor, shape: L
     seen = at <= position
     if window is not None and window < length:
         seen = seen & (at > position - window)
-    share = torch.softmax(scores.masked_fill(~seen, float("-inf")), dim=-1)
+    scores = scores.masked_fill(~seen, float("-inf"))
+    if sinks is not None:
+        own = sinks.float().view(kv_heads, heads // kv_heads, 1).expand(*scores.shape[:3], 1)
+        scores = torch.cat((scores, own), dim=-1)
+    share = torch.softmax(scores, dim=-1)[..., :length]
     out = (share[..., None] * v).sum(-2)  # [b, kv_h, group, d]
     return out.to(q.dtype).view(batch, 1, heads, head_dim)
 
@@ -327,11 +353,11 @@ def layer(
     keys.index_copy_(1, positions.at, k)
     values.index_copy_(1, positions.at, v)
     if queries == 1:
-        out = decode_attention(q, keys, values, positions.at, shape)
+        out = decode_attention(q, keys, values, positions.at, shape, w.sinks)
     else:
-        plain = shape.window is None and shape.softcap is None
+        plain = shape.window is None and shape.softcap is None and w.sinks is None
         attended = attention(q, k, v) if attention is not None and plain else None
-        out = attended if attended is not None else prefill_attention(q, k, v, shape)
+        out = attended if attended is not None else prefill_attention(q, k, v, shape, w.sinks)
     residual = residual + _normed(linear(out.reshape(batch, queries, -1), w.o, w.o_bias), w.attention_norm, shape.eps)
     return _normed(mlp(_normed(residual, w.post_norm, shape.eps), w.mlp, linear), w.mlp_norm, shape.eps), residual
 

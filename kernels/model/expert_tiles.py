@@ -55,10 +55,14 @@ def tiles_of(model: Any) -> "torch.Tensor":
 
 
 def can_tile(model: Any, gpu: Gpu) -> bool:
-    """Whether a transformers model has experts whose tiles a product on this GPU reads, and room to make them."""
+    """Whether a transformers model has experts without biases, of which a product on this GPU reads tiles, and room to
+    make these.
+    """
     if not is_sparse(first := model.model.layers[0]) or gpu.sm != 90 or model.dtype.itemsize != 2:
         return False
-    down = first.mlp.experts.down_proj
+    if hasattr(experts := first.mlp.experts, "down_proj_bias"):
+        return False
+    down = experts.down_proj
     if any(size % TILE for size in down.shape[1:]):
         return False
     return not (down.is_cuda and _no_room(down.device, 3 * len(model.model.layers) * down.nbytes))

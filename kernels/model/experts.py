@@ -8,16 +8,17 @@ torch's products; `kernels.model.products` takes the plan's.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.model_files.config import ALIASES
+from kernels.ops.gated import swigluoai
 
-MODEL_TYPES = ("qwen3_moe", "mixtral", "olmoe")
-NORMALISED = ("mixtral",)
+MODEL_TYPES = ("qwen3_moe", "mixtral", "olmoe", "gpt_oss")
+NORMALISED = ("mixtral", "gpt_oss")
 """Families whose shares always sum to 1; the others' configurations say it by `norm_topk_prob`."""
 FLOAT_SHARES = ("mixtral",)
 """Families whose shares stay float32; the others round them to the dtype of the activations."""
@@ -33,6 +34,9 @@ class Experts(NamedTuple):
     """The weights of one layer's experts: `router` [experts, hidden], `gate_up` [experts, 2 · inner, hidden] with the
     gate first, and `down` [experts, hidden, inner]; or the latter two as tiles (expert_tiles.py). A token goes to
     `chosen` of them. Shares that are `normalised` sum to 1; `rounded` ones are rounded to the dtype of the activations.
+
+    gpt-oss's have biases, of the router [experts], of gate and up [experts, 2 · inner] and of down [experts, hidden];
+    their activation is `swigluoai`, for which rows of gate and up alternate.
     """
 
     router: Tensor
@@ -41,6 +45,10 @@ class Experts(NamedTuple):
     chosen: int
     normalised: bool
     rounded: bool
+    router_bias: Tensor | None = None
+    gate_up_bias: Tensor | None = None
+    down_bias: Tensor | None = None
+    activation: Literal["silu", "swigluoai"] = "silu"
 
     @property
     def tiled(self) -> bool:
@@ -73,23 +81,43 @@ def is_sparse(layer: Any) -> bool:
     return hasattr(layer.mlp, "experts")
 
 
+def router_of(mlp: Any) -> Any:
+    """The router's module of a layer's `mlp` in a transformers model."""
+    return mlp.router if hasattr(mlp, "router") else mlp.gate
+
+
 def experts_of(config: Any, mlp: Any) -> Experts:
-    """The experts of a layer's `mlp` in a transformers model, without a copy."""
-    family = config.model_type
+    """The experts of a layer's `mlp` in a transformers model, without a copy: where the model has them as [experts, in,
+    out], its parameters become views of [experts, out, in].
+    """
+    family, router, own = config.model_type, router_of(mlp), mlp.experts
+    turned = getattr(own, "is_transposed", False)
     return Experts(
-        router=mlp.gate.weight,
-        gate_up=mlp.experts.gate_up_proj,
-        down=mlp.experts.down_proj,
+        router=router.weight,
+        gate_up=_turned(own.gate_up_proj) if turned else own.gate_up_proj,
+        down=_turned(own.down_proj) if turned else own.down_proj,
         chosen=config.num_experts_per_tok,
         normalised=family in NORMALISED or bool(getattr(config, "norm_topk_prob", False)),
         rounded=family not in FLOAT_SHARES,
+        router_bias=getattr(router, "bias", None),
+        gate_up_bias=getattr(own, "gate_up_proj_bias", None),
+        down_bias=getattr(own, "down_proj_bias", None),
+        activation="swigluoai" if family == "gpt_oss" else "silu",
     )
 
 
-def unchosen(w: Experts) -> int:
-    """The parameters of a layer's experts that multiply nothing of one token."""
-    experts = len(w.router)
-    return (w.gate_up.numel() + w.down.numel()) // experts * (experts - w.chosen)
+def _turned(parameter: Tensor) -> Tensor:
+    """A parameter [experts, in, out] as [experts, out, in], contiguous, of which it becomes a view."""
+    turned = parameter.detach().transpose(1, 2).contiguous()
+    parameter.data = turned.transpose(1, 2)
+    return turned
+
+
+def unchosen(config: Any, mlp: Any) -> int:
+    """The parameters of the experts of a layer's `mlp` in a transformers model that multiply nothing of one token."""
+    experts = len(router_of(mlp).weight)
+    size = sum(parameter.numel() for parameter in mlp.experts.parameters()) // experts
+    return size * (experts - config.num_experts_per_tok)
 
 
 def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
@@ -149,10 +177,26 @@ def then(product: Grouped, activate: Callable[[Tensor], Tensor]) -> Grouped:
     return lambda x, w, ends: activate(product(x, w, ends))
 
 
+def biased(product: Grouped, bias: Tensor | None) -> Grouped:
+    """The product, with the bias [experts, n] of each row's expert added to what it gives."""
+    if bias is None:
+        return product
+    return lambda x, w, ends: product(x, w, ends) + bias[_expert_of_rows(x, ends)]
+
+
 def torch_experts(x: Tensor, w: Experts) -> Tensor:
     """`apply_experts` by torch alone."""
-    by = Products(lambda rows: F.linear(rows, w.router), then(torch_grouped, swiglu), torch_grouped)
+    by = products_of(w, torch_grouped)
     return apply_experts(x, w, by, TORCH_ROUTING)
+
+
+def products_of(w: Experts, product: Grouped) -> Products:
+    """torch's router and activation around a product."""
+    return Products(
+        lambda rows: F.linear(rows, w.router, w.router_bias),
+        then(biased(product, w.gate_up_bias), swiglu if w.activation == "silu" else swigluoai),
+        biased(product, w.down_bias),
+    )
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
@@ -186,12 +230,13 @@ def _looped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
 
 def _expert_of_rows(x: Tensor, ends: Tensor) -> Tensor:
     """The expert of each row, int64."""
-    return torch.searchsorted(ends, torch.arange(len(x), device=x.device, dtype=ends.dtype), right=True)
+    at = torch.searchsorted(ends, torch.arange(len(x), device=x.device, dtype=ends.dtype), right=True)
+    return at.clamp_max(len(ends) - 1)
 
 
 def _gathered(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
     """Each row times its expert's weights, which are copied for it."""
-    own = w[_expert_of_rows(x, ends).clamp_max(len(w) - 1)]
+    own = w[_expert_of_rows(x, ends)]
     return torch.bmm(own, x[..., None])[..., 0]
 
 

@@ -35,7 +35,8 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
     for index, layer in enumerate(whole.model.layers):
         shape = decoder.layer_shape(whole.config, layer)
         window = shape.window_within(ids.shape[1])
-        plain = window is None and shape.softcap is None
+        additive = whole.config._attn_implementation == "eager"  # without a mask it is not causal
+        plain = window is None and shape.softcap is None and not additive
         seen = None if plain else _mask(positions[0], window or ids.shape[1]).to(hidden.dtype)
         own = _made(whole, f"model.layers.{index}", seed, device)
         hidden = own(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles[kinds[index]])

@@ -21,8 +21,8 @@ def default_scale(shape: LayerShape) -> bool:
 
 
 def fits_step(w: Weights, shape: LayerShape) -> bool:
-    """Whether a variant may do a layer's whole decode step: none norms q and k, or caps scores."""
-    return w.q_norm is None and shape.softcap is None and default_scale(shape)
+    """Whether a variant may do a layer's whole decode step: none norms q and k, caps scores or has sinks."""
+    return w.q_norm is None and shape.softcap is None and not shape.sinks and default_scale(shape)
 
 
 def rope_case(
@@ -44,7 +44,14 @@ def attention_case(
     """Attention of `queries` tokens of each sequence over up to `length` keys."""
     window, shared = shape.window_within(length), _shared(shape, batch, dtype, page_size)
     return AttentionCase(
-        kind=kind, q_len=queries, kv_len=length, kv_dtype=dtype, window=window, softcap=shape.softcap, **shared
+        kind=kind,
+        q_len=queries,
+        kv_len=length,
+        kv_dtype=dtype,
+        window=window,
+        softcap=shape.softcap,
+        sinks=shape.sinks or None,
+        **shared,
     )
 
 
@@ -67,7 +74,7 @@ def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCa
     if w.tiled:
         return GroupedCase(rows=rows, experts=experts, n=w.inner, k=hidden, dtype=dtype, epilogue="swiglu"), None, down
     wide = GroupedCase(rows=rows, experts=experts, n=2 * w.inner, k=hidden, dtype=dtype)
-    return wide, GatedCase(m=rows, n=w.inner, dtype=dtype), down
+    return wide, GatedCase(m=rows, n=w.inner, activation=w.activation, dtype=dtype), down
 
 
 def _shared(shape: LayerShape, batch: int, dtype: DType, page_size: int | None) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class LayerOps:
         return counts
 
     def _attention(self, queries: int) -> list[tuple[Case, ...]]:
-        """A step in one kernel (unless heads have norms of their own), or rotation with append and then attention."""
+        """A step in one kernel (unless heads have norms or sinks), or rotation with append and then attention."""
         shapes = dict.fromkeys(self._model.shapes)
         separate = [case for shape in shapes for case in self._separate(shape, queries)]
         forms = [tuple(dict.fromkeys(separate))]
@@ -119,7 +119,12 @@ class LayerOps:
         if isinstance(w, Experts):
             gate_up, activation, down = expert_cases(w, m, self._dtype)
             separate = (activation,) if activation else ()
-            return [((self._linear(m, w.router.shape, "none"), gate_up, *separate), (down,))]
+            return [
+                (
+                    (self._linear(m, w.router.shape, "none" if w.router_bias is None else "bias"), gate_up, *separate),
+                    (down,),
+                )
+            ]
         gated = self._gated(m, w, layer.post_norm is not None)
         return list(product(gated, self._added(m, w.down.shape, w.down_bias is not None, layer.mlp_norm is not None)))
 

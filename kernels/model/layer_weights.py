@@ -25,7 +25,8 @@ class Dense(NamedTuple):
 class Weights(NamedTuple):
     """The weights of one layer. Packed, `qkv` is one matrix in the order q, k, v, otherwise three. The norms of q and k
     are as long as a head, or as all heads together. `input_norm` and `post_norm` norm what attention and the MLP read,
-    `attention_norm` and `mlp_norm` what they add to the residual stream; a family has one pair, or both.
+    `attention_norm` and `mlp_norm` what they add to the residual stream; a family has one pair, or both. `sinks`
+    [heads] are scores that join each query's softmax and have no value.
     """
 
     input_norm: Tensor | None
@@ -39,6 +40,7 @@ class Weights(NamedTuple):
     mlp: Dense | Experts
     attention_norm: Tensor | None = None
     mlp_norm: Tensor | None = None
+    sinks: Tensor | None = None
 
     @property
     def streamed(self) -> tuple[Tensor, ...]:
@@ -80,6 +82,7 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
         mlp=experts_of(config, layer.mlp) if is_sparse(layer) else _dense(config, layer.mlp, pack),
         attention_norm=norm_of(config, layer, "post_attention_layernorm" if behind else "post_self_attn_layernorm"),
         mlp_norm=norm_of(config, layer, "post_feedforward_layernorm" if behind else "post_mlp_layernorm"),
+        sinks=getattr(attention, "sinks", None),
     )
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kernels.model import loading
-from kernels.model.experts import MODEL_TYPES, experts_of, has_experts, is_sparse, unchosen
+from kernels.model.experts import MODEL_TYPES, has_experts, is_sparse, unchosen
 from kernels.ops import ModelCase
 from kernels.ops.model import last_only
 
@@ -47,7 +47,7 @@ def _parameters(model: Any, embedding: Any) -> int:
     if has_experts(model.config):
         if model.config.model_type not in MODEL_TYPES or not all(is_sparse(layer) for layer in model.model.layers):
             return 0
-        total -= sum(unchosen(experts_of(model.config, layer.mlp)) for layer in model.model.layers)
+        total -= sum(unchosen(model.config, layer.mlp) for layer in model.model.layers)
     return int(total - (0 if tied else embedding.numel()))
 
 

@@ -143,7 +143,7 @@ class Pass:
         step = self._step(w, shape, keys, values)
         if step is not None:
             return step
-        rotate, attend = self._rope(w, shape, keys, values), self._attend(shape, keys, values)
+        rotate, attend = self._rope(w, shape, keys, values), self._attend(w.sinks, shape, keys, values)
         count = [shape.heads, shape.kv_heads, shape.kv_heads]
         self._rotates = True
 
@@ -191,20 +191,22 @@ class Pass:
 
         return rotate
 
-    def _attend(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
+    def _attend(
+        self, sinks: Tensor | None, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+    ) -> Callable[[Tensor], Tensor]:
         """Rotated q ↦ o: over the prompt's own keys in the cache or, in a step, over all keys so far."""
         length = self.state.capacity if self.queries == 1 else self.queries
         kind: Literal["decode", "prefill"] = "decode" if self.queries == 1 else "prefill"
         case = attention_case(shape, kind, self.state.batch, self.queries, length, self.dtype)
         planned = self.variants.planned(case) if default_scale(shape) else None
-        position = self.state.position
+        position, more = self.state.position, {} if sinks is None else {"sinks": sinks}
         if self.queries == 1:
             if planned is None or not planned.variant.device_lengths:
-                return lambda q: decoder.decode_attention(q, keys, values, position, shape)
+                return lambda q: decoder.decode_attention(q, keys, values, position, shape, sinks)
             decode = planned.function
-            return lambda q: decode(q, keys, values, position=position)
+            return lambda q: decode(q, keys, values, position=position, **more)
         k, v = keys[:, : self.queries], values[:, : self.queries]
         if planned is None:
-            return lambda q: decoder.prefill_attention(q, k, v, shape)
+            return lambda q: decoder.prefill_attention(q, k, v, shape, sinks)
         function = planned.function
-        return lambda q: function(q, k, v)
+        return lambda q: function(q, k, v, **more)

@@ -13,6 +13,7 @@ from kernels.model.experts import (
     Products,
     Routing,
     apply_experts,
+    biased,
     then,
     torch_grouped,
 )
@@ -147,9 +148,11 @@ def _experts(rows: Rows, norm: Tensor, w: Experts) -> Callable[[Stream], None]:
     wide, gate, narrow = expert_cases(w, rows.m, rows.dtype)
     gate_up, down = (_grouped(rows.variants, case, w.tiled) for case in (wide, narrow))
     by = Products(
-        router=_product(rows, rows.linear(w.router.shape, "none"), w.router, None),
-        gated=gate_up if gate is None else then(gate_up, rows.variants.bound(gate).function),
-        down=down,
+        router=_product(
+            rows, rows.linear(w.router.shape, "none" if w.router_bias is None else "bias"), w.router, w.router_bias
+        ),
+        gated=gate_up if gate is None else then(biased(gate_up, w.gate_up_bias), rows.variants.bound(gate).function),
+        down=biased(down, w.down_bias),
     )
     routing = _routing(w.router)
 

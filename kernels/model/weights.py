@@ -3,7 +3,7 @@
 Every weight is an exact integer (four hash bytes summed: near normal, within 3.5 standard deviations) times one
 float32 scale, so CPU and GPU give the same bits. Matrices get a standard deviation of 1/√fan-in, embeddings and LM
 heads 2/√width (logits with a spread of about 2, so that greedy tokens are neither constant nor a coin toss); norms and
-other vectors get the model's own initial value; biases are small.
+other vectors get the model's own initial value; biases and attention sinks are small.
 """
 
 import hashlib
@@ -81,14 +81,16 @@ def _std(model: Any, name: str, parameter: Any, vocabulary: set[int]) -> float |
     """Standard deviation of a parameter, or None when it keeps its initial value, as one without elements does."""
     if not parameter.numel():
         return None
+    if name.endswith(("bias", "sinks")) and (parameter.ndim < 2 or "expert" in name):
+        return BIAS_STD
     if parameter.ndim < 2:
-        return BIAS_STD if name.endswith("bias") else None
+        return None
     rows, columns = parameter.shape[0], parameter.numel() // parameter.shape[0]
     if rows in vocabulary:
         return 2 / math.sqrt(columns)
-    if parameter.ndim > 2 and "expert" in name:
-        return 1 / math.sqrt(parameter.shape[-1])
     owner = model.get_submodule(name.rpartition(".")[0])
+    if parameter.ndim > 2 and "expert" in name:
+        return 1 / math.sqrt(parameter.shape[-2 if getattr(owner, "is_transposed", False) else -1])
     fan_in = rows if type(owner).__name__ == "Conv1D" else columns
     return 1 / math.sqrt(fan_in)
 

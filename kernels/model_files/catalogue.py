@@ -28,6 +28,7 @@ SUMMARIES: dict[str, str] = {
     "olmoe-1b-7b": "OLMoE, a mixture of 64 experts: 6.92 billion parameters, of which a token has 1.28",
     "qwen3-30b-a3b": "Qwen 3, a mixture of 128 experts: 30.5 billion parameters, of which a token has 3.35",
     "mixtral-8x7b": "Mixtral, a mixture of 8 experts: 46.7 billion parameters, of which a token has 12.9",
+    "gpt-oss-20b": "gpt-oss, a mixture of 32 experts: 20.9 billion parameters, of which a token has 4.19",
     "smollm2-1.7b": "SmolLM2, 1.71 billion parameters, a key head for each query head",
     "smollm2-360m": "SmolLM2, 362 million parameters, 15 query heads on 5 key heads",
     "smollm2-135m": "SmolLM2, 135 million parameters in 30 narrow layers: launch-bound on a GPU",

@@ -22,6 +22,8 @@ class Mixture:
     inner: int | None = None
     wide_norms: bool = False
     """Whether the norms of q and k are as long as all heads together."""
+    biased: bool = False
+    """Whether router and experts have biases, and experts lie as [in, out] with gate and up in turn: gpt-oss."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Family:
     qk_norm: bool = False
     qkv_bias: bool | None = None
     extra_norms: bool = False
+    sinks: bool = False
+    """Whether each head has an attention sink; such a family has biases of q, k, v and o unless it says otherwise."""
     mixture: Mixture | None = None
 
 
@@ -50,7 +54,7 @@ def llama_like(config: dict[str, Any]) -> Shapes:
     family = FAMILIES[config["model_type"]]
     hidden, vocab = config["hidden_size"], config["vocab_size"]
     heads, kv_heads, head_dim = attention_shape(config)
-    bias = config.get("attention_bias", False) if family.qkv_bias is None else family.qkv_bias
+    bias = config.get("attention_bias", family.sinks) if family.qkv_bias is None else family.qkv_bias
     yield "embed_tokens.weight", (vocab, hidden)
     for layer in range(config["num_hidden_layers"]):
         at = f"layers.{layer}"
@@ -61,6 +65,8 @@ def llama_like(config: dict[str, Any]) -> Shapes:
         yield f"{at}.self_attn.o_proj.weight", (hidden, heads * head_dim)
         if bias and family.qkv_bias is None:
             yield f"{at}.self_attn.o_proj.bias", (hidden,)
+        if family.sinks:
+            yield f"{at}.self_attn.sinks", (heads,)
         if family.qk_norm:
             wide = family.mixture is not None and family.mixture.wide_norms
             yield f"{at}.self_attn.q_norm.weight", (heads * head_dim if wide else head_dim,)
@@ -86,6 +92,12 @@ def _experts(at: str, config: dict[str, Any], mixture: Mixture) -> Shapes:
     if mixture.inner is not None:
         inner = value(config, "expert_size") or mixture.inner
     experts = value(config, "experts") or mixture.experts
+    if mixture.biased:
+        yield from ((f"{at}.mlp.router.weight", (experts, hidden)), (f"{at}.mlp.router.bias", (experts,)))
+        for name, rows, columns in (("gate_up_proj", hidden, 2 * inner), ("down_proj", inner, hidden)):
+            yield f"{at}.mlp.experts.{name}", (experts, rows, columns)
+            yield f"{at}.mlp.experts.{name}_bias", (experts, columns)
+        return
     yield f"{at}.mlp.gate.weight", (experts, hidden)
     yield f"{at}.mlp.experts.gate_up_proj", (experts, 2 * inner, hidden)
     yield f"{at}.mlp.experts.down_proj", (experts, hidden, inner)
@@ -173,30 +185,12 @@ FAMILIES: dict[str, Family] = {
         llama_like, "model.", "layers", _HEAD, tied=True, kv_heads=4, head_dim=256, qk_norm=True, extra_norms=True
     ),
     "qwen3_moe": Family(
-        llama_like,
-        "model.",
-        "layers",
-        _HEAD,
-        kv_heads=4,
-        qk_norm=True,
-        mixture=Mixture(128, inner=768),
+        llama_like, "model.", "layers", _HEAD, kv_heads=4, qk_norm=True, mixture=Mixture(128, inner=768)
     ),
-    "mixtral": Family(
-        llama_like,
-        "model.",
-        "layers",
-        _HEAD,
-        kv_heads=8,
-        qkv_bias=False,
-        mixture=Mixture(8),
-    ),
-    "olmoe": Family(
-        llama_like,
-        "model.",
-        "layers",
-        _HEAD,
-        qk_norm=True,
-        mixture=Mixture(64, wide_norms=True),
+    "mixtral": Family(llama_like, "model.", "layers", _HEAD, kv_heads=8, qkv_bias=False, mixture=Mixture(8)),
+    "olmoe": Family(llama_like, "model.", "layers", _HEAD, qk_norm=True, mixture=Mixture(64, wide_norms=True)),
+    "gpt_oss": Family(
+        llama_like, "model.", "layers", _HEAD, kv_heads=8, head_dim=64, sinks=True, mixture=Mixture(128, biased=True)
     ),
     "granite": Family(llama_like, "model.", "layers", _HEAD),
     "phi3": Family(phi3, "model.", "layers", _HEAD),

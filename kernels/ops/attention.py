@@ -19,7 +19,8 @@ class AttentionCase(BaseCase):
     """softmax(q·kᵀ/√head_dim)·v; q [batch, q_len, heads, head_dim], k and v [batch, kv_len, kv_heads, head_dim].
 
     Causal aligns the last query with the last key. `window` is the number of keys that a query sees, including its own;
-    without causality it sees as many on its other side. `lengths` packs sequences of these lengths one after the other
+    without causality it sees as many on its other side. With `sinks` [heads] e^sink joins each sum of exponentials, and
+    adds no value (gpt-oss). `lengths` packs sequences of these lengths one after the other
     (varlen): batch is 1, q_len and kv_len are their sum, and a query sees only its own sequence. Raises ValueError if
     the sums differ.
 
@@ -43,6 +44,7 @@ class AttentionCase(BaseCase):
     kv_dtype: Literal["fp32", "bf16", "fp16", "fp8"] = "bf16"
     window: int | None = None
     softcap: float | None = None
+    sinks: Literal[True] | None = None
     paged: bool = False
     lengths: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     kv_lengths: tuple[Annotated[int, Field(ge=0)], ...] | None = None
@@ -96,10 +98,11 @@ class AttentionCase(BaseCase):
         from kernels.dtypes import DTYPES
 
         q = make.normal(self.batch, self.q_len, self.heads, self.head_dim, scale=scale)
+        sinks = {"sinks": make.normal(self.heads, scale=2.0)} if self.sinks else {}
         make.dtype = DTYPES["fp32" if self.kv_dtype == "fp8" else self.kv_dtype]
         k = make.normal(self.batch, self.kv_len, self.kv_heads, self.head_dim)
         v = make.normal(self.batch, self.kv_len, self.kv_heads, self.head_dim, scale=scale)
-        return {"q": q, "k": k, "v": v} | (_cache(self, make, k, v) if self.cached else {})
+        return {"q": q, "k": k, "v": v} | (_cache(self, make, k, v) if self.cached else {}) | sinks
 
     def reference(self, arguments: Arguments) -> Outputs:
         if self.cached:
@@ -109,7 +112,7 @@ class AttentionCase(BaseCase):
     def native(self, arguments: Arguments) -> Outputs:
         if self.cached:
             return (_each_sequence(self, arguments, lambda plain, one: plain.native(one)[0]),)
-        if self.softcap is None and self.batch and self.q_len and self.kv_len:
+        if self.softcap is None and not self.sinks and self.batch and self.q_len and self.kv_len:
             return (_sdpa(self, **arguments),)
         return self.reference(arguments)
 
@@ -134,7 +137,13 @@ def _visible_pairs(case: AttentionCase, q_len: int, kv_len: int) -> float:
     return float(sum(max(0, min(case.window, first + query)) for query in range(q_len)))
 
 
-def attention(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
+def attention(
+    case: AttentionCase,
+    q: "torch.Tensor",
+    k: "torch.Tensor",
+    v: "torch.Tensor",
+    sinks: "torch.Tensor | None" = None,
+) -> "torch.Tensor":
     """o [batch, q_len, heads, head_dim], query block by query block; causal aligns the last query with the last key."""
     import torch
 
@@ -149,7 +158,10 @@ def attention(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "tor
         if case.softcap is not None:
             scores = case.softcap * torch.tanh(scores / case.softcap)
         scores = scores.masked_fill(~visible(case, block, q.device), -math.inf)
-        out[:, :, block] = torch.nan_to_num(torch.softmax(scores, dim=-1)) @ v
+        if sinks is not None:
+            scores = torch.cat((scores, sinks[:, None, None].expand(*scores.shape[:3], 1)), dim=-1)
+        shares = torch.softmax(scores, dim=-1)[..., : case.kv_len]
+        out[:, :, block] = torch.nan_to_num(shares) @ v
     return out.transpose(1, 2).contiguous()
 
 
@@ -195,7 +207,8 @@ def _each_sequence(
     q, scales = arguments["q"], (arguments.get("k_scale"), arguments.get("v_scale"))
     rows = []
     for sequence, (_, length) in enumerate(case.sequences):
-        taken = {"q": q[sequence : sequence + 1]}
+        taken = {name: arguments[name] for name in ("sinks",) if name in arguments}
+        taken["q"] = q[sequence : sequence + 1]
         for name, scale in zip(("k", "v"), scales, strict=True):
             stored = keys_of(arguments[name], arguments.get("page_table"), sequence, length)
             wide = stored.to(torch.float64 if q.dtype == torch.float64 else torch.float32)

@@ -1,4 +1,4 @@
-"""Gated activations: SwiGLU and GeGLU. Imports without torch."""
+"""Gated activations. Imports without torch."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -6,14 +6,24 @@ from pydantic import Field
 
 from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
 
+SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT = 1.702, 7.0
+"""gpt-oss's constants, which its configuration cannot change in transformers."""
+
 if TYPE_CHECKING:
     import torch
 
     from kernels.proof.inputs import Maker
 
 
+Activation = Literal["silu", "gelu", "swigluoai"]
+
+
 class GatedCase(BaseCase):
-    """y[m, n] = activation(gate[m, n]) · up[m, n], gate and up packed as [m, 2n], gate first."""
+    """y[m, n] = activation(gate[m, n]) · up[m, n], gate and up packed as [m, 2n], gate first.
+
+    `swigluoai` is gpt-oss's: gate · sigmoid(1.702 · gate) · (up + 1), gate clamped to at most 7 and up to ±7; their
+    columns alternate.
+    """
 
     part = "gates"
     torch_variants = ("torch_gated",)
@@ -22,7 +32,7 @@ class GatedCase(BaseCase):
     op: Literal["gated"] = "gated"
     m: int = Field(ge=0)
     n: int = Field(gt=0)
-    activation: Literal["silu", "gelu"] = "silu"
+    activation: Activation = "silu"
     dtype: DType = "bf16"
 
     @property
@@ -44,5 +54,13 @@ def gated(case: GatedCase, gate_up: "torch.Tensor") -> "torch.Tensor":
     """y [m, n] = activation(gate) · up of gate_up [m, 2n]; gelu is the tanh form, as language models use it."""
     import torch.nn.functional as F
 
+    if case.activation == "swigluoai":
+        return swigluoai(gate_up)
     gate, up = gate_up.chunk(2, dim=-1)
     return (F.silu(gate) if case.activation == "silu" else F.gelu(gate, approximate="tanh")) * up
+
+
+def swigluoai(gate_up: "torch.Tensor") -> "torch.Tensor":
+    """gpt-oss's clamped SwiGLU [..., n] of gate_up [..., 2n], whose columns are a gate and its up in turn."""
+    gate, up = gate_up[..., ::2].clamp(max=SWIGLUOAI_LIMIT), gate_up[..., 1::2].clamp(-SWIGLUOAI_LIMIT, SWIGLUOAI_LIMIT)
+    return (up + 1) * (gate * (gate * SWIGLUOAI_ALPHA).sigmoid())

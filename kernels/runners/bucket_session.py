@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.cuda.graphs import captured
+from kernels.model.dense_families import STATIC_ROPES
 from kernels.model.prompts import bucket
 from kernels.runners.sessions import ModuleSession
 
@@ -80,8 +81,10 @@ def positions(config: Any, names: Sequence[str] = LIMITS) -> int:
 
 def _limits(text: Any, names: Sequence[str]) -> Iterator[int]:
     rope = getattr(text, "rope_parameters", None) or {}
-    by_layer = [entry for entry in rope.values() if isinstance(entry, dict)]
+    entries = [rope, *(entry for entry in rope.values() if isinstance(entry, dict))]
+    if all(entry.get("rope_type", "default") in STATIC_ROPES for entry in entries):
+        names = [name for name in names if name != "original_max_position_embeddings"]
     for name in names:
-        for limit in (getattr(text, name, None), *(entry.get(name) for entry in (rope, *by_layer))):
+        for limit in (getattr(text, name, None), *(entry.get(name) for entry in entries)):
             if isinstance(limit, int):
                 yield limit

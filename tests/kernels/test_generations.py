@@ -29,10 +29,11 @@ def decode_fits(sm: int, tuning) -> bool:
 
     strides = (STEP,) * 3
     types = {each: ("*bf16", *strides) for each in "qkvo"} | {"scratch": ("*fp32", "*fp32", "*i32")}
-    types |= {"cache": ("*i32", STEP, "i32", STEP, "*i32", STEP, STEP, "*fp32", "*fp32"), "score": ("fp32", "fp32")}
+    types |= {"cache": ("*i32", STEP, "i32", STEP, "*i32", STEP, STEP, "*fp32", "*fp32")}
+    types |= {"score": ("fp32", "fp32", "*bf16")}
     config = Config(
-        BLOCK_N=tuning["block"], PAGE_SIZE=0, Q_LEN=1, CAUSAL=False, WINDOW=0, SOFTCAP=False, LENGTHS=False, FP8=False,
-        STAGES=tuning["stages"], **row_constants(4, 4, DECODE.head_dim, 16, tuning["warps"]),
+        BLOCK_N=tuning["block"], PAGE_SIZE=0, Q_LEN=1, CAUSAL=False, WINDOW=0, SOFTCAP=False, SINKS=False,
+        LENGTHS=False, FP8=False, STAGES=tuning["stages"], **row_constants(4, 4, DECODE.head_dim, 16, tuning["warps"]),
     )  # fmt: skip
     return fits(decode, types, {"C": config}, (tuning["warps"], 3), sm)
 
@@ -53,7 +54,7 @@ def test_some_params_of_prefill_attention_fit(sm):
     case = DECODE.model_copy(update={"kind": "prefill", "q_len": 512, "kv_len": 512})
     assert variant.serves(case, generation(sm)) is None
     types = dict.fromkeys("qkv", ("*bf16", *(STEP,) * 3)) | {"o": "*bf16", "tiles": ("*i32", "i32")}
-    types |= {"shape": ("i32",) * 4, "score": ("fp32", "fp32")}
+    types |= {"shape": ("i32",) * 4, "score": ("fp32", "fp32", "*bf16")}
     tile = variant.space(case)[-1]
     constants = {"C": config(case, tile["block_m"], tile["block_n"], pdl=sm >= 90)}
     assert fits(attention_forward, types, constants, (tile["warps"], tile["stages"]), sm)
@@ -67,7 +68,7 @@ def test_the_fused_kernels_fit(sm):
     from kernels.fused.rope_triton import Config, _rope
 
     pdl = sm >= 90
-    fixed = {"GELU": False, "BLOCK": 1024, "PDL": pdl}
+    fixed = {"ACTIVATION": "silu", "BLOCK": 1024, "PDL": pdl}
     gated = {
         arg_name: {"gate_up": "*bf16", "y": "*bf16"}.get(arg_name, STEP)
         for arg_name in _gated.arg_names

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from kernels import runners
 from kernels.dequantising import group_scales
 from kernels.dequantising.convert import convert
 from kernels.dequantising.layouts import dequantised, stored
@@ -19,12 +20,15 @@ from kernels.model_files.families import FAMILIES
 from kernels.model_files.quantised import Scheme
 from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, int4_zero, int8_groups
 from tests.kernels.model_folders import LLAMA
-from tests.kernels.quantised_formats import E2M1, F32, FORMATS, Draw, Made, awq, compressed, gptq, packed
+from tests.kernels.quantised_formats import F32, FORMATS, Draw, Made, awq, compressed, gptq, packed
 
 HIDDEN, INNER, VOCABULARY = 96, 160, 64
 DENSE = "2_Dense/model.safetensors"
 CONFIG = LLAMA | {"hidden_size": HIDDEN, "intermediate_size": INNER, "vocab_size": VOCABULARY, "num_attention_heads": 6}
 CONFIG |= {"num_hidden_layers": 1, "tie_word_embeddings": False, "torch_dtype": "float16"}
+SMALL_GPT_OSS = {"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "hidden_size": 64, "head_dim": 16}
+SMALL_GPT_OSS |= {"intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2}
+SMALL_GPT_OSS |= {"num_local_experts": 3, "num_experts_per_tok": 2, "vocab_size": 96}
 
 
 def shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -164,25 +168,30 @@ def test_transformers_loads_a_tied_model(tmp_path: Path) -> None:
 
 
 def test_mxfp4_is_gpt_oss_own_and_its_experts_are_turned(tmp_path: Path) -> None:
-    draw, experts, rows, groups = Draw(4, 64), 2, 4, 2
-    blocks, scales = draw.bytes(experts, rows, groups, 16), draw.bytes(experts, rows, groups) // 2 + 64
-    config = {
-        "model_type": "gpt_oss",
-        "architectures": ["GptOssForCausalLM"],
-        "hidden_size": 64,
-        "num_hidden_layers": 1,
+    """Bit for bit by OCP's definition of MXFP4: sign, two bits of exponent, one of mantissa; a scale 2^(byte − 127)."""
+    config = SMALL_GPT_OSS | {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}}
+    model = runners.load(None, SMALL_GPT_OSS, seed=2, generated=True, dtype="bf16", device="cpu")
+    tensors, draw, wanted = {name: each.contiguous() for name, each in model.state_dict().items()}, Draw(4, 64), {}
+    for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
+        experts, inputs, outputs = tensors.pop(name).shape
+        blocks = draw.bytes(experts, outputs, inputs // 32, 16)
+        scales = draw.bytes(experts, outputs, inputs // 32) // 2 + 64
+        tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        codes = torch.stack((blocks & 15, blocks >> 4), -1).flatten(-2).double()
+        sign, exponent, mantissa = 1 - 2 * (codes // 8), codes % 8 // 2, codes % 2 / 2
+        values = sign * torch.where(exponent == 0, mantissa, (1 + mantissa) * 2 ** (exponent - 1))
+        wanted[name] = (values * 2 ** (scales.double()[..., None] - 127)).flatten(-2).transpose(1, 2)
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    weights = converted(tmp_path, tmp_path / "plain")
+    for name, expected in wanted.items():
+        assert torch.equal(weights[name].double(), expected)
+        assert torch.equal(weights[name].signbit(), expected.signbit())
+    facts = inspect(tmp_path)
+    loaded = runners.load(tmp_path / "plain", facts.config, dtype="bf16", device="cpu")
+    assert {name: each.shape for name, each in loaded.state_dict().items()} == {
+        name: each.shape for name, each in weights.items()
     }
-    name = "model.layers.0.mlp.experts.gate_up_proj"
-    save_file({f"{name}_blocks": blocks, f"{name}_scales": scales}, tmp_path / "model.safetensors")
-    given = {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}}
-    (tmp_path / "config.json").write_text(json.dumps(config | given))
-    weight = converted(tmp_path, tmp_path / "plain")[name]
-    assert weight.shape == (experts, groups * 32, rows)
-    for expert, at, row in np.ndindex(*weight.shape):
-        byte = int(blocks[expert, row, at // 32, at % 32 // 2])
-        four = byte >> 4 if at % 2 else byte & 15
-        size = (-1) ** (four >> 3) * E2M1[four & 7] * 2.0 ** (int(scales[expert, row, at // 32]) - 127)
-        assert float(weight[expert, at, row]) == size
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {

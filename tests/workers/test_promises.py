@@ -125,7 +125,8 @@ def test_a_model_that_does_not_divide_has_the_floor_of_one_gpu():
 
 
 @pytest.mark.parametrize(
-    ("name", "active"), [("qwen3-30b-a3b", 3.35e9), ("olmoe-1b-7b", 1.28e9), ("mixtral-8x7b", 12.9e9)]
+    ("name", "active"),
+    [("qwen3-30b-a3b", 3.35e9), ("olmoe-1b-7b", 1.28e9), ("mixtral-8x7b", 12.9e9), ("gpt-oss-20b", 4.19e9)],
 )
 def test_of_a_mixture_the_experts_of_one_token_are_a_floor(name, active):
     """As of the loaded model, which counts them tensor by tensor."""

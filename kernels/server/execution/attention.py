@@ -7,11 +7,17 @@ from kernels.model.decoder import LayerShape, masked_attention
 
 
 def paged_attention(
-    q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, tables: Tensor, shape: LayerShape
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    lengths: Tensor,
+    tables: Tensor,
+    shape: LayerShape,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """o like q [batch, queries, heads, head_dim]; the last query of sequence b sees the first lengths[b] keys, each
     query before it one less. Keys and values [pages, page_size, kv_heads, head_dim], tables [batch, pages of a
-    sequence]. A query that sees no key gives zeros.
+    sequence], sinks [heads]. A query that sees no key gives zeros.
     """
     queries, capacity = q.shape[1], tables.shape[1] * keys.shape[1]
     longest = capacity if q.device.type != "cpu" else max(1, int(lengths.max()))  # a GPU must not wait for the host
@@ -24,5 +30,5 @@ def paged_attention(
         seen &= key > last[:, :, None] - shape.window
     blind = last < 0
     mask = (seen | blind[:, :, None])[:, None]
-    o = masked_attention(q.transpose(1, 2), k, v, mask, shape)
+    o = masked_attention(q.transpose(1, 2), k, v, mask, shape, sinks)
     return o.transpose(1, 2).masked_fill(blind[:, :, None, None], 0)

@@ -12,6 +12,7 @@ pass of decodes alone, one kernel may rotate, append and attend: no row then rea
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -182,7 +183,7 @@ class PackedPass:
             return lambda qkv, _: function(
                 qkv, state.cos, state.sin, keys, values, fields.position, page_table=fields.tables
             )
-        rotate, attend = self._rope(w, shape, keys, values), self._attend_apart(shape, keys, values)
+        rotate, attend = self._rope(w, shape, keys, values), self._attend_apart(w.sinks, shape, keys, values)
         count = [shape.heads, shape.kv_heads, shape.kv_heads]
         self._rotates = True
 
@@ -206,12 +207,14 @@ class PackedPass:
 
         return rotate
 
-    def _attend_apart(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
+    def _attend_apart(
+        self, sinks: Tensor | None, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+    ) -> Callable[[Tensor], Tensor]:
         """Rotated q [rows, 1, heads, head_dim] ↦ o [rows, heads · head_dim]."""
         fields, (decodes, blocks, block, _) = self.fields, self.shape
         by_block = blocks, block, shape.heads, shape.head_dim
-        of_decodes = self._attend(shape, decodes, 1) if decodes else None
-        of_blocks = self._attend(shape, blocks, block) if blocks else None
+        of_decodes = self._attend(sinks, shape, decodes, 1) if decodes else None
+        of_blocks = self._attend(sinks, shape, blocks, block) if blocks else None
 
         def run(q: Tensor) -> Tensor:
             o = q.new_empty(q.shape)
@@ -224,7 +227,9 @@ class PackedPass:
 
         return run
 
-    def _attend(self, shape: decoder.LayerShape, batch: int, queries: int) -> Callable[..., Tensor]:
+    def _attend(
+        self, sinks: Tensor | None, shape: decoder.LayerShape, batch: int, queries: int
+    ) -> Callable[..., Tensor]:
         """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables, out=o), o like q and contiguous, by the
         planned variant, or torch's.
         """
@@ -232,8 +237,8 @@ class PackedPass:
         case = attention_case(shape, "decode", batch, queries, capacity, self.dtype, self.state.page_size)
         planned = self.variants.planned(case) if default_scale(shape) else None
         if planned is not None:
-            return planned.function
-        return lambda *given, out: out.copy_(paged_attention(*given, shape))
+            return planned.function if sinks is None else partial(planned.function, sinks=sinks)
+        return lambda *given, out: out.copy_(paged_attention(*given, shape, sinks))
 
 
 class TensorParallelPackedPass:

@@ -31,6 +31,8 @@ def like(**changes):
         {"paged": True, "page_size": 5, "kv_dtype": "fp8", "batch": 1},
         {"kv_dtype": "fp8", "head_dim": 128, "heads": 2, "batch": 1},
         {"window": 20, "q_len": 3, "kv_lengths": (50, 2), "kv_heads": 1},
+        {"window": 20, "q_len": 3, "kv_lengths": (50, 0), "paged": True, "sinks": True},
+        {"kv_dtype": "fp8", "sinks": True, "batch": 1},
         {"softcap": 5.0, "head_dim": 96, "dtype": "fp32", "heads": 1, "kv_heads": 1},
         {"q_len": 9, "heads": 2, "batch": 1, "kv_len": 40},
         {"q_len": 5, "heads": 2, "kv_heads": 1, "kv_lengths": (3, 20)},

@@ -19,7 +19,7 @@ VARIANT = registry.variant("decode_split")
         {},
         {"head_dim": 256, "kv_heads": 32},
         {"head_dim": 96, "softcap": 30.0, "window": 1024},
-        {"paged": True, "page_size": 16},
+        {"paged": True, "page_size": 16, "sinks": True, "heads": 64, "window": 128},
         {"kv_dtype": "fp8"},
         {"q_len": 8, "heads": 64, "head_dim": 128},
     ],
@@ -35,14 +35,14 @@ def test_nothing_is_spilled(change):
         "q": ("*bf16", *strides), "k": ("*fp8e4nv" if fp8 else "*bf16", *strides),
         "v": ("*i16" if fp8 else "*bf16", *strides), "o": ("*bf16", *strides), "scratch": ("*fp32", "*fp32", "*i32"),
         "cache": ("*i32", "i32:16", "i32", "i32:16", "*i32", "i32:16", "i32:16", "*fp32", "*fp32"),
-        "score": ("fp32", "fp32"),
+        "score": ("fp32", "fp32", "*bf16"),
     }  # fmt: skip
     for tuning in VARIANT.space(case)[:1]:
         group = case.heads // case.kv_heads
         config = Config(
             BLOCK_N=tuning["block"], PAGE_SIZE=case.page_size or 0, Q_LEN=case.q_len, CAUSAL=case.q_len > 1,
-            WINDOW=case.window or 0, SOFTCAP=case.softcap is not None, LENGTHS=case.paged, FP8=fp8,
-            STAGES=tuning["stages"],
+            WINDOW=case.window or 0, SOFTCAP=case.softcap is not None, SINKS=bool(case.sinks),
+            LENGTHS=case.paged, FP8=fp8, STAGES=tuning["stages"],
             **row_constants(case.q_len * group, group, case.head_dim, 16, tuning["warps"]),
         )  # fmt: skip
         assert stack_bytes(decode, types, {"C": config}, tuning["warps"], 3) == 0, tuning

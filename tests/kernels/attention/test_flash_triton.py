@@ -50,7 +50,8 @@ def test_the_interpreter_agrees_with_the_reference():
     named = [
         like(head_dim=128, batch=1, q_len=17, causal=False),
         like(head_dim=256, q_len=17, kv_len=33, batch=1, heads=2, dtype="fp32"),
-        like(lengths=(5, 0, 33)),
+        like(lengths=(5, 0, 33), sinks=True),
+        like(window=9, sinks=True, dtype="fp32"),
         like(lengths=(20, 7), window=9, softcap=20.0, causal=False, dtype="fp32"),
         like(q_len=30, kv_len=9, batch=1),
         like(q_len=0),
@@ -65,7 +66,7 @@ def test_the_interpreter_agrees_with_the_reference():
     ("change", "tile"),
     [
         ({"head_dim": 64, "causal": False}, TILES[0][1][1]),
-        ({"head_dim": 96, "window": 100}, TILES[1][1][2]),
+        ({"head_dim": 96, "window": 100, "sinks": True}, TILES[1][1][2]),
         ({"head_dim": 128, "lengths": (100, 200), "softcap": 30.0}, TILES[1][1][0]),
         ({"head_dim": 256}, TILES[2][1][0]),
         ({"head_dim": 128, "q_len": 128, "kv_len": 128}, ALL_KEYS[128]),
@@ -76,7 +77,7 @@ def test_it_compiles_for_hopper_without_spills(change, tile):
 
     block_m, block_n, warps, stages = tile
     types = dict.fromkeys("qkv", ("*bf16", *("i32:16",) * 3)) | {"o": "*bf16", "tiles": ("*i32", "i32")}
-    types |= {"shape": ("i32",) * 4, "score": ("fp32", "fp32")}
+    types |= {"shape": ("i32",) * 4, "score": ("fp32", "fp32", "*bf16")}
     constants = {"C": config(like(dtype="bf16", **change), block_m, block_n, pdl=True)}
     assert stack_bytes(attention_forward, types, constants, warps, stages) == 0
 

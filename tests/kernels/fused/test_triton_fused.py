@@ -1,9 +1,12 @@
 """The fused Triton kernels: compiled for Hopper without spills, honest about limits."""
 
+from typing import get_args
+
 import pytest
 
 from kernels import registry
 from kernels.cases import check_cases
+from kernels.ops.gated import Activation
 from kernels.proof import gate
 from tests.kernels.triton_compiling import assembled, stack_bytes
 
@@ -27,18 +30,18 @@ def test_rmsnorm_compiles_without_spills(rows, block, warps, pdl):
     assert stack_bytes(_rmsnorm, types, {"C": config}, warps, 1) == 0
 
 
-@pytest.mark.parametrize("gelu", [False, True])
-def test_gated_compiles_without_spills(gelu):
+@pytest.mark.parametrize("activation", get_args(Activation))
+def test_gated_compiles_without_spills(activation):
     from kernels.fused.gated_triton import _gated
 
-    fixed = {"GELU": gelu, "BLOCK": 1024, "PDL": not gelu}
+    fixed = {"ACTIVATION": activation, "BLOCK": 1024, "PDL": activation != "gelu"}
     assert stack_bytes(_gated, types(_gated, fixed, gate_up="*bf16", y="*bf16"), fixed, 4, 1) == 0
 
 
 def test_a_dependent_launch_waits_before_it_touches_memory():
     from kernels.fused.gated_triton import _gated
 
-    fixed = {"GELU": False, "BLOCK": 1024, "PDL": True}
+    fixed = {"ACTIVATION": "silu", "BLOCK": 1024, "PDL": True}
     ptx = assembled(_gated, types(_gated, fixed, gate_up="*bf16", y="*bf16"), fixed, 4, 1)["ptx"]
     assert ptx.index("griddepcontrol.launch_dependents") < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
 

@@ -17,6 +17,7 @@ CLASSES = {
     "qwen3_moe": "Qwen3MoeForCausalLM",
     "mixtral": "MixtralForCausalLM",
     "olmoe": "OlmoeForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
     "gemma": "GemmaForCausalLM",
     "gemma2": "Gemma2ForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",
@@ -46,6 +47,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "mixtral": [{}, {"num_local_experts": 3, "head_dim": 16}],
     "olmoe": [{}, {"num_experts": 5}],
+    "gpt_oss": [{}, {"num_local_experts": 5, "head_dim": 16, "attention_bias": False}],
     "gemma": [{}, {"head_dim": 8}, {"tie_word_embeddings": False}],
     "gpt2": [{}, {"n_inner": 80}],
 }

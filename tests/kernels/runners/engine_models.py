@@ -53,6 +53,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "mixtral": SIZES | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
     "olmoe": SIZES | {"model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 3},
+    "gpt-oss": SIZES
+    | {
+        "model_type": "gpt_oss",
+        "head_dim": 16,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 3,
+        "sliding_window": 8,
+        "rope_theta": 150000.0,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "truncate": False,
+            "original_max_position_embeddings": 16,
+        },
+    },
     "gemma": SIZES | {"model_type": "gemma", "head_dim": 32, "tie_word_embeddings": True},
     "gemma3": SIZES
     | {
@@ -101,7 +118,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vocab_size": 300,
     },
 }
-SPARSE = ("qwen3-moe", "mixtral", "olmoe")
+SPARSE = ("qwen3-moe", "mixtral", "olmoe", "gpt-oss")
 """Mixtures of experts that the compact decoder runs."""
 NEAR = ("phi3", "phi3-part", "granite", "olmo2", "gemma", "gemma2", "gemma3", "smollm3", "glm4", "exaone4")
 """Dense families that differ from Llama by more than a bias, a window or norms of q and k."""

@@ -19,7 +19,7 @@ from tests.kernels.runners.test_prompts import CAPACITY, TRITON, compare, prompt
 let_tensors_be_bounds()
 
 
-@pytest.mark.parametrize(("name", "batch"), [("qwen2", 2), ("qwen3", 1)])
+@pytest.mark.parametrize(("name", "batch"), [("qwen2", 2), ("qwen3", 1), ("gpt-oss", 1)])
 def test_usual_ops(name: str, batch: int) -> None:
     config = CONFIGS[name] | {"num_hidden_layers": 1}
     loaded = load(config, dtype="fp16")

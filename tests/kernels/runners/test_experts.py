@@ -12,7 +12,7 @@ from kernels import registry, runners
 from kernels.cli.bench_experts import counted, skew_routers, with_experts
 from kernels.model import expert_tiles, experts, tensor_parallel
 from kernels.model.decoder import Decoder, refusal
-from kernels.model.experts import Experts, Grouped, Order, Products
+from kernels.model.experts import Experts, Grouped, Order, router_of
 from kernels.model.loading import skeleton
 from kernels.model.model_case import model_case
 from kernels.ops import GroupedCase
@@ -31,10 +31,6 @@ def layer_of(name: str) -> tuple[Any, Experts]:
     return model.model.layers[0].mlp, mlp
 
 
-def products(w: Experts, product: Grouped) -> Products:
-    return Products(lambda x: F.linear(x, w.router), experts.then(product, experts.swiglu), product)
-
-
 def rows_of(*size: int) -> torch.Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(4))
 
@@ -45,11 +41,12 @@ def test_a_layers_router_chooses_the_experts_of_transformers_with_their_shares(n
     x = rows_of(50, 64)
     for given in (x, x.bfloat16()):
         module.to(given.dtype)
-        w = w._replace(router=module.gate.weight)
-        shares, chosen = experts.routed(F.linear(given, w.router), w)
-        _, wanted, numbers = module.gate(given)
+        router = router_of(module)
+        shares, chosen = experts.routed(F.linear(given, router.weight, getattr(router, "bias", None)), w)
+        _, wanted, numbers = router(given)
         assert torch.equal(chosen, numbers)
-        assert torch.equal(shares, wanted.float())
+        rtol = 1e-6 if name == "gpt-oss" else 0  # transformers has the softmax of the best alone
+        torch.testing.assert_close(shares, wanted.float(), rtol=rtol, atol=0)
 
 
 @pytest.mark.parametrize(("tokens", "most"), [(1, 8), (7, 8), (40, 3)])
@@ -82,9 +79,9 @@ def test_all_of_torchs_products_agree_also_where_experts_have_no_rows() -> None:
 def test_a_layer_is_that_of_transformers_by_either_product(name: str) -> None:
     module, w = layer_of(name)
     x = rows_of(30, 64)
-    expected = module(x[None])[0]
+    expected = module(x[None])[0].view(30, 64)
     for product in (experts.torch_grouped, experts._masked, experts._gathered):
-        found = experts.apply_experts(x, w, products(w, product), experts.TORCH_ROUTING)
+        found = experts.apply_experts(x, w, experts.products_of(w, product), experts.TORCH_ROUTING)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
@@ -94,7 +91,7 @@ def test_what_a_captured_pass_runs_makes_no_shape_that_depends_on_the_tokens() -
     w = Experts(*(torch.empty(size, device=on) for size in ((8, 64), (8, 96, 64), (8, 64, 48))), 3, True, True)
     x = torch.empty(20, 64, device=on)
     for product in (experts._masked, experts._gathered, lambda x, w, ends: x.new_empty(len(x), w.shape[1])):
-        assert experts.apply_experts(x, w, products(w, product), experts.TORCH_ROUTING).shape == (20, 64)
+        assert experts.apply_experts(x, w, experts.products_of(w, product), experts.TORCH_ROUTING).shape == (20, 64)
 
 
 def test_planned_products_are_called(random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +213,7 @@ class TiledByTorch:
         return product
 
 
-@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("name", [name for name in SPARSE if name != "gpt-oss"])
 def test_tiles_are_taken_only_where_their_products_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load(name)
     mlp, tiles = model.model.layers[0].mlp, expert_tiles.tiles_of(model)

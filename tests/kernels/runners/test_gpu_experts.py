@@ -18,6 +18,7 @@ pytestmark = pytest.mark.gpu
 
 SIZES: dict[str, Any] = {"hidden_size": 256, "head_dim": 64, "vocab_size": 1000, "moe_intermediate_size": 128}
 EVERY = CONFIGS["qwen3-moe"] | SIZES | {"num_experts_per_tok": 8}
+GPT_OSS = CONFIGS["gpt-oss"] | SIZES | {"num_experts_per_tok": 8, "intermediate_size": 128}
 """A token goes to all experts, so that rounding does not choose others and logits differ by rounding alone."""
 
 
@@ -65,10 +66,13 @@ def test_grouped_products_are_the_model(variant: str) -> None:
     assert torch.equal(*found)
 
 
-def test_it_chooses_by_itself_and_is_the_model(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+@pytest.mark.parametrize("config", [EVERY, GPT_OSS], ids=["qwen3-moe", "gpt-oss"])
+def test_it_chooses_by_itself_and_is_the_model(
+    config: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
     monkeypatch.setattr("kernels.runners.defaults.TUNING_SECONDS", 2.0)
     monkeypatch.setattr("kernels.runners.defaults.CASE_RULE.seconds", 0.05)
-    model = load(EVERY, "bf16")
+    model = load(config, "bf16")
     runner = TuningRunner(model)
     runner.prepare(1, 64, 8)
     ids = ids_of(1, 70, 1000)

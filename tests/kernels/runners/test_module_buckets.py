@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kernels import runners
+from kernels.model.loading import configuration
 from kernels.plan import Plan
 from kernels.runners.bucket_session import BucketSession, positions
 from kernels.runners.eager import EagerRunner
@@ -59,6 +60,11 @@ def test_a_prompt_is_not_filled_up_beyond_the_positions_that_there_are() -> None
     assert session.size(110) == 120
     assert session.size(40) == 64
     assert kernels_runner(model).generate(ids, 6).tokens == EagerRunner(model).generate(ids, 6).tokens
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt-oss"])
+def test_a_rotation_scaled_for_all_lengths_ends_no_sequence(name: str) -> None:
+    assert positions(configuration(CONFIGS[name])) == 512
 
 
 def test_a_prompt_is_not_filled_up_to_where_its_rotation_changes() -> None:

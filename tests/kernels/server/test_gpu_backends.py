@@ -1,6 +1,7 @@
 """On a Hopper GPU: both backends of one engine, and both arrangements of attention."""
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request, Token
 from tests.kernels.megakernel.on_gpu import models
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
-from tests.kernels.runners.test_gpu_experts import EVERY
+from tests.kernels.runners.test_gpu_experts import EVERY, GPT_OSS
 
 pytestmark = pytest.mark.gpu
 TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -133,12 +134,13 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
         assert bool((logits.gather(1, ids[0, length:, None])[:, 0] >= least).all())
 
 
-def test_a_mixture_of_experts_is_served() -> None:
+@pytest.mark.parametrize("config", [EVERY, GPT_OSS], ids=["qwen3-moe", "gpt-oss"])
+def test_a_mixture_of_experts_is_served(config: dict[str, Any]) -> None:
     """Graphs of single and mixed steps, with the megakernel refused. Tokens go to all experts, so that rounding chooses
     no others.
     """
-    model = runners.load(None, EVERY, seed=0, generated=True, dtype="bf16", device="cuda")
-    draw, vocab = random.Random(3), EVERY["vocab_size"]
+    model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
+    draw, vocab = random.Random(3), config["vocab_size"]
     own = Engine(building.backends(model, RequestedSize(512, 12)))
     assert len(own.backends) == 1
     requests = [
