@@ -49,7 +49,7 @@ def _write_modules(
 ) -> Mapping[str, str]:
     """Generates modules of a model on a device and writes each; returns the file of each tensor."""
     whole: Any = loading.skeleton(config, dtype)
-    files = {}
+    files: dict[str, str] = {}
     for module in modules:
         part = loading.skeleton(config, dtype).get_submodule(module).to_empty(device=device)
         weights.generate_part(part, whole, seed, {}, f"{module}.")

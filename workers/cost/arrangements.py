@@ -72,8 +72,9 @@ def _token_ms(prediction: Prediction, size: int) -> dict[int, float]:
     """The least time of a token by the number of users of an engine over so many GPUs."""
     plans = (plan for plan in prediction.plans if plan.tensor_parallel_size == size)
     known: dict[int, float] = {}
-    for figure in (figure for plan in plans for figure in plan.figures if figure.users):
-        known[figure.users] = min(known.get(figure.users, math.inf), 1000 * figure.users / figure.value)
+    for figure in (figure for plan in plans for figure in plan.figures):
+        if users := figure.users:
+            known[users] = min(known.get(users, math.inf), 1000 * users / figure.value)
     return known
 
 

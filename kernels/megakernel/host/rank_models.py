@@ -39,8 +39,8 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
                 f"rounding: {rounding.method} needs the whole model on one GPU; a divided one takes nearest"
             )
         ranks = with_codes(model, [Decoder(part) for part in model.parts], weights)
-        for rank, own in enumerate(ranks):
-            _round_in_place(own, first=not rank)
+        for rank, rank_model in enumerate(ranks):
+            _round_in_place(rank_model, first=not rank)
         return ranks
     compact = Decoder(model)
     rounded = None if weights == "bf16" else _codes(model, compact, weights, rounding)

@@ -12,6 +12,7 @@ from kernels.gemm.skinny import MOST_ROWS
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
+from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
@@ -264,14 +265,15 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
     They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together. The answer is
     {} if the megakernel does not serve the model or the GPU.
     """
-    first = tensor_parallel.parts_of(model)[0]
+    first, *others = tensor_parallel.parts_of(model)
     if gpu.sm != 90 or first.dtype != torch.bfloat16:
         return {}
     from kernels.server.execution.megakernel_instance import instance_bytes
 
     free = free_bytes(model.device) * MEGAKERNEL_SHARE
     try:
-        most = min(most, shape_of(first.config.to_dict()).batch_most)
+        shape = part_of(shape_of(model.config.to_dict()), 1 + len(others), weights)
+        most = min(most, shape.batch_most)
         return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context), weights))
     except Unsupported as reason:
         _tell(f"no megakernel: {reason}")

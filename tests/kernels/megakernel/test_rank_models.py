@@ -18,6 +18,7 @@ from kernels.model.rounding import Rounding
 from kernels.model.state import State
 from kernels.model.tensor_parallel import divide
 from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPrompts
+from kernels.server.execution.building import megakernel_batches
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu, run
 from tests.kernels.megakernel.orders import round_robin
 from tests.kernels.megakernel.tiny_models import Start, as_numpy, exact, logits_after, model, programs_of
@@ -114,6 +115,15 @@ def test_a_servers_codes_leave_its_model_as_it_is() -> None:
     assert whole.rounded is not None
     codes = [rank.rounded.layers[1]["down"].codes for rank in ranks if rank.rounded]
     assert torch.equal(torch.cat(codes, dim=1), whole.rounded.layers[1]["down"].codes)
+
+
+def test_a_server_leaves_the_megakernel_out_where_groups_would_be_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    """And keeps no memory for it: 48 columns of the MLP on each of four are no whole groups of 32."""
+    divided = divide(model("llama-of-4"), cpus(4))
+    assert megakernel_batches(divided, GPUS["h200"], 64, 8)
+    assert not megakernel_batches(divided, GPUS["h200"], 64, 8, "int8")
+    assert "no megakernel: intermediate_size 192: 4 GPUs need a multiple of 128" in capsys.readouterr().err
+    assert megakernel_batches(divide(model("llama-of-4"), cpus(2)), GPUS["h200"], 64, 8, "int8")
 
 
 def test_runners_over_a_whole_model_share_its_codes_and_each_rank_rounds_its_own_parts() -> None:

@@ -103,6 +103,16 @@ def test_fields_in_other_spellings_are_read(change: dict[str, Any], field: str, 
     assert runners.describe(config).kind == "decoder"
 
 
+def test_replicas_of_one_host_share_the_memory_of_the_weights(tmp_path: Path) -> None:
+    """Weights are pages of the file, which the kernel reads once for all processes that map it."""
+    runners.load(None, CONFIGS["llama"], generated=True, dtype="bf16", device="cpu").save_pretrained(tmp_path)
+    (file,) = tmp_path.glob("*.safetensors")
+    model = runners.load(tmp_path, CONFIGS["llama"], dtype="bf16", device="cpu")
+    maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(str(file))]
+    places = [[int(at, 16) for at in fields[0].split("-")] for fields in maps]
+    assert all(any(begin <= each.data_ptr() < end for begin, end in places) for each in model.model.layers.parameters())
+
+
 def test_codes_without_their_scales_are_no_weights(tmp_path: Path) -> None:
     load(CONFIGS["llama"]).save_pretrained(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")

@@ -61,6 +61,14 @@ def test_users_of_a_server_that_holds_one(ask, done):
     assert "Users at once: 70" in said
 
 
+def test_it_says_whether_replicas_are_predicted_to_be_cheaper(ask, done):
+    assert "Cheapest" not in ask(users=70)
+    stage = done.stages.get(stage="price")
+    stage.result["arrangement"] = "Predicted for 32 users: two ways. Cheapest: --data-parallel-size 4."
+    stage.save()
+    assert "two ways. Cheapest: --data-parallel-size 4." in ask(users=70)
+
+
 def test_one_request_at_a_time_says_nothing_of_a_fleet(browser, engineer, account, done):
     address = reverse("run-fleet", args=[done.id])
     page = browser(engineer).get(address, {"users": 500}).content.decode()
