@@ -212,7 +212,7 @@ def context(
 
 
 def _undecided(results: Results) -> str:
-    """What would decide the verdict; "" where it is decided, or its sentence says it: plans without time, a busy machine."""
+    """What would decide the verdict; "" where it is decided, or its sentence says it."""
     verify = results.verify
     if verify is None or verify.minutes_wanted or any(outcome.void for outcome in verify.outcomes):
         return ""
