@@ -212,10 +212,11 @@ def context(
 
 
 def _undecided(results: Results) -> str:
-    """What would decide the verdict; "" where it is decided, or its sentence names plans that time was short for."""
-    if results.verify is None or results.verify.minutes_wanted:
+    """What would decide the verdict; "" where it is decided, or its sentence says it."""
+    verify = results.verify
+    if verify is None or verify.minutes_wanted or any(outcome.void for outcome in verify.outcomes):
         return ""
-    return UNDECIDED.get(results.verify.verdict, "")
+    return UNDECIDED.get(verify.verdict, "")
 
 
 def _left(results: Results) -> list[plan_profile.ProfileLine]:

@@ -66,11 +66,11 @@ def cautions(sides: Sequence[ComparedRun]) -> list[str]:
             _environment(side, "Driver") + _environment(side, "Libraries") for side in sides
         },
     }
-    return [
-        f"The runs differ in their {name}: a difference in time is not the plan's alone."
-        for name, differing in values.items()
-        if len(differing) > 1
-    ] + [f"Run {side.label}: {why_busy}" for side in sides if (why_busy := provenance.busy(side.results))]
+    differing = ", ".join(name for name, each in values.items() if len(each) > 1)
+    unlike = (
+        [f"The runs differ in their {differing}: a difference in time is not the plan's alone."] if differing else []
+    )
+    return unlike + [f"Run {side.label}: {why_busy}" for side in sides if (why_busy := provenance.busy(side.results))]
 
 
 def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:

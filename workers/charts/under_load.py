@@ -51,8 +51,8 @@ def sides(results: Results) -> list[tuple[str, str, LoadCurve]]:
 
 
 def kept_loads(load: UnderLoadResult) -> str:
-    """The highest load of each side at which every promise is kept: `20 users after, none before`."""
-    sides = [("after", load.after), ("before", load.before)]
+    """The highest load of each side at which every promise is kept: `20 users after, none before`, `none today`."""
+    sides = [("after", load.after), ("before" if load.after else "today", load.before)]
     highest = [(name, curve.limit.held) for name, curve in sides if curve is not None]
     return ", ".join(f"{traffic_words(most.traffic) if most else 'none'} {name}" for name, most in highest)
 

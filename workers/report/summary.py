@@ -12,8 +12,10 @@ RISK = {
     "met": "Judged at 99 % confidence for this traffic on this device. Other lengths and arrivals were not measured.",
     "missed": "The promise is broken at this traffic: do not give it for this model on this device.",
     "not_enough_samples": "Too few requests were measured to say. A longer run decides.",
-    "too_close": "The limit lies where these requests cannot tell the side. A longer run or another limit decides.",
+    "too_close": "The figures lie too near the limit. A longer run or another limit decides.",
 }
+VOID_RISK = "Other programs used the machine: these figures decide nothing. Run it again on an idle machine."
+SHORT_RISK = "There was no time to try every plan. A longer run decides."
 
 
 def rows(
@@ -32,13 +34,20 @@ def rows(
         ("Price under the promise", _under_the_promise(results)),
         ("Price at one load, promise or not", _at_one_load(same)),
         ("Saving a month", _saving(same, demand)),
-        ("Risk", RISK[verify.verdict]),
+        ("Risk", _risk(verify)),
         ("Quality", quality.summary if quality else "Quality was not measured."),
         ("Weights", weights.words(verify)),
         ("Not tried", "" if verify.verdict == "met" else _not_tried(results)),
         ("Recommendation", f"{_recommendation(verify, plan)} {other}".strip()),
     ]
     return [(name, sentence) for name, sentence in lines if sentence]
+
+
+def _risk(verify: VerifyResult) -> str:
+    if any(outcome.void for outcome in verify.outcomes):
+        return VOID_RISK
+    short = verify.verdict == "not_enough_samples" and verify.minutes_wanted
+    return SHORT_RISK if short else RISK[verify.verdict]
 
 
 def _change(verify: VerifyResult, at: int) -> str:
@@ -82,7 +91,10 @@ def _not_tried(results: Results) -> str:
     """The plans that were not measured, each with its reason, and how long a run takes that measures them."""
     trials = results.compose.trials if results.compose else []
     left_out = [trial for trial in trials if trial.gate == "refused" and trial.reason]
-    words = [f"{trial.label}: {trial.reason.removeprefix('Not tried: ')}" for trial in left_out[:MOST_NAMED]]
+    words = [
+        f"“{trial.label}”: {trial.reason.removeprefix('Not tried: ').removesuffix('.')}."
+        for trial in left_out[:MOST_NAMED]
+    ]
     if len(left_out) > MOST_NAMED:
         words.append(f"{len(left_out) - MOST_NAMED} more stand in the appendix.")
     if results.verify and results.verify.minutes_wanted:

@@ -155,7 +155,10 @@ class _Bench:
             clients, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
                 clients, _, environment = self._served(after, plan, start, reserve)
-            served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
+            hurried = not changed and context.overtime > LATEST_SECONDS
+            served_ids, refusal = None, ""
+            if not hurried:
+                served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
             alternations = [Alternation(self.today.served, clients.served)]
             attempt = PlanMeasurement(
                 label=label,
@@ -177,7 +180,7 @@ class _Bench:
             if not attempt.why_not and attempt.kept_for_processes(context):
                 reserved = quality_by_kind.float32_bytes(document, self.model)
                 self.further.get_ready(plan, attempt.pairs_in(context), reserved)
-            if changed or context.overtime <= LATEST_SECONDS:
+            if not hurried:
                 judged, no_quality = quality_by_kind.measure(
                     document, context, self.runner, after, unverified=unverified(document, plan)
                 )

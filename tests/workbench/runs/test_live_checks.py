@@ -57,6 +57,9 @@ def test_a_run_beside_vllm_is_told_how_many_minutes_it_takes(said):
     assert "give the run 10 minutes." in said(**vllm | {"constraints.minutes": "8", "after_runner": "vllm"})
     assert words not in said(**{"load.most_users": "8"})
     assert "say how many users there are at most" in said(baseline_runner="vllm")
+    inside, refused = vllm | {"after_runner": "vllm"}, "the plug-in runs on h100 and h200, and not cpu."
+    assert refused not in said(**inside)
+    assert refused in said(**inside | {"constraints.gpu_classes": ["cpu"]})
 
 
 def test_what_is_impossible_is_said_beside_its_label_and_what_is_empty_is_missing(said):

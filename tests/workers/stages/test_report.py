@@ -68,6 +68,18 @@ def test_a_missed_limit_says_so():
     assert headline(loaded.verify, loaded.load).endswith("; shown to hold under load: 20 users after, none before")
 
 
+def test_a_run_on_a_busy_machine_wants_an_idle_one_and_not_more_minutes():
+    document, verify = stage_input(), no_change().verify
+    void = [each.model_copy(update={"void": True, "verdict": "not_enough_samples"}) for each in verify.outcomes]
+    found = verify.model_copy(update={"outcomes": void, "verdict": "not_enough_samples"})
+    load = sample_loads.results().load.model_copy(update={"after": None})
+    known = document.results.model_copy(update={"verify": found, "load": load})
+    head = render(document.model_copy(update={"results": known})).partition('class="appendix"')[0]
+    assert "Run it again on an idle machine." in head
+    assert "longer run" not in head
+    assert "<dd>none today</dd>" in head
+
+
 def test_refuses_a_run_that_was_not_verified(tmp_path):
     context = Context(tmp_path / "model", tmp_path / "scratch")
     with pytest.raises(StageError, match="no verified result"):
@@ -130,5 +142,5 @@ def test_a_missed_report_says_what_was_not_tried_and_why():
     for verify, said in ((missed, True), (known.verify, False)):
         found = known.model_copy(update={"compose": compose, "verify": verify})
         first_page = render(document.model_copy(update={"results": found})).partition("Technical appendix")[0]
-        assert ("plan 0: it would take 4 more minutes. plan 1" in first_page) == said
+        assert ("“plan 0”: it would take 4 more minutes. “plan 1”" in first_page) == said
         assert ("2 more stand in the appendix. A run of 22 minutes tries" in first_page) == said

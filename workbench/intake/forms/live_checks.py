@@ -28,6 +28,7 @@ from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.prediction.predict import MEDIAN, divides, fastest, predicted
 from workers.prediction.promises import AvailableGpus, more_gpus, rates_words
+from workers.wording.serving import outside_vllm
 from workers.wording.text import plain, request_words, speed_words
 
 NO_MODEL = "-"
@@ -167,6 +168,9 @@ def _check_model(
             checks.reasons.append(f"No run would start: {refused}.")
         return
     checks.gpu_class = chosen
+    outside = outside_vllm(facts.architecture, chosen) if document.after_runner == "vllm" else ""
+    if outside and not outside_vllm(facts.architecture):  # that no class takes the model is said already
+        checks.reasons.append(f"The run would be refused: {outside}.")
     checks.facts += placement.missed_by_fewer(document, facts, chosen, known.ceilings)
     if gpus_of(chosen) > 1 and not divides(facts, gpus_of(chosen)):
         checks.warnings.append(f"{facts.name} is not divided over GPUs: its plan runs on one of class {chosen}.")
