@@ -168,7 +168,9 @@ def multiplied_embedding(module: Any, by: float) -> Tensor:
 def angles(rotary: Any, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """`Decoder.rope_table` of a rotary embedding, in the dtype and on the device of `like`."""
     positions = torch.arange(length, device=like.device)[None]
-    kinds = [()] if not isinstance(rotary.rope_type, dict) else [(kind,) for kind in sorted(rotary.rope_type)]
+    kinds: list[tuple[str, ...]] = [()]
+    if isinstance(rotary.rope_type, dict):  # where all layers are alike both tables are theirs
+        kinds = [(kind,) for kind in (min(rotary.rope_type), max(rotary.rope_type))]
     config, tables = rotary.config, [rotary(like, positions, *kind) for kind in kinds]
     frequencies = getattr(rotary, "inv_freq", None)
     if frequencies is not None and tables[0][0].shape[-1] == frequencies.numel():  # gpt-oss has each angle once

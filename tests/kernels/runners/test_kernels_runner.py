@@ -24,8 +24,11 @@ def linear(m: int, n: int, k: int, epilogue: str) -> PlannedOp:
     return planned(case, "torch_linear")
 
 
-@pytest.mark.parametrize("name", COMPACT)
-def test_logits_and_tokens_are_those_of_transformers(name: str, random_ids: torch.Tensor) -> None:
+ALL_WINDOWED = CONFIGS["gemma3"] | {"layer_types": ["sliding_attention"] * 3}
+
+
+@pytest.mark.parametrize("name", [*COMPACT, pytest.param(ALL_WINDOWED, id="gemma3-windows")])
+def test_logits_and_tokens_are_those_of_transformers(name: Any, random_ids: torch.Tensor) -> None:
     model = load(name)
     eager, runner = EagerRunner(model), applied(model, [])
     runner.prepare(2, 20, 12)
