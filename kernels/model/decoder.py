@@ -239,7 +239,8 @@ def prefill_attention(q: Tensor, k: Tensor, v: Tensor, shape: LayerShape) -> Ten
     if window is not None or shape.softcap is not None:
         at = torch.arange(q.shape[1], device=q.device)
         mask = (at[:, None] >= at) & (at[:, None] - at < (window or q.shape[1]))
-    return masked_attention(*(x.transpose(1, 2) for x in (q, k, v)), mask, shape).transpose(1, 2)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return masked_attention(q, k, v, mask, shape).transpose(1, 2)
 
 
 def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, shape: LayerShape) -> Tensor:

@@ -199,6 +199,7 @@ FAMILIES: dict[str, Family] = {
         mixture=Mixture(64, wide_norms=True),
     ),
     "granite": Family(llama_like, "model.", "layers", _HEAD),
+    "smollm3": Family(llama_like, "model.", "layers", _HEAD, tied=True, kv_heads=4),
     "phi3": Family(phi3, "model.", "layers", _HEAD),
     "gpt2": Family(gpt2, "transformer.", "h", _HEAD, tied=True),
     "bert": Family(bert, "bert.", "encoder.layer", tied=True),
