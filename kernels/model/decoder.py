@@ -246,7 +246,8 @@ def prefill_attention(q: Tensor, k: Tensor, v: Tensor, shape: LayerShape, sinks:
     if window is not None or shape.softcap is not None or sinks is not None:
         at = torch.arange(q.shape[1], device=q.device)
         mask = ((at[:, None] >= at) & (at[:, None] - at < (window or q.shape[1])))[None, None]
-    return masked_attention(*(x.transpose(1, 2) for x in (q, k, v)), mask, shape, sinks).transpose(1, 2)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return masked_attention(q, k, v, mask, shape, sinks).transpose(1, 2)
 
 
 def masked_attention(

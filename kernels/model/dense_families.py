@@ -10,7 +10,18 @@ another one.
 import math
 from typing import Any, NamedTuple
 
-DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "granite", "olmo2", "gemma", "gemma2", "gemma3_text")
+DENSE_TYPES: tuple[str, ...] = (
+    "llama",
+    "qwen2",
+    "qwen3",
+    "mistral",
+    "phi3",
+    "granite",
+    "olmo2",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+)
 DENSE_TYPES += ("smollm3", "glm", "glm4", "olmo3", "exaone4", "seed_oss", "ministral", "ernie4_5")
 TWO_ROPES = ("gemma3_text", "olmo3")
 """Families whose windowed layers have angles of their own."""

@@ -193,6 +193,7 @@ FAMILIES: dict[str, Family] = {
         llama_like, "model.", "layers", _HEAD, kv_heads=8, head_dim=64, sinks=True, mixture=Mixture(128, biased=True)
     ),
     "granite": Family(llama_like, "model.", "layers", _HEAD),
+    "smollm3": Family(llama_like, "model.", "layers", _HEAD, tied=True, kv_heads=4),
     "phi3": Family(phi3, "model.", "layers", _HEAD),
     "gpt2": Family(gpt2, "transformer.", "h", _HEAD, tied=True),
     "bert": Family(bert, "bert.", "encoder.layer", tied=True),
