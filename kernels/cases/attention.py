@@ -25,7 +25,8 @@ def bench(cpu: bool) -> list[Case]:
 
 def check(dtype: DType, cpu: bool) -> list[Case]:
     """What `check attention` proves in one dtype: odd and unequal lengths, grouped heads, windows; then prefill cases
-    to 16k tokens and decode cases to 128k keys at random over all that a case can be, the same in every run.
+    to 16k tokens and decode cases to 128k keys at random over all that a case can be, the same in every run; then some
+    of them with sinks.
     """
     shapes = ((64, 64, None), (1, 77, None), (9, 77, 16))
     named: list[Case] = [
@@ -45,7 +46,8 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
     ]
     draw, count = random.Random(f"prefill {dtype}"), 4 if cpu else 40
     prefill = [_drawn(draw, dtype, 40 if cpu else TOKENS) for _ in range(count)]
-    return [*named, *prefill, *(_drawn_decode(draw, dtype, 120 if cpu else CONTEXT) for _ in range(count))]
+    drawn = [*prefill, *(_drawn_decode(draw, dtype, 120 if cpu else CONTEXT) for _ in range(count))]
+    return [*named, *drawn, *(case.model_copy(update={"sinks": True}) for case in (*named, *drawn[::4]))]
 
 
 def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
@@ -72,7 +74,6 @@ def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
         window=window,
         softcap=draw.choice((None, None, None, 30.0)),
         lengths=lengths,
-        sinks=draw.choice((None, None, None, True)),
     )
 
 
@@ -111,7 +112,6 @@ def _drawn_decode(draw: random.Random, dtype: DType, longest: int) -> AttentionC
         paged=paged,
         page_size=draw.choice((None, 5, 32, 64, 256)) if paged else None,
         kv_lengths=lengths if draw.random() < 0.6 else None,
-        sinks=draw.choice((None, None, None, True)),
     )
 
 

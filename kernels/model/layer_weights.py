@@ -104,10 +104,13 @@ def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]
 
 
 def norm_of(config: Any, owner: Any, name: str) -> Tensor | None:
-    """What a norm multiplies by, None where the family has none of that name."""
+    """What a norm multiplies by in the model's dtype, in which transformers leaves not every family's; None where the
+    family has none of that name.
+    """
     if not hasattr(owner, name):
         return None
     weight: Tensor = getattr(owner, name).weight
+    weight = weight.to(getattr(config, "dtype", None) or weight.dtype)
     return (weight.detach().float() + 1).to(weight.dtype) if config.model_type in GEMMAS else weight
 
 

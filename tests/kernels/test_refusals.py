@@ -34,7 +34,8 @@ REFUSED: dict[tuple[str, str], tuple[Case, list[tuple[Change, str]]]] = {
     ("decode_hopper", "h200"): (DECODE, [
         (KV32, "dtype is fp32"), ({"kv_dtype": "fp16"}, "kv_dtype is fp16"), ({"q_len": 2}, "q_len is 2"),
         ({"head_dim": 96}, "head_dim is 96"), ({"heads": 72}, "heads is 72"), ({"window": 64}, "window is 64"),
-        ({"softcap": 30.0}, "softcap is 30"), ({"paged": True, "page_size": 24}, "page_size is 24")]),
+        ({"softcap": 30.0}, "softcap is 30"), ({"paged": True, "page_size": 24}, "page_size is 24"),
+        ({"sinks": True}, "sinks are given")]),
     ("decode_hopper", "a100"): (DECODE, [({}, "device is NVIDIA A100")]),
     ("decode_split", "h200"): (DECODE, [
         ({"kv_dtype": "fp16"}, "kv_dtype is fp16"), ({"q_len": 17}, "q_len is 17"),
@@ -47,7 +48,7 @@ REFUSED: dict[tuple[str, str], tuple[Case, list[tuple[Change, str]]]] = {
         ({"kind": "decode"}, "kind is decode"), ({"head_dim": 96}, "head_dim is 96"), (KV32, "dtype is fp32"),
         ({"kv_dtype": "fp8"}, "kv_dtype is fp8"), ({"paged": True}, "keys and values are paged"),
         ({"lengths": (3, 5)}, "2 lengths are given"), ({"softcap": 30.0}, "softcap is 30"),
-        ({"heads": 3}, "heads is 3"), ({"window": 0}, "window is 0")]),
+        ({"heads": 3}, "heads is 3"), ({"window": 0}, "window is 0"), ({"sinks": True}, "sinks are given")]),
     ("flash_hopper", "b200"): (PREFILL, [({}, "device is NVIDIA B200")]),
     ("flash_triton", "h200"): (PREFILL, [
         ({"kind": "decode"}, "kind is decode"), ({"kv_dtype": "fp8"}, "kv_dtype is fp8"),
@@ -55,7 +56,8 @@ REFUSED: dict[tuple[str, str], tuple[Case, list[tuple[Change, str]]]] = {
         ({"head_dim": 320}, "head_dim is 320"), ({"window": 0}, "window is 0"), ({"softcap": -1.0}, "softcap is -1")]),
     ("flash_blackwell", "b200"): (PREFILL, [
         ({"kind": "decode"}, "kind is decode"), ({"head_dim": 96}, "head_dim is 96"),
-        ({"kv_dtype": "fp8"}, "kv_dtype is fp8"), ({"softcap": 30.0}, "softcap is 30")]),
+        ({"kv_dtype": "fp8"}, "kv_dtype is fp8"), ({"softcap": 30.0}, "softcap is 30"),
+        ({"sinks": True}, "sinks are given")]),
     ("step_hopper", "h200"): (STEP, [
         ({"dtype": "fp32"}, "dtype is fp32"), ({"head_dim": 96}, "head_dim is 96"),
         ({"heads": 7}, "heads is 7, not a multiple of kv_heads 2"), ({"heads": 32}, "heads is 32 on 2 kv_heads"),
@@ -67,7 +69,7 @@ REFUSED: dict[tuple[str, str], tuple[Case, list[tuple[Change, str]]]] = {
         ("sdpa_flash_packed", "sdpa_cudnn_packed", "torch_flex_decode")},
     ("sdpa_flash", "h200"): (PREFILL, [
         ({"softcap": 30.0}, "softcap is 30"), (KV32, "dtype is fp32"), ({"head_dim": 320}, "head_dim is 320"),
-        ({"kv_len": 16}, "q_len is 8 and kv_len 16")]),
+        ({"sinks": True}, "sinks are given"), ({"kv_len": 16}, "q_len is 8 and kv_len 16")]),
     ("sdpa_cudnn", "h200"): (PREFILL, [({"head_dim": 36}, "head_dim is 36"), ({"window": 4}, "window is 4")]),
     ("sdpa_math", "cpu"): (PREFILL, [
         ({"paged": True}, "keys and values are paged"), ({"kv_dtype": "fp8"}, "kv_dtype is fp8"),
