@@ -238,7 +238,8 @@ class PackedPass:
         planned = self.variants.planned(case) if default_scale(shape) else None
         if planned is not None:
             return planned.function if sinks is None else partial(planned.function, sinks=sinks)
-        return lambda *given, out: out.copy_(paged_attention(*given, shape, sinks))
+        attend = partial(paged_attention, shape=shape, sinks=sinks)
+        return lambda *given, out: out.copy_(attend(*given))
 
 
 class TensorParallelPackedPass:
