@@ -7,7 +7,7 @@ from kernels.model.decoder import LayerShape, masked_attention
 
 
 def paged_attention(
-    q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, tables: Tensor, shape: LayerShape
+    q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, tables: Tensor, *, shape: LayerShape
 ) -> Tensor:
     """o like q [batch, queries, heads, head_dim]; the last query of sequence b sees the first lengths[b] keys, each
     query before it one less. Keys and values [pages, page_size, kv_heads, head_dim], tables [batch, pages of a

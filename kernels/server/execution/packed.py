@@ -233,7 +233,7 @@ class PackedPass:
         planned = self.variants.planned(case) if default_scale(shape) else None
         if planned is not None:
             return planned.function
-        return lambda *given, out: out.copy_(paged_attention(*given, shape))
+        return lambda *given, out: out.copy_(paged_attention(*given, shape=shape))
 
 
 class TensorParallelPackedPass:
