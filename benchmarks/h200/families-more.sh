@@ -16,8 +16,7 @@ check() {
             done
         done
         printf '%s\0' tests/kernels/runners/test_gpu_kernels_runner.py 'further'
-        printf '%s\0' tests/kernels/runners/test_engine_runners.py 'graphs_on_a_gpu and gemma'
-    } | xargs -0 -n 2 -P 11 bash -c '"$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --tb=short "$0" -k "$1" 2>&1 | tail -25'
+    } | xargs -0 -n 2 -P 10 bash -c '"$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --tb=short "$0" -k "$1" 2>&1 | tail -25'
 }
 export -f check
 step checks 110 bash -c check

@@ -12,6 +12,7 @@ def paged_attention(
     values: Tensor,
     lengths: Tensor,
     tables: Tensor,
+    *,
     shape: LayerShape,
     sinks: Tensor | None = None,
 ) -> Tensor:
