@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("model", help="the name of a catalogue entry")
     parser.add_argument("--sla", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=sum(STAGES.values()), help="for all stages together")
     options = parser.parse_args()
     model, results, shared = manifest(options.model), Results(), dict[str, Any]()
     model = model.model_copy(update={"digest": model_digest(model.config, (), generated=True)})
@@ -41,7 +42,11 @@ def main() -> None:
         for stage, seconds in STAGES.items():
             began = time.monotonic()
             context = Context(
-                folder, folder, lambda progress: print(f"    {progress.message}", flush=True), seconds, shared=shared
+                folder,
+                folder,
+                lambda progress: print(f"    {progress.message}", flush=True),
+                seconds * options.seconds / sum(STAGES.values()),
+                shared=shared,
             )
             document = StageInput(
                 run_id="0", stage=stage, attempt=1, gpu_class=workload.constraints.gpu_classes[0], workload=workload,

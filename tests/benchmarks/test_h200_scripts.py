@@ -85,6 +85,11 @@ def test_what_it_calls_exists(script: Path, tmp_path: Path) -> None:
             for path in paths:
                 assert (ROOT / path).exists(), path
                 assert "pytest.mark.gpu" in sources(ROOT / path), f"{path} has no test for a GPU"
+            chosen = re.findall(
+                r"[a-z]\w{3,}", " ".join(arguments[arguments.index("-k") + 1 :][:1] if "-k" in arguments else [])
+            )
+            text = "".join(sources(ROOT / path) for path in paths)
+            assert not chosen or any(word in text for word in chosen), f"no test is named by {chosen}"
         elif module.startswith("tests."):
             assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
         else:

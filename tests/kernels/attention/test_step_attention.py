@@ -100,6 +100,18 @@ def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
         assert report.passed, (case.key, splits, parts, report.sentence)
 
 
+@pytest.mark.gpu
+def test_caches_may_be_halves_of_one_tensor_on_a_gpu() -> None:
+    """As vLLM's are."""
+    case = CASE.model_copy(update={"paged": True})
+    given = draw(case, "cuda", seed=1)
+    halves = torch.cat([given["k_cache"], given["v_cache"]], dim=-1)
+    joined = given | dict(zip(("k_cache", "v_cache"), halves.split(case.head_dim, dim=-1), strict=True))
+    function = registry.variant("step_hopper").build(case, {})
+    assert torch.equal(function(**joined), function(**given))
+    assert torch.equal(halves, torch.cat([given["k_cache"], given["v_cache"]], dim=-1))
+
+
 def wrong_arguments(good: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     shifted = good["qkv"].new_empty(good["qkv"].numel() + 1)[1:].view_as(good["qkv"])
     return {
