@@ -339,7 +339,9 @@ def test_a_model_whose_packed_weights_leave_no_page_is_refused_in_a_sentence(mon
 
 
 def test_sequences_are_no_longer_than_the_model_was_trained_for_unless_the_operator_wishes_it() -> None:
-    config = Phi3Config(max_position_embeddings=131072, original_max_position_embeddings=4096)
+    rope = {"rope_type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+    rope["original_max_position_embeddings"] = 4096
+    config = Phi3Config(max_position_embeddings=131072, original_max_position_embeddings=4096, rope_parameters=rope)
     sizes = (None, 4000, 32768, 1 << 20)
     assert [context_of(config, RequestedSize(max_model_len=size)) for size in sizes] == [4096, 4000, 32768, 131072]
 
