@@ -6,7 +6,7 @@
 #   ONLY      names of gates: no other one runs
 #
 # Writes gates.json: of each gate its seconds, and `pass` or the first sentence of its failure. Predicted: 140 s, most of
-
+# it to compile.
 set -euo pipefail
 LIMIT=${LIMIT:-150} KILL_AFTER=${KILL_AFTER:-5}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
