@@ -5,6 +5,8 @@
 #   GPUS=2 bash benchmarks/h200/serve-gpus.sh [MODEL [OPTION...]]       default: llama-3.1-8b with 1 and 32 users
 #
 # Writes serve.json. Predicted: 400 s: the tests take more than 80, our server took 125 and vLLM 150 to 190.
+# ONLY="cold warm" starts our server twice, with empty caches and with filled ones: predicted 50 and 36 s for Llama-3.1-8B
+# on two GPUs, where a start took 72.
 set -euo pipefail
 LIMIT=${LIMIT:-480}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from kernels.measure.gpu_entry import gpu_of_host
 from kernels.server.spec import Spec
@@ -17,6 +18,9 @@ MAKE = (
     "import pickle, sys; from kernels.server.execution.served_builds import make_ahead; "
     "make_ahead(*pickle.load(sys.stdin.buffer))"
 )
+
+MOST_SECONDS = 600.0
+"""A start waits no longer: what is not compiled then is compiled by the engine."""
 
 
 @contextmanager
@@ -33,9 +37,15 @@ def compile_ahead(spec: Spec) -> Iterator[Callable[[], object]]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=hidden, start_new_session=True) as process:
         try:
             assert process.stdin is not None
-            process.stdin.write(pickle.dumps((spec, gpu)))
-            process.stdin.close()
-            yield process.wait
+            with suppress(BrokenPipeError):  # it has died, and the engine compiles itself
+                process.stdin.write(pickle.dumps((spec, gpu)))
+                process.stdin.close()
+            yield partial(_wait, process)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)  # and those that it has started
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(MOST_SECONDS)
