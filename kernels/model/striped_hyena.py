@@ -61,10 +61,10 @@ class LongConvolution(nn.Module):
     @torch.no_grad()
     def _computed(self, length: int) -> Tensor:
         order, device = self.residues.shape[1], self.bias.device
-        spread = self._longest ** -(torch.arange(order, device=device) / max(1, order - 1))
+        spread = self._longest ** -(torch.arange(order, device=device, dtype=torch.float32) / max(1, order - 1))
         rates, at = self.log_rates.float().exp() * spread, torch.arange(length, device=device)
         residues = self.residues.float() * (2 * rates).sqrt()
-        taps = torch.zeros(len(rates), length, device=device)
+        taps = torch.zeros(len(rates), length, device=device, dtype=torch.float32)
         for rate, residue in zip(rates.T, residues.T, strict=True):
             taps += residue[:, None] * torch.exp(-rate[:, None] * at)
         taps[:, 0] += self.bias.float()

@@ -65,7 +65,7 @@ class EngineModel(Decoder):
     ) -> None:
         self.embedding, self.layers, self.shapes, self.norm, self.lm_head = embedding, layers, shapes, norm, lm_head
         self.cos, self.sin = rope_table
-        self.eps = shapes[0].eps
+        self.eps, self.logit_cap = shapes[0].eps, None
 
 
 def plan_for(path: Path, model: Path, gpu: Gpu) -> Plan:

@@ -22,6 +22,7 @@ from kernels.server.processes.web_processes import WebProcesses
 from kernels.server.processes.web_servers import processes_for, web_servers
 from kernels.server.spec import Spec
 from tests.kernels.server.conftest import LONG, engine_of, metric, ready, served, spawned, until
+from tests.waiting import alive
 
 ASKED = {"model": "voice-agent", "prompt": "A list is", "max_tokens": 6, "temperature": 0}
 
@@ -123,8 +124,8 @@ def test_nothing_outlives_the_sudden_death_of_the_main_process(both) -> None:
     children = psutil.Process(server.pid).children(recursive=True)
     assert len(children) >= 3
     server.kill()
-    _, alive = psutil.wait_procs(children, 60)
-    assert alive == []
+    _, living = psutil.wait_procs(children, 60)
+    assert living == []
     assert not list(log.parent.glob("kernels-serve-metrics-*"))
     assert "Traceback" not in log.read_text()
 
@@ -201,7 +202,7 @@ def test_a_hung_web_server_is_started_again_and_holds_up_no_end(tmp_path: Path) 
     with log.open("wb") as output, served(*options, output=output) as (api, server):
         first, second = spawned(server)[False]
         first.suspend()
-        until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
+        until(lambda: not alive(first.pid))
         until(lambda: len(spawned(server)[False]) == 2)
         with ThreadPoolExecutor(4) as pool:
             assert {each.status_code for each in pool.map(lambda _: asked_anew(api), range(4))} == {200}

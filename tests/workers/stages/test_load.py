@@ -320,7 +320,7 @@ def test_a_server_whose_answers_are_not_the_models_does_not_count(tmp_path, monk
     assert found.sentence == "No load was measured."
 
 
-def _fails(*arguments):
+def _fails(*arguments, **more):
     raise StageError("The model does not fit.")
 
 

@@ -85,7 +85,9 @@ def test_compose_gives_a_plan_for_several_gpus_no_ops(context: Context, monkeypa
     registry.variants()
     monkeypatch.setitem(registry._variants, "megakernel", OnTwo())
     monkeypatch.setattr(several_gpus, "counts", lambda variant, document: [1, 2][: variant.most_gpus])
-    monkeypatch.setattr(several_gpus, "refusal", lambda document, gpus: None)  # that the tiny heads do not divide
+    monkeypatch.setattr(
+        several_gpus, "refusal", lambda document, gpus, weights: None
+    )  # that the tiny heads do not divide
     seen: dict[int, Plan] = {}
     real = runners.apply
 
