@@ -22,7 +22,7 @@ if ((${#options[@]} == 0)); then options=(--users 1 --users 32); fi
 
 step tests 120 "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests/kernels/server/test_gpu_backends.py \
     -k test_both_backends
-step serve 380 "$PYTHON" -m kernels bench serve --model "${1:-llama-3.1-8b}" --tensor-parallel-size "${GPUS:-2}" "${beside[@]}" \
+step serve 575 "$PYTHON" -m kernels bench serve --model "${1:-llama-3.1-8b}" --tensor-parallel-size "${GPUS:-2}" "${beside[@]}" \
     --json "$OUT/serve.json" --append "${options[@]}"
 if [[ ${ONLY:-} == *cold* ]]; then starts 120 --model "${1:-llama-3.1-8b}" --tensor-parallel-size "${GPUS:-2}"; fi
 finish

@@ -10,19 +10,10 @@ another one.
 import math
 from typing import Any, NamedTuple
 
-DENSE_TYPES: tuple[str, ...] = (
-    "llama",
-    "qwen2",
-    "qwen3",
-    "mistral",
-    "phi3",
-    "granite",
-    "olmo2",
-    "gemma",
-    "gemma2",
-    "gemma3_text",
-)
-DENSE_TYPES += ("smollm3", "glm", "glm4", "olmo3", "exaone4", "seed_oss", "ministral", "ernie4_5")
+DENSE_TYPES = (
+    "llama", "qwen2", "qwen3", "mistral", "phi3", "granite", "olmo2", "gemma", "gemma2", "gemma3_text",
+    "smollm3", "glm", "glm4", "olmo3", "exaone4", "seed_oss", "ministral", "ernie4_5",
+)  # fmt: skip
 TWO_ROPES = ("gemma3_text", "olmo3")
 """Families whose windowed layers have angles of their own."""
 GEMMAS = ("gemma", "gemma2", "gemma3_text")

@@ -119,12 +119,8 @@ class LayerOps:
         if isinstance(w, Experts):
             gate_up, activation, down = expert_cases(w, m, self._dtype)
             separate = (activation,) if activation else ()
-            return [
-                (
-                    (self._linear(m, w.router.shape, "none" if w.router_bias is None else "bias"), gate_up, *separate),
-                    (down,),
-                )
-            ]
+            router = self._linear(m, w.router.shape, "none" if w.router_bias is None else "bias")
+            return [((router, gate_up, *separate), (down,))]
         gated = self._gated(m, w, layer.post_norm is not None)
         return list(product(gated, self._added(m, w.down.shape, w.down_bias is not None, layer.mlp_norm is not None)))
 

@@ -147,10 +147,9 @@ def _experts(rows: Rows, norm: Tensor, w: Experts) -> Callable[[Stream], None]:
     """The experts' outputs are left as `delta`. Where no product is planned, torch's own runs without the host."""
     wide, gate, narrow = expert_cases(w, rows.m, rows.dtype)
     gate_up, down = (_grouped(rows.variants, case, w.tiled) for case in (wide, narrow))
+    logits = rows.linear(w.router.shape, "none" if w.router_bias is None else "bias")
     by = Products(
-        router=_product(
-            rows, rows.linear(w.router.shape, "none" if w.router_bias is None else "bias"), w.router, w.router_bias
-        ),
+        router=_product(rows, logits, w.router, w.router_bias),
         gated=gate_up if gate is None else then(biased(gate_up, w.gate_up_bias), rows.variants.bound(gate).function),
         down=biased(down, w.down_bias),
     )

@@ -102,11 +102,11 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], object] = la
     kv_bytes = spec.kv_bytes or (planned.kv_bytes if planned else None)
     wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms)
     exclude = of_server([*spec.exclude, *(planned.exclude if planned else ())])
-    made = backends(model, wanted, plan, exclude, phases, weights, spec.capture_all)
-    serving = chosen(made, planned, here, exclude)
-    kernels, vocabulary = made[-1], len(first.lm_head.weight)
+    all_backends = backends(model, wanted, plan, exclude, phases, weights, spec.capture_all)
+    serving = chosen(all_backends, planned, here, exclude)
+    kernels, vocabulary = all_backends[-1], len(first.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
-    return Engine(made, kernels), Ready(
+    return Engine(all_backends, kernels), Ready(
         kernels.limits.longest, vocabulary, facts["device"], serving, phases.seconds, kernels.graphs,
         kernels.graphs_left, first.device.type == "cuda", kernels.pause_ms,
     )  # fmt: skip

@@ -135,14 +135,14 @@ class PackedPass:
         x = given.stream.summed()
         ends = x.index_select(0, self.fields.end) if self.shape.blocks else x
         self.hidden = x
-        made = self._end(Stream(ends))
+        result = self._end(Stream(ends))
         if self.head is None:
-            self.logits = decoder.capped(made, self.model.logit_cap)
+            self.logits = decoder.capped(result, self.model.logit_cap)
             if not self.draws_later:
                 self.draw(self.logits)
         else:
-            self.chosen = made
-            self.state.last.index_copy_(0, self.fields.target, made)
+            self.chosen = result
+            self.state.last.index_copy_(0, self.fields.target, result)
 
     def logits_of(self, hidden: Tensor) -> Tensor:
         """The logits of some rows of `hidden`."""

@@ -112,8 +112,8 @@ def test_triton_finds_a_kernel_that_was_compiled_ahead(monkeypatch: pytest.Monke
     build = pickle.loads(pickle.dumps(build_of(_embed, arguments, {"num_warps": 4}, 90)))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv(PREBUILT, raising=False)
-    made = build.make_into(tmp_path / "ahead")
-    assert made == tmp_path / "ahead" / build.name
+    path = build.make_into(tmp_path / "ahead")
+    assert path == tmp_path / "ahead" / build.name
     assert not build.is_made
     monkeypatch.setenv(PREBUILT, str(shutil.move(tmp_path / "ahead", tmp_path / "elsewhere")))
     assert build.is_made

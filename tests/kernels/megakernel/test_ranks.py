@@ -163,9 +163,9 @@ def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it
     shape = replace(part_of(shape_of(CONFIGS["qwen2.5-0.5b"]), 2), layers=3, vocab=4000)
     two_programs = programs(shape, default_layout(shape, tensor_parallel_size=2))
     monkeypatch.setattr(ordering, "effects", one_half)
-    found = validate(*two_programs)
-    assert {problem.kind for problem in found} == {"overwrite"}
-    readers = {(problem.rank, problem.sentence.split("of GPU ")[1][0]) for problem in found}
+    problems = validate(*two_programs)
+    assert {problem.kind for problem in problems} == {"overwrite"}
+    readers = {(problem.rank, problem.sentence.split("of GPU ")[1][0]) for problem in problems}
     assert any(str(writer) != reader for writer, reader in readers)
 
 

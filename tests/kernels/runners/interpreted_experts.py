@@ -67,6 +67,6 @@ def test_a_layer_is_that_of_transformers(name: str) -> None:
     w = Decoder(model).layers[0].mlp
     assert isinstance(w, Experts)
     x = torch.randn(11, 64, generator=torch.Generator().manual_seed(4))
-    found = experts.apply_experts(x, w, experts.products_of(w, experts.torch_grouped), experts_triton.ROUTING)
-    expected = model.model.layers[0].mlp(x[None])[0].view(found.shape)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    output = experts.apply_experts(x, w, experts.products_of(w, experts.torch_grouped), experts_triton.ROUTING)
+    expected = model.model.layers[0].mlp(x[None])[0].view(output.shape)
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-4)

@@ -152,11 +152,11 @@ def test_a_device_map_gives_each_device_as_many_layers_and_a_tied_head_its_embed
     config = CONFIGS["llama"] | {"num_hidden_layers": 8}
     places = [torch.device("cuda", number) for number in range(4)]
     for tied in (False, True):
-        found = layers_in_turn(loading.skeleton(config | {"tie_word_embeddings": tied}, "bf16"), places)
-        layers = [found[f"model.layers.{index}"] for index in range(8)]
+        device_map = layers_in_turn(loading.skeleton(config | {"tie_word_embeddings": tied}, "bf16"), places)
+        layers = [device_map[f"model.layers.{index}"] for index in range(8)]
         assert layers == [f"cuda:{index // 2}" for index in range(8)]
-        assert (found["model.embed_tokens"], found["model.norm"]) == ("cuda:0", "cuda:3")
-        assert found["lm_head"] == ("cuda:0" if tied else "cuda:3")
+        assert (device_map["model.embed_tokens"], device_map["model.norm"]) == ("cuda:0", "cuda:3")
+        assert device_map["lm_head"] == ("cuda:0" if tied else "cuda:3")
 
 
 @torch.no_grad()

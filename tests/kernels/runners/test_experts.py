@@ -81,8 +81,8 @@ def test_a_layer_is_that_of_transformers_by_either_product(name: str) -> None:
     x = rows_of(30, 64)
     expected = module(x[None])[0].view(30, 64)
     for product in (experts.torch_grouped, experts._masked, experts._gathered):
-        found = experts.apply_experts(x, w, experts.products_of(w, product), experts.TORCH_ROUTING)
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+        output = experts.apply_experts(x, w, experts.products_of(w, product), experts.TORCH_ROUTING)
+        torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_what_a_captured_pass_runs_makes_no_shape_that_depends_on_the_tokens() -> None:

@@ -160,9 +160,9 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured, 
     assert found.quality.tokens >= 4096
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2
     later = Context(context.model_dir, context.artifacts, seconds=-alternation.LATEST_SECONDS)
-    found = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), later)
-    assert found.outcomes[0].samples == alternation.FEWEST_PAIRS
-    assert (found.verdict, found.quality, found.served_ids) == ("not_enough_samples", None, None)
+    hurried = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), later)
+    assert hurried.outcomes[0].samples == alternation.FEWEST_PAIRS
+    assert (hurried.verdict, hurried.quality, hurried.served_ids) == ("not_enough_samples", None, None)
 
 
 def test_a_plan_that_is_tuned_anew_is_expected_less_exactly():

@@ -71,9 +71,9 @@ def test_a_missed_limit_says_so():
 def test_a_run_on_a_busy_machine_wants_an_idle_one_and_not_more_minutes():
     document, verify = stage_input(), no_change().verify
     void = [each.model_copy(update={"void": True, "verdict": "not_enough_samples"}) for each in verify.outcomes]
-    found = verify.model_copy(update={"outcomes": void, "verdict": "not_enough_samples"})
+    undecided = verify.model_copy(update={"outcomes": void, "verdict": "not_enough_samples"})
     load = sample_loads.results().load.model_copy(update={"after": None})
-    known = document.results.model_copy(update={"verify": found, "load": load})
+    known = document.results.model_copy(update={"verify": undecided, "load": load})
     head = render(document.model_copy(update={"results": known})).partition('class="appendix"')[0]
     assert "Run it again on an idle machine." in head
     assert "longer run" not in head

@@ -42,11 +42,11 @@ def test_the_command_is_one_that_serve_takes(runner: str) -> None:
 
 
 def test_whether_replicas_are_cheaper_stands_beside_the_command() -> None:
-    found = results(runner="megakernel", options={}, ops=[])
+    known = results(runner="megakernel", options={}, ops=[])
     words = "Predicted for 32 users at once within 6.00 ms: …. Cheapest: --tensor-parallel-size 2."
-    price = found.price.model_copy(update={"arrangement": words})
-    assert words in serving.offer(found.model_copy(update={"price": price}), sample_results.manifest()).notes
-    assert not any("Cheapest" in note for note in serving.offer(found, sample_results.manifest()).notes)
+    price = known.price.model_copy(update={"arrangement": words})
+    assert words in serving.offer(known.model_copy(update={"price": price}), sample_results.manifest()).notes
+    assert not any("Cheapest" in note for note in serving.offer(known, sample_results.manifest()).notes)
 
 
 def test_the_plug_in_is_offered_for_files_of_a_model_that_it_serves(tmp_path: Path) -> None:
