@@ -21,6 +21,8 @@ static_assert(kSequences == 1 || (kRows == 16 && kHalves == 1), "several sequenc
 
 struct Shared {
   Constants constants;
+  Twiddles<kPart, QUARTER> twiddles;
+  uint2 joints[kHalves == 2 ? kOrder : 2];  // what joins the even and the odd part at the frequency k: w and i · w
   uint4 forward[kOperands][32], backward[kOperands][32];
   u32 largest[2][kSequences];  // bits of the largest value of each sequence, and zeros for the next ones
   alignas(16) u32 data[kRows * kPitch];
@@ -29,6 +31,11 @@ struct Shared {
   // imaginary parts, and columns 16 i. Backward, rows are 16 i and columns 8 k with both parts in turn.
   __device__ void make() {
     const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+    constants.make(), twiddles.make();
+    for (int k = threadIdx.x; kHalves == 2 && k < kOrder; k += THREADS) {
+      const float2 w = root(4 * k + QUARTER, 4 * kRows);
+      joints[k] = make_uint2(packed_half(w), packed_half(make_float2(-w.y, w.x)));
+    }
     if (threadIdx.x < 2 * kSequences) largest[threadIdx.x / kSequences][threadIdx.x % kSequences] = 0;
     for (int operand = threadIdx.x / 32; operand < kOperands; operand += kWarps) {
       float2 w[4], v[4];
@@ -50,9 +57,6 @@ struct Shared {
   }
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "the size that Python asks for");
-
-// What joins the transforms of even and odd values at the frequency k.
-__device__ __forceinline__ float2 joint(int k) { return root(4 * k + QUARTER, 4 * kRows); }
 
 // Where a row of the block lies; `first` is its first sequence. No row exists beyond the last sequence.
 struct Row {
@@ -114,12 +118,9 @@ __device__ __forceinline__ void load(Shared& shared, int first, int turn, const 
     const u32 bits = shared.largest[turn][(2 * c + i % 2 + i / 2 * 8) / kPart % kSequences];
     scale[i] = scale_of<kBound>(exponent_of<kBound>(bits)) * unitary(kHalves);
   }
-  const float2 further = known_root<8, kSize>(), joint_further = known_root<8, kRows>();
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
     const Strip<kProducts> strip(warp + round * kWarps);
-    int j = strip.column(2 * c);  // and 64 columns on
-    keep(j);
     u32 b[kHalves][kBlocks][kProducts][2];
 #pragma unroll
     for (int i = 0; i < kHalves * kBlocks * kProducts * 2; i++) {
@@ -128,51 +129,29 @@ __device__ __forceinline__ void load(Shared& shared, int first, int turn, const 
       b[half][block][n][pair] =
           tiles::pack<f16>(of[2 * pair][n] * scale[2 * pair], of[2 * pair + 1][n] * scale[2 * pair + 1]);
     }
-    // The twiddles of the columns j and j + 64 and the frequency k, those of the next columns, and both 8 frequencies on.
-    const int k0 = 4 * (g % kPart) + QUARTER;
-    float2 first[2] = {root(j * k0, 4 * kSize), root((j + 64) * k0, 4 * kSize)}, step = root(k0, 4 * kSize), join = joint(g);
-    const float2 next[2] = {root(8 * j, kSize), root(8 * (j + 64), kSize)};
-    float2 apart[kProducts][2];  // between the frequencies k and k + kOrder
-#pragma unroll
-    for (int i = 0; i < 2 * kProducts; i++)
-      if (kHalves == 2) apart[i / 2][i % 2] = root(kOrder * (j + i / 2 + i % 2 * 64), kSize);
 #pragma unroll 1
     for (int k = 0; k < kOrder / 8; k++) {
-      float d[kHalves][kProducts][4] = {};
+      u32 d[kHalves][kProducts][2] = {};
 #pragma unroll
       for (int block = 0; block < kBlocks; block++) {
         const uint4 a = shared.forward[k * kBlocks + block][lane];
 #pragma unroll
         for (int half = 0; half < kHalves; half++) multiply_add(d[half], a, b[half][block]);
       }
-      Pair pairs[kHalves][kProducts];
-      float2 w[2] = {first[0], first[1]};
+      Pair z[kHalves][kProducts];
 #pragma unroll
       for (int n = 0; n < kProducts; n++) {
-        float2 z[kHalves][2];
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-          const float2 even = make_float2(d[0][n][e], d[0][n][2 + e]);
-          z[0][e] = times(even, w[e]);
-          if (kHalves == 2) {
-            const float2 odd = times(make_float2(d[kHalves - 1][n][e], d[kHalves - 1][n][2 + e]), join);
-            z[0][e] = times(make_float2(even.x + odd.x, even.y + odd.y), w[e]);
-            z[kHalves - 1][e] = times(make_float2(even.x - odd.x, even.y - odd.y), times(w[e], apart[n][e]));
-          }
-          w[e] = times(w[e], step);
-        }
-#pragma unroll
-        for (int half = 0; half < kHalves; half++) pairs[half][n] = packed_pair(z[half][0], z[half][1]);
+        z[0][n] = {d[0][n][0], d[0][n][1]};
+        if (kHalves == 1) continue;
+        const Pair even = z[0][n], odd = times(Pair{d[kHalves - 1][n][0], d[kHalves - 1][n][1]}, shared.joints[8 * k + g].x);
+        z[0][n] = {sum(even.re, odd.re), sum(even.im, odd.im)};
+        z[kHalves - 1][n] = {difference(even.re, odd.re), difference(even.im, odd.im)};
       }
 #pragma unroll
-      for (int half = 0; half < kHalves; half++)
-        strip.store(&shared.data[(half * kOrder + 8 * k + g) * kPitch], pairs[half]);
-      if (kPart > 8) {
-        step = times(step, further);
-#pragma unroll
-        for (int e = 0; e < 2; e++) first[e] = times(first[e], next[e]);
+      for (int half = 0; half < kHalves; half++) {
+        const int row = half * kOrder + 8 * k + g;
+        strip.store(&shared.data[row * kPitch], shared.twiddles, row % kPart, z[half]);
       }
-      if (kHalves == 2) join = times(join, joint_further);
     }
   }
 }
@@ -181,8 +160,10 @@ __device__ __forceinline__ void load(Shared& shared, int first, int turn, const 
 __device__ __forceinline__ void store(const Shared& shared, int first, int turn, const Params& p) {
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4, warp = threadIdx.x / 32;
   // The rows g and g + 8 of each block of 16, and of both the first and the second four columns, or both halves.
-  const Row rows[2] = {Row(g * kHalves, warp * kColumns + 4 * c, first, p),
-                       Row((g + 8) * kHalves, warp * kColumns + 4 * c, first, p)};
+  Row rows[2] = {Row(g * kHalves, warp * kColumns + 4 * c, first, p),
+                 Row((g + 8) * kHalves, warp * kColumns + 4 * c, first, p)};
+  constexpr int kApart = 8 * kHalves * 256;  // of rows of one sequence, known to the compiler
+  if (kSequences == 1) rows[1].n = rows[0].n + kApart, rows[1].at = rows[0].at + kApart;
   const auto further = [](int i) { return i / 2 * (kHalves == 2 ? 256 : 16); };
   const auto fetch = [&](Beside(&beside)[4], int on) {
 #pragma unroll
@@ -193,16 +174,16 @@ __device__ __forceinline__ void store(const Shared& shared, int first, int turn,
   };
   Beside beside[4];
   fetch(beside, 0);
-  const Factors by[2] = {Factors(rows[0].sequence, p), Factors(rows[1].sequence, p)};
-  float scale[2];
+  Factors by[2] = {Factors(rows[0].sequence, p), Factors(rows[1].sequence, p)};
 #pragma unroll
-  for (int i = 0; i < 2; i++)
-    scale[i] = inverse_scale_of<kBound>(exponent_of<kBound>(shared.largest[turn][rows[i].sequence - first])) * unitary(kHalves);
+  for (int i = 0; i < 2; i++) {
+    const u32 largest = shared.largest[turn][rows[i].sequence - first];
+    by[i].scale *= inverse_scale_of<kBound>(exponent_of<kBound>(largest)) * unitary(kHalves);
+  }
   __syncthreads();
 #pragma unroll 1
   for (int round = 0; round < kRounds; round++) {
     u32 b[kHalves][2 * kBlocks][kProducts][2];
-    float2 join = joint(c);
 #pragma unroll
     for (int k = 0; k < 4 * kBlocks; k++) {
 #pragma unroll
@@ -210,13 +191,11 @@ __device__ __forceinline__ void store(const Shared& shared, int first, int turn,
         const int j = (warp + round * kWarps) * kColumns + n / 2 * 16 + column_of(n % 2, g);
         const u32* at = &shared.data[(4 * k + c) * kPitch + place_of(j / 16, j % 16)];
         b[0][k / 2][n][k % 2] = *at;
-        if (kHalves == 2) {
-          const float2 low = tiles::unpack<f16>(*at), high = tiles::unpack<f16>(at[kOrder * kPitch]);
-          b[0][k / 2][n][k % 2] = packed_half(make_float2(low.x + high.x, low.y + high.y));
-          b[kHalves - 1][k / 2][n][k % 2] = packed_half(times(make_float2(low.x - high.x, low.y - high.y), join));
-        }
+        if (kHalves == 1) continue;
+        const u32 low = *at, high = at[kOrder * kPitch];
+        b[0][k / 2][n][k % 2] = sum(low, high);
+        b[kHalves - 1][k / 2][n][k % 2] = turned(difference(low, high), shared.joints[4 * k + c]);
       }
-      join = times(join, known_root<4, kRows>());
     }
 #pragma unroll 1
     for (int block = 0; block < kBlocks; block++) {
@@ -235,8 +214,7 @@ __device__ __forceinline__ void store(const Shared& shared, int first, int turn,
       for (int i = 0; i < 4; i++) {
         const int low = i % 2 * 2, half = kHalves == 2 ? i / 2 : 0, n = kHalves == 2 ? 0 : i / 2 * 2;
         const float(&one)[4] = d[half][n], (&two)[4] = d[half][n + 1];
-        const float by_two = scale[i % 2];
-        const float y[4] = {one[low] * by_two, one[low + 1] * by_two, two[low] * by_two, two[low + 1] * by_two};
+        const float y[4] = {one[low], one[low + 1], two[low], two[low + 1]};
         const Row& row = rows[i % 2];
         if (row.exists)
           store_output(y, beside[i], by[i % 2], row.at + on + further(i), row.n + on + further(i), p);
@@ -249,14 +227,13 @@ __device__ __forceinline__ void store(const Shared& shared, int first, int turn,
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) char memory[];
   Shared& shared = *(Shared*)memory;
-  shared.constants.make();
   shared.make();
   __syncthreads();
   // A warp that has stored its part begins to load the next sequences: load waits for the block before it writes.
   for (int first = blockIdx.x * kSequences, turn = 0; first < p.end; first += gridDim.x * kSequences, turn ^= 1) {
     load(shared, first, turn, p);
     prefetch_next<kSequences>(first, p);
-    convolve_rows<QUARTER, kRows, kPart, kWarps, 2>(shared.data, shared.constants, [&](int row) {
+    convolve_rows<kRows, kPart, kWarps>(shared.data, shared.constants, shared.twiddles, [&](int row) {
       const int sequence = min(first + row / kPart, p.end - 1);
       return p.spectrum + (long)filter_of(sequence) * kSize + row % kPart * 256;
     });

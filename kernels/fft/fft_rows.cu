@@ -12,6 +12,7 @@ static_assert(kGroups % kWarps == 0, "whole rounds");
 
 struct Shared {
   Constants constants;
+  Twiddles<kRows, 0> twiddles;
   uint4 matrix[kBlocks * kBlocks][32];
   alignas(16) u32 data[kRows * kPitch];
 
@@ -19,6 +20,7 @@ struct Shared {
   // both parts in turn.
   __device__ void make() {
     constexpr float kUnitary = unitary(kRows);
+    constants.make(), twiddles.make();
     const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
     for (int operand = threadIdx.x / 32; operand < kBlocks * kBlocks; operand += kWarps) {
       u32 four[4];
@@ -42,12 +44,11 @@ __device__ __forceinline__ u32 scaled(u32 word, __half2 by) {
 __device__ __forceinline__ void load(Shared& shared, const u32* row, const int* exponents) {
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4, warp = threadIdx.x / 32;
   const int largest = largest_exponent<kSize>(exponents) + kMore<kSize>;
-  const float2 further = known_root<8, kSize>();
 #pragma unroll 1
   for (int round = 0; round < kRounds; round++) {
     const Strip<4> strip(warp + round * kWarps);
-    int j = strip.column(2 * c), own = strip.column(g);  // and 64 columns on, of the twiddles
-    keep(j), keep(own);
+    int own = strip.column(g);
+    keep(own);
     u32 b[kBlocks][4][2];
 #pragma unroll
     for (int i = 0; i < 2 * kBlocks; i++) {
@@ -58,24 +59,13 @@ __device__ __forceinline__ void load(Shared& shared, const u32* row, const int* 
       b[i / 2][0][i % 2] = scaled(four.x, by), b[i / 2][1][i % 2] = scaled(four.y, by);
       b[i / 2][2][i % 2] = scaled(four.z, by), b[i / 2][3][i % 2] = scaled(four.w, by);
     }
-    // The twiddles of the columns j and j + 64 and the frequency k, those of the next columns, and both 8 frequencies on.
-    float2 start[2] = {root(j * g, kSize), root((j + 64) * g, kSize)}, step = root(g, kSize);
-    const float2 next[2] = {root(8 * j, kSize), root(8 * (j + 64), kSize)};
 #pragma unroll 1
     for (int k = 0; k < kBlocks; k++) {
-      float d[4][4] = {};
+      u32 d[4][2] = {};
 #pragma unroll
       for (int i = 0; i < kBlocks; i++) multiply_add(d, shared.matrix[k * kBlocks + i][lane], b[i]);
-      float2 w[2] = {start[0], start[1]};
-      Pair pairs[4];
-#pragma unroll
-      for (int n = 0; n < 4; n++) {
-        pairs[n] = packed_pair(times(make_float2(d[n][0], d[n][2]), w[0]), times(make_float2(d[n][1], d[n][3]), w[1]));
-        w[0] = times(w[0], step), w[1] = times(w[1], step);
-      }
-      strip.store(&shared.data[(8 * k + g) * kPitch], pairs);
-      step = times(step, further);
-      start[0] = times(start[0], next[0]), start[1] = times(start[1], next[1]);
+      const Pair z[4] = {{d[0][0], d[0][1]}, {d[1][0], d[1][1]}, {d[2][0], d[2][1]}, {d[3][0], d[3][1]}};
+      strip.store(&shared.data[(8 * k + g) * kPitch], shared.twiddles, 8 * k + g, z);
     }
   }
 }
@@ -120,7 +110,6 @@ __device__ __forceinline__ void store(const Shared& shared, u32* row, int outer)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv_rows(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) char memory[];
   Shared& shared = *(Shared*)memory;
-  shared.constants.make();
   shared.make();
   __syncthreads();
   for (int number = blockIdx.x; number < (p.end - p.begin) * OUTER; number += gridDim.x) {
@@ -128,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fft_conv_rows(cons
     u32* row = p.workspace + (long)number * kSize;
     load(shared, row, p.exponents + (long)local * (kSize / kStrip));
     const u32* spectrum = p.spectrum + ((long)filter_of(p.begin + local) * OUTER + outer) * kSize;
-    convolve_rows<0, kRows, kRows, kWarps, 1>(shared.data, shared.constants, [&](int k) { return spectrum + k * 256; });
+    convolve_rows<kRows, kRows, kWarps>(shared.data, shared.constants, shared.twiddles, [&](int k) { return spectrum + k * 256; });
     __syncthreads();
     store(shared, row, outer);
     __syncthreads();

@@ -68,7 +68,9 @@ class FftConfig:
         rows = self.points // 256 * self.sequences
         operands = rows**2 // 64 if self.outer > 1 else 2 * (rows // self.halves) ** 2 // 128
         largest = -(-8 * self.sequences // 16) * 16 * (self.outer == 1)
-        return CONSTANTS + 512 * operands + largest + 4 * rows * 272
+        joints = (512 if self.halves == 2 else 16) * (self.outer == 1)
+        twiddles = 128 * (self.points // 256) + 64
+        return CONSTANTS + twiddles + joints + 512 * operands + largest + 4 * rows * 272
 
     @property
     def outer_threads(self) -> int:

@@ -40,13 +40,6 @@ __host__ __device__ constexpr Roots<N> roots(double turns) {
   return found;
 }
 
-// root(Turn, Turns), known to the compiler.
-template <int Turn, int Turns>
-__device__ __forceinline__ float2 known_root() {
-  constexpr Roots<1> w = roots<1, 4>((double)Turns / Turn);
-  return make_float2(w.re[0], w.im[0]);
-}
-
 template <int R, int Quarter>
 struct Radix {
   static constexpr int kHalf = R / 2;

@@ -5,44 +5,10 @@
 //             are the a of a product of the other form.
 //   rows      the values are a. The results are pairs (8h + g, 8s + 4e + c), which are the b of a product of the other
 //             form.
-// So two transforms, along the columns and along the rows, need no exchange between lanes. Sums are in fp16 where a pair
-// is multiplied next. The last of a tile's four products sums in float, and leaves words: re in the low half, im in the
-// high one.
+// So two transforms, along the columns and along the rows, need no exchange between lanes. Sums are in fp16. What
+// a tile leaves is words: re in the low half, im in the high one.
 #pragma once
-#include "roots.cuh"
-
-using tiles::f16;
-using tiles::u32;
-
-__device__ __forceinline__ u32 packed_half(float2 z) { return tiles::pack<f16>(z.x, z.y); }
-
-__device__ __forceinline__ void add_product(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  tiles::mma_sync<f16>(d, a, b0, b1);
-}
-// The same with sums in fp16: d[0] is columns 2c and 2c + 1 of row g, d[1] those of row g + 8.
-__device__ __forceinline__ void add_product(u32 (&d)[2], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
-      : "+r"(d[0]), "+r"(d[1])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// Two complex values in fp16.
-struct Pair {
-  u32 re, im;
-};
-__device__ __forceinline__ Pair packed_pair(float2 first, float2 second) {
-  return {tiles::pack<f16>(first.x, second.x), tiles::pack<f16>(first.y, second.y)};
-}
-__device__ __forceinline__ __half2 as_half2(u32 both) { return *(const __half2*)&both; }
-__device__ __forceinline__ u32 as_word(__half2 both) { return *(const u32*)&both; }
-// a · b, or its conjugate.
-template <bool Conjugate = false>
-__device__ __forceinline__ Pair times(Pair a, Pair b) {
-  const __half2 re = as_half2(a.re), im = as_half2(a.im), by = as_half2(b.re), turned = as_half2(b.im);
-  const __half2 cross = __hmul2(im, by);
-  return {as_word(__hfma2(re, by, __hneg2(__hmul2(im, turned)))),
-          as_word(Conjugate ? __hfma2(__hneg2(re), turned, __hneg2(cross)) : __hfma2(re, turned, cross))};
-}
+#include "pairs.cuh"
 
 // Operands that stay the same, by lane: the matrix of a transform, divided by 4 so that it is unitary, in both forms; the
 // twiddles between the two transforms.
@@ -111,9 +77,8 @@ struct Rows {
       twiddles[i][0] = {by.x, by.y}, twiddles[i][1] = {by.z, by.w};
     }
   }
-  // x and y, by s, are re and im of the transform of the results of a transform along columns and the twiddles.
-  template <typename Sum, int N>
-  __device__ __forceinline__ void transform(Sum (&x)[2][N], Sum (&y)[2][N], const u32 (&from)[2][2][2]) const {
+  // x[s][h] and y[s][h] are re and im of the transform of the results of a transform along columns and the twiddles.
+  __device__ __forceinline__ void transform(u32 (&x)[2][2], u32 (&y)[2][2], const u32 (&from)[2][2][2]) const {
     u32 real[4], imaginary[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -123,7 +88,7 @@ struct Rows {
 #pragma unroll
     for (int s = 0; s < 2; s++) {
 #pragma unroll
-      for (int i = 0; i < N; i++) x[s][i] = y[s][i] = 0;
+      for (int h = 0; h < 2; h++) x[s][h] = y[s][h] = 0;
       add_product(x[s], real, re[s][0], re[s][1]);
       add_product(y[s], real, im[s][0], im[s][1]);
       add_product(x[s], imaginary, negative[s][0], negative[s][1]);
@@ -144,10 +109,33 @@ __device__ __forceinline__ int place_of_pair(int pair, int part, int column) {
 
 constexpr int kPitch = 272;  // words of a tile; neighbouring tiles begin in different banks
 
+// exp(-2πi · j · (k + Quarter / 4) / (256 · Part)) between Part tiles k and their places j = 16 a + b, as the product of
+// what belongs to the row a and to the column b.
+template <int Part, int Quarter>
+struct Twiddles {
+  alignas(16) u32 columns[Part][16];
+  uint2 rows[8][Part + 1];  // of pairs of rows
+
+  // Every thread of the block calls it.
+  __device__ void make() {
+    for (int i = threadIdx.x; i < 16 * Part; i += blockDim.x) columns[i / 16][i % 16] = packed_half(at(i % 16, i / 16));
+    for (int i = threadIdx.x; i < 8 * Part; i += blockDim.x) {
+      const int pair = i / Part, k = i % Part, a = pair / 4 * 8 + pair % 4;
+      const Pair both = packed_pair(at(16 * a, k), at(16 * (a + 4), k));
+      rows[pair][k] = make_uint2(both.re, both.im);
+    }
+  }
+  __device__ static float2 at(int j, int k) { return root(j * (4 * k + Quarter), 1024 * Part); }
+  __device__ __forceinline__ Pair of_pair(int pair, int k) const { return {rows[pair][k].x, rows[pair][k].y}; }
+};
+
 // A warp's part of a transform over i: column g of product n is column(g, n) of the tiles, and the results at the columns
 // 2c + e are pairs over e.
 template <int Products>
 struct Strip {
+  struct alignas(4 * Products) Words {
+    u32 at[Products];
+  };
   static constexpr int kAcross = 16 / (4 * Products);  // strips in a row
   int pair, from;                                      // of the pairs of rows, and the first column
   __device__ __forceinline__ explicit Strip(int number) : pair(number / kAcross), from(number % kAcross * 4 * Products) {}
@@ -155,99 +143,122 @@ struct Strip {
   __device__ __forceinline__ int column(int g) const {
     return (pair / 4 * 8 + g % 2 * 4 + pair % 4) * 16 + from + g / 2 * Products;
   }
-  // Stores the pairs of all products in the tile.
-  __device__ __forceinline__ void store(u32* tile, const Pair (&pairs)[Products]) const {
-    const int c = threadIdx.x % 4, column = from + c * Products;
-    u32 *re = tile + place_of_pair(pair, 0, column), *im = tile + place_of_pair(pair, 1, column);
-    if constexpr (Products == 4) {
-      *(uint4*)re = make_uint4(pairs[0].re, pairs[1].re, pairs[2].re, pairs[3].re);
-      *(uint4*)im = make_uint4(pairs[0].im, pairs[1].im, pairs[2].im, pairs[3].im);
-    } else {
-      *(uint2*)re = make_uint2(pairs[0].re, pairs[1].re);
-      *(uint2*)im = make_uint2(pairs[0].im, pairs[1].im);
+  // Stores the results z of all products in the tile of the frequency k, with its twiddles.
+  template <typename Twiddles>
+  __device__ __forceinline__ void store(u32* tile, const Twiddles& twiddles, int k, const Pair (&z)[Products]) const {
+    const int column = from + threadIdx.x % 4 * Products;
+    const Pair row = twiddles.of_pair(pair, k);
+    const Words by = *(const Words*)&twiddles.columns[k][column];
+    Words re, im;
+#pragma unroll
+    for (int n = 0; n < Products; n++) {
+      const Pair turned = times(times(z[n], row), by.at[n]);
+      re.at[n] = turned.re, im.at[n] = turned.im;
     }
+    *(Words*)(tile + place_of_pair(pair, 0, column)) = re, *(Words*)(tile + place_of_pair(pair, 1, column)) = im;
   }
 };
 
 // A lane's part of a tile's spectrum.
 struct Spectrum {
   uint4 at[2];
+  Spectrum() = default;
   __device__ __forceinline__ explicit Spectrum(const u32* tile) {
     at[0] = ((const uint4*)tile)[threadIdx.x % 32], at[1] = ((const uint4*)tile)[32 + threadIdx.x % 32];
   }
 };
 
-// Both transforms of a tile, the product with a spectrum, and both transforms back: of the conjugate, so that the same
-// matrices serve. `turned(z, h, t)` is what is kept of the value z at row 4t + c and column 8h + g.
-template <typename Turned>
-__device__ __forceinline__ void convolve_tile(u32* tile, const Spectrum& spectrum, const Columns& columns,
-                                              const Rows& rows, const Turned& turned) {
-  const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-  Pair b[2][2];
-  u32 d[2][2][2], re[2][2], im[2][2];
+// What a lane reads and writes of a tile k: the pairs of its columns by n and re or im, the words by h, and the twiddles.
+struct Lane {
+  u32 *pairs[2][2], *words[2];
+  const uint2* rows;
+  const u32* columns;
+  template <typename Twiddles>
+  __device__ __forceinline__ Lane(u32* tile, const Twiddles& twiddles, int k) {
+    const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const u32* pair = tile + i % 2 * 128;
-    b[i / 2][i % 2] = {pair[place_of_pair(c, 0, i / 2 * 8 + g)], pair[place_of_pair(c, 1, i / 2 * 8 + g)]};
+    for (int i = 0; i < 4; i++) pairs[i / 2][i % 2] = tile + place_of_pair(c, i % 2, i / 2 * 8 + g);
+    words[0] = tile + place_of(c, g), words[1] = tile + place_of(c, 8 + g);
+    rows = &twiddles.rows[c][k], columns = &twiddles.columns[k][g];
   }
-  columns.transform(d, b);
-  rows.transform(re, im, d);
+  __device__ __forceinline__ void advance(int tiles, int frequencies) {
 #pragma unroll
-  for (int h = 0; h < 2; h++) {
-    const uint4 by = spectrum.at[h];
-    b[h][0] = times<true>({re[0][h], im[0][h]}, {by.x, by.y});
-    b[h][1] = times<true>({re[1][h], im[1][h]}, {by.z, by.w});
+    for (int i = 0; i < 4; i++) pairs[i / 2][i % 2] += tiles * kPitch;
+    words[0] += tiles * kPitch, words[1] += tiles * kPitch, rows += frequencies, columns += 16 * frequencies;
   }
-  columns.transform(d, b);
-  float x[2][4], y[2][4];
-  rows.transform(x, y, d);
+};
+
+// Both transforms of every Apart-th tile of as many as there are spectra, the products with these, both transforms back, of
+// the conjugate, so that the same matrices serve, and the twiddles, at every Frequencies-th frequency.
+template <int Apart, int Frequencies, typename Twiddles, int Tiles>
+__device__ __forceinline__ void convolve_tiles(const Lane& lane, const Spectrum (&spectra)[Tiles], const Columns& columns,
+                                               const Rows& rows) {
+  Pair b[Tiles][2][2];
+  u32 d[Tiles][2][2][2], re[Tiles][2][2], im[Tiles][2][2];
+#pragma unroll
+  for (int i = 0; i < 4 * Tiles; i++) {
+    const int n = i / 2 % 2, at = i / 4 * Apart * kPitch + i % 2 * 128;
+    b[i / 4][n][i % 2] = {lane.pairs[n][0][at], lane.pairs[n][1][at]};
+  }
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) columns.transform(d[i], b[i]);
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) rows.transform(re[i], im[i], d[i]);
+#pragma unroll
+  for (int i = 0; i < 2 * Tiles; i++) {
+    const int tile = i / 2, h = i % 2;
+    const uint4 by = spectra[tile].at[h];
+    b[tile][h][0] = times<true>({re[tile][0][h], im[tile][0][h]}, {by.x, by.y});
+    b[tile][h][1] = times<true>({re[tile][1][h], im[tile][1][h]}, {by.z, by.w});
+  }
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) columns.transform(d[i], b[i]);
+#pragma unroll
+  for (int i = 0; i < Tiles; i++) rows.transform(re[i], im[i], d[i]);
   __syncwarp();
 #pragma unroll
-  for (int h = 0; h < 2; h++) {
-    u32* half = tile + place_of(c, 8 * h + g);  // four rows on, a word lies 64 words on
-#pragma unroll
-    for (int t = 0; t < 4; t++) {
-      const int at = 2 * h + t % 2;
-      half[64 * t] = packed_half(turned(make_float2(x[t / 2][at], y[t / 2][at]), h, t));
-    }
+  for (int i = 0; i < 4 * Tiles; i++) {
+    const int tile = i / 4, h = i / 2 % 2, s = i % 2;
+    const uint2 row = lane.rows[tile * Frequencies + s * (4 * sizeof(Twiddles::rows[0]) / 8)];
+    const u32 column = lane.columns[tile * Frequencies * 16 + 8 * h];
+    const Pair z = times(times(Pair{re[tile][s][h], im[tile][s][h]}, Pair{row.x, row.y}), column);
+    u32* two = lane.words[h] + tile * Apart * kPitch + s * 128;
+    two[0] = __byte_perm(z.re, z.im, 0x5410), two[64] = __byte_perm(z.re, z.im, 0x7632);  // four rows on
   }
 }
 
-template <int Products>
-__device__ __forceinline__ void multiply_add(float (&d)[Products][4], const uint4& a, const u32 (&b)[Products][2]) {
+template <typename Sum, int N, int Products>
+__device__ __forceinline__ void multiply_add(Sum (&d)[Products][N], const uint4& a, const u32 (&b)[Products][2]) {
   const u32 four[4] = {a.x, a.y, a.z, a.w};
 #pragma unroll
-  for (int n = 0; n < Products; n++) tiles::mma_sync<f16>(d[n], four, b[n][0], b[n][1]);
+  for (int n = 0; n < Products; n++) add_product(d[n], four, b[n][0], b[n][1]);
 }
 
-// Waits for the block, then convolves Rows tiles: Part of them are the rows k of a transform over i of n = i · 256 + j, at
-// the frequencies k + Quarter / 4. The twiddles exp(-2πi · j · (k + Quarter / 4) / (256 · Part)) of the transform back
-// follow. `spectrum(row)` is where a tile's spectrum lies; each is fetched while the tile before is convolved.
-template <int Quarter, int Rows, int Part, int Warps, int Unroll, typename Where>
-__device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const Where& spectrum) {
-  constexpr int kSize = 256 * Part;
-  static_assert(Rows % Warps == 0 && (Part == Rows || Part <= Warps), "a warp's rows have frequencies in order, or one");
+// Waits for the block, then convolves Rows tiles, two at a time where a warp has an even number of them: Part of them are
+// the rows k of a transform over i of n = i · 256 + j. `spectrum(row)` is where a tile's spectrum lies; each is fetched
+// while the tiles before are convolved.
+template <int Rows, int Part, int Warps, typename Twiddles, typename Where>
+__device__ __forceinline__ void convolve_rows(u32* data, const Constants& constants, const Twiddles& twiddles,
+                                              const Where& spectrum) {
   const Columns columns(constants);
   const ::Rows rows(constants);
   const int warp = threadIdx.x / 32;
-  Spectrum present(spectrum(warp));
-  int at = 16 * (threadIdx.x % 4) + threadIdx.x % 32 / 4, k = 4 * (warp % Part) + Quarter;
-  keep(at), keep(k);
-  // Of the place j = 16c + g, and of 64 and of 8 places on; each goes on to the warp's next row.
-  float2 first = root(at * k, 4 * kSize), along = root(64 * k, 4 * kSize), across = root(8 * k, 4 * kSize);
-  const float2 by[3] = {root(Warps * at, kSize), known_root<Warps * 64, kSize>(), known_root<Warps * 8, kSize>()};
-  __syncthreads();
-#pragma unroll Unroll
-  for (int round = 0; round < Rows / Warps; round++) {
-    const int row = warp + round * Warps;
-    const Spectrum following(spectrum(min(row + Warps, Rows - 1)));
-    convolve_tile(data + row * kPitch, present, columns, rows, [&](float2 z, int h, int t) {
-      float2 w = h ? times(first, across) : first;
+  constexpr int kTiles = Rows / Warps % 2 ? 1 : 2;
+  Spectrum present[kTiles];
 #pragma unroll
-      for (int i = 0; i < t; i++) w = times(w, along);
-      return times(z, w);
-    });
-    present = following;
-    if (Part > Warps) first = times(first, by[0]), along = times(along, by[1]), across = times(across, by[2]);
+  for (int i = 0; i < kTiles; i++) present[i] = Spectrum(spectrum(warp + i * Warps));
+  constexpr int kFrequencies = Part > Warps ? Warps : 0;  // between a warp's tiles
+  Lane lane(data + warp * kPitch, twiddles, warp % Part);
+  __syncthreads();
+#pragma unroll 1
+  for (int round = 0; round < Rows / Warps; round += kTiles) {
+    Spectrum following[kTiles];
+#pragma unroll
+    for (int i = 0; i < kTiles; i++)
+      following[i] = Spectrum(spectrum(min(warp + (round + kTiles + i) * Warps, Rows - 1)));
+    convolve_tiles<Warps, kFrequencies, Twiddles>(lane, present, columns, rows);
+    lane.advance(kTiles * Warps, kTiles * kFrequencies);
+#pragma unroll
+    for (int i = 0; i < kTiles; i++) present[i] = following[i];
   }
 }
