@@ -79,7 +79,7 @@ site_run() {
 starts() {
     local caches=$scratch/starts most=$1 program='
         "$0" -m kernels serve --port 18431 "${@:3}" 2> "$1/log" & server=$!
-        trap "kill $server; wait $server" EXIT
+        trap "kill $server; wait $server; tail -n 5 $1/log" EXIT
         until grep "^start {" "$1/log"; do kill -0 $server || { cat "$1/log"; exit 1; }; sleep 0.2; done
         "$0" -c "$2"
         echo "kernels in the caches: $(find "$1" -name "*.cubin" | wc -l)"'

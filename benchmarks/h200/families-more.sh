@@ -20,6 +20,6 @@ check() {
 }
 export -f check
 step checks 110 bash -c check
-step decode 60 "$PYTHON" -m kernels bench decode --model gemma-2-2b --batch 1 --prompt 128 --runner megakernel \
+step decode 130 "$PYTHON" -m kernels bench decode --model gemma-2-2b --batch 1 --prompt 128 --runner megakernel \
     --runner kernels --seconds 4 --json "$OUT/decode-families-more.json"
 finish

@@ -5,11 +5,11 @@
 # server twice, with empty caches and with filled ones.
 #
 # Writes decode-moe.json, serve-moe.json and timeline.npz. The weights are drawn on the GPU, by each server anew.
-# Predicted: 245 s without vLLM, the record and the starts. Those: cold 55 s, of which `compile` waits 15 for the other
+# Predicted: 480 s without vLLM, the record and the starts. Those: cold 55 s, of which `compile` waits 15 for the other
 # process, warm 33, both with `graphs` at 10 and 31 passes left, which are captured within 8 s; 61 kernels, after both.
 # Before: cold 129 s, of which `graphs` took 65, `compile` 20 and `other` 23.
 set -euo pipefail
-LIMIT=${LIMIT:-250}
+LIMIT=${LIMIT:-490}
 ONLY=${ONLY:-product checks decode serve serve-small}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
@@ -20,14 +20,14 @@ pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=3)
 bench=("$PYTHON" -m kernels bench)
 users=(--users 1 --users 8 --users 32)
 
-step product 45 "${pytest[@]}" tests/kernels/gemm/test_grouped.py
-step checks 60 "${pytest[@]}" tests/kernels/megakernel/test_gpu_experts.py -k "touch or near"
-step decode 115 "${bench[@]}" decode --model qwen3-30b-a3b --model olmoe-1b-7b --model llama-3.2-1b --batch 1 --batch 8 \
+step product 90 "${pytest[@]}" tests/kernels/gemm/test_grouped.py
+step checks 100 "${pytest[@]}" tests/kernels/megakernel/test_gpu_experts.py -k "touch or near"
+step decode 180 "${bench[@]}" decode --model qwen3-30b-a3b --model olmoe-1b-7b --model llama-3.2-1b --batch 1 --batch 8 \
     --prompt 128 --runner megakernel --seconds 3 --json "$OUT/decode-moe.json"
 step serve 120 "${bench[@]}" serve --model qwen3-30b-a3b "${users[@]}" "${beside[@]}" --json "$OUT/serve-moe.json"
 step serve-small 60 "${bench[@]}" serve --model olmoe-1b-7b "${users[@]}" "${beside[@]}" \
     --json "$OUT/serve-moe.json" --append
-starts 100 --model qwen3-30b-a3b
+starts 170 --model qwen3-30b-a3b
 step record 60 bash -c '"$0" -m kernels megakernel record qwen3-30b-a3b -o "$1" && "$0" -m kernels megakernel trace "$1"' \
     "$PYTHON" "$OUT/timeline.npz"
 finish

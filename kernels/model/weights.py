@@ -3,7 +3,9 @@
 Every weight is an exact integer (four hash bytes summed: near normal, within 3.5 standard deviations) times one
 float32 scale, so CPU and GPU give the same bits. Matrices get a standard deviation of 1/√fan-in, embeddings and LM
 heads 2/√width (logits with a spread of about 2, so that greedy tokens are neither constant nor a coin toss); norms and
-other vectors get the model's own initial value; biases and attention sinks are small.
+other vectors get the model's own initial value; biases and attention sinks are small. Experts' down projections are
+divided by √(2 · layers), as GPT-2's residual ones: else another expert at a near tie, which rounding chooses, changes
+gpt-oss's logits by a quarter, and no wrong kernel could be told from a right one.
 """
 
 import hashlib
@@ -90,7 +92,8 @@ def _std(model: Any, name: str, parameter: Any, vocabulary: set[int]) -> float |
         return 2 / math.sqrt(columns)
     owner = model.get_submodule(name.rpartition(".")[0])
     if parameter.ndim > 2 and "expert" in name:
-        return 1 / math.sqrt(parameter.shape[-2 if getattr(owner, "is_transposed", False) else -1])
+        spread = 1 / math.sqrt(parameter.shape[-2 if getattr(owner, "is_transposed", False) else -1])
+        return spread / math.sqrt(2 * model.config.num_hidden_layers) if name.endswith("down_proj") else spread
     fan_in = rows if type(owner).__name__ == "Conv1D" else columns
     return 1 / math.sqrt(fan_in)
 
