@@ -73,22 +73,24 @@ def _latencies(name: str) -> str:
 
 
 WITHIN_VLLM = re.compile(r"vllm(_plugin)?(?:-(\w+))?(?:\+(\d))?")
-"""Names of the servers of vllm-plugin-turns.json: with the plug-in, its weights, further tokens in a pass."""
+"""Names of the servers of the documents vllm-plugin-*.json: with the plug-in, its weights, further tokens in a pass."""
 
 
 @table("vllm-plugin")
 def within_vllm() -> str:
-    """vLLM without and with the plug-in, by users: both turns, and the quotient of their mean TPOT."""
+    """vLLM without and with the plug-in, by model and users: both turns, and the quotient of their mean TPOT."""
     lines = []
-    for users in (1, 8, 32, 128):
-        measured = rows("vllm-plugin-turns", concurrency=users)
-        turns = {variant: [row for row in measured if row["variant"] == variant] for variant in _names(measured)}
-        mean = {variant: sum(row["tpot_ms"]["p50"] for row in each) / len(each) for variant, each in turns.items()}
-        for variant, each in turns.items():
-            speed = ", ".join(f"{row['tokens_per_second']:,.0f}{_late(row)}" for row in each)
-            times = ", ".join(f"{row['tpot_ms']['p50']:.2f}" for row in each)
-            lines.append([str(users), _within(variant), speed, times, f"{mean[variant] / mean['vllm']:.2f}"])
-    return markdown(["users", "", "tokens/s", "TPOT p50, ms", "over vLLM's"], lines)
+    for name in ("vllm-plugin-turns", "vllm-plugin-8b"):
+        for users in (1, 8, 32, 128):
+            measured = rows(name, concurrency=users, lengths="equal")
+            turns = {variant: [row for row in measured if row["variant"] == variant] for variant in _names(measured)}
+            mean = {variant: sum(row["tpot_ms"]["p50"] for row in each) / len(each) for variant, each in turns.items()}
+            for variant, each in turns.items():
+                speed = ", ".join(f"{row['tokens_per_second']:,.0f}{_late(row)}" for row in each)
+                times = ", ".join(f"{row['tpot_ms']['p50']:.2f}" for row in each)
+                quotient = f"{mean[variant] / mean['vllm']:.2f}"
+                lines.append([each[0]["case"]["model"], str(users), _within(variant), speed, times, quotient])
+    return markdown(["model", "users", "", "tokens/s", "TPOT p50, ms", "over vLLM's"], lines)
 
 
 def _names(measured: Sequence[Row]) -> list[str]:
