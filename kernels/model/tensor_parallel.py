@@ -25,6 +25,7 @@ from kernels.model import decoder, loading, weights
 from kernels.model.dense_families import DIVIDED, NORMED_OVER_HEADS
 from kernels.model.divisible import undivided
 from kernels.model.experts import has_experts, is_sparse
+from kernels.model_files import families
 from kernels.quant.quantised_matrix import GROUP, STORED_SCALES, STORED_ZEROS
 
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias", "down_proj_bias")
@@ -84,9 +85,10 @@ def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict
     if family not in DIVIDED:
         raise ValueError(f"model_type {family!r}: {', '.join(DIVIDED)} are divided over several GPUs")
     whole: Any = loading.configuration(dict(config))
-    columns = EXPERT_COLUMNS if has_experts(whole) else 1
+    apart = hasattr(whole, "moe_intermediate_size") and families.is_sparse(whole.to_dict(), 0)  # else no layer has it
+    inner = "moe_intermediate_size" if apart else "intermediate_size"
     units = {} if family in NORMED_OVER_HEADS else {"num_key_value_heads": 1, "num_attention_heads": 1}
-    units |= {name: columns for name in ("intermediate_size", "moe_intermediate_size") if hasattr(whole, name)}
+    units[inner] = EXPERT_COLUMNS if has_experts(whole) else 1
     sizes = [(name, getattr(whole, name), unit) for name, unit in units.items()]
     if problem := undivided(sizes, tensor_parallel_size):
         raise ValueError(problem)
