@@ -7,7 +7,6 @@ import torch
 
 from kernels import runners
 from kernels.cli.bench_document import BenchRow
-from kernels.model import tensor_parallel
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.ops import ModelCase
 from kernels.runners import Runner

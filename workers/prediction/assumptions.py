@@ -9,9 +9,7 @@ from workers.documents.workload import Sla
 from workers.prediction.rates import KnownRates
 
 
-def of_generation(
-    workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPlan], rates: KnownRates
-) -> list[str]:
+def of_generation(workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPlan], rates: KnownRates) -> list[str]:
     """What is assumed of a model that generates text."""
     sentences = [
         _reached(rates),

@@ -1,11 +1,11 @@
 """A model divided over several GPUs, which run it together: tensor parallelism. Imports without torch.
 
 Each GPU has some heads with their rows of q, k, v and their columns of the output projection, some columns of the MLP
-or of every expert, and some rows of the LM head. Embedding, norms, routers and the residual are replicated. A rank's partial sums of the two
-projections, its candidates for the next token and its words of a search go into the memory of every rank
-(`exchange.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal, and all ranks
-choose the same token. Equal residuals make equal logits of a router, row by row, so all ranks choose the same experts
-too; no rank reads another's choice.
+or of every expert, and some rows of the LM head. Embedding, norms, routers and the residual are replicated. A rank's
+partial sums of the two projections, its candidates for the next token and its words of a search go into the memory of
+every rank (`exchange.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal,
+and all ranks choose the same token. Equal residuals make equal logits of a router, so all ranks choose the same experts
+too: no rank reads another's choice.
 
 Where q and k are normed over all heads, each GPU has all heads. The output projection of all but the first is zeros.
 """

@@ -30,7 +30,6 @@ from kernels.megakernel.proof.effects import COLUMN
 from kernels.megakernel.proof.ordering import Ordering
 from kernels.megakernel.proof.structure import ProgramProblem, structure
 
-
 ROUTED = [COLUMN[name] for name in ("layer", "tile", "units", "k_tile", "k_tiles")]
 """What a router's instruction computes."""
 

@@ -108,7 +108,6 @@ RANKED: dict[str, Any] = {
     "qwen3_moe-of-4": MIXTURES["qwen3_moe"] | {"num_key_value_heads": 4, "moe_intermediate_size": 64},
     "mixtral-of-2": MIXTURES["mixtral"] | {"num_key_value_heads": 2},
     "olmoe-of-2": MIXTURES["olmoe"] | {"intermediate_size": 96},
-
     # a vocabulary whose tiles do not divide by 4
     "llama-of-4": _config("llama", 96, 192, 8, 4, 32, 150, pad_token_id=0, rope_parameters=LLAMA3_ROPE),
     "qwen2-of-4": _config("qwen2", 80, 128, 4, 4, 64, 97, pad_token_id=0),

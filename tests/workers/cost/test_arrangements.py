@@ -9,6 +9,7 @@ from workers.documents.prices import default_price_book
 from workers.documents.workload import Workload
 from workers.prediction.predict import predicted
 
+
 def said(
     users: int = 32, gpu_class: str = "h200x4", fewest: int = 1, name: str = "llama-3.1-8b", **promise: object
 ) -> str:
