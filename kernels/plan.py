@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 RunnerName = Literal["eager", "compiled", "kernels", "megakernel"]
 ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("eager", "compiled", "megakernel")
 """Runners that divide a model over several GPUs."""
+Placement = Literal["tensor_parallel", "pipeline_parallel"]
+"""How several GPUs share a model: attention and MLP of each layer divided over all, or whole layers on one GPU after
+the other, as `device_map` places them."""
 MOST_RUNNING, LONGEST_SEQUENCE, MOST_KV_BYTES = 1 << 20, (1 << 31) - 1, 1 << 50
 """What a server takes at most, far beyond what any memory holds: requests at once, tokens, bytes for KV pages."""
 
@@ -79,8 +82,9 @@ class Serving(BaseModel):
 class Plan(BaseModel):
     """plan.json. `model_digest` names the model (`kernels.model_files.digests`); `options` belong to the runner.
 
-    `tensor_parallel_size` of class `gpu` share the model; a plan for one does not write it. `serving` is None where
-    this library's server cannot serve the plan.
+    `tensor_parallel_size` of class `gpu` share the model; a plan for one does not write it. `placement` says how, and
+    is written where layers run in turn, which transformers' own `eager` alone does. `serving` is None where this
+    library's server cannot serve the plan.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -89,6 +93,7 @@ class Plan(BaseModel):
     model_digest: str
     gpu: str
     tensor_parallel_size: Literal[1, 2, 4] = Field(default=1, exclude_if=lambda count: count == 1)
+    placement: Placement = Field(default="tensor_parallel", exclude_if=lambda way: way == "tensor_parallel")
     runner: RunnerName
     dtype: Literal["fp32", "bf16", "fp16"] = "bf16"
     options: dict[str, Any] = {}
@@ -104,8 +109,17 @@ class Plan(BaseModel):
         rounding = self.options.get("rounding")
         return 1 if isinstance(rounding, Mapping) and rounding.get("method") == "gptq" else self.tensor_parallel_size
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Over how many GPUs `kernels.runners.load` loads the model, by its arguments."""
+        if self.placement == "pipeline_parallel":
+            return {"pipeline_parallel_size": self.tensor_parallel_size}
+        return {"tensor_parallel_size": self.parts}
+
     @model_validator(mode="after")
     def _divided(self) -> Self:
+        if self.placement == "pipeline_parallel" and (self.runner != "eager" or self.tensor_parallel_size == 1):
+            raise ValueError("placement: layers run in turn by the runner eager on several GPUs alone")
         if self.tensor_parallel_size > 1 and self.runner not in ON_SEVERAL_GPUS:
             raise ValueError(f"tensor_parallel_size: {self.runner} runs on one GPU, not on {self.tensor_parallel_size}")
         if self.tensor_parallel_size > 1 and "devices" in self.options:

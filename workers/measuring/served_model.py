@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from kernels import runners
-from kernels.plan import Plan
+from kernels.plan import Placement, Plan
 from kernels.runners import Runner
 from workers.documents.gpu_class import gpus_of
-from workers.documents.stages import Placement, StageInput
+from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
 from workers.prediction.precisions import serving_dtype
 
@@ -110,7 +110,7 @@ def planned(document: StageInput, context: Context, plan: Plan, today: Any = Non
         runners.free()
     elif today is not None and plan.runner == "megakernel" and (plan.dtype, plan.parts) == (dtype_of(document), 1):
         return runners.apply(today, plan)
-    return runners.apply(load(document, context, plan.dtype, tensor_parallel_size=plan.parts), plan)
+    return runners.apply(load(document, context, plan.dtype, **plan.sizes), plan)
 
 
 def _parts(document: StageInput, context: Context, today: Any) -> Any:

@@ -201,7 +201,9 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
     """
     users, figures = 1, []
     while workload.load is not None and users <= workload.load.most_users:
-        by = request if request.served_by_runner(users) else replace(request, runner="kernels")
+        divided = request.sizes.experts is not None and request.tensor_parallel_size > 1
+        sequences = users * (request.tensor_parallel_size if divided else 1)  # as `served_most` has it
+        by = request if request.served_by_runner(sequences) else replace(request, runner="kernels")
         if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then gain little by it
             by = replace(by, weights=by.served)
         read, passes = float(users), 1

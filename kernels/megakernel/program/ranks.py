@@ -50,6 +50,13 @@ def part_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16")
     )
 
 
+def served_most(shape: ModelShape, tensor_parallel_size: int) -> int:
+    """The most sequences of a server's instances. Proving a program takes as long as all ranks have groups of experts,
+    and a start waits for it: over several GPUs a mixture's instances are for fewer.
+    """
+    return shape.batch_most // (tensor_parallel_size if shape.experts else 1)
+
+
 def programs(shape: ModelShape, layout: Layout) -> list[Program]:
     """The program of every rank, in their order. `shape` is the part of the model that each has."""
     return [build_program(shape, layout, rank) for rank in range(layout.tensor_parallel_size)]

@@ -12,7 +12,7 @@ from kernels.gemm.skinny import MOST_ROWS
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import part_of, served_most
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
@@ -273,7 +273,7 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
     free = free_bytes(model.device) * MEGAKERNEL_SHARE
     try:
         shape = part_of(shape_of(model.config.to_dict()), 1 + len(others), weights)
-        most = min(most, shape.batch_most)
+        most = min(most, served_most(shape, 1 + len(others)))
         return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context), weights))
     except Unsupported as reason:
         _tell(f"no megakernel: {reason}")

@@ -10,7 +10,7 @@ from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import EXCHANGED
 from kernels.megakernel.program.instructions import DOWN, HEAD, OUT, ROUTER
 from kernels.megakernel.program.layout import Layout, default_layout
-from kernels.megakernel.program.ranks import part_of, programs
+from kernels.megakernel.program.ranks import part_of, programs, served_most
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.proof import ordering
 from kernels.megakernel.proof.structure import instruction_rows
@@ -72,6 +72,12 @@ def test_which_models_of_the_catalogue_divide() -> None:
     for ranks, able in ((2, names), (4, names[:3])):
         for weights in ("bf16", "int8", "int4_zero"):
             assert tuple(name for name in names if divides(name, ranks, weights)) == able, (ranks, weights)
+
+
+def test_a_servers_instances_of_a_mixture_are_for_fewer_sequences_over_several_gpus() -> None:
+    for name, most in (("qwen3-30b-a3b", [8, 4, 2]), ("llama-3.1-8b", [8, 8, 8])):
+        shape = shape_of(catalogue.entry(name)[0])
+        assert [served_most(part_of(shape, ranks), ranks) for ranks in (1, 2, 4)] == most
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
