@@ -8,9 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 RunnerName = Literal["eager", "compiled", "kernels", "megakernel"]
 ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("eager", "compiled", "megakernel")
 """Runners that divide a model over several GPUs."""
-Placement = Literal["tensor_parallel", "pipeline_parallel"]
-"""How several GPUs share a model: attention and MLP of each layer divided over all, or whole layers on one GPU after
-the other, as `device_map` places them."""
 MOST_RUNNING, LONGEST_SEQUENCE, MOST_KV_BYTES = 1 << 20, (1 << 31) - 1, 1 << 50
 """What a server takes at most, far beyond what any memory holds: requests at once, tokens, bytes for KV pages."""
 
@@ -83,8 +80,8 @@ class Plan(BaseModel):
     """plan.json. `model_digest` names the model (`kernels.model_files.digests`); `options` belong to the runner.
 
     `tensor_parallel_size` of class `gpu` share the model; a plan for one does not write it. `placement` says how, and
-    is written where layers run in turn, which transformers' own `eager` alone does. `serving` is None where this
-    library's server cannot serve the plan.
+    is written where whole layers run on one after the other, which transformers' own `eager` alone does. `serving` is
+    None where this library's server cannot serve the plan.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -93,7 +90,9 @@ class Plan(BaseModel):
     model_digest: str
     gpu: str
     tensor_parallel_size: Literal[1, 2, 4] = Field(default=1, exclude_if=lambda count: count == 1)
-    placement: Placement = Field(default="tensor_parallel", exclude_if=lambda way: way == "tensor_parallel")
+    placement: Literal["tensor_parallel", "pipeline_parallel"] = Field(
+        default="tensor_parallel", exclude_if=lambda way: way == "tensor_parallel"
+    )
     runner: RunnerName
     dtype: Literal["fp32", "bf16", "fp16"] = "bf16"
     options: dict[str, Any] = {}

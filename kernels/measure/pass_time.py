@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
 
-from kernels.model.dense_families import NORMED_OVER_HEADS
 from kernels.model_files.config import value
-from kernels.model_files.families import FAMILIES, ExpertSizes, attention_shape, expert_sizes, head_shape
+from kernels.model_files.families import (
+    FAMILIES,
+    ExpertSizes,
+    attention_shape,
+    expert_sizes,
+    head_shape,
+    normed_over_heads,
+)
 from kernels.model_files.memory import kv_bytes_per_token
 
 KERNEL_US = 2.4
@@ -128,7 +134,7 @@ def decoder(config: dict[str, Any], parameters: int, tensor_parallel_size: int =
     """
     (heads, kv_heads, head_dim), layers = attention_shape(config), value(config, "layers") or 1
     head, family = prod(head_shape(config)), FAMILIES.get(config.get("model_type", ""))
-    times = tensor_parallel_size if config.get("model_type") in NORMED_OVER_HEADS else 1
+    times = tensor_parallel_size if normed_over_heads(config) else 1
     attention = 2 * layers * (value(config, "hidden_size") or 0) * (heads + kv_heads) * head_dim
     return ModelSizes(
         layers=layers,

@@ -19,8 +19,6 @@ TWO_ROPES = ("gemma3_text", "olmo3")
 GEMMAS = ("gemma", "gemma2", "gemma3_text")
 DIVIDED = ("llama", "qwen2", "qwen3", "mistral", "qwen3_moe", "mixtral", "olmoe", "gpt_oss")
 """Families whose models are divided over ranks."""
-NORMED_OVER_HEADS = ("olmoe",)
-"""Those of them whose q and k are normed over all heads, so that no rank can have some of the heads."""
 STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose angles depend on the position alone."""
 LONG_ROPE = "longrope"

@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import decoder, loading, weights
-from kernels.model.dense_families import DIVIDED, NORMED_OVER_HEADS
+from kernels.model.dense_families import DIVIDED
 from kernels.model.divisible import undivided
 from kernels.model.experts import has_experts, is_sparse
 from kernels.model_files import families
@@ -87,7 +87,7 @@ def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict
     whole: Any = loading.configuration(dict(config))
     apart = hasattr(whole, "moe_intermediate_size") and families.is_sparse(whole.to_dict(), 0)  # else no layer has it
     inner = "moe_intermediate_size" if apart else "intermediate_size"
-    units = {} if family in NORMED_OVER_HEADS else {"num_key_value_heads": 1, "num_attention_heads": 1}
+    units = {} if families.normed_over_heads(dict(config)) else {"num_key_value_heads": 1, "num_attention_heads": 1}
     units[inner] = EXPERT_COLUMNS if has_experts(whole) else 1
     sizes = [(name, getattr(whole, name), unit) for name, unit in units.items()]
     if problem := undivided(sizes, tensor_parallel_size):
@@ -191,7 +191,7 @@ def _made(
 ) -> TensorParallelModel:
     """The divided model whose parts are filled by `fill`, `at_once` at the same time, each tied parameter once."""
     parts = [_empty(config, len(devices), dtype, device) for device in devices]
-    once = ADDED_ONCE + (("o_proj.weight",) if config["model_type"] in NORMED_OVER_HEADS else ())
+    once = ADDED_ONCE + (("o_proj.weight",) if families.normed_over_heads(config) else ())
 
     @torch.no_grad()
     def filled(rank: int) -> None:

@@ -4,7 +4,6 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from kernels.plan import Placement
 from workers.documents.base import Artifact, Document, Verdict
 from workers.documents.endpoint_result import EndpointResult
 from workers.documents.gpu_class import Feasibility, OnGpus
@@ -51,6 +50,11 @@ class AdmitResult(Document):
     )
     why_several: str = Field(default="", description="why the run takes several GPUs though fewer are allowed as well")
     notes: list[str] = []
+
+
+Placement = Literal["tensor_parallel", "pipeline_parallel"]
+"""How transformers runs a model over several GPUs: attention and MLP of each layer divided over all, or whole layers on
+one GPU after the other, as `device_map` places them."""
 
 
 class BaselineResult(Document):

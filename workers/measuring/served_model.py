@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from kernels import runners
-from kernels.plan import Placement, Plan
+from kernels.plan import Plan
 from kernels.runners import Runner
 from workers.documents.gpu_class import gpus_of
-from workers.documents.stages import StageInput
+from workers.documents.stages import Placement, StageInput
 from workers.harness.context import Context, StageError
 from workers.prediction.precisions import serving_dtype
 

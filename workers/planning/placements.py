@@ -6,9 +6,8 @@ from typing import Any
 import torch
 
 from kernels import runners
-from kernels.plan import Placement
 from kernels.runners.clients import Clients
-from workers.documents.stages import StageInput
+from workers.documents.stages import Placement, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring.served_model import dtype_of, load_today, prepared, release
 from workers.planning.trials import primary
