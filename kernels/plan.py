@@ -79,8 +79,9 @@ class Serving(BaseModel):
 class Plan(BaseModel):
     """plan.json. `model_digest` names the model (`kernels.model_files.digests`); `options` belong to the runner.
 
-    `tensor_parallel_size` of class `gpu` share the model; a plan for one does not write it. `serving` is None where
-    this library's server cannot serve the plan.
+    `tensor_parallel_size` of class `gpu` share the model; a plan for one does not write it. `placement` says how, and
+    is written where whole layers run on one after the other, which transformers' own `eager` alone does. `serving` is
+    None where this library's server cannot serve the plan.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -89,6 +90,9 @@ class Plan(BaseModel):
     model_digest: str
     gpu: str
     tensor_parallel_size: Literal[1, 2, 4] = Field(default=1, exclude_if=lambda count: count == 1)
+    placement: Literal["tensor_parallel", "pipeline_parallel"] = Field(
+        default="tensor_parallel", exclude_if=lambda way: way == "tensor_parallel"
+    )
     runner: RunnerName
     dtype: Literal["fp32", "bf16", "fp16"] = "bf16"
     options: dict[str, Any] = {}
@@ -104,8 +108,17 @@ class Plan(BaseModel):
         rounding = self.options.get("rounding")
         return 1 if isinstance(rounding, Mapping) and rounding.get("method") == "gptq" else self.tensor_parallel_size
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Over how many GPUs `kernels.runners.load` loads the model, by its arguments."""
+        if self.placement == "pipeline_parallel":
+            return {"pipeline_parallel_size": self.tensor_parallel_size}
+        return {"tensor_parallel_size": self.parts}
+
     @model_validator(mode="after")
     def _divided(self) -> Self:
+        if self.placement == "pipeline_parallel" and (self.runner != "eager" or self.tensor_parallel_size == 1):
+            raise ValueError("placement: layers run in turn by the runner eager on several GPUs alone")
         if self.tensor_parallel_size > 1 and self.runner not in ON_SEVERAL_GPUS:
             raise ValueError(f"tensor_parallel_size: {self.runner} runs on one GPU, not on {self.tensor_parallel_size}")
         if self.tensor_parallel_size > 1 and "devices" in self.options:

@@ -21,6 +21,7 @@ from kernels.hardware import Gpu
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
 from kernels.model.model_case import case_of_shapes, model_case
 from kernels.model_files import catalogue
+from kernels.model_files.families import is_mixture
 from kernels.ops import ModelCase
 from kernels.proof.kernel_names import is_own, kernels_seen
 from kernels.runners.vllm_runner import PYTHON_VARIABLE
@@ -48,7 +49,8 @@ class Options:
     The routers of mixtures are skewed by `router_skew` (bench_experts.py). `fidelity` tokens are compared with the
     float32 model, by torch's own ops and by every variant that is no peer. Each number in `tensor_parallel_sizes` adds
     the megakernel's variants on that number of GPUs, the first ones of the machine. A model that is larger than one GPU
-    is measured with these variants alone, one after the other, each over parts that the GPUs make of it. The
+    is measured with these variants alone, one after the other, each over parts that the GPUs make of it. So is a
+    mixture of experts, whose launches hold the experts once more, and after one GPU's. The
     `processes` share `rounds` and `seconds`. A runner that starts a process starts a fresh one for each of them.
     """
 
@@ -79,10 +81,12 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
     (device, gpu), dtype = on_device, dtype_on(on_device[0])
     for name, groups in itertools.groupby(options.groups(device.type == "cpu"), key=lambda group: group[0]):
         config, _ = catalogue.entry(name)
-        if bench_divided.larger_than(device, config, dtype):
+        larger = bench_divided.larger_than(device, config, dtype)
+        several = options.tensor_parallel_sizes and is_mixture(config) and not options.router_skew
+        if larger or several:
             for group in groups:
                 wanted = _wanted(case_of_shapes(config, name, dtype, *group[1:], TOKENS), options, gpu)
-                yield from bench_divided.rows(config, wanted, partial(_measured, options, gpu, ceilings))
+                yield from bench_divided.rows(config, wanted, partial(_measured, options, gpu, ceilings), larger)
             continue
         model = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
         skew_routers(model, options.router_skew)

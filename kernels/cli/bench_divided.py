@@ -1,4 +1,4 @@
-"""What `bench decode` needs for a model that is larger than one GPU: its parts, and torch's own answers by them."""
+"""What `bench decode` needs for a model that is measured in parts: these, and torch's own answers by them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -7,7 +7,6 @@ import torch
 
 from kernels import runners
 from kernels.cli.bench_document import BenchRow
-from kernels.model import tensor_parallel
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.ops import ModelCase
 from kernels.runners import Runner
@@ -31,17 +30,19 @@ def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> boo
 def rows(
     config: dict[str, Any],
     wanted: Sequence[Wanted],
-    measured: Callable[[TensorParallelModel, Sequence[Wanted]], Iterator[BenchRow]],
+    measured: Callable[[Any, Sequence[Wanted]], Iterator[BenchRow]],
+    larger: bool = True,
 ) -> Iterator[BenchRow]:
-    """The rows that `measured` gives of those that are wanted on several GPUs, and an error for each of the others.
+    """The rows that `measured` gives of those that are wanted, one after the other. Of a model that is `larger` than
+    one GPU, those on one GPU are errors.
 
-    Each variant has parts of its own, which it may round in place.
+    Each variant has a model or parts of its own, which it may round in place.
     """
     for variant, case in wanted:
         try:
-            if not case.gpus:
+            if larger and not case.gpus:
                 raise ValueError("one GPU does not hold the model; `--tensor-parallel-size 2` measures it over two")
-            model = tensor_parallel.load(None, config, tensor_parallel.devices_of(case.gpus), generated=True)
+            model = runners.load(None, config, generated=True, tensor_parallel_size=case.gpus or 1)
         except ValueError as error:
             facts, wrong = case.model_dump(exclude_none=True), f"It could not run: {error}"
             yield BenchRow(

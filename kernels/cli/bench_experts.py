@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kernels.measure.pass_time import distinct
 from kernels.model.experts import has_experts, router_of
+from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model_files.families import ExpertSizes, expert_sizes
 from kernels.ops import MODEL_BYTES, ModelCase
 
@@ -55,13 +56,16 @@ class ChosenExperts:
 
 @contextmanager
 def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
-    """What the routers of a transformers model choose in its passes over `batch` rows within the block."""
+    """What the routers of a transformers model choose in its passes over `batch` rows within the block; of a divided
+    one nothing is counted.
+    """
     chosen_experts = ChosenExperts()
 
     def note(gate: Any, _: Any, given: Any) -> None:
         chosen_experts.add(given[2], batch, len(gate.weight))
 
-    layers = model.model.layers if has_experts(model.config) else ()
+    counts = has_experts(model.config) and not isinstance(model, TensorParallelModel)
+    layers = model.model.layers if counts else ()
     hooks = [router_of(layer.mlp).register_forward_hook(note) for layer in layers]
     try:
         yield chosen_experts
@@ -71,10 +75,12 @@ def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
 
 
 def with_experts(case: ModelCase, model: Any, chosen_experts: ChosenExperts) -> ModelCase:
-    """The case with the bytes of the experts that its sequences chose; as it is without experts."""
+    """The case with the bytes of the experts that its sequences chose, evenly where nothing was counted; as it is
+    without experts.
+    """
     sizes = expert_sizes(model.config.to_dict())
     if not chosen_experts.counts or sizes is None:
-        return case
+        return with_even_experts(case, model.config.to_dict())
     with_bytes = _with_distinct(case, sizes, chosen_experts.mean)
     return with_bytes.model_copy(update={"top_tenth_share": round(chosen_experts.share_of_most(0.1), 3)})
 

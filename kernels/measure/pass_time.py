@@ -11,7 +11,14 @@ from math import inf, prod
 from typing import Any
 
 from kernels.model_files.config import value
-from kernels.model_files.families import FAMILIES, ExpertSizes, attention_shape, expert_sizes, head_shape
+from kernels.model_files.families import (
+    FAMILIES,
+    ExpertSizes,
+    attention_shape,
+    expert_sizes,
+    head_shape,
+    normed_over_heads,
+)
 from kernels.model_files.memory import kv_bytes_per_token
 
 KERNEL_US = 2.4
@@ -121,16 +128,20 @@ def distinct(of: ExpertSizes, tokens: float) -> float:
     return of.experts * (1 - (1 - of.chosen / of.experts) ** tokens)
 
 
-def decoder(config: dict[str, Any], parameters: int) -> ModelSizes:
-    """The sizes of a model that generates; `parameters` of its parameters multiply a token (`request_case`)."""
-    heads, _, head_dim = attention_shape(config)
+def decoder(config: dict[str, Any], parameters: int, tensor_parallel_size: int = 1) -> ModelSizes:
+    """The sizes of a model that generates; `parameters` of its parameters multiply a token (`request_case`). Where no
+    GPU can have some of the heads, all of them are counted once for each.
+    """
+    (heads, kv_heads, head_dim), layers = attention_shape(config), value(config, "layers") or 1
     head, family = prod(head_shape(config)), FAMILIES.get(config.get("model_type", ""))
+    times = tensor_parallel_size if normed_over_heads(config) else 1
+    attention = 2 * layers * (value(config, "hidden_size") or 0) * (heads + kv_heads) * head_dim
     return ModelSizes(
-        layers=value(config, "layers") or 1,
-        body=parameters - head,
+        layers=layers,
+        body=parameters - head + (times - 1) * attention,
         head=head,
-        kv_bytes=kv_bytes_per_token(config, 2),
-        q_width=heads * head_dim,
+        kv_bytes=times * kv_bytes_per_token(config, 2),
+        q_width=times * heads * head_dim,
         experts=expert_sizes(config),
         head_norms=family is not None and family.qk_norm,
     )
@@ -147,10 +158,9 @@ def step(batch: int, length: float) -> PassWork:
 
 
 def exchanges_us(tensor_parallel_size: int, mixture: bool = False) -> float:
-    """What the exchanges of a megakernel's layer take on so many GPUs, 1, 2 or 4; of a mixture on one."""
-    if mixture:
-        return ROUTED_US
-    return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[tensor_parallel_size]
+    """What the exchanges of a megakernel's layer take on so many GPUs, 1, 2 or 4."""
+    alone = ROUTED_US if mixture else EXCHANGES * EXCHANGE_US
+    return alone + GPU_EXCHANGES * (GPU_EXCHANGE_US[tensor_parallel_size] - EXCHANGE_US)
 
 
 def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from kernels import registry
+from kernels.cuda.current import current
 from kernels.cuda.nvrtc import Build
 from kernels.dtypes import DTYPE_NAMES
 from kernels.gemm.hopper_tiles import interleaved_gate_up
@@ -68,19 +69,23 @@ def can_tile(model: Any, gpu: Gpu) -> bool:
     return not (down.is_cuda and _no_room(down.device, 3 * len(model.model.layers) * down.nbytes))
 
 
-def tile_experts(model: Any) -> None:
-    """Puts tiles in the place of a transformers model's experts. Its own modules cannot compute with them; a decoder
-    made of the model afterwards does. Raises ValueError as `tiles_of`, and on a GPU where a product of tiles differs
-    from torch's of the weights or takes longer than that of rows.
+def tile_experts(*models: Any) -> None:
+    """Puts tiles in the place of the experts of a transformers model, or of all parts of a divided one. Its own modules
+    cannot compute with them; a decoder made of the model afterwards does. Raises ValueError as `tiles_of`, and on a GPU
+    where a product of tiles differs from torch's of the weights or takes longer than that of rows; all parts keep their
+    rows then.
     """
-    tiles = tiles_of(model)
-    if tiles.is_cuda:
-        check_products(model.config, model.model.layers[0].mlp, tiles[0])
-        check_times(model.config, model.model.layers[0].mlp, tiles[0])
-    _OWN[model] = tiles
-    for layer, own in zip(model.model.layers, tiles, strict=True):
-        experts = layer.mlp.experts
-        experts.gate_up_proj.data, experts.down_proj.data = _parts(experts, own)
+    tiles = [tiles_of(model) for model in models]
+    for model, own in zip(models, tiles, strict=True):
+        if own.is_cuda:
+            with current(own.device):
+                check_products(model.config, model.model.layers[0].mlp, own[0])
+                check_times(model.config, model.model.layers[0].mlp, own[0])
+    for model, own in zip(models, tiles, strict=True):
+        _OWN[model] = own
+        for layer, of_layer in zip(model.model.layers, own, strict=True):
+            experts = layer.mlp.experts
+            experts.gate_up_proj.data, experts.down_proj.data = _parts(experts, of_layer)
 
 
 def has_tiles(model: Any) -> bool:

@@ -1,16 +1,19 @@
 """A model divided over several ranks of one process, each on a device of its own: tensor parallel.
 
 A rank has some heads with their rows of q, k and v and their columns of the output projection, and some columns of the
-MLP. Embedding, norms, LM head and residual are replicated. So a rank is a smaller model of the same family, which the
-compact decoder runs as any other, but for one thing: what the output and the down projection give is a partial sum,
-and all ranks add theirs up before it joins the residual (`kernels.model.tensor_parallel_pass`).
+MLP, or of every expert. Embedding, norms, routers, LM head and residual are replicated. So a rank is a smaller model of
+the same family, which the compact decoder runs as any other, but for one thing: what the output and the down projection
+give is a partial sum, and all ranks add theirs up before it joins the residual (`kernels.model.tensor_parallel_pass`).
+
+Where q and k are normed over all heads, no rank has some of them: each has all, and only the first one's output counts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,21 @@ from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import decoder, loading, weights
 from kernels.model.dense_families import DIVIDED
 from kernels.model.divisible import undivided
-from kernels.model_files.config import value
+from kernels.model.experts import has_experts, is_sparse
+from kernels.model_files import families
 from kernels.quant.quantised_matrix import GROUP, STORED_SCALES, STORED_ZEROS
 
-ADDED_ONCE = ("o_proj.bias", "down_proj.bias")
+ADDED_ONCE = ("o_proj.bias", "down_proj.bias", "down_proj_bias")
 """Biases of partial sums: the first rank has them, the others zeros."""
+EXPERT_COLUMNS = 8
+"""Each rank gets a multiple of so many columns of an expert: 16 bytes, which grouped products read at once."""
+GATE_FIRST = "experts.gate_up_proj"
+"""The rows of every expert's gate, then those of up, of both of which a rank has some. gpt-oss's, which alternate, are
+columns of the parameter."""
+STORED_EXPERTS = (("mlp", "gate_proj", "up_proj", "down_proj"), ("block_sparse_moe", "w1", "w3", "w2"))
+"""What files with one tensor for each expert call the MLP, gate, up and down; the second are Mixtral's."""
 
+Box = tuple[slice, ...]
 Place = tuple[int, int]
 """A rank, and how many there are."""
 
@@ -70,20 +82,18 @@ def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict
     family that is not divided.
     """
     family = config.get("model_type")
-    if experts := value(dict(config), "experts"):
-        raise ValueError(f"{family} with {experts} experts: only dense models are divided over several GPUs")
     if family not in DIVIDED:
         raise ValueError(f"model_type {family!r}: {', '.join(DIVIDED)} are divided over several GPUs")
-    heads = config["num_attention_heads"]
-    sizes = {
-        "num_key_value_heads": config.get("num_key_value_heads") or heads,
-        "num_attention_heads": heads,
-        "intermediate_size": config["intermediate_size"],
-    }
-    if problem := undivided(((name, size, 1) for name, size in sizes.items()), tensor_parallel_size):
+    whole: Any = loading.configuration(dict(config))
+    apart = hasattr(whole, "moe_intermediate_size") and families.is_sparse(whole.to_dict(), 0)  # else no layer has it
+    inner = "moe_intermediate_size" if apart else "intermediate_size"
+    units = {} if families.normed_over_heads(dict(config)) else {"num_key_value_heads": 1, "num_attention_heads": 1}
+    units[inner] = EXPERT_COLUMNS if has_experts(whole) else 1
+    sizes = [(name, getattr(whole, name), unit) for name, unit in units.items()]
+    if problem := undivided(sizes, tensor_parallel_size):
         raise ValueError(problem)
-    part = {name: size // tensor_parallel_size for name, size in sizes.items()}
-    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    part = {name: size // tensor_parallel_size for name, size, _ in sizes}
+    head_dim = getattr(whole, "head_dim", None) or whole.hidden_size // whole.num_attention_heads
     return deepcopy(dict(config)) | part | {"head_dim": head_dim}
 
 
@@ -126,11 +136,9 @@ def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str
     whole: Any = loading.skeleton(config, dtype)
 
     def fill(part: Any, place: Place) -> None:
-        begins = {}
-        for name, own in part.named_parameters():
-            box = _box(name, whole.get_parameter(name).shape, own.shape, place)
-            begins[name] = box[0].start, box[1].start if len(box) > 1 else 0
-        weights.generate_part(part, whole, seed, begins)
+        shapes = {name: whole.get_parameter(name).shape for name, _ in part.named_parameters()}
+        boxes = {name: _boxes(name, shapes[name], own.shape, place) for name, own in part.named_parameters()}
+        weights.generate_part(part, whole, seed, boxes)
 
     return _made(config, devices, dtype, fill)
 
@@ -144,10 +152,11 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
     """
 
     def fill(part: Any, place: Place) -> None:
-        for name, own in part.named_parameters():
-            if name not in files:
-                raise ValueError(f"{directory.name}: no safetensors file holds {name}")
-            _read_box(files[name], name, own, place)
+        tensors = [each for name, own in part.named_parameters() for each in _stored(name, own, files)]
+        if lacking := next((stored for stored, _ in tensors if stored not in files), ""):
+            raise ValueError(f"{directory.name}: no safetensors file holds {lacking}")
+        for path, of_file in groupby(tensors, key=lambda each: files[each[0]]):
+            _read_boxes(path, of_file, place)
         for attribute in (STORED_SCALES, STORED_ZEROS):
             if (path := directory / attribute).is_file():
                 _read_groups(path, attribute, part, place)
@@ -166,7 +175,8 @@ def divide(model: Any, devices: Sequence[torch.device]) -> TensorParallelModel:
     def fill(part: Any, place: Place) -> None:
         for name, own in part.named_parameters():
             whole = model.get_parameter(name)
-            own.copy_(whole[_box(name, whole.shape, own.shape, place)])
+            for at, box in _boxes(name, whole.shape, own.shape, place):
+                own[at].copy_(whole[box])
         part.model.rotary_emb = deepcopy(model.model.rotary_emb).to(part.device)
 
     return _made(model.config.to_dict(), devices, DTYPE_NAMES[model.dtype], fill)
@@ -181,12 +191,13 @@ def _made(
 ) -> TensorParallelModel:
     """The divided model whose parts are filled by `fill`, `at_once` at the same time, each tied parameter once."""
     parts = [_empty(config, len(devices), dtype, device) for device in devices]
+    once = ADDED_ONCE + (("o_proj.weight",) if families.normed_over_heads(config) else ())
 
     @torch.no_grad()
     def filled(rank: int) -> None:
         fill(parts[rank], (rank, len(devices)))
         for name, parameter in parts[rank].named_parameters():
-            if rank and name.endswith(ADDED_ONCE):
+            if rank and name.endswith(once):
                 parameter.zero_()
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -205,7 +216,8 @@ def _empty(config: Mapping[str, Any], tensor_parallel_size: int, dtype: str, dev
     make = partial(torch.empty, dtype=model.dtype, device=device)
     for layer in model.model.layers:
         attention, mlp = layer.self_attn, layer.mlp
-        for modules in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
+        gate_up = () if is_sparse(layer) else ((mlp.gate_proj, mlp.up_proj),)
+        for modules in ((attention.q_proj, attention.k_proj, attention.v_proj), *gate_up):
             for name in ("weight", "bias"):
                 old = [getattr(module, name) for module in modules]
                 if old[0] is None:
@@ -235,11 +247,31 @@ def _files(directory: Path) -> dict[str, Path]:
     return files
 
 
-def _read_box(path: Path, name: str, own: torch.Tensor, place: Place) -> None:
-    """Copies a rank's part out of a file, which is mapped no longer than that takes."""
+def _stored(name: str, own: torch.Tensor, files: Mapping[str, Path]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The names of the tensors that files hold of a parameter, each with the part of the rank's own that it fills: one
+    for all experts or one for each, under either of the names in STORED_EXPERTS.
+    """
+    mlp, gate, up, down = next(
+        (names for names in STORED_EXPERTS if any(f".{names[0]}." in stored for stored in files)), STORED_EXPERTS[0]
+    )
+    stored = name.replace(".mlp.", f".{mlp}.")
+    module, found, kind = stored.rpartition(".experts.")
+    if not found or stored in files or kind.endswith("_bias"):
+        yield stored, own
+        return
+    names = (gate, up) if kind == "gate_up_proj" else (down,)
+    for number, expert in enumerate(own):
+        for part, matrix in zip(names, expert.chunk(len(names)), strict=True):
+            yield f"{module}.experts.{number}.{part}.weight", matrix
+
+
+def _read_boxes(path: Path, tensors: Iterable[tuple[str, torch.Tensor]], place: Place) -> None:
+    """Copies a rank's parts out of a file, which is mapped no longer than that takes."""
     with safe_open(path, framework="pt") as file:
-        whole = file.get_slice(name)
-        own.copy_(whole[_box(name, whole.get_shape(), own.shape, place)])
+        for name, own in tensors:
+            whole = file.get_slice(name)
+            for at, box in _boxes(name, whole.get_shape(), own.shape, place):
+                own[at].copy_(whole[box])
 
 
 def _read_groups(path: Path, attribute: str, part: Any, place: Place) -> None:
@@ -251,6 +283,23 @@ def _read_groups(path: Path, attribute: str, part: Any, place: Place) -> None:
             groups = -(-columns // GROUP)
             if columns % GROUP == 0 or groups == whole.get_shape()[1]:
                 setattr(own, attribute, whole[_box(name, whole.get_shape(), (rows, groups), place)])
+
+
+def _boxes(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> list[tuple[Box, Box]]:
+    """Which boxes of the whole tensor a rank has, each behind its place in the rank's own: two of gate and up of
+    experts, else one (`_box`).
+    """
+    box = _box(name, whole, shape, place)
+    if not name.endswith(GATE_FIRST) or whole[1] == shape[1]:
+        return [(tuple(slice(0, length) for length in shape), box)]
+    inner, gate = shape[1] // 2, place[0] * shape[1] // 2
+    return [
+        (
+            (slice(0, shape[0]), slice(half * inner, half * inner + inner), slice(0, shape[2])),
+            (box[0], slice(gate + half * whole[1] // 2, gate + half * whole[1] // 2 + inner), box[2]),
+        )
+        for half in range(2)
+    ]
 
 
 def _box(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> tuple[slice, ...]:

@@ -24,6 +24,7 @@ BLOCK = 1 << 20
 """Elements hashed under one key; the last block of a tensor may be shorter."""
 TOGETHER = 8 * BLOCK
 """Elements of a box that are filled at once, which takes some hundred MB."""
+Box = tuple[slice, ...]
 _MULTIPLIERS = (0x21F0AAAD, 0x735A2D97)
 """Multipliers of a 32-bit xorshift-multiply hash (as C. Wellons' `lowbias32`, hash-prospector); both below 2³¹."""
 _SPREAD = (4 * (256**2 - 1) / 12) ** 0.5
@@ -36,12 +37,15 @@ def generate(model: "torch.nn.Module", seed: int) -> None:
     generate_part(model, model, seed, {})
 
 
-def generate_part(part: Any, whole: Any, seed: int, begins: Mapping[str, tuple[int, int]], prefix: str = "") -> None:
+def generate_part(
+    part: Any, whole: Any, seed: int, boxes: Mapping[str, Sequence[tuple[Box, Box]]], prefix: str = ""
+) -> None:
     """Fills one rank's part of a model, or one of its modules, in place with the values that `generate` gives the whole
     model there.
 
-    `whole` is that model. Only its shapes are read, so it may be on the meta device. `begins` are the first row and
-    column of those parameters that are divided. `prefix` stands before a module's names, such as "model.layers.3.".
+    `whole` is that model. Only its shapes are read, so it may be on the meta device. `boxes` are those of parameters
+    that are divided: where each lies in the part, and where in the whole. `prefix` stands before a module's names, such
+    as "model.layers.3.".
     """
     import torch
 
@@ -55,8 +59,11 @@ def generate_part(part: Any, whole: Any, seed: int, begins: Mapping[str, tuple[i
             if std is None:
                 continue
             key, scale = f"{seed}:{name}", std / _SPREAD
-            if name in begins or parameter.is_cuda:
-                _fill_box(parameter.data, original.shape, begins.get(name, (0, 0)), key, scale)
+            if name in boxes or parameter.is_cuda:
+                everything = tuple(slice(0, length) for length in original.shape)
+                for own_box, box in boxes.get(name, [(everything, everything)]):
+                    begin = [each.start for each in box]
+                    _fill_box(parameter.data[own_box], original.shape, begin, key, scale)
             else:
                 _fill_whole(parameter.data, key, scale, pool)
 
@@ -128,13 +135,15 @@ def _fill_on_cpu(block: "torch.Tensor", stride: int, offset: int, scale: float) 
     block.copy_(torch.from_numpy(total))
 
 
-def _fill_box(box: "torch.Tensor", whole: Sequence[int], begin: tuple[int, int], key: str, scale: float) -> None:
-    """Fills a box of rows and columns, on any device, that begins at `begin` in a tensor of shape `whole`."""
+def _fill_box(box: "torch.Tensor", whole: Sequence[int], begin: Sequence[int], key: str, scale: float) -> None:
+    """Fills a box, on any device, that begins at `begin` in a tensor of shape `whole`."""
     import numpy as np
     import torch
 
-    rows = box.view(len(box), -1)
-    columns = torch.arange(rows.shape[1], device=box.device) + begin[1]
+    rows, columns = box.view(len(box), -1), torch.zeros(1, dtype=torch.int64, device=box.device)
+    for dimension in range(1, len(whole)):
+        along = torch.arange(box.shape[dimension], device=box.device) + begin[dimension]
+        columns = (columns[:, None] + along * math.prod(whole[dimension + 1 :])).flatten()
     size, width = math.prod(whole), math.prod(whole[1:])
     keys = [_block_key(key, index) for index in range(-(-size // BLOCK))]
     strides, offsets = torch.tensor(keys, device=box.device).unbind(1)

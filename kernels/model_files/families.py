@@ -260,6 +260,12 @@ def is_mixture(config: dict[str, Any]) -> bool:
     return bool(value(config, "experts") or (family is not None and family.mixture is not None))
 
 
+def normed_over_heads(config: dict[str, Any]) -> bool:
+    """Whether a mixture's q and k are each normed over all heads, so that no GPU of several can have some of them."""
+    family = FAMILIES.get(config.get("model_type", ""))
+    return family is not None and family.mixture is not None and family.mixture.wide_norms
+
+
 class ExpertSizes(NamedTuple):
     """A token of a mixture goes to `chosen` of `experts`. One expert has `parameters` in all layers together."""
 

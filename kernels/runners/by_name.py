@@ -59,6 +59,8 @@ def apply(model: Any, plan: Plan) -> Runner:
             return TensorParallelRunner(model)
         built: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
         return built
+    if plan.placement == "pipeline_parallel":
+        return runner(plan.runner, model, options)
     if plan.tensor_parallel_size > 1:
         options = options | {"devices": [device.index for device in devices_of(plan.tensor_parallel_size)]}
     if plan.runner in COMPOSED and not decoder.refusal(model):

@@ -12,6 +12,7 @@ from kernels.measure.pass_time import (
     EXCHANGE_US,
     KERNEL_US,
     KERNELS,
+    ROUTED_US,
     SEQUENCE_US,
     SMALL_LAYER_US,
     UNHIDDEN,
@@ -97,6 +98,30 @@ def test_gpus_that_divide_a_model_exchange_two_sums_a_layer(gpus, exchange_us):
     bare = ((2 * parameters + cache) / 4e9 + flops / 500e9) / gpus
     idle = 32 * (3 * EXCHANGE_US + 2 * exchange_us) / 1e3
     assert found[("tpot", None, None)] == pytest.approx(bare + idle)
+
+
+@pytest.mark.parametrize(("gpus", "exchange_us"), [(2, 1.1), (4, 1.8)])
+def test_gpus_divide_the_experts_of_a_mixture(gpus, exchange_us):
+    """And its attention, but that of OLMoE, whose q and k are normed over all heads."""
+    for name, layers, whole in (("qwen3-30b-a3b", 48, 0), ("olmoe-1b-7b", 16, 16 * 4 * 2048**2)):
+        found = predicted(model(name), "h200x4", CEILINGS)
+        one, several = (values(of(found, "megakernel", gpus=each))[("tpot", None, None)] for each in (1, gpus))
+        bare, idle = one - layers * ROUTED_US / 1e3, layers * (ROUTED_US + 2 * (exchange_us - EXCHANGE_US)) / 1e3
+        replicated = whole * (2 / 4e9 + 2 / 500e9)
+        cached = 160 * 2 * 16 * 2048 * 2 / 4e9 + 4 * 2048 * 16 * 160 / 500e9 if whole else 0
+        assert several - idle == pytest.approx((bare + (gpus - 1) * (replicated + cached)) / gpus)
+        assert f"takes {8.6 + 2 * (1.1 - 0.52):.1f} µs on 2 GPUs" in found.assumptions[-1]
+
+
+def test_a_mixture_is_predicted_on_as_many_gpus_as_hold_its_experts_twice():
+    """The first of several holds the whole model beside its part, as long as one can."""
+
+    def sizes(name):
+        plans = predicted(model(name), "h200x4").plans
+        return [each.tensor_parallel_size for each in plans if each.runner == "megakernel"]
+
+    assert sizes("qwen3-30b-a3b") == [1, 2, 4]
+    assert sizes("mixtral-8x7b") == [4]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def planned(document: StageInput, context: Context, plan: Plan, today: Any = Non
         runners.free()
     elif today is not None and plan.runner == "megakernel" and (plan.dtype, plan.parts) == (dtype_of(document), 1):
         return runners.apply(today, plan)
-    return runners.apply(load(document, context, plan.dtype, tensor_parallel_size=plan.parts), plan)
+    return runners.apply(load(document, context, plan.dtype, **plan.sizes), plan)
 
 
 def _parts(document: StageInput, context: Context, today: Any) -> Any:

@@ -168,6 +168,7 @@ def present_plan(document: StageInput) -> Plan:
         model_digest=document.model.digest,
         gpu=document.gpu,
         tensor_parallel_size=document.tensor_parallel_size,  # type: ignore[arg-type]
+        placement=document.placement,
         runner=document.workload.present_runner,
         dtype=dtype_of(document),  # type: ignore[arg-type]
     )

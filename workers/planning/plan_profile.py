@@ -93,7 +93,7 @@ def _profile(
         path = context.artifacts / f"plan-{index}.json.gz"
         traced.traced_ms += _trace(runner, plan, model, generates, once, path)
         trace = reader.read(path)
-        if plan.tensor_parallel_size > 1 and not _in_turn(plan, document):
+        if plan.tensor_parallel_size > 1 and plan.placement == "tensor_parallel":
             trace = trace.of_gpu(prompt.device.index or 0)
         work = attribution.attribute(trace)
         traced.add(window, trace, work if plan.runner == "eager" else _named(work, shapes, plan), shapes)
@@ -174,13 +174,8 @@ def _result(
         floor_ms=floor,
         rows=table.with_idle(rows, request_ms),
         sentence=sentence(rows, request_ms, device_ms, launches, floor, traced.on_gpu)
-        + _of_gpus(1 if _in_turn(plan, document) else plan.tensor_parallel_size),
+        + _of_gpus(plan.tensor_parallel_size if plan.placement == "tensor_parallel" else 1),
     )
-
-
-def _in_turn(plan: Plan, document: StageInput) -> bool:
-    """Whether the plan is what runs today by whole layers on one GPU after the other: the times of all add up."""
-    return plan.runner == "eager" and document.placement == "pipeline_parallel"
 
 
 def _launched_once(rows: list[OpRow], launches: int) -> tuple[list[OpRow], int]:

@@ -35,7 +35,9 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
         runs = runner.summary if generates else runner.forward_summary or runner.summary
     if plan.options.get(ROUNDING, {}).get("method") == "gptq":
         runs += ", rounded by GPTQ"
-    if plan.tensor_parallel_size > 1:
+    if plan.placement == "pipeline_parallel":
+        runs += f", whole layers on one of {plan.tensor_parallel_size} GPUs after the other"
+    elif plan.tensor_parallel_size > 1:
         runs += f", over {plan.tensor_parallel_size} GPUs"
     words = "; ".join(part for part in (runs, parts) if part)
     return f"{capitalised(words)}."

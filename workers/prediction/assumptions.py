@@ -4,15 +4,12 @@ from collections.abc import Sequence
 
 from kernels.measure import forward_pass, pass_time
 from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, exchanges_us
-from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
 from workers.documents.prediction import PredictedPlan
 from workers.documents.workload import Sla
 from workers.prediction.rates import KnownRates
 
 
-def of_generation(
-    workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPlan], most_gpus: int, rates: KnownRates
-) -> list[str]:
+def of_generation(workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPlan], rates: KnownRates) -> list[str]:
     """What is assumed of a model that generates text."""
     sentences = [
         _reached(rates),
@@ -34,9 +31,9 @@ def of_generation(
             f"By the megakernel a GPU multiplies at most {least} weights a second, and unpacking fp8 or NVFP4 takes "
             f"{pass_time.UNPACK_US:.1f} µs more in each layer."
         )
-    if most_gpus > 1 and sizes.experts is None:
-        several = [size for size in TENSOR_PARALLEL_SIZES[1:] if size <= most_gpus]
-        layers = " and ".join(f"{exchanges_us(size):.1f} µs on {size} GPUs" for size in several)
+    if several := sorted({plan.tensor_parallel_size for plan in plans} - {1}):
+        mixture = sizes.experts is not None
+        layers = " and ".join(f"{exchanges_us(size, mixture):.1f} µs on {size} GPUs" for size in several)
         sums = " and ".join(f"{pass_time.PROMPT_SUM_US[size]:.0f} µs on {size}" for size in several)
         sentences.append(
             f"Several GPUs divide bytes and FLOPs evenly. Beside these a layer of the megakernel takes {layers}, and "

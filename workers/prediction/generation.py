@@ -50,8 +50,9 @@ def of_generation(
         return Prediction(missing=[f"Nothing is predicted of {why}."])
     shape = (traffic.prompt_tokens, traffic.output_tokens)
     missing, plans = _missing(workload), []
-    sizes = pass_time.decoder(model.config, multiplied(model.config, model.parameters))
+    parameters = multiplied(model.config, model.parameters)
     for runner, size in _runners(model, gpu_class):
+        sizes = pass_time.decoder(model.config, parameters, size)
         lower = [name for name in precisions[1:] if gpu_class == "cpu" or name in LOWER.get(runner, ())]
         for weights in dict.fromkeys([served, *(lower if sizes.experts is None else [])]):
             most = batch_most(model, size)
@@ -62,7 +63,7 @@ def of_generation(
             figures += _under_load(request, workload, rates.settled) if not missing else []
             plan = PredictedPlan(runner=runner, tensor_parallel_size=size, weights=weights, figures=figures)
             plans.append(plan)
-    stated = assumptions.of_generation(workload, sizes, plans, gpus_of(gpu_class), rates)
+    stated = assumptions.of_generation(workload, pass_time.decoder(model.config, parameters), plans, rates)
     return Prediction(plans=plans, assumptions=stated, missing=missing + waiting_clients(workload))
 
 
@@ -96,12 +97,19 @@ def batch_most(model: ModelManifest, tensor_parallel_size: int) -> int:
 def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:
     """The runners that may serve a model that generates on the class, each with a number of GPUs."""
     gpu = GPUS[single_gpu_class(gpu_class)]
-    twice = is_mixture(model.config) and 2 * model.parameters * SIXTEEN_BITS > gpu.memory_gib * 2**30
-    if gpu.sm == HOPPER and not twice:  # it holds a mixture's experts twice
+    if gpu.sm == HOPPER:
         sizes = (size for size in TENSOR_PARALLEL_SIZES if size <= gpus_of(gpu_class) and divides(model, size))
-        yield from ((MEGAKERNEL, size) for size in sizes)
+        yield from ((MEGAKERNEL, size) for size in sizes if _has_room(model, gpu, size))
     names = ["compiled"] if gpu.gpu_class == "cpu" else ["kernels", "compiled", "cuda_graphs"]
     yield from ((name, 1) for name in names if name != "kernels" or _composes(model.config, gpu))
+
+
+def _has_room(model: ModelManifest, gpu: Gpu, size: int) -> bool:
+    """Whether each of `size` GPUs holds a mixture's megakernel, which has the experts twice. The first of several also
+    has the whole model, which a plan is compared with, where it holds that.
+    """
+    copies = gpu.memory_gib * 2**30 / (model.parameters * SIXTEEN_BITS)
+    return not is_mixture(model.config) or 2 / size + (size > 1 and copies >= 1) <= copies
 
 
 def _composes(config: dict[str, Any], gpu: Gpu) -> bool:
@@ -193,7 +201,9 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
     """
     users, figures = 1, []
     while workload.load is not None and users <= workload.load.most_users:
-        by = request if request.served_by_runner(users) else replace(request, runner="kernels")
+        divided = request.sizes.experts is not None and request.tensor_parallel_size > 1
+        sequences = users * (request.tensor_parallel_size if divided else 1)  # as `served_most` has it
+        by = request if request.served_by_runner(sequences) else replace(request, runner="kernels")
         if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then gain little by it
             by = replace(by, weights=by.served)
         read, passes = float(users), 1

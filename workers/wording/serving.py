@@ -30,7 +30,7 @@ from kernels.runners.plan_files import read_model, read_plan
 
 plan, folder = read_plan(Path("plan.json")), Path("DIR")
 config, generated, seed = read_model(folder, plan)
-model = runners.load(folder, config, seed=seed, generated=generated, dtype=plan.dtype, tensor_parallel_size=plan.parts)
+model = runners.load(folder, config, seed=seed, generated=generated, dtype=plan.dtype, **plan.sizes)
 runner = runners.apply(model, plan)  # prepare(batch, prompt, tokens), then generate(ids, tokens)"""
 """The plan without a server, for a model whose files are in DIR."""
 

@@ -20,9 +20,9 @@ __device__ __forceinline__ int tiles_at_work(const Instruction& in, int distinct
   if (GROUPS == 1 || in.op != kDown) return in.k_tiles;
   return max(0, min(in.k_tiles, experts_at_work(in.group, distinct) * kExpertTiles - in.k_tile));
 }
-// The partials of DOWN that these experts leave.
+// The partials of DOWN that these experts leave on all ranks, which choose alike.
 __device__ __forceinline__ int partials_at_work(int distinct) {
-  return GROUPS == 1 ? DOWN_PARTIALS : (distinct + CHOSEN - 1) / CHOSEN * kDownParts;
+  return GROUPS == 1 ? DOWN_PARTIALS : (distinct + CHOSEN - 1) / CHOSEN * RANKS * kDownParts;
 }
 
 // Finds the CHOSEN largest of a sequence's logits, of equal ones the first: bit i of the result stands for this lane's

@@ -98,7 +98,7 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
         nonlocal rotation
         tiles, columns, parts = cut[op]
         own = head_tiles(shape, layout, rank) if op == HEAD else range(tiles)
-        tiles, before = len(own), (rank + group) * parts if op in (OUT, DOWN) else 0
+        tiles, before = len(own), (group * layout.tensor_parallel_size + rank) * parts if op in (OUT, DOWN) else 0
         together = 2 if layout.pairs and op == OUT else 1
         shared = shares(tiles, columns, parts, layout.sms, rotation, together)
         for sm, (tile, units, k_tile, k_tiles, part) in enumerate(shared):

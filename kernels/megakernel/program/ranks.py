@@ -1,10 +1,13 @@
 """A model divided over several GPUs, which run it together: tensor parallelism. Imports without torch.
 
-Each GPU has some heads with their rows of q, k, v and their columns of the output projection, some columns of the MLP,
-and some rows of the LM head. Embedding, norms and the residual are replicated. A rank's partial sums of the two
-projections, its candidates for the next token and its words of a search go into the memory of every rank
-(`exchange.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal, and all ranks
-choose the same token.
+Each GPU has some heads with their rows of q, k, v and their columns of the output projection, some columns of the MLP
+or of every expert, and some rows of the LM head. Embedding, norms, routers and the residual are replicated. A rank's
+partial sums of the two projections, its candidates for the next token and its words of a search go into the memory of
+every rank (`exchange.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal,
+and all ranks choose the same token. Equal residuals make equal logits of a router, so all ranks choose the same experts
+too: no rank reads another's choice.
+
+Where q and k are normed over all heads, each GPU has all heads. The output projection of all but the first is zeros.
 """
 
 from dataclasses import replace
@@ -30,23 +33,28 @@ def part_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16")
     if tensor_parallel_size not in TENSOR_PARALLEL_SIZES:
         *first, last = map(str, TENSOR_PARALLEL_SIZES)
         raise Unsupported(f"{size}: the megakernel runs on {', '.join(first)} or {last}")
-    if tensor_parallel_size > 1 and shape.experts:
-        raise Unsupported(f"{size}: the megakernel runs a mixture of experts on one GPU")
-    scaled = 16 * format_of(weights).together
-    sizes = (
+    scaled, of_heads = 16 * format_of(weights).together, 1 if shape.whole_norm else tensor_parallel_size
+    heads = (
         ("num_key_value_heads", shape.kv_heads, 1),
         ("num_attention_heads", shape.heads, 1),
         ("num_attention_heads x head_dim", shape.heads * shape.head_dim, scaled),
-        ("intermediate_size", shape.intermediate, scaled),
     )
-    if problem := undivided(sizes, tensor_parallel_size):
+    inner = ("intermediate size of an expert" if shape.experts else "intermediate_size", shape.expert_size, scaled)
+    if problem := undivided(heads, of_heads) or undivided([inner], tensor_parallel_size):
         raise Unsupported(problem)
     return replace(
         shape,
-        heads=shape.heads // tensor_parallel_size,
-        kv_heads=shape.kv_heads // tensor_parallel_size,
+        heads=shape.heads // of_heads,
+        kv_heads=shape.kv_heads // of_heads,
         intermediate=shape.intermediate // tensor_parallel_size,
     )
+
+
+def served_most(shape: ModelShape, tensor_parallel_size: int) -> int:
+    """The most sequences of a server's instances. Proving a program takes as long as all ranks have groups of experts,
+    and a start waits for it: over several GPUs a mixture's instances are for fewer.
+    """
+    return shape.batch_most // (tensor_parallel_size if shape.experts else 1)
 
 
 def programs(shape: ModelShape, layout: Layout) -> list[Program]:

@@ -32,12 +32,16 @@ PROBLEMS_MOST = 20
 
 
 class Buffer:
-    """The state of a buffer's blocks: the epoch, its writer, and for each column of the clock the last reader."""
+    """The state of a buffer's blocks: the epoch, its writer, and the last reader for each of those `columns` of the
+    clock whose instructions read it.
+    """
 
-    def __init__(self, blocks: int, columns: int) -> None:
+    def __init__(self, blocks: int, columns: set[int]) -> None:
         self.epoch = np.full(blocks, -1, dtype=np.int64)
         self.writer = np.full(blocks, -1, dtype=np.int32)
-        self.readers = np.full((blocks, columns), -1, dtype=np.int16)
+        self.columns = np.array(sorted(columns), dtype=np.int64)
+        self.place = {column: place for place, column in enumerate(self.columns.tolist())}
+        self.readers = np.full((blocks, max(1, len(columns))), -1, dtype=np.int16)
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,7 @@ class Node:
     effects: Effects
     column: int
     value: int
-
-    @property
-    def strong(self) -> bool:
-        return self.effects.always
+    strong: bool
 
 
 class Ordering:
@@ -73,10 +74,16 @@ class Ordering:
         self.nodes = [node for listed in lists for node in listed]
         self.starts = np.cumsum([0, *(len(listed) for listed in lists)])
         columns = self.sms + len(self._weak)
-        self.clocks = np.full((len(self.nodes), columns), -1, dtype=np.int16)
+        strong = [node.strong for node in self.nodes]
+        self.rows = np.cumsum(strong) - 1
+        self.clocks = np.full((sum(strong), columns), -1, dtype=np.int16)
         self.latest = np.full((self.sms, columns), -1, dtype=np.int16)
+        readers: dict[str, set[int]] = {name: set() for name in self.sizes}
+        for node in self.nodes:
+            for access in node.effects.reads:
+                readers[access.buffer].add(node.column)
         self.buffers = {
-            name: Buffer(size * self.layout.tensor_parallel_size, columns) for name, size in self.sizes.items()
+            name: Buffer(size * self.layout.tensor_parallel_size, readers[name]) for name, size in self.sizes.items()
         }
         self._merged: dict[tuple[Access, int], np.ndarray] = {}
 
@@ -95,7 +102,7 @@ class Ordering:
                     place = (rank, own_sm, *fields) if effect.reads else ()
                     column = self.sms + self._weak.setdefault(place, len(self._weak))
                     value = token * self.layers + words["layer"]
-                listed.append(Node(sm, index, token, words, effect, column, value))
+                listed.append(Node(sm, index, token, words, effect, column, value, effect.always))
         return listed
 
     def _placed(self, declared: Effects, rank: int) -> Effects:
@@ -103,8 +110,9 @@ class Ordering:
         if self.layout.tensor_parallel_size == 1:
             return declared
 
-        def at(access: Access, owner: int) -> Access:
-            return replace(access, first=access.first + owner * self.sizes[access.buffer])
+        def at(a: Access, owner: int) -> Access:  # `replace` takes three times as long
+            first = a.first + owner * self.sizes[a.buffer]
+            return Access(a.buffer, a.layer, first, a.count, a.repeat, a.stride, a.always)
 
         def places(of: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
             return tuple((layer, rank * self.shape.kv_heads + kv, sequence) for layer, kv, sequence in of)
@@ -153,14 +161,14 @@ class Ordering:
         for writer in np.unique(buffer.writer[blocks]):
             source = self.nodes[writer]
             if source.strong:
-                np.maximum(learned, self.clocks[writer], out=learned)
+                np.maximum(learned, self.clocks[self.rows[writer]], out=learned)
             learned[source.column] = max(learned[source.column], source.value)
         self._merged[key] = learned
         return True
 
     def _execute(self, number: int) -> None:
         node = self.nodes[number]
-        clock = self.clocks[number]
+        clock = self.clocks[self.rows[number]] if node.strong else np.empty_like(self.latest[0])  # nobody learns it
         clock[:] = self.latest[node.sm]
         for access in node.effects.reads:
             np.maximum(clock, self._merged[access, node.token], out=clock)
@@ -178,7 +186,7 @@ class Ordering:
         buffer, blocks = self.buffers[access.buffer], access.blocks
         if (buffer.epoch[blocks] != self.epoch(node, access)).any():
             self._problem("overwrite", node, f"what it reads in {access.buffer} may be overwritten before it is read")
-        buffer.readers[blocks, node.column] = node.value
+        buffer.readers[blocks, buffer.place[node.column]] = node.value
 
     def _write(self, number: int, access: Access, clock: np.ndarray) -> None:
         node, buffer, blocks = self.nodes[number], self.buffers[access.buffer], access.blocks
@@ -186,9 +194,9 @@ class Ordering:
         if (buffer.epoch[blocks] >= epoch).any():
             self._problem("duplicate", node, f"it writes {access.buffer} where another has written this token's")
         readers = buffer.readers[blocks]
-        late = readers > clock
+        late = readers > clock[buffer.columns] if len(buffer.columns) else readers >= 0
         if late.any():
-            column = int(np.argwhere(late)[0, 1])
+            column = int(buffer.columns[np.argwhere(late)[0, 1]])
             who = self._name(column) if column < self.sms else "an instruction that may be idle"
             self._problem("overwrite", node, f"it writes {access.buffer} while {who} may still be reading it")
         if ((buffer.epoch[blocks] >= 0) & (readers.max(axis=1) < 0)).any():
@@ -242,7 +250,7 @@ class Ordering:
         for number, node in enumerate(self.nodes):
             if node.token == 0 and node.words["op"] == END:
                 wanted = {sm for place in met[node.sm] for sm in writers.get(place, ())}
-                unseen = sorted(sm for sm in wanted if self.clocks[number, sm] < heads[sm])
+                unseen = sorted(sm for sm in wanted if self.clocks[self.rows[number], sm] < heads[sm])
                 if unseen:
                     yield self._unpublished(
                         node, f"keys of {self._name(unseen[0])} may be read before they are published"

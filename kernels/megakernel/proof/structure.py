@@ -141,7 +141,7 @@ def _fields(program: Program, cut: dict[int, tuple[int, int, int]], index: int, 
     elif op == ADD:
         yield from _slice_fields(shape, layout, words)
     elif op != END:
-        first = (program.rank + words["group"]) * cut[op][2] if op in (OUT, DOWN) else 0
+        first = (words["group"] * layout.tensor_parallel_size + program.rank) * cut[op][2] if op in (OUT, DOWN) else 0
         yield from _product_fields(op, cut[op], words, first, layout.sms if shape.experts and op == GATE_UP else 1)
         if not 0 <= words["group"] < (layout.expert_groups if op in (GATE_UP, DOWN) else 1):
             yield f"group {words['group']} of {layout.expert_groups}"

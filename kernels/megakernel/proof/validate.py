@@ -9,7 +9,8 @@ What is proved, for every number of splits a context may need:
   written again only when all its readers are done (`overwrite`, `unread`);
 - keys and values are published before the next token reads them (`cache`).
 
-The programs of several ranks are proven together: words in a peer's memory are ordered like the rest.
+The programs of several ranks are proven together: words in a peer's memory are ordered like the rest. Their routers
+must be divided alike (`router`), so that all ranks choose the same experts of a mixture.
 """
 
 import hashlib
@@ -17,13 +18,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from kernels.cuda.nvrtc import cache_directory, made_ahead
 from kernels.megakernel.program import Program
+from kernels.megakernel.program.instructions import ROUTER
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.ranks import programs as programs_of
 from kernels.megakernel.program.shape import ModelShape
+from kernels.megakernel.proof.effects import COLUMN
 from kernels.megakernel.proof.ordering import Ordering
 from kernels.megakernel.proof.structure import ProgramProblem, structure
+
+ROUTED = [COLUMN[name] for name in ("layer", "tile", "units", "k_tile", "k_tiles")]
+"""What a router's instruction computes."""
 
 
 class InvalidProgram(ValueError):
@@ -43,7 +51,21 @@ def validate(*programs: Program) -> list[ProgramProblem]:
     for program in programs if not problems else ():
         rank = program.rank if program.layout.tensor_parallel_size > 1 else -1
         problems += [replace(problem, rank=rank) for problem in structure(program)]
+    problems = problems or _routers(programs)
     return problems or Ordering(*programs).run()
+
+
+def _routers(programs: tuple[Program, ...]) -> list[ProgramProblem]:
+    """Whether each SM has the same rows of the routers on every rank: equal residuals then make equal bits of all
+    logits, by which each rank chooses for itself.
+    """
+    own = [[table[table[:, COLUMN["op"]] == ROUTER][:, ROUTED] for table in each.instructions] for each in programs]
+    return [
+        ProgramProblem("router", sm, -1, "it has other rows of the router than this SM of GPU 0", program.rank)
+        for program, tables in zip(programs, own, strict=True)
+        for sm, table in enumerate(tables)
+        if not np.array_equal(table, own[0][sm])
+    ]
 
 
 def _together(programs: tuple[Program, ...]) -> list[ProgramProblem]:

@@ -12,7 +12,7 @@ from kernels.gemm.skinny import MOST_ROWS
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import part_of, served_most
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
@@ -192,8 +192,8 @@ def backends(
     parts, gpu = tensor_parallel.parts_of(model), gpu_of(model.device)
     phases = phases or Phases()
     with phases.phase("weights"):
-        if len(parts) == 1 and "grouped_hopper" not in exclude and can_tile(model, gpu):
-            _tile(model)
+        if "grouped_hopper" not in exclude and all(can_tile(part, gpu) for part in parts):
+            _tile(parts)
         decoders = [Decoder(part) for part in parts]
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
@@ -240,10 +240,10 @@ def in_four_bits(weights: str, copies: Copies) -> str:
     return f"passes of up to {MOST_ROWS} rows take weights in {weights} ({each}), {more}longer ones the model's own"
 
 
-def _tile(model: Any) -> None:
+def _tile(parts: Sequence[Any]) -> None:
     """Puts tiles in the place of the experts. Where they do not fit, are wrong or slower, says so and keeps rows."""
     try:
-        tile_experts(model)
+        tile_experts(*parts)
     except (RuntimeError, ValueError) as reason:
         _tell(f"experts stay row by row, and the megakernel holds them once more: {reason}")
     runners.free()
@@ -273,7 +273,7 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
     free = free_bytes(model.device) * MEGAKERNEL_SHARE
     try:
         shape = part_of(shape_of(model.config.to_dict()), 1 + len(others), weights)
-        most = min(most, shape.batch_most)
+        most = min(most, served_most(shape, 1 + len(others)))
         return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context), weights))
     except Unsupported as reason:
         _tell(f"no megakernel: {reason}")

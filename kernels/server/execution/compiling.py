@@ -15,7 +15,7 @@ from kernels.cuda.triton_build import TritonBuild
 from kernels.hardware import Gpu
 from kernels.megakernel.host import device
 from kernels.megakernel.program.layout import default_layout, serving_layout
-from kernels.megakernel.program.ranks import part_of, programs
+from kernels.megakernel.program.ranks import part_of, programs, served_most
 from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
 from kernels.megakernel.proof.validate import Proof
 from kernels.model.bound_variants import BoundVariants
@@ -62,6 +62,8 @@ def megakernels(
             shape = part_of(shape_of(config), tensor_parallel_size, weights)
         except Unsupported:
             return
+        if served and batch > served_most(shape, tensor_parallel_size):
+            continue
         try:
             layout_of = serving_layout if served else default_layout
             layout = layout_of(shape, batch, capacity, weights, gpu.sms, tensor_parallel_size)

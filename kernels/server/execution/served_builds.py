@@ -53,7 +53,7 @@ def served_builds(
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     if size > 1:
         yield all_reduce.build_of(size)
-    elif "grouped_hopper" not in exclude and can_tile(model, gpu):
+    if "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)
         tile_experts(model)
     if dtype == "bf16" and MEGAKERNEL not in exclude:

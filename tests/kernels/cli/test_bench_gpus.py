@@ -1,6 +1,7 @@
 """`bench decode --tensor-parallel-size`: which runners are measured on several GPUs, and what their cases say."""
 
 import time
+from functools import partial
 
 import torch
 
@@ -9,6 +10,7 @@ from kernels.cli import bench_decode, bench_divided
 from kernels.cli.bench_decode import Options, _wanted
 from kernels.cli.bench_decode_run import DecodeRun, ReferenceOutputs, judge
 from kernels.cli.bench_document import BenchRow
+from kernels.cli.bench_experts import counted, with_experts
 from kernels.cli.bench_fidelity import Exact, compare
 from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
@@ -63,6 +65,26 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
         1: "It could not run: one GPU does not hold the model; `--tensor-parallel-size 2` measures it over two",
         4: "It could not run: tensor_parallel_size: 4 GPUs are wanted, and 2 can be seen here",
     }
+
+
+def test_a_mixture_is_measured_on_one_gpu_and_then_in_parts(monkeypatch):
+    """One after the other, since the GPU has no room for both; routers of parts are taken to choose evenly."""
+    config, _ = catalogue.entry("tiny-qwen3-moe")
+    case = case_of_shapes(config, "tiny-qwen3-moe", "bf16", 1, 128, 64)
+    wanted = _wanted(case, Options(tensor_parallel_sizes=(2,), runners=["megakernel"]), GPUS["h200"])
+    seen = []
+
+    def measure(model, own):
+        seen.append((len(tensor_parallel.parts_of(model)), own[0][1].gpus))
+        with counted(model, 1) as chosen:
+            bench_divided.reference(model).logits(torch.ones(1, 9, dtype=torch.int64))
+        yield with_experts(case, model, chosen)
+
+    monkeypatch.setattr(runners, "load", partial(runners.load, dtype="fp32", device="cpu"))
+    alone, parts = bench_divided.rows(config, wanted, measure, larger=False)
+    assert seen == [(1, None), (2, 2)]
+    assert parts.distinct_experts == config["num_experts_per_tok"]
+    assert parts.bytes_per_token == alone.bytes_per_token
 
 
 def test_with_several_gpus_one_precision_is_measured_after_the_other():

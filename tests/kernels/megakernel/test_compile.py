@@ -78,9 +78,10 @@ def assert_fits(log: str) -> None:
     [
         ("llama-3.1-70b", 4, {"weights": "int8"}, device.Tuning()),
         ("qwen2.5-1.5b", 2, {"batch": 2}, device.Tuning()),
+        ("qwen3-30b-a3b", 2, {"batch": 8}, device.Tuning()),
         ("qwen2.5-1.5b", 2, {}, device.Tuning(debug=True, trace=True)),
     ],
-    ids=["four GPUs", "two GPUs", "notes words and times"],
+    ids=["four GPUs", "two GPUs", "experts", "notes words and times"],
 )
 def test_nothing_is_spilled_on_several_gpus(
     name: str, ranks: int, layout: dict[str, Any], tuning: device.Tuning

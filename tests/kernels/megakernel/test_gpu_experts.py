@@ -33,7 +33,11 @@ def test_instructions_touch_what_they_declare(family):
 def test_it_is_as_near_to_float32_as_torch(family, batch):
     """Another choice of a router that rounding tipped costs much of a few tokens: the means of all are compared."""
     model, exact = models(GPU_MIXTURES[family])
-    runner = runner_of(model)
+    check_fidelity(family, model, exact, runner_of(model), batch)
+
+
+def check_fidelity(family, model, exact, runner, batch):
+    """The runner's logits of `batch` prompts at once lose no more than torch's in bf16."""
     runner.prepare(batch, 128, 1)
     tokens = texts.random(model.config.vocab_size, 128, quality.LEAST_TOKENS)
     reference, torchs = (runners.runner("eager", each) for each in (exact, model))

@@ -15,6 +15,8 @@ from kernels.ops.sampling import GREEDY, Sampling, choose
 from tests.kernels.megakernel import on_gpu
 from tests.kernels.megakernel.interpreter.attend import splits_of
 from tests.kernels.megakernel.on_gpu import PLACES, PROMPT, config_of, inputs_of_layers, models, runner_of
+from tests.kernels.megakernel.test_gpu_experts import check_fidelity
+from tests.kernels.megakernel.tiny_models import GPU_MIXTURES
 from tests.kernels.megakernel.touched import differences
 
 pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("devices", PLACES)]
@@ -41,6 +43,21 @@ def test_logits_are_as_near_to_float32_as_torchs(devices, family, batch):
         own, torchs, truth = runner.after_prompt(ids, length - 8), model(ids).logits, exact(ids).logits
         own, torchs = ((each[:, -8:].float() - truth[:, -8:]).norm() for each in (own, torchs))
         assert own <= 1.1 * torchs, (length, own / torchs)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("family", GPU_MIXTURES)
+def test_a_mixture_is_as_near_to_float32_as_torch_and_answers_alike(devices, family, batch):
+    """Every rank chooses the same experts, in groups where there are several sequences."""
+    model, exact = models(GPU_MIXTURES[family])
+    runner = runner_of(model, devices=devices)
+    check_fidelity(family, model, exact, runner, batch)
+    prompt = torch.randint(0, 4099, (batch, PROMPT), device="cuda")
+    expected = runner.generate(prompt, 32).tokens
+    for others in runner._machine.tokens:
+        assert others.T.tolist() == [tokens[1:] for tokens in expected]
+    for i in range(200):
+        assert runner.generate(prompt, 32).tokens == expected, i
 
 
 def test_each_layer_leaves_the_residual_of_the_reference_on_every_rank(devices):

@@ -8,21 +8,23 @@ from hypothesis import strategies as st
 
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import EXCHANGED
-from kernels.megakernel.program.instructions import DOWN, HEAD, OUT
+from kernels.megakernel.program.instructions import DOWN, HEAD, OUT, ROUTER
 from kernels.megakernel.program.layout import Layout, default_layout
-from kernels.megakernel.program.ranks import part_of, programs
+from kernels.megakernel.program.ranks import part_of, programs, served_most
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.proof import ordering
 from kernels.megakernel.proof.structure import instruction_rows
 from kernels.megakernel.proof.validate import InvalidProgram, check_programs, validate
 from kernels.model_files import catalogue
-from tests.kernels.megakernel.broken import changed, fields_that_matter, find, one_half, without
+from tests.kernels.megakernel.broken import changed, fields_that_matter, find, one_half, with_rows, without
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import programs_of
 
 LLAMA = shape_of(CONFIGS["llama-3.2-1b"])
 PAIR = programs_of("llama-of-4", out_parts=2, splits=2, tensor_parallel_size=2)
 SLICED = programs_of("llama-of-4", batch=2, out_parts=2, down_parts=2, splits=1, sliced=True, tensor_parallel_size=2)
+ROUTED = programs_of("mixtral-of-2", batch=3, sms=4, splits=1, down_parts=2, tensor_parallel_size=2)
+"""A mixture whose sequences may have two groups of experts."""
 ATTENDING = programs_of("llama-of-4", sms=4, splits=0, pairs=True, tensor_parallel_size=4)
 
 
@@ -72,6 +74,12 @@ def test_which_models_of_the_catalogue_divide() -> None:
             assert tuple(name for name in names if divides(name, ranks, weights)) == able, (ranks, weights)
 
 
+def test_a_servers_instances_of_a_mixture_are_for_fewer_sequences_over_several_gpus() -> None:
+    for name, most in (("qwen3-30b-a3b", [8, 4, 2]), ("llama-3.1-8b", [8, 8, 8])):
+        shape = shape_of(catalogue.entry(name)[0])
+        assert [served_most(part_of(shape, ranks), ranks) for ranks in (1, 2, 4)] == most
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks: int) -> None:
     shape = replace(part_of(LLAMA, ranks), layers=2, vocab=4001)
@@ -97,6 +105,8 @@ def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
     [
         ("qwen3-1.7b", 2, 1, 4096),
         ("llama-3.1-70b", 4, 1, 192),
+        ("qwen3-30b-a3b", 4, 1, 192),
+        ("qwen3-30b-a3b", 2, 2, 192),
     ],
 )
 def test_it_accepts_published_models(name: str, ranks: int, batch: int, capacity: int) -> None:
@@ -106,7 +116,7 @@ def test_it_accepts_published_models(name: str, ranks: int, batch: int, capacity
 
 # what it rejects ------------------------------------------------------------------------------------------------------
 
-ANY = st.sampled_from([PAIR, SLICED, ATTENDING])
+ANY = st.sampled_from([PAIR, SLICED, ATTENDING, ROUTED])
 MANY = settings(max_examples=30, deadline=None, derandomize=True)
 
 
@@ -147,6 +157,17 @@ def test_it_names_the_gpu_and_the_instruction() -> None:
         InvalidProgram, match=f"bounds: GPU 1, SM {sm}, instruction {index}: down of layer 1: partial 0"
     ):
         check_programs(*with_one(PAIR, changed(PAIR[1], sm, index, partial=0)))
+
+
+def test_it_rejects_routers_that_are_divided_otherwise() -> None:
+    """Every row has its logit, but an SM that multiplies other rows may add up in another order than its namesake."""
+    rows = {sm: instruction_rows(table) for sm, table in enumerate(ROUTED[1].instructions)}
+    routers = [next(w for w in listed if w["op"] == ROUTER and w["layer"] == 1) for listed in rows.values()]
+    (busy,), idle = [w for w in routers if w["units"]], next(w for w in routers if not w["units"])
+    idle |= {name: busy[name] for name in ("tile", "units", "k_tile", "k_tiles")}
+    busy["units"] = 0
+    found = validate(ROUTED[0], with_rows(ROUTED[1], rows))
+    assert {(problem.kind, problem.rank) for problem in found} == {("router", 1)}
 
 
 def test_it_rejects_ranks_that_are_missing_or_doubled_or_divided_otherwise() -> None:

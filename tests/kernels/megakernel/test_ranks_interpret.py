@@ -79,6 +79,33 @@ def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, la
 
 
 @pytest.mark.parametrize(
+    ("name", "ranks", "layout"),
+    [
+        ("qwen3_moe-of-4", 2, {"out_parts": 2}),
+        ("qwen3_moe-of-4", 4, {"splits": 0, "sms": 4}),
+        ("mixtral-of-2", 2, {"batch": 3, "splits": 2, "down_parts": 2, "sms": 4}),
+        ("olmoe-of-2", 2, {"splits": 0, "sms": 4, "down_parts": 2}),
+        ("olmoe-of-2", 2, {"batch": 5, "splits": 2, "sms": 5}),
+    ],
+)
+def test_ranks_of_a_mixture_choose_alike_and_make_what_transformers_makes(
+    name: str, ranks: int, layout: dict[str, Any]
+) -> None:
+    """Each has some columns of every expert. A rounding may tip the router, so the median over tokens is compared."""
+    made = programs_of(name, tensor_parallel_size=ranks, **layout)
+    check_programs(*made)
+    gpus = together(name, made)
+    tokens = run(gpus, shuffled(5))
+    for each in gpus:
+        np.testing.assert_array_equal(each.tokens, tokens)
+    assert len({tuple(sm.experts) for each in gpus for sm in each.sms}) == 1
+    begin = start(name, made[0].layout.batch, 13, 32)
+    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
+    own, torchs = (np.median(np.abs(logits - expected).max(axis=-1)) for logits in (logits_of(gpus), rounded))
+    assert own <= torchs
+
+
+@pytest.mark.parametrize(
     ("weights", "ranks"),
     [*((name, 2) for name in LOWER if name != "int4_zero"), ("int8", 4)],  # whose groups are wider than parts
 )

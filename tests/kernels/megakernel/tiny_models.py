@@ -105,6 +105,9 @@ MIXTURES: dict[str, dict[str, Any]] = {
 """The same with experts."""
 
 RANKED: dict[str, Any] = {
+    "qwen3_moe-of-4": MIXTURES["qwen3_moe"] | {"num_key_value_heads": 4, "moe_intermediate_size": 64},
+    "mixtral-of-2": MIXTURES["mixtral"] | {"num_key_value_heads": 2},
+    "olmoe-of-2": MIXTURES["olmoe"] | {"intermediate_size": 96},
     # a vocabulary whose tiles do not divide by 4
     "llama-of-4": _config("llama", 96, 192, 8, 4, 32, 150, pad_token_id=0, rope_parameters=LLAMA3_ROPE),
     "qwen2-of-4": _config("qwen2", 80, 128, 4, 4, 64, 97, pad_token_id=0),
@@ -278,7 +281,9 @@ def gpu(name: str, program: Program, begin: Start, count: int, **options: Any) -
         "program": np.concatenate(program.instructions),
         "program_start": program.starts,
     }
-    heads = slice(program.rank * program.shape.kv_heads, (program.rank + 1) * program.shape.kv_heads)
+    whole = program.shape.kv_heads == begin.keys.shape[-2]
+    first = 0 if whole else program.rank * program.shape.kv_heads
+    heads = slice(first, first + program.shape.kv_heads)
     keys, values = begin.keys[..., heads, :].copy(), begin.values[..., heads, :].copy()
     context = DecodeStart(keys, values, begin.first, begin.prompt.shape[1])
     return SimulatedGpu(program, arrays, context, count, **options)

@@ -29,8 +29,14 @@ from tests.kernels.runners.engine_models import CONFIGS, SIZES
 
 PROMPT, TOKENS = 19, 6
 FOUR = CONFIGS["llama-bias"] | {"num_key_value_heads": 4}
-DIVIDED = [(CONFIGS["llama"], 2), (CONFIGS["qwen2-window"], 2), (CONFIGS["qwen3"], 2), (FOUR, 4)]
-NAMES = ["llama-2", "qwen2-window-2", "qwen3-2", "llama-bias-4"]
+MIXTURE = CONFIGS["qwen3-moe"] | {"num_key_value_heads": 4, "moe_intermediate_size": 32}
+DIVIDED = [
+    (CONFIGS["llama"], 2), (CONFIGS["qwen2-window"], 2), (MIXTURE, 4), (CONFIGS["mixtral"], 2), (CONFIGS["olmoe"], 4),
+    (CONFIGS["gpt-oss"], 2), (CONFIGS["qwen3"], 2), (FOUR, 4),
+]  # fmt: skip
+NAMES = [
+    "llama-2", "qwen2-window-2", "qwen3-moe-4", "mixtral-2", "olmoe-4", "gpt-oss-2", "qwen3-2", "llama-bias-4"
+]  # fmt: skip
 LARGE = SIZES | {"model_type": "llama", "hidden_size": 512, "intermediate_size": 8192, "num_key_value_heads": 4}
 SLACK = 32 * 2**20
 """Bytes that a process may hold beside its parts: the file that is mapped, 16 MiB at most, and a copied slice."""
@@ -59,17 +65,29 @@ def test_weights_are_slices_of_the_whole_models_wherever_they_come_from(
 ) -> None:
     """Made from the seed, read from files, or copied from a loaded model."""
     model = whole(config)
-    model.save_pretrained(tmp_path, max_shard_size="64KB")
+    model.save_pretrained(tmp_path / "one by one", max_shard_size="64KB")  # every expert alone, but of gpt-oss
+    model.config.save_pretrained(tmp_path / "together")
+    save_file(dict(model.named_parameters()), tmp_path / "together" / "model.safetensors")
     expected = dict(parameters(tensor_parallel.divide(model, cpus(ranks))))
     for found in (
         tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3),
-        tensor_parallel.read(tmp_path, config, cpus(ranks), "fp32"),
+        *(tensor_parallel.read(folder, config, cpus(ranks), "fp32") for folder in tmp_path.iterdir()),
     ):
         assert [name for name, _ in parameters(found)] == list(expected)
         assert all(torch.equal(own, expected[name]) for name, own in parameters(found))
-    down = torch.cat([expected[f"{rank} model.layers.1.mlp.down_proj.weight"] for rank in range(ranks)], dim=1)
-    assert torch.equal(down, model.model.layers[1].mlp.down_proj.weight)
-    key = torch.cat([expected[f"{rank} model.layers.1.self_attn.k_proj.weight"] for rank in range(ranks)])
+    mlp, own = model.model.layers[1].mlp, "model.layers.1.mlp"
+    if not hasattr(mlp, "experts"):
+        down = torch.cat([expected[f"{rank} {own}.down_proj.weight"] for rank in range(ranks)], dim=1)
+        assert torch.equal(down, mlp.down_proj.weight)
+    elif config["model_type"] != "gpt_oss":
+        gate_up = [expected[f"{rank} {own}.experts.gate_up_proj"].chunk(2, dim=1) for rank in range(ranks)]
+        assert torch.equal(
+            torch.cat([*(gate for gate, _ in gate_up), *(up for _, up in gate_up)], dim=1), mlp.experts.gate_up_proj
+        )
+        down = torch.cat([expected[f"{rank} {own}.experts.down_proj"] for rank in range(ranks)], dim=2)
+        assert torch.equal(down, mlp.experts.down_proj)
+    heads = 1 if config["model_type"] == "olmoe" else ranks  # its norms are over all heads, so each rank has all
+    key = torch.cat([expected[f"{rank} model.layers.1.self_attn.k_proj.weight"] for rank in range(heads)])
     assert torch.equal(key, model.model.layers[1].self_attn.k_proj.weight)
 
 
@@ -220,6 +238,11 @@ def test_a_device_holds_its_part_and_never_the_whole_model(generated: bool, tmp_
         ({}, 4, "num_key_value_heads 2: 4 GPUs need a multiple of 4"),
         ({"num_key_value_heads": 4, "intermediate_size": 162}, 4, "intermediate_size 162: 4 GPUs need a multiple of 4"),
         ({"model_type": "gpt2"}, 2, "model_type 'gpt2'"),
+        (
+            CONFIGS["qwen3-moe"] | {"num_key_value_heads": 4},
+            4,
+            "moe_intermediate_size 48: 4 GPUs need a multiple of 32",
+        ),
     ],
 )
 def test_a_model_that_does_not_divide_is_refused_by_its_feature(changes: Any, ranks: int, said: str) -> None:

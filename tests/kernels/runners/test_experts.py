@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from kernels import registry, runners
 from kernels.cli.bench_experts import counted, skew_routers, with_experts
-from kernels.model import expert_tiles, experts, tensor_parallel
+from kernels.model import expert_tiles, experts
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.experts import Experts, Grouped, Order, router_of
 from kernels.model.loading import skeleton
@@ -142,10 +142,7 @@ def test_a_model_of_no_sparse_layer_is_a_dense_one(random_ids: torch.Tensor) -> 
 
 
 @pytest.mark.parametrize("name", SPARSE)
-def test_no_mixture_is_divided_or_rounded(name: str) -> None:
-    count = 4 if name == "mixtral" else 8
-    with pytest.raises(ValueError, match=rf"with {count} experts: only dense models are divided over several GPUs$"):
-        tensor_parallel.part_of_config(CONFIGS[name], 2)
+def test_no_mixture_is_rounded(name: str) -> None:
     options = {"weights": "fp8", "rounding": {"method": "gptq"}}
     plan = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32", options=options)
     with pytest.raises(ValueError, match=r"^weights fp8: a mixture of experts is not rounded$"):

@@ -27,7 +27,10 @@ def plan(**given: Any) -> Plan:
 def test_a_plan_for_one_gpu_is_written_as_before_and_one_for_two_says_so() -> None:
     assert "tensor_parallel_size" not in json.loads(plan().model_dump_json())
     assert plan(tensor_parallel_size=2).model_dump()["tensor_parallel_size"] == 2
-    for each in (plan(), plan(tensor_parallel_size=4)):
+    in_turn = plan(tensor_parallel_size=2, placement="pipeline_parallel", **EAGER)
+    assert "placement" not in plan(tensor_parallel_size=2).model_dump()
+    assert in_turn.model_dump()["placement"] == "pipeline_parallel"
+    for each in (plan(), plan(tensor_parallel_size=4), in_turn):
         assert Plan.model_validate_json(each.model_dump_json()) == each
 
 
@@ -36,6 +39,8 @@ def test_a_plan_for_one_gpu_is_written_as_before_and_one_for_two_says_so() -> No
     [
         ({"tensor_parallel_size": 3}, "Input should be 1, 2 or 4"),
         ({"tensor_parallel_size": 2, "runner": "kernels"}, "tensor_parallel_size: kernels runs on one GPU, not on 2"),
+        ({"tensor_parallel_size": 2, "placement": "pipeline_parallel"}, "layers run in turn by the runner eager"),
+        ({"placement": "pipeline_parallel", **EAGER}, "by the runner eager on several GPUs alone"),
         ({"tensor_parallel_size": 2, "options": {"devices": [0, 0]}}, "the option devices names GPUs already"),
     ],
 )
@@ -61,6 +66,18 @@ def test_a_plan_for_several_gpus_runs_a_model_in_as_many_parts(monkeypatch: pyte
         runners.apply(parts, plan(tensor_parallel_size=2, runner="compiled"))
     with pytest.raises(ValueError, match="tensor_parallel_size: the plan is for 1, and the model comes in 2 parts"):
         runners.apply(parts, plan())
+
+
+def test_a_plan_of_layers_in_turn_runs_the_model_so() -> None:
+    in_turn = plan(tensor_parallel_size=2, placement="pipeline_parallel", **EAGER)
+    model = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", **in_turn.sizes)
+    assert all(hasattr(layer, "_hf_hook") for layer in model.model.layers)
+    whole = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu")
+    prompt = torch.arange(3, 12)[None]
+    found, expected = (
+        runners.apply(each, of).generate(prompt, 5).tokens for each, of in ((model, in_turn), (whole, plan(**EAGER)))
+    )
+    assert found == expected
 
 
 def test_a_model_is_loaded_whole_only_where_its_rounding_needs_that() -> None:

@@ -22,6 +22,8 @@ from kernels.server.scheduler.requests import Logprobs, Request, Token
 from tests.kernels.runners.engine_models import CONFIGS, NEAR, SPARSE, load
 
 FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral", *NEAR, *SPARSE)
+MIXTURES = (("qwen3-moe", 2), ("qwen3-moe", 4), ("mixtral", 4), ("olmoe", 2), ("gpt-oss", 4))
+"""Mixtures of experts, and how many ranks divide them."""
 LOGPROB_ERROR = 1e-5
 """The largest difference of a log probability from the reference runner's, both in float32."""
 SAMPLED = (Sampling(1.0, seed=5), Sampling(0.8, top_k=7, seed=6), Sampling(1.2, top_p=0.7, seed=1 << 63))
@@ -81,10 +83,11 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("family", "ranks"), [("qwen2-window", 2), ("qwen3", 2), ("llama-bias", 4)])
+@pytest.mark.parametrize(("family", "ranks"), [("qwen2-window", 2), ("qwen3", 2), ("llama-bias", 4), *MIXTURES])
 def test_ranks_together_answer_as_one(family: str, ranks: int) -> None:
     """Greedy and sampled, in float32, whatever else is in the batch."""
     config = CONFIGS[family] | ({"num_key_value_heads": ranks} if ranks > 2 else {})
+    config |= {"moe_intermediate_size": 32} if ranks > 2 and "moe_intermediate_size" in config else {}
     model = runners.load(None, config, seed=1, generated=True, dtype="fp32", device="cpu")
     divided = tensor_parallel.divide(model, [torch.device("cpu")] * ranks)
     together, alone = (requests_of(6, (GREEDY, *SAMPLED)) for _ in range(2))

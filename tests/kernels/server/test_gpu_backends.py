@@ -134,15 +134,30 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
         assert bool((logits.gather(1, ids[0, length:, None])[:, 0] >= least).all())
 
 
-@pytest.mark.parametrize("config", [EVERY, GPT_OSS], ids=["qwen3-moe", "gpt-oss"])
-def test_a_mixture_of_experts_is_served(config: dict[str, Any]) -> None:
-    """Graphs of single and mixed steps, with the megakernel refused. Tokens go to all experts, so that rounding chooses
-    no others.
+@pytest.mark.parametrize(
+    ("config", "devices", "backends"),
+    [
+        (EVERY, None, 1),
+        (GPT_OSS, None, 1),
+        pytest.param(EVERY, [0, 1], 2, marks=TWO_GPUS),
+        pytest.param(GPT_OSS, [0, 1], 1, marks=TWO_GPUS),
+    ],
+    ids=["qwen3-moe", "gpt-oss", "qwen3-moe over two", "gpt-oss over two"],
+)
+def test_a_mixture_of_experts_is_served(
+    config: dict[str, Any], devices: list[int] | None, backends: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Graphs of single and mixed steps; over two GPUs the megakernel takes few sequences. Tokens go to all experts, so
+    that rounding chooses no others.
     """
+    if devices is not None:
+        monkeypatch.setattr(building, "crossing", lambda *given: 8)
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
-    draw, vocab = random.Random(3), config["vocab_size"]
-    own = Engine(building.backends(model, RequestedSize(512, 12)))
-    assert len(own.backends) == 1
+    draw, vocab, served = random.Random(3), config["vocab_size"], model
+    if devices is not None:
+        served = tensor_parallel.divide(model, [torch.device("cuda", number) for number in devices])
+    own = Engine(building.backends(served, RequestedSize(512, 12)))
+    assert len(own.backends) == backends
     requests = [
         Request(str(number), [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 300)))], draw.choice((3, 40)))
         for number in range(20)

@@ -9,18 +9,18 @@ from workers.documents.prices import default_price_book
 from workers.documents.workload import Workload
 from workers.prediction.predict import predicted
 
-CONFIG = catalogue.entry("llama-3.1-8b")[0]
 
-
-def said(users: int = 32, gpu_class: str = "h200x4", fewest: int = 1, **promise: object) -> str:
+def said(
+    users: int = 32, gpu_class: str = "h200x4", fewest: int = 1, name: str = "llama-3.1-8b", **promise: object
+) -> str:
     sla = {
-        "model": "llama-3.1-8b",
+        "model": name,
         "traffic": {"prompt_tokens": 128, "output_tokens": 64},
         "objectives": [{"metric": "tpot", "percentile": 50, "limit": 6} | promise],
         "constraints": {"gpu_classes": [gpu_class], "precisions": ["bf16"]},
         "load": {"most_users": users},
     }
-    workload, model = Workload.model_validate(sla), manifest(CONFIG)
+    workload, model = Workload.model_validate(sla), manifest(catalogue.entry(name)[0])
     prediction = predicted(workload, model, gpu_class, {})
     return arrangements.sentence(workload, prediction, default_price_book(), gpu_class, fewest)
 
@@ -46,6 +46,12 @@ def test_more_users_than_an_engine_serves_take_replicas_of_the_same() -> None:
     assert (
         said(limit=0.5) == "Predicted: neither tensor parallelism nor replicas serve 32 users at once within 0.500 ms."
     )
+
+
+def test_a_mixture_of_experts_is_divided_too() -> None:
+    sentence = said(users=2, name="qwen3-30b-a3b", limit=2)
+    assert "one engine over 2 GPUs, 1.76 ms" in sentence
+    assert sentence.endswith("Cheapest: --tensor-parallel-size 2 --data-parallel-size 1.")
 
 
 def test_what_several_gpus_hold_has_no_replicas_of_one() -> None:

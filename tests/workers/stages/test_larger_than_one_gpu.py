@@ -73,6 +73,8 @@ def test_what_runs_today_is_the_faster_of_two_ways_over_both(run: Run) -> None:
     assert "on NVIDIA GPUs only" in graphs.reason
     present = run_results.compose.trials[0]
     assert (present.label, present.plan["tensor_parallel_size"], present.gate) == ("eager", 2, "pass")
+    assert present.plan["placement"] == "pipeline_parallel"
+    assert "placement" not in run_results.verify.plan
     assert "The faster of two ways counts, by two requests of each: whole layers on one GPU after" in run.report
 
 

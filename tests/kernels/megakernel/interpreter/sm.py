@@ -135,7 +135,8 @@ class StreamingMultiprocessor:
         buffer, of = ("out_partials", layer) if after_attention else ("down_partials", layer - 1)
         partials = self._partials(buffer, of)
         if self.shape.experts and buffer == "down_partials":
-            partials = partials[: -(-len(self.experts) // self.shape.chosen) * self.layout.down_parts]
+            each = self.layout.tensor_parallel_size * self.layout.down_parts
+            partials = partials[: -(-len(self.experts) // self.shape.chosen) * each]
         added = np.zeros_like(self.residual[:, columns]) if self.shape.norm_after else self.residual[:, columns]
         for partial in partials:
             at = partial, slice(None), slice(columns.start // 2, columns.stop // 2)
