@@ -68,7 +68,7 @@ def sentence(workload: Workload, prediction: Prediction | None, book: PriceBook,
         return f"Predicted: neither tensor parallelism nor replicas serve {what}."
     best = min(able, key=lambda each: (each.gpus, each.ms))
     listed = "; ".join(each.figures for each in able)
-    return f"Predicted for {what}: {listed}. The fewest GPUs: {best.words}, by {best.options}."
+    return f"Predicted for {what}: {listed}. The fewest GPUs: {best.words} (kernels serve {best.options})."
 
 
 def _token_ms(prediction: Prediction, size: int) -> dict[int, float]:

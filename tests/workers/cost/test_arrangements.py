@@ -40,7 +40,7 @@ def test_replicas_and_tensor_parallelism_are_held_against_each_other(
     assert listed in sentence
     size = "one GPU" if best[0] == 1 else f"{best[0]} GPUs"
     options = f"--tensor-parallel-size {best[0]} --data-parallel-size {best[1]}"
-    assert sentence.endswith(f" The fewest GPUs: one engine over {size}, by {options}.")
+    assert sentence.endswith(f" The fewest GPUs: one engine over {size} (kernels serve {options}).")
 
 
 def test_more_users_than_an_engine_serves_take_replicas_of_the_same() -> None:
