@@ -243,7 +243,7 @@ def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, 
     except (OSError, ValueError, ValidationError) as error:
         log.error("stage output unreadable: %s", error)
     if status.why == "timeout":
-        return Outcome(**identity, failure=StageFailure(sentence=out_of_time(document.stage)))
+        return Outcome(**identity, failure=StageFailure(sentence=out_of_time(document)))
     return Outcome(**identity, died=stage_process.death(status.code))
 
 

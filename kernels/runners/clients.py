@@ -16,9 +16,6 @@ from kernels.runners.base import Generation, Runner
 KEPT_BATCHES = 16
 """Timed batches whose ids are kept, so that they can be held against the model's logits."""
 
-PREEMPTED_S = 5e-3
-"""The longest time that a preempted thread is taken to wait. A time slice of Linux's scheduler is 3 to 4 ms."""
-
 
 class TrafficShape(Protocol):
     """The shape of one request, in tokens, and how many requests come at once."""
@@ -116,18 +113,15 @@ class Clients:
         """At most so many of the batches that were kept, drawn at random."""
         return self._keeping.sample(self.kept, min(batches, len(self.kept)))
 
-    def ask(self, tokens: int) -> tuple[KeptBatch, float, float]:
-        """A batch that is asked for exactly so many `tokens`, the seconds until its ids could be read, and how many of
-        them another program may have had.
+    def ask(self, tokens: int) -> tuple[KeptBatch, float]:
+        """A batch that is asked for exactly so many `tokens`, and the seconds until its ids could be read.
 
         By this clock, whatever the runner states. It is none of the clients' requests, and their queue stands still.
-        Another program may have had, on a CPU, the time in which this thread did not run, up to PREEMPTED_S.
         """
         prompt = self.draw()
-        start_ns, ran_ns = time.monotonic_ns(), time.thread_time_ns()
+        start_ns = time.monotonic_ns()
         ids = _read(self.runner.generate(prompt, tokens))
-        took, ran = (time.monotonic_ns() - start_ns) / 1e9, (time.thread_time_ns() - ran_ns) / 1e9
-        return KeptBatch(prompt, ids), took, 0.0 if prompt.is_cuda else min(PREEMPTED_S, max(0.0, took - ran))
+        return KeptBatch(prompt, ids), (time.monotonic_ns() - start_ns) / 1e9
 
     def _keep(self, prompt: torch.Tensor, ids: list[list[int]], output: torch.Tensor | None) -> None:
         """Keeps a random sample of the batches (reservoir sampling), so that no runner can know which are judged, and

@@ -4,7 +4,6 @@ Right logits do not prove right answers, and a runner states its own times. So a
 clock ran is judged, and the stated times are held against the clock of those who asked.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +18,10 @@ from kernels.runners.clients import KEPT_BATCHES, Clients, KeptBatch
 
 MOST_LATE, MOST_LATE_S = 0.1, 1e-3
 """The median answer may be read later than the runner states by this share of a request and this many seconds."""
-FEWEST_ALTERNATIONS, ALTERNATIONS, MOST_ALTERNATIONS, ALTERNATING_SECONDS = 3, 25, 100, 20.0
-"""Whole requests and requests for exactly the first tokens alternate three times at least. Where they do not agree they
-go on 25 times, and up to 100 times while 20 s have not passed: where other programs use the CPU, the fastest of 25 may
-still be slow.
+ALTERNATIONS, CONTRADICTIONS = 14, 12
+"""Of so many pairs of a whole request and one for exactly the first tokens, so many have to contradict the times.
+
+Of equal requests chance alone does that in one check of 20,000, however long other programs stop them (simulated).
 """
 
 Precisions = tuple[str, str]
@@ -133,30 +132,39 @@ def _other_clock(judge_batches: JudgeIds, clients: Clients, early: Sequence[int]
 def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> str | None:
     """A sentence when whole requests and those for exactly their first `tokens` do not take as long till there.
 
-    They alternate until the fastest of each agree, since other programs only ever make a request slower. A request for
-    fewer tokens is not late by time in which it may have been preempted. It may also take as long as a whole request
-    does from its last token until its ids can be read.
+    Either goes first in turn (A B B A ...), so that both of a pair follow the same kind of request: a whole one leaves
+    the caches cold, and a host that throttles has done so. Other programs delay both alike. So a time contradicts the
+    others only where it lies below the fastest of the other kind that followed the same. A request for fewer tokens may
+    also take as long as a whole request does from its last token until its ids can be read.
     """
-    whole, took, stated, ending, ran = clients.served[-1], *[float("inf")] * 4
-    began, done = time.monotonic(), 0
-    while True:
-        done += 1
-        batch, seconds, preempted = clients.ask(tokens)
-        ran = min(ran, seconds - preempted)
-        took, stated = min(took, seconds), min(stated, (whole.times_ns[tokens - 1] - whole.start_ns) / 1e9)
-        ending = min(ending, clients.unstated_s[-1])
-        early = ran > stated + ending + MOST_LATE_S + MOST_LATE * stated
-        late = stated > took + MOST_LATE_S + MOST_LATE * whole.service_s
-        if done >= FEWEST_ALTERNATIONS and not early and not late:
-            break
-        if done >= ALTERNATIONS and (done >= MOST_ALTERNATIONS or time.monotonic() - began > ALTERNATING_SECONDS):
+    asked, asked_s, stated_s = [], [], []
+    for pair in range(1, ALTERNATIONS + 1):
+        for whole in (pair % 2 == 0, pair % 2 == 1):
+            if whole:
+                served = clients.serve()
+                clients.served.pop()  # it is none of those that are measured
+                stated_s.append((served.times_ns[tokens - 1] - served.start_ns) / 1e9)
+            else:
+                batch, seconds = clients.ask(tokens)
+                asked.append(batch)
+                asked_s.append(seconds)
+        early = _below(stated_s, asked_s, MOST_LATE, MOST_LATE_S + min(clients.unstated_s))
+        late = _below(asked_s, stated_s, 0.0, MOST_LATE_S + MOST_LATE * served.service_s)
+        if max(early, late) >= CONTRADICTIONS:
             return (
-                f"It states {1e3 * stated:.3g} ms until token {tokens:,} of a request; where {tokens:,} were asked "
-                f"for, its ids could be read after {1e3 * took:.3g} ms, each the fastest of {done} requests in turn."
+                f"It states {1e3 * min(stated_s):.3g} ms until token {tokens:,} of a request; where {tokens:,} were "
+                f"asked for, its ids could be read after {1e3 * min(asked_s):.3g} ms, each the fastest of {pair} "
+                "requests in turn."
             )
-        whole = clients.serve()
-        clients.served.pop()  # it is none of those that are measured
-    if any(len(row) != tokens for row in batch.tokens):
+        if max(early, late) + ALTERNATIONS - pair < CONTRADICTIONS:
+            break
+    if any(len(row) != tokens for batch in asked for row in batch.tokens):
         return f"It answered with another number of ids where {tokens:,} were asked for."
-    judged = judge_batches([batch])
+    judged = judge_batches(asked[-1:])
     return judged.refusal if judged is not None else None
+
+
+def _below(seconds: Sequence[float], others: Sequence[float], share: float, more_s: float) -> int:
+    """How many, with a `share` of themselves and `more_s` added, are below all others of the same place in a pair."""
+    pairs = [(seconds[place::2], others[place::2]) for place in (0, 1)]
+    return sum((1 + share) * mine + more_s < min(theirs) for these, theirs in pairs for mine in these)

@@ -29,9 +29,12 @@ class Arrangement:
     @property
     def words(self) -> str:
         each = "one GPU" if self.size == 1 else f"{self.size} GPUs"
-        engines = f"one engine over {each}" if self.engines == 1 else f"{self.engines} replicas of {each} each"
-        cost = f" and {dollars(self.usd_per_hour)} an hour" if self.usd_per_hour else ""
-        return f"{engines}, {quantity(self.ms, 'ms')}{cost}"
+        return f"one engine over {each}" if self.engines == 1 else f"{self.engines} replicas of {each} each"
+
+    @property
+    def figures(self) -> str:
+        cost = f", {dollars(self.usd_per_hour)} an hour" if self.usd_per_hour else ""
+        return f"{self.words} ({quantity(self.ms, 'ms')}{cost})"
 
     @property
     def options(self) -> str:
@@ -64,8 +67,8 @@ def sentence(workload: Workload, prediction: Prediction | None, book: PriceBook,
     if not able:
         return f"Predicted: neither tensor parallelism nor replicas serve {what}."
     best = min(able, key=lambda each: (each.gpus, each.ms))
-    listed = "; ".join(each.words for each in able)
-    return f"Predicted for {what}: {listed}. Cheapest: {best.options}."
+    listed = "; ".join(each.figures for each in able)
+    return f"Predicted for {what}: {listed}. The fewest GPUs: {best.words} (kernels serve {best.options})."
 
 
 def _token_ms(prediction: Prediction, size: int) -> dict[int, float]:

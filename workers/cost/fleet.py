@@ -207,5 +207,5 @@ def _break_even_words(comparison: FleetComparison) -> str:
     latest = comparison.break_even_latest
     if latest is None:
         return f"A fee of {fee} is paid back after {plain(comparison.break_even_months)} months, if at all."
-    worst = "" if latest == comparison.break_even_months else f", at the latest after {plain(latest)}"
+    worst = "" if latest == comparison.break_even_months else f", at the latest after {plain(latest)} months"
     return f"A fee of {fee} is paid back after {plain(comparison.break_even_months)} months{worst}."

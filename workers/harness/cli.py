@@ -97,7 +97,7 @@ def _attempt(run: StageFunction, document: StageInput, context: Context) -> tupl
     except StageError as error:
         return error.failure, 1
     except OutOfTime:
-        return StageFailure(sentence=out_of_time(document.stage)), 1
+        return StageFailure(sentence=out_of_time(document)), 1
     except GpuLost as error:
         traceback.print_exc()
         return StageFailure(sentence=f"The {document.stage} stage ended with {error}."), 1

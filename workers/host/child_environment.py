@@ -18,6 +18,7 @@ KEPT_NAMES |= {"WORKBENCH_LEASE_ID", ENTRIES}  # where the figures come from, an
 KEPT_NAMES |= {"TORCHINDUCTOR_VEC_ISA_OK"}  # 1 spares a CPU trial builds of 10 s for each new cache
 KEPT_NAMES |= {PREBUILT}  # kernels that were compiled ahead; no stage can write there
 KEPT_NAMES |= set(NO_MULTICAST)
+USER = "stage"
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH_", "PYTORCH_", "TRITON_", "PYTHON", "WORKBENCH_STAGE_")
 COMPILER_CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
@@ -49,7 +50,7 @@ def template_environment(outer: Mapping[str, str], code: Path = ROOT) -> dict[st
         "PYTHONPATH": os.pathsep.join(search),
         "WORKBENCH_COMMIT": commit(),
         **vllm_folder.variables(outer),
-        "USER": "stage",
+        "USER": USER,
         **thread_settings(outer),
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
@@ -66,6 +67,10 @@ def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path, cod
     temporary.mkdir(exist_ok=True)
     for directory in COMPILER_CACHES.values():
         (caches / directory).mkdir(parents=True, exist_ok=True)
+    # Inductor keeps its precompiled C++ headers here, whatever its cache: else every run on a CPU compiles them again.
+    defaults = temporary / f"torchinductor_{USER}"
+    if not defaults.is_symlink():
+        defaults.symlink_to(caches / COMPILER_CACHES["TORCHINDUCTOR_CACHE_DIR"], target_is_directory=True)
     return {
         **template_environment(outer, code),
         **{name: str(caches / directory) for name, directory in COMPILER_CACHES.items()},

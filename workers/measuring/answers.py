@@ -78,7 +78,8 @@ def compare(
     for batch in inputs:
         if compared.answers and not goes_on(compared.answers, compared.needed):
             break
-        expected, *outputs = (rows_of(runner.logits(batch)).double().cpu() for runner in runners)
+        logits = {runner: rows_of(runner.logits(batch)).double().cpu() for runner in dict.fromkeys(runners)}
+        expected, *outputs = (logits[runner] for runner in runners)
         for row, reference in enumerate(expected):
             for side, tensor in zip((compared.before, compared.after), outputs, strict=True):
                 side.add(reference, tensor[row])

@@ -113,8 +113,8 @@ def compare(
     for ids in groups(tokens, batch):
         if done and not goes_on(done):
             break
-        expected, today = reference.logits(ids), before.logits(ids)
-        answers = (today, today if after is before else after.logits(ids))
+        logits = {runner: runner.logits(ids) for runner in dict.fromkeys((reference, before, after))}
+        expected, *answers = (logits[runner] for runner in (reference, before, after))
         for row, sequence in enumerate(ids):
             reference_log_probs = torch.log_softmax(expected[row].float(), dim=-1)
             for side, answer in zip(both, answers, strict=True):

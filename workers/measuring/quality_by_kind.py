@@ -59,24 +59,26 @@ def float32_bytes(document: StageInput, model: torch.nn.Module) -> int:
 
 
 def _without_copy(document: StageInput, model: torch.nn.Module) -> bool:
-    """Whether float32 needs no copy: the model reads tokens and its weights are those of the files bit by bit, in 16
-    bits; or several GPUs hold it, and none has room for a copy.
+    """Whether float32 needs no copy: the model is served in it; or it reads tokens and its weights are those of the
+    files bit by bit, in 16 bits; or several GPUs hold it, and none has room for a copy.
     """
-    if document.tensor_parallel_size > 1:
-        return True
     served = dtype_of(document)
-    reads_tokens = model.main_input_name == "input_ids"
+    if served == "fp32" or document.tensor_parallel_size > 1:
+        return True
     same = not document.model.generated and own_precision(document.model.config) == served
-    return reads_tokens and same and served != "fp32"
+    return same and model.main_input_name == "input_ids"
 
 
 def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
-    """The model in float32: a copy of its own, or the present deployment's in float32 arithmetic.
+    """The model in float32: the one that is served where that is in float32, a copy of its own, or the present
+    deployment's in float32 arithmetic.
 
-    The latter for models that read tokens: where the weights are those of the files, and where no copy fits beside it.
+    The last for models that read tokens: where the weights are those of the files, and where no copy fits beside it.
     A generated model is then compared by its weights as they are served. Raises StageError where a model of images or
     sound has no room for the copy.
     """
+    if dtype_of(document) == "fp32":
+        return before if before.name == "eager" else runners.runner("eager", before.model)
     if _without_copy(document, before.model):
         return Float32Runner(before.model)
     runners.free()

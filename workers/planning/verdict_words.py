@@ -63,12 +63,12 @@ def busy_share(results: Results, verified: Environment) -> float | None:
     return verified.with_busiest(tried).busy_share
 
 
-def busy_words(busy: float | None, outcomes: Sequence[ObjectiveOutcome]) -> str:
-    """That other programs, which used the share `busy` of the CPU, may be why promises are missed, as a sentence.
+def busy_words(busy: float | None, verdict: Verdict) -> str:
+    """That other programs, which used the share `busy` of the CPU, may be why nothing is decided, as a sentence.
 
-    "" where none of the `outcomes` is void for it.
+    "" for a verdict that is decided, and where busy is None.
     """
-    if busy is None or not any(outcome.void for outcome in outcomes):
+    if busy is None or verdict in ("met", "missed"):
         return ""
     return (
         f"Nothing is decided: the machine was busy. Other programs used {percent(busy, 0)} of the CPU, without which "

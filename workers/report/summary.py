@@ -44,7 +44,8 @@ def rows(
 
 
 def _risk(verify: VerifyResult) -> str:
-    if any(outcome.void for outcome in verify.outcomes):
+    busy = verify.environment.busy_share is not None and verify.verdict in ("too_close", "not_enough_samples")
+    if busy or any(outcome.void for outcome in verify.outcomes):
         return VOID_RISK
     short = verify.verdict == "not_enough_samples" and verify.minutes_wanted
     return SHORT_RISK if short else RISK[verify.verdict]

@@ -300,7 +300,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     else:
         words = no_change_sentence(attempts, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
-    beside = "" if final.void else busy_words(busy, final.outcomes)
+    beside = "" if final.void else busy_words(busy, verdict)
     words = " ".join(filter(None, (beside, for_time, words, "" if final.void in words else final.void, final.failure)))
     return VerifyResult(
         environment=final.environment,

@@ -2,7 +2,8 @@
 
 import re
 
-from workers.documents.stages import Stage
+from workers.documents.stages import Stage, StageInput
+from workers.wording.text import percent
 
 DOING: dict[Stage, str] = {
     "admit": "checking the model and predicting what is possible",
@@ -19,6 +20,10 @@ SHORT_OF_TIME = re.compile(r"time was over|s were left")
 """What reasons say of plans that the stage had no time for."""
 
 
-def out_of_time(stage: Stage) -> str:
-    """Why a stage ended that used up its time."""
-    return f"Out of time while {DOING[stage]}; allow more minutes."
+def out_of_time(document: StageInput) -> str:
+    """Why a stage ended that used up its time: on a CPU that other programs kept busy, more minutes are no help."""
+    known, words = document.results, f"Out of time while {DOING[document.stage]}"
+    results = known.baseline, known.profile, known.explore, known.compose
+    if busy := max((result.environment.busy_share or 0.0 for result in results if result), default=0.0):
+        return f"{words}: other programs used {percent(busy, 0)} of the CPU. Run it again on an idle machine."
+    return f"{words}; allow more minutes."

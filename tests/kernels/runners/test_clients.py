@@ -7,7 +7,7 @@ import torch
 
 from kernels.measure.latency import samples_of
 from kernels.runners import Generation, Runner
-from kernels.runners.clients import PREEMPTED_S, Clients
+from kernels.runners.clients import Clients
 from tests.kernels.runners.engine_models import load
 from workers.documents.traffic import Traffic
 from workers.stats.intervals import tokens_per_second
@@ -78,24 +78,3 @@ def test_the_clock_stands_still_while_another_runner_is_measured():
 
 def test_the_same_seed_asks_the_same_of_both_sides():
     assert torch.equal(clients().draw(), clients().draw())
-
-
-class Worker(Sleeper):
-    """Takes SERVICE_S of the processor's time per batch, however long that lasts."""
-
-    def generate(self, prompt: torch.Tensor, tokens: int) -> Generation:
-        began = time.thread_time()
-        while time.thread_time() < began + SERVICE_S:
-            pass
-        return super().generate(prompt, 0)
-
-
-def test_what_another_program_may_have_had_of_a_request_is_what_its_thread_did_not_run():
-    found = clients()
-    _, took, preempted = found.ask(4)
-    assert took >= SERVICE_S
-    assert preempted == PREEMPTED_S
-    working = Clients(Worker(found.runner.model), found.traffic, seed=0)
-    _, took, preempted = working.ask(4)
-    assert took - preempted >= SERVICE_S
-    assert 0 <= preempted <= PREEMPTED_S

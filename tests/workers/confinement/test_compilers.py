@@ -67,4 +67,5 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
     assert (ended.code, ended.why) == (0, "exit"), log
     assert lines == [f"{env['WORKBENCH_COMMIT']}\n", f"{ahead}\n", "0\n"]
     assert list((caches / "inductor").rglob("*.so")), "nothing was compiled"
+    assert list((caches / "inductor").rglob("*.gch")), "the next run compiles the headers again"
     assert len(protections) == 1

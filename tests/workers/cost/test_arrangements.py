@@ -28,9 +28,9 @@ def said(
 @pytest.mark.parametrize(
     ("limit", "listed", "best"),
     [
-        (9, "one engine over one GPU, 6.54 ms and $4.18 an hour; one engine over 2 GPUs, ", (1, 1)),
-        (6, "2 replicas of one GPU each, 5.14 ms and $8.36 an hour; one engine over 2 GPUs, 4.16 ms and ", (2, 1)),
-        (3.6, "32 replicas of one GPU each, 3.52 ms", (4, 1)),
+        (9, "one engine over one GPU (6.54 ms, $4.18 an hour); one engine over 2 GPUs (", (1, 1)),
+        (6, "2 replicas of one GPU each (5.14 ms, $8.36 an hour); one engine over 2 GPUs (4.16 ms, ", (2, 1)),
+        (3.6, "32 replicas of one GPU each (3.52 ms", (4, 1)),
     ],
 )
 def test_replicas_and_tensor_parallelism_are_held_against_each_other(
@@ -38,7 +38,9 @@ def test_replicas_and_tensor_parallelism_are_held_against_each_other(
 ) -> None:
     sentence = said(limit=limit)
     assert listed in sentence
-    assert sentence.endswith(f"Cheapest: --tensor-parallel-size {best[0]} --data-parallel-size {best[1]}.")
+    size = "one GPU" if best[0] == 1 else f"{best[0]} GPUs"
+    options = f"--tensor-parallel-size {best[0]} --data-parallel-size {best[1]}"
+    assert sentence.endswith(f" The fewest GPUs: one engine over {size} (kernels serve {options}).")
 
 
 def test_more_users_than_an_engine_serves_take_replicas_of_the_same() -> None:
@@ -60,6 +62,6 @@ def test_what_several_gpus_hold_has_no_replicas_of_one() -> None:
 
 
 def test_the_time_of_an_answer_is_known_and_that_of_the_first_token_is_not() -> None:
-    assert "2 replicas of one GPU each, 329 ms" in said(metric="e2e", limit=400)
+    assert "2 replicas of one GPU each (329 ms" in said(metric="e2e", limit=400)
     assert said(metric="ttft", limit=300) == ""
     assert said(gpu_class="h200") == ""

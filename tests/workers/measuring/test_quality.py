@@ -247,6 +247,18 @@ def test_a_model_without_room_for_a_float32_copy_is_compared_in_float32_arithmet
     assert quality_by_kind.float32_bytes(document, before.model) == 0, "the weights are those of the files"
 
 
+def test_a_model_that_is_served_in_float32_is_its_own_reference(context, monkeypatch):
+    monkeypatch.setattr(quality_by_kind, "load", lambda *_: pytest.fail("a copy was loaded"))
+    before, passes = runner("eager", model()), []
+    logits = before.logits
+    monkeypatch.setattr(before, "logits", lambda ids: passes.append(ids.numel()) or logits(ids))
+    document = stage_input("verify", manifest(TINY))
+    found, why_not = quality_by_kind.measure(document, context, before, runner("eager", before.model), unverified=False)
+    assert why_not == ""
+    assert found.kl_before == found.kl_after == 0.0
+    assert sum(passes) == found.tokens
+
+
 def test_a_model_of_images_is_compared_with_a_float32_copy(context, monkeypatch):
     """Float32 arithmetic casts a module's weights, and not the image that it is given."""
     copies = []

@@ -4,7 +4,7 @@ import pytest
 
 from tests.sample_results import verify
 from workers.documents.workload import Objective
-from workers.planning.verdict_words import sentence
+from workers.planning.verdict_words import busy_words, sentence
 from workers.wording.text import promised
 
 
@@ -31,3 +31,9 @@ def test_a_value_is_as_exact_as_in_tables_or_tells_itself_from_the_limit(value, 
     verdict = sentence([outcome], result.speedup, None, "met", "no text")
     assert f"TTF64 p50 {words}" in verdict
     assert "before, it was 769 ms" in verdict
+
+
+@pytest.mark.parametrize("verdict", ["too_close", "not_enough_samples"])
+def test_what_is_undecided_on_a_busy_machine_says_so(verdict):
+    assert busy_words(0.54, verdict).startswith("Nothing is decided: the machine was busy. Other programs used 54 % of")
+    assert busy_words(None, verdict) == busy_words(0.54, "met") == busy_words(0.54, "missed") == ""

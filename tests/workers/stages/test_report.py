@@ -8,6 +8,7 @@ import sample_loads
 from sample_no_change import no_change
 from sample_results import results, stage_input
 
+from workers.documents.measurement import Telemetry
 from workers.documents.stages import PlanTrial, Results
 from workers.documents.workload import LoadSearch
 from workers.harness.context import Context, StageError
@@ -68,10 +69,13 @@ def test_a_missed_limit_says_so():
     assert headline(loaded.verify, loaded.load).endswith("; shown to hold under load: 20 users after, none before")
 
 
-def test_a_run_on_a_busy_machine_wants_an_idle_one_and_not_more_minutes():
+@pytest.mark.parametrize(("verdict", "void"), [("not_enough_samples", True), ("too_close", False)])
+def test_a_run_on_a_busy_machine_wants_an_idle_one_and_not_more_minutes(verdict: str, void: bool):
     document, verify = stage_input(), no_change().verify
-    void = [each.model_copy(update={"void": True, "verdict": "not_enough_samples"}) for each in verify.outcomes]
-    undecided = verify.model_copy(update={"outcomes": void, "verdict": "not_enough_samples"})
+    outcomes = [each.model_copy(update={"void": void, "verdict": verdict}) for each in verify.outcomes]
+    beside = {"gpu_class": "cpu", "telemetry": Telemetry(others_cpu_share=0.54)}
+    busy = verify.environment.model_copy(update=beside)
+    undecided = verify.model_copy(update={"outcomes": outcomes, "verdict": verdict, "environment": busy})
     load = sample_loads.results().load.model_copy(update={"after": None})
     known = document.results.model_copy(update={"verify": undecided, "load": load})
     head = render(document.model_copy(update={"results": known})).partition('class="appendix"')[0]
