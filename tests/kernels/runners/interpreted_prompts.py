@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from kernels import runners
 from kernels.hardware import GPUS
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder
@@ -19,9 +18,12 @@ from tests.kernels.runners.test_prompts import CAPACITY, TRITON, compare, prompt
 let_tensors_be_bounds()
 
 
-@pytest.mark.parametrize(("name", "batch"), [("qwen2", 2), ("qwen3", 1), ("gpt-oss", 1)])
+ONE_LAYER = {"num_hidden_layers": 1}
+
+
+@pytest.mark.parametrize(("name", "batch"), [("qwen2", 2), ("gpt-oss", 1)])
 def test_usual_ops(name: str, batch: int) -> None:
-    config = CONFIGS[name] | {"num_hidden_layers": 1}
+    config = CONFIGS[name] | ONE_LAYER
     loaded = load(config, dtype="fp16")
     model, gpu = Decoder(loaded), GPUS["a100"]
     ops = prompt_ops(LayerOps(model, BatchShape(batch, 40, 8)), gpu)
@@ -35,9 +37,7 @@ def test_usual_ops(name: str, batch: int) -> None:
 @torch.no_grad()
 def test_usual_ops_of_two_ranks() -> None:
     """Each rank's by its own sizes; together they leave the cache and the token that one leaves."""
-    loaded = runners.load(
-        None, CONFIGS["qwen3"] | {"num_hidden_layers": 2}, seed=3, generated=True, dtype="fp16", device="cpu"
-    )
+    loaded = load(CONFIGS["qwen3"] | ONE_LAYER, dtype="fp16")
     gpu, ids, whole = GPUS["a100"], prompt_of(1, 40), Decoder(loaded)
     session = DecoderSession(whole, 1, 40, CAPACITY, lambda function: function)
     session.prompt.copy_(ids)
