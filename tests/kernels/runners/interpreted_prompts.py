@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from kernels.hardware import GPUS
+from kernels.model import prompts
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder
 from kernels.model.layer_ops import BatchShape, LayerOps
@@ -19,6 +20,13 @@ let_tensors_be_bounds()
 
 
 ONE_LAYER = {"num_hidden_layers": 1}
+
+
+@pytest.fixture(autouse=True)
+def without_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run takes seconds in the interpreter; test_prompts.py repeats runs."""
+    monkeypatch.setattr(prompts, "captured", lambda function, _: function)
+    monkeypatch.setattr(prompts, "captured_together", lambda function, _: function)
 
 
 @pytest.mark.parametrize(("name", "batch"), [("qwen2", 2), ("gpt-oss", 1)])
@@ -47,12 +55,12 @@ def test_usual_ops_of_two_ranks() -> None:
         own = Decoder(part)
         variants = BoundVariants(prompt_ops(LayerOps(own, BatchShape(1, 40, 8)), gpu, divided=True), gpu)
         ranks.append(RankPart(own, variants, stacked_state(own, 1)))
-    prompts = TensorParallelPrompts(ranks, whole=False)
-    prompts.read(ids)
+    reader = TensorParallelPrompts(ranks, whole=False)
+    reader.read(ids)
     for layer, expected in enumerate(session._cache):
         for which in (0, 1):
             found = torch.cat([rank.state.cache[layer][which][:, :40] for rank in ranks], dim=2)
             torch.testing.assert_close(found, expected[which][:, :40], atol=0.02, rtol=0.02)
-    assert torch.equal(prompts.state.token, session.token)
+    assert torch.equal(reader.state.token, session.token)
     for rank in ranks:
         assert {bound.variant.name for bound in rank.variants._found.values() if bound} >= {*TRITON, "flash_triton"}
