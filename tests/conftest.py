@@ -38,13 +38,18 @@ settings.load_profile("same")  # neither chance nor the machine's speed decides
 gc.disable()  # until everything is collected: searching what stays takes a third of the time
 
 
-WAITING = (
-    "tests/browser/",
+LONGEST = (
     "tests/workers/pipeline/",
-    "tests/workers/test_stage_process.py",
+    "tests/browser/",
+    "tests/workers/stages/test_load.py",
+    "tests/kernels/megakernel/test_compile.py",
     "tests/workbench/embedded/",
+    "tests/workers/test_stage_process.py",
+    "tests/deployment/",
+    "tests/kernels/test_interpreted.py",
+    "tests/kernels/gemm/test_on_cpu.py",
 )
-"""Files that take longest, and wait for processes meanwhile: begun last, they would have the machine to themselves."""
+"""Files that take longest, the longest first: begun last, one would have the machine to itself."""
 
 
 def has_gpu() -> bool:
@@ -56,11 +61,11 @@ def has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what waits longest first, and leave out the tests that need a GPU where there is none.
+    """Put what takes longest first, and leave out the tests that need a GPU where there is none.
 
     GPU tests are deselected, so that a skip always means something.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
+    items.sort(key=lambda item: next((at for at, name in enumerate(LONGEST) if item.nodeid.startswith(name)), 99))
     if has_gpu():
         return
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]

@@ -1,6 +1,7 @@
 """Runs in the database in every state, with the made-up results of `sample_results`."""
 
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from django.utils import timezone
@@ -107,10 +108,15 @@ def _result(made: Run, known: Results, stage: str) -> dict[str, Any]:
         result: dict[str, Any] = getattr(known, stage).model_dump(mode="json")
         return result
     assert known.verify is not None
-    html = _keep(made, "report.html", "text/html", render(sample_results.stage_input()).encode())
+    html = _keep(made, "report.html", "text/html", _report())
     plan = _keep(made, "plan.json", "application/json", b"{}\n")
     said = {"verdict": known.verify.verdict, "headline": headline(known.verify, known.load)}
     return said | {"html": html, "plan": plan, "predicted": [each.model_dump() for each in compared(known)]}
+
+
+@cache
+def _report() -> bytes:
+    return render(sample_results.stage_input()).encode()
 
 
 def _keep(made: Run, name: str, media_type: str, content: bytes) -> dict[str, Any]:

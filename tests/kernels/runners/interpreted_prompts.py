@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from kernels import runners
 from kernels.hardware import GPUS
+from kernels.model import prompts
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder
 from kernels.model.layer_ops import BatchShape, LayerOps
@@ -19,9 +19,19 @@ from tests.kernels.runners.test_prompts import CAPACITY, TRITON, compare, prompt
 let_tensors_be_bounds()
 
 
-@pytest.mark.parametrize(("name", "batch"), [("qwen2", 2), ("qwen3", 1), ("gpt-oss", 1)])
+ONE_LAYER = {"num_hidden_layers": 1}
+
+
+@pytest.fixture(autouse=True)
+def without_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run takes seconds in the interpreter; test_prompts.py repeats runs."""
+    monkeypatch.setattr(prompts, "captured", lambda function, _: function)
+    monkeypatch.setattr(prompts, "captured_together", lambda function, _: function)
+
+
+@pytest.mark.parametrize(("name", "batch"), [("qwen2", 2), ("gpt-oss", 1)])
 def test_usual_ops(name: str, batch: int) -> None:
-    config = CONFIGS[name] | {"num_hidden_layers": 1}
+    config = CONFIGS[name] | ONE_LAYER
     loaded = load(config, dtype="fp16")
     model, gpu = Decoder(loaded), GPUS["a100"]
     ops = prompt_ops(LayerOps(model, BatchShape(batch, 40, 8)), gpu)
@@ -35,9 +45,7 @@ def test_usual_ops(name: str, batch: int) -> None:
 @torch.no_grad()
 def test_usual_ops_of_two_ranks() -> None:
     """Each rank's by its own sizes; together they leave the cache and the token that one leaves."""
-    loaded = runners.load(
-        None, CONFIGS["qwen3"] | {"num_hidden_layers": 2}, seed=3, generated=True, dtype="fp16", device="cpu"
-    )
+    loaded = load(CONFIGS["qwen3"] | ONE_LAYER, dtype="fp16")
     gpu, ids, whole = GPUS["a100"], prompt_of(1, 40), Decoder(loaded)
     session = DecoderSession(whole, 1, 40, CAPACITY, lambda function: function)
     session.prompt.copy_(ids)
@@ -47,12 +55,12 @@ def test_usual_ops_of_two_ranks() -> None:
         own = Decoder(part)
         variants = BoundVariants(prompt_ops(LayerOps(own, BatchShape(1, 40, 8)), gpu, divided=True), gpu)
         ranks.append(RankPart(own, variants, stacked_state(own, 1)))
-    prompts = TensorParallelPrompts(ranks, whole=False)
-    prompts.read(ids)
+    reader = TensorParallelPrompts(ranks, whole=False)
+    reader.read(ids)
     for layer, expected in enumerate(session._cache):
         for which in (0, 1):
             found = torch.cat([rank.state.cache[layer][which][:, :40] for rank in ranks], dim=2)
             torch.testing.assert_close(found, expected[which][:, :40], atol=0.02, rtol=0.02)
-    assert torch.equal(prompts.state.token, session.token)
+    assert torch.equal(reader.state.token, session.token)
     for rank in ranks:
         assert {bound.variant.name for bound in rank.variants._found.values() if bound} >= {*TRITON, "flash_triton"}
