@@ -214,6 +214,17 @@ class KernelsInt8(_Kernels):
 
 
 @register
+class KernelsMxfp4(_Kernels):
+    """As `KernelsInt8`, with variants that hold experts in MXFP4, such as gpt-oss was stored in."""
+
+    name = "kernels_mxfp4"
+    summary = "the kernels plan with experts in MXFP4 where that is faster"
+    lossy = True
+    options = {"weights": "mxfp4"}
+    build_seconds = 20.0
+
+
+@register
 class KernelsFp8(_Kernels):
     """As `Kernels`, with variants that hold fp8 weights as candidates; each rounds its own weight to nearest."""
 

@@ -10,7 +10,7 @@ from kernels.model import decoder
 from kernels.model import prompt_ops as defaults
 from kernels.model.experts import has_experts
 from kernels.model.layer_ops import BatchShape, LayerOps
-from kernels.ops import Case, case_from
+from kernels.ops import Case, GroupedCase, case_from
 from kernels.plan import Plan, PlannedOp
 from kernels.quant.quantised_matrix import stored_form
 from kernels.tune.plan_search import Chosen, Option, PassTimer, planned_op, search_plan, usable
@@ -33,9 +33,11 @@ def composes(document: StageInput, model: Any) -> bool:
     return _may_compose(document) and decoder.refusal(model) is None
 
 
-def unrounded(model: Any) -> str:
-    """Why the model's weights are not rounded in such a plan, as a sentence; "" where they are."""
-    return "Weights of a mixture of experts are not held in lower precision." if has_experts(model.config) else ""
+def unrounded(model: Any, name: str) -> str:
+    """Why the model's weights are not rounded in the plan of this name, as a sentence; "" where they are."""
+    if LOSSY_VARIANTS[name] == ("int8",) or not has_experts(model.config):
+        return ""
+    return "Weights of a mixture of experts are held in no lower precision but int8."
 
 
 def _may_compose(document: StageInput) -> bool:
@@ -152,6 +154,8 @@ def options(candidates: Sequence[Candidate], lower: Sequence[str]) -> dict[str, 
 
 def own_precision(case: Case) -> Case:
     """The case with its weights in the precision of its activations."""
+    if isinstance(case, GroupedCase):
+        return case.model_copy(update={"weights": None})
     return (
         case.model_copy(update={"weights": case.dtype}) if hasattr(case, "weights") and hasattr(case, "dtype") else case
     )

@@ -222,8 +222,13 @@ class _Composer:
         }
         lower = tuple(name for name, refusal in refusals.items() if not refusal and name in constraints.precisions)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
-        reason = explored or ("" if lower else next(iter(refusals.values()))) or kernels_plan.unrounded(self.model)
-        if reason := reason or self._why_not(candidate) or self._too_late(candidate):
+        reason = explored or ("" if lower else next(iter(refusals.values())))
+        if (
+            reason := reason
+            or kernels_plan.unrounded(self.model, name)
+            or self._why_not(candidate)
+            or self._too_late(candidate)
+        ):
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), reason)
         else:
             self._try_kernels(variant, lower)
