@@ -18,6 +18,7 @@ from kernels.hardware import GPUS
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.measure.timing import StoppingRule
 from kernels.ops import Case, GroupedCase, LinearCase, LmHeadCase, case_from
+from kernels.quant.formats import EXPERTS
 from kernels.tune.autotune import Bench, try_case
 from kernels.tune.trial import Trial
 from kernels.tune.tuning_cache import TuningCache
@@ -32,10 +33,10 @@ from workers.measuring.journal import Journal
 from workers.measuring.served_model import device_of
 from workers.planning import kernels_plan
 from workers.planning.trial_order import CandidatePlan, TrialOrder, leading
-from workers.prediction.precisions import lossy_refusal
+from workers.prediction.precisions import lossy_refusal, stored_precision
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
-"""The lower precisions of products; those of experts have the first alone."""
+"""The lower precisions of products; those of experts have EXPERTS."""
 CASES_SHARE = 0.9
 """Share of the stage's seconds that the cases divide among themselves."""
 CASE_RULE = StoppingRule(seconds=0.4, width=0.02, least=8)
@@ -190,8 +191,9 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
     """The case with its weights in each lower precision, and the sentence that forbids them ("" when allowed)."""
     if not isinstance(case, LinearCase | LmHeadCase | GroupedCase):
         return [], ""
-    names = LOSSY[:1] if isinstance(case, GroupedCase) else LOSSY
-    allowed = [name for name in names if name in constraints.precisions]
+    names = EXPERTS if isinstance(case, GroupedCase) else LOSSY
+    wanted = (*constraints.precisions, *(stored_precision(constraints, model) if names == EXPERTS else ()))
+    allowed = [name for name in names if name in wanted]
     lossy: list[Case] = [case.model_copy(update={"weights": name}) for name in allowed or names]
     return lossy, lossy_refusal((allowed or names)[0], constraints, model)
 
