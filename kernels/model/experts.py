@@ -154,11 +154,16 @@ def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:
     return (y[place].float() * shares[..., None]).sum(1).to(y.dtype)
 
 
-class Routing(NamedTuple):
-    """`routed`, `ordered` and `combined`, or kernels in their place."""
+def placed(logits: Tensor, w: Experts) -> tuple[Tensor, Order]:
+    """The shares of `routed`, and the order of the rows that it chooses."""
+    shares, chosen = routed(logits, w)
+    return shares, ordered(chosen, len(w.router))
 
-    routed: Callable[[Tensor, Experts], tuple[Tensor, Tensor]]
-    ordered: Callable[[Tensor, int], Order]
+
+class Routing(NamedTuple):
+    """`placed` and `combined`, or kernels in their place."""
+
+    placed: Callable[[Tensor, Experts], tuple[Tensor, Order]]
     combined: Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -174,8 +179,7 @@ class Products(NamedTuple):
 
 def apply_experts(x: Tensor, w: Experts, by: Products, routing: Routing) -> Tensor:
     """y [m, hidden] of x [m, hidden]."""
-    shares, chosen = routing.routed(by.router(x), w)
-    order = routing.ordered(chosen, len(w.router))
+    shares, order = routing.placed(by.router(x), w)
     return routing.combined(by.down(by.gated(x, order), order), shares, order.place)
 
 
@@ -266,4 +270,4 @@ def _masked(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
     return y
 
 
-TORCH_ROUTING = Routing(routed, ordered, combined)
+TORCH_ROUTING = Routing(placed, combined)

@@ -198,7 +198,7 @@ class Kernels(_Kernels):
 
     name = "kernels"
     summary = "the fastest variant of every op, fused where that pays, under CUDA graphs"
-    kernels = ("_route_tokens", "_order_rows", "_combine_rows")
+    kernels = ("_place_tokens", "_route_tokens", "_order_rows", "_combine_rows")
     build_seconds = 20.0
 
 

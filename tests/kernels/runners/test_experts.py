@@ -198,6 +198,11 @@ def test_the_routing_compiles_for_hopper_without_spilling(count: int, chosen: in
     w = Experts(*(torch.empty(count, 1) for _ in range(3)), chosen, True, True)
     route = {"logits": "*bf16", "shares": "*fp32", "chosen": "*i32", "experts": "i32"}
     assert stack_bytes(kernels._route_tokens, route, {"C": kernels.constants_of(w)}, 1, 3) == 0
+    names = {"logits": "*bf16", "shares": "*fp32", "token": "*i64", "ends": "*i32", "place": "*i64"}
+    few = names | {"tokens": "i32", "experts": "i32"}
+    own = kernels.constants_of(w)
+    most = min(kernels.FEW_ROWS, kernels.FEW_PAIRS // own.BLOCK) // own.CHOSEN_BLOCK
+    assert stack_bytes(kernels._place_tokens, few, {"C": own._replace(TOKENS=most)}, kernels.WARPS, 3) == 0
     order = {"chosen": "*i32", "token": "*i64", "ends": "*i32", "place": "*i64", "rows": "i32"}
     constants = {"CHOSEN": chosen, "BLOCK": kernels.BLOCKS[-1]}
     assert stack_bytes(kernels._order_rows, order, constants, kernels.WARPS, 3) == 0
