@@ -36,6 +36,7 @@ MODULES: tuple[str, ...] = (
     "kernels.gemm.small",
     "kernels.gemm.torch_grouped",
     "kernels.gemm.grouped_hopper",
+    "kernels.gemm.grouped_few",
     "kernels.blackwell.grouped",
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",
@@ -77,7 +78,7 @@ class Variant(ABC):
       the caches as an append does; row p of cos and sin [positions, head_dim] belongs to position p.
     - lm_head: `f(x, w) -> ids [m] int64`. A case that samples also takes the settings of `SETTING_DTYPES`, by name, and
       `top_k`: a number for all rows, or int64 [m].
-    - grouped: `f(x, w, ends) -> y`.
+    - grouped: `f(x, w, ends) -> y`, with `bias` where the epilogue adds one, and `token` where the case gathers.
     - fft_conv: `f(u, w, w_pre=None, w_post=None, d=None) -> y`.
 
     Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++ or Triton also take `out=` and

@@ -11,7 +11,7 @@ from kernels.blackwell.grouped_tiles import build_of, space, tile_of
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.grouped_hopper import packed, refusal
-from kernels.gemm.torch_grouped import scales_refusal
+from kernels.gemm.torch_grouped import operands_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.registry import Refusal, Variant, register
@@ -32,7 +32,7 @@ class GroupedBlackwell(Variant):
     device_lengths = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
-        return refusal(case, gpu, SM) or scales_refusal(case)
+        return refusal(case, gpu, SM) or operands_refusal(case)
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> Any:
         """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""

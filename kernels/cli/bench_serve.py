@@ -32,7 +32,7 @@ from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_p
 from kernels.measure.environment import current_device
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import digested
-from kernels.server.spec import catalogue_config
+from kernels.server.spec import WEIGHTS, catalogue_config
 
 ROUNDS = 20
 """Requests for each user, at least."""
@@ -239,8 +239,8 @@ def bench_serve(options: argparse.Namespace) -> int:
     device, _, environment = current_device()
     cpu = device.type == "cpu"
     dtype = "fp32" if cpu else "bf16"
-    if absent := next((weight for weight in options.weights or [] if weight not in (dtype, "int8", "int4")), ""):
-        print(f"kernels bench: --weights: {absent} is not served; {dtype}, int8 and int4 are", file=sys.stderr)
+    if absent := next((weight for weight in options.weights or [] if weight not in (dtype, *WEIGHTS)), ""):
+        print(f"kernels bench: --weights: {absent} is not served; {', '.join((dtype, *WEIGHTS))} are", file=sys.stderr)
         return 2
     models = options.model or (("tiny-llama",) if cpu else MODELS)
     try:

@@ -18,7 +18,7 @@ from kernels.model_files import ModelRefused
 from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.excluded import MEGAKERNEL, NAMES
-from kernels.server.spec import Spec, configuration
+from kernels.server.spec import WEIGHTS, Spec, configuration
 from kernels.server.starting import start_line
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--weights",
-        choices=("int8", "int4"),
+        choices=WEIGHTS,
         default="",
-        help="the precision of weights (default: the plan's, else --dtype)",
+        help="the precision of weights (default: the plan's, else mxfp4 for experts stored so, else --dtype)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
     parser.add_argument(

@@ -7,7 +7,7 @@ from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.grouped_tiles import SOURCE, constants
 from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up
-from kernels.gemm.torch_grouped import scales_refusal
+from kernels.gemm.torch_grouped import operands_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.registry import Refusal, Variant, register
@@ -31,7 +31,7 @@ class GroupedHopper(Variant):
     device_lengths = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
-        return refusal(case, gpu, 90) or scales_refusal(case)
+        return refusal(case, gpu, 90) or operands_refusal(case)
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]. As tiles where

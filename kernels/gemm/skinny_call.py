@@ -71,7 +71,8 @@ def packed(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> tuple
         return order.pack_nvfp4(placed, config), scales
     zeros = None if own.zeros is None else arranged(own.zeros)
     placed = replace(own, codes=codes, scales=arranged(own.scales), zeros=zeros)
-    return (order.pack_int8(placed, config) if config.kind == "int8" else order.pack_int4(placed, config),)
+    packs = {"int8": order.pack_int8, "mxfp4": order.pack_mxfp4}
+    return (packs.get(config.kind, order.pack_int4)(placed, config),)
 
 
 def _as_it_is(weight: Tensor) -> Tensor:

@@ -4,21 +4,10 @@
 
 namespace skinny {
 
-__device__ __forceinline__ u32 largest_of(u32 largest, const uint4& v) {
-  constexpr u32 kSigns = 0x7fff7fff;
-  return __vmaxu2(largest, __vmaxu2(__vmaxu2(v.x & kSigns, v.y & kSigns), __vmaxu2(v.z & kSigns, v.w & kSigns)));
-}
-
 __device__ __forceinline__ float squares_of(const uint4& v) {
   const float2 a = unpack<Value>(v.x), b = unpack<Value>(v.y), c = unpack<Value>(v.z), d = unpack<Value>(v.w);
   return a.x * a.x + a.y * a.y + (b.x * b.x + b.y * b.y) + (c.x * c.x + c.y * c.y) + (d.x * d.x + d.y * d.y);
 }
-__device__ __forceinline__ u32 scaled(u32 pair, float scale) {
-  const float2 v = unpack<bf16>(pair);
-  return pack<f16>(v.x * scale, v.y * scale);
-}
-// 2^(14 - exponent of the row's largest value), as bits. A row with infinities gets the smallest scale.
-__device__ __forceinline__ u32 scale_exponent(u32 largest) { return min(268u - (largest >> 7), 253u); }
 
 // Loads a single row of x. Every warp loads the columns that it multiplies, so no warp waits for another. The columns
 // are multiplied by a power of two; its inverse is returned.

@@ -12,6 +12,7 @@ from torch import Tensor
 from kernels.gemm.skinny_tiles import STEP_K, TileConfig
 from kernels.quant.absmax import NVFP4_BLOCK, QuantisedWeight
 from kernels.quant.gf2 import gf2_inverse
+from kernels.quant.mxfp4 import BLOCK as MXFP4_BLOCK
 from kernels.quant.quantised_matrix import GROUP
 
 
@@ -48,6 +49,13 @@ def pack_nvfp4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
     scales = _per_group(quantised.scales.view(torch.uint8), config, NVFP4_BLOCK, (2, 2)).permute(
         *_OUTER, _G, 9, 8, _HALF
     )
+    return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
+
+
+def pack_mxfp4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
+    """e2m1 codes and exponents as the stream, uint8: 512 bytes of codes, 32 of exponents."""
+    words = _words(quantised.codes, config, gf2_inverse(codes_of))
+    scales = _per_group(quantised.scales, config, MXFP4_BLOCK, (2,)).permute(*_OUTER, _G, 8, _HALF)
     return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
 
 

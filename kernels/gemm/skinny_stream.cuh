@@ -1,7 +1,7 @@
 // The parameters of the skinny product, its shared memory, and the warps that load x, weights, scales, bias and
 // residual.
 #pragma once
-#include "skinny_weights.cuh"
+#include "skinny_halves.cuh"
 
 #if SPLITS > 1
 #define SKINNY_CLUSTER __cluster_dims__(SPLITS, 1, 1)
@@ -23,8 +23,7 @@ constexpr int kMostStages = 16;
 // for would queue.
 constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : 3;
 constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
-constexpr bool kScaled = kQuantised && !HALF;  // bf16 rows of x become fp16, each times a power of two
-constexpr bool kDirect = DIRECT;               // x is loaded through registers; otherwise by bulk copies
+constexpr bool kDirect = DIRECT;  // x is loaded through registers; otherwise by bulk copies
 
 struct Params {
   const char* stream;       // [units, SPLITS, steps, kStepBytes]

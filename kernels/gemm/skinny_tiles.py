@@ -11,11 +11,14 @@ from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST, clus
 from kernels.ops import LinearCase
 from kernels.quant.formats import INT4
 
-KINDS = ("same", "fp8", "nvfp4", *INT4, "int8")
+KINDS = ("same", "fp8", "nvfp4", *INT4, "int8", "mxfp4")
 """Types of weight in the order of `Kind` in skinny_weights.cuh."""
 
-STEP_K = {"same": 32, "fp8": 32, "nvfp4": 64, "int8": 32} | dict.fromkeys(INT4, 64)
-STEP_BYTES = {"same": 1024, "fp8": 512, "nvfp4": 576, "int4": 576, "int4_zero": 576, "int4_minimum": 640, "int8": 544}
+STEP_K = {"same": 32, "fp8": 32, "nvfp4": 64, "int8": 32, "mxfp4": 64} | dict.fromkeys(INT4, 64)
+STEP_BYTES = {
+    "same": 1024, "fp8": 512, "nvfp4": 576, "int4": 576, "int4_zero": 576, "int4_minimum": 640, "int8": 544,
+    "mxfp4": 544,
+}  # fmt: skip
 
 CANDIDATES_BYTES = 8 << 10
 """Static shared memory of an LM head's candidates."""

@@ -7,7 +7,7 @@
 namespace skinny {
 using namespace tiles;
 
-enum Kind { kSame, kFp8, kNvfp4, kInt4, kInt4Zero, kInt4Minimum, kInt8 };
+enum Kind { kSame, kFp8, kNvfp4, kInt4, kInt4Zero, kInt4Minimum, kInt8, kMxfp4 };
 constexpr Kind kWeights = (Kind)WEIGHTS;
 constexpr bool kQuantised = kWeights != kSame;
 
@@ -138,6 +138,37 @@ struct Step<kNvfp4> {
         eight_e2m1(a, words[i]);
         const u32 scaled[4] = {times(a[0], low), times(a[1], high), times(a[2], low), times(a[3], high)};
         in[i / 2].multiply(sums[tile], scaled, i % 2);
+      }
+    }
+  }
+};
+
+// e2m1 with the exponent of a power of two per 32 columns. The scale contains 2^14, by which codes are too small.
+template <>
+struct Step<kMxfp4> {
+  static constexpr int kK = 64, kBytes = 512 + 32;
+  static __device__ __forceinline__ float scale_of(u32 exponents, int at) {
+    return __uint_as_float(((exponents >> 8 * at & 255) + 14) << 23);
+  }
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[kInputs]) {
+    const Inputs in[2] = {{x, 0}, {x, 32}};
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+      const uint4 f = fragment(w + tile * kBytes);
+      const u32 words[4] = {f.x, f.y, f.z, f.w};
+      const u32 exponents = *(const u32*)(w + tile * kBytes + 512 + threadIdx.x % 32 / 4 * 4);
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        Sums group = {};
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          u32 a[4];
+          eight_e2m1(a, words[2 * half + i]);
+          in[half].multiply(group, a, i);
+        }
+        const float low = scale_of(exponents, 2 * half), high = scale_of(exponents, 2 * half + 1);
+#pragma unroll
+        for (int i = 0; i < N_TILES * 4; i++) sums[tile][i / 4][i % 4] += (i % 4 < 2 ? low : high) * group[i / 4][i % 4];
       }
     }
   }

@@ -21,11 +21,14 @@ def _gated(case: GroupedCase, y: "torch.Tensor") -> "torch.Tensor":
     return F.silu(gate) * up
 
 
-def scales_refusal(case: GroupedCase) -> Refusal | None:
-    """The refusal of e4m3 operands."""
-    if case.scales is None:
-        return None
-    return Refusal(f"scales is {case.scales}: this variant multiplies x and w in the case's dtype")
+def operands_refusal(case: GroupedCase) -> Refusal | None:
+    """The refusal of weights in another precision, of a bias, and of rows that are to be gathered."""
+    if case.scales is not None or case.weights is not None:
+        given = f"scales is {case.scales}" if case.scales else f"weights is {case.weights}"
+        return Refusal(f"{given}: this variant multiplies x and w in the case's dtype")
+    if case.adds_bias:
+        return Refusal(f"epilogue is {case.epilogue}: this variant adds no bias")
+    return Refusal("gathers is True: this variant takes x sorted by expert") if case.gathers else None
 
 
 @register
@@ -38,7 +41,7 @@ class TorchGroupedLoop(Variant):
     peer = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
-        return scales_refusal(case)
+        return operands_refusal(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""
@@ -77,7 +80,7 @@ class TorchGrouped(Variant):
             return Refusal(
                 f"rows is {case.rows}, n {case.n} and k {case.k}: it takes a row or more, and n and k in multiples of 8"
             )
-        return scales_refusal(case)
+        return operands_refusal(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""

@@ -81,7 +81,8 @@ MEGAKERNEL = "megakernel"
 @dataclass(frozen=True)
 class ModelSizes:
     """Sizes of a model: parameters of all layers that multiply a token and of the head, KV bytes a token in 16 bits,
-    width of q, the experts of a mixture, and whether heads of q and k are normed.
+    width of q, the experts of a mixture, whether heads of q and k are normed, and the bytes of a weight of experts over
+    those of others.
     """
 
     layers: int
@@ -91,11 +92,16 @@ class ModelSizes:
     q_width: int
     experts: ExpertSizes | None = None
     head_norms: bool = False
+    expert_share: float = 1.0
 
     def read(self, rows: float) -> float:
-        """Parameters of the layers that `rows` tokens read: of a mixture each expert that one of them has, once."""
+        """Parameters of the layers that `rows` tokens read: of a mixture each expert that one of them has, once, for as
+        many others as have its bytes.
+        """
         of = self.experts
-        return self.body if of is None else self.body + of.parameters * (distinct(of, rows) - of.chosen)
+        if of is None:
+            return self.body
+        return self.body + of.parameters * (self.expert_share * distinct(of, rows) - of.chosen)
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,14 @@ def has_experts(config: Any) -> bool:
     return any(getattr(config, name, None) for name in ALIASES["experts"])
 
 
+def stored_experts(config: Any) -> str:
+    """The lower precision in which the experts of a transformers configuration were stored, where products hold it; ""
+    for others.
+    """
+    known = getattr(config, "dequantised_from", None) or {}
+    return "mxfp4" if has_experts(config) and known.get("quant_method") == "mxfp4" else ""
+
+
 def is_sparse(layer: Any) -> bool:
     """Whether a layer of a transformers model has experts."""
     return hasattr(layer.mlp, "experts")
@@ -146,30 +154,43 @@ def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:
     return (y[place].float() * shares[..., None]).sum(1).to(y.dtype)
 
 
-class Routing(NamedTuple):
-    """`routed`, `ordered` and `combined`, or kernels in their place."""
+def placed(logits: Tensor, w: Experts) -> tuple[Tensor, Order]:
+    """The shares of `routed`, and the order of the rows that it chooses."""
+    shares, chosen = routed(logits, w)
+    return shares, ordered(chosen, len(w.router))
 
-    routed: Callable[[Tensor, Experts], tuple[Tensor, Tensor]]
-    ordered: Callable[[Tensor, int], Order]
+
+class Routing(NamedTuple):
+    """`placed` and `combined`, or kernels in their place."""
+
+    placed: Callable[[Tensor, Experts], tuple[Tensor, Order]]
     combined: Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Products(NamedTuple):
-    """What a layer of experts multiplies by: `router` x ↦ logits [m, experts], `gated` the product of gate and up with
-    its activation, and `down`.
+    """What a layer of experts multiplies by: `router` x ↦ logits [m, experts]; `gated`, of x [m, hidden], the product
+    of gate and up with its activation, in the order of the sorted rows; and `down` of what that gives.
     """
 
     router: Callable[[Tensor], Tensor]
-    gated: Grouped
-    down: Grouped
+    gated: Callable[[Tensor, Order], Tensor]
+    down: Callable[[Tensor, Order], Tensor]
 
 
 def apply_experts(x: Tensor, w: Experts, by: Products, routing: Routing) -> Tensor:
     """y [m, hidden] of x [m, hidden]."""
-    shares, chosen = routing.routed(by.router(x), w)
-    order = routing.ordered(chosen, len(w.router))
-    inner = by.gated(x[order.token], w.gate_up, order.ends)
-    return routing.combined(by.down(inner, w.down, order.ends), shares, order.place)
+    shares, order = routing.placed(by.router(x), w)
+    return routing.combined(by.down(by.gated(x, order), order), shares, order.place)
+
+
+def gathering(product: Grouped, w: Tensor) -> Callable[[Tensor, Order], Tensor]:
+    """The product of each token's rows of x [m, hidden]."""
+    return lambda x, order: product(x[order.token], w, order.ends)
+
+
+def of_sorted(product: Grouped, w: Tensor) -> Callable[[Tensor, Order], Tensor]:
+    """The product of rows that are sorted already."""
+    return lambda x, order: product(x, w, order.ends)
 
 
 def then(product: Grouped, activate: Callable[[Tensor], Tensor]) -> Grouped:
@@ -194,8 +215,8 @@ def products_of(w: Experts, product: Grouped) -> Products:
     """torch's router and activation around a product."""
     return Products(
         lambda rows: F.linear(rows, w.router, w.router_bias),
-        then(biased(product, w.gate_up_bias), swiglu if w.activation == "silu" else swigluoai),
-        biased(product, w.down_bias),
+        gathering(then(biased(product, w.gate_up_bias), swiglu if w.activation == "silu" else swigluoai), w.gate_up),
+        of_sorted(biased(product, w.down_bias), w.down),
     )
 
 
@@ -249,4 +270,4 @@ def _masked(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
     return y
 
 
-TORCH_ROUTING = Routing(routed, ordered, combined)
+TORCH_ROUTING = Routing(placed, combined)

@@ -1,5 +1,6 @@
 """Routing of tokens to experts in Triton, in place of some twenty small kernels of torch a layer.
 
+place      one program              route and order, of a few tokens
 route      program (token)          softmax, the best experts and their shares
 order      program (expert)         where its rows begin and end among the rows sorted by expert, and which they are
 combine    program (token, block)   the token's rows times their shares, summed in float32
@@ -17,16 +18,19 @@ from kernels.model.experts import Experts, Order, Routing
 
 BLOCKS, COLUMNS, WARPS = (128, 1024), 512, 4
 """Rows that `order` reads at once, few or many, columns of a program of `combine`, and the warps of each."""
+FEW_ROWS, FEW_PAIRS = 64, 8192
+"""Rows, and pairs of a row and an expert, that `place` compares at most, in numbers rounded up to powers of two."""
 
 
 class RouteConstants(NamedTuple):
-    """Constants of `route`; a BLOCK is a number rounded up to a power of two."""
+    """Constants of `route` and `place`; a BLOCK, and TOKENS of `place`, are rounded up to a power of two."""
 
     BLOCK: int
     CHOSEN: int
     CHOSEN_BLOCK: int
     NORMALISED: bool
     ROUNDED: bool
+    TOKENS: int = 1
 
 
 @triton.jit
@@ -56,6 +60,44 @@ def _route_tokens(logits, shares, chosen, experts, C: tl.constexpr):
     inside = place < CHOSEN
     tl.store(shares + token * CHOSEN + place, top, mask=inside)
     tl.store(chosen + token * CHOSEN + place, numbers, mask=inside)
+
+
+@triton.jit
+def _place_tokens(logits, shares, token, ends, place, tokens, experts, C: tl.constexpr):
+    """What `_route_tokens` and `_order_rows` give of up to C.TOKENS tokens together."""
+    CHOSEN: tl.constexpr = C.CHOSEN
+    row = tl.arange(0, C.TOKENS)[:, None]
+    expert = tl.arange(0, C.BLOCK)[None, :]
+    x = tl.load(logits + row * experts + expert, mask=(row < tokens) & (expert < experts), other=0.0).to(tl.float32)
+    x = tl.where(expert < experts, x, float("-inf"))
+    weight = tl.exp(x - tl.max(x, axis=1)[:, None])
+    chance = tl.where(expert < experts, weight / tl.sum(weight, axis=1)[:, None], -1.0)
+    k = tl.arange(0, C.CHOSEN_BLOCK)[None, :]
+    numbers = tl.zeros_like(row + k)
+    top = numbers.to(tl.float32)
+    for each in tl.static_range(CHOSEN):
+        best = tl.max(chance, axis=1)[:, None]
+        number = tl.minimum(tl.argmax(chance, axis=1), experts - 1)[:, None]
+        top = tl.where(k == each, best, top)
+        numbers = tl.where(k == each, number, numbers)
+        chance = tl.where(expert == number, -1.0, chance)
+    if C.NORMALISED:
+        top = top / tl.sum(top, axis=1)[:, None]
+    if C.ROUNDED:
+        top = top.to(logits.dtype.element_ty).to(tl.float32)
+    inside = (row < tokens) & (k < CHOSEN)
+    tl.store(shares + row * CHOSEN + k, top, mask=inside)
+    slots: tl.constexpr = C.TOKENS * C.CHOSEN_BLOCK
+    own = tl.where(inside, numbers, C.BLOCK)  # behind all experts where there is no row
+    key = tl.ravel(own * slots + row * C.CHOSEN_BLOCK + k)
+    at = tl.sum((key[None, :] < key[:, None]).to(tl.int32), axis=1)
+    slot = key % slots
+    taken = key < C.BLOCK * slots
+    tl.store(place + slot // C.CHOSEN_BLOCK * CHOSEN + slot % C.CHOSEN_BLOCK, at.to(tl.int64), mask=taken)
+    tl.store(token + at, (slot // C.CHOSEN_BLOCK).to(tl.int64), mask=taken)
+    of = tl.arange(0, C.BLOCK)
+    before = tl.sum((key[None, :] < (of[:, None] + 1) * slots).to(tl.int32), axis=1)
+    tl.store(ends + of, before, mask=of < experts)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -98,6 +140,21 @@ def constants_of(w: Experts) -> RouteConstants:
     return RouteConstants(block, w.chosen, chosen, w.normalised, w.rounded)
 
 
+def placed(logits: Tensor, w: Experts) -> tuple[Tensor, Order]:
+    """See `kernels.model.experts.placed`; a few tokens in one kernel."""
+    (m, experts), constants = logits.shape, constants_of(w)._replace(TOKENS=triton.next_power_of_2(len(logits)))
+    rows = constants.TOKENS * constants.CHOSEN_BLOCK
+    if rows > FEW_ROWS or rows * constants.BLOCK > FEW_PAIRS:
+        shares, chosen = routed(logits, w)
+        return shares, ordered(chosen, experts)
+    shares = torch.empty(m, w.chosen, dtype=torch.float32, device=logits.device)
+    token, place = (torch.empty(m, w.chosen, dtype=torch.int64, device=logits.device) for _ in range(2))
+    ends = torch.empty(experts, dtype=torch.int32, device=logits.device)
+    arguments, outputs = (logits, shares, token, ends, place, m, experts), (shares, token, ends, place)
+    launched(_place_tokens, (1,), (*arguments, constants), outputs, num_warps=WARPS)
+    return shares, Order(token.view(-1), ends, place)
+
+
 def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
     """See `kernels.model.experts.routed`; the numbers are int32."""
     m, experts = logits.shape
@@ -126,4 +183,4 @@ def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:
     return out
 
 
-ROUTING = Routing(routed, ordered, combined)
+ROUTING = Routing(placed, combined)

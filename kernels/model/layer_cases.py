@@ -77,6 +77,17 @@ def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCa
     return wide, GatedCase(m=rows, n=w.inner, activation=w.activation, dtype=dtype), down
 
 
+def few_expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GroupedCase]:
+    """Gate and up, which also gather, add a bias and activate, and down with its bias, of a layer's experts for `m`
+    tokens: as variants of weights in fewer bits take them.
+    """
+    (experts, hidden), rows = w.router.shape, m * w.chosen
+    gates: Literal["swiglu", "swigluoai"] = "swiglu" if w.gate_up_bias is None else "swigluoai"
+    wide = GroupedCase(rows=rows, experts=experts, n=w.inner, k=hidden, dtype=dtype, epilogue=gates, gathers=True)
+    added: Literal["none", "bias"] = "none" if w.down_bias is None else "bias"
+    return wide, GroupedCase(rows=rows, experts=experts, n=hidden, k=w.inner, dtype=dtype, epilogue=added)
+
+
 def _shared(shape: LayerShape, batch: int, dtype: DType, page_size: int | None) -> dict[str, Any]:
     """The fields that all three cases have."""
     heads = {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}

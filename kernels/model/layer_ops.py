@@ -10,7 +10,7 @@ from torch import Tensor
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.experts import Experts
-from kernels.model.layer_cases import attention_case, expert_cases, fits_step, rope_case, step_case
+from kernels.model.layer_cases import attention_case, expert_cases, few_expert_cases, fits_step, rope_case, step_case
 from kernels.model.layer_weights import Dense, Weights
 from kernels.model.prompts import bucket
 from kernels.ops import Case, Epilogue, GatedCase, LinearCase, LmHeadCase, RmsNormCase
@@ -120,7 +120,11 @@ class LayerOps:
             gate_up, activation, down = expert_cases(w, m, self._dtype)
             separate = (activation,) if activation else ()
             router = self._linear(m, w.router.shape, "none" if w.router_bias is None else "bias")
-            return [((router, gate_up, *separate), (down,))]
+            forms = [((router, gate_up, *separate), (down,))]
+            if not w.tiled:
+                few_gate_up, few_down = few_expert_cases(w, m, self._dtype)
+                forms.append(((router, few_gate_up), (few_down,)))
+            return forms
         gated = self._gated(m, w, layer.post_norm is not None)
         return list(product(gated, self._added(m, w.down.shape, w.down_bias is not None, layer.mlp_norm is not None)))
 

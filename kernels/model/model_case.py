@@ -4,6 +4,7 @@ from typing import Any
 
 from kernels.model import loading
 from kernels.model.experts import MODEL_TYPES, has_experts, is_sparse, unchosen
+from kernels.model_files.families import expert_sizes
 from kernels.ops import ModelCase
 from kernels.ops.model import last_only
 
@@ -28,6 +29,7 @@ def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, token
         tokens=tokens,
         parameters=parameters,
         last_only=_last_only(model, parameters),
+        expert_parameters=_of_experts(model),
         bytes_per_token=read + cache,
     )
 
@@ -49,6 +51,12 @@ def _parameters(model: Any, embedding: Any) -> int:
             return 0
         total -= sum(unchosen(model.config, layer.mlp) for layer in model.model.layers)
     return int(total - (0 if tied else embedding.numel()))
+
+
+def _of_experts(model: Any) -> int | None:
+    """Parameters of the experts that one token has; None without any."""
+    sizes = expert_sizes(model.config.to_dict())
+    return None if sizes is None else sizes.chosen * sizes.parameters
 
 
 def _last_only(model: Any, parameters: int) -> int | None:

@@ -10,16 +10,19 @@ from kernels.model.experts import (
     TORCH_ROUTING,
     Experts,
     Grouped,
+    Order,
     Products,
     Routing,
     apply_experts,
     biased,
+    gathering,
+    of_sorted,
     then,
     torch_grouped,
 )
-from kernels.model.layer_cases import expert_cases
+from kernels.model.layer_cases import expert_cases, few_expert_cases
 from kernels.model.layer_weights import Dense, Weights
-from kernels.ops import DType, Epilogue, GatedCase, GroupedCase, LinearCase, RmsNormCase
+from kernels.ops import Case, DType, Epilogue, GatedCase, GroupedCase, LinearCase, RmsNormCase
 
 
 @dataclass
@@ -145,20 +148,46 @@ def mlp_half(rows: Rows, w: Weights, partial: bool = False) -> Callable[[Stream]
 
 def _experts(rows: Rows, norm: Tensor, w: Experts) -> Callable[[Stream], None]:
     """The experts' outputs are left as `delta`. Where no product is planned, torch's own runs without the host."""
-    wide, gate, narrow = expert_cases(w, rows.m, rows.dtype)
-    gate_up, down = (_grouped(rows.variants, case, w.tiled) for case in (wide, narrow))
     logits = rows.linear(w.router.shape, "none" if w.router_bias is None else "bias")
-    by = Products(
-        router=_product(rows, logits, w.router, w.router_bias),
-        gated=gate_up if gate is None else then(biased(gate_up, w.gate_up_bias), rows.variants.bound(gate).function),
-        down=biased(down, w.down_bias),
-    )
+    by = Products(_product(rows, logits, w.router, w.router_bias), _gated_experts(rows, w), _down_of_experts(rows, w))
     routing = _routing(w.router)
 
     def run(stream: Stream) -> None:
         stream.delta = apply_experts(rows.norm(stream, norm), w, by, routing)
 
     return run
+
+
+def _gated_experts(rows: Rows, w: Experts) -> Callable[[Tensor, Order], Tensor]:
+    """Gate and up with the activation: in one kernel that also gathers rows and adds the bias, or one after the other.
+    Only variants of weights in fewer bits are such a kernel.
+    """
+    wide, gate, _ = expert_cases(w, rows.m, rows.dtype)
+    few, _ = few_expert_cases(w, rows.m, rows.dtype)
+    if not w.tiled and _nearer(rows.variants, few, wide):
+        function = _packed(rows, few, w.gate_up, w.gate_up_bias)
+        return lambda x, order: function(x, order.ends, token=order.token)
+    product = _grouped(rows, wide, w.gate_up, w.tiled)
+    if gate is None:
+        return gathering(product, w.gate_up)
+    return gathering(then(biased(product, w.gate_up_bias), rows.variants.bound(gate).function), w.gate_up)
+
+
+def _down_of_experts(rows: Rows, w: Experts) -> Callable[[Tensor, Order], Tensor]:
+    narrow = expert_cases(w, rows.m, rows.dtype)[-1]
+    few = few_expert_cases(w, rows.m, rows.dtype)[-1]
+    if few != narrow and _nearer(rows.variants, few, narrow):
+        function = _packed(rows, few, w.down, w.down_bias)
+        return lambda x, order: function(x, order.ends)
+    return of_sorted(biased(_grouped(rows, narrow, w.down, w.tiled), w.down_bias), w.down)
+
+
+def _packed(rows: Rows, case: GroupedCase, w: Tensor, bias: Tensor | None) -> Callable[..., Tensor]:
+    """f(x, ends, token) of the planned variant, which holds its own form of w; an expert has a row a token at most."""
+    bound = rows.variants.bound(case)
+    packed = rows.variants.pack(bound, w)
+    more = {"most": rows.m} | ({} if bias is None else {"bias": bias})
+    return lambda x, ends, **given: bound.function(x, packed, ends, **more, **given)
 
 
 def _routing(router: Tensor) -> Routing:
@@ -170,12 +199,19 @@ def _routing(router: Tensor) -> Routing:
     return ROUTING
 
 
-def _grouped(variants: BoundVariants, case: GroupedCase, tiled: bool) -> Grouped:
-    """The planned product, whose weights are those of the model. Raises ValueError where none is planned for tiles."""
-    planned = variants.planned(case)
+def _grouped(rows: Rows, case: GroupedCase, w: Tensor, tiled: bool) -> Grouped:
+    """The planned product. One in fewer bits has its own form of w; others take the model's. Raises ValueError where
+    none is planned for tiles.
+    """
+    planned = rows.variants.planned(case)
     if tiled and (planned is None or not planned.params.get("tiled")):
         raise ValueError(f"{case.key}: no product of tiles is planned")
-    return torch_grouped if planned is None else planned.function
+    if planned is None:
+        return torch_grouped
+    if not planned.variant.lossy:
+        return planned.function
+    function = _packed(rows, case, w, None)
+    return lambda x, _, ends: function(x, ends)
 
 
 def _scaled(rows: Rows, case: LinearCase, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
@@ -192,7 +228,7 @@ def _product(rows: Rows, case: LinearCase, w: Tensor, bias: Tensor | None) -> Ca
     return lambda x: bound.function(x, packed, **more)
 
 
-def _nearer(variants: BoundVariants, case: LinearCase, *others: LinearCase) -> bool:
+def _nearer(variants: BoundVariants, case: Case, *others: Case) -> bool:
     """Whether the case is planned, and no other case is planned for a size nearer to its own."""
     planned = variants.planned(case)
     if planned is None:

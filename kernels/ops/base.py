@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kernels.proof.inputs import Maker
 
 DType = Literal["fp32", "bf16", "fp16"]
-Weights = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4", "int4_zero", "int4_minimum"]
+Weights = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "mxfp4", "int4", "int4_zero", "int4_minimum"]
 SamplingKind = Literal["argmax", "top_k_p"]
 Epilogue = Literal[
     "none",
@@ -33,6 +33,7 @@ BYTES: dict[str, float] = {
     "int8": 1,
     "fp8": 1,
     "nvfp4": 0.5 + 1 / 16,  # e2m1 with an e4m3 scale per 16
+    "mxfp4": 0.5 + 1 / 32,  # e2m1 with an exponent per 32
     "int4": 0.5 + 2 / 32,  # with a float16 scale per 32
     "int4_zero": 0.5 + 4 / 64,  # with a float16 scale and a zero point per 64
     "int4_minimum": 0.5 + 4 / 32,  # with a float16 scale and minimum per 32
@@ -43,7 +44,7 @@ MODEL_BYTES = BYTES | {"int8": 1 + 2 / 32}
 """The same of a whole model's weights: int8 has a float16 scale per 32 (`megakernel/program/weights.py`)."""
 
 MATRIX_RATE: dict[str, float] = {"fp32": 0.5, "bf16": 1, "fp16": 1, "int8": 2, "fp8": 2, "nvfp4": 4} | dict.fromkeys(
-    INT4, 2.0
+    ("mxfp4", *INT4), 2.0
 )
 """Matrix FLOP per clock of a precision, relative to bf16 (fp32: as TF32)."""
 

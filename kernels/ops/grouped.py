@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
+from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Epilogue, Outputs, Weights
+from kernels.ops.gated import swigluoai
 from kernels.ops.linear import LinearCase, linear
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ class GroupedCase(BaseCase):
     `ends` [experts] int32 is the end of each expert's rows. For swiglu w is [experts, 2n, k], gate rows first. With
     `scales` of `row` x and w are e4m3, each a pair (values, scales) with a float32 scale for each row: of x [rows, 1],
     of w [experts, n, 1].
+
+    `bias` adds one [experts, n]. `swigluoai` adds one [experts, 2n] and activates as gpt-oss does, whose rows of gate
+    and up alternate. A case that `gathers` takes x [tokens, k] and `token` [rows] int64, the row of x of each row of y.
+    Weights are in the precision `weights`, None: in that of the case.
     """
 
     part = "products"
@@ -31,12 +36,24 @@ class GroupedCase(BaseCase):
     n: int = Field(gt=0)
     k: int = Field(gt=0)
     dtype: DType = "bf16"
-    epilogue: Literal["none", "swiglu"] = "none"
+    epilogue: Literal["none", "bias", "swiglu", "swigluoai"] = "none"
     scales: Literal["row"] | None = None
+    weights: Weights | None = None
+    gathers: Literal[True] | None = None
+
+    @property
+    def gates(self) -> bool:
+        """Whether w holds gates and ups."""
+        return self.epilogue in ("swiglu", "swigluoai")
+
+    @property
+    def adds_bias(self) -> bool:
+        """Whether the call takes a bias."""
+        return self.epilogue in ("bias", "swigluoai")
 
     @property
     def weight_rows(self) -> int:
-        return 2 * self.n if self.epilogue == "swiglu" else self.n
+        return 2 * self.n if self.gates else self.n
 
     @property
     def flops(self) -> float:
@@ -45,8 +62,8 @@ class GroupedCase(BaseCase):
     @property
     def least_bytes(self) -> float:
         """Counts the weights of one expert: the case does not say how many experts have rows."""
-        operands = (self.rows + self.weight_rows) * self.k * BYTES[self.matrix_precision]
-        return operands + self.rows * self.n * BYTES[self.dtype]
+        x, w = BYTES["fp8" if self.scales else self.dtype], BYTES[self.weights or self.matrix_precision]
+        return (self.rows * x + self.weight_rows * w) * self.k + self.rows * self.n * BYTES[self.dtype]
 
     @property
     def matrix_precision(self) -> str:
@@ -59,10 +76,15 @@ class GroupedCase(BaseCase):
         chances = make.normal(self.experts).float().mul(0.5).softmax(dim=0)
         chosen = torch.searchsorted(chances.cumsum(0), torch.sort(make.uniform(self.rows)).values)
         counts = torch.bincount(chosen.clamp_max(self.experts - 1), minlength=self.experts)
+        tokens = max(1, self.rows // 2) if self.gathers else self.rows
+        more = {"bias": make.normal(self.experts, self.weight_rows, scale=scale)} if self.adds_bias else {}
+        if self.gathers:
+            more["token"] = make.uniform(self.rows).mul(tokens).long().clamp_max(tokens - 1)
         return {
-            "x": make.normal(self.rows, self.k, scale=scale),
+            "x": make.normal(tokens, self.k, scale=scale),
             "w": make.normal(self.experts, self.weight_rows, self.k, scale=1 / math.sqrt(self.k)),
             "ends": counts.cumsum(0).to(torch.int32),
+            **more,
         }
 
     def reference(self, arguments: Arguments) -> Outputs:
@@ -70,10 +92,13 @@ class GroupedCase(BaseCase):
         import torch
 
         x, w, ends = (arguments[name] for name in ("x", "w", "ends"))
-        expert = LinearCase(m=self.rows, n=self.n, k=self.k, epilogue=self.epilogue)
-        starts = [0, *ends.tolist()]
-        parts = [linear(expert, x[a:b], weight) for a, b, weight in zip(starts, starts[1:], w, strict=False)]
-        return (torch.cat(parts),)
+        x = x[arguments["token"]] if self.gathers else x
+        own: Epilogue = "swiglu" if self.epilogue == "swiglu" else "none"
+        expert, starts = LinearCase(m=self.rows, n=self.n, k=self.k, epilogue=own), [0, *ends.tolist()]
+        biases = arguments["bias"] if self.adds_bias else [None] * self.experts
+        each = zip(starts, starts[1:], w, biases, strict=False)
+        y = torch.cat([linear(expert, x[a:b], weight, bias) for a, b, weight, bias in each])
+        return (swigluoai(y) if self.epilogue == "swigluoai" else y,)
 
     @property
     def longest_sum(self) -> int:

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from kernels.ops.base import MODEL_BYTES, BaseCase, Weights
+from kernels.quant.formats import of_dense
 
 
 class ModelCase(BaseCase):
@@ -28,6 +29,8 @@ class ModelCase(BaseCase):
     last_only: int | None = Field(default=None, ge=0)
     """None: not known, every parameter multiplies every token."""
     bytes_per_token: float = 0
+    expert_parameters: int | None = None
+    """Those of `parameters` that are of experts; None: of a model without, or not known."""
     gpus: int | None = Field(default=None, ge=2)
     """None: one."""
     distinct_experts: float | None = None
@@ -56,8 +59,9 @@ class ModelCase(BaseCase):
         return self.weights
 
     def with_weights(self, weights: str) -> "ModelCase":
-        """The same with its parameters in another precision."""
-        fewer = self.parameters * (MODEL_BYTES[self.weights] - MODEL_BYTES[weights])
+        """The same with its parameters in another precision; in MXFP4 those of experts alone."""
+        lowered = self.parameters if of_dense(weights) else self.expert_parameters or 0
+        fewer = lowered * (MODEL_BYTES[self.weights] - MODEL_BYTES[weights])
         return self.model_copy(update={"weights": weights, "bytes_per_token": self.bytes_per_token - fewer})
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kernels.runners import Runner
 
 LARGEST_DIFFERENCE = {"bf16": 0.06, "fp16": 0.03, "fp32": 0.01, "fp8": 0.25, "int8": 0.5, "nvfp4": 0.9} | dict.fromkeys(
-    INT4, 0.9
+    (*INT4, "mxfp4"), 0.9
 )
 """Largest relative difference of logits that rounding to a precision explains.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.quant import e2m1
+from kernels.quant import e2m1, mxfp4
 from kernels.quant.formats import E4M3_MOST, INT4
 from kernels.quant.quantised_matrix import GROUP, MIDDLE, QUANTISERS, fp8_power_of_two, int8_groups
 
@@ -22,8 +22,8 @@ class QuantisedWeight:
 
     int8: codes int8, `scales` [rows, k / 32] float16. int4: codes uint8 0 to 15, scales alike, and as many `zeros`, 8
     where symmetric: those of `QuantisedMatrix`. fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes
-    uint8 (e2m1), `scales` [rows, k / 16] float8_e4m3fn times `tensor_scale`. The last block or group may
-    be short.
+    uint8 (e2m1), `scales` [rows, k / 16] float8_e4m3fn times `tensor_scale`. mxfp4: as `mxfp4_blocks`. The last block
+    or group may be short.
     """
 
     codes: torch.Tensor
@@ -33,7 +33,7 @@ class QuantisedWeight:
 
 
 def quantised(weight: torch.Tensor, weights: str) -> QuantisedWeight:
-    """The weight [rows, k] as int8, fp8, nvfp4 or a form of int4. Raises ValueError for others."""
+    """The weight [rows, k] as int8, fp8, nvfp4, mxfp4 or a form of int4. Raises ValueError for others."""
     if weights == "fp8":
         quantised_weight = fp8_power_of_two(weight)
         return QuantisedWeight(quantised_weight.codes.view(torch.float8_e4m3fn), quantised_weight.row_scales)
@@ -43,6 +43,8 @@ def quantised(weight: torch.Tensor, weights: str) -> QuantisedWeight:
         return QuantisedWeight(groups.codes.view(torch.int8), groups.block_scales)
     if weights == "nvfp4":
         return nvfp4_absmax(weight)
+    if weights == "mxfp4":
+        return QuantisedWeight(*mxfp4.mxfp4_blocks(weight))
     if weights in INT4:
         own = QUANTISERS[weights](weight)
         assert own.block_scales is not None
@@ -50,7 +52,7 @@ def quantised(weight: torch.Tensor, weights: str) -> QuantisedWeight:
             return QuantisedWeight(own.codes, own.block_scales, zeros=own.zeros)
         middles = torch.full(own.block_scales.shape, MIDDLE, dtype=torch.int8, device=weight.device)
         return QuantisedWeight(own.codes + MIDDLE, own.block_scales, zeros=middles)
-    raise ValueError(f"weights is {weights}: int8, fp8, nvfp4 and int4 are known")
+    raise ValueError(f"weights is {weights}: int8, fp8, nvfp4, mxfp4 and int4 are known")
 
 
 def nvfp4_absmax(weight: torch.Tensor) -> QuantisedWeight:
@@ -65,6 +67,9 @@ def nvfp4_absmax(weight: torch.Tensor) -> QuantisedWeight:
 
 def values(quantised: QuantisedWeight) -> torch.Tensor:
     """The float32 values [rows, k] that the codes stand for."""
+    if quantised.scales.dtype == torch.uint8:
+        scales = _spread(mxfp4.scale_values(quantised.scales), mxfp4.BLOCK, quantised.codes.shape[1])
+        return e2m1.values(quantised.codes) * scales
     codes, scales = quantised.codes, quantised.scales.float()
     if codes.dtype == torch.float8_e4m3fn:
         return codes.float() * scales[:, None]

@@ -22,8 +22,18 @@ INT4 = ("int4", "int4_zero", "int4_minimum")
 """Forms of int4: a scale for 32 columns; a scale and a zero point for 64 or 128; a scale and a minimum for 32."""
 
 
+EXPERTS = ("int8", "mxfp4")
+"""The lower precisions in which a mixture's experts are held. In MXFP4 nothing but experts is: a model in it has its
+other matrices in 16 bits."""
+
+
 def of_head(weights: str) -> str:
     """The precision of the LM head of a model in `weights`: int8 for int4, which loses more there than in all other
     matrices. Those who quantise models leave the head in more bits too.
     """
-    return "int8" if weights in INT4 else weights
+    return "int8" if weights in INT4 else of_dense(weights)
+
+
+def of_dense(weights: str) -> str:
+    """The lower precision of matrices that every token multiplies, of a model in `weights`; "" for the model's own."""
+    return "" if weights == "mxfp4" else weights

@@ -14,7 +14,7 @@ from kernels.measure.timing import StoppingRule
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.layer_ops import BatchShape, LayerOps
-from kernels.ops import Case, LinearCase, LmHeadCase
+from kernels.ops import Case, GroupedCase, LinearCase, LmHeadCase
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.runners.pass_timer import GraphTimer
 from kernels.tune.autotune import Bench
@@ -87,7 +87,7 @@ class _Finder:
 
 
 def _lowered(case: Case, weights: str) -> list[Case]:
-    if not weights or not isinstance(case, LinearCase | LmHeadCase):
+    if not weights or not isinstance(case, LinearCase | LmHeadCase | GroupedCase):
         return []
     return [case.model_copy(update={"weights": weights})]
 

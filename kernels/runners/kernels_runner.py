@@ -21,6 +21,8 @@ from kernels.runners.sessions import Session
 class KernelsRunner(CompiledRunner):
     """`variants` are the plan's; without them every op is torch's own. Options: `weights` and `rounding`.
 
+    Of a mixture `weights` may be int8, or mxfp4 for its experts alone.
+
     With `weights` fp8 and a `rounding` (the fields of `Rounding`) the whole decoder is rounded first, its norms folded
     into the matrices behind them; variants that hold fp8 then hold these very values. Without a `rounding`, and in
     int8, each such variant rounds its own weight to nearest.
@@ -35,8 +37,11 @@ class KernelsRunner(CompiledRunner):
         self, model: torch.nn.Module, options: dict[str, Any] | None = None, variants: BoundVariants | None = None
     ) -> None:
         super().__init__(model, options)
-        if (weights := self.options.get("weights")) in QUANTISERS and has_experts(model.config):
-            raise ValueError(f"weights {weights}: a mixture of experts is not rounded")
+        weights, mixture = self.options.get("weights"), has_experts(model.config)
+        if weights in QUANTISERS and weights != "int8" and mixture:
+            raise ValueError(f"weights {weights}: experts are held in int8 or mxfp4 alone")
+        if weights == "mxfp4" and not mixture:
+            raise ValueError("weights mxfp4: only experts are held so, and the model has none")
         self._variants = BoundVariants([], GPUS["cpu"]) if variants is None else variants
 
     def close(self) -> None:

@@ -198,7 +198,7 @@ class Kernels(_Kernels):
 
     name = "kernels"
     summary = "the fastest variant of every op, fused where that pays, under CUDA graphs"
-    kernels = ("_route_tokens", "_order_rows", "_combine_rows")
+    kernels = ("_place_tokens", "_route_tokens", "_order_rows", "_combine_rows")
     build_seconds = 20.0
 
 
@@ -210,6 +210,17 @@ class KernelsInt8(_Kernels):
     summary = "the kernels plan with weights in int8 where that is faster"
     lossy = True
     options = {"weights": "int8"}
+    build_seconds = 20.0
+
+
+@register
+class KernelsMxfp4(_Kernels):
+    """As `KernelsInt8`, with variants that hold experts in MXFP4, such as gpt-oss was stored in."""
+
+    name = "kernels_mxfp4"
+    summary = "the kernels plan with experts in MXFP4 where that is faster"
+    lossy = True
+    options = {"weights": "mxfp4"}
     build_seconds = 20.0
 
 

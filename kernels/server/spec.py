@@ -8,6 +8,9 @@ from typing import Any
 from kernels.model_files import ModelRefused, catalogue
 from kernels.model_files.sentence_transformers import SentenceModules, in_folder, sentence_modules, with_modules
 
+WEIGHTS = ("int8", "int4", "mxfp4")
+"""The lower precisions in which an operator may have weights held; mxfp4: experts alone."""
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -27,7 +30,7 @@ class Spec:
     kv_bytes: int | None = None
     pause_ms: float | None = None
     weights: str = ""
-    """`int8` or `int4`: products hold weights so; "": as the plan has it, else the model's own."""
+    """One of WEIGHTS; "": as the plan has it, else as experts were stored, else the model's own."""
     exclude: tuple[str, ...] = ()
     """What the server leaves out, of `kernels.server.execution.excluded.NAMES`."""
     tensor_parallel_size: int | None = None

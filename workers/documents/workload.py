@@ -15,7 +15,7 @@ from workers.documents.traffic import MOST_USERS, Count, Number, Traffic
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
 BaselineRunner = Literal["eager", "compiled", "vllm"]
 AfterRunner = Literal["workbench", "vllm"]
-Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
+Precision = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4", "mxfp4"]
 
 TITLES: dict[str, str] = {
     "ttft": "TTFT",
@@ -124,8 +124,8 @@ class Constraints(Document):
         default=["bf16", "fp16", "fp32", "int8"],
         min_length=1,
         max_length=16,
-        description="what a plan may compute in and hold weights in; those that round weights (int8, fp8, nvfp4, int4) "
-        "are kept only within the quality loss",
+        description="what a plan may compute in and hold weights in; those that round weights (int8, fp8, nvfp4, int4, "
+        "and of experts mxfp4) are kept only within the quality loss",
     )
     gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1, max_length=16)
     exclude: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(

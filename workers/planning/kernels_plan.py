@@ -10,8 +10,9 @@ from kernels.model import decoder
 from kernels.model import prompt_ops as defaults
 from kernels.model.experts import has_experts
 from kernels.model.layer_ops import BatchShape, LayerOps
-from kernels.ops import Case, case_from
+from kernels.ops import Case, GroupedCase, case_from
 from kernels.plan import Plan, PlannedOp
+from kernels.quant.formats import EXPERTS
 from kernels.quant.quantised_matrix import stored_form
 from kernels.tune.plan_search import Chosen, Option, PassTimer, planned_op, search_plan, usable
 from workers.documents.measurement import Candidate
@@ -21,9 +22,13 @@ from workers.measuring.served_model import dtype_of
 from workers.planning.search_watch import SearchWatch
 
 VARIANT, MEGAKERNEL = "kernels", "megakernel"
-LOSSY_VARIANTS = {"kernels_int8": ("int8",), "kernels_fp8": ("fp8", "nvfp4", "int4")}
+LOSSY_VARIANTS = {
+    "kernels_int8": ("int8",),
+    "kernels_mxfp4": ("mxfp4",),
+    "kernels_fp8": ("fp8", "nvfp4", "int4"),
+}
 """The plans of composed kernels that lower precision, and the precisions of the variants that each may take. int8 loses
-about as little as bf16 itself, so its plan has no other."""
+about as little as bf16 itself, so its plan has no other; experts in MXFP4 lose nothing where they were stored so."""
 TUNING_SHARE, TUNING_SECONDS = 0.25, 10.0
 """Timing runners-up in the whole model takes at most this share of compose's seconds, and this many seconds."""
 
@@ -33,9 +38,16 @@ def composes(document: StageInput, model: Any) -> bool:
     return _may_compose(document) and decoder.refusal(model) is None
 
 
-def unrounded(model: Any) -> str:
-    """Why the model's weights are not rounded in such a plan, as a sentence; "" where they are."""
-    return "Weights of a mixture of experts are not held in lower precision." if has_experts(model.config) else ""
+def lossy_variants(model: Any) -> list[str]:
+    """The names of LOSSY_VARIANTS that are tried for a model: MXFP4 only where it has experts."""
+    return [name for name in LOSSY_VARIANTS if name != "kernels_mxfp4" or has_experts(model.config)]
+
+
+def unrounded(model: Any, name: str) -> str:
+    """Why the model's weights are not rounded in the plan of this name, as a sentence; "" where they are."""
+    if set(LOSSY_VARIANTS[name]) <= set(EXPERTS) or not has_experts(model.config):
+        return ""
+    return "Weights of a mixture of experts are held in no lower precision but int8 and MXFP4."
 
 
 def _may_compose(document: StageInput) -> bool:
@@ -103,9 +115,9 @@ def pass_timer(
 
 
 def runner_options(ops: Sequence[PlannedOp]) -> dict[str, Any]:
-    """The runner's options for the ops of a plan: the precision that all lower, where it is int8 or fp8."""
+    """The runner's options for the ops of a plan: the precision that all lower, where it is int8, fp8 or mxfp4."""
     lowered = {op.case["weights"] for op in ops if registry.variant(op.variant).lossy}
-    return {"weights": lowered.pop()} if lowered in ({"int8"}, {"fp8"}) else {}
+    return {"weights": lowered.pop()} if lowered in ({"int8"}, {"fp8"}, {"mxfp4"}) else {}
 
 
 def in_stored_form(plan: Plan, model: Any) -> Plan:
@@ -152,6 +164,8 @@ def options(candidates: Sequence[Candidate], lower: Sequence[str]) -> dict[str, 
 
 def own_precision(case: Case) -> Case:
     """The case with its weights in the precision of its activations."""
+    if isinstance(case, GroupedCase):
+        return case.model_copy(update={"weights": None})
     return (
         case.model_copy(update={"weights": case.dtype}) if hasattr(case, "weights") and hasattr(case, "dtype") else case
     )

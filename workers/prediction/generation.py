@@ -15,6 +15,7 @@ from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model.dense_families import DENSE_TYPES, DIVIDED, GATES, activation
 from kernels.model_files.families import is_mixture, is_sparse
 from kernels.ops import BYTES, MODEL_BYTES
+from kernels.quant.formats import EXPERTS, of_dense
 from kernels.server.scheduler.batching import STEP_TOKENS
 from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.measurement import Rates
@@ -33,7 +34,7 @@ PADDED = 2 * log(2)
 
 The factor is the mean over prompts whose lengths lie evenly between two graphs, one twice as long as the other. The
 graphs of `kernels.server.execution.shapes` are closer to each other now; no committed run has measured those."""
-LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("int8", "fp8", "nvfp4", "int4"), "kernels": ("int8", "fp8")}
+LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("int8", "fp8", "nvfp4", "int4"), "kernels": ("int8", "fp8", "mxfp4")}
 """The lower precisions in which a runner can hold a whole model's weights on a GPU."""
 HOPPER = 90
 """The compute capability (x 10) that the megakernel is written for."""
@@ -54,7 +55,9 @@ def of_generation(
     for runner, size in _runners(model, gpu_class):
         sizes = pass_time.decoder(model.config, parameters, size)
         lower = [name for name in precisions[1:] if gpu_class == "cpu" or name in LOWER.get(runner, ())]
-        for weights in dict.fromkeys([served, *(lower if sizes.experts is None else [])]):
+        if sizes.experts is not None:
+            lower = [name for name in lower if runner == "kernels" and name in EXPERTS]
+        for weights in dict.fromkeys([served, *(name for name in lower if of_dense(name) or sizes.experts)]):
             most = batch_most(model, size)
             request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us, most)
             if not request.served_by_runner(traffic.batch) or excluded(runner, weights, served, workload):
@@ -165,8 +168,11 @@ class _Request:
             count = pass_time.kernels_of(self.sizes, self.runner, reads_prompt)
             layer = pass_time.kernels_layer(count, self.kernel_us, self.tensor_parallel_size, reads_prompt)
         by = self.tensor_parallel_size * rates.read_tbps, self.tensor_parallel_size * flops(self.activations, rates)
-        size = (MODEL_BYTES if self.runner in (MEGAKERNEL, "kernels") else BYTES)[weights]
-        return pass_ms(self.sizes, work, size, BYTES[self.activations] / SIXTEEN_BITS, by, layer)
+        known, sizes = MODEL_BYTES if self.runner in (MEGAKERNEL, "kernels") else BYTES, self.sizes
+        size = known[of_dense(weights) or self.activations]
+        if not of_dense(weights):
+            sizes = replace(sizes, expert_share=known[weights] / size)
+        return pass_ms(sizes, work, size, BYTES[self.activations] / SIXTEEN_BITS, by, layer)
 
 
 def _latencies(request: _Request, workload: Sla, rates: Rates) -> list[PredictedFigure]:

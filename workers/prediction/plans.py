@@ -14,6 +14,7 @@ VARIANTS: dict[str, tuple[str, Precision | None]] = {
     "cuda_graphs": ("cuda_graphs", None),
     "kernels": ("kernels", None),
     "kernels_int8": ("kernels", "int8"),
+    "kernels_mxfp4": ("kernels", "mxfp4"),
     "kernels_fp8": ("kernels", "fp8"),
     "megakernel": (MEGAKERNEL, None),
     "megakernel_int8": (MEGAKERNEL, "int8"),

@@ -36,10 +36,13 @@ def serving_dtype(own: str, precisions: Sequence[str], gpu_class: str) -> str:
 
 
 def stored_precision(constraints: Constraints, model: ModelManifest) -> list[Precision]:
-    """int4 for a model that was stored in four bits, unless the workload leaves int8 out: a plan in it has the model's
-    own codes, and rounds nothing but the LM head, to int8. Else none.
+    """int4 for a model that was stored in four bits, mxfp4 for one whose experts were stored so, unless the workload
+    leaves int8 out: a plan in it has the model's own codes, and rounds nothing but the LM head, of int4 to int8.
     """
-    return ["int4"] if model.in_four_bits and "int8" in constraints.precisions else []
+    if "int8" not in constraints.precisions:
+        return []
+    stored = model.config.get("dequantised_from") or {}
+    return ["int4"] if model.in_four_bits else ["mxfp4"] if stored.get("quant_method") == "mxfp4" else []
 
 
 def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) -> str:

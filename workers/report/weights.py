@@ -1,7 +1,7 @@
 """What weights in lower precision bring and cost, in a sentence."""
 
 from kernels.ops import BYTES, MODEL_BYTES
-from kernels.quant.formats import of_head
+from kernels.quant.formats import of_dense, of_head
 from workers.charts.plans import precisions_of
 from workers.documents.stages import VerifyResult
 from workers.wording.text import number, when
@@ -19,8 +19,9 @@ def words(verify: VerifyResult) -> str:
     brings = (
         f"Weights in {smallest.split('_')[0]} take {MODEL_BYTES[smallest]:.3g} bytes each in place of {BYTES[dtype]:g}"
     )
-    head = of_head(smallest)
-    brings += f", those of the LM head, in {head}, {MODEL_BYTES[head]:.3g}" if head != smallest else ""
+    head = of_head(smallest) or dtype
+    others = "those of the LM head" if of_dense(smallest) else "those of other matrices"
+    brings += f", {others}, in {head}, {MODEL_BYTES[head]:.3g}" if head != smallest else ""
     if quality is None or quality.kl_before is None or quality.called != "quality":
         return f"{brings}."
     before = when(verify.compared_with)

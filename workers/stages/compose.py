@@ -12,6 +12,7 @@ from kernels import registry, runners
 from kernels.model import decoder
 from kernels.model.loading import kind_of
 from kernels.plan import Plan, PlannedOp
+from kernels.quant.formats import EXPERTS
 from kernels.registry import Variant
 from kernels.runners import Runner
 from kernels.runners.whole_model import WholeModel
@@ -96,7 +97,7 @@ class _Composer:
             base = Plan.model_validate(best.plan)
             composes = kernels_plan.composes(self.document, self.model)
             if composes:
-                for name in kernels_plan.LOSSY_VARIANTS:
+                for name in kernels_plan.lossy_variants(self.model):
                     self._once(f"lossy {name}", partial(self._try_lossy_kernels, name))
             for lossy in () if composes or base.ops or base.tensor_parallel_size > 1 else (False, True):
                 self._once(f"ops {lossy}", partial(self._try_with_ops, best.label, base, lossy))
@@ -220,10 +221,16 @@ class _Composer:
             weights: lossy_refusal(weights, constraints, self.document.model)
             for weights in kernels_plan.LOSSY_VARIANTS[name]
         }
-        lower = tuple(name for name, refusal in refusals.items() if not refusal and name in constraints.precisions)
+        wanted = (*constraints.precisions, *EXPERTS)
+        lower = tuple(name for name, refusal in refusals.items() if not refusal and name in wanted)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
-        reason = explored or ("" if lower else next(iter(refusals.values()))) or kernels_plan.unrounded(self.model)
-        if reason := reason or self._why_not(candidate) or self._too_late(candidate):
+        reason = explored or ("" if lower else next(iter(refusals.values())))
+        if (
+            reason := reason
+            or kernels_plan.unrounded(self.model, name)
+            or self._why_not(candidate)
+            or self._too_late(candidate)
+        ):
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), reason)
         else:
             self._try_kernels(variant, lower)

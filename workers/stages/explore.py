@@ -17,7 +17,8 @@ from kernels import registry, runners
 from kernels.hardware import GPUS
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.measure.timing import StoppingRule
-from kernels.ops import Case, LinearCase, LmHeadCase, case_from
+from kernels.ops import Case, GroupedCase, LinearCase, LmHeadCase, case_from
+from kernels.quant.formats import EXPERTS
 from kernels.tune.autotune import Bench, try_case
 from kernels.tune.trial import Trial
 from kernels.tune.tuning_cache import TuningCache
@@ -32,9 +33,10 @@ from workers.measuring.journal import Journal
 from workers.measuring.served_model import device_of
 from workers.planning import kernels_plan
 from workers.planning.trial_order import CandidatePlan, TrialOrder, leading
-from workers.prediction.precisions import lossy_refusal
+from workers.prediction.precisions import lossy_refusal, stored_precision
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
+"""The lower precisions of products; those of experts have EXPERTS."""
 CASES_SHARE = 0.9
 """Share of the stage's seconds that the cases divide among themselves."""
 CASE_RULE = StoppingRule(seconds=0.4, width=0.02, least=8)
@@ -187,11 +189,13 @@ def _shares(cases: list[ProfiledCase], context: Context, minutes: float) -> Iter
 
 def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> tuple[list[Case], str]:
     """The case with its weights in each lower precision, and the sentence that forbids them ("" when allowed)."""
-    if not isinstance(case, LinearCase | LmHeadCase):
+    if not isinstance(case, LinearCase | LmHeadCase | GroupedCase):
         return [], ""
-    allowed = [name for name in LOSSY if name in constraints.precisions]
-    lossy: list[Case] = [case.model_copy(update={"weights": name}) for name in allowed or LOSSY]
-    return lossy, lossy_refusal((allowed or LOSSY)[0], constraints, model)
+    names = EXPERTS if isinstance(case, GroupedCase) else LOSSY
+    wanted = (*constraints.precisions, *(stored_precision(constraints, model) if names == EXPERTS else ()))
+    allowed = [name for name in names if name in wanted]
+    lossy: list[Case] = [case.model_copy(update={"weights": name}) for name in allowed or names]
+    return lossy, lossy_refusal((allowed or names)[0], constraints, model)
 
 
 def _progress(candidates: list[Candidate]) -> dict[str, str] | None:

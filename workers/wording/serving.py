@@ -11,7 +11,7 @@ from workers.wording.load_search import limit_words
 from workers.wording.text import plain
 
 PORT = 8080
-SERVED = ("bf16", "fp16", "fp32", "int8", "int4", "int4_zero", "int4_minimum")
+SERVED = ("bf16", "fp16", "fp32", "int8", "mxfp4", "int4", "int4_zero", "int4_minimum")
 """The precisions of weights that the server has products for."""
 PACKED = "Many requests share each pass: "
 TAKEN = {

@@ -17,11 +17,11 @@ from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, tile_experts
-from kernels.model.experts import has_experts
+from kernels.model.experts import has_experts, stored_experts
 from kernels.model_files.digests import model_digest
 from kernels.ops import MODEL_BYTES
 from kernels.plan import Plan, Serving
-from kernels.quant.formats import INT4
+from kernels.quant.formats import EXPERTS, INT4
 from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution import pauses
@@ -186,20 +186,22 @@ def backends(
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
     out, as `kernels.server.execution.excluded` names it. Experts become tiles where they can, in place.
-    With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; prompts of many
-    tokens take the model's own. `capture_all` as `Spec` has it. Raises ValueError with one sentence.
+    With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
+    experts too, mxfp4 by default where they were stored so. Prompts of many tokens take the model's own.
+    `capture_all` as `Spec` has it. Raises ValueError with one sentence.
     """
     parts, gpu = tensor_parallel.parts_of(model), gpu_of(model.device)
     phases = phases or Phases()
+    if gpu.sm == 90 and len(parts) == 1:
+        weights = weights or stored_experts(model.config)
     with phases.phase("weights"):
-        if "grouped_hopper" not in exclude and all(can_tile(part, gpu) for part in parts):
+        if not weights and "grouped_hopper" not in exclude and all(can_tile(part, gpu) for part in parts):
             _tile(parts)
         decoders = [Decoder(part) for part in parts]
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
-    if weights and (gpu.sm != 90 or has_experts(model.config)):
-        where = "a mixture of experts" if gpu.sm == 90 else f"{gpu.name}, only Hopper GPUs have its products"
-        raise ValueError(f"--weights: {weights} is not served on {where}")
+    if reason := unserved_weights(weights, gpu, model.config, len(parts)):
+        raise ValueError(f"--weights: {weights} is not served on {reason}")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
@@ -229,6 +231,17 @@ def backends(
     with phases.phase("megakernel"):
         beside = megakernel_beside(model, kernels, list(batches), up_to, weights or "bf16")
     return [*beside, kernels]
+
+
+def unserved_weights(weights: str, gpu: Gpu, config: Any, gpus: int) -> str:
+    """On what weights in such a precision are not served, in words; "" where they are."""
+    if weights and gpu.sm != 90:
+        return f"{gpu.name}, only Hopper GPUs have its products"
+    if weights and gpus > 1 and has_experts(config):
+        return "several GPUs, whose experts are in 16 bits"
+    if has_experts(config):
+        return "" if weights in ("", *EXPERTS) else f"a mixture of experts, only {' and '.join(EXPERTS)} are"
+    return "a model without experts" if weights == "mxfp4" else ""
 
 
 def in_four_bits(weights: str, copies: Copies) -> str:

@@ -21,6 +21,8 @@ VARIANTS = (
     "skinny_int8",
     "lm_head_skinny_int8",
     "small_gemm_int8",
+    "grouped_int8",
+    "grouped_mxfp4",
     *(f"skinny_{name}" for name in INT4),
 )
 """The variants that passes use where no plan names others (`kernels.server.execution.ops`); without one, torch's

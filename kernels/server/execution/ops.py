@@ -33,7 +33,7 @@ from kernels.ops import (
     StepAttentionCase,
 )
 from kernels.plan import PlannedOp
-from kernels.quant.formats import of_head
+from kernels.quant.formats import EXPERTS, of_dense, of_head
 from kernels.server.execution.heads import head_case, head_kinds
 from kernels.server.execution.shapes import Shape
 
@@ -72,7 +72,8 @@ PREFERRED = {
 class Usable:
     """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`.
 
-    With `weights` products hold them in that precision, int8 or a form of int4, where a variant does. Unless it
+    With `weights` products hold them in that precision, int8 or a form of int4, where a variant does; experts in int8
+    or mxfp4. Unless it
     `folds`, no product takes the weights of a norm in, so that a weight that was stored so has the codes that it was
     stored in. The products that end the halves of a layer are `partial` sums where a model is divided over several
     GPUs. Experts may be `tiled`.
@@ -89,9 +90,14 @@ class Usable:
     @property
     def copies(self) -> Copies:
         """The copies of the weights, without those that only excluded variants read."""
-        few, more = (f"_{self.weights}", "_int8") if self.weights else ("", "")
+        few, more = (f"_{self.dense}", "_int8") if self.dense else ("", "")
         readers = {f"skinny{few}": Copies.NONE, f"small_gemm{more}": Copies.STREAMED}
         return min([self.most_copies, *(left for name, left in readers.items() if name in self.exclude)])
+
+    @property
+    def dense(self) -> str:
+        """`weights` of all matrices but experts."""
+        return of_dense(self.weights)
 
     @property
     def of_head(self) -> "Usable":
@@ -135,11 +141,11 @@ def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity:
 
 def fused(rows: int, usable: Usable) -> Collection[str]:
     """The epilogues that are fused into a layer's products of `rows` rows."""
-    normed = MOST_ROWS if usable.weights else NORMED
+    normed = MOST_ROWS if usable.dense else NORMED
     if usable.folds and rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: normed}[usable.copies]:
         return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
     if rows <= FEW:
-        return {"swiglu", "residual"} if rows >= LEAST_ROWS or (usable.weights and usable.copies) else ()
+        return {"swiglu", "residual"} if rows >= LEAST_ROWS or (usable.dense and usable.copies) else ()
     return {"swiglu"} if rows >= LONG else ()
 
 
@@ -150,12 +156,18 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
     layer_ops = LayerOps(model, BatchShape(rows, 1, 1))
     wanted = set(fused(rows, usable)) - ({"residual"} if usable.partial else set())
 
-    def fuses(case: LinearCase) -> bool:
-        return case.epilogue in wanted and (not case.normalises or _op(case, usable) is not None)
+    def fuses(case: Case) -> bool:
+        if isinstance(case, LinearCase):
+            return case.epilogue in wanted and (not case.normalises or _op(case, usable) is not None)
+        return _op(case, usable) is not None
+
+    def is_fused(case: Case) -> bool:
+        if isinstance(case, LinearCase):
+            return case.epilogue not in {"none", "bias"}
+        return isinstance(case, GroupedCase) and bool(case.gathers)
 
     def rank(cases: tuple[Case, ...]) -> tuple[int, int]:
-        fused = [case for case in cases if isinstance(case, LinearCase) and case.epilogue not in {"none", "bias"}]
-        good = [fuses(case) for case in fused]
+        good = [fuses(case) for case in cases if is_fused(case)]
         return good.count(False), -good.count(True)
 
     chosen = min(layer_ops.arrangements(1), key=rank)
@@ -194,11 +206,13 @@ def _op(case: Case, usable: Usable) -> PlannedOp | None:
 
 def _lowered(case: Case, usable: Usable) -> Iterator[tuple[Case, str, dict[str, Any]]]:
     """The case with weights in a lower precision, and the variant and params for it; none where it has no such."""
-    if not usable.weights or not usable.copies or not isinstance(case, LinearCase | LmHeadCase):
+    if isinstance(case, GroupedCase) and usable.most_copies and usable.weights in EXPERTS:
+        yield case.model_copy(update={"weights": usable.weights}), f"grouped_{usable.weights}", {}
+    if not usable.dense or not usable.copies or not isinstance(case, LinearCase | LmHeadCase):
         return
     if case.m <= MOST_ROWS:
         name, params = _preferred(case, usable.copies, usable.tiled)
-        yield case.model_copy(update={"weights": usable.weights}), f"{name}_{usable.weights}", params
+        yield case.model_copy(update={"weights": usable.dense}), f"{name}_{usable.dense}", params
     elif isinstance(case, LinearCase) and case.m <= INT8_ROWS and usable.copies is Copies.ALL:
         yield case.model_copy(update={"weights": "int8"}), "small_gemm_int8", {"pdl": True}
 

@@ -15,6 +15,7 @@ from kernels.megakernel.proof.validate import Proof
 from kernels.model import all_reduce
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, check_builds, tile_experts
+from kernels.model.experts import stored_experts
 from kernels.model.loading import skeleton
 from kernels.model.tensor_parallel import part_of_config
 from kernels.plan import Plan
@@ -53,7 +54,9 @@ def served_builds(
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     if size > 1:
         yield all_reduce.build_of(size)
-    if "grouped_hopper" not in exclude and can_tile(model, gpu):
+    else:
+        weights = weights or stored_experts(model.config)
+    if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)
         tile_experts(model)
     if dtype == "bf16" and MEGAKERNEL not in exclude:

@@ -5,9 +5,16 @@ from kernels.plan import Plan
 from kernels.quant.formats import INT4
 
 FULL = ("bf16", "fp16", "fp32")
-SERVED = ("int8", *INT4)
+SERVED = ("int8", "mxfp4", *INT4)
 """The lower precisions that this server holds weights in."""
-INTEGERS = ("skinny_int8", "lm_head_skinny_int8", "small_gemm_int8", *(f"skinny_{name}" for name in INT4))
+LOWERED = (
+    "skinny_int8",
+    "lm_head_skinny_int8",
+    "small_gemm_int8",
+    "grouped_int8",
+    "grouped_mxfp4",
+    *(f"skinny_{name}" for name in INT4),
+)
 """The variants by which passes multiply by such weights. Passes of more than 64 rows take the model's own, unless a
 plan names another, and others of more than 16 where that is faster."""
 
@@ -22,7 +29,7 @@ def weights_of(plan: Plan) -> str:
 
 def precision_refusal(plan: Plan) -> str | None:
     """Why a plan that rounds weights is not served, in a sentence; None where it has none but SERVED."""
-    other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in INTEGERS]
+    other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in LOWERED]
     weights = weights_of(plan)
     if weights in ("", *SERVED) and not other:
         return None

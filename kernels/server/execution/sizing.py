@@ -4,12 +4,14 @@ import sys
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from kernels.hardware import Gpu
 from kernels.measure import host_memory
 from kernels.model import decoder
+from kernels.model.experts import Experts
 from kernels.ops import MODEL_BYTES
-from kernels.quant.formats import of_head
+from kernels.quant.formats import EXPERTS, of_dense, of_head
 from kernels.runners.bucket_session import LIMITS, positions
 from kernels.server.execution.backend import block_of
 from kernels.server.execution.ops import Copies
@@ -55,6 +57,14 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, 
     if gpu.sm != 90 or not copies:
         return 0
     packed = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
+    if weights in EXPERTS and (own := [w.mlp for w in model.layers if isinstance(w.mlp, Experts)]):
+        experts = MODEL_BYTES[weights] * sum(each.gate_up.numel() + each.down.numel() for each in own)
+        return int(experts) + _packed_of_dense(model, packed, copies, of_dense(weights))
+    return _packed_of_dense(model, packed, copies, weights)
+
+
+def _packed_of_dense(model: decoder.Decoder, packed: list[Tensor], copies: Copies, weights: str) -> int:
+    """The same of the `packed` matrices, which every token multiplies, the head first."""
     if weights:
         small = [each for each in packed if len(each) % 8 == 0] if copies is Copies.ALL else []  # small_gemm_int8's
         head, *layers = (each.numel() for each in packed)

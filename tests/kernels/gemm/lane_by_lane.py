@@ -54,6 +54,10 @@ def _products(content, kind, dtype, lane):
         scales = content[512:].view(torch.float8_e4m3fn).float().view(16, 2, 2)[lane // 2]
         for i, word in enumerate(_integers(fragments)):
             yield torch.stack([_e2m1(word, j) * scales[i // 2, j % 2] for j in range(4)])
+    elif kind == "mxfp4":
+        scales = content[512:].view(torch.float8_e8m0fnu).float().view(8, 2, 2)[lane // 4]  # of a group's rows
+        for i, word in enumerate(_integers(fragments)):
+            yield torch.stack([_e2m1(word, j) * scales[i // 2, j % 2] for j in range(4)])
     else:
         groups = 1 if kind == "int4_zero" else 2
         tail = content[512:].view(torch.float16).float().view(groups, 8, -1, 2)[:, lane // 4]  # scales, and zeros

@@ -7,7 +7,7 @@ import torch
 
 from kernels.cases import check_cases
 from kernels.cuda.occupancy import SHARED_MOST
-from kernels.gemm import grouped_hopper, grouped_tiles
+from kernels.gemm import grouped_few_call, grouped_hopper, grouped_tiles
 from kernels.gemm.grouped_call import W_BOX, by_columns, rows_apart
 from kernels.hardware import GENERATIONS, GPUS, generation
 from kernels.ops import GroupedCase
@@ -26,6 +26,13 @@ def test_it_compiles_without_spills(epilogue: str, experts: int, tiled: bool) ->
     used = resources(log := compile_log(grouped_tiles.SOURCE, macros))
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
+
+
+@pytest.mark.parametrize(("weights", "rows", "epilogue"), [("int8", 8, "swiglu"), ("mxfp4", 400, "swigluoai")])
+def test_products_of_few_rows_compile_without_spills(weights: str, rows: int, epilogue: str) -> None:
+    few = case(rows=rows, experts=128, epilogue=epilogue, weights=weights)
+    used = resources(compile_log(grouped_few_call.SOURCE, grouped_few_call.constants(few)))
+    assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("epilogue", ["none", "swiglu"])

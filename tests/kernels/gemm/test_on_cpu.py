@@ -10,11 +10,12 @@ from kernels import registry
 from kernels.dtypes import DTYPES
 from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_tiles
 from kernels.gemm.skinny_tiles import configs
-from kernels.ops import LinearCase, LmHeadCase, reference
+from kernels.ops import GroupedCase, LinearCase, LmHeadCase, reference
 from kernels.ops.lm_head import SETTING_DTYPES, sample
 from kernels.ops.lm_head import logits as logits_of
 from kernels.ops.token_feedback import TokenFeedback
 from kernels.proof import inputs
+from tests.kernels.gemm.grouped_on_cpu import on_cpu
 from tests.kernels.on_cpu.translate import library
 
 SMS = 5
@@ -95,6 +96,26 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
         assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared) == 0
         assert_right(y, case, variant.rounded(case, {}, given))
         assert not counters.any()
+
+
+@pytest.mark.parametrize(
+    ("weights", "rows", "experts", "n", "k", "epilogue", "dtype", "warps"),
+    [
+        ("mxfp4", 4, 40, 24, 328, "swigluoai", "bf16", 4),
+        ("mxfp4", 40, 3, 72, 200, "bias", "fp16", 2),
+        ("int8", 8, 70, 24, 264, "swiglu", "bf16", 8),
+        ("int8", 33, 4, 40, 72, "none", "bf16", 4),
+    ],
+)
+def test_experts_with_few_rows(weights, rows, experts, n, k, epilogue, dtype, warps):
+    """Fewer rows than experts and more, several rounds of an expert's rows, gathered and sorted ones."""
+    gathers = True if "swiglu" in epilogue else None
+    case = GroupedCase(
+        rows=rows, experts=experts, n=n, k=k, dtype=dtype, epilogue=epilogue, weights=weights, gathers=gathers
+    )
+    variant, given = registry.variant(f"grouped_{weights}"), inputs.draw(case, "cpu", 1)
+    y = on_cpu(case, {"warps": warps})(**given | {"w": variant.pack(case, {}, given["w"])})
+    assert_right(y, case, variant.rounded(case, {}, given))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ CONFIG_PARAMS = {
     "int4": {"splits": 2, "k_warps": 2},
     "int4_zero": {"k_warps": 2},
     "int4_minimum": {"k_warps": 4},
+    "mxfp4": {"k_warps": 2},
 }
 
 
@@ -50,7 +51,15 @@ def test_lanes_find_every_value(kind, gates):
 
 @pytest.mark.parametrize(
     ("weights", "limit"),
-    [("int8", 0.01), ("fp8", 0.03), ("nvfp4", 0.11), ("int4", 0.11), ("int4_zero", 0.12), ("int4_minimum", 0.1)],
+    [
+        ("int8", 0.01),
+        ("fp8", 0.03),
+        ("nvfp4", 0.11),
+        ("mxfp4", 0.2),
+        ("int4", 0.11),
+        ("int4_zero", 0.12),
+        ("int4_minimum", 0.1),
+    ],
 )
 def test_rounding_costs_what_the_format_costs(weights, limit):
     weight = torch.randn(64, 512, generator=torch.Generator().manual_seed(2))
@@ -58,12 +67,12 @@ def test_rounding_costs_what_the_format_costs(weights, limit):
     assert limit / 3 < error < limit
 
 
-@pytest.mark.parametrize("weights", ["int8", "fp8", "nvfp4", *INT4])
+@pytest.mark.parametrize("weights", ["int8", "fp8", "nvfp4", "mxfp4", *INT4])
 def test_rows_of_zeros_and_single_spikes_survive(weights):
     weight = torch.zeros(16, 256)
     weight[3, 7] = 5.0
     rounded = values(quantised(weight, weights))
-    assert rounded[3, 7] == pytest.approx(5.0, rel=0.02)
+    assert rounded[3, 7] == pytest.approx(5.0, rel=0.25 if weights == "mxfp4" else 0.02)
     assert rounded.abs().sum() == rounded[3, 7].abs()
 
 

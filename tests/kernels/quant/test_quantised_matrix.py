@@ -7,9 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from kernels.megakernel.host.pack import quantised, streams
 from kernels.megakernel.program.weights import FORMATS, format_of
+from kernels.quant import absmax
 from kernels.quant.formats import E2M1, INT4
 from kernels.quant.quantised_matrix import (
     QUANTISERS,
@@ -231,3 +233,21 @@ def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
 def test_scales_that_are_too_small_for_the_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="the scales on cpu are smaller than its rows need"):
         fp8_power_of_two(torch.ones(2, 16), torch.tensor([1.0, 2.0**-20]))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), least=st.integers(0, 200))
+def test_mxfp4_recovers_what_a_checkpoint_holds(seed: int, least: int) -> None:
+    """transformers' own reader of gpt-oss's experts gives the values; the smallest scale is subnormal in float32."""
+    chance = torch.Generator().manual_seed(seed)
+    blocks = torch.randint(256, (1, 3, 4, 16), dtype=torch.uint8, generator=chance)
+    blocks[0, 0, 0] = 0x80
+    scales = torch.randint(least, least + 40, (1, 3, 4), dtype=torch.uint8, generator=chance)
+    expected = convert_moe_packed_tensors(blocks, scales, dtype=torch.bfloat16)[0].T
+    assert torch.equal(absmax.values(absmax.quantised(expected, "mxfp4")), expected.float())
+
+
+def test_mxfp4_refuses_numbers_that_its_kernels_cannot_multiply() -> None:
+    for number in (torch.inf, torch.nan, 2.0**116):
+        with pytest.raises(ValueError, match="too large for mxfp4"):
+            absmax.quantised(torch.tensor([[number] + [1.0] * 31]), "mxfp4")

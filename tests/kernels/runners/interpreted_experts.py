@@ -38,7 +38,12 @@ def test_it_chooses_and_orders_as_torch_does(
     best = logits.float().gather(1, expected)  # equal logits may come in another order
     assert torch.equal(logits.float().gather(1, found), best)
     assert all(len(set(row)) == chosen for row in found.tolist())
-    for one, other in zip(experts_triton.ordered(numbers, count), experts.ordered(found, count), strict=True):
+    order = experts.ordered(found, count)
+    for one, other in zip(experts_triton.ordered(numbers, count), order, strict=True):
+        assert torch.equal(one, other)
+    together, places = experts_triton.placed(logits, w)
+    assert torch.equal(together, shares)
+    for one, other in zip(places, order, strict=True):
         assert torch.equal(one, other)
 
 
@@ -57,6 +62,9 @@ def test_logits_that_are_no_numbers_choose_experts_that_there_are() -> None:
     _, numbers = experts_triton.routed(logits, layer_of(5, 2, True, False))
     assert 0 <= int(numbers.min()) <= int(numbers.max()) < 5
     order = experts_triton.ordered(numbers, 5)
+    assert order.ends[-1] == 4
+    assert sorted(order.place.flatten().tolist()) == [0, 1, 2, 3]
+    _, order = experts_triton.placed(logits, layer_of(5, 2, True, False))
     assert order.ends[-1] == 4
     assert sorted(order.place.flatten().tolist()) == [0, 1, 2, 3]
 

@@ -10,15 +10,21 @@ import torch.nn.functional as F
 
 from kernels import registry, runners
 from kernels.cli.bench_experts import counted, skew_routers, with_experts
+from kernels.hardware import GPUS
 from kernels.model import expert_tiles, experts
+from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.experts import Experts, Grouped, Order, router_of
+from kernels.model.layer_cases import few_expert_cases
 from kernels.model.loading import skeleton
 from kernels.model.model_case import model_case
 from kernels.ops import GroupedCase
 from kernels.plan import Plan
+from kernels.quant.absmax import quantised, values
 from kernels.runners.eager import EagerRunner
-from kernels.tune.plan_search import usable
+from kernels.runners.kernels_runner import KernelsRunner
+from kernels.tune.plan_search import planned_op, usable
+from tests.kernels.gemm.grouped_on_cpu import on_cpu
 from tests.kernels.runners.engine_models import CONFIGS, SPARSE
 from tests.kernels.runners.planned_models import applied, load, planned
 from tests.kernels.triton_compiling import stack_bytes
@@ -116,6 +122,39 @@ def test_planned_products_are_called(random_ids: torch.Tensor, monkeypatch: pyte
     assert {(3 * tokens, 8, n, k) for tokens in (1, 64) for n, k in ((96, 64), (64, 48))} <= set(rows)
 
 
+@pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])
+def test_a_model_with_experts_in_fewer_bits_is_the_dequantised_one(
+    name: str, weights: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel runs on the CPU in steps, and transformers with the values that the codes stand for.
+
+    A token goes to all experts, so that rounding does not choose others. Prompts read the model's own weights, which
+    are those values where it was stored in MXFP4.
+    """
+    variant = registry.variant(f"grouped_{weights}")
+    monkeypatch.setattr(variant, "build", on_cpu)
+    count = "num_local_experts" if name == "gpt-oss" else "num_experts"
+    config = CONFIGS[name] | {count: 4, "num_experts_per_tok": 4, "num_hidden_layers": 1, "layer_types": None}
+    model, exact = (runners.load(None, config, seed=3, generated=True, dtype="bf16", device="cpu") for _ in range(2))
+    for each in (exact, model) if weights == "mxfp4" else (exact,):
+        own = experts.experts_of(each.config, each.model.layers[0].mlp)
+        for w in (own.gate_up, own.down):
+            w.copy_(values(quantised(w.flatten(0, 1), weights)).view_as(w))
+    w = Decoder(model).layers[0].mlp
+    assert isinstance(w, Experts)
+    ops = [
+        planned_op(case.model_copy(update={"weights": weights}), variant.name, {"warps": 2})
+        for case in few_expert_cases(w, 1, "bf16")
+    ]
+    variants = BoundVariants(ops, GPUS["h200"])
+    runner = KernelsRunner(model, {"weights": weights}, variants)
+    runner.prepare(1, 8, 4)
+    ids = random_ids[:1, :6]
+    expected = EagerRunner(exact).logits(ids).float()
+    assert (runner.logits(ids).float() - expected).norm() < 0.01 * expected.norm()
+    assert variants.names >= {variant.name}
+
+
 def test_a_pass_takes_no_product_whose_host_reads_the_rows() -> None:
     case = GroupedCase(rows=8, experts=8, n=96, k=64)
     assert [name for name in ("grouped_hopper", "torch_grouped_mm") if usable(case, name)] != []
@@ -145,7 +184,7 @@ def test_a_model_of_no_sparse_layer_is_a_dense_one(random_ids: torch.Tensor) -> 
 def test_no_mixture_is_rounded(name: str) -> None:
     options = {"weights": "fp8", "rounding": {"method": "gptq"}}
     plan = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32", options=options)
-    with pytest.raises(ValueError, match=r"^weights fp8: a mixture of experts is not rounded$"):
+    with pytest.raises(ValueError, match=r"^weights fp8: experts are held in int8 or mxfp4 alone$"):
         runners.apply(load(name), plan)
 
 
@@ -156,6 +195,11 @@ def test_the_routing_compiles_for_hopper_without_spilling(count: int, chosen: in
     w = Experts(*(torch.empty(count, 1) for _ in range(3)), chosen, True, True)
     route = {"logits": "*bf16", "shares": "*fp32", "chosen": "*i32", "experts": "i32"}
     assert stack_bytes(kernels._route_tokens, route, {"C": kernels.constants_of(w)}, 1, 3) == 0
+    names = {"logits": "*bf16", "shares": "*fp32", "token": "*i64", "ends": "*i32", "place": "*i64"}
+    few = names | {"tokens": "i32", "experts": "i32"}
+    own = kernels.constants_of(w)
+    most = min(kernels.FEW_ROWS, kernels.FEW_PAIRS // own.BLOCK) // own.CHOSEN_BLOCK
+    assert stack_bytes(kernels._place_tokens, few, {"C": own._replace(TOKENS=most)}, kernels.WARPS, 3) == 0
     order = {"chosen": "*i32", "token": "*i64", "ends": "*i32", "place": "*i64", "rows": "i32"}
     constants = {"CHOSEN": chosen, "BLOCK": kernels.BLOCKS[-1]}
     assert stack_bytes(kernels._order_rows, order, constants, kernels.WARPS, 3) == 0

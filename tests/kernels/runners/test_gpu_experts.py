@@ -7,10 +7,16 @@ import torch
 
 from kernels import runners
 from kernels.measure.gpu_entry import gpu_of
+from kernels.model.bound_variants import BoundVariants
+from kernels.model.decoder import Decoder
+from kernels.model.experts import Experts, experts_of
+from kernels.model.layer_cases import few_expert_cases
 from kernels.ops import GroupedCase
 from kernels.plan import Plan
+from kernels.quant.absmax import quantised, values
 from kernels.runners.defaults import TuningRunner
 from kernels.runners.eager import EagerRunner
+from kernels.runners.kernels_runner import KernelsRunner
 from kernels.tune.plan_search import planned_op
 from tests.kernels.runners.engine_models import CONFIGS, SPARSE
 
@@ -64,6 +70,28 @@ def test_grouped_products_are_the_model(variant: str) -> None:
     found = [runner.logits(ids) for _ in range(2)]
     assert relative(found[0], expected) < 0.03
     assert torch.equal(*found)
+
+
+@pytest.mark.parametrize(("config", "weights"), [(EVERY, "int8"), (GPT_OSS, "mxfp4")], ids=["qwen3-moe", "gpt-oss"])
+@torch.no_grad()
+def test_experts_in_fewer_bits_are_the_rounded_model(config: dict[str, Any], weights: str) -> None:
+    model = load(config, "bf16")
+    for layer in model.model.layers:
+        own = experts_of(model.config, layer.mlp)
+        for w in (own.gate_up, own.down):
+            w.copy_(values(quantised(w.flatten(0, 1), weights)).view_as(w))
+    w = Decoder(model).layers[0].mlp
+    assert isinstance(w, Experts)
+    cases = [case.model_copy(update={"weights": weights}) for m in (2, 16) for case in few_expert_cases(w, m, "bf16")]
+    variants = BoundVariants([planned_op(case, f"grouped_{weights}", {}) for case in cases], gpu_of(model.device))
+    runner = KernelsRunner(model, {"weights": weights}, variants)
+    runner.prepare(2, 16, 40)
+    ids = ids_of(2, 50, 1000)
+    expected = EagerRunner(model).logits(ids)
+    found = [runner.logits(ids) for _ in range(2)]
+    assert relative(found[0], expected) < 0.03
+    assert torch.equal(*found)
+    assert f"grouped_{weights}" in variants.names
 
 
 @pytest.mark.parametrize("config", [EVERY, GPT_OSS], ids=["qwen3-moe", "gpt-oss"])

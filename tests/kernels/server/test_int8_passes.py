@@ -11,30 +11,34 @@ from kernels import registry, runners
 from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
+from kernels.model.experts import experts_of
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
+from kernels.quant import absmax
 from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import QUANTISERS
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.excluded import VARIANTS
-from kernels.server.execution.served_plans import INTEGERS
+from kernels.server.execution.served_plans import LOWERED
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from tests.kernels.runners.engine_models import CONFIGS
 
 
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
     """The calls of each variant by its rows of x."""
     calls: Counter[tuple[str, int]] = Counter()
-    for name in INTEGERS:
+    for name in LOWERED:
         real = registry.variant(name)
 
         def build(case: Any, params: Any, name: str = name) -> Any:
-            def call(x: torch.Tensor, w: torch.Tensor, eps: float = 1e-6, **more: torch.Tensor) -> torch.Tensor:
-                calls[name, case.m] += 1
-                found: torch.Tensor = case.reference({"x": x, "w": w, "eps": eps, **more})[0]
+            def call(x: torch.Tensor, w: torch.Tensor, *ends: torch.Tensor, **more: Any) -> torch.Tensor:
+                calls[name, getattr(case, "m", len(x))] += 1
+                own = dict(zip(("ends",), ends, strict=False)) or {"eps": more.pop("eps", 1e-6)}
+                found: torch.Tensor = case.reference({"x": x, "w": w, **own, **more})[0]
                 return found
 
             return call
@@ -42,7 +46,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
         monkeypatch.setattr(real, "build", build)
 
         def pack(case: Any, params: Any, weight: torch.Tensor) -> torch.Tensor:
-            return QUANTISERS[case.weights](weight).values()
+            return absmax.values(absmax.quantised(weight.flatten(0, -2), case.weights)).view_as(weight).bfloat16()
 
         monkeypatch.setattr(real, "pack", pack)
     return calls
@@ -70,7 +74,7 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(
     parts = tensor_parallel.divide(model, [torch.device("cpu")] * ranks).parts if ranks > 1 else [model]
     decoders = [Decoder(part) for part in parts]
     limits = limits_for(decoders[0], model.config, RequestedSize(64, 20))
-    others = [name for name in VARIANTS if name not in INTEGERS]
+    others = [name for name in VARIANTS if name not in LOWERED]
     own = Engine([KernelsBackend(decoders, GPUS["h200"], limits, exclude=others, weights=weights)])
     requests = [Request(str(each), [each + 1, 7 * each + 3, 5], 3 + each // 5) for each in range(20)]
     for request in requests:
@@ -83,3 +87,32 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(
     for request in requests:
         ids, length = torch.tensor([request.ids]), request.prompt_length
         assert logit_gaps(eager, ids[:, :length], [request.ids[length:]]).refusal(LARGEST_DIFFERENCE["bf16"]) is None
+
+
+@pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])
+@torch.no_grad()
+def test_passes_of_few_rows_multiply_by_rounded_experts(
+    rows: Counter[tuple[str, int]], name: str, weights: str
+) -> None:
+    """Of 8 experts with 32 rows each on average; longer passes take the model's own weights. A token goes to all."""
+    config = CONFIGS[name] | {"num_experts_per_tok": 8}
+    model: Any = runners.load(None, config, seed=1, generated=True, dtype="bf16", device="cpu")
+    for layer in model.model.layers:
+        own = experts_of(model.config, layer.mlp)
+        for w in (own.gate_up, own.down):
+            w.copy_(absmax.values(absmax.quantised(w.flatten(0, 1), weights)).view_as(w))
+    decoder = Decoder(model)
+    limits = limits_for(decoder, model.config, RequestedSize(64, 4))
+    others = [each for each in VARIANTS if each not in LOWERED or "grouped" not in each]
+    own_engine = Engine([KernelsBackend(decoder, GPUS["h200"], limits, exclude=others, weights=weights)])
+    requests = [Request(str(each), [*range(each + 1, each + 40)], 3) for each in range(2)]
+    for request in requests:
+        own_engine.add(request)
+    while not own_engine.idle:
+        own_engine.run_step()
+    assert {each for each, _ in rows} == {f"grouped_{weights}"}
+    assert max(count for _, count in rows) <= 8 * 32
+    for request in requests:
+        ids, length = torch.tensor([request.ids]), request.prompt_length
+        gaps = logit_gaps(runners.runner("eager", model), ids[:, :length], [request.ids[length:]])
+        assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None

@@ -22,7 +22,7 @@ from kernels.model_files import catalogue
 from kernels.ops import MODEL_BYTES, GatedCase, GroupedCase, LinearCase, LmHeadCase, case_from
 from kernels.ops.base import SamplingKind
 from kernels.plan import PlannedOp
-from kernels.quant.formats import INT4
+from kernels.quant.formats import EXPERTS, INT4
 from kernels.quant.quantised_matrix import STORED_SCALES
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import NotedVariants
@@ -302,6 +302,14 @@ def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of
     for weights in ("int8", *INT4):
         lower = KernelsBackend(backend.model, H200, backend.limits, weights=weights)
         every |= {op.variant for _, ops, _ in lower.passes() for op in ops}
+    for weights in EXPERTS:
+        lower, copies = KernelsBackend(of_experts.model, H200, of_experts.limits, weights=weights), {}
+        for shape, ops, head in lower.passes():
+            every |= {op.variant for op in ops}
+            counted = CountedCopies(ops, H200)
+            counted.copies = copies
+            packed_pass(lower, counted, shape, head)
+        assert int(sum(copies.values())) == packed_bytes(of_experts.model, H200, weights=weights)
     assert every == set(VARIANTS)
     without = KernelsBackend(backend.model, H200, backend.limits, exclude=VARIANTS)
     assert not any(ops for _, ops, _ in without.passes())

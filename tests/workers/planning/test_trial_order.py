@@ -3,12 +3,14 @@
 import pytest
 
 from kernels.model_files import catalogue
+from kernels.ops import GroupedCase
 from tests.workers.conftest import manifest, stage_input
 from workers.documents.measurement import Ceilings, Interval, Rates
 from workers.documents.stages import PlanTrial
-from workers.documents.workload import LoadSearch, Objective
+from workers.documents.workload import Constraints, LoadSearch, Objective
 from workers.planning.trial_order import TrialOrder, keeps_promise, leading, minutes_wanted, predicted_to_keep
 from workers.planning.verdict_words import left_out_words
+from workers.prediction.precisions import lossy_refusal, stored_precision
 from workers.prediction.predict import predicted
 from workers.stages import explore
 
@@ -99,6 +101,22 @@ def test_a_model_that_was_stored_in_four_bits_is_tried_in_them(quantised, stored
         }
     )
     assert tried_first(given, trial("eager", 700.0, "eager"))[0].label == first
+
+
+def test_experts_that_were_stored_in_mxfp4_may_stay_in_it():
+    """Where the workload allows int8, so that four bits that lose nothing need no word of their own."""
+    given = document(model="gpt-oss-20b").model
+    stored = given.model_copy(
+        update={"generated": False, "config": given.config | {"dequantised_from": {"quant_method": "mxfp4"}}}
+    )
+    constraints = Constraints()
+    assert stored_precision(constraints, stored) == ["mxfp4"]
+    assert lossy_refusal("mxfp4", constraints, stored) == ""
+    case = GroupedCase(rows=4, experts=32, n=2880, k=2880)
+    assert [each.weights for each in explore.lossy_cases(case, constraints, stored)[0]] == ["int8", "mxfp4"]
+    assert stored_precision(constraints, given) == []
+    assert stored_precision(Constraints(precisions=["bf16"]), stored) == []
+    assert [each.weights for each in explore.lossy_cases(case, constraints, given)[0]] == ["int8"]
 
 
 def test_a_server_is_predicted_to_multiply_by_int8_with_few_users_alone():

@@ -14,7 +14,7 @@ from workers.documents.stages import ComposeResult, Results
 from workers.harness.context import Context
 from workers.planning import kernels_plan, steps
 from workers.planning.serving import serving_of
-from workers.stages import admit, baseline, price, profile, verify
+from workers.stages import admit, baseline, explore, price, profile, verify
 
 pytestmark = pytest.mark.usefixtures("known_ceilings")
 CONFIG = catalogue.entry("tiny-qwen3-moe")[0]
@@ -55,12 +55,18 @@ def test_floors_count_the_experts_that_have_rows(root: Path) -> None:
     assert not [each.op for each in found.rows if "(Qwen3Moe" in each.op]
 
 
-def test_a_kernels_plan_is_made_of_it_and_never_in_lower_precision() -> None:
+def test_a_kernels_plan_is_made_of_it_and_in_no_lower_precision_but_int8() -> None:
     document, model = stage_input("compose", manifest(CONFIG), gpu_class="h200"), skeleton(CONFIG, "bf16")
     assert kernels_plan.composes(document, model)
-    wanted = {(case.rows, case.n, case.k) for case in kernels_plan.cases(document) if case.op == "grouped"}
-    assert wanted == {(CHOSEN * tokens, n, k) for tokens in (1, 64) for n, k in ((192, 128), (128, 96))}
-    assert "not held in lower precision" in kernels_plan.unrounded(model)
+    wanted = {case for case in kernels_plan.cases(document) if isinstance(case, GroupedCase)}
+    plain = {(case.rows, case.n, case.k) for case in wanted if not case.gathers}
+    assert plain == {(CHOSEN * tokens, n, k) for tokens in (1, 64) for n, k in ((192, 128), (128, 96))}
+    constraints = document.workload.constraints
+    lossy = {each.weights for case in wanted for each in explore.lossy_cases(case, constraints, document.model)[0]}
+    assert lossy == {"int8"}
+    assert kernels_plan.own_precision(next(iter(wanted)).model_copy(update={"weights": "int8"})) in wanted
+    assert kernels_plan.unrounded(model, "kernels_int8") == ""
+    assert "no lower precision but int8" in kernels_plan.unrounded(model, "kernels_fp8")
 
 
 def test_the_server_takes_a_plan_of_it() -> None:

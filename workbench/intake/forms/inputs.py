@@ -219,8 +219,8 @@ def constraints() -> list[Input]:
             "constraints.precisions",
             "Precisions allowed",
             "checks",
-            hint="int8, fp8, nvfp4 and int4 round the weights: such a plan is kept only within the quality loss. int8 "
-            "loses about as little as bf16 arithmetic itself.",
+            hint="int8, fp8, nvfp4 and int4 round the weights, and mxfp4 those of experts: such a plan is kept only "
+            "within the quality loss. int8 loses about as little as bf16 arithmetic itself.",
             choices=_names(Precision, default.precisions),
         ),
         Input("constraints.prefer", "Plan to prefer", "select", choices=PREFERRED, hint=_said(Constraints, "prefer")),

@@ -1,0 +1,96 @@
+"""Products of experts with few rows each, whose weights are int8 or MXFP4: read once, at memory bandwidth."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.check_args import check_served
+from kernels.cuda.nvrtc import Build
+from kernels.gemm.grouped_hopper import refusal
+from kernels.hardware import Gpu
+from kernels.ops import GroupedCase
+from kernels.registry import Refusal, Variant, register
+
+if TYPE_CHECKING:
+    import torch
+
+ROWS_OF_EXPERT = 32
+"""Rows for each expert, on average, up to which a case is served: every 16 of one unpack its weights again."""
+WARPS = 4
+
+
+class _GroupedFew(Variant):
+    """The base of the variants of both formats; docs/kernels/formats.md.
+
+    Params: `warps` of a block, which divide k. A launch is a dependent one: weights must not be written meanwhile.
+    """
+
+    op = "grouped"
+    page = "formats"
+    kernels = ("grouped_few",)
+    device_lengths = True
+    lossy = True
+    weights: str = ""
+
+    def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
+        if case.weights != self.weights:
+            return Refusal(f"weights is {case.weights or case.dtype}: this variant multiplies {self.weights}")
+        if case.scales is not None:
+            return Refusal(f"scales is {case.scales}: this variant takes x in {case.dtype}")
+        if case.rows > ROWS_OF_EXPERT * case.experts:
+            most = ROWS_OF_EXPERT * case.experts
+            return Refusal(f"rows is {case.rows}: this variant takes up to {most} of {case.experts} experts")
+        return refusal(case, gpu, 90)
+
+    def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
+        """w [experts, rows, k] as the stream of all experts, uint8."""
+        from kernels.gemm.grouped_few_call import packed
+
+        return packed(case, weight)
+
+    def packing(self, case: GroupedCase, params: dict[str, Any]) -> str:
+        return f"grouped {self.weights} {case.epilogue if case.gates else ''}"
+
+    def rounded(self, case: GroupedCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        from kernels.quant.absmax import quantised, values
+
+        w = arguments["w"]
+        return arguments | {"w": values(quantised(w.flatten(0, 1), self.weights)).view(w.shape)}
+
+    def space(self, case: GroupedCase) -> list[dict[str, Any]]:
+        return [{"warps": WARPS}, {"warps": 2 * WARPS}]
+
+    def cuda_builds(self, case: GroupedCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        from kernels.gemm.grouped_few_call import SOURCE, constants
+
+        return [Build.of(SOURCE, constants(case, **params))]
+
+    def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
+        """f(x [·, k], w, ends [experts] int32, most=None, token [rows] int64, bias) -> y [rows, n].
+
+        w is what `pack` returned; `token`, where the case gathers, names the row of x of each row of y. `most` is how
+        many rows an expert has at most, if fewer than `rows`. Of `ends` as `grouped_hopper`.
+        """
+        from kernels.gemm.grouped_few_call import GroupedFew
+
+        check_served(self, case)
+        if set(params) - {"warps"}:
+            raise ValueError(f"{self.name} takes warps, not {', '.join(sorted(params))}")
+        return GroupedFew(case, **params)
+
+
+@register
+class GroupedInt8(_GroupedFew):
+    """int8 weights with a float16 scale per 32."""
+
+    name = "grouped_int8"
+    summary = "experts' products for few rows, int8 weights, a scale per 32"
+    weights = "int8"
+
+
+@register
+class GroupedMxfp4(_GroupedFew):
+    """MXFP4 weights: e2m1 with the exponent of a scale per 32, as gpt-oss's checkpoints have them."""
+
+    name = "grouped_mxfp4"
+    summary = "experts' products for few rows, MXFP4 weights"
+    weights = "mxfp4"

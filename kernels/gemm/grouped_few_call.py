@@ -1,0 +1,147 @@
+"""A call of a product of experts with few rows: packs the weights, checks the arguments, launches the kernel."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.cuda.call import CudaCall, Prepared, nothing
+from kernels.cuda.launch import Launch
+from kernels.cuda.nvrtc import Build
+from kernels.cuda.occupancy import SHARED_MOST
+from kernels.dtypes import DTYPES
+from kernels.gemm import skinny_call, skinny_pack
+from kernels.gemm.grouped_few import WARPS
+from kernels.gemm.skinny_tiles import KINDS, STEP_BYTES, STEP_K, TileConfig
+from kernels.ops import GroupedCase
+from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT
+
+SOURCE = Path(__file__).with_name("grouped_few.cu")
+GATES = {"swiglu": 1, "swigluoai": 2}
+"""`Gate` of grouped_few.cu by the epilogue."""
+TILE_ROWS = 16
+PARAMS = np.dtype(
+    [(name, np.uint64) for name in ("stream", "x", "token", "ends", "bias", "y")]
+    + [(name, np.int32) for name in ("rows", "n", "k", "steps", "x_bytes", "most")],
+    align=True,
+)
+"""`Params` of grouped_few.cu."""
+
+
+def config_of(case: GroupedCase) -> TileConfig:
+    """The order of the stream: the experts' rows one below the other, in units of 16."""
+    rows = case.experts * padded_rows(case)
+    return TileConfig(str(case.weights), m=1, rows=rows, k=case.k, k_warps=1, warps=1)
+
+
+def padded_rows(case: GroupedCase) -> int:
+    """Rows of an expert's weights in the stream."""
+    half = TILE_ROWS // 2
+    return 2 * (-(-case.n // half) * half) if case.gates else -(-case.n // TILE_ROWS) * TILE_ROWS
+
+
+def packed(case: GroupedCase, weight: Tensor) -> Tensor:
+    """w [experts, rows, k] as one stream, uint8; gates and ups lie in tiles of 8 rows each. Raises ValueError for
+    another shape.
+    """
+    if tuple(weight.shape) != (case.experts, case.weight_rows, case.k):
+        shape = [case.experts, case.weight_rows, case.k]
+        raise ValueError(f"weight has shape {list(weight.shape)}, not {shape}")
+    rows = weight.detach().transpose(0, 1)
+    if case.gates:
+        order = torch.cat([rows[::2], rows[1::2]]) if case.epilogue == "swigluoai" else rows
+        rows = skinny_pack.paired(order)
+    missing = padded_rows(case) - len(rows)
+    own = torch.nn.functional.pad(rows, (0, 0, 0, 0, 0, missing)).transpose(0, 1).flatten(0, 1)
+    return skinny_call.packed(config_of(case), own, case.dtype, gates=False)[0]
+
+
+def constants(case: GroupedCase, warps: int = WARPS) -> dict[str, Any]:
+    """The macros of grouped_few.cu."""
+    return {
+        "HALF": int(case.dtype == "fp16"), "WEIGHTS": KINDS.index(str(case.weights)), "SINGLE": 0, "ROW_TILES": 1,
+        "N_TILES": tiles_of(case), "WARPS": warps, "EXPERTS": case.experts, "GATE": GATES.get(case.epilogue, 0),
+        "SWIGLUOAI_ALPHA": SWIGLUOAI_ALPHA, "SWIGLUOAI_LIMIT": SWIGLUOAI_LIMIT, "PARAMS_BYTES": PARAMS.itemsize,
+    }  # fmt: skip
+
+
+def tiles_of(case: GroupedCase) -> int:
+    """Tiles of eight rows of x that a block multiplies at once: two where experts have more than two on average."""
+    return 1 + (case.rows > 2 * case.experts)
+
+
+def parameters(case: GroupedCase, most: int | None = None, **given: Any) -> tuple[Any, int]:
+    """`Params` as a numpy scalar, what is not given is 0; and the dynamic shared memory."""
+    steps = -(-case.k // STEP_K[str(case.weights)])
+    x_bytes = -(-steps * STEP_K[str(case.weights)] * 2 // 128) * 128 + 64  # no two rows meet in a bank
+    static = 4 * WARPS * 2 * 8 * tiles_of(case) * 21 + 256
+    rows = max(1, min(8 * tiles_of(case), case.rows if most is None else most, (SHARED_MOST - static) // x_bytes))
+    own = {"rows": case.rows, "n": case.n, "k": case.k, "steps": steps, "x_bytes": x_bytes, "most": rows}
+    params = np.zeros((), PARAMS)
+    for name, value in (own | given).items():
+        params[name] = value.data_ptr() if isinstance(value, Tensor) else value
+    return params, rows * x_bytes
+
+
+class GroupedFew(CudaCall):
+    """See `_GroupedFew.build`."""
+
+    def __init__(self, case: GroupedCase, warps: int = WARPS) -> None:
+        super().__init__()
+        self.case, self.warps = case, warps
+        self.compiled = Build.of(SOURCE, constants(case, warps))
+
+    def _prepare(
+        self,
+        check: bool,
+        stream: int,
+        out: Any,
+        x: Tensor,
+        w: Tensor,
+        ends: Tensor,
+        most: int | None = None,
+        **more: Tensor,
+    ) -> Prepared:
+        case = self.case
+        if check:
+            self._check(x, w, ends, out, **more)
+        allocate = partial(torch.empty, case.rows, case.n, dtype=x.dtype, device=x.device)
+        if not case.rows:
+            return Prepared(allocate, lambda _: nothing)
+        params, shared = parameters(case, most, stream=w, x=x, ends=ends, **more)
+        grid = padded_rows(case) // TILE_ROWS, min(case.rows, case.experts)
+        entry = skinny_call.kernel(self.compiled, "grouped_few")
+
+        def bind(y: Tensor) -> Launch:
+            mine = params.copy()
+            mine["y"] = y.data_ptr()
+            return Launch(entry, grid, 32 * self.warps, (mine,), stream, shared, pdl=True)
+
+        return Prepared(allocate, bind)
+
+    def _check(
+        self,
+        x: Tensor,
+        w: Tensor,
+        ends: Tensor,
+        out: Tensor | None,
+        token: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> None:
+        case, dtype = self.case, (DTYPES[self.case.dtype],)
+        check_tensor("x", x, (None if case.gathers else case.rows, case.k), dtype, layout="contiguous", aligned=16)
+        config = config_of(case)
+        stream_bytes = config.units * config.steps * STEP_BYTES[config.kind]
+        check_tensor("w", w, (stream_bytes,), (torch.uint8,), layout="contiguous", aligned=16)
+        check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
+        check_presence("token", token, bool(case.gathers), f"gathers is {case.gathers}")
+        if token is not None:
+            check_tensor("token", token, (case.rows,), (torch.int64,), layout="contiguous")
+        check_presence("bias", bias, case.adds_bias, f"epilogue is {case.epilogue}")
+        if bias is not None:
+            check_tensor("bias", bias, (case.experts, case.weight_rows), dtype, layout="contiguous")
+        check_out(out, (case.rows, case.n), dtype)

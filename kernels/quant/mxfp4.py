@@ -1,0 +1,37 @@
+"""MXFP4: e2m1 codes with a power of two for 32 columns (OCP Microscaling Formats, version 1.0), as gpt-oss has experts.
+
+Every value is a bf16 number, so that codes of a model that was dequantised to bf16 are known from its values alone.
+"""
+
+import torch
+from torch import Tensor
+
+from kernels.quant import e2m1
+
+BLOCK = 32
+"""Columns that share a scale."""
+BIAS, LARGEST_EXPONENT, LARGEST_SCALE = 127, 2, 240
+"""Of a scale's exponent; the exponent of the largest e2m1 number, 6; and the largest scale: kernels add 14 to it."""
+
+
+@torch.no_grad()
+def mxfp4_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes uint8 [rows, columns] and scales uint8 [rows, columns / 32, rounded up], 2 to the power of (scale - 127).
+
+    A matrix that was stored in MXFP4 has the values that it was stored in. Raises ValueError where a weight is not
+    finite or above 2¹¹³.
+    """
+    missing = -weight.shape[1] % BLOCK
+    blocks = torch.nn.functional.pad(weight.float(), (0, missing)).unflatten(1, (-1, BLOCK))
+    largest = blocks.abs().amax(-1)
+    exponents = torch.where(largest > 0, torch.frexp(largest).exponent - 1 - LARGEST_EXPONENT, 0).clamp(min=-BIAS)
+    scales = exponents + BIAS
+    if not bool((torch.isfinite(largest) & (scales <= LARGEST_SCALE)).all()):
+        raise ValueError("weight: it holds numbers that are not finite or too large for mxfp4")
+    codes = e2m1.codes(torch.ldexp(blocks, -exponents[..., None]))
+    return codes.flatten(1)[:, : weight.shape[1]].contiguous(), scales.to(torch.uint8)
+
+
+def scale_values(scales: Tensor) -> Tensor:
+    """The float32 numbers of scales."""
+    return scales.view(torch.float8_e8m0fnu).float()
