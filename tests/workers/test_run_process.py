@@ -3,7 +3,6 @@
 import json
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.workers.conftest import TINY, stage_input
-from tests.workers.slow_stages import IMPORT_SECONDS
 from tests.workers.templates import ready_template
 from workers.config import WorkerConfig
 from workers.documents.stages import Stage
@@ -23,7 +21,7 @@ from workers.host.stage_process import RunProcess
 from workers.host.template_process import Template
 from workers.shared.scratch import scratch
 
-PACKAGE = "tests.workers.slow_stages"
+PACKAGE = "tests.workers.telling_stages"
 
 
 class Runs:
@@ -41,14 +39,13 @@ class Runs:
         return made
 
     def stage(self, process: RunProcess, stage: Stage, name: str = "nothing", stop: bool = False) -> Any:
-        """How the stage ended, which process it ran in, what it found there, and the seconds to its first line."""
+        """How the stage ended, which process it ran in, where it was imported, and what it found there."""
         document = stage_input(stage)
         document.workload.name = name
-        said, began, stopped = list[str](), time.monotonic(), threading.Event()
-        found = SimpleNamespace(seconds=0.0)
+        said, stopped = list[str](), threading.Event()
+        found = SimpleNamespace()
 
         def line(text: str) -> None:
-            found.seconds = found.seconds or time.monotonic() - began
             said.append(json.loads(text)["message"])
             if stop:
                 stopped.set()
@@ -56,7 +53,8 @@ class Runs:
         reporter: Any = SimpleNamespace(line=line, stop=stopped)
         found.end = process.run(document, reporter)
         spoken = [each for each in said if " knows " in each]
-        found.pid, _, found.known = spoken[-1].partition(" knows ") if spoken else ("", "", "")
+        place, _, found.known = spoken[-1].partition(" knows ") if spoken else ("", "", "")
+        found.pid, _, found.imported = place.partition(" imported ")
         return found
 
 
@@ -80,7 +78,7 @@ def test_a_forked_process_starts_without_the_imports(runs: Runs, template: Templ
     started = runs.stage(runs.process(None), "baseline")
     forked = runs.stage(runs.process(template), "baseline")
     assert (started.end.status.code, forked.end.status.code) == (0, 0)
-    assert forked.seconds < IMPORT_SECONDS <= started.seconds
+    assert (started.imported, forked.imported) == ("here", "before")
 
 
 def test_the_stages_of_a_run_share_a_process_and_those_of_two_runs_do_not(runs: Runs, template: Template) -> None:
@@ -89,7 +87,7 @@ def test_the_stages_of_a_run_share_a_process_and_those_of_two_runs_do_not(runs: 
     assert (first.pid, first.known) == (second.pid, "[]")
     assert second.known == "['baseline']"
     assert (other.known, other.pid != first.pid) == ("[]", True)
-    assert second.seconds < IMPORT_SECONDS
+    assert (first.imported, second.imported) == ("before", "before")
     assert second.end.confinement == first.end.confinement
 
 

@@ -122,6 +122,7 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
     verify = document.results.verify
     if verify is None:
         raise NoVerdict("report: the run has no verified result to report")
+    template = _templates().get_template("report.html")
     workload = document.workload
     units = study.of_results(document.results, workload, document.model)
     anywhere = any_load.of_results(document.results, workload, document.model)
@@ -129,55 +130,51 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
     demand = study.demand_of(units, workload, same) if document.results.price else None
     chosen = plans.chosen(document.results)
     other = other_promise.sentence(document.results, workload, document.model)
-    page = (
-        _templates()
-        .get_template("report.html")
-        .render(
-            document=document,
-            footer=_css_string(_footer(document, cover)),
-            cover=cover,
-            workload=workload,
-            results=document.results,
-            verify=verify,
-            verdicts=text.VERDICT_LABELS,
-            headline=headline(verify, document.results.load),
-            request_words=text.request_words(workload.traffic, document.model),
-            speedup_words=speedup_words(verify),
-            when_before=text.when(verify.compared_with),
-            charts=_charts(document),
-            unit_rows=economics.unit_rows(units),
-            unit_sides=economics.sides(document.results),
-            unit_loads=economics.loads(units, economics.sides(document.results)),
-            units=units,
-            summary=summary.rows(document.results, verify, same, demand, chosen.label if chosen else "", other),
-            any_load=anywhere,
-            any_load_rows=economics.any_load_rows(anywhere),
-            energy_words=economics.energy_words(units, economics.sides(document.results)),
-            price_lines=economics.lines(document.results),
-            price_caution=economics.caution(document.results, workload.traffic.batch),
-            chosen_plan=chosen,
-            why_chosen=plans.why(document.results),
-            predicted=prediction.rows(document.results),
-            predicted_words=prediction.words(document.results),
-            busy=provenance.busy(document.results),
-            unlike_before=time_spent.unlike_before(document.results, workload),
-            left_lines=plan_profile.lines(verify.profile) if verify.profile else [],
-            gpus_words=provenance.gpus_words(document.results),
-            unlike_after=time_spent.unlike_after(document.results, workload),
-            time_words=budget.sentence(workload, document.taken),
-            load_notes=under_load.load_notes(document.results),
-            kernels_by_load=under_load.kernels_by_load(document.results.load),
-            endpoint=endpoint.measured(document.results),
-            against_endpoint=against_endpoint.sentences(document.results, workload),
-            endpoint_promises=endpoint.promises(document.results),
-            endpoint_words=endpoint.words(document.results),
-            before_words=text.before_words(workload, document.model),
-            facts=provenance.facts(verify.environment, verify.gpus),
-            provenance=provenance.sentence(document.results, "verify"),
-            sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
-            plan=json.dumps(serving.served_plan(document.results), indent=2),
-            serving=serving.offer(document.results, document.model),
-        )
+    page = template.render(
+        document=document,
+        footer=_css_string(_footer(document, cover)),
+        cover=cover,
+        workload=workload,
+        results=document.results,
+        verify=verify,
+        verdicts=text.VERDICT_LABELS,
+        headline=headline(verify, document.results.load),
+        request_words=text.request_words(workload.traffic, document.model),
+        speedup_words=speedup_words(verify),
+        when_before=text.when(verify.compared_with),
+        charts=_charts(document),
+        unit_rows=economics.unit_rows(units),
+        unit_sides=economics.sides(document.results),
+        unit_loads=economics.loads(units, economics.sides(document.results)),
+        units=units,
+        summary=summary.rows(document.results, verify, same, demand, chosen.label if chosen else "", other),
+        any_load=anywhere,
+        any_load_rows=economics.any_load_rows(anywhere),
+        energy_words=economics.energy_words(units, economics.sides(document.results)),
+        price_lines=economics.lines(document.results),
+        price_caution=economics.caution(document.results, workload.traffic.batch),
+        chosen_plan=chosen,
+        why_chosen=plans.why(document.results),
+        predicted=prediction.rows(document.results),
+        predicted_words=prediction.words(document.results),
+        busy=provenance.busy(document.results),
+        unlike_before=time_spent.unlike_before(document.results, workload),
+        left_lines=plan_profile.lines(verify.profile) if verify.profile else [],
+        gpus_words=provenance.gpus_words(document.results),
+        unlike_after=time_spent.unlike_after(document.results, workload),
+        time_words=budget.sentence(workload, document.taken),
+        load_notes=under_load.load_notes(document.results),
+        kernels_by_load=under_load.kernels_by_load(document.results.load),
+        endpoint=endpoint.measured(document.results),
+        against_endpoint=against_endpoint.sentences(document.results, workload),
+        endpoint_promises=endpoint.promises(document.results),
+        endpoint_words=endpoint.words(document.results),
+        before_words=text.before_words(workload, document.model),
+        facts=provenance.facts(verify.environment, verify.gpus),
+        provenance=provenance.sentence(document.results, "verify"),
+        sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
+        plan=json.dumps(serving.served_plan(document.results), indent=2),
+        serving=serving.offer(document.results, document.model),
     )
     return _with_contents(_with_words(page, document.model.kind == "decoder"))
 

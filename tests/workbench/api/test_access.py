@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -65,17 +66,20 @@ QUERIES = {"/runs/{run_id}/comparison": "?kept_id={kept_id}"}
 """What an operation is asked with."""
 
 
+@cache
+def _paths(api: NinjaAPI) -> dict[str, Any]:
+    return api.get_openapi_schema(path_prefix="")["paths"]
+
+
 def _operations(api: NinjaAPI) -> list[tuple[str, str]]:
-    paths = api.get_openapi_schema(path_prefix="")["paths"]
-    return [(method.upper(), path) for path, operations in paths.items() for method in operations]
+    return [(method.upper(), path) for path, operations in _paths(api).items() for method in operations]
 
 
 def _with_body(api: NinjaAPI) -> list[tuple[str, str]]:
     """The operations that take a JSON document."""
-    paths = api.get_openapi_schema(path_prefix="")["paths"]
     return [
         (method.upper(), path)
-        for path, operations in paths.items()
+        for path, operations in _paths(api).items()
         for method, operation in operations.items()
         if "application/json" in operation.get("requestBody", {}).get("content", {})
     ]

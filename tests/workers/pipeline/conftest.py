@@ -41,3 +41,10 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         servers.callback(stack.stop)
         stack.start()
         yield stack
+
+
+@pytest.fixture(autouse=True)
+def _recovered(stack: Stack) -> Iterator[None]:
+    """No test waits for what another one left."""
+    yield
+    stack.recover()

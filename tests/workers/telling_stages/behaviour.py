@@ -1,22 +1,22 @@
-"""A stage whose import takes long. It says which process it runs in, and does what the workload's name asks."""
+"""A stage that says which process imported it and which one it runs in, and does what the workload's name asks."""
 
 import os
 import time
 from typing import Any
 
 from tests.sample_results import results
-from tests.workers.slow_stages import IMPORT_SECONDS
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
 
-time.sleep(IMPORT_SECONDS)
+IMPORTED_IN = os.getpid()
 
 
 def run(document: StageInput, context: Context) -> Any:
     """The sample result of the stage."""
     known = sorted(context.shared)
     context.shared[document.stage] = True
-    context.say(0.5, f"{os.getpid()} knows {known}")
+    imported = "here" if os.getpid() == IMPORTED_IN else "before"
+    context.say(0.5, f"{os.getpid()} imported {imported} knows {known}")
     name, _, stage = document.workload.name.partition(" ")
     if stage == document.stage and name == "hang":
         time.sleep(600)

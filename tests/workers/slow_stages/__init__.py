@@ -1,3 +1,0 @@
-"""Stages whose import takes long."""
-
-IMPORT_SECONDS = 4.0

@@ -1,1 +1,0 @@
-from tests.workers.slow_stages.behaviour import run as run

@@ -1,0 +1,1 @@
+"""Stages that say in which process they were imported."""

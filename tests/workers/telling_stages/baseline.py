@@ -1,0 +1,1 @@
+from tests.workers.telling_stages.behaviour import run as run
