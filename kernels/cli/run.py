@@ -85,7 +85,7 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
     config, generated, seed = read_model(directory, plan)
     given: dict[str, Any] = {"seed": seed, "generated": generated, "dtype": plan.dtype, "device": device}
     try:
-        model = runners.load(directory, config, **given, **plan.sizes)
+        model = runners.load(directory, config, **given | plan.sizes)
         environment = environment_info(device=model.device.type)
         runner = runners.apply(model, plan)
         del model

@@ -120,7 +120,7 @@ class LayerOps:
             gate_up, activation, down = expert_cases(w, m, self._dtype)
             separate = (activation,) if activation else ()
             router = self._linear(m, w.router.shape, "none" if w.router_bias is None else "bias")
-            forms = [((router, gate_up, *separate), (down,))]
+            forms: list[tuple[tuple[Case, ...], tuple[Case, ...]]] = [((router, gate_up, *separate), (down,))]
             if not w.tiled:
                 few_gate_up, few_down = few_expert_cases(w, m, self._dtype)
                 forms.append(((router, few_gate_up), (few_down,)))
