@@ -28,8 +28,9 @@ def bench(cpu: bool) -> list[Case]:
 def _few(weights: Weights, m: int, experts: int, chosen: int, inner: int, hidden: int) -> list[GroupedCase]:
     """Gate and up, and down, of `m` tokens as few rows multiply them; in MXFP4 as gpt-oss has them."""
     gates, added = ("swigluoai", "bias") if weights == "mxfp4" else ("swiglu", "none")
-    case = GroupedCase(rows=m * chosen, experts=experts, n=hidden, k=inner, weights=weights, epilogue=added)
-    return [case.model_copy(update={"n": inner, "k": hidden, "epilogue": gates, "gathers": True}), case]
+    case = GroupedCase(rows=m * chosen, experts=experts, n=hidden, k=inner, weights=weights)
+    gathered = {"n": inner, "k": hidden, "epilogue": gates, "gathers": True}
+    return [case.model_copy(update=gathered), case.model_copy(update={"epilogue": added})]
 
 
 def check(dtype: DType, cpu: bool) -> list[Case]:

@@ -29,7 +29,7 @@ _NAMED = (
     (re.compile("softmax", re.IGNORECASE), "attention"),
     (_word("argmax", "sampling", "sample", "multinomial"), "sampling"),
     (_word("rsqrt", "norm", "layernorm", "rmsnorm"), "norm and residual"),
-    (_word("route_tokens", "order_rows", "combine_rows"), ROUTING),
+    (_word("place_tokens", "route_tokens", "order_rows", "combine_rows"), ROUTING),
     (_word("silu", "gelu", "sigmoid"), "gated activation"),
     (_word("index_copy", "index_put", "scatter", "rope", "rotary", "cos", "sin", "neg"), "rope and kv cache update"),
     (_word("embedding", "index_select"), "embedding"),

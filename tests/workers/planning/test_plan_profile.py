@@ -123,6 +123,7 @@ def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them():
         name: Plan(model_digest="0" * 64, gpu="h200", runner=name, dtype="bf16") for name in ("kernels", "megakernel")
     }
     names = {
+        "_place_tokens": "routing",
         "_route_tokens": "routing",
         "lm_head_join": "lm_head",
         "_rmsnorm": "norm and residual",
