@@ -42,12 +42,13 @@ for write in (
 
 
 UNITS = "ms|µs|ns|s|min|h|%|x|K|M|G|GB|GiB|MiB|KiB|MHz|W|nats|USD|TB/s|GB/s|TFLOP/s|tokens/s|images/s|requests/s"
-_QUANTITY = re.compile(rf"\$?\d[\d,.]*(?: (?:to|of) \d[\d,.]*)? ?(?:{UNITS})(?![\w/])|\d[\d,.]* to \d[\d,.]*\d")
+_NUMBER = rf"\$?\d[\d,.]*(?: (?:to|of) \d[\d,.]*)? ?(?:{UNITS})(?![\w/])"
+_QUANTITY = re.compile(rf"{_NUMBER}|\d[\d,.]* to \d[\d,.]*\d|--[a-z-]+ \d+")
 
 
 @register.filter
 def unbroken(sentence: str) -> SafeString:
-    """A sentence whose numbers stay on one line with their units."""
+    """A sentence whose numbers stay on one line with their units, and options with their values."""
     parts, at = [], 0
     for match in _QUANTITY.finditer(sentence):
         parts += [escape(sentence[at : match.start()]), format_html('<span class="nowrap">{}</span>', match[0])]
