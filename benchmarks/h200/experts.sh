@@ -18,8 +18,11 @@ step gate 60 bash -c 'set -eo pipefail; for format in mxfp4 int8; do
     "$PYTHON" -m kernels check grouped --variant "grouped_$format" --jobs 4 | grep -v ^refused; done'
 step checks 45 "${pytest[@]}" tests/kernels/runners/test_gpu_experts.py -k "fewer"
 step products 50 "$PYTHON" -m kernels bench gemm --variant grouped_int8 --variant grouped_mxfp4 --seconds 5 \
-    --only epilogue=swigluoai --only "epilogue=bias weights=mxfp4" --only "weights=int8 gathers" \
-    --only "k=768 dtype=bf16 epilogue=none weights=int8" --json "$OUT/experts-products.json"
+    --only "rows=4 experts=32 n=2880 k=2880 dtype=bf16 epilogue=swigluoai" \
+    --only "rows=4 experts=32 n=2880 k=2880 dtype=bf16 epilogue=bias weights=mxfp4" \
+    --only "rows=8 experts=128 n=768 k=2048 dtype=bf16 epilogue=swiglu weights=int8" \
+    --only "rows=8 experts=128 n=2048 k=768 dtype=bf16 epilogue=none weights=int8" \
+    --json "$OUT/experts-products.json"
 step gpt_oss 110 "${decode[@]}" --model gpt-oss-20b --runner kernels_mxfp4 --runner kernels \
     --json "$OUT/decode-experts-gpt-oss.json"
 step qwen3 110 "${decode[@]}" --model qwen3-30b-a3b --runner kernels_int8 --runner kernels \
