@@ -74,12 +74,16 @@ def tiles_of(case: GroupedCase) -> int:
     return 1 + (case.rows > 2 * case.experts)
 
 
+def dynamic_most(case: GroupedCase) -> int:
+    """The most dynamic shared memory of a block, in bytes, beside its static one."""
+    return SHARED_MOST - (4 * WARPS * 2 * 8 * tiles_of(case) * 21 + 256)
+
+
 def parameters(case: GroupedCase, most: int | None = None, **given: Any) -> tuple[Any, int]:
     """`Params` as a numpy scalar, what is not given is 0; and the dynamic shared memory."""
     steps = -(-case.k // STEP_K[str(case.weights)])
     x_bytes = -(-steps * STEP_K[str(case.weights)] * 2 // 128) * 128 + 64  # no two rows meet in a bank
-    static = 4 * WARPS * 2 * 8 * tiles_of(case) * 21 + 256
-    rows = max(1, min(8 * tiles_of(case), case.rows if most is None else most, (SHARED_MOST - static) // x_bytes))
+    rows = max(1, min(8 * tiles_of(case), case.rows if most is None else most, dynamic_most(case) // x_bytes))
     own = {"rows": case.rows, "n": case.n, "k": case.k, "steps": steps, "x_bytes": x_bytes, "most": rows}
     params = np.zeros((), PARAMS)
     for name, value in (own | given).items():
@@ -114,7 +118,7 @@ class GroupedFew(CudaCall):
             return Prepared(allocate, lambda _: nothing)
         params, shared = parameters(case, most, stream=w, x=x, ends=ends, **more)
         grid = padded_rows(case) // TILE_ROWS, min(case.rows, case.experts)
-        entry = skinny_call.kernel(self.compiled, "grouped_few")
+        entry = skinny_call.kernel(self.compiled, "grouped_few", dynamic_most(case))
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()
