@@ -151,7 +151,7 @@ def test_a_mixture_of_experts_is_served(
     that rounding chooses no others.
     """
     if devices is not None:
-        monkeypatch.setattr(building, "crossing", lambda *given: 8)
+        monkeypatch.setattr(building, "crossing", lambda *given: 4)
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     draw, vocab, served = random.Random(3), config["vocab_size"], model
     if devices is not None:
