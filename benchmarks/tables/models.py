@@ -131,6 +131,27 @@ def integers() -> str:
     return markdown(header, lines)
 
 
+@table("mixtures")
+def mixtures() -> str:
+    """Tokens of mixtures of experts, by GPUs, batch and runner."""
+    measured = [row for name in ("decode-moe", "h200x2/decode-moe", "decode-gpt-oss") for row in rows(name)]
+    lines = [
+        [
+            f"{case['model']}, {case['weights']}",
+            str(case.get("gpus") or 1),
+            str(case["batch"]),
+            f"`{row['variant']}`",
+            f"{row['ms_per_token']:.3f} ms",
+            f"{1000 * case['batch'] / row['ms_per_token']:,.0f}",
+            f"{row['read_share']:.0%}".replace("%", " %"),
+        ]
+        for row in measured
+        for case in (row["case"],)
+    ]
+    header = ["prompt of 128", "GPUs", "batch", "runner", "a token", "tokens/s", "of the read bandwidth"]
+    return markdown(header, lines)
+
+
 @table("megakernel")
 def megakernel() -> str:
     """The megakernel by model, prompt, batch and precision; the best of torch beside bf16 only."""

@@ -85,8 +85,12 @@ def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict
     if family not in DIVIDED:
         raise ValueError(f"model_type {family!r}: {', '.join(DIVIDED)} are divided over several GPUs")
     whole: Any = loading.configuration(dict(config))
-    apart = hasattr(type(whole), "moe_intermediate_size") and families.is_sparse(whole.to_dict(), 0)  # else no layer has it
-    inner = "moe_intermediate_size" if apart else "intermediate_size"
+    of_experts = "moe_intermediate_size"
+    inner = (
+        of_experts
+        if hasattr(type(whole), of_experts) and families.is_sparse(whole.to_dict(), 0)
+        else "intermediate_size"
+    )
     units = {} if families.normed_over_heads(dict(config)) else {"num_key_value_heads": 1, "num_attention_heads": 1}
     units[inner] = EXPERT_COLUMNS if has_experts(whole) else 1
     sizes = [(name, getattr(whole, name), unit) for name, unit in units.items()]
