@@ -80,7 +80,7 @@ WITHIN_VLLM = re.compile(r"vllm(_plugin)?(?:-(\w+))?(?:\+(\d))?")
 def within_vllm() -> str:
     """vLLM without and with the plug-in, by model and users: both turns, and the quotient of their mean TPOT."""
     lines = []
-    for name in ("vllm-plugin-turns", "vllm-plugin-8b"):
+    for name in ("vllm-plugin-turns", "vllm-plugin-qwen2.5-1.5b", "vllm-plugin-8b"):
         for users in (1, 8, 32, 128):
             measured = rows(name, concurrency=users, lengths="equal")
             turns = {variant: [row for row in measured if row["variant"] == variant] for variant in _names(measured)}
