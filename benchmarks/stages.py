@@ -3,7 +3,7 @@
     python -m benchmarks.stages striped-hyena-150m --sla benchmarks/h200/hyena.yaml --output RUN.json
 
 A shorter way to a verdict than a whole run of the workbench: without Redis, web, workers and fresh processes. RUN.json
-has the results of all stages, written after each.
+has the commit and the results of all stages, written after each.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.predicted_errors import manifest
+from kernels.measure.environment import commit
 from kernels.model_files.digests import model_digest
 from workbench.cli.sla import read_sla
 from workers.documents.prices import default_price_book
@@ -53,7 +54,8 @@ def main() -> None:
                 model=model, prices=default_price_book(), results=results,
             )  # fmt: skip
             setattr(results, stage, import_module(f"workers.stages.{stage}").run(document, context))
-            options.output.write_text(results.model_dump_json(indent=1) + "\n")
+            content = {"commit": commit(), **results.model_dump(mode="json")}
+            options.output.write_text(json.dumps(content, indent=1) + "\n")
             print(f"{stage}: {time.monotonic() - began:.1f} s", flush=True)
     for trial in results.compose.trials if results.compose else []:
         print(f"  {trial.label}: {trial.gate}, {trial.primary and round(trial.primary.value, 3)}. {trial.reason}")
