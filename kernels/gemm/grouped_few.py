@@ -62,7 +62,7 @@ class _GroupedFew(Variant):
     def cuda_builds(self, case: GroupedCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
         from kernels.gemm.grouped_few_call import SOURCE, constants
 
-        return [Build.of(SOURCE, constants(case, **params))]
+        return [Build.of(SOURCE, constants(case, **({"warps": WARPS} | params)))]
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x [·, k], w, ends [experts] int32, most=None, token [rows] int64, bias) -> y [rows, n].
@@ -75,7 +75,7 @@ class _GroupedFew(Variant):
         check_served(self, case)
         if set(params) - {"warps"}:
             raise ValueError(f"{self.name} takes warps, not {', '.join(sorted(params))}")
-        return GroupedFew(case, **params)
+        return GroupedFew(case, **({"warps": WARPS} | params))
 
 
 @register

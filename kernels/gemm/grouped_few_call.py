@@ -15,12 +15,12 @@ from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_call, skinny_pack
-from kernels.gemm.grouped_few import WARPS
 from kernels.gemm.skinny_tiles import KINDS, STEP_BYTES, STEP_K, TileConfig
 from kernels.ops import GroupedCase
 from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT
 
 SOURCE = Path(__file__).with_name("grouped_few.cu")
+MOST_WARPS = 8
 GATES = {"swiglu": 1, "swigluoai": 2}
 """`Gate` of grouped_few.cu by the epilogue."""
 TILE_ROWS = 16
@@ -60,7 +60,7 @@ def packed(case: GroupedCase, weight: Tensor) -> Tensor:
     return skinny_call.packed(config_of(case), own, case.dtype, gates=False)[0]
 
 
-def constants(case: GroupedCase, warps: int = WARPS) -> dict[str, Any]:
+def constants(case: GroupedCase, warps: int) -> dict[str, Any]:
     """The macros of grouped_few.cu."""
     return {
         "HALF": int(case.dtype == "fp16"), "WEIGHTS": KINDS.index(str(case.weights)), "SINGLE": 0, "ROW_TILES": 1,
@@ -76,7 +76,7 @@ def tiles_of(case: GroupedCase) -> int:
 
 def dynamic_most(case: GroupedCase) -> int:
     """The most dynamic shared memory of a block, in bytes, beside its static one."""
-    return SHARED_MOST - (4 * WARPS * 2 * 8 * tiles_of(case) * 21 + 256)
+    return SHARED_MOST - (4 * MOST_WARPS * 8 * tiles_of(case) * 21 + 256)
 
 
 def parameters(case: GroupedCase, most: int | None = None, **given: Any) -> tuple[Any, int]:
@@ -94,7 +94,7 @@ def parameters(case: GroupedCase, most: int | None = None, **given: Any) -> tupl
 class GroupedFew(CudaCall):
     """See `_GroupedFew.build`."""
 
-    def __init__(self, case: GroupedCase, warps: int = WARPS) -> None:
+    def __init__(self, case: GroupedCase, warps: int) -> None:
         super().__init__()
         self.case, self.warps = case, warps
         self.compiled = Build.of(SOURCE, constants(case, warps))

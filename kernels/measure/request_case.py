@@ -4,7 +4,7 @@ from typing import Any
 
 from kernels.measure.roofline import CACHED_BYTES
 from kernels.model_files.config import value
-from kernels.model_files.families import FAMILIES, head_shape, is_tied, unchosen_parameters
+from kernels.model_files.families import FAMILIES, expert_sizes, head_shape, is_tied, unchosen_parameters
 from kernels.model_files.memory import kv_bytes_per_token
 from kernels.ops import BYTES, ModelCase, Weights
 from kernels.ops.model import last_only
@@ -52,7 +52,7 @@ def request_case(
         return None
     vocabulary, hidden = head_shape(config)
     taken = multiplied(config, parameters)
-    layers = value(config, "layers")
+    layers, experts = value(config, "layers"), expert_sizes(config)
     cache = batch * (prompt + tokens / 2) * kv_bytes_per_token(config, BYTES[weights])
     return ModelCase(
         model=str(config["model_type"]),
@@ -62,5 +62,6 @@ def request_case(
         tokens=tokens,
         parameters=taken,
         last_only=last_only(taken, vocabulary * hidden, layers) if layers else None,
+        expert_parameters=experts and experts.of_one_token,
         bytes_per_token=taken * BYTES[weights] + cache,
     )

@@ -19,6 +19,7 @@ def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, token
     """
     embedding = model.get_input_embeddings().weight
     parameters = _parameters(model, embedding)
+    experts = expert_sizes(model.config.to_dict())
     read = parameters * embedding.itemsize
     cache = _cache_bytes(model.config, batch, prompt + tokens / 2, embedding.itemsize) if parameters else 0
     return ModelCase(
@@ -29,7 +30,7 @@ def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, token
         tokens=tokens,
         parameters=parameters,
         last_only=_last_only(model, parameters),
-        expert_parameters=_of_experts(model),
+        expert_parameters=experts and experts.of_one_token,
         bytes_per_token=read + cache,
     )
 
@@ -51,12 +52,6 @@ def _parameters(model: Any, embedding: Any) -> int:
             return 0
         total -= sum(unchosen(model.config, layer.mlp) for layer in model.model.layers)
     return int(total - (0 if tied else embedding.numel()))
-
-
-def _of_experts(model: Any) -> int | None:
-    """Parameters of the experts that one token has; None without any."""
-    sizes = expert_sizes(model.config.to_dict())
-    return None if sizes is None else sizes.chosen * sizes.parameters
 
 
 def _last_only(model: Any, parameters: int) -> int | None:

@@ -273,6 +273,11 @@ class ExpertSizes(NamedTuple):
     chosen: int
     parameters: int
 
+    @property
+    def of_one_token(self) -> int:
+        """The parameters of the experts that a token goes to."""
+        return self.chosen * self.parameters
+
 
 def expert_sizes(config: dict[str, Any]) -> ExpertSizes | None:
     """The experts of a mixture; None where they are not known, and for other models."""

@@ -95,10 +95,7 @@ class TrialOrder:
         return predicted_primary(wanted, self._prediction, variant.name, self._precision, size, usd)
 
     def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
-        """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction.
-
-        The first PREDICTION_ERROR of the gain of lower precision count nothing: its quality has to be proven as well.
-        """
+        """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction."""
         predictions = [candidate.predicted for candidate in candidates if candidate.predicted is not None]
         worst = max(predictions, default=0.0) if self._lower else min(predictions, default=0.0)
         reference = best.primary.value if best and best.primary else worst
@@ -106,11 +103,18 @@ class TrialOrder:
         def value(candidate: CandidatePlan) -> tuple[bool, float]:
             if candidate.predicted is None:
                 return False, -candidate.seconds
-            ratio = reference / candidate.predicted if self._lower else candidate.predicted / reference
-            loss = log(1 + PREDICTION_ERROR) if candidate.variant.lossy else 0.0
-            return True, (log(ratio) - loss) / candidate.seconds
+            gain = log(reference) if self._lower else -log(reference)
+            return True, (gain - self.slowness(candidate)) / candidate.seconds
 
         return sorted(candidates, key=value, reverse=True)
+
+    def slowness(self, candidate: CandidatePlan) -> float:
+        """The logarithm of the predicted figure, or of its inverse where more is better; of lower precision the first
+        PREDICTION_ERROR of the gain count nothing: its quality has to be proven as well.
+        """
+        assert candidate.predicted is not None
+        loss = log(1 + PREDICTION_ERROR) if candidate.variant.lossy else 0.0
+        return loss + (log(candidate.predicted) if self._lower else -log(candidate.predicted))
 
     def refusal(self, candidate: CandidatePlan) -> str:
         """Why the variant cannot serve, or the workload does not allow it or its precision, as a sentence; or ""."""
@@ -200,13 +204,13 @@ def keeps_promise(value: float | None, objective: Objective) -> bool:
 
 
 def leading(document: StageInput) -> CandidatePlan | None:
-    """The plan that compose tries first, by its prediction; None where nothing is predicted."""
+    """The plan that is predicted to be the fastest, one of lower precision only by more than PREDICTION_ERROR; None
+    where nothing is predicted. Compose may try another one first, which is quicker to build.
+    """
     order = TrialOrder(document)
     predicted_plans = (candidate for candidate in order.candidates() if candidate.predicted is not None)
     allowed = [candidate for candidate in predicted_plans if not order.refusal(candidate)]
-    baseline = document.results.baseline
-    best = PlanTrial(label="", plan={}, gate="pass", primary=baseline.primary) if baseline else None
-    return next(iter(order.ranked(allowed, best)), None)
+    return min(allowed, key=order.slowness, default=None)
 
 
 def left_out_for_time(document: StageInput) -> list[PlanTrial]:

@@ -31,7 +31,7 @@ def test_it_compiles_without_spills(epilogue: str, experts: int, tiled: bool) ->
 @pytest.mark.parametrize(("weights", "rows", "epilogue"), [("int8", 8, "swiglu"), ("mxfp4", 400, "swigluoai")])
 def test_products_of_few_rows_compile_without_spills(weights: str, rows: int, epilogue: str) -> None:
     few = case(rows=rows, experts=128, epilogue=epilogue, weights=weights)
-    used = resources(compile_log(grouped_few_call.SOURCE, grouped_few_call.constants(few)))
+    used = resources(compile_log(grouped_few_call.SOURCE, grouped_few_call.constants(few, 4)))
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
 
 
