@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS
 logger = logging.getLogger(__name__)
 NO_PADDING = -1
 """No token has this id: classifiers of decoders, which look for the last token before padding, refuse to have none."""
+_building = threading.RLock()
+"""transformers builds a model under its dtype as torch's default, which all threads share. Two at once may leave one's
+behind."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ def load(
 def _build(config: PreTrainedConfig, dtype: torch.dtype, device: str) -> PreTrainedModel:
     built = model_class(config)
     try:
-        with torch.device(device):
+        with _building, torch.device(device):
             return built._from_config(config, dtype=dtype)
     except torch.OutOfMemoryError:
         raise
