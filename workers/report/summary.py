@@ -1,6 +1,7 @@
 """The first page of a report, for who decides: what is promised, what was found, what it saves, and what to do."""
 
 from workers.charts import under_load
+from workers.documents.load import UnderLoadResult
 from workers.documents.money import SameLoad, StatedFleet
 from workers.documents.stages import Results, VerifyResult
 from workers.report import weights
@@ -38,7 +39,7 @@ def rows(
         ("Quality", quality.summary if quality else "Quality was not measured."),
         ("Weights", weights.words(verify)),
         ("Not tried", "" if verify.verdict == "met" else _not_tried(results)),
-        ("Recommendation", f"{_recommendation(verify, plan)} {other}".strip()),
+        ("Recommendation", f"{_recommendation(verify, plan, results.load)} {other}".strip()),
     ]
     return [(name, sentence) for name, sentence in lines if sentence]
 
@@ -103,9 +104,12 @@ def _not_tried(results: Results) -> str:
     return " ".join(words)
 
 
-def _recommendation(verify: VerifyResult, plan: str) -> str:
+def _recommendation(verify: VerifyResult, plan: str, load: UnderLoadResult | None) -> str:
     if not verify.recommended:
         return "Keep what runs today: no plan is shown to be better."
     if verify.verdict == "met":
-        return f"Run the plan “{plan}” and give the promise." if plan else "Run the plan and give the promise."
+        run = f"Run the plan “{plan}”" if plan else "Run the plan"
+        if load and load.after and not load.after.limit.held:
+            return f"{run}, but give the promise for the stated traffic alone: under load it is not shown to hold."
+        return f"{run} and give the promise."
     return f"Do not give the promise yet. The plan “{plan}” comes nearest." if plan else ""

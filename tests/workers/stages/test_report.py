@@ -135,6 +135,17 @@ def test_the_summary_of_a_missed_promise_says_what_would_be_kept():
     assert min(samples) <= float(promise[1]) <= 1.1 * max(samples)
 
 
+def test_a_promise_that_no_load_keeps_is_for_the_stated_traffic_alone():
+    document, load = stage_input(), sample_loads.results().load
+    kept = document.model_copy(update={"results": document.results.model_copy(update={"load": load})})
+    assert "and give the promise." in render(kept)
+    nothing = load.after.limit.model_copy(update={"users": 0})
+    load = load.model_copy(update={"after": load.after.model_copy(update={"limit": nothing})})
+    page = render(document.model_copy(update={"results": document.results.model_copy(update={"load": load})}))
+    assert "but give the promise for the stated traffic alone" in page
+    assert "and give the promise." not in page
+
+
 def test_a_missed_report_says_what_was_not_tried_and_why():
     known, document = results(), stage_input()
     left_out = [
