@@ -7,6 +7,7 @@ import signal
 import socket
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -165,16 +166,19 @@ def test_no_web_server_has_a_name_of_one_before_it(tmp_path: Path) -> None:
     held = []
 
     async def asked(servers: WebProcesses, count: int) -> None:
-        """Sends requests until the engine has so many names."""
-        for _ in range(2):
-            ours, theirs = socket.socketpair()
-            theirs.setblocking(False)
-            servers.take(theirs)
-            ours.sendall(request)
-            held.append(ours)
-        async with asyncio.timeout(120):
+        """Sends requests until the engine has so many names; a server that is not up yet may refuse some."""
+        async with asyncio.timeout(240):
             while len(names.read_text().splitlines()) < count:
-                await asyncio.sleep(0.05)
+                for _ in range(2):
+                    ours, theirs = socket.socketpair()
+                    theirs.setblocking(False)
+                    servers.take(theirs)
+                    ours.sendall(request)
+                    held.append(ours)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(5):
+                        while len(names.read_text().splitlines()) < count:
+                            await asyncio.sleep(0.05)
 
     async def whole() -> None:
         spec = Spec("tiny-llama", str(names), web_processes=2)
@@ -193,7 +197,8 @@ def test_no_web_server_has_a_name_of_one_before_it(tmp_path: Path) -> None:
         await own.stop()
 
     asyncio.run(whole())
-    assert len(set(names.read_text().splitlines())) == 4
+    lines = names.read_text().splitlines()
+    assert len(set(lines)) == len(lines) >= 4
 
 
 def test_a_hung_web_server_is_started_again_and_holds_up_no_end(tmp_path: Path) -> None:
