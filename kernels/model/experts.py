@@ -76,14 +76,6 @@ def has_experts(config: Any) -> bool:
     return any(getattr(config, name, None) for name in ALIASES["experts"])
 
 
-def stored_experts(config: Any) -> str:
-    """The lower precision in which the experts of a transformers configuration were stored, where products hold it; ""
-    for others.
-    """
-    known = getattr(config, "dequantised_from", None) or {}
-    return "mxfp4" if has_experts(config) and known.get("quant_method") == "mxfp4" else ""
-
-
 def is_sparse(layer: Any) -> bool:
     """Whether a layer of a transformers model has experts."""
     return hasattr(layer.mlp, "experts")

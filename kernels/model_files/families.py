@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kernels.model_files.architectures import kind_of
 from kernels.model_files.config import FILE, check_required, value
@@ -258,6 +258,12 @@ def is_mixture(config: dict[str, Any]) -> bool:
     """Whether tokens use only some of the model's weights."""
     family = FAMILIES.get(config.get("model_type", ""))
     return bool(value(config, "experts") or (family is not None and family.mixture is not None))
+
+
+def stored_experts(config: dict[str, Any]) -> Literal["mxfp4", ""]:
+    """The lower precision in which the experts of a mixture were stored, where products hold it; "" for others."""
+    stored = config.get("dequantised_from") or {}
+    return "mxfp4" if is_mixture(config) and stored.get("quant_method") == "mxfp4" else ""
 
 
 def normed_over_heads(config: dict[str, Any]) -> bool:

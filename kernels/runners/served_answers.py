@@ -137,7 +137,7 @@ def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> 
     others only where it lies below the fastest of the other kind that followed the same. A request for fewer tokens may
     also take as long as a whole request does from its last token until its ids can be read.
     """
-    asked, asked_s, stated_s = [], [], []
+    batches, batches_s, stated_s = [], [], []
     for pair in range(1, ALTERNATIONS + 1):
         for whole in (pair % 2 == 0, pair % 2 == 1):
             if whole:
@@ -146,21 +146,21 @@ def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> 
                 stated_s.append((served.times_ns[tokens - 1] - served.start_ns) / 1e9)
             else:
                 batch, seconds = clients.ask(tokens)
-                asked.append(batch)
-                asked_s.append(seconds)
-        early = _below(stated_s, asked_s, MOST_LATE, MOST_LATE_S + min(clients.unstated_s))
-        late = _below(asked_s, stated_s, 0.0, MOST_LATE_S + MOST_LATE * served.service_s)
+                batches.append(batch)
+                batches_s.append(seconds)
+        early = _below(stated_s, batches_s, MOST_LATE, MOST_LATE_S + min(clients.unstated_s))
+        late = _below(batches_s, stated_s, 0.0, MOST_LATE_S + MOST_LATE * served.service_s)
         if max(early, late) >= CONTRADICTIONS:
             return (
                 f"It states {1e3 * min(stated_s):.3g} ms until token {tokens:,} of a request; where {tokens:,} were "
-                f"asked for, its ids could be read after {1e3 * min(asked_s):.3g} ms, each the fastest of {pair} "
+                f"asked for, its ids could be read after {1e3 * min(batches_s):.3g} ms, each the fastest of {pair} "
                 "requests in turn."
             )
         if max(early, late) + ALTERNATIONS - pair < CONTRADICTIONS:
             break
-    if any(len(row) != tokens for batch in asked for row in batch.tokens):
+    if any(len(row) != tokens for batch in batches for row in batch.tokens):
         return f"It answered with another number of ids where {tokens:,} were asked for."
-    judged = judge_batches(asked[-1:])
+    judged = judge_batches(batches[-1:])
     return judged.refusal if judged is not None else None
 
 

@@ -16,9 +16,8 @@ from kernels.dequantising import group_scales
 from kernels.dequantising.convert import convert
 from kernels.dequantising.layouts import dequantised, stored
 from kernels.model.decoder import Decoder
-from kernels.model.experts import stored_experts
 from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
-from kernels.model_files.families import FAMILIES
+from kernels.model_files.families import FAMILIES, stored_experts
 from kernels.model_files.quantised import Scheme
 from kernels.quant import absmax
 from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, int4_zero, int8_groups
@@ -193,7 +192,7 @@ def test_mxfp4_is_gpt_oss_own_and_its_experts_are_turned(tmp_path: Path) -> None
     facts = inspect(tmp_path)
     loaded = runners.load(tmp_path / "plain", facts.config, dtype="fp16", device="cpu")
     assert Decoder(loaded).layers[0].input_norm.dtype == torch.float16  # transformers leaves it float32
-    assert stored_experts(loaded.config) == "mxfp4"
+    assert stored_experts(loaded.config.to_dict()) == "mxfp4"
     mlp = Decoder(runners.load(tmp_path / "plain", facts.config, dtype="bf16", device="cpu")).layers[0].mlp
     for w in (mlp.gate_up, mlp.down):
         codes = absmax.quantised(w.flatten(0, 1), "mxfp4")

@@ -21,7 +21,7 @@ from workers.host.stage_process import RunProcess
 from workers.host.template_process import Template
 from workers.shared.scratch import scratch
 
-PACKAGE = "tests.workers.telling_stages"
+PACKAGE = "tests.workers.process_stages"
 
 
 class Runs:

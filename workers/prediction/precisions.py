@@ -6,6 +6,7 @@ Imports no torch.
 from collections.abc import Sequence
 from typing import Any, cast
 
+from kernels.model_files.families import stored_experts
 from kernels.ops import BYTES
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Constraints, Precision, Sla
@@ -41,8 +42,10 @@ def stored_precision(constraints: Constraints, model: ModelManifest) -> list[Pre
     """
     if "int8" not in constraints.precisions:
         return []
-    stored = model.config.get("dequantised_from") or {}
-    return ["int4"] if model.in_four_bits else ["mxfp4"] if stored.get("quant_method") == "mxfp4" else []
+    if model.in_four_bits:
+        return ["int4"]
+    experts = stored_experts(model.config)
+    return [experts] if experts else []
 
 
 def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) -> str:

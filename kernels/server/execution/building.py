@@ -17,8 +17,9 @@ from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, tile_experts
-from kernels.model.experts import has_experts, stored_experts
+from kernels.model.experts import has_experts
 from kernels.model_files.digests import model_digest
+from kernels.model_files.families import stored_experts
 from kernels.ops import MODEL_BYTES
 from kernels.plan import Plan, Serving
 from kernels.quant.formats import EXPERTS, INT4
@@ -193,7 +194,7 @@ def backends(
     parts, gpu = tensor_parallel.parts_of(model), gpu_of(model.device)
     phases = phases or Phases()
     if gpu.sm == 90 and len(parts) == 1:
-        weights = weights or stored_experts(model.config)
+        weights = weights or stored_experts(model.config.to_dict())
     with phases.phase("weights"):
         if not weights and "grouped_hopper" not in exclude and all(can_tile(part, gpu) for part in parts):
             _tile(parts)

@@ -15,9 +15,9 @@ from kernels.megakernel.proof.validate import Proof
 from kernels.model import all_reduce
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, check_builds, tile_experts
-from kernels.model.experts import stored_experts
 from kernels.model.loading import skeleton
 from kernels.model.tensor_parallel import part_of_config
+from kernels.model_files.families import stored_experts
 from kernels.plan import Plan
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.backend import KernelsBackend
@@ -55,7 +55,7 @@ def served_builds(
     if size > 1:
         yield all_reduce.build_of(size)
     else:
-        weights = weights or stored_experts(model.config)
+        weights = weights or stored_experts(config)
     if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)
         tile_experts(model)

@@ -1,0 +1,1 @@
+from tests.workers.process_stages.behaviour import run as run

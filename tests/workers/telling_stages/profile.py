@@ -1,1 +1,0 @@
-from tests.workers.telling_stages.behaviour import run as run
