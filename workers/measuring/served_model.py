@@ -75,7 +75,7 @@ def load_today(document: StageInput, context: Context, placement: Placement | No
     return over_ranks(load(document, context, tensor_parallel_size=size))
 
 
-def load_once(document: StageInput, context: Context) -> Any:
+def load_once(document: StageInput, context: Context, placement: Placement | None = None) -> Any:
     """The model of `load_today`, loaded once for all stages that share a process.
 
     A later stage gets the same object, so it must stay as it is: a plan that changes weights or modules gets a model of
@@ -83,7 +83,7 @@ def load_once(document: StageInput, context: Context) -> Any:
     """
     if "model" not in context.shared:
         started = time.monotonic()
-        context.shared["model"] = load_today(document, context)
+        context.shared["model"] = load_today(document, context, placement)
         context.shared["loading_seconds"] = time.monotonic() - started
     return context.shared["model"]
 

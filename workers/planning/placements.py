@@ -9,7 +9,7 @@ from kernels import runners
 from kernels.runners.clients import Clients
 from workers.documents.stages import Placement, StageInput
 from workers.harness.context import Context, StageError
-from workers.measuring.served_model import dtype_of, load_today, prepared, release
+from workers.measuring.served_model import dtype_of, load_once, prepared, release
 from workers.planning.trials import primary
 from workers.prediction.memory import GIB, needed_gib
 
@@ -40,13 +40,13 @@ def chosen(document: StageInput, context: Context) -> dict[str, Any]:
         context.shared["eager_is_warm"] = True
     else:
         release(context)
-        context.shared["model"] = load_today(document, context, placement)
+        load_once(document, context, placement)
     return {"placement": placement, "placements": values, "no_room": no_room}
 
 
 def _value(document: StageInput, context: Context, placement: Placement) -> float:
     """The first objective's metric of a few requests. The model stays in `context.shared`."""
-    model = context.shared["model"] = load_today(document, context, placement)
+    model = load_once(document, context, placement)
     with prepared(runners.runner("eager", model), document) as runner:
         clients = Clients(runner, document.workload.traffic, seed=2)
         clients.warm_up()

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -36,12 +36,13 @@ class Run(NamedTuple):
 
 
 def through_all_stages(config: dict, **sla) -> Run:
-    """What the eight stages of a run find, one after the other, and the report that the last one writes."""
-    root, results = Path(mkdtemp(dir=os.environ["WORKBENCH_DATA"])), Results()
+    """What the eight stages of a run find, one after the other in one process, and the report of the last one."""
+    root, results, shared = Path(mkdtemp(dir=os.environ["WORKBENCH_DATA"])), Results(), dict[str, Any]()
     (root / "config.json").write_text(json.dumps(config))
     for stage, seconds in STAGES.items():
         name = stage.__name__.rpartition(".")[2]
-        setattr(results, name, stage.run(documents(name, config, results, **sla), Context(root, root, seconds=seconds)))
+        context = Context(root, root, seconds=seconds, shared=shared)
+        setattr(results, name, stage.run(documents(name, config, results, **sla), context))
     report.run(documents("report", config, results, **sla), Context(root, root))
     return Run(results, (root / "report.html").read_text())
 
