@@ -10,7 +10,7 @@ from kernels.attention import flash_triton
 from kernels.hardware import Gpu
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.prompts import bucket
-from kernels.ops import TORCH_VARIANTS, AttentionCase, Case, LinearCase, LmHeadCase, RmsNormCase, case_from
+from kernels.ops import TORCH_VARIANTS, AttentionCase, Case, GroupedCase, LinearCase, LmHeadCase, RmsNormCase, case_from
 from kernels.plan import PlannedOp
 from kernels.tune.plan_search import planned_op
 from kernels.tune.plan_search import usable as in_pass
@@ -77,13 +77,16 @@ def of_prompts(ops: Collection[PlannedOp], traffic: BatchShape) -> list[PlannedO
 
 
 def is_of_prompts(case: Case, traffic: BatchShape) -> bool:
-    """Whether a prompt's pass runs the case; every pass runs the head."""
+    """Whether a prompt's pass runs the case; every pass runs the head. Experts and norms of heads have several rows for
+    each token.
+    """
     queries = bucket(traffic.prompt)
     if isinstance(case, LmHeadCase):
         return True
     if hasattr(case, "q_len"):
         return bool(case.q_len == queries)
-    return getattr(case, "m", None) == traffic.batch * queries
+    rows = case.rows if isinstance(case, GroupedCase) else getattr(case, "m", 0)
+    return rows > 0 and rows % (traffic.batch * queries) == 0
 
 
 def _alone(op: PlannedOp) -> PlannedOp:

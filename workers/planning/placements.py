@@ -1,6 +1,6 @@
 """How what runs today is placed on several GPUs: by the faster of transformers' two ways."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
@@ -15,6 +15,10 @@ from workers.prediction.memory import GIB, needed_gib
 
 REQUESTS = 2
 """Requests of each way that are measured, after one that warms it up."""
+WAYS: dict[Placement, str] = {
+    "tensor_parallel": "divided over its GPUs",
+    "pipeline_parallel": "with whole layers on one GPU after the other",
+}
 COPIES_BESIDE_LAYERS = 3
 """Copies of the layers' weights where a plan stands beside whole layers: those, the plan's parts, and what it packs of
 them. A plan beside divided layers shares their parts.
@@ -26,21 +30,22 @@ def chosen(document: StageInput, context: Context) -> dict[str, Any]:
     `placement`, `placements` and `no_room` of `BaselineResult`.
     """
     values: dict[Placement, float] = {}
-    context.say(0.05, "measuring the model divided over its GPUs")
-    values["tensor_parallel"] = _value(document, context, "tensor_parallel")
-    release(context)
-    context.say(0.1, "measuring the model with whole layers on one GPU after the other")
-    with suppress(StageError, RuntimeError):  # no room for it, or accelerate cannot place it
-        values["pipeline_parallel"] = _value(document, context, "pipeline_parallel")
+    has_room = _has_room(document)
+    ways = tuple(WAYS) if has_room else tuple(reversed(WAYS))  # the last one's model need not be loaded again
+    for fraction, way in zip((0.05, 0.1), ways, strict=True):
+        release(context)
+        context.say(fraction, f"measuring the model {WAYS[way]}")
+        with nullcontext() if way == "tensor_parallel" else suppress(StageError, RuntimeError):  # it may not fit
+            values[way] = _value(document, context, way)
     best = max if document.workload.objectives[0].direction == "at_least" else min
     faster = best(values, key=lambda placement: values[placement])
-    no_room = faster == "pipeline_parallel" and not _has_room(document)
+    no_room = faster == "pipeline_parallel" and not has_room
     placement: Placement = "tensor_parallel" if no_room else faster
-    if placement == "pipeline_parallel":
+    if placement == ways[-1]:
         context.shared["eager_is_warm"] = True
     else:
         release(context)
-        load_once(document, context, placement)
+    load_once(document, context, placement)
     return {"placement": placement, "placements": values, "no_room": no_room}
 
 

@@ -13,7 +13,7 @@ from kernels.model.prompt_ops import of_prompts, prompt_ops
 from kernels.model.prompts import PromptReader, bucket
 from kernels.model.rounding import Rounding, rounded_decoder, rounded_weights
 from kernels.model.state import State
-from kernels.ops import RmsNormCase, StepAttentionCase
+from kernels.ops import GroupedCase, RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
 from kernels.runners.sessions import DecoderSession
 from tests.kernels.runners.engine_models import COMPACT, CONFIGS, load
@@ -175,11 +175,12 @@ def test_every_call_is_planned(name: str) -> None:
 
 def test_a_plans_prompt_ops_are_those_of_its_bucket() -> None:
     cases: list[Any] = [RmsNormCase(m=m, n=64) for m in (2, 128)]
+    cases += [GroupedCase(rows=rows, experts=8, n=64, k=64) for rows in (4, 256)]
     cases.append(StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=80))
     cases += [place.model_copy() for place in LayerOps(Decoder(load("llama")), BatchShape(2, 50, 8)).around()]
     ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="any") for case in cases]
-    found = [(op.op, op.case["m"]) for op in of_prompts(ops, BatchShape(2, 50, 8))]
-    assert found == [("rmsnorm", 128), ("lm_head", 2)]
+    of_bucket = [(op.op, op.case.get("m") or op.case["rows"]) for op in of_prompts(ops, BatchShape(2, 50, 8))]
+    assert of_bucket == [("rmsnorm", 128), ("grouped", 256), ("lm_head", 2)]
 
 
 @pytest.mark.parametrize("length", [100, 1024])
