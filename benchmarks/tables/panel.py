@@ -9,10 +9,15 @@ from benchmarks.tables.writing import markdown, table
 
 @table("panel")
 def panel() -> str:
-    """A line for each run, by GPU and minutes, in the order in which they ran."""
-    documents = [json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.parent.glob("*/panel*.json"))]
-    rows = [row for document in documents for row in document["rows"]]
-    rows.sort(key=lambda row: (row["gpu"], row["minutes"], row["again"]))
+    """The latest run of each model, by GPU and minutes."""
+    documents = [json.loads(path.read_text("utf-8")) for path in RESULTS.parent.glob("*/panel*.json")]
+    documents.sort(key=lambda document: document["at"])
+    latest = {
+        tuple(row[name] for name in ("gpu", "minutes", "again", "model")): row
+        for document in documents
+        for row in document["rows"]
+    }
+    rows = sorted(latest.values(), key=lambda row: (row["gpu"], row["minutes"], row["again"]))
     header = ["GPU", "minutes", "model", "promised", "chosen", "64 tokens", "best known", "regret"]
     return markdown([*header, "first plan", "verdict after", "verdict", "not tried for time"], map(_line, rows))
 
