@@ -5,9 +5,9 @@
 # server twice, with empty caches and with filled ones.
 #
 # Writes decode-moe.json, serve-moe.json and timeline.npz. The weights are drawn on the GPU, by each server anew.
-# Predicted: 480 s without vLLM, the record and the starts. Those: cold 55 s, of which `compile` waits 15 for the other
-# process, warm 33, both with `graphs` at 10 and 31 passes left, which are captured within 8 s; 61 kernels, after both.
-# Before: cold 129 s, of which `graphs` took 65, `compile` 20 and `other` 23.
+# Predicted: 480 s without vLLM, the record and the starts. Those: cold 65 s, warm 42,
+# both with `graphs` at 20, since LM heads are captured afterwards, within 30 s. Before: cold 86 s, of which `graphs` took
+# 45 and `compile` 22, and warm 63, of which `graphs` took 41; 42 passes were captured, about one a second.
 set -euo pipefail
 LIMIT=${LIMIT:-490}
 ONLY=${ONLY:-product checks decode serve serve-small}

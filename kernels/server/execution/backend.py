@@ -109,6 +109,8 @@ class KernelsBackend:
         self._captured: dict[Shape, Captured] = {}
         self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
         """The passes that end with an LM head, where that is faster than logits and a draw."""
+        self._heads_left: dict[Shape, dict[SamplingKind, list[PlannedOp]]] = {}
+        """The ops of the passes of captured shapes with LM heads that are still to be captured."""
         self._launched: deque[LaunchedStep] = deque()
         self._left: list[Shape] = []
         """The shapes that `prepare` left, the smallest first."""
@@ -129,24 +131,36 @@ class KernelsBackend:
 
     @property
     def graphs_left(self) -> int:
-        """The shapes that are still to be captured."""
-        return len(self._left)
+        """The shapes, and the LM heads of captured ones, that are still to be captured."""
+        return len(self._left) + sum(map(len, self._heads_left.values()))
 
     def prepare(self, all_shapes: bool = True) -> None:
-        """Captures the shapes; unless `all_shapes`, those that a start needs: a step then runs in the smallest captured
-        one that holds it, and the others follow by `capture_next` and under load.
+        """Captures the shapes with their LM heads; unless `all_shapes`, the shapes that a start needs, without heads: a
+        step then runs in the smallest captured one that holds it, and the others follow by `capture_next` and under
+        load.
         """
         for shape in self.shapes if all_shapes else needed_first(self.shapes):
             if shape not in self._captured:
                 self._prepare(shape)
+        while all_shapes and self._heads_left:
+            self._capture_head()
         self._count()
 
     def capture_next(self) -> bool:
-        """Captures the smallest of the shapes that are left; whether there was one."""
-        if not self._left:
+        """Captures an LM head of the smallest captured shape that lacks one, else the smallest of the shapes that are
+        left; whether there was one.
+        """
+        if self._heads_left:
+            self._capture_head()
+        elif self._left:
+            self._prepare_late(self._left[0])
+        else:
             return False
-        self._prepare_late(self._left[0])
         return True
+
+    def _capture_head(self) -> None:
+        shape = min(self._heads_left, key=lambda shape: shape.rows)
+        self._add_head(shape, next(iter(self._heads_left[shape])))
 
     def _prepare_late(self, shape: Shape) -> None:
         """Captures one of the shapes that are left. Where the memory does not suffice, larger ones serve in their
@@ -166,7 +180,7 @@ class KernelsBackend:
     @torch.no_grad()
     def _prepare(self, shape: Shape) -> None:
         """Captures a shape. A pass of several arrangements is captured in each, they are timed, and the fastest is
-        kept. Then its LM heads are captured and timed beside it.
+        kept. Its LM heads are left.
         """
         arrangements = self._arrangements(shape)
         variants = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
@@ -175,17 +189,21 @@ class KernelsBackend:
         times = self.timed.get(shape, {})
         fastest = min(variants, key=lambda name: times.get(name, 0.0))
         self._captured[shape] = variants[fastest]
-        for kind, ops in self._heads(shape, arrangements[fastest]).items():
-            self._add_head(shape, kind, ops)
+        if heads := self._heads(shape, arrangements[fastest]):
+            self._heads_left[shape] = heads
 
     def _shape_for(self, step: Step) -> Shape:
         """The shape that a step runs in."""
         shape = fitting(self.shapes, step)
         if not self._left or shape in self._captured:
             return shape
-        if time.monotonic() - self._captured_at > APART_SECONDS:
+        if self._may_capture():
             self._prepare_late(shape)
         return fitting(self._kept, step)
+
+    def _may_capture(self) -> bool:
+        """Whether a step may wait for a capture."""
+        return time.monotonic() - self._captured_at > APART_SECONDS
 
     def can_run(self, step: Step) -> bool:
         return step.count == 1
@@ -193,8 +211,10 @@ class KernelsBackend:
     @torch.no_grad()
     def launch(self, step: Step) -> Callable[[], None] | None:
         shape = self._shape_for(step)
-        heads = self._headed.get(shape)
-        graph = self._graph(shape, drawn_by(step) if heads else None)
+        kind = drawn_by(step) if shape in self._headed or shape in self._heads_left else None
+        if kind in self._heads_left.get(shape, {}) and self._may_capture():
+            self._add_head(shape, kind)
+        graph = self._graph(shape, kind)
         host = graph.host[0]
         graph.host.rotate()
         self._sequences.fill(step, shape, host.fields)
@@ -247,6 +267,8 @@ class KernelsBackend:
         """
         alone = [each for each in self.shapes if not each.blocks]
         shape = next((each for each in alone if each.decodes >= decodes), alone[-1])
+        if "argmax" in self._heads_left.get(shape, {}):
+            self._add_head(shape, "argmax")
         return self._ms(shape, self._graph(shape, "argmax"))
 
     @torch.no_grad()
@@ -298,15 +320,25 @@ class KernelsBackend:
         partial, tiled = len(self.models) > 1, self.model.tiled
         return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled)
 
-    def _add_head(self, shape: Shape, kind: SamplingKind, ops: Sequence[PlannedOp]) -> None:
-        """Keeps a pass with this LM head if it is faster."""
+    @torch.no_grad()
+    def _add_head(self, shape: Shape, kind: SamplingKind) -> None:
+        """Captures one of the LM heads that are left, times it beside logits and a draw, and keeps it if it is faster.
+        Without memory for it, logits and a draw stay.
+        """
+        ops = self._heads_left[shape].pop(kind)
+        if not self._heads_left[shape]:
+            del self._heads_left[shape]
         if kind == "top_k_p" and self._equal_rows > MOST_EQUAL:
             return
-        graph, how = self._capture(shape, ops, kind), TIMED_AS[kind]
-        logits, head = (self._ms(shape, each, how) for each in (self._captured[shape], graph))
+        try:
+            graph, how = self._capture(shape, ops, kind), TIMED_AS[kind]
+            logits, head = (self._ms(shape, each, how) for each in (self._captured[shape], graph))
+        except torch.OutOfMemoryError:
+            return
         self.timed_heads[shape, kind] = {"logits": logits, "head": head}
         if head < logits:
             self._headed.setdefault(shape, {})[kind] = graph
+        self._captured_at = time.monotonic()
 
     @cached_property
     def _equal_rows(self) -> int:

@@ -9,6 +9,7 @@ from kernels.model.decoder import Decoder
 from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
+from kernels.server.execution import backend as backend_module
 from kernels.server.execution.backend import Captured, KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.heads import MOST_TOP_K, drawn_by, head_case, most_equal_rows, planned_heads
@@ -50,6 +51,24 @@ def planned(model: Decoder, rows: tuple[int, ...] = (1, 2, 3, 4)) -> list[Planne
     return [PlannedOp(op="lm_head", case=case.model_dump(), variant=name) for case, name in cases]
 
 
+def test_heads_follow_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under load those that steps ask for, the others while the server is idle."""
+    monkeypatch.setattr(KernelsBackend, "_ms", by_head)
+    monkeypatch.setattr(backend_module, "APART_SECONDS", 0.0)
+    backend = prepared(Decoder(load("llama", seed=1)), all_shapes=False)
+    assert not backend.timed_heads
+    engine = Engine([backend])
+    engine.add(Request("greedy", [1, 2, 3], 5))
+    while not engine.idle:
+        engine.run_step()
+    assert {kind for _, kind in backend.timed_heads} == {"argmax"}
+    while backend.capture_next():
+        pass
+    alone = [shape for shape in backend.shapes if not shape.blocks]
+    assert {*backend.timed_heads} == {(shape, kind) for shape in alone for kind in TORCHS}
+    assert backend.graphs == len(backend.shapes) + 2 * len(alone)
+
+
 def test_no_head_samples_from_logits_with_a_soft_cap() -> None:
     model, shape = Decoder(load("gemma2")), Shape(2, 0, 4, 2)
     assert planned_heads(model, shape, planned(model)) == ["argmax"]
@@ -69,11 +88,11 @@ def by_logits(self: KernelsBackend, shape: Shape, graph: Captured, how: Sampling
     return 3.0 - by_head(self, shape, graph)
 
 
-def prepared(model: Decoder) -> KernelsBackend:
+def prepared(model: Decoder, all_shapes: bool = True) -> KernelsBackend:
     block = block_of(model)
     limits = SchedulerLimits(60, 8, 4, 96, 2 * block, block, 3)
     backend = KernelsBackend(model, GPUS["cpu"], limits, ops=planned(model))
-    backend.prepare()
+    backend.prepare(all_shapes)
     return backend
 
 
