@@ -9,12 +9,12 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from kernel_workbench_vllm.decode_step import DecodeSteps, EngineModel, Pages, plan_for
+from kernel_workbench_vllm.decode_step import Caches, DecodeSteps, DraftWriter, EngineModel, Pages, plan_for
 from kernels.measure.gpu_entry import gpu_of
 from kernels.model.decoder import LayerShape
 from kernels.model.layer_weights import Dense, Weights
@@ -98,7 +98,9 @@ class UnwrittenDrafts:
         """It has no graphs."""
 
     def capture(self) -> None:
-        """It has no graphs."""
+        """vLLM calls this after it has captured its own graphs."""
+        for planned in PLANNED:
+            planned.capture()
 
     def propose(self, input_batch: Any, *others: Any, **named: Any) -> Tensor:
         """The drafts [sequences, drafts] of the next step."""
@@ -158,6 +160,10 @@ def noting_lengths(model: Any) -> Any:
     return NotingState
 
 
+PLANNED: "WeakSet[Planned]" = WeakSet()
+"""Those of this process, for `UnwrittenDrafts`: vLLM makes it before the model, and does not tell it the model."""
+
+
 class Planned:
     """The steps of one of vLLM's models. They are made in the pass by which vLLM measures the memory that it needs:
     the weights are loaded by then, and there are no KV pages yet.
@@ -169,11 +175,13 @@ class Planned:
         # A list hides the model from torch's modules, of which it would become a part of itself.
         self._model, self._config, self._log = [model], vllm_config, init_logger(LOGGER)
         self._steps: DecodeSteps | None = None
+        self._drafts: DraftWriter | None = None
         self._tried = False
         self.places = 1 + vllm_config.num_speculative_tokens if writes_drafts(vllm_config) else 1
         """The tokens of each sequence in a step of decodes."""
         self.lengths: list[int] | None = None
         """The tokens of each sequence in a pass with drafts, those of decodes first; None of a graph that is made."""
+        PLANNED.add(self)
 
     def hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
         """The normed hidden states of a step in which every sequence has one token; None where vLLM is to run it."""
@@ -189,36 +197,42 @@ class Planned:
     def _hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
         from vllm.forward_context import get_forward_context
 
-        layers, by_layer = self._model[0].model.layers, get_forward_context().attn_metadata
+        by_layer = get_forward_context().attn_metadata
         if self._steps is None or not isinstance(by_layer, dict):
             return None
-        metadata = by_layer[layers[0].self_attn.attn.layer_name]
+        metadata = by_layer[self._model[0].model.layers[0].self_attn.attn.layer_name]
         table, places = metadata.block_table, metadata.max_query_len
         step = self._steps.steps.get(len(table))
-        caches = [halves(layer.self_attn.attn.kv_cache) for layer in layers]
         # A piecewise graph pads the tokens of sequences of unlike lengths; a whole one says so of its own padding.
         tokens = {len(ids), metadata.num_actual_tokens, len(table) * places}
         if step is None or places not in (1, self.places) or len(tokens) > 1:
-            self._write_drafts(ids, positions, metadata, caches)
+            self._write_drafts(ids, positions, metadata)
             return None
         if places == 1:
-            return step(ids, positions, table, caches)
-        return step.several(ids.view(-1, places), positions.view(-1, places), table, caches).flatten(0, 1)
+            return step(ids, positions, table, self._caches())
+        return step.several(ids.view(-1, places), positions.view(-1, places), table, self._caches()).flatten(0, 1)
 
-    def _write_drafts(self, ids: Tensor, positions: Tensor, metadata: Any, caches: Any) -> None:
+    def _write_drafts(self, ids: Tensor, positions: Tensor, metadata: Any) -> None:
         """Writes the drafts of the decodes beside prompts, which lead the batch. vLLM then computes the whole pass."""
-        if self._steps is None or self.lengths is None or sum(self.lengths) != metadata.num_actual_tokens:
+        if self._drafts is None or self.lengths is None or sum(self.lengths) != metadata.num_actual_tokens:
             return
-        decodes, places = self.lengths.count(self.places), self.places
-        rows = min((rows for rows in self._steps.steps if rows >= decodes), default=0)
-        if not decodes or not rows:
+        if decodes := self.lengths.count(self.places):
+            leading = (each[: decodes * self.places].view(-1, self.places) for each in (ids, positions))
+            self._drafts.write(*leading, metadata.block_table[:decodes], self._caches)
+
+    def _caches(self) -> Caches:
+        return [halves(layer.self_attn.attn.kv_cache) for layer in self._model[0].model.layers]
+
+    def capture(self) -> None:
+        """Captures the graphs that write drafts, if there are drafts."""
+        if self._drafts is None:
             return
-        leading = [each[: decodes * places].view(-1, places) for each in (ids, positions)]
-        given = (*leading, metadata.block_table[:decodes])
-        # A row of padding is a sequence at the start of page 0, which vLLM keeps for such.
-        written, at, table = (F.pad(each, (0, 0, 0, rows - decodes)) for each in given)
-        self._steps.steps[rows].several(written, at, table, caches, last=False)
-        leading[0].copy_(written[:decodes])
+        try:
+            self._drafts.capture(self._caches())
+        except Exception as error:  # whatever it is, the customer's server goes on
+            self._log.warning("%s: drafts beside prompts are not in CUDA graphs, so slower: %s", SEVERAL, error)
+        else:
+            self._log.info("%s: drafts beside prompts are in CUDA graphs", SEVERAL)
 
     def _make(self) -> None:
         config = self._config
@@ -232,11 +246,14 @@ class Planned:
             captured = config.compilation_config.cudagraph_capture_sizes or ()
             sizes = {-(-size // self.places) for size in captured}
             model, pages = engine_model(self._model[0], capacity), Pages(page_size, capacity)
-            self._steps = DecodeSteps(model, plan, gpu, sizes, pages, choose=self.places > 1)
+            steps = DecodeSteps(model, plan, gpu, sizes, pages, choose=self.places > 1)
+            if self.places > 1 and steps.steps:
+                self._drafts = DraftWriter(steps.steps, self.places, pages)
+            self._steps = steps
         except Exception as error:  # whatever it is, the customer's server goes on
             self._log.warning("KERNELS_PLAN is not used, and vLLM goes on without it: %s", error)
             return
-        for name, rows in self._steps.variants.items():
+        for name, rows in steps.variants.items():
             self._log.info("KERNELS_PLAN: %s in steps of %s sequences", name, ", ".join(map(str, rows)))
 
 
