@@ -312,7 +312,7 @@ class UnquantizedLinearMethod:
 def served(**changes: Any) -> tuple[Any, Any]:
     """A model and a configuration with the attributes of vLLM's that a refusal reads."""
     given = {"method": UnquantizedLinearMethod(), "backend": "FLASH_ATTN", "neox": True, "window": None}
-    given |= {"lora": None, "world": 1, "cache": "auto", "dtype": torch.bfloat16, **changes}
+    given |= {"lora": None, "world": 1, "cache": "auto", "dtype": torch.bfloat16, "mixed": "PIECEWISE", **changes}
     product = SimpleNamespace(quant_method=given["method"])
     backend = SimpleNamespace(get_name=lambda: given["backend"])
     attn = SimpleNamespace(get_attn_backend=lambda: backend, sliding_window=given["window"])
@@ -326,6 +326,9 @@ def served(**changes: Any) -> tuple[Any, Any]:
         parallel_config=SimpleNamespace(world_size=given["world"]),
         cache_config=SimpleNamespace(cache_dtype=given["cache"]),
         model_config=SimpleNamespace(dtype=given["dtype"]),
+        compilation_config=SimpleNamespace(
+            cudagraph_mode=SimpleNamespace(mixed_mode=lambda: SimpleNamespace(name=given["mixed"]))
+        ),
     )
     return SimpleNamespace(model=SimpleNamespace(layers=[layer])), config
 
@@ -342,6 +345,7 @@ def served(**changes: Any) -> tuple[Any, Any]:
         ({"dtype": torch.float32}, "dtype is torch.float32"),
         ({"neox": False}, "SimpleNamespace does not rotate whole heads by halves"),
         ({"window": 4096}, "attention has a window"),
+        ({"mixed": "FULL"}, "one CUDA graph is for decodes and prompts"),
     ],
 )
 def test_what_vllm_keeps_to_itself_is_said(change: dict[str, Any], said: str | None) -> None:

@@ -308,11 +308,15 @@ def refusal(model: Any, config: Any) -> str | None:
     attention = layers[0].self_attn
     rotary, backend = attention.rotary_emb, attention.attn.get_attn_backend().get_name()
     whole = getattr(rotary, "is_neox_style", False) and getattr(rotary, "rotary_dim", 0) == attention.head_dim
+    # Sequences have one token each when such a graph is captured, and any number when it is replayed.
+    mixed = config.compilation_config.cudagraph_mode.mixed_mode().name == "FULL"
+    mixed = mixed or os.environ.get("VLLM_USE_BREAKABLE_CUDAGRAPH") == "1"
     reasons = {
         f"the products of its layers are of {', '.join(sorted(methods))}": methods != {"UnquantizedLinearMethod"},
         f"the KV cache is in {cache}": cache not in ("auto", "bfloat16", "float16"),
         f"the KV cache has the layout of {backend}": backend != "FLASH_ATTN",
         f"dtype is {config.model_config.dtype}": config.model_config.dtype not in (torch.bfloat16, torch.float16),
+        "one CUDA graph is for decodes and prompts": mixed,
         "hidden states of several layers are asked for": bool(getattr(model.model, "aux_hidden_state_layers", ())),
         f"{type(rotary).__name__} does not rotate whole heads by halves": not whole,
         "attention has another scale": attention.scaling != attention.head_dim**-0.5,
