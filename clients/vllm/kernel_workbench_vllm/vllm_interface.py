@@ -30,7 +30,7 @@ from kernels.runners.plan_files import PlanRefused
 
 TRIED = ("0.26.0",)
 SEVERAL = "KERNELS_SEVERAL_TOKENS"
-"""The environment variable that lets a pass make several tokens. Off: with many users it has not run on a GPU."""
+"""The environment variable that lets a pass make several tokens. Without it the option means vLLM's own drafts."""
 DRAFTS = "ngram_gpu"
 """vLLM's name of drafts without a model, with which it schedules asynchronously."""
 LOGGER = "vllm.kernel_workbench"
