@@ -137,7 +137,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--model", default="llama-3.2-1b")
     parser.add_argument("--site", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
-    servers = "vllm_plugin-int8 has int8 weights; vllm_plugin+3 makes three further tokens of each sequence in a pass"
+    servers = "vllm_plugin-int8 has int8 weights; vllm_plugin+3 makes three further tokens of each sequence in a pass; "
+    servers += "vllm_plugin+3eager launches them kernel by kernel beside prompts"
     parser.add_argument("--servers", nargs="+", default=["vllm", "vllm_plugin"], help=servers)
     parser.add_argument("--turns", type=int, default=2, help="how often each server gets every load")
     parser.add_argument("--rounds", type=int, default=10, help="requests for each user in a turn")
@@ -148,11 +149,13 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def started_as(bench: ServeBench, variant: str, plan: Path) -> ServerCommand:
-    """The server `vllm`, or `vllm_plugin[-WEIGHTS][+DRAFTS]`, whose caches are its own: all start at once."""
+    """The server `vllm`, or `vllm_plugin[-WEIGHTS][+DRAFTS[eager]]`, whose caches are its own: all start at once."""
     named, _, drafts = variant.partition("+")
     name, _, weights = named.partition("-")
     options = [f"--kv-cache-memory-bytes={KV_BYTES}", *(bench.options.vllm_option or [])]
     given = {**environment(), "VLLM_CACHE_ROOT": str(bench.folder / f"cache-{variant}")}
+    if drafts.endswith("eager"):
+        given["VLLM_PROBE_EAGER"] = "1"
     if variant in bench.options.trace:
         traces = {"profiler": "torch", "torch_profiler_dir": str(bench.folder / f"traces-{variant}")}
         options.append(f"--profiler-config={json.dumps(traces | {'torch_profiler_with_stack': False})}")
@@ -165,7 +168,7 @@ def started_as(bench: ServeBench, variant: str, plan: Path) -> ServerCommand:
         document = Plan.model_validate_json(plan.read_text())
         path = bench.folder / f"plan-{weights or 'bf16'}.json"
         path.write_text(document.model_copy(update={"options": {"weights": weights or "bf16"}}).model_dump_json())
-        server = with_plan(server, path, int(drafts or 0))
+        server = with_plan(server, path, int(drafts.removesuffix("eager") or 0))
     return replace(server, variant=variant, settings=server.settings | ({"weights": weights} if weights else {}))
 
 
@@ -231,7 +234,7 @@ def main() -> int:
                     say(json.dumps(trace))
         for server in servers:
             log = (folder / f"{server.variant}.log").read_text(errors="replace").splitlines()
-            print(*[text for text in log if "KERNELS_PLAN" in text], sep="\n", flush=True)
+            print(*[text for text in log if "KERNELS_" in text or "Graph capturing" in text], sep="\n", flush=True)
             if server.variant not in urls:
                 print(*[text for text in log if "ERROR" in text][:60], *log[-40:], sep="\n", flush=True)
             if (times := options.site / f"times-{server.variant}.json").exists():

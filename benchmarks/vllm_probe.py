@@ -1,19 +1,22 @@
-"""A plug-in of vLLM that times the parts of its engine's loop, for `vllm_plugin.py`. Imports nothing of this project.
+"""A plug-in of vLLM that times the parts of its engine's loop, for `vllm_plugin.py`. VLLM_PROBE_EAGER keeps the plug-in
+of `clients/vllm` from capturing graphs of its own.
 
-Writes to the file that VLLM_PROBE names, by the number of sequences of a step of decodes: the steps, and µs a step of
-each part and from one step to the next.
+Writes to the file that VLLM_PROBE names, by the number of sequences of a step of decodes: the steps, and the median µs
+of each part and from one step to the next.
 """
 
 import functools
 import json
 import os
 import time
+from collections import defaultdict
+from statistics import median
 from typing import Any
 
 EVERY = 200
 """Steps after which the file is written again."""
-LONGEST = 0.02
-"""Seconds between two steps of one load, at most."""
+LEAST = 100
+"""Steps of a kind without which its times are not written."""
 
 
 def register() -> None:
@@ -26,8 +29,13 @@ def register() -> None:
     from vllm.v1.worker.gpu.async_utils import AsyncOutput
     from vllm.v1.worker.gpu.model_runner import GPUModelRunner
 
-    totals: dict[str, dict[str, float]] = {}
-    state: dict[str, Any] = {"key": "", "began": 0.0, "steps": 0}
+    if os.environ.get("VLLM_PROBE_EAGER"):
+        from kernel_workbench_vllm.vllm_interface import UnwrittenDrafts
+
+        UnwrittenDrafts.capture = lambda self: None  # type: ignore[method-assign]
+
+    parts: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    state: dict[str, Any] = {"key": "", "began": time.perf_counter(), "steps": 0}
 
     def timed(owner: Any, name: str) -> None:
         inner = getattr(owner, name)
@@ -39,10 +47,9 @@ def register() -> None:
             took = time.perf_counter() - began
             if name == "schedule":
                 counts = result.num_scheduled_tokens
-                decodes = result.total_num_scheduled_tokens == len(counts)
+                decodes = len(set(counts.values())) <= 1 and not result.scheduled_new_reqs
                 state["key"] = f"{len(counts)}" if decodes else "with prompts"
-            parts = totals.setdefault(state["key"], {})
-            parts[name] = parts.get(name, 0.0) + took
+            parts[state["key"]][name].append(took)
             return result
 
         setattr(owner, name, wrapper)
@@ -52,13 +59,10 @@ def register() -> None:
 
         @functools.wraps(inner)
         def wrapper(*given: Any, **named: Any) -> Any:
-            began, key = time.perf_counter(), state["key"]
+            began = time.perf_counter()
+            parts[state["key"]]["period"].append(began - state["began"])
             result = inner(*given, **named)
-            if key == state["key"] and began - state["began"] < LONGEST:
-                parts = totals.setdefault(key, {})
-                parts["steps"] = parts.get("steps", 0) + 1
-                parts["period"] = parts.get("period", 0.0) + began - state["began"]
-                parts["loop"] = parts.get("loop", 0.0) + time.perf_counter() - began
+            parts[state["key"]]["loop"].append(time.perf_counter() - began)
             state["began"] = began
             state["steps"] += 1
             if state["steps"] % EVERY == 0:
@@ -68,12 +72,11 @@ def register() -> None:
         setattr(owner, name, wrapper)
 
     def write() -> None:
-        summary = {}
-        for key, parts in totals.items():
-            if (steps := parts.get("steps", 0)) >= EVERY / 2:
-                summary[key] = {
-                    name: round(1e6 * value / steps, 1) if name != "steps" else value for name, value in parts.items()
-                }
+        summary = {
+            key: {"steps": len(of["loop"])} | {name: round(1e6 * median(times), 1) for name, times in list(of.items())}
+            for key, of in list(parts.items())
+            if len(of["loop"]) >= LEAST
+        }
         with open(path, "w") as file:
             json.dump(summary, file)
 

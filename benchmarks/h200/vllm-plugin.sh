@@ -5,6 +5,8 @@
 #   VLLM=/srv/vllm bash benchmarks/h200/vllm-plugin.sh [OPTION...]    options of benchmarks.vllm_plugin
 #   --model llama-3.1-8b --servers vllm vllm_plugin+1 vllm_plugin-int8+1 --rounds 6
 #   --trace vllm vllm_plugin            also the kernels of a step of both
+#   LIMIT=280 ONLY='install vllm' … --servers vllm vllm_plugin+3eager vllm_plugin+3 --users 1 --users 8 --users 32
+#   --rounds 8 --vllm-option=--max-num-seqs=128 --seconds 200       drafts beside prompts without and with graphs, 167 s
 #
 # Writes vllm-plugin.json. Predicted: 370 s for four servers, of which 126 went into starting them at once at 0e1217aa, and
 # 147 into two turns but for their last load; 30 for loads of unequal lengths, 25 for judging. 400 for the 8B.

@@ -13,6 +13,8 @@ LATENCIES = (("ttft_ms", 1), ("ttf64_ms", 1), ("tpot_ms", 2))
 PEERS = ("vllm", "vllm_api_servers")
 """vLLM with one API server, and with several."""
 API_SERVERS = re.compile(r"--api-server-count=(\d+)")
+UNEQUAL = "log-normal, sigma 0.8, up to 4 times the median"
+"""How a document names unequal lengths."""
 LATE = " †"
 """Behind figures of a load whose generator was late itself."""
 
@@ -72,8 +74,10 @@ def _latencies(name: str) -> str:
     return markdown(header, lines)
 
 
-WITHIN_VLLM = re.compile(r"vllm(_plugin)?(?:-(\w+))?(?:\+(\d))?")
-"""Names of the servers of the documents vllm-plugin-*.json: with the plug-in, its weights, further tokens in a pass."""
+WITHIN_VLLM = re.compile(r"vllm(_plugin)?(?:-(\w+))?(?:\+(\d)(eager)?)?")
+"""Names of the servers of the documents vllm-plugin-*.json: with the plug-in, its weights, further tokens in a pass,
+and whether they are launched kernel by kernel beside prompts.
+"""
 
 
 @table("vllm-plugin")
@@ -93,6 +97,23 @@ def within_vllm() -> str:
     return markdown(["model", "users", "", "tokens/s", "TPOT p50, ms", "over vLLM's"], lines)
 
 
+@table("vllm-plugin-graphs")
+def drafts_within_vllm() -> str:
+    """The same with drafts beside prompts launched kernel by kernel and from graphs, also with unequal lengths."""
+    lines = []
+    for users, lengths in ((1, "equal"), (8, "equal"), (32, "equal"), (32, UNEQUAL)):
+        measured = rows("vllm-plugin-graphs", concurrency=users, lengths=lengths)
+        vllm = sum(row["tokens_per_second"] for row in measured if row["variant"] == "vllm")
+        for variant in _names(measured):
+            each = [row for row in measured if row["variant"] == variant]
+            speeds = [row["tokens_per_second"] for row in each]
+            times = [", ".join(f"{row[key]['p50']:.{digits}f}" for row in each) for key, digits in LATENCIES[::2]]
+            load = [str(users), lengths if lengths == "equal" else "unequal", _within(variant)]
+            lines.append([*load, ", ".join(f"{speed:,.0f}" for speed in speeds), f"{sum(speeds) / vllm:.2f}", *times])
+    header = ["users", "lengths", "", "tokens/s", "over vLLM's", "TTFT p50, ms", "TPOT p50, ms"]
+    return markdown(header, lines)
+
+
 def _names(measured: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row["variant"] for row in measured))
 
@@ -101,7 +122,8 @@ def _within(variant: str) -> str:
     match = WITHIN_VLLM.fullmatch(variant)
     assert match is not None, variant
     several = f"{int(match[3]) + 1} tokens a pass" if match[3] else ""
-    return ", ".join(filter(None, ["with the plug-in" if match[1] else "vLLM", match[2], several]))
+    eager = "without graphs beside prompts" if match[4] else ""
+    return ", ".join(filter(None, ["with the plug-in" if match[1] else "vLLM", match[2], several, eager]))
 
 
 def _row(variant: str, users: int, name: str) -> Row:

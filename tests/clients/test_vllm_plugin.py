@@ -15,6 +15,7 @@ from kernel_workbench_vllm.decode_step import (
     MOST_ROWS_OF_SEVERAL,
     DecodeStep,
     DecodeSteps,
+    DraftWriter,
     EngineModel,
     Pages,
     plan_for,
@@ -23,6 +24,7 @@ from kernel_workbench_vllm.decode_step import (
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from kernels.hardware import GPUS
+from kernels.measure.gpu_entry import gpu_of
 from kernels.model.decoder import Decoder, LayerShape
 from kernels.model.layer_weights import Dense, Weights
 from kernels.ops import TORCH_VARIANTS
@@ -78,9 +80,7 @@ def test_several_places_are_written_with_what_the_model_chooses(model: Any) -> N
     ids = torch.tensor([[5, -1, -1, -1], [7, 8, 9, 10]], dtype=torch.int32)  # a decode, and a prompt of four tokens
     hidden = steps.steps[2].several(ids, torch.arange(4).expand(2, 4), table, caches)
     assert ids[1].tolist() == [7, 8, 9, 10]
-    expected = [5]
-    for _ in range(3):
-        expected.append(int(model(torch.tensor([expected])).logits[0, -1].argmax()))
+    expected = greedy(model, 5)
     assert ids[0].tolist() == expected
     torch.testing.assert_close(hidden, model.model(ids.long()).last_hidden_state, atol=1e-5, rtol=1e-5)
     unread = [vllm_interface.halves(torch.zeros(20, 2, 8, 2 * 16)) for _ in range(2)]
@@ -122,7 +122,7 @@ def test_only_sequences_of_equal_lengths_are_run(
     layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn))]
     planned: Any = object.__new__(vllm_interface.Planned)
     planned._model, planned._tried, planned.places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
-    planned._steps, planned.lengths = SimpleNamespace(steps={2: RecordedStep()}), None
+    planned._steps, planned._drafts, planned.lengths = SimpleNamespace(steps={2: RecordedStep()}), None, None
     ids = torch.full((given,), -1, dtype=torch.int32)
     assert (planned.hidden(ids, torch.zeros(given)) is not None) == runs
     assert runs or bool((ids == 0).all()), "vLLM computes these itself, and takes ids only"
@@ -143,13 +143,12 @@ def test_drafts_beside_a_prompt_are_written_before_vllm_computes_the_pass(
     planned: Any = object.__new__(vllm_interface.Planned)
     planned._model, planned._tried, planned.places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
     planned._steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, 4], Pages(8, 64), choose=True)
+    planned._drafts = DraftWriter(planned._steps.steps, 4, Pages(8, 64))
     planned.lengths, prompt = [4, 6], [9, 8, 7, 6, 5, 4]
     given = [5, -1, -1, -1, *prompt, 0, 0]
     ids, positions = torch.tensor(given, dtype=torch.int32), torch.tensor([*range(4), *range(6), 0, 0])
     assert planned.hidden(ids, positions) is None
-    expected = [5]
-    for _ in range(3):
-        expected.append(int(model(torch.tensor([expected])).logits[0, -1].argmax()))
+    expected = greedy(model, 5)
     assert ids.tolist() == [*expected, *prompt, 0, 0]
     assert [page for page in range(20) if bool(caches[0][page].any())] == [0, 3], "page 0 is for padding"
     ids = torch.tensor(given, dtype=torch.int32)
@@ -157,12 +156,83 @@ def test_drafts_beside_a_prompt_are_written_before_vllm_computes_the_pass(
     assert ids.tolist()[:4] == [5, 0, 0, 0], "of an unknown pass, such as a graph's, nothing is written"
 
 
-def on_meta() -> EngineModel:
-    """One layer of Llama-3.2-1B's sizes, without memory."""
+def test_fewer_decodes_than_before_leave_the_pages_of_the_others_alone(model: Any) -> None:
+    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [4], Pages(8, 64), choose=True).steps
+    drafts, table = DraftWriter(steps, 4, Pages(8, 64)), torch.arange(3, 27, dtype=torch.int32).view(3, 8)
+    for decodes, used in ((3, [0, 3, 11, 19]), (1, [0, 3])):
+        caches = [vllm_interface.halves(torch.zeros(40, 2, 8, 2 * 16)) for _ in range(2)]
+        ids = torch.full((decodes, 4), -1, dtype=torch.int32)
+        ids[:, 0] = torch.tensor([6, 7, 8][:decodes])
+        drafts.write(ids, torch.arange(4).expand(decodes, 4), table[:decodes], lambda caches=caches: caches)
+        assert ids[0].tolist() == greedy(model, 6)
+        assert [page for page in range(40) if bool(caches[0][0][page].any())] == used
+    ids = torch.full((5, 4), -1, dtype=torch.int32)
+    drafts.write(ids, torch.zeros(5, 4, dtype=torch.int64), table, lambda: pytest.fail("no step has so many rows"))
+    assert bool((ids == -1).all())
+
+
+def greedy(model: Any, first: int) -> list[int]:
+    """Four tokens of a sequence that begins with `first`."""
+    ids = [first]
+    for _ in range(3):
+        ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+    return ids
+
+
+class NoGraphs:
+    """Drafts whose graphs CUDA refuses."""
+
+    def capture(self, caches: Any) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+
+def test_vllm_goes_on_where_drafts_cannot_be_captured() -> None:
+    planned: Any = object.__new__(vllm_interface.Planned)
+    attn = SimpleNamespace(kv_cache=torch.zeros(20, 2, 8, 32))
+    layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn))]
+    lines: list[str] = []
+    planned._model, planned._drafts = [SimpleNamespace(model=SimpleNamespace(layers=layers))], NoGraphs()
+    planned._log = SimpleNamespace(warning=lambda text, *given: lines.append(text % given))
+    vllm_interface.PLANNED.add(planned)
+    config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=2), num_speculative_tokens=3)
+    vllm_interface.UnwrittenDrafts(config, torch.device("cpu")).capture()
+    assert lines == [
+        "KERNELS_SEVERAL_TOKENS: drafts beside prompts are not in CUDA graphs, so slower: "
+        "operation not permitted when stream is capturing"
+    ]
+
+
+@pytest.mark.gpu
+@torch.inference_mode()
+def test_graphs_write_what_their_kernels_write_on_a_gpu() -> None:
+    gpu, pages = gpu_of(torch.device("cuda")), Pages(16, 768)
+    torch.manual_seed(5)
+    steps = DecodeSteps(one_layer("cuda"), PLAN, gpu, [2, 4], pages, choose=True).steps
+    assert list(steps) == [2, 4]
+    caches = [[vllm_interface.halves(torch.zeros(20, 8, 16, 128, device="cuda").bfloat16())] for _ in range(2)]
+    drafts = [DraftWriter(steps, 4, pages) for _ in caches]
+    drafts[1].capture(caches[1])
+    table = torch.arange(1, 145, dtype=torch.int32, device="cuda").view(3, 48) % 20
+    for decodes, begin in ((3, 0), (1, 4), (2, 4)):
+        written = []
+        for writer, own in zip(drafts, caches, strict=True):
+            ids = torch.full((decodes, 4), -1, dtype=torch.int32, device="cuda")
+            ids[:, 0] = torch.arange(decodes, device="cuda")
+            position = torch.arange(begin, begin + 4, device="cuda").expand(decodes, 4)
+            writer.write(ids, position, table[:decodes], lambda own=own: own)
+            written.append(ids.tolist())
+        assert written[0] == written[1]
+        assert min(map(min, written[0])) >= 0
+        for eager, replayed in zip(*(cache[0] for cache in caches), strict=True):
+            assert torch.equal(eager, replayed)
+
+
+def one_layer(device: str) -> EngineModel:
+    """One layer of Llama-3.2-1B's sizes."""
     hidden, heads, kv_heads, head_dim, wide = 2048, 32, 8, 64, 8192
 
     def empty(*size: int) -> torch.Tensor:
-        return torch.empty(*size, device="meta", dtype=torch.bfloat16)
+        return torch.empty(*size, device=device, dtype=torch.bfloat16).normal_(std=0.02)
 
     mlp = Dense((empty(2 * wide, hidden),), (None,), empty(hidden, wide), None)
     qkv = empty((heads + 2 * kv_heads) * head_dim, hidden)
@@ -176,7 +246,7 @@ def on_meta() -> EngineModel:
 
 @pytest.mark.parametrize(("rows", "product"), [(1, "skinny"), (16, "skinny"), (24, "small_gemm"), (64, "small_gemm")])
 def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, product: str) -> None:
-    engine = on_meta()
+    engine = one_layer("meta")
     noted = NotedVariants(planned_ops(engine, PLAN, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
     DecodeStep(engine, noted, rows, Pages(16, 768))
     assert noted.names == {product, "step_hopper"}
@@ -184,14 +254,14 @@ def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, produ
 
 @pytest.mark.parametrize(("rows", "product"), [(8, "skinny_int8"), (64, "small_gemm_int8"), (128, "small_gemm")])
 def test_a_plan_with_int8_weights_has_them_in_the_layers_alone(rows: int, product: str) -> None:
-    engine, plan = on_meta(), PLAN.model_copy(update={"options": {"weights": "int8"}})
+    engine, plan = one_layer("meta"), PLAN.model_copy(update={"options": {"weights": "int8"}})
     noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
     DecodeStep(engine, noted, rows, Pages(16, 768), choose=True)
     assert noted.names - {"lm_head_skinny"} == {product, "step_hopper"}
 
 
 def test_what_the_plan_excludes_is_not_used() -> None:
-    engine, plan = on_meta(), PLAN.model_copy(update={"serving": Serving(exclude=["step_hopper"])})
+    engine, plan = one_layer("meta"), PLAN.model_copy(update={"serving": Serving(exclude=["step_hopper"])})
     noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], 8, Pages(16, 768)), GPUS["h200"])
     DecodeStep(engine, noted, 8, Pages(16, 768))
     assert noted.names & set(TORCH_VARIANTS) == {"torch_step_attention"}
@@ -242,7 +312,7 @@ class UnquantizedLinearMethod:
 def served(**changes: Any) -> tuple[Any, Any]:
     """A model and a configuration with the attributes of vLLM's that a refusal reads."""
     given = {"method": UnquantizedLinearMethod(), "backend": "FLASH_ATTN", "neox": True, "window": None}
-    given |= {"lora": None, "world": 1, "cache": "auto", "dtype": torch.bfloat16, **changes}
+    given |= {"lora": None, "world": 1, "cache": "auto", "dtype": torch.bfloat16, "mixed": "PIECEWISE", **changes}
     product = SimpleNamespace(quant_method=given["method"])
     backend = SimpleNamespace(get_name=lambda: given["backend"])
     attn = SimpleNamespace(get_attn_backend=lambda: backend, sliding_window=given["window"])
@@ -256,6 +326,9 @@ def served(**changes: Any) -> tuple[Any, Any]:
         parallel_config=SimpleNamespace(world_size=given["world"]),
         cache_config=SimpleNamespace(cache_dtype=given["cache"]),
         model_config=SimpleNamespace(dtype=given["dtype"]),
+        compilation_config=SimpleNamespace(
+            cudagraph_mode=SimpleNamespace(mixed_mode=lambda: SimpleNamespace(name=given["mixed"]))
+        ),
     )
     return SimpleNamespace(model=SimpleNamespace(layers=[layer])), config
 
@@ -272,6 +345,7 @@ def served(**changes: Any) -> tuple[Any, Any]:
         ({"dtype": torch.float32}, "dtype is torch.float32"),
         ({"neox": False}, "SimpleNamespace does not rotate whole heads by halves"),
         ({"window": 4096}, "attention has a window"),
+        ({"mixed": "FULL"}, "one CUDA graph is for decodes and prompts"),
     ],
 )
 def test_what_vllm_keeps_to_itself_is_said(change: dict[str, Any], said: str | None) -> None:
@@ -288,6 +362,27 @@ def test_several_tokens_a_pass_are_asked_for(
     config = SimpleNamespace(speculative_config=SimpleNamespace(method=method))
     assert vllm_interface.writes_drafts(config) == several
     assert not vllm_interface.writes_drafts(SimpleNamespace(speculative_config=None))
+
+
+@pytest.mark.parametrize(
+    ("most", "given", "schedule"),
+    [
+        (MOST_ROWS_OF_SEVERAL, None, None),
+        (1024, None, [(1, MOST_ROWS_OF_SEVERAL, 3), (MOST_ROWS_OF_SEVERAL + 1, 1024, 0)]),
+        (1024, [(1, 8, 3)], [(1, 8, 3)]),
+    ],
+)
+def test_more_sequences_than_a_step_has_rows_get_no_drafts(
+    most: int, given: Any, schedule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(vllm_interface.SEVERAL, "1")
+    speculative = SimpleNamespace(
+        method="ngram_gpu", num_speculative_tokens=3, num_speculative_tokens_per_batch_size=given
+    )
+    config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=most), speculative_config=speculative)
+    vllm_interface.limit_drafts(config)
+    assert speculative.num_speculative_tokens_per_batch_size == schedule
+    vllm_interface.limit_drafts(SimpleNamespace(scheduler_config=config.scheduler_config, speculative_config=None))
 
 
 def test_the_wheel_is_one_of_vllms_general_plug_ins() -> None:

@@ -5,7 +5,7 @@ ids ─► embedding ─► ┌─ norm · QKV ─► rope, append to pages, att
 ─► norm ─► hidden states
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -151,6 +151,56 @@ class DecodeStep:
             out(attend(qkv(stream), cos, sin, keys, values, position, page_table=page_table), stream)
             mlp(stream)
         return stream
+
+
+class DraftWriter:
+    """Writes the drafts of the decodes that lead a batch, by `DecodeStep.several` without its last place.
+
+    It computes on buffers of its own, so that a CUDA graph for each number of rows may replay it.
+    """
+
+    def __init__(self, steps: Mapping[int, DecodeStep], places: int, pages: Pages) -> None:
+        """`places` are the tokens of a decode in a pass: one, and its drafts."""
+        most = max(steps)
+        device, columns = steps[most].model.embedding.device, -(-pages.capacity // pages.page_size)
+        self._steps = steps
+        self._ids = torch.zeros(most, places, dtype=torch.int32, device=device)
+        self._position = torch.zeros(most, places, dtype=torch.int64, device=device)
+        self._page_table = torch.zeros(most, columns, dtype=torch.int32, device=device)
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+
+    def capture(self, caches: Caches) -> None:
+        """Captures a graph for each number of rows. Raises what CUDA raises, and then every step is launched anew."""
+        pool, graphs = torch.cuda.graph_pool_handle(), dict[int, torch.cuda.CUDAGraph]()
+        with torch.cuda.stream(torch.cuda.current_stream()):  # a failed capture leaves its own stream the current one
+            for rows in sorted(self._steps, reverse=True):
+                self._compute(rows, caches)  # what a kernel allocates at its first call is no part of a graph
+                graphs[rows] = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graphs[rows], pool=pool, capture_error_mode="thread_local"):
+                    self._compute(rows, caches)
+        self._graphs = graphs
+
+    def write(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Callable[[], Caches]) -> None:
+        """Replaces what is below 0 in `ids` [decodes, places] int32, at `position` [decodes, places] int64. page_table
+        [decodes, pages] int32. Nothing is written of more decodes than a step has rows.
+        """
+        decodes = len(ids)
+        rows = min((rows for rows in self._steps if rows >= decodes), default=0)
+        if not rows:
+            return
+        self._ids[:decodes].copy_(ids)
+        for buffer, given in ((self._position, position), (self._page_table, page_table)):
+            buffer[:decodes, : given.shape[1]].copy_(given)
+            buffer[decodes:rows].zero_()  # a row of padding is a sequence at the start of page 0, which is for such
+        if rows in self._graphs:
+            self._graphs[rows].replay()
+        else:
+            self._compute(rows, caches())
+        ids.copy_(self._ids[:decodes])
+
+    def _compute(self, rows: int, caches: Caches) -> None:
+        given = (buffer[:rows] for buffer in (self._ids, self._position, self._page_table))
+        self._steps[rows].several(*given, caches, last=False)
 
 
 class DecodeSteps:

@@ -9,12 +9,20 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from kernel_workbench_vllm.decode_step import DecodeSteps, EngineModel, Pages, plan_for
+from kernel_workbench_vllm.decode_step import (
+    MOST_ROWS_OF_SEVERAL,
+    Caches,
+    DecodeSteps,
+    DraftWriter,
+    EngineModel,
+    Pages,
+    plan_for,
+)
 from kernels.measure.gpu_entry import gpu_of
 from kernels.model.decoder import LayerShape
 from kernels.model.layer_weights import Dense, Weights
@@ -22,7 +30,7 @@ from kernels.runners.plan_files import PlanRefused
 
 TRIED = ("0.26.0",)
 SEVERAL = "KERNELS_SEVERAL_TOKENS"
-"""The environment variable that lets a pass make several tokens. Off: with many users it has not run on a GPU."""
+"""The environment variable that lets a pass make several tokens. Without it the option means vLLM's own drafts."""
 DRAFTS = "ngram_gpu"
 """vLLM's name of drafts without a model, with which it schedules asynchronously."""
 LOGGER = "vllm.kernel_workbench"
@@ -65,6 +73,11 @@ def _take_drafts() -> None:
     from vllm.v1.worker.gpu import spec_decode
 
     unsupported, speculator = VllmConfig._get_v2_model_runner_unsupported_features, spec_decode.init_speculator
+    post_init = VllmConfig.__post_init__
+
+    def limited(config: Any) -> None:
+        limit_drafts(config)
+        post_init(config)
 
     def without_drafts(config: Any) -> list[str]:
         return [each for each in unsupported(config) if not (writes_drafts(config) and DRAFTS in each)]
@@ -72,10 +85,24 @@ def _take_drafts() -> None:
     def init_speculator(config: Any, device: torch.device) -> Any:
         return UnwrittenDrafts(config, device) if writes_drafts(config) else speculator(config, device)
 
+    VllmConfig.__post_init__ = limited
     VllmConfig._get_v2_model_runner_unsupported_features = without_drafts
     spec_decode.init_speculator = init_speculator
     if runner := sys.modules.get("vllm.v1.worker.gpu.model_runner"):
         runner.init_speculator = init_speculator  # type: ignore[attr-defined]
+
+
+def limit_drafts(config: Any) -> None:
+    """Leaves passes of more sequences than this library computes without drafts, by vLLM's own schedule of drafts: they
+    would be rejected. A schedule that is there stays.
+    """
+    most = config.scheduler_config.max_num_seqs
+    if not writes_drafts(config) or most <= MOST_ROWS_OF_SEVERAL:
+        return
+    speculative = config.speculative_config
+    if speculative.num_speculative_tokens_per_batch_size is None:
+        ranges = [(1, MOST_ROWS_OF_SEVERAL, speculative.num_speculative_tokens), (MOST_ROWS_OF_SEVERAL + 1, most, 0)]
+        speculative.num_speculative_tokens_per_batch_size = ranges
 
 
 class UnwrittenDrafts:
@@ -98,7 +125,9 @@ class UnwrittenDrafts:
         """It has no graphs."""
 
     def capture(self) -> None:
-        """It has no graphs."""
+        """vLLM calls this after it has captured its own graphs."""
+        for planned in PLANNED:
+            planned.capture()
 
     def propose(self, input_batch: Any, *others: Any, **named: Any) -> Tensor:
         """The drafts [sequences, drafts] of the next step."""
@@ -158,6 +187,10 @@ def noting_lengths(model: Any) -> Any:
     return NotingState
 
 
+PLANNED: "WeakSet[Planned]" = WeakSet()
+"""Those of this process, for `UnwrittenDrafts`: vLLM makes it before the model, and does not tell it the model."""
+
+
 class Planned:
     """The steps of one of vLLM's models. They are made in the pass by which vLLM measures the memory that it needs:
     the weights are loaded by then, and there are no KV pages yet.
@@ -169,11 +202,13 @@ class Planned:
         # A list hides the model from torch's modules, of which it would become a part of itself.
         self._model, self._config, self._log = [model], vllm_config, init_logger(LOGGER)
         self._steps: DecodeSteps | None = None
+        self._drafts: DraftWriter | None = None
         self._tried = False
         self.places = 1 + vllm_config.num_speculative_tokens if writes_drafts(vllm_config) else 1
         """The tokens of each sequence in a step of decodes."""
         self.lengths: list[int] | None = None
         """The tokens of each sequence in a pass with drafts, those of decodes first; None of a graph that is made."""
+        PLANNED.add(self)
 
     def hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
         """The normed hidden states of a step in which every sequence has one token; None where vLLM is to run it."""
@@ -189,36 +224,42 @@ class Planned:
     def _hidden(self, ids: Tensor, positions: Tensor) -> Tensor | None:
         from vllm.forward_context import get_forward_context
 
-        layers, by_layer = self._model[0].model.layers, get_forward_context().attn_metadata
+        by_layer = get_forward_context().attn_metadata
         if self._steps is None or not isinstance(by_layer, dict):
             return None
-        metadata = by_layer[layers[0].self_attn.attn.layer_name]
+        metadata = by_layer[self._model[0].model.layers[0].self_attn.attn.layer_name]
         table, places = metadata.block_table, metadata.max_query_len
         step = self._steps.steps.get(len(table))
-        caches = [halves(layer.self_attn.attn.kv_cache) for layer in layers]
         # A piecewise graph pads the tokens of sequences of unlike lengths; a whole one says so of its own padding.
         tokens = {len(ids), metadata.num_actual_tokens, len(table) * places}
         if step is None or places not in (1, self.places) or len(tokens) > 1:
-            self._write_drafts(ids, positions, metadata, caches)
+            self._write_drafts(ids, positions, metadata)
             return None
         if places == 1:
-            return step(ids, positions, table, caches)
-        return step.several(ids.view(-1, places), positions.view(-1, places), table, caches).flatten(0, 1)
+            return step(ids, positions, table, self._caches())
+        return step.several(ids.view(-1, places), positions.view(-1, places), table, self._caches()).flatten(0, 1)
 
-    def _write_drafts(self, ids: Tensor, positions: Tensor, metadata: Any, caches: Any) -> None:
+    def _write_drafts(self, ids: Tensor, positions: Tensor, metadata: Any) -> None:
         """Writes the drafts of the decodes beside prompts, which lead the batch. vLLM then computes the whole pass."""
-        if self._steps is None or self.lengths is None or sum(self.lengths) != metadata.num_actual_tokens:
+        if self._drafts is None or self.lengths is None or sum(self.lengths) != metadata.num_actual_tokens:
             return
-        decodes, places = self.lengths.count(self.places), self.places
-        rows = min((rows for rows in self._steps.steps if rows >= decodes), default=0)
-        if not decodes or not rows:
+        if decodes := self.lengths.count(self.places):
+            leading = (each[: decodes * self.places].view(-1, self.places) for each in (ids, positions))
+            self._drafts.write(*leading, metadata.block_table[:decodes], self._caches)
+
+    def _caches(self) -> Caches:
+        return [halves(layer.self_attn.attn.kv_cache) for layer in self._model[0].model.layers]
+
+    def capture(self) -> None:
+        """Captures the graphs that write drafts, if there are drafts."""
+        if self._drafts is None:
             return
-        leading = [each[: decodes * places].view(-1, places) for each in (ids, positions)]
-        given = (*leading, metadata.block_table[:decodes])
-        # A row of padding is a sequence at the start of page 0, which vLLM keeps for such.
-        written, at, table = (F.pad(each, (0, 0, 0, rows - decodes)) for each in given)
-        self._steps.steps[rows].several(written, at, table, caches, last=False)
-        leading[0].copy_(written[:decodes])
+        try:
+            self._drafts.capture(self._caches())
+        except Exception as error:  # whatever it is, the customer's server goes on
+            self._log.warning("%s: drafts beside prompts are not in CUDA graphs, so slower: %s", SEVERAL, error)
+        else:
+            self._log.info("%s: drafts beside prompts are in CUDA graphs", SEVERAL)
 
     def _make(self) -> None:
         config = self._config
@@ -232,11 +273,16 @@ class Planned:
             captured = config.compilation_config.cudagraph_capture_sizes or ()
             sizes = {-(-size // self.places) for size in captured}
             model, pages = engine_model(self._model[0], capacity), Pages(page_size, capacity)
-            self._steps = DecodeSteps(model, plan, gpu, sizes, pages, choose=self.places > 1)
+            steps = DecodeSteps(model, plan, gpu, sizes, pages, choose=self.places > 1)
+            if self.places > 1 and steps.steps:
+                self._drafts = DraftWriter(steps.steps, self.places, pages)
+            self._steps = steps
         except Exception as error:  # whatever it is, the customer's server goes on
             self._log.warning("KERNELS_PLAN is not used, and vLLM goes on without it: %s", error)
+            if self.places > 1:
+                self._log.warning("%s: leave out --speculative-config, whose drafts are all rejected now", SEVERAL)
             return
-        for name, rows in self._steps.variants.items():
+        for name, rows in steps.variants.items():
             self._log.info("KERNELS_PLAN: %s in steps of %s sequences", name, ", ".join(map(str, rows)))
 
 
@@ -262,11 +308,15 @@ def refusal(model: Any, config: Any) -> str | None:
     attention = layers[0].self_attn
     rotary, backend = attention.rotary_emb, attention.attn.get_attn_backend().get_name()
     whole = getattr(rotary, "is_neox_style", False) and getattr(rotary, "rotary_dim", 0) == attention.head_dim
+    # Sequences have one token each when such a graph is captured, and any number when it is replayed.
+    mixed = config.compilation_config.cudagraph_mode.mixed_mode().name == "FULL"
+    mixed = mixed or os.environ.get("VLLM_USE_BREAKABLE_CUDAGRAPH") == "1"
     reasons = {
         f"the products of its layers are of {', '.join(sorted(methods))}": methods != {"UnquantizedLinearMethod"},
         f"the KV cache is in {cache}": cache not in ("auto", "bfloat16", "float16"),
         f"the KV cache has the layout of {backend}": backend != "FLASH_ATTN",
         f"dtype is {config.model_config.dtype}": config.model_config.dtype not in (torch.bfloat16, torch.float16),
+        "one CUDA graph is for decodes and prompts": mixed,
         "hidden states of several layers are asked for": bool(getattr(model.model, "aux_hidden_state_layers", ())),
         f"{type(rotary).__name__} does not rotate whole heads by halves": not whole,
         "attention has another scale": attention.scaling != attention.head_dim**-0.5,

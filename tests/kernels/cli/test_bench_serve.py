@@ -108,6 +108,9 @@ def test_the_plug_in_is_another_vllm_with_a_plan_of_the_model(tmp_path: Path):
     assert '"num_speculative_tokens": 3' in lowered.command[-1]
     assert lowered.environment["VLLM_CACHE_ROOT"] != plain.environment["VLLM_CACHE_ROOT"]
     assert (lowered.peer, plain.peer, "KERNELS_PLAN" in plain.environment) == (False, True, False)
+    eager = vllm_plugin.started_as(bench, "vllm_plugin+3eager", path)
+    assert [each.environment.get("VLLM_PROBE_EAGER") for each in (eager, lowered)] == ["1", None]
+    assert eager.command[-1] == lowered.command[-1]
 
 
 def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_path: Path):
