@@ -364,27 +364,6 @@ def test_several_tokens_a_pass_are_asked_for(
     assert not vllm_interface.writes_drafts(SimpleNamespace(speculative_config=None))
 
 
-@pytest.mark.parametrize(
-    ("most", "given", "schedule"),
-    [
-        (MOST_ROWS_OF_SEVERAL, None, None),
-        (1024, None, [(1, MOST_ROWS_OF_SEVERAL, 3), (MOST_ROWS_OF_SEVERAL + 1, 1024, 0)]),
-        (1024, [(1, 8, 3)], [(1, 8, 3)]),
-    ],
-)
-def test_more_sequences_than_a_step_has_rows_get_no_drafts(
-    most: int, given: Any, schedule: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(vllm_interface.SEVERAL, "1")
-    speculative = SimpleNamespace(
-        method="ngram_gpu", num_speculative_tokens=3, num_speculative_tokens_per_batch_size=given
-    )
-    config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=most), speculative_config=speculative)
-    vllm_interface.limit_drafts(config)
-    assert speculative.num_speculative_tokens_per_batch_size == schedule
-    vllm_interface.limit_drafts(SimpleNamespace(scheduler_config=config.scheduler_config, speculative_config=None))
-
-
 def test_the_wheel_is_one_of_vllms_general_plug_ins() -> None:
     import tomllib
 

@@ -14,15 +14,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from kernel_workbench_vllm.decode_step import (
-    MOST_ROWS_OF_SEVERAL,
-    Caches,
-    DecodeSteps,
-    DraftWriter,
-    EngineModel,
-    Pages,
-    plan_for,
-)
+from kernel_workbench_vllm.decode_step import Caches, DecodeSteps, DraftWriter, EngineModel, Pages, plan_for
 from kernels.measure.gpu_entry import gpu_of
 from kernels.model.decoder import LayerShape
 from kernels.model.layer_weights import Dense, Weights
@@ -73,11 +65,6 @@ def _take_drafts() -> None:
     from vllm.v1.worker.gpu import spec_decode
 
     unsupported, speculator = VllmConfig._get_v2_model_runner_unsupported_features, spec_decode.init_speculator
-    post_init = VllmConfig.__post_init__
-
-    def limited(config: Any) -> None:
-        limit_drafts(config)
-        post_init(config)
 
     def without_drafts(config: Any) -> list[str]:
         return [each for each in unsupported(config) if not (writes_drafts(config) and DRAFTS in each)]
@@ -85,24 +72,10 @@ def _take_drafts() -> None:
     def init_speculator(config: Any, device: torch.device) -> Any:
         return UnwrittenDrafts(config, device) if writes_drafts(config) else speculator(config, device)
 
-    VllmConfig.__post_init__ = limited
     VllmConfig._get_v2_model_runner_unsupported_features = without_drafts
     spec_decode.init_speculator = init_speculator
     if runner := sys.modules.get("vllm.v1.worker.gpu.model_runner"):
         runner.init_speculator = init_speculator  # type: ignore[attr-defined]
-
-
-def limit_drafts(config: Any) -> None:
-    """Leaves passes of more sequences than this library computes without drafts, by vLLM's own schedule of drafts: they
-    would be rejected. A schedule that is there stays.
-    """
-    most = config.scheduler_config.max_num_seqs
-    if not writes_drafts(config) or most <= MOST_ROWS_OF_SEVERAL:
-        return
-    speculative = config.speculative_config
-    if speculative.num_speculative_tokens_per_batch_size is None:
-        ranges = [(1, MOST_ROWS_OF_SEVERAL, speculative.num_speculative_tokens), (MOST_ROWS_OF_SEVERAL + 1, most, 0)]
-        speculative.num_speculative_tokens_per_batch_size = ranges
 
 
 class UnwrittenDrafts:
@@ -279,8 +252,6 @@ class Planned:
             self._steps = steps
         except Exception as error:  # whatever it is, the customer's server goes on
             self._log.warning("KERNELS_PLAN is not used, and vLLM goes on without it: %s", error)
-            if self.places > 1:
-                self._log.warning("%s: leave out --speculative-config, whose drafts are all rejected now", SEVERAL)
             return
         for name, rows in steps.variants.items():
             self._log.info("KERNELS_PLAN: %s in steps of %s sequences", name, ", ".join(map(str, rows)))
