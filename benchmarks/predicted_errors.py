@@ -124,12 +124,7 @@ def _roofline(case: dict[str, Any], rates: Any, users: int = 0) -> dict[str, flo
 
     whole = users * prompt(1) + (case["tokens"] - 1) * step(max(users, 1))
     ttft, tpot = prompt(batch), step(batch)
-    return {
-        "ttft": ttft,
-        "tpot": tpot,
-        "ttf_n": ttft + 63 * tpot,
-        "throughput": 1000 * users * case["tokens"] / whole,
-    }
+    return {"ttft": ttft, "tpot": tpot, "ttf_n": ttft + 63 * tpot, "throughput": 1000 * users * case["tokens"] / whole}
 
 
 def _compare(source: str, case: dict[str, Any], runner: str, known: Any, measured: dict[str, float]) -> Iterator[Error]:

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_suffix(".cu")
 
 PARAMS = ("consumers", "keys", "slots")
-SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {
-    64: ((3, 128, 8), (2, 128, 8)),
-    128: ((2, 128, 5),),
-}
+SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {64: ((3, 128, 8), (2, 128, 8)), 128: ((2, 128, 5),)}
 """The params to time for each head_dim, as `PARAMS`."""
 
 

@@ -92,11 +92,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         help="the most by which reading prompts may delay each token of others (default: 50 on a GPU, 1000 on a CPU)",
     )
     parser.add_argument(
-        "--exclude",
-        action="append",
-        default=[],
-        choices=NAMES,
-        help="a part that is left out; repeatable",
+        "--exclude", action="append", default=[], choices=NAMES, help="a part that is left out; repeatable"
     )
     parser.add_argument(
         "--no-megakernel", action="append_const", dest="exclude", const=MEGAKERNEL, help="as --exclude megakernel"

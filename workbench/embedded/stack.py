@@ -235,13 +235,7 @@ class Workbench:
     def _worker(self, module: str, queue: str, name: str, env: dict[str, str], *more: str) -> Service:
         command = [sys.executable, "-m", "celery", "-A", module, "worker", "-Q", queue, "-c", "1", "-n", f"{name}@%h"]
         command += ["--loglevel", "INFO", "--without-mingle", "--without-gossip", *more]
-        return Service(
-            f"the {name} worker",
-            command,
-            self.logs / f"{name}.log",
-            env,
-            orphan_signal=signal.SIGKILL,
-        )
+        return Service(f"the {name} worker", command, self.logs / f"{name}.log", env, orphan_signal=signal.SIGKILL)
 
 
 def _answer(broker: Celery, workers: list[Service]) -> bool:

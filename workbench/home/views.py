@@ -37,9 +37,7 @@ def portfolio(request: Any) -> HttpResponse:
     rows = portfolios.workloads(user)
     choices = portfolios.choices(user)
     form = FilterForm(
-        request.GET,
-        organisations=[membership.organisation for membership in request.memberships],
-        choices=choices,
+        request.GET, organisations=[membership.organisation for membership in request.memberships], choices=choices
     )
     paginator = Paginator(portfolios.filtered(rows, form.chosen), PAGE_SIZE)
     if not form.chosen:

@@ -62,10 +62,7 @@ def start(run: Run, earlier: Run | None = None) -> None:
     Workload.objects.filter(pk=run.workload_id).update(newest_run=run)
     StageRun.objects.bulk_create(
         StageRun(
-            run=run,
-            position=position,
-            stage=stage,
-            state=StageRun.State.PENDING if position else StageRun.State.QUEUED,
+            run=run, position=position, stage=stage, state=StageRun.State.PENDING if position else StageRun.State.QUEUED
         )
         for position, stage in enumerate(stages_of(run.workload.document.get("load") is not None))
     )

@@ -94,12 +94,7 @@ def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
 
 
 def _judge(
-    document: StageInput,
-    context: Context,
-    reference: Runner,
-    before: Runner,
-    after: Runner,
-    unverified: bool,
+    document: StageInput, context: Context, reference: Runner, before: Runner, after: Runner, unverified: bool
 ) -> Quality:
     until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left * (1 - FINISHING_SHARE))
     answer = answer_of(reference.model)

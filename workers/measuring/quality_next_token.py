@@ -51,10 +51,7 @@ def scores(before: NextToken, after: NextToken, tokens: Tokens) -> TextScores | 
         accuracy_change=paired_difference(before.right[:count], after.right[:count]),
         perplexity_before=perplexity[0],
         perplexity_after=perplexity[1],
-        perplexity_ratio=bootstrap(
-            lambda rows: np.exp((rows[..., 1] - rows[..., 0]).mean(axis=-1)),
-            surprises,
-        ),
+        perplexity_ratio=bootstrap(lambda rows: np.exp((rows[..., 1] - rows[..., 0]).mean(axis=-1)), surprises),
     )
 
 

@@ -18,13 +18,7 @@ from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import Sizes, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
-from workers.planning.processes import (
-    ENOUGH_PROCESSES,
-    LEAST_PAIRS,
-    MOST_PAIRS,
-    PAIRS_SECONDS,
-    FurtherProcesses,
-)
+from workers.planning.processes import ENOUGH_PROCESSES, LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, FurtherProcesses
 from workers.planning.served_checks import of_processes
 from workers.stats.intervals import joined
 from workers.stats.verdicts import overall

@@ -145,10 +145,7 @@ def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
 
 
 def chosen(
-    backends: Sequence[Backend],
-    planned: Serving | None,
-    here: Mapping[str, str | None],
-    exclude: Collection[str] = (),
+    backends: Sequence[Backend], planned: Serving | None, here: Mapping[str, str | None], exclude: Collection[str] = ()
 ) -> Serving:
     """The settings that a server with these backends runs with, as a plan keeps them.
 

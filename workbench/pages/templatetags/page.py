@@ -93,12 +93,7 @@ def basis(kind: str, detail: str = "") -> SafeString:
     )
 
 
-TERMS = {
-    "ttf_n": "ttf-n",
-    "batch_latency": "batch-latency",
-    "cost_per_mtok": "m-tokens",
-    "answers": "classes",
-}
+TERMS = {"ttf_n": "ttf-n", "batch_latency": "batch-latency", "cost_per_mtok": "m-tokens", "answers": "classes"}
 """Anchors in docs/method.md of metrics, and of what quality compares, that are not their own names."""
 
 

@@ -153,10 +153,7 @@ def read_artifact(request: Any, run_id: uuid.UUID, stage: Stage, name: str) -> F
 
 
 @router.get(
-    "/runs/{uuid:run_id}/report",
-    tags=["reports"],
-    summary="Take the report",
-    openapi_extra=answers_file("text/html"),
+    "/runs/{uuid:run_id}/report", tags=["reports"], summary="Take the report", openapi_extra=answers_file("text/html")
 )
 def read_run_report(request: Any, run_id: uuid.UUID) -> HttpResponse:
     """The self-contained HTML report that the run wrote."""
