@@ -17,7 +17,7 @@ from kernels.ops import Case
 
 MODULES: tuple[str, ...] = (
     "kernels.attention.torch_sdpa",
-    "kernels.attention.torch_varlen",
+    "kernels.attention.torch_sdpa",
     "kernels.attention.torch_decode",
     "kernels.attention.flash_triton",
     "kernels.attention.flash_hopper",
@@ -28,7 +28,7 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.decode_hopper",
     "kernels.gemm.torch_linear",
     "kernels.gemm.hopper",
-    "kernels.gemm.hopper_fp8",
+    "kernels.gemm.hopper",
     "kernels.blackwell.gemm",
     "kernels.gemm.torch_scaled",
     "kernels.gemm.skinny",

@@ -10,8 +10,8 @@ from workbench.notifications.api import router as notifications_router
 from workbench.prices.api import router as prices_router
 from workbench.reports.api import router as reports_router
 from workbench.results.api import router as results_router
-from workbench.runs.api.deletion import add_routes
-from workbench.runs.api.runs import router as runs_router
+from workbench.runs.api import add_routes
+from workbench.runs.api import router as runs_router
 
 api = ProblemAPI(
     title="Kernel workbench",

@@ -17,7 +17,7 @@ from kernels.load import sockets
 from kernels.model_files import ModelRefused
 from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
-from kernels.server.execution.excluded import MEGAKERNEL, NAMES
+from kernels.server.execution.served_plans import MEGAKERNEL, NAMES
 from kernels.server.spec import WEIGHTS, Spec, configuration
 from kernels.server.starting import start_line
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.gemm.hopper_fp8 import rounded
+from kernels.gemm.hopper import rounded
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.quant.formats import FLOAT_SCALES

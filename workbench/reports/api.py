@@ -14,7 +14,7 @@ from workbench.openapi import answers_file
 from workbench.reports import services
 from workbench.reports.models import Report
 from workbench.reports.schemas import NewReport, ReportDetail, ReportSummary, Review
-from workbench.reports.views.reports import file_response
+from workbench.reports.views import file_response
 from workbench.runs.models import Run
 
 router = Router(tags=["reports"])

@@ -1,7 +1,7 @@
 """The highest load at which every objective holds, by a search whose confidence covers all of it.
 
 Loads are numbered: n users of a closed loop, or n equal steps of an open loop's rate or a recording's speed
-(`ladder.py`). The rule, said of users: begin with one and double while the verdict is *met* or there were too few
+(`highest_load.py`). The rule, said of users: begin with one and double while the verdict is *met* or there were too few
 requests to say, and further until `least` loads were measured, so that there is a curve; then halve the distance
 between the highest number that was met and the lowest above it that was not, until they are neighbours. Where the
 caller asks for it, the curve then goes on: the highest number is doubled until throughput is saturated. Promises of

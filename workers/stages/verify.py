@@ -27,10 +27,9 @@ from workers.measuring.alternation import (
     alternate,
     warm_clients,
 )
-from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
 from workers.measuring.outcomes import hours_of, outcomes_of, speedup
-from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release
+from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release, watched
 from workers.planning import summaries
 from workers.planning.confirmation import (
     PlanMeasurement,

@@ -27,9 +27,8 @@ from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution import pauses
 from kernels.server.execution.backend import KernelsBackend
-from kernels.server.execution.compiling import compile_together, megakernels
+from kernels.server.execution.compiling import compile_together, megakernels, pass_builds
 from kernels.server.execution.engine import Backend, Engine
-from kernels.server.execution.excluded import MEGAKERNEL, of_server
 from kernels.server.execution.megakernel_backend import (
     BATCHES,
     MegakernelBackend,
@@ -38,8 +37,7 @@ from kernels.server.execution.megakernel_backend import (
     crossing,
 )
 from kernels.server.execution.ops import INT8_ROWS, Copies, Usable
-from kernels.server.execution.pass_builds import pass_builds
-from kernels.server.execution.served_plans import precision_refusal, taken_of_plan, weights_of
+from kernels.server.execution.served_plans import MEGAKERNEL, of_server, precision_refusal, taken_of_plan, weights_of
 from kernels.server.execution.sizing import (
     RequestedSize,
     context_of,
@@ -183,7 +181,7 @@ def backends(
 
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
-    out, as `kernels.server.execution.excluded` names it. Experts become tiles where they can, in place.
+    out, as `served_plans.NAMES` lists. Experts become tiles where they can, in place.
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
     experts too, mxfp4 by default where they were stored so. Prompts of many tokens take the model's own.
     `capture_all` as `Spec` has it. Raises ValueError with one sentence.

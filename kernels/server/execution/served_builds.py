@@ -21,11 +21,9 @@ from kernels.model_files.families import stored_experts
 from kernels.plan import Plan
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.backend import KernelsBackend
-from kernels.server.execution.compiling import compile_together, megakernels
-from kernels.server.execution.excluded import MEGAKERNEL, of_server
+from kernels.server.execution.compiling import compile_together, megakernels, pass_builds
 from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
-from kernels.server.execution.pass_builds import pass_builds
-from kernels.server.execution.served_plans import weights_of
+from kernels.server.execution.served_plans import MEGAKERNEL, of_server, weights_of
 from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
 from kernels.server.spec import Spec, configuration
 

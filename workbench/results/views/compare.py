@@ -13,10 +13,10 @@ from workbench.runs import services
 from workbench.runs.models import Run
 from workers.charts import comparison
 from workers.documents.measurement import Interval
+from workers.documents.profile import RequestTimeline
 from workers.documents.stages import Results
-from workers.documents.timeline import RequestTimeline
-from workers.stats import run_differences
-from workers.stats.run_differences import difference
+from workers.stats import intervals
+from workers.stats.intervals import difference
 
 OFFERED = 50
 """How many of the newest runs can be added from a list."""
@@ -72,7 +72,7 @@ def _sides(runs: list[Run]) -> list[comparison.ComparedRun]:
     sides = comparison.labelled(
         (run.workload.reading[0], run.workload.model.digest, services.reading(run)[0]) for run in runs
     )
-    first, *others = (run_differences.medians(side.results) for side in sides) if sides else [{}]
+    first, *others = (intervals.medians(side.results) for side in sides) if sides else [{}]
     differences = [dict.fromkeys(first, Interval(value=0, low=0, high=0))]
     differences += [{key: difference(first[key], own[key]) for key in own if key in first} for own in others]
     return [replace(side, differences=shares) for side, shares in zip(sides, differences, strict=False)]
