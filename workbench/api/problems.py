@@ -20,6 +20,7 @@ from workbench.api.sentences import Problem, describe_error, field_path, invalid
 from workbench.openapi import PROBLEM_TYPE, complete
 from workbench.serving.body_limits import API, WORKER
 from workbench.storage import database, disk
+from workbench.web.middleware import Middleware
 
 log = logging.getLogger(__name__)
 BODY_ENTRIES = 300_000
@@ -182,11 +183,8 @@ def _no_such_address() -> str:
         return "There is no such address."
 
 
-class ProblemMiddleware:
+class ProblemMiddleware(Middleware):
     """Answers errors outside the API's own handlers (unknown address, wrong method) as problem+json too."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
