@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.config_lookup import matching, resized
+from kernels.gemm.config_lookup import config_of, resized
 from kernels.gemm.skinny import CONFIG_PARAMS, MOST_ROWS, WEIGHTS, RoundedWeights
 from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig, configs, packing_of
 from kernels.hardware import Gpu
@@ -94,15 +94,7 @@ def _configs(case: LmHeadCase) -> list[TileConfig]:
 
 
 def _config_of(case: LmHeadCase, params: dict[str, Any]) -> TileConfig:
-    unknown = set(params) - {*CONFIG_PARAMS, "pdl", "dynamic"}
-    if unknown:
-        raise ValueError(
-            f"lm_head_skinny takes {', '.join(CONFIG_PARAMS)}, pdl and dynamic, not {', '.join(sorted(unknown))}"
-        )
-    config = matching(_configs(case), params, CONFIG_PARAMS)
-    if config is None:
-        raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no tile config of {case.key} has {params}")
-    return config
+    return config_of("lm_head_skinny", case.key, _configs(case), params, CONFIG_PARAMS, ("pdl", "dynamic"))
 
 
 @register

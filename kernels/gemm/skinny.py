@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.config_lookup import matching, resized
+from kernels.gemm import config_lookup
 from kernels.gemm.skinny_tiles import TileConfig, can_schedule_dynamically, configs, packing_of, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 16
 CONFIG_PARAMS = ("splits", "k_warps", "row_tiles", "warps")
-PARAMS = (*CONFIG_PARAMS, "pdl", "l2_prefetch", "late_trigger", "dynamic")
+LAUNCH_PARAMS = ("pdl", "l2_prefetch", "late_trigger", "dynamic")
 
 
 class _Skinny(Variant):
@@ -90,7 +90,7 @@ class _Skinny(Variant):
         return (others[0], first, *others[1:], *self.in_a_model)
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
-        return resized(_configs(case), params, CONFIG_PARAMS)
+        return config_lookup.resized(_configs(case), params, CONFIG_PARAMS)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32).
@@ -152,10 +152,4 @@ def _params(config: TileConfig) -> dict[str, Any]:
 
 def config_of(case: LinearCase, params: dict[str, Any]) -> TileConfig:
     """The tile config that params name; without params the best guess. Raises ValueError that names a wrong param."""
-    unknown = set(params) - set(PARAMS)
-    if unknown:
-        raise ValueError(f"skinny takes {', '.join(PARAMS)}, not {', '.join(sorted(unknown))}")
-    config = matching(_configs(case), params, CONFIG_PARAMS)
-    if config is None:
-        raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no tile config of {case.key} has {params}")
-    return config
+    return config_lookup.config_of("skinny", case.key, _configs(case), params, CONFIG_PARAMS, LAUNCH_PARAMS)
