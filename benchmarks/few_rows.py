@@ -107,14 +107,14 @@ def main(given: list[str] | None = None) -> int:
     options = parser.parse_args(given)
     gpu = gpu_of(torch.device("cuda"))
     cases = [case for model in options.model for rows in options.rows for case in products(model, rows)]
-    every = {case.key: list(candidates(case, options.tried, gpu)) for case in cases}
-    builds = [build for some in every.values() for each in some for build in each.variant.cuda_builds(*each[1:], gpu)]
+    tried = {case.key: list(candidates(case, options.tried, gpu)) for case in cases}
+    builds = [build for some in tried.values() for each in some for build in each.variant.cuda_builds(*each[1:], gpu)]
     print(f"{compile_together(builds)} builds", flush=True)
     document: dict[str, Any] = environment_info(device="cuda") | {"rows": []}
     failed = 0
     for case in cases:
         drawn = arguments(case)
-        rows = [timed(each, drawn) for each in every[case.key]]
+        rows = [timed(each, drawn) for each in tried[case.key]]
         document["rows"] += rows
         options.json.write_text(json.dumps(document, indent=1) + "\n")
         failed += sum(row["error"] > 0.01 for row in rows)

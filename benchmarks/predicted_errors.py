@@ -68,8 +68,8 @@ class Error:
 
 def errors() -> list[Error]:
     """Every figure of the committed results that the model predicts, but for those that its constants come from."""
-    every = [*_decoded(), *_of_runs(), *_turns(), *_served()]
-    return [error for error in every if not any(_is(error, *known) for known in CALIBRATED)]
+    all_errors = [*_decoded(), *_of_runs(), *_turns(), *_served()]
+    return [error for error in all_errors if not any(_is(error, *known) for known in CALIBRATED)]
 
 
 def _is(error: Error, runner: str, weights: str, model: str, batch: int, prompt: int | None = None) -> bool:

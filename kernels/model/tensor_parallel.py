@@ -259,8 +259,8 @@ def _stored(name: str, own: torch.Tensor, files: Mapping[str, Path]) -> Iterator
         (names for names in STORED_EXPERTS if any(f".{names[0]}." in stored for stored in files)), STORED_EXPERTS[0]
     )
     stored = name.replace(".mlp.", f".{mlp}.")
-    module, found, kind = stored.rpartition(".experts.")
-    if not found or stored in files or kind.endswith("_bias"):
+    module, separator, kind = stored.rpartition(".experts.")
+    if not separator or stored in files or kind.endswith("_bias"):
         yield stored, own
         return
     names = (gate, up) if kind == "gate_up_proj" else (down,)

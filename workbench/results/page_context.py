@@ -107,7 +107,7 @@ def chart_view(
 
 def charts(results: Results) -> dict[str, ChartView]:
     """Every chart that has something to show, by its key."""
-    every = {
+    all_charts = {
         chart.key: chart_view(
             chart.key,
             chart.title,
@@ -119,7 +119,7 @@ def charts(results: Results) -> dict[str, ChartView]:
         )
         for chart in CHARTS
     }
-    return {key: chart for key, chart in every.items() if chart.rows}
+    return {key: chart for key, chart in all_charts.items() if chart.rows}
 
 
 def more_latencies(results: Results) -> list[ChartView]:

@@ -55,7 +55,7 @@ def _of_baseline(document: StageInput) -> WallTimes | None:
     baseline, traffic = document.results.baseline, document.workload.traffic
     if baseline is None or baseline.runner != "eager" or traffic.concurrency > traffic.batch:
         return None
-    samples = {found.metric: found.samples for found in baseline.distributions if found.n is None}
+    samples = {dist.metric: dist.samples for dist in baseline.distributions if dist.n is None}
     if "batch_latency" in samples:
         return _wall_times(samples["batch_latency"], [])
     return _wall_times(samples["ttft"], samples["e2e"]) if {"ttft", "e2e"} <= samples.keys() else None

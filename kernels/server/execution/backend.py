@@ -278,8 +278,8 @@ class KernelsBackend:
         """
         capacity = self._pages * self.limits.page_size
         given = self.model, shape, self.limits.page_size, capacity
-        every = (self._usable, replace(self._usable, most_copies=min(self.copies, Copies.STREAMED)))
-        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
+        usable_sets = (self._usable, replace(self._usable, most_copies=min(self.copies, Copies.STREAMED)))
+        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in usable_sets)
         separate = [op for op in ops if op.op != "step_attention"]
         other = {"own_weights" if self._weights else "separate_norms": unfused} if unfused != ops else {}
         if shape.blocks or len(separate) == len(ops):

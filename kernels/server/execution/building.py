@@ -206,10 +206,10 @@ def backends(
     copies = copies_beside(decoder, model.config, gpu, wanted, reserved, weights)
     if copies is not Copies.ALL:
         _tell("GPU memory does not hold all packed copies of the weights: small batches are slower")
-    made = Usable(gpu, copies, exclude, weights).copies
+    needed_copies = Usable(gpu, copies, exclude, weights).copies
     if weights in INT4:
-        _tell(in_four_bits(weights, made))
-    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made, weights))
+        _tell(in_four_bits(weights, needed_copies))
+    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, needed_copies, weights))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
     kernels = KernelsBackend(

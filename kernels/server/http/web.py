@@ -89,10 +89,10 @@ class WebServer:
             await self._server.lifespan.shutdown()
 
     def _protocol(self, kind: Any) -> asyncio.Protocol:
-        made: asyncio.Protocol = kind(
+        protocol: asyncio.Protocol = kind(
             config=self._settings, server_state=self._server.server_state, app_state=self._server.lifespan.state
         )
-        return made
+        return protocol
 
 
 async def listening(host: str, port: int) -> list[socket.socket]:

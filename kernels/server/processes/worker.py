@@ -142,11 +142,11 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
         if compiler.pending and engine.idle and not (news.refusals or news.report):
             continue
         tokens = engine.run_step()
-        made = Counter(each.request.name for each in tokens if each.request.cached and each.token is not None)
+        token_counts = Counter(each.request.name for each in tokens if each.request.cached and each.token is not None)
         for request, token, reason, logprobs in tokens:
             if request.name not in open_requests:
                 continue
-            if made.get(request.name) == request.answered:  # its first tokens
+            if token_counts.get(request.name) == request.answered:  # its first tokens
                 news.cached[request.name] = request.cached
             if request.prompt_logprobs:
                 news.prompt_logprobs[request.name] = list(request.prompt_logprobs.values())

@@ -29,9 +29,9 @@ BASES = {"workloads": "stated", "cost": "modelled"}
 def compare(request: HttpRequest) -> HttpResponse:
     """Two to six runs side by side; `?run=` names each. Runs that are not the caller's are left out."""
     rows = Run.objects.for_user(request.user).select_related("workload__model")
-    asked = list(dict.fromkeys(filter(None, map(_uuid, request.GET.getlist("run")))))
-    known = {run.id: run for run in rows.filter(id__in=asked)}
-    runs = [known[run_id] for run_id in asked if run_id in known][: comparison.MOST_RUNS]
+    requested = list(dict.fromkeys(filter(None, map(_uuid, request.GET.getlist("run")))))
+    known = {run.id: run for run in rows.filter(id__in=requested)}
+    runs = [known[run_id] for run_id in requested if run_id in known][: comparison.MOST_RUNS]
     sides = _sides(runs)
     enough = len(sides) > 1
     sections = [
@@ -61,7 +61,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "cautions": comparison.cautions(sides) if enough else [],
         "offered": rows.filter(state=Run.State.DONE).exclude(id__in=known)[:OFFERED],
         "full": len(runs) == comparison.MOST_RUNS,
-        "left_out": len(asked) - len(runs),
+        "left_out": len(requested) - len(runs),
         "most": comparison.MOST_RUNS,
     }
     return render(request, "results/compare.html", context)
