@@ -156,10 +156,10 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
     """
 
     def fill(part: Any, place: Place) -> None:
-        tensors = [each for name, own in part.named_parameters() for each in _stored(name, own, files)]
+        tensors = [entry for name, own in part.named_parameters() for entry in _stored(name, own, files)]
         if lacking := next((stored for stored, _ in tensors if stored not in files), ""):
             raise ValueError(f"{directory.name}: no safetensors file holds {lacking}")
-        for path, of_file in groupby(tensors, key=lambda each: files[each[0]]):
+        for path, of_file in groupby(tensors, key=lambda entry: files[entry[0]]):
             _read_boxes(path, of_file, place)
         for attribute in (STORED_SCALES, STORED_ZEROS):
             if (path := directory / attribute).is_file():

@@ -245,8 +245,8 @@ class KernelsBackend:
         """The ms of a pass of `decodes` greedy sequences of TIMED_LENGTH tokens, or of the most that run if that is
         less.
         """
-        alone = [each for each in self.shapes if not each.blocks]
-        shape = next((each for each in alone if each.decodes >= decodes), alone[-1])
+        alone = [candidate for candidate in self.shapes if not candidate.blocks]
+        shape = next((candidate for candidate in alone if candidate.decodes >= decodes), alone[-1])
         return self._ms(shape, self._graph(shape, "argmax"))
 
     @torch.no_grad()

@@ -161,7 +161,7 @@ def chosen(
         megakernel_up_to=first.max_num_seqs
         if MEGAKERNEL not in exclude or (planned and planned.megakernel_up_to == 0)
         else None,
-        exclude=[each for each in exclude if each != MEGAKERNEL],
+        exclude=[name for name in exclude if name != MEGAKERNEL],
         token_ms=timed or (planned.token_ms if planned else {}),
         **here,
     )
