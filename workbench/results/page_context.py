@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-from workbench.runs.stage_times import StageTime
+from workbench.runs.services import StageTime
 from workers.charts import (
     CHARTS,
     cells,
