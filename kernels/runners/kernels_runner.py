@@ -22,10 +22,9 @@ from kernels.model.state import State
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPass, TensorParallelPrompts
 from kernels.quant.quantised_matrix import QUANTISERS
-from kernels.runners.bucket_session import BucketSession
 from kernels.runners.compiled import CompiledRunner
 from kernels.runners.readers import SeenReader, TokenReader
-from kernels.runners.sessions import Session
+from kernels.runners.sessions import BucketSession, Session
 
 
 class KernelsRunner(CompiledRunner):

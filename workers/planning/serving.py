@@ -2,7 +2,7 @@
 
 from kernels.model import decoder, loading
 from kernels.plan import Plan, Serving
-from kernels.runners.bucket_session import positions
+from kernels.runners.sessions import positions
 from kernels.server.execution.served_plans import MEGAKERNEL, PASSES, of_server, precision_refusal
 from kernels.server.execution.shapes import default_decodes
 from kernels.server.execution.sizing import LONGEST_CONTEXT

@@ -12,7 +12,7 @@ from kernels.model import decoder
 from kernels.model.experts import Experts
 from kernels.ops import MODEL_BYTES
 from kernels.quant.formats import EXPERTS, of_dense, of_head
-from kernels.runners.bucket_session import LIMITS, positions
+from kernels.runners.sessions import LIMITS, positions
 from kernels.server.execution.backend import block_of
 from kernels.server.execution.ops import Copies
 from kernels.server.scheduler.batching import STEP_TOKENS, SchedulerLimits

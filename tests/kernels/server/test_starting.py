@@ -25,7 +25,7 @@ from kernels.megakernel.proof.validate import Proof
 from kernels.model.decoder import Decoder
 from kernels.model.loading import skeleton
 from kernels.model_files import catalogue
-from kernels.server.execution import served_builds
+from kernels.server.execution import compiling
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import compile_together, pass_builds
 from kernels.server.execution.sizing import RequestedSize, limits_for
@@ -176,16 +176,16 @@ def test_files_that_fit_in_memory_are_read_ahead(monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_made_ahead_is_what_the_engine_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr(served_builds, "compile_together", made.extend)
+    monkeypatch.setattr(compiling, "compile_together", made.extend)
     spec = Spec("tiny-llama", max_num_seqs=4, max_model_len=64, exclude=("megakernel", "skinny"))
-    served_builds.make_ahead(spec, GPUS["h200"])
+    compiling.make_ahead(spec, GPUS["h200"])
     model = skeleton(catalogue.entry("tiny-llama")[0], "bf16")
     limits = limits_for(Decoder(model), model.config, RequestedSize(64, 4))
     kernels = KernelsBackend(Decoder(model), GPUS["h200"], limits, exclude=["skinny"])
     assert set(made) == set(pass_builds(kernels))
     assert {type(each) for each in made} == {Build, TritonBuild}
     made.clear()
-    served_builds.make_ahead(Spec("tiny-bert"), GPUS["h200"])
+    compiling.make_ahead(Spec("tiny-bert"), GPUS["h200"])
     assert not made
 
 
