@@ -47,10 +47,5 @@ class Compiled(Variant):
 
 def register_compiled(eager: type[Variant], summary: str) -> None:
     """Offers the eager variant compiled by Inductor, as its name with `_compiled` behind. `summary` says what of."""
-    facts = {
-        "name": f"{eager.name}_compiled",
-        "op": eager.op,
-        "summary": f"{summary} compiled by Inductor",
-        "eager": eager,
-    }
-    register(type(facts["name"], (Compiled,), facts))
+    name, described = f"{eager.name}_compiled", f"{summary} compiled by Inductor"
+    register(type(name, (Compiled,), {"name": name, "op": eager.op, "summary": described, "eager": eager}))
