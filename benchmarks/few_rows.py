@@ -50,11 +50,11 @@ def products(model: str, rows: int) -> Iterator[LinearCase]:
 def candidates(case: LinearCase, tried: int, gpu: Gpu) -> Iterator[Candidate]:
     """Of each variant that serves the case, the best guess and `tried` - 1 other params."""
     for name, beside in VARIANTS.items():
-        for each, own in ((name, case), (f"{name}_int8", case.model_copy(update={"weights": "int8"}))):
-            if (name == "torch_linear" and own is not case) or registry.variant(each).serves(own, gpu):
+        for variant_name, own in ((name, case), (f"{name}_int8", case.model_copy(update={"weights": "int8"}))):
+            if (name == "torch_linear" and own is not case) or registry.variant(variant_name).serves(own, gpu):
                 continue
-            space = registry.variant(each).space(own)[:tried] if name == "small_gemm" else [{}]
-            yield from (Candidate(registry.variant(each), own, params | beside) for params in space)
+            space = registry.variant(variant_name).space(own)[:tried] if name == "small_gemm" else [{}]
+            yield from (Candidate(registry.variant(variant_name), own, params | beside) for params in space)
 
 
 def arguments(case: LinearCase) -> dict[str, torch.Tensor]:
@@ -71,10 +71,10 @@ def timed(candidate: Candidate, given: dict[str, torch.Tensor]) -> dict[str, Any
     call = variant.build(case, params)
     packed = variant.pack(case, params, given["w"])
     parts = packed if isinstance(packed, tuple) else (packed,)
-    size = sum(each.nbytes for each in parts)
+    size = sum(part.nbytes for part in parts)
     copies = [packed]
     while len(copies) * size < TURNED_BYTES:
-        copies.append(tuple(each.clone() for each in parts) if isinstance(packed, tuple) else packed.clone())
+        copies.append(tuple(part.clone() for part in parts) if isinstance(packed, tuple) else packed.clone())
     beside = {name: value for name, value in given.items() if name not in ("x", "w")}
     calls = max(CALLS, len(copies))
 
@@ -107,14 +107,14 @@ def main(given: list[str] | None = None) -> int:
     options = parser.parse_args(given)
     gpu = gpu_of(torch.device("cuda"))
     cases = [case for model in options.model for rows in options.rows for case in products(model, rows)]
-    every = {case.key: list(candidates(case, options.tried, gpu)) for case in cases}
-    builds = [build for some in every.values() for each in some for build in each.variant.cuda_builds(*each[1:], gpu)]
+    tried = {case.key: list(candidates(case, options.tried, gpu)) for case in cases}
+    builds = [build for some in tried.values() for one in some for build in one.variant.cuda_builds(*one[1:], gpu)]
     print(f"{compile_together(builds)} builds", flush=True)
     document: dict[str, Any] = environment_info(device="cuda") | {"rows": []}
     failed = 0
     for case in cases:
         drawn = arguments(case)
-        rows = [timed(each, drawn) for each in every[case.key]]
+        rows = [timed(candidate, drawn) for candidate in tried[case.key]]
         document["rows"] += rows
         options.json.write_text(json.dumps(document, indent=1) + "\n")
         failed += sum(row["error"] > 0.01 for row in rows)

@@ -61,9 +61,9 @@ def calls_of(case: FftConvCase, given: dict[str, Any]) -> dict[str, Callable[[],
 
 def truth_of(case: FftConvCase, given: dict[str, Any]) -> torch.Tensor:
     """The answer for the first channels by torch's transforms in float32."""
-    few = case.model_copy(update={"width": 4})
+    narrow = case.model_copy(update={"width": 4})
     part = {name: tensor[:4] if name == "w" else tensor[:, :4] for name, tensor in given.items()}
-    return few.native(part)[0]
+    return narrow.native(part)[0]
 
 
 def compile_all(wanted: list[FftConvCase]) -> None:

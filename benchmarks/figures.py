@@ -20,11 +20,7 @@ TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL
 
 def documents() -> list[Path]:
     """The documents that carry tables of the results."""
-    return [
-        ROOT / "README.md",
-        *sorted((ROOT / "docs").rglob("*.md")),
-        *sorted((ROOT / "benchmarks").glob("*.md")),
-    ]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "benchmarks").glob("*.md"))]
 
 
 def filled(text: str) -> str:

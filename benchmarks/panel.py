@@ -32,7 +32,7 @@ from benchmarks.workbench_run import surroundings
 from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError
 from workbench.cli.follow import OVER
-from workbench.cli.references import model_reference
+from workbench.cli.upload import model_reference
 from workbench.embedded import Workbench
 from workbench.embedded.devices import Device, find_devices
 from workers.documents.stages import PlanTrial, Results

@@ -68,8 +68,8 @@ class Error:
 
 def errors() -> list[Error]:
     """Every figure of the committed results that the model predicts, but for those that its constants come from."""
-    every = [*_decoded(), *_of_runs(), *_turns(), *_served()]
-    return [error for error in every if not any(_is(error, *known) for known in CALIBRATED)]
+    all_errors = [*_decoded(), *_of_runs(), *_turns(), *_served()]
+    return [error for error in all_errors if not any(_is(error, *known) for known in CALIBRATED)]
 
 
 def _is(error: Error, runner: str, weights: str, model: str, batch: int, prompt: int | None = None) -> bool:
@@ -124,12 +124,7 @@ def _roofline(case: dict[str, Any], rates: Any, users: int = 0) -> dict[str, flo
 
     whole = users * prompt(1) + (case["tokens"] - 1) * step(max(users, 1))
     ttft, tpot = prompt(batch), step(batch)
-    return {
-        "ttft": ttft,
-        "tpot": tpot,
-        "ttf_n": ttft + 63 * tpot,
-        "throughput": 1000 * users * case["tokens"] / whole,
-    }
+    return {"ttft": ttft, "tpot": tpot, "ttf_n": ttft + 63 * tpot, "throughput": 1000 * users * case["tokens"] / whole}
 
 
 def _compare(source: str, case: dict[str, Any], runner: str, known: Any, measured: dict[str, float]) -> Iterator[Error]:

@@ -30,8 +30,8 @@ from kernels.quant.quantised_matrix import QUANTISERS, STORED_SCALES, STORED_ZER
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.building import backends
 from kernels.server.execution.engine import Backend, Engine
-from kernels.server.execution.excluded import MEGAKERNEL
 from kernels.server.execution.megakernel_backend import MegakernelBackend
+from kernels.server.execution.served_plans import MEGAKERNEL
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request
 

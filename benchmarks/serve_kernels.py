@@ -29,8 +29,7 @@ from kernels.model.decoder import Decoder
 from kernels.model.experts import Experts
 from kernels.model_files import catalogue
 from kernels.server.execution.backend import KernelsBackend
-from kernels.server.execution.compiling import compile_together
-from kernels.server.execution.pass_builds import pass_builds
+from kernels.server.execution.compiling import compile_together, pass_builds
 from kernels.server.execution.shapes import fitting
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kernels.hardware import Gpu, generation
 from kernels.ops import AttentionCase
-from kernels.registry import Refusal, Variant
+from kernels.registry import Refusal, Variant, check_params
 
 if TYPE_CHECKING:
     import torch
@@ -38,9 +38,7 @@ def batch_refusal(batch: int) -> Refusal | None:
 
 def merge_params(name: str, params: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
     """`default` updated with the params of a build. Raises ValueError for an unknown param."""
-    unknown = set(params) - set(default)
-    if unknown:
-        raise ValueError(f"{name} takes {', '.join(default)}, not {', '.join(sorted(unknown))}")
+    check_params(name, params, tuple(default))
     return default | params
 
 

@@ -17,7 +17,7 @@ from kernels.ops import Case
 
 MODULES: tuple[str, ...] = (
     "kernels.attention.torch_sdpa",
-    "kernels.attention.torch_varlen",
+    "kernels.attention.torch_sdpa",
     "kernels.attention.torch_decode",
     "kernels.attention.flash_triton",
     "kernels.attention.flash_hopper",
@@ -28,7 +28,7 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.decode_hopper",
     "kernels.gemm.torch_linear",
     "kernels.gemm.hopper",
-    "kernels.gemm.hopper_fp8",
+    "kernels.gemm.hopper",
     "kernels.blackwell.gemm",
     "kernels.gemm.torch_scaled",
     "kernels.gemm.skinny",
@@ -117,8 +117,7 @@ class Variant(ABC):
 
     def refuse_params(self, params: dict[str, Any]) -> None:
         """For a variant that takes none: raises ValueError when any is given."""
-        if params:
-            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        check_params(self.name, params)
 
     def own_kernels(self) -> Collection[str]:
         """The names of the kernels that are its own."""
@@ -159,6 +158,13 @@ class Variant(ABC):
     def resized(self, case: Any, params: dict[str, Any]) -> dict[str, Any]:
         """`params` that were chosen for another size, without those that this case cannot take."""
         return params
+
+
+def check_params(name: str, params: Iterable[str], taken: Sequence[str] = ()) -> None:
+    """Raises ValueError when one of the params is not among those that the variant takes."""
+    if unknown := sorted(set(params) - set(taken)):
+        known = " and ".join(filter(None, [", ".join(taken[:-1]), *taken[-1:]])) or "no params"
+        raise ValueError(f"{name} takes {known}, not {', '.join(unknown)}")
 
 
 _variants: dict[str, Variant] = {}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from kernels.hardware import Gpu
-from kernels.registry import Refusal, Variant
+from kernels.registry import Refusal, Variant, register
 
 BUILD_SECONDS = 20.0
 """The longest that Inductor takes for one case of one op."""
@@ -43,3 +43,9 @@ class Compiled(Variant):
         """The call of the eager variant. Takes no params; raises ValueError when given any."""
         self.refuse_params(params)
         return compiled(self.eager().build(case, {}))
+
+
+def register_compiled(eager: type[Variant], summary: str) -> None:
+    """Offers the eager variant compiled by Inductor, as its name with `_compiled` behind. `summary` says what of."""
+    name, described = f"{eager.name}_compiled", f"{summary} compiled by Inductor"
+    register(type(name, (Compiled,), {"name": name, "op": eager.op, "summary": described, "eager": eager}))

@@ -44,7 +44,7 @@ def ask(url: str, body: str) -> str:
         called = [curl, "--silent", "--show-error", "--max-time", str(ANSWER_SECONDS), url, "-d", body]
         return subprocess.run(called, check=True, capture_output=True, text=True).stdout
     try:
-        with urllib.request.urlopen(url, body.encode(), timeout=ANSWER_SECONDS) as found:
-            return str(found.read().decode())
+        with urllib.request.urlopen(url, body.encode(), timeout=ANSWER_SECONDS) as response:
+            return str(response.read().decode())
     except urllib.error.HTTPError as error:
         return error.read().decode()

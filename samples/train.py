@@ -46,15 +46,15 @@ def docstrings() -> list[str]:
     """Module, class and function docstrings of the standard library: its top level and some packages."""
     library = Path(sysconfig.get_path("stdlib"))
     files = sorted(library.glob("*.py")) + [f for p in PACKAGES for f in sorted((library / p).rglob("*.py"))]
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for file in files:
         tree = ast.parse(file.read_text("utf-8", errors="replace"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
                 if text and len(text) > 80:
-                    found[text] = None
-    return list(found)
+                    texts[text] = None
+    return list(texts)
 
 
 def texts() -> tuple[list[str], list[str]]:

@@ -20,7 +20,7 @@ from workers.documents.recording import Recording
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
 from workers.documents.workload import LoadSearch, Workload, unit_of
-from workers.loadtest.limit_search import LimitSearch, saturation
+from workers.loadtest.highest_load import LimitSearch, saturation
 from workers.stages.price import price
 from workers.wording.load_search import batches_words, curve_of, server_words, whole_sentence
 

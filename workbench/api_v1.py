@@ -1,17 +1,16 @@
 """Version 1 of the API: the frame, and the routers of every app."""
 
-from workbench.accounts.api import router as account_router
+from workbench.api.account import router as account_router
 from workbench.api.auth import caller_auth
 from workbench.api.problems import ProblemAPI
-from workbench.api.tokens import router as tokens_router
 from workbench.bring_ups.api import router as bring_ups_router
 from workbench.intake.api import router as intake_router
 from workbench.notifications.api import router as notifications_router
 from workbench.prices.api import router as prices_router
 from workbench.reports.api import router as reports_router
 from workbench.results.api import router as results_router
-from workbench.runs.api.deletion import add_routes
-from workbench.runs.api.runs import router as runs_router
+from workbench.runs.api import add_routes
+from workbench.runs.api import router as runs_router
 
 api = ProblemAPI(
     title="Kernel workbench",
@@ -28,7 +27,6 @@ api = ProblemAPI(
 add_routes(intake_router, runs_router)
 for router in (
     account_router,
-    tokens_router,
     intake_router,
     prices_router,
     runs_router,

@@ -171,10 +171,7 @@ ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_RATE_LIMITS = {"login_failed": "5/5m/key"}  # wrong codes of one person
 MFA_ADAPTER = "workbench.accounts.adapters.SecondFactorAdapter"
-MFA_FORMS = {
-    "authenticate": "workbench.accounts.codes.CodeForm",
-    "activate_totp": "workbench.accounts.codes.SetUpForm",
-}
+MFA_FORMS = {"authenticate": "workbench.accounts.forms.CodeForm", "activate_totp": "workbench.accounts.forms.SetUpForm"}
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_RECOVERY_CODES_SHOW_ONCE = True

@@ -33,8 +33,7 @@ from workers.host import bytecode, child, compile_ahead, gpu_lock, one_run, stag
 from workers.host.child_environment import shown, template_environment
 from workers.host.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.host.device_memory import gpus_for, memory_gib, visible_gpus
-from workers.host.model_cache import BadModel, ModelCache
-from workers.host.recordings import fetched
+from workers.host.model_cache import BadModel, ModelCache, fetched
 from workers.host.reporter import Reporter
 from workers.host.stage_files import Folders, stage_modules
 from workers.host.stage_output import open_plain, read_stage_document

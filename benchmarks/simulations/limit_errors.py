@@ -15,8 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from workers.loadtest.ladder import RATES
-from workers.loadtest.limit_search import LimitSearch
+from workers.loadtest.highest_load import RATES, LimitSearch
 from workers.stats import dependence
 from workers.stats.verdicts import verdict
 

@@ -1,40 +1,14 @@
 """The tables of the documents, each written from the committed results: `TABLES` has them by name.
 
-A table is a function without arguments that returns Markdown.
+A table is a function without arguments that returns Markdown. Importing a module of this package registers its tables.
 """
 
-from benchmarks.tables import (
-    attention,
-    bring_up,
-    compiled,
-    every_op,
-    fft,
-    fused,
-    gemm,
-    host,
-    models,
-    panel,
-    predictions,
-    serve,
-    several_gpus,
-    site,
-)
+import importlib
+import pkgutil
+
 from benchmarks.tables.writing import TABLES
 
-__all__ = [
-    "TABLES",
-    "attention",
-    "bring_up",
-    "compiled",
-    "every_op",
-    "fft",
-    "fused",
-    "gemm",
-    "host",
-    "models",
-    "panel",
-    "predictions",
-    "serve",
-    "several_gpus",
-    "site",
-]
+for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    importlib.import_module(module.name)
+
+__all__ = ["TABLES"]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
+from kernels.check_args import merge_params
 from kernels.cuda.nvrtc import ARCHITECTURE, Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_suffix(".cu")
 
 PARAMS = ("consumers", "keys", "slots")
-SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {
-    64: ((3, 128, 8), (2, 128, 8)),
-    128: ((2, 128, 5),),
-}
+SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {64: ((3, 128, 8), (2, 128, 8)), 128: ((2, 128, 5),)}
 """The params to time for each head_dim, as `PARAMS`."""
 
 
@@ -87,11 +85,9 @@ def _plan(case: AttentionCase, params: dict[str, int]) -> FlashPlan:
 
 def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
     """The params with defaults for those missing. Raises ValueError for an unknown name or a bad value."""
-    given = dict(zip(PARAMS, SHAPES[case.head_dim][0], strict=True)) | params
+    given = merge_params(FlashHopper.name, params, dict(zip(PARAMS, SHAPES[case.head_dim][0], strict=True)))
     allowed = {"consumers": (2, 3), "keys": (64, 96, 128, 192), "slots": range(2, 17)}
     for name, value in given.items():
-        if name not in allowed:
-            raise ValueError(f"{FlashHopper.name} takes {', '.join(PARAMS)}, not {name}")
         if value not in allowed[name]:
             raise ValueError(f"{name} is {value!r}, not one of {list(allowed[name])}")
     if shared_bytes(case, given) > SHARED_MOST:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernels.check_args import merge_params
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -93,10 +94,8 @@ def all_keys(case: AttentionCase) -> tuple[int, int, int, int] | None:
 
 def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
     """The params with defaults for those missing. Raises ValueError for an unknown name or a bad value."""
-    given = dict(zip(PARAMS, _offered(case)[0], strict=True)) | params
+    given = merge_params("flash_triton", params, dict(zip(PARAMS, _offered(case)[0], strict=True)))
     for name, value in given.items():
-        if name not in PARAMS:
-            raise ValueError(f"flash_triton takes {', '.join(PARAMS)}, not {name}")
         least = 16 if name.startswith("block") else 1
         if not isinstance(value, int) or value < least or (name != "stages" and value & (value - 1)):
             raise ValueError(f"{name} is {value!r}: a power of two from {least} on is wanted")

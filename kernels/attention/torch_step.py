@@ -8,7 +8,7 @@ from typing import Any
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
 from kernels.registry import Refusal, Variant, register
-from kernels.torch_compiled import BUILD_SECONDS, Compiled, compiled, no_compiler
+from kernels.torch_compiled import BUILD_SECONDS, compiled, no_compiler, register_compiled
 
 
 def refusal(case: StepAttentionCase) -> Refusal | None:
@@ -44,14 +44,7 @@ class TorchStepAttention(Variant):
         return partial(step_attention, case)
 
 
-@register
-class TorchStepAttentionCompiled(Compiled):
-    """torch's ops with generated kernels beside the products."""
-
-    name = "torch_step_attention_compiled"
-    op = "step_attention"
-    summary = "torch's rotation, append and attention compiled by Inductor"
-    eager = TorchStepAttention
+register_compiled(TorchStepAttention, "torch's rotation, append and attention")
 
 
 @register

@@ -12,7 +12,7 @@ from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, check_params, register
 
 if TYPE_CHECKING:
     import torch
@@ -81,9 +81,7 @@ def shared_bytes(head_dim: int, slots: int) -> int:
 def plan(case: AttentionCase, params: dict[str, Any]) -> FlashPlan:
     """The launch of a case that is served; missing params are the first of `space`. Raises ValueError for a bad one."""
     given = {"slots": SLOTS[case.head_dim]} | params
-    for name in given:
-        if name != "slots":
-            raise ValueError(f"{FlashBlackwell.name} takes slots, not {name}")
+    check_params(FlashBlackwell.name, params, ("slots",))
     slots = given["slots"]
     if slots not in range(2, 17):
         raise ValueError(f"slots is {slots!r}, not one of {list(range(2, 17))}")

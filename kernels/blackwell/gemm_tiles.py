@@ -10,6 +10,7 @@ from kernels.check_args import C_TYPES
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
+from kernels.registry import check_params
 
 SM, ARCHITECTURE = 100, "sm_100a"
 EPILOGUES = {"none": "kNone", "bias": "kBias", "residual": "kResidual", "swiglu": "kSwiglu"}
@@ -130,10 +131,7 @@ def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
 
 def chosen(kind: str, params: dict[str, Any], takes: Sequence[str], experts: int = 0) -> Tile:
     """The tile of these params. Raises ValueError that names a param that is wrong, or is not in `takes`."""
-    unknown = set(params) - set(takes)
-    if unknown:
-        names = ", ".join(sorted(unknown))
-        raise ValueError(f"this product takes {', '.join(takes[:-1])} and {takes[-1]}, not {names}")
+    check_params("this product", params, takes)
     given = {"pair": False, "columns": max(COLUMNS)} | params
     if given["columns"] not in COLUMNS:
         raise ValueError(f"columns is {given['columns']}: this product takes {' and '.join(map(str, COLUMNS))}")

@@ -7,11 +7,7 @@ from kernels.bring_up.document import BringUp, Gap, MachineCeilings, ModelCost, 
 from kernels.bring_up.shares import op_shares
 
 NEXT_STEPS = 10
-KINDS = {
-    "missing": "no variant of ours serves it",
-    "behind": "a peer is faster",
-    "above": "above its floor",
-}
+KINDS = {"missing": "no variant of ours serves it", "behind": "a peer is faster", "above": "above its floor"}
 
 
 def proofs_of(rows: Sequence[Mapping[str, Any]], ops: Mapping[str, str]) -> list[VariantProofs]:

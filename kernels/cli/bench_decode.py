@@ -11,12 +11,10 @@ from typing import Any
 import torch
 
 from kernels import registry, runners
-from kernels.cli import bench_divided
-from kernels.cli.bench_decode_run import DecodeRun, ReferenceOutputs, judge, prepared
-from kernels.cli.bench_divided import Wanted
+from kernels.cli import bench_decode_run
+from kernels.cli.bench_decode_run import DecodeRun, Exact, ReferenceOutputs, Wanted, compare, judge, prepared
 from kernels.cli.bench_document import BenchRow
 from kernels.cli.bench_experts import counted, skew_routers, with_experts
-from kernels.cli.bench_fidelity import Exact, compare
 from kernels.hardware import Gpu
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
 from kernels.model.model_case import case_of_shapes, model_case
@@ -81,18 +79,18 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
     (device, gpu), dtype = on_device, dtype_on(on_device[0])
     for name, groups in itertools.groupby(options.groups(device.type == "cpu"), key=lambda group: group[0]):
         config, _ = catalogue.entry(name)
-        larger = bench_divided.larger_than(device, config, dtype)
+        larger = bench_decode_run.larger_than(device, config, dtype)
         several = options.tensor_parallel_sizes and is_mixture(config) and not options.router_skew
         if larger or several:
             for group in groups:
                 wanted = _wanted(case_of_shapes(config, name, dtype, *group[1:], TOKENS), options, gpu)
-                yield from bench_divided.rows(config, wanted, partial(_measured, options, gpu, ceilings), larger)
+                yield from bench_decode_run.rows(config, wanted, partial(_measured, options, gpu, ceilings), larger)
             continue
         model = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
         skew_routers(model, options.router_skew)
         for _, batch, prompt in groups:
             case = model_case(model, name, dtype, batch, prompt, TOKENS)
-            for wanted in bench_divided.groups_of(_wanted(case, options, gpu), options.tensor_parallel_sizes):
+            for wanted in bench_decode_run.groups_of(_wanted(case, options, gpu), options.tensor_parallel_sizes):
                 yield from _measured(options, gpu, ceilings, model, wanted)
                 runners.free()
         del model
@@ -106,7 +104,7 @@ def dtype_on(device: torch.device) -> str:
 def _measured(
     options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[Wanted]
 ) -> Iterator[BenchRow]:
-    generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_divided.reference(model)
+    generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_decode_run.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
     with counted(model, case.batch) as chosen:
         known = ReferenceOutputs.of(reference, ids, generator)
@@ -122,7 +120,7 @@ def _measured(
             if run.gate == "pass":
                 run.restart()
         _serve(runs, -(-options.rounds // options.processes), options.seconds / options.processes)
-    reference = bench_divided.reference(model)
+    reference = bench_decode_run.reference(model)
     judge(runs, reference, dtype_on(model.device))
     reference.close()
     if exact is not None:

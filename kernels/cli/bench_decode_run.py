@@ -1,22 +1,29 @@
 """One runner of a group of `bench decode`: prepared, held against the model's logits, served, judged."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from kernels.cli import bench_divided
-from kernels.measure.fidelity import Fidelity
+from kernels import runners
+from kernels.cli.bench_document import BenchRow
+from kernels.measure.fidelity import LENGTH, Fidelity, fidelity
 from kernels.measure.intervals import across_processes, median_interval
 from kernels.measure.latency import Served, pooled
 from kernels.model.experts import has_experts
+from kernels.model.layer_by_layer import float32_logits
+from kernels.model.tensor_parallel import TensorParallelModel
+from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 from kernels.proof import logit_gate
-from kernels.proof.served_ids import LogitGaps
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import LogitGaps, own_gaps
 from kernels.runners import Runner
 from kernels.runners.clients import Clients, EqualRequests
+from kernels.runners.kernels_runner import TensorParallelRunner
 from kernels.runners.served_answers import JudgedAnswers, judge_answers
 from kernels.runners.whole_model import WholeModel
 
@@ -123,9 +130,9 @@ class ReferenceOutputs:
 def prepared(variant: WholeModel, case: ModelCase, model: Any, known: ReferenceOutputs) -> DecodeRun:
     """The variant's runner, ready for the case; its gate says whether its logits are the model's."""
     try:
-        runner = variant.build(case, bench_divided.options_of(variant, case, model))(model)
+        runner = variant.build(case, options_of(variant, case, model))(model)
     except ValueError as error:
-        return DecodeRun(variant, case, bench_divided.reference(model), "error", f"It could not run: {error}")
+        return DecodeRun(variant, case, reference(model), "error", f"It could not run: {error}")
     try:
         runner.prepare(case.batch, case.prompt, case.tokens)
         if not runner.gives_logits:
@@ -161,3 +168,116 @@ def judge(runs: Sequence[DecodeRun], reference: Runner, dtype: str) -> None:
 def failure(error: Exception) -> str:
     """Why a runner could not run, in a sentence."""
     return f"It could not run: {type(error).__name__}: {str(error)[:200]}"
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The float32 model's `logits` [sequences, LENGTH, vocab] of `ids`, on the CPU, and how far torch's own ops in the
+    model's dtype are from them.
+    """
+
+    ids: Tensor
+    logits: Tensor
+    by_torch: Fidelity
+
+    @classmethod
+    def of(cls, model: Any, reference: Runner, case: ModelCase, tokens: int) -> "Exact":
+        """Over `tokens` tokens, rounded up to whole batches. `reference` runs torch's own ops on the model.
+
+        It is asked before a runner takes the memory that it needs, or rounds the weights in place.
+        """
+        config, _ = catalogue.entry(case.model)
+        count = -(-tokens // (LENGTH * case.batch)) * case.batch
+        ids = torch.randint(model.config.vocab_size, (count, LENGTH), generator=torch.Generator().manual_seed(6))
+        if isinstance(model, TensorParallelModel):
+            logits = float32_logits(config, ids, model.device)
+        else:
+            whole = runners.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
+            exact = runners.runner("eager", whole)
+            logits = torch.cat([exact.logits(rows).cpu() for rows in ids.split(case.batch)])
+            exact.close()
+            del whole
+        runners.free()
+        expected = logits.split(case.batch)
+        return cls(ids, logits, fidelity(expected, {"torch": reference}, ids, case.batch)["torch"])
+
+
+def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str) -> None:
+    """Notes how far torch's eager model and our own runners are from float32, and what these serve from themselves.
+
+    `dtype` is the precision of the activations.
+    """
+    for run in (run for run in runs if not run.variant.peer):
+        run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
+        if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[dtype]):
+            run.gate, run.reason = "fail", refusal
+    compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
+    compared_runners = {name: run.runner for name, run in compared.items()}
+    distances = fidelity(exact.logits.split(case.batch), compared_runners, exact.ids, case.batch)
+    for name, run in compared.items():
+        run.fidelity, run.torch_kl = distances[name], exact.by_torch.kl
+
+
+MOST_WEIGHTS = 0.9
+"""Weights that take more than this share of a GPU's memory are divided over several."""
+
+Wanted = tuple[WholeModel, ModelCase]
+
+
+def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> bool:
+    """Whether the weights alone fill the GPU."""
+    if device.type != "cuda":
+        return False
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return runners.describe(config, dtype).weight_bytes > MOST_WEIGHTS * memory
+
+
+def rows(
+    config: dict[str, Any],
+    wanted: Sequence[Wanted],
+    measured: Callable[[Any, Sequence[Wanted]], Iterator[BenchRow]],
+    larger: bool = True,
+) -> Iterator[BenchRow]:
+    """The rows that `measured` gives of those that are wanted, one after the other. Of a model that is `larger` than
+    one GPU, those on one GPU are errors.
+
+    Each variant has a model or parts of its own, which it may round in place.
+    """
+    for variant, case in wanted:
+        try:
+            if larger and not case.gpus:
+                raise ValueError("one GPU does not hold the model; `--tensor-parallel-size 2` measures it over two")
+            model = runners.load(None, config, generated=True, tensor_parallel_size=case.gpus or 1)
+        except ValueError as error:
+            facts, wrong = case.model_dump(exclude_none=True), f"It could not run: {error}"
+            yield BenchRow(
+                op="model", case=facts, variant=variant.name, params={}, peer=False, gate="error", reason=wrong
+            )
+            continue
+        yield from measured(model, [(variant, case)])
+        del model
+        runners.free()
+
+
+def groups_of(wanted: Sequence[Wanted], tensor_parallel_sizes: Sequence[int]) -> Iterator[list[Wanted]]:
+    """What is loaded and measured together: everything; with `tensor_parallel_sizes` one group for each precision.
+
+    The rows of a group come when it ends, and its memory is free for the next one.
+    """
+    if tensor_parallel_sizes:
+        for weights in dict.fromkeys(case.weights for _, case in wanted):
+            yield [pair for pair in wanted if pair[1].weights == weights]
+    elif wanted:
+        yield list(wanted)
+
+
+def reference(model: Any) -> Runner:
+    """torch's own ops on the model."""
+    return TensorParallelRunner(model) if isinstance(model, TensorParallelModel) else runners.runner("eager", model)
+
+
+def options_of(variant: WholeModel, case: ModelCase, model: Any) -> dict[str, Any]:
+    """The GPUs of a model that is not divided yet; one that is can be rounded to nearest alone."""
+    if isinstance(model, TensorParallelModel):
+        return {"rounding": {"method": "nearest"}} if variant.lossy else {}
+    return {"devices": list(range(case.gpus))} if case.gpus else {}

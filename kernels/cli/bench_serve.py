@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernels.cli import bench_document, serve_servers
+from kernels.cli import bench_document, serve_document
 from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
 from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
 from kernels.load.connection import Address
@@ -96,7 +96,7 @@ class ServeBench:
 
         divided = [f"--tensor-parallel-size={self.tensor_parallel_size}"] if self.tensor_parallel_size else []
         own, precisions = [*(self.options.own_option or []), *divided], self.options.weights or [self.model.dtype]
-        commands = [serve_servers.ours(wanted(), self.model.device, own, weights) for weights in precisions]
+        commands = [serve_document.ours(wanted(), self.model.device, own, weights) for weights in precisions]
         if self.options.vllm:
             try:
                 options, count = [*(self.options.vllm_option or []), *divided], self.options.vllm_api_servers
@@ -129,7 +129,7 @@ class ServeBench:
         port = server.command[server.command.index("--port") + 1]
         url, log = f"http://127.0.0.1:{port}", self.folder / f"{server.variant}.log"
         try:
-            with running(server.command, f"{url}/health", log, serve_servers.START_SECONDS, server.environment):
+            with running(server.command, f"{url}/health", log, serve_document.START_SECONDS, server.environment):
                 print(*_notes(log), sep="\n", flush=True)
                 for users in self.users:
                     yield self.closed(server, url, self.lengths, users)

@@ -24,8 +24,7 @@ from kernels.model.prompts import CAPACITY_STEP, bucket, room_for
 from kernels.model.state import State
 from kernels.model.tensor_parallel import part_of_config
 from kernels.ops import LinearCase, LmHeadCase
-from kernels.server.execution.compiling import NotedVariants, megakernels
-from kernels.server.execution.served_builds import Wanted, served_builds
+from kernels.server.execution.compiling import NotedVariants, Wanted, megakernels, served_builds
 from kernels.server.execution.sizing import RequestedSize
 
 META = torch.device("meta")

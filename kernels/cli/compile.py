@@ -17,7 +17,7 @@ from kernels.model_files import ModelRefused, catalogue, files_at, inspect, is_q
 from kernels.tune.jobs import one_by_one
 
 if TYPE_CHECKING:
-    from kernels.server.execution.served_builds import Wanted
+    from kernels.server.execution.compiling import Wanted
 
 HOPPERS = sorted(name for name, gpu in GPUS.items() if gpu.sm == 90)
 """The classes of GPUs that have kernels in CUDA C++ for whole models."""

@@ -17,7 +17,7 @@ from kernels.load import sockets
 from kernels.model_files import ModelRefused
 from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
-from kernels.server.execution.excluded import MEGAKERNEL, NAMES
+from kernels.server.execution.served_plans import MEGAKERNEL, NAMES
 from kernels.server.spec import WEIGHTS, Spec, configuration
 from kernels.server.starting import start_line
 
@@ -92,11 +92,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         help="the most by which reading prompts may delay each token of others (default: 50 on a GPU, 1000 on a CPU)",
     )
     parser.add_argument(
-        "--exclude",
-        action="append",
-        default=[],
-        choices=NAMES,
-        help="a part that is left out; repeatable",
+        "--exclude", action="append", default=[], choices=NAMES, help="a part that is left out; repeatable"
     )
     parser.add_argument(
         "--no-megakernel", action="append_const", dest="exclude", const=MEGAKERNEL, help="as --exclude megakernel"

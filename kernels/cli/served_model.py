@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kernels import runners
-from kernels.cli.bench_divided import larger_than
+from kernels.cli.bench_decode_run import larger_than
 from kernels.cli.bench_experts import with_even_experts
 from kernels.dequantising import plain_model
 from kernels.measure.roofline import floor_ms

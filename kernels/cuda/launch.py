@@ -1,4 +1,10 @@
-"""One kernel launch with all that the driver needs packed once, so that a repeated launch is one call of the driver."""
+"""One kernel launch with all that the driver needs packed once, so that a repeated launch is one call of the driver.
+
+Programmatic dependent launch (PDL): a kernel starts while the one before it in its stream still runs. It may start once
+every block of the previous kernel has run `griddepcontrol.launch_dependents` or ended. It must run
+`griddepcontrol.wait` before it reads or writes anything that earlier kernels touch. Source: CUDA C++ programming guide,
+"Programmatic Dependent Launch and Synchronization".
+"""
 
 import ctypes
 from collections.abc import Sequence
@@ -7,8 +13,7 @@ from typing import Any
 
 import torch
 
-from kernels.cuda.driver import config, driver
-from kernels.cuda.pdl import pdl_attribute
+from kernels.cuda.driver import Attribute, config, driver
 
 INVALID_CONTEXT = 201
 """CUDA_ERROR_INVALID_CONTEXT: the thread has not used the GPU yet."""
@@ -21,8 +26,8 @@ class Launch:
     tensor is passed as its `data_ptr()`, a struct as a numpy scalar or 0-d array; an int takes 8 bytes, a float is a
     double. Nothing that the pointers point to is kept alive.
 
-    With `pdl` the kernel may start before the stream's previous kernel has ended: see `kernels.cuda.pdl`. Works under
-    CUDA-graph capture. A call raises RuntimeError with CUDA's code.
+    With `pdl` the kernel may start before the stream's previous kernel has ended. Works under CUDA-graph capture. A
+    call raises RuntimeError with CUDA's code.
     """
 
     __slots__ = ("_held", "_launch")
@@ -90,3 +95,12 @@ def _make_context_current() -> None:
     import cupy
 
     cupy.cuda.runtime.setDevice(torch.cuda.current_device())
+
+
+PROGRAMMATIC_STREAM_SERIALIZATION = 6
+"""CUlaunchAttributeID of the permission to start before the stream's previous kernel has ended."""
+
+
+def pdl_attribute() -> Attribute:
+    """The launch attribute that gives the permission."""
+    return Attribute(PROGRAMMATIC_STREAM_SERIALIZATION, 0, (1,))

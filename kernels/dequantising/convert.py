@@ -11,17 +11,22 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
-from kernels.dequantising import checkpoint_weights, gguf_tokenizer, gguf_weights, group_scales
+from kernels.dequantising import gguf_tokenizer, gguf_weights, layouts
+from kernels.dequantising.layouts import WrongParts, dequantised
+from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
 from kernels.model_files.quantised import FILES as QUANTISERS_FILES
-from kernels.model_files.quantised import scheme_of
-from kernels.model_files.tensors import INDEX
+from kernels.model_files.quantised import Scheme, scheme_of
+from kernels.model_files.stored_weights import stored_weights
+from kernels.model_files.tensors import INDEX, read_tensors
 
 SHARD_BYTES = 2**31
 SPARE_BYTES = 2**30
@@ -56,11 +61,11 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
 
 def _weights(
     files: Mapping[str, Path], facts: ModelFacts, folder: Path
-) -> Iterator[tuple[str, torch.Tensor, group_scales.Groups | None]]:
+) -> Iterator[tuple[str, torch.Tensor, layouts.Groups | None]]:
     if name := gguf_file(files):
         if facts.has_tokenizer:
             gguf_tokenizer.write(name, files[name], facts.config, folder)
-        yield from gguf_weights.weights(name, files[name], facts.config)
+        yield from gguf_weights.weights_of_gguf(name, files[name], facts.config)
         return
     for path in files.keys() - {FILE, INDEX, *QUANTISERS_FILES}:
         if "/" in path or not path.endswith(".safetensors"):
@@ -68,27 +73,27 @@ def _weights(
             shutil.copyfile(files[path], folder / path)
     scheme = scheme_of(json.loads(files[FILE].read_bytes()))
     assert scheme is not None
-    yield from checkpoint_weights.weights(files, scheme)
+    yield from weights_of_checkpoint(files, scheme)
 
 
-def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, group_scales.Groups | None]]) -> None:
+def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, layouts.Groups | None]]) -> None:
     """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused for a weight that is no number."""
     shard: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
-    groups: dict[str, group_scales.Groups] = {}
+    groups: dict[str, layouts.Groups] = {}
     size = number = 0
     for name, weight, stored in weights:
         if not torch.isfinite(weight).all():
             raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
         shard[name] = weight.contiguous()
-        if (own := group_scales.kept(weight, stored)) is not None:
+        if (own := layouts.kept(weight, stored)) is not None:
             groups[name] = own
         size += weight.nbytes
         if size >= SHARD_BYTES:
             number, size = number + 1, 0
             places |= _save(folder, shard, number)
     places |= _save(folder, shard, number + 1)
-    group_scales.save(folder, groups)
+    layouts.save(folder, groups)
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 
@@ -99,6 +104,23 @@ def _save(folder: Path, shard: dict[str, torch.Tensor], number: int) -> dict[str
     places = dict.fromkeys(shard, path.name)
     shard.clear()
     return places
+
+
+def weights_of_checkpoint(
+    files: Mapping[str, Path], scheme: Scheme
+) -> Iterator[tuple[str, torch.Tensor, layouts.Groups | None]]:
+    """Each weight's name, its values in bf16, and scales and zeros if it is stored in groups. Raises ModelRefused."""
+    stored = stored_weights(read_tensors(files), scheme)
+    shards = {part.file for weight in stored.values() for part in weight.parts.values()}
+    with ExitStack() as stack:
+        opened = {shard: stack.enter_context(safe_open(files[shard], framework="pt")) for shard in shards}
+        for name, weight in stored.items():
+            parts = {part: opened[tensor.file].get_tensor(tensor.name) for part, tensor in weight.parts.items()}
+            try:
+                own = as_stored(weight.layout, parts, scheme)
+                yield name, dequantised(own).bfloat16(), layouts.of_groups(own)
+            except WrongParts as error:
+                raise ModelRefused(weight.file, name, str(error)) from None
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import torch
 from gguf import GGMLQuantizationType, dequantize
 from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
-from kernels.dequantising import group_scales
+from kernels.dequantising import layouts
 from kernels.model_files.gguf import read_gguf
 from kernels.model_files.gguf_config import named
 
@@ -19,9 +19,9 @@ PIECE = 2**22
 """Weights that a thread dequantises at once."""
 
 
-def weights(
+def weights_of_gguf(
     name: str, path: Path, config: dict[str, Any]
-) -> Iterator[tuple[str, torch.Tensor, group_scales.Groups | None]]:
+) -> Iterator[tuple[str, torch.Tensor, layouts.Groups | None]]:
     """Each weight's name in transformers, its values in bf16, and scales and zeros where it is stored in groups."""
     header, data = read_gguf(name, path), np.memmap(path, np.uint8, mode="r")
     kind = TENSOR_PROCESSORS.get(header.metadata["general.architecture"], TensorProcessor)
@@ -29,14 +29,10 @@ def weights(
     for ours, tensor in named(header, config, name).items():
         stored = data[tensor.start : tensor.end].reshape(*tensor.shape[:-1], -1)
         values, *numbers = (
-            _laid_out(processor.process(weights=part, name=tensor.name).weights)
-            for part in (dequantised(stored, tensor.dtype), *group_scales.of_gguf(stored, tensor.dtype))
+            torch.from_numpy(np.ascontiguousarray(processor.process(weights=part, name=tensor.name).weights))
+            for part in (dequantised(stored, tensor.dtype), *layouts.of_gguf(stored, tensor.dtype))
         )
-        yield ours, values.bfloat16(), group_scales.Groups(*numbers) if numbers else None
-
-
-def _laid_out(weights: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(weights))
+        yield ours, values.bfloat16(), layouts.Groups(*numbers) if numbers else None
 
 
 def dequantised(stored: np.ndarray, dtype: str) -> np.ndarray:

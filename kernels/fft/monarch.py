@@ -7,7 +7,7 @@ from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.fft import fft_tiles
 from kernels.fft.fft_tiles import FftConfig, configs, long_configs
-from kernels.gemm.config_lookup import matching, resized
+from kernels.gemm.config_lookup import config_of, resized
 from kernels.hardware import Gpu
 from kernels.ops import FftConvCase
 from kernels.registry import Refusal, Variant, register
@@ -66,14 +66,7 @@ class Monarch(Variant):
 
     def config_of(self, case: FftConvCase, params: dict[str, Any]) -> FftConfig:
         """The config that params name; without params the best guess. Raises ValueError that names a wrong param."""
-        if unknown := set(params) - {*self.names}:
-            raise ValueError(
-                f"{self.name} takes {', '.join(self.names) or 'no params'}, not {', '.join(sorted(unknown))}"
-            )
-        config = matching(self.configs(case), params, self.names)
-        if config is None:
-            raise ValueError(f"{', '.join(self.names)}: no config of {case.key} has {params}")
-        return config
+        return config_of(self.name, case.key, self.configs(case), params, self.names, ())
 
 
 @register

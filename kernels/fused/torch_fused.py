@@ -10,7 +10,7 @@ from kernels.ops.lm_head import TOP_K
 from kernels.ops.paged_kv import slots
 from kernels.ops.rope import AppendArguments, rope
 from kernels.registry import Refusal, Variant, register
-from kernels.torch_compiled import Compiled
+from kernels.torch_compiled import register_compiled
 
 
 @register
@@ -148,51 +148,8 @@ class TorchLmHeadSampling(Variant):
         return draw
 
 
-@register
-class TorchRmsNormCompiled(Compiled):
-    """One generated kernel for sum, norm and quantisation."""
-
-    name = "torch_rmsnorm_compiled"
-    op = "rmsnorm"
-    summary = "torch's rms_norm compiled by Inductor"
-    eager = TorchRmsNorm
-
-
-@register
-class TorchGatedCompiled(Compiled):
-    """One generated elementwise kernel."""
-
-    name = "torch_gated_compiled"
-    op = "gated"
-    summary = "torch's activation and product compiled by Inductor"
-    eager = TorchGated
-
-
-@register
-class TorchRopeCompiled(Compiled):
-    """The rotation, and the append, as generated kernels."""
-
-    name = "torch_rope_compiled"
-    op = "rope"
-    summary = "torch's rotation and append compiled by Inductor"
-    eager = TorchRope
-
-
-@register
-class TorchLmHeadSamplingCompiled(Compiled):
-    """torch's product and top-k with generated kernels for the rest; eager, the generator alone takes 160 launches."""
-
-    name = "torch_lm_head_sampling_compiled"
-    op = "lm_head"
-    summary = "torch's product and draw compiled by Inductor"
-    eager = TorchLmHeadSampling
-
-
-@register
-class TorchLmHeadCompiled(Compiled):
-    """torch's product with a generated kernel for the argmax."""
-
-    name = "torch_lm_head_compiled"
-    op = "lm_head"
-    summary = "torch's product and argmax compiled by Inductor"
-    eager = TorchLmHead
+register_compiled(TorchRmsNorm, "torch's rms_norm")
+register_compiled(TorchGated, "torch's activation and product")
+register_compiled(TorchRope, "torch's rotation and append")
+register_compiled(TorchLmHeadSampling, "torch's product and draw")  # eager, the generator alone takes 160 launches
+register_compiled(TorchLmHead, "torch's product and argmax")

@@ -10,13 +10,7 @@ CANDIDATES = 64
 
 
 def sample(
-    logits: Tensor,
-    temperature: Tensor,
-    top_p: Tensor,
-    seed: Tensor,
-    stream: Tensor,
-    index: Tensor,
-    top_k: int | Tensor,
+    logits: Tensor, temperature: Tensor, top_p: Tensor, seed: Tensor, stream: Tensor, index: Tensor, top_k: int | Tensor
 ) -> Tensor:
     """ids [m] int64 drawn from logits [m, vocab], as `LmHeadSkinny.build` says; the settings are [m]."""
     numbers = logits.float().masked_fill(logits.isnan(), -torch.inf)

@@ -1,7 +1,9 @@
 """Finds the tile config that a plan's params name, for the planned size or another. Imports without torch."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
+
+from kernels.registry import check_params
 
 C = TypeVar("C")
 
@@ -10,6 +12,20 @@ def matching(candidates: Iterable[C], params: Mapping[str, Any], names: Collecti
     """The first tile config whose fields `names` have the values in `params`; others may be any."""
     wanted = {name: value for name, value in params.items() if name in names}
     return next((c for c in candidates if all(getattr(c, name) == value for name, value in wanted.items())), None)
+
+
+def config_of(
+    name: str, key: str, candidates: Iterable[C], params: Mapping[str, Any], names: Sequence[str], others: Sequence[str]
+) -> C:
+    """The tile config of a case that a variant's params name; without params the best guess.
+
+    Raises ValueError that names a wrong param: one that is neither in `names` nor in `others`, or has another value.
+    """
+    check_params(name, params, (*names, *others))
+    config = matching(candidates, params, names)
+    if config is None:
+        raise ValueError(f"{', '.join(names)}: no tile config of {key} has {params}")
+    return config
 
 
 def resized(candidates: Iterable[Any], params: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

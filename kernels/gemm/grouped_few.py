@@ -8,7 +8,7 @@ from kernels.cuda.nvrtc import Build
 from kernels.gemm.grouped_hopper import refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, check_params, register
 
 if TYPE_CHECKING:
     import torch
@@ -73,8 +73,7 @@ class _GroupedFew(Variant):
         from kernels.gemm.grouped_few_call import GroupedFew
 
         check_served(self, case)
-        if set(params) - {"warps"}:
-            raise ValueError(f"{self.name} takes warps, not {', '.join(sorted(params))}")
+        check_params(self.name, params, ("warps",))
         return GroupedFew(case, **({"warps": WARPS} | params))
 
 

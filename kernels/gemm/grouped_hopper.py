@@ -10,7 +10,7 @@ from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up
 from kernels.gemm.torch_grouped import operands_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, check_params, register
 from kernels.tiles.core_matrices import TILE, core_matrices
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class GroupedHopper(Variant):
         from kernels.gemm.grouped_call import GroupedProduct
 
         check_served(self, case)
-        if set(params) - {"tiled"}:
-            raise ValueError(f"{self.name} takes tiled, not {', '.join(sorted(params))}")
+        check_params(self.name, params, ("tiled",))
         if params.get("tiled") and (case.weight_rows % TILE or case.k % TILE):
             raise ValueError(f"tiled: {case.weight_rows} rows of w and k {case.k} are not whole tiles of {TILE}")
         return GroupedProduct(case, **params)

@@ -172,11 +172,9 @@ def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
 
 def _fill_scales(filled: np.ndarray, case: LinearCase, x: Tensor, x_scales: Any, w_scales: Any) -> None:
     m, rows, blocks = x.shape[0], case.weight_rows, -(-case.k // BLOCK)
-    shapes = {
-        "tensor": ((), ()),
-        "row": ((m, 1), (rows, 1)),
-        "block": ((m, blocks), (-(-rows // BLOCK), blocks)),
-    }[case.scales or "tensor"]
+    shapes = {"tensor": ((), ()), "row": ((m, 1), (rows, 1)), "block": ((m, blocks), (-(-rows // BLOCK), blocks))}[
+        case.scales or "tensor"
+    ]
     for name, scales, shape in (("x", x_scales, shapes[0]), ("w", w_scales, shapes[1])):
         if tuple(scales.shape) != shape or scales.dtype != torch.float32 or scales.device != x.device:
             raise ValueError(

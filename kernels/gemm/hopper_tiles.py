@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_MOST
 from kernels.ops import LinearCase
+from kernels.registry import check_params
 
 if TYPE_CHECKING:
     import torch
@@ -57,10 +58,7 @@ class Tile:
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
-    unknown = set(params) - {"columns", "stages", "group", "promote", "ping_pong"}
-    if unknown:
-        taken = "columns, stages, group, promote and ping_pong"
-        raise ValueError(f"this product takes {taken}, not {', '.join(sorted(unknown))}")
+    check_params("this product", params, ("columns", "stages", "group", "promote", "ping_pong"))
     chosen = {"columns": 256, "stages": 4, "group": 8} | (params or space(case)[0])
     columns, stages = chosen["columns"], chosen["stages"]
     promote = bool(chosen.get("promote")) or case.scales == "block"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.config_lookup import matching, resized
-from kernels.gemm.skinny import CONFIG_PARAMS, MOST_ROWS
+from kernels.gemm.config_lookup import config_of, resized
+from kernels.gemm.skinny import CONFIG_PARAMS, MOST_ROWS, WEIGHTS, RoundedWeights
 from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig, configs, packing_of
 from kernels.hardware import Gpu
 from kernels.ops import LmHeadCase
@@ -94,15 +94,7 @@ def _configs(case: LmHeadCase) -> list[TileConfig]:
 
 
 def _config_of(case: LmHeadCase, params: dict[str, Any]) -> TileConfig:
-    unknown = set(params) - {*CONFIG_PARAMS, "pdl", "dynamic"}
-    if unknown:
-        raise ValueError(
-            f"lm_head_skinny takes {', '.join(CONFIG_PARAMS)}, pdl and dynamic, not {', '.join(sorted(unknown))}"
-        )
-    config = matching(_configs(case), params, CONFIG_PARAMS)
-    if config is None:
-        raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no tile config of {case.key} has {params}")
-    return config
+    return config_of("lm_head_skinny", case.key, _configs(case), params, CONFIG_PARAMS, ("pdl", "dynamic"))
 
 
 @register
@@ -113,46 +105,10 @@ class LmHeadSkinny(_LmHead):
     summary = "streamed LM head, argmax or sampling without logits"
 
 
-class _Lossy(_LmHead):
-    lossy = True
-
-    def rounded(self, case: LmHeadCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        from kernels.quant.absmax import quantised, values
-
-        return arguments | {"w": values(quantised(arguments["w"], self.weights))}
-
-
-@register
-class LmHeadSkinnyFp8(_Lossy):
-    """e4m3 weights with a scale per row."""
-
-    name = "lm_head_skinny_fp8"
-    summary = "streamed LM head, fp8 weights, a power of two per row"
-    weights = "fp8"
-
-
-@register
-class LmHeadSkinnyInt8(_Lossy):
-    """int8 weights with a float16 scale per 32."""
-
-    name = "lm_head_skinny_int8"
-    summary = "streamed LM head, int8 weights, a scale per 32"
-    weights = "int8"
-
-
-@register
-class LmHeadSkinnyNvfp4(_Lossy):
-    """e2m1 weights with an e4m3 scale per 16."""
-
-    name = "lm_head_skinny_nvfp4"
-    summary = "streamed LM head, NVFP4 weights, absmax scales"
-    weights = "nvfp4"
-
-
-@register
-class LmHeadSkinnyInt4(_Lossy):
-    """4-bit integers with a float16 scale per 32."""
-
-    name = "lm_head_skinny_int4"
-    summary = "streamed LM head, int4 weights, a scale per 32"
-    weights = "int4"
+for weights in ("fp8", "int8", "nvfp4", "int4"):
+    facts = {
+        "name": f"lm_head_skinny_{weights}",
+        "summary": f"streamed LM head, {WEIGHTS[weights]}",
+        "weights": weights,
+    }
+    register(type(facts["name"], (RoundedWeights, _LmHead), facts))

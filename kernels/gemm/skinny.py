@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.config_lookup import matching, resized
+from kernels.gemm import config_lookup
 from kernels.gemm.skinny_tiles import TileConfig, can_schedule_dynamically, configs, packing_of, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 16
 CONFIG_PARAMS = ("splits", "k_warps", "row_tiles", "warps")
-PARAMS = (*CONFIG_PARAMS, "pdl", "l2_prefetch", "late_trigger", "dynamic")
+LAUNCH_PARAMS = ("pdl", "l2_prefetch", "late_trigger", "dynamic")
 
 
 class _Skinny(Variant):
@@ -90,7 +90,7 @@ class _Skinny(Variant):
         return (others[0], first, *others[1:], *self.in_a_model)
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
-        return resized(_configs(case), params, CONFIG_PARAMS)
+        return config_lookup.resized(_configs(case), params, CONFIG_PARAMS)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32).
@@ -115,67 +115,29 @@ class Skinny(_Skinny):
     summary = "streamed product for up to 16 rows"
 
 
-class _Lossy(_Skinny):
-    lossy = True
+class RoundedWeights:
+    """The base of the variants that lower the precision of their weights, of products and of LM heads."""
 
-    def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    lossy = True
+    weights: str
+
+    def rounded(self, case: Any, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         from kernels.quant.absmax import quantised, values
 
         return arguments | {"w": values(quantised(arguments["w"], self.weights))}
 
 
-@register
-class SkinnyFp8(_Lossy):
-    """e4m3 weights with a scale per row."""
-
-    name = "skinny_fp8"
-    summary = "streamed product for up to 16 rows, fp8 weights, a power of two per row"
-    weights = "fp8"
-
-
-@register
-class SkinnyInt8(_Lossy):
-    """int8 weights with a float16 scale per 32."""
-
-    name = "skinny_int8"
-    summary = "streamed product for up to 16 rows, int8 weights, a scale per 32"
-    weights = "int8"
-
-
-@register
-class SkinnyNvfp4(_Lossy):
-    """e2m1 weights with an e4m3 scale per 16, in NVFP4's layout of numbers."""
-
-    name = "skinny_nvfp4"
-    summary = "streamed product for up to 16 rows, NVFP4 weights, absmax scales"
-    weights = "nvfp4"
-
-
-@register
-class SkinnyInt4(_Lossy):
-    """4-bit integers with a float16 scale per 32."""
-
-    name = "skinny_int4"
-    summary = "streamed product for up to 16 rows, int4 weights, a scale per 32"
-    weights = "int4"
-
-
-@register
-class SkinnyInt4Zero(_Lossy):
-    """4-bit integers with a float16 scale and a zero point per 64, of groups of 64 or 128 as AWQ's."""
-
-    name = "skinny_int4_zero"
-    summary = "streamed product for up to 16 rows, int4 weights, a scale and a zero point per 64"
-    weights = "int4_zero"
-
-
-@register
-class SkinnyInt4Minimum(_Lossy):
-    """4-bit integers with a float16 scale and minimum per 32, as GGUF's Q4_1."""
-
-    name = "skinny_int4_minimum"
-    summary = "streamed product for up to 16 rows, int4 weights, a scale and a minimum per 32"
-    weights = "int4_minimum"
+WEIGHTS = {
+    "fp8": "fp8 weights, a power of two per row",  # e4m3
+    "int8": "int8 weights, a scale per 32",  # scales are float16
+    "nvfp4": "NVFP4 weights, absmax scales",  # e2m1 with an e4m3 scale per 16, in NVFP4's layout of numbers
+    "int4": "int4 weights, a scale per 32",
+    "int4_zero": "int4 weights, a scale and a zero point per 64",  # of groups of 64 or 128 as AWQ's
+    "int4_minimum": "int4 weights, a scale and a minimum per 32",  # as GGUF's Q4_1
+}
+for weights, described in WEIGHTS.items():
+    facts = {"name": f"skinny_{weights}", "summary": f"{Skinny.summary}, {described}", "weights": weights}
+    register(type(facts["name"], (RoundedWeights, _Skinny), facts))
 
 
 def _configs(case: LinearCase) -> list[TileConfig]:
@@ -190,10 +152,4 @@ def _params(config: TileConfig) -> dict[str, Any]:
 
 def config_of(case: LinearCase, params: dict[str, Any]) -> TileConfig:
     """The tile config that params name; without params the best guess. Raises ValueError that names a wrong param."""
-    unknown = set(params) - set(PARAMS)
-    if unknown:
-        raise ValueError(f"skinny takes {', '.join(PARAMS)}, not {', '.join(sorted(unknown))}")
-    config = matching(_configs(case), params, CONFIG_PARAMS)
-    if config is None:
-        raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no tile config of {case.key} has {params}")
-    return config
+    return config_lookup.config_of("skinny", case.key, _configs(case), params, CONFIG_PARAMS, LAUNCH_PARAMS)

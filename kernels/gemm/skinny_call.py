@@ -237,12 +237,7 @@ class SkinnyLinear(CudaCall):
         return Prepared(allocate, bind)
 
     def _check(
-        self,
-        x: Tensor,
-        w: tuple[Tensor, ...],
-        bias: Tensor | None,
-        residual: Tensor | None,
-        out: Tensor | None,
+        self, x: Tensor, w: tuple[Tensor, ...], bias: Tensor | None, residual: Tensor | None, out: Tensor | None
     ) -> None:
         case = self.case
         dtype = (DTYPES[case.dtype],)

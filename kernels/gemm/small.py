@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.config_lookup import matching, resized
+from kernels.gemm import config_lookup
 from kernels.gemm.small_tiles import SmallTileConfig, configs
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
@@ -78,7 +78,7 @@ class _Small(Variant):
         return [{name: getattr(config, name) for name in CONFIG_PARAMS} for config in configs(case)[:TRIED]]
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
-        return resized(configs(case), params, CONFIG_PARAMS)
+        return config_lookup.resized(configs(case), params, CONFIG_PARAMS)
 
 
 @register
@@ -130,10 +130,4 @@ class SmallGemmInt8(_Small):
 
 def config_of(case: LinearCase, params: dict[str, Any]) -> SmallTileConfig:
     """The tile config that params name; without params the best guess. Raises ValueError that names a wrong param."""
-    unknown = set(params) - {*CONFIG_PARAMS, "pdl"}
-    if unknown:
-        raise ValueError(f"small_gemm takes {', '.join(CONFIG_PARAMS)} and pdl, not {', '.join(sorted(unknown))}")
-    config = matching(configs(case), params, CONFIG_PARAMS)
-    if config is None:
-        raise ValueError(f"{', '.join(CONFIG_PARAMS)}: no tile config of {case.key} has {params}")
-    return config
+    return config_lookup.config_of("small_gemm", case.key, configs(case), params, CONFIG_PARAMS, ("pdl",))

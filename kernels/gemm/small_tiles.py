@@ -244,6 +244,6 @@ def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
 
 def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallTileConfig]:
     """For each number of waves the fewest rows of w a block, and the fewest that 16 divides, as gates need."""
-    every = [SmallTileConfig(case, groups, 1, tokens, wide) for wide in reversed(WIDE)]
-    smallest = {(config.waves, config.wide % 16): config for config in every}
+    candidates = [SmallTileConfig(case, groups, 1, tokens, wide) for wide in reversed(WIDE)]
+    smallest = {(config.waves, config.wide % 16): config for config in candidates}
     return [config for (_, rest), config in smallest.items() if not (case.gates and rest)]

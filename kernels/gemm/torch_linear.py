@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, check_params, register
 from kernels.torch_compiled import BUILD_SECONDS, compiled, no_compiler
 
 if TYPE_CHECKING:
@@ -110,9 +110,7 @@ class TorchLinearCompiled(Variant):
         """f(x, w, bias=None, residual=None, eps=1e-6) -> y. Takes `mode` of torch.compile; compiles on first call."""
         import torch
 
-        unknown = set(params) - {"mode"}
-        if unknown:
-            raise ValueError(f"torch_linear_compiled takes mode, not {', '.join(sorted(unknown))}")
+        check_params(self.name, params, ("mode",))
         mode = params.get("mode") or ("max-autotune-no-cudagraphs" if torch.cuda.is_available() else "default")
         return compiled(_plain(case), mode)
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.gemm.hopper_fp8 import rounded
+from kernels.gemm.hopper import rounded
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.quant.formats import FLOAT_SCALES
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, check_params, register
 
 if TYPE_CHECKING:
     import torch
@@ -58,9 +58,7 @@ class TorchScaled(Variant):
 
         from kernels.gemm.torch_linear import finished
 
-        unknown = set(params) - {"fast"}
-        if unknown:
-            raise ValueError(f"torch_scaled_mm takes fast, not {', '.join(sorted(unknown))}")
+        check_params(self.name, params, ("fast",))
         fast = bool(params.get("fast", False))
 
         def product(x: Any, w: Any, bias: Any = None, residual: Any = None) -> Any:

@@ -1,12 +1,17 @@
-"""Lists of requests of random token ids: every server gets the same list, in the same order."""
+"""Lists of requests of random token ids: every server gets the same list, in the same order.
+
+Lengths and gaps are drawn by numpy's generators, each quantity from a stream of its own.
+"""
 
 import itertools
 import json
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from kernels.load import draws
+import numpy as np
+
 from kernels.load.generator import PlannedLoad
 from kernels.load.planned import PlannedRequest
 
@@ -38,7 +43,7 @@ class Lengths:
         if not self.sigma:
             return [(self.prompt, self.tokens)] * count
         both = [
-            draws.log_normal(median, self.sigma, self.most * median, seed, stream)
+            log_normal(median, self.sigma, self.most * median, seed, stream)
             for median, stream in ((self.prompt, PROMPTS), (self.tokens, OUTPUTS))
         ]
         return list(itertools.islice(zip(*both, strict=False), count))
@@ -57,7 +62,7 @@ class RequestList:
         cls, lengths: Lengths, count: int, vocabulary: int, seed: int, rate: float | None = None, judged: int = 0
     ) -> "RequestList":
         """`count` requests of random ids below `vocabulary`; with a `rate` (requests a second) in a Poisson process."""
-        times = draws.arrivals(rate, 1.0, seed, GAPS) if rate else itertools.repeat(None)
+        times = arrivals(rate, 1.0, seed, GAPS) if rate else itertools.repeat(None)
         planned = [
             PlannedRequest(index, at_s, 0.0, *pair)
             for index, (pair, at_s) in enumerate(zip(lengths.pairs(count, seed), times, strict=False))
@@ -86,3 +91,29 @@ class RequestList:
         if planned.index in self.judged:
             document["return_token_ids"] = True
         return json.dumps(document).encode()
+
+
+DRAWN_AT_ONCE = 1024
+
+
+def endless(draw: Callable[[np.random.Generator], np.ndarray], seed: int, stream: int) -> Iterator[float]:
+    """Values without end; `draw` gives many at once. A change of one `stream` leaves the others as they were."""
+    generator = np.random.default_rng([seed, stream])
+    while True:
+        yield from draw(generator).tolist()
+
+
+def log_normal(median: float, sigma: float, most: int, seed: int, stream: int) -> Iterator[int]:
+    """Lengths in tokens: ln(length) is normal around ln(`median`) with deviation `sigma`; from 1, cut to `most`."""
+    middle = float(np.log(median))
+    values = endless(lambda generator: generator.lognormal(middle, sigma, DRAWN_AT_ONCE), seed, stream)
+    return (min(max(round(value), 1), most) for value in values)
+
+
+def arrivals(rate: float, shape: float, seed: int, stream: int) -> Iterator[float]:
+    """Seconds after the beginning at which requests come, `rate` a second; gaps are gamma of `shape`, 1 for Poisson.
+
+    The first request comes after a gap as well.
+    """
+    scale = 1 / (rate * shape)
+    return itertools.accumulate(endless(lambda generator: generator.gamma(shape, scale, DRAWN_AT_ONCE), seed, stream))

@@ -16,12 +16,8 @@ def without_key(text: str, key: str) -> str:
         while at >= 0:
             hidden[at : at + len(piece)] = [True] * len(piece)
             at = text.find(piece, at + 1)
-    shown = (character if not here else "" if before else "…" for character, here, before in _with_before(text, hidden))
-    return "".join(shown)
-
-
-def _with_before(text: str, hidden: list[bool]) -> Iterator[tuple[str, bool, bool]]:
-    return zip(text, hidden, [False, *hidden[:-1]], strict=True)
+    with_before = zip(text, hidden, [False, *hidden[:-1]], strict=True)
+    return "".join(character if not here else "" if before else "…" for character, here, before in with_before)
 
 
 def _pieces(key: str) -> set[str]:

@@ -87,20 +87,20 @@ def with_plan(server: ServerCommand, plan: Path, drafts: int = 0) -> ServerComma
     """The same server of vLLM with the plan in a file, by the plug-in of `clients/vllm`. A pass makes `drafts` further
     tokens of each sequence. Raises ValueError when the plug-in is not there.
     """
-    python, environment, further = server.command[0], {**server.environment, PLAN: str(plan)}, list[str]()
+    python, environment, extra_options = server.command[0], {**server.environment, PLAN: str(plan)}, list[str]()
     if not _installed(python, environment, PLUGIN):
         raise ValueError(f"{python} has no {PLUGIN}")
     if drafts:
         speculative = {"method": "ngram_gpu", "num_speculative_tokens": drafts}
-        further = [f"--speculative-config={json.dumps(speculative)}"]
+        extra_options = [f"--speculative-config={json.dumps(speculative)}"]
         environment["KERNELS_SEVERAL_TOKENS"] = "1"
     return replace(
         server,
         variant="vllm_plugin",
         peer=False,
-        command=[*server.command, *further],
+        command=[*server.command, *extra_options],
         environment=environment,
-        settings=server.settings | {"options": " ".join([server.settings["options"], *further])},
+        settings=server.settings | {"options": " ".join([server.settings["options"], *extra_options])},
     )
 
 

@@ -130,13 +130,9 @@ def _cpu() -> dict[str, Any]:
     with ThreadPoolExecutor(len(parts[0])) as pool:
         read = _CPU_BYTES / _cpu_seconds(lambda: list(pool.map(np.add.reduce, parts[0])))
         copy = 2 * _CPU_BYTES / _cpu_seconds(lambda: list(pool.map(np.copyto, parts[1], parts[0])))
-    rates = {name: _cpu_matrix_rate(name, side) for name, side in _CPU_SIDE.items()}
+    rates = {name: 2 * side**3 / _cpu_seconds(product(name, side, "cpu")) for name, side in _CPU_SIDE.items()}
     empty = torch.zeros(1)
     return _rates(read, copy, rates) | {"launch_us": _cpu_seconds(empty.zero_) * 1e6}
-
-
-def _cpu_matrix_rate(name: str, side: int) -> float:
-    return 2 * side**3 / _cpu_seconds(product(name, side, "cpu"))
 
 
 def _cpu_seconds(call: Callable[[], Any]) -> float:

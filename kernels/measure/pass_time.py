@@ -178,12 +178,12 @@ def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
 
 def megakernel_layer(weights: str, sequences: float, tensor_parallel_size: int, mixture: bool = False) -> LayerTime:
     """What a layer of the megakernel costs in a decode step beside bytes and FLOPs."""
-    idle, further = exchanges_us(tensor_parallel_size, mixture), SEQUENCE_US * (sequences - 1)
+    idle, extra_us = exchanges_us(tensor_parallel_size, mixture), SEQUENCE_US * (sequences - 1)
     unpacked = tensor_parallel_size * UNPACKED.get(weights, inf)
     if weights not in ("fp8", "nvfp4"):
-        return LayerTime(idle + further, SMALL_LAYER_US + further, UNHIDDEN, unpacked)
-    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / tensor_parallel_size) + further
-    return LayerTime(idle + UNPACK_US + further, least, unpacked=unpacked)
+        return LayerTime(idle + extra_us, SMALL_LAYER_US + extra_us, UNHIDDEN, unpacked)
+    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / tensor_parallel_size) + extra_us
+    return LayerTime(idle + UNPACK_US + extra_us, least, unpacked=unpacked)
 
 
 def kernels_layer(

@@ -103,10 +103,7 @@ def power_record(readings: Sequence[tuple[float, float]]) -> dict[str, float | N
     if not whole:
         return {"power_w_mean": None, "power_gap_s": None}
     joules = sum((later - earlier) * (first + second) / 2 for (earlier, first), (later, second) in pairs)
-    return {
-        "power_w_mean": joules / whole,
-        "power_gap_s": max(later - earlier for (earlier, _), (later, _) in pairs),
-    }
+    return {"power_w_mean": joules / whole, "power_gap_s": max(later - earlier for (earlier, _), (later, _) in pairs)}
 
 
 class _OthersCpuTime:

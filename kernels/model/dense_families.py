@@ -55,9 +55,9 @@ def windows(config: dict[str, Any]) -> list[int]:
     window, layers = config.get("sliding_window") or 0, config["num_hidden_layers"]
     if config["model_type"] in WINDOWED:
         return [0 if kind == "full_attention" else window for kind in config.get("layer_types") or [""] * layers]
-    if every := FULL_EVERY.get(config["model_type"]):
-        every = config.get("sliding_window_pattern") or every
-        default = ["sliding_attention" if (index + 1) % every else "full_attention" for index in range(layers)]
+    if period := FULL_EVERY.get(config["model_type"]):
+        period = config.get("sliding_window_pattern") or period
+        default = ["sliding_attention" if (index + 1) % period else "full_attention" for index in range(layers)]
         return [window if kind == "sliding_attention" else 0 for kind in config.get("layer_types") or default]
     if not config.get("use_sliding_window"):
         return [0] * layers
@@ -74,8 +74,8 @@ def unrotated_every(config: dict[str, Any]) -> int:
     if config["model_type"] == "exaone4":
         rotates = [int(bool(window) or not config.get("sliding_window")) for window in windows(config)]
     else:
-        every = config.get("no_rope_layer_interval") or 4
-        rotates = config.get("no_rope_layers") or [int((index + 1) % every != 0) for index in range(layers)]
+        period = config.get("no_rope_layer_interval") or 4
+        rotates = config.get("no_rope_layers") or [int((index + 1) % period != 0) for index in range(layers)]
     first = rotates.index(0) + 1 if 0 in rotates else 0
     if first and rotates != [int((index + 1) % first != 0) for index in range(layers)]:
         raise ValueError("no_rope_layers are not every n-th layer")

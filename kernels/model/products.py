@@ -163,9 +163,9 @@ def _gated_experts(rows: Rows, w: Experts) -> Callable[[Tensor, Order], Tensor]:
     Only variants of weights in fewer bits are such a kernel.
     """
     wide, gate, _ = expert_cases(w, rows.m, rows.dtype)
-    few, _ = few_expert_cases(w, rows.m, rows.dtype)
-    if not w.tiled and _nearer(rows.variants, few, wide):
-        function = _packed(rows, few, w.gate_up, w.gate_up_bias)
+    few_row_case, _ = few_expert_cases(w, rows.m, rows.dtype)
+    if not w.tiled and _nearer(rows.variants, few_row_case, wide):
+        function = _packed(rows, few_row_case, w.gate_up, w.gate_up_bias)
         return lambda x, order: function(x, order.ends, token=order.token)
     product = _grouped(rows, wide, w.gate_up, w.tiled)
     if gate is None:
@@ -175,9 +175,9 @@ def _gated_experts(rows: Rows, w: Experts) -> Callable[[Tensor, Order], Tensor]:
 
 def _down_of_experts(rows: Rows, w: Experts) -> Callable[[Tensor, Order], Tensor]:
     narrow = expert_cases(w, rows.m, rows.dtype)[-1]
-    few = few_expert_cases(w, rows.m, rows.dtype)[-1]
-    if few != narrow and _nearer(rows.variants, few, narrow):
-        function = _packed(rows, few, w.down, w.down_bias)
+    few_row_case = few_expert_cases(w, rows.m, rows.dtype)[-1]
+    if few_row_case != narrow and _nearer(rows.variants, few_row_case, narrow):
+        function = _packed(rows, few_row_case, w.down, w.down_bias)
         return lambda x, order: function(x, order.ends)
     return of_sorted(biased(_grouped(rows, narrow, w.down, w.tiled), w.down_bias), w.down)
 

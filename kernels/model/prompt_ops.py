@@ -48,14 +48,14 @@ def prompt_ops(
     """
     usable = {variant.name for variant in registry.variants() if variant.name not in exclude}
     rows = layer_ops.traffic.batch * bucket(layer_ops.traffic.prompt)
-    few = gpu.sm == 90 and rows <= FEW and "small_gemm" in usable
+    small = gpu.sm == 90 and rows <= FEW and "small_gemm" in usable
     many = gpu.sm == 90 and rows >= LONG and "gemm_hopper" in usable
-    fused = ({"swiglu"} if few or many else set()) | ({"residual"} if few and not divided else set())
+    fused = ({"swiglu"} if small or many else set()) | ({"residual"} if small and not divided else set())
     cases = dict.fromkeys([*_layer(layer_ops, fused), *layer_ops.around()])
     if divided:
         cases = dict.fromkeys(_without_residual(case) for case in cases)
     ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
-    return [*(ops if few and not divided else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude, divided=divided)]
+    return [*(ops if small and not divided else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude, divided=divided)]
 
 
 def last_rows(

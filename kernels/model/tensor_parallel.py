@@ -156,10 +156,10 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
     """
 
     def fill(part: Any, place: Place) -> None:
-        tensors = [each for name, own in part.named_parameters() for each in _stored(name, own, files)]
+        tensors = [entry for name, own in part.named_parameters() for entry in _stored(name, own, files)]
         if lacking := next((stored for stored, _ in tensors if stored not in files), ""):
             raise ValueError(f"{directory.name}: no safetensors file holds {lacking}")
-        for path, of_file in groupby(tensors, key=lambda each: files[each[0]]):
+        for path, of_file in groupby(tensors, key=lambda entry: files[entry[0]]):
             _read_boxes(path, of_file, place)
         for attribute in (STORED_SCALES, STORED_ZEROS):
             if (path := directory / attribute).is_file():
@@ -259,8 +259,8 @@ def _stored(name: str, own: torch.Tensor, files: Mapping[str, Path]) -> Iterator
         (names for names in STORED_EXPERTS if any(f".{names[0]}." in stored for stored in files)), STORED_EXPERTS[0]
     )
     stored = name.replace(".mlp.", f".{mlp}.")
-    module, found, kind = stored.rpartition(".experts.")
-    if not found or stored in files or kind.endswith("_bias"):
+    module, separator, kind = stored.rpartition(".experts.")
+    if not separator or stored in files or kind.endswith("_bias"):
         yield stored, own
         return
     names = (gate, up) if kind == "gate_up_proj" else (down,)

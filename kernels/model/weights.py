@@ -62,7 +62,7 @@ def generate_part(
             if name in boxes or parameter.is_cuda:
                 everything = tuple(slice(0, length) for length in original.shape)
                 for own_box, box in boxes.get(name, [(everything, everything)]):
-                    begin = [each.start for each in box]
+                    begin = [side.start for side in box]
                     _fill_box(parameter.data[own_box], original.shape, begin, key, scale)
             else:
                 _fill_whole(parameter.data, key, scale, pool)

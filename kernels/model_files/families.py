@@ -105,8 +105,8 @@ def _experts(at: str, config: dict[str, Any], mixture: Mixture) -> Shapes:
 
 def is_sparse(config: dict[str, Any], layer: int) -> bool:
     """Whether a layer of a mixture has experts, by the fields that Qwen3 has for it."""
-    every = value(config, "sparse_step") or 1
-    return layer not in (config.get("mlp_only_layers") or ()) and (layer + 1) % every == 0
+    step = value(config, "sparse_step") or 1
+    return layer not in (config.get("mlp_only_layers") or ()) and (layer + 1) % step == 0
 
 
 def _norms(at: str, hidden: int, extra: bool) -> Shapes:

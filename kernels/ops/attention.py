@@ -138,11 +138,7 @@ def _visible_pairs(case: AttentionCase, q_len: int, kv_len: int) -> float:
 
 
 def attention(
-    case: AttentionCase,
-    q: "torch.Tensor",
-    k: "torch.Tensor",
-    v: "torch.Tensor",
-    sinks: "torch.Tensor | None" = None,
+    case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor", sinks: "torch.Tensor | None" = None
 ) -> "torch.Tensor":
     """o [batch, q_len, heads, head_dim], query block by query block; causal aligns the last query with the last key."""
     import torch

@@ -16,14 +16,7 @@ DType = Literal["fp32", "bf16", "fp16"]
 Weights = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "mxfp4", "int4", "int4_zero", "int4_minimum"]
 SamplingKind = Literal["argmax", "top_k_p"]
 Epilogue = Literal[
-    "none",
-    "bias",
-    "residual",
-    "swiglu",
-    "rmsnorm_scale",
-    "rmsnorm_scale_bias",
-    "rmsnorm_scale_swiglu",
-    "quantise",
+    "none", "bias", "residual", "swiglu", "rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "quantise"
 ]
 
 BYTES: dict[str, float] = {

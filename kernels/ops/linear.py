@@ -5,17 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from kernels.ops.base import (
-    BYTES,
-    EPSILON,
-    MATRIX_RATE,
-    Arguments,
-    BaseCase,
-    DType,
-    Epilogue,
-    Outputs,
-    Weights,
-)
+from kernels.ops.base import BYTES, EPSILON, MATRIX_RATE, Arguments, BaseCase, DType, Epilogue, Outputs, Weights
 from kernels.quant.formats import Scales
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ root mean square of (rounded reference − true reference) over root mean square
 of the whole model decides whether that cost is acceptable; this gate never does.
 """
 
+import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +22,7 @@ from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed, Oracle, Tolerance, rms
 from kernels.ops.reference import compute, rounding
 from kernels.proof import inputs
-from kernels.proof.calls import copied_outputs, first_line, hold, outputs_of, overwrite, wait
-from kernels.proof.mutation_check import rest_is_unchanged
-from kernels.proof.poison import PoisonedEmpty, poison
+from kernels.proof.calls import copied_outputs, first_line, hold, outputs_of, overwrite, rest_is_unchanged, wait
 from kernels.proof.reference_cache import ReferenceAnswer, ReferenceCache, copied, same
 from kernels.proof.verdict import Gate
 from kernels.registry import Variant
@@ -224,3 +224,40 @@ def _stale(outputs: Outputs, earlier: Outputs, expected: Oracle) -> bool:
     """Whether the outputs equal those of an earlier call although the right answers differ."""
     stayed = all(same(one, two) for one, two in zip(outputs, earlier, strict=True))
     return stayed and not all(same(one, two) for one, two in zip(earlier, expected.own, strict=True))
+
+
+def poison(shapes: list[tuple[torch.Size, torch.dtype]], device: torch.device, copies: int = 4) -> None:
+    """Leaves freed blocks of the outputs' sizes full of NaN bytes, so that the allocator returns them next."""
+    blocks = []
+    for shape, dtype in shapes:
+        size = max(1, shape.numel()) * dtype.itemsize
+        blocks += [torch.full((size,), 0xFF, dtype=torch.uint8, device=device) for _ in range(copies)]
+    del blocks
+
+
+class PoisonedEmpty:
+    """A context in which torch.empty and its relatives return memory full of NaN (-1 for integers).
+
+    It replaces the functions by name. A dispatch mode would permanently stop Dynamo from compiling functions called
+    under it.
+    """
+
+    _NAMES = ((torch, ("empty", "empty_like", "empty_strided")), (torch.Tensor, ("new_empty", "new_empty_strided")))
+
+    def __enter__(self) -> None:
+        self._originals = [(owner, name, getattr(owner, name)) for owner, names in self._NAMES for name in names]
+        for owner, name, original in self._originals:
+            setattr(owner, name, _poisoned(original))
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, original in self._originals:
+            setattr(owner, name, original)
+
+
+def _poisoned(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @functools.wraps(original)
+    def made(*arguments: Any, **keywords: Any) -> torch.Tensor:
+        tensor = original(*arguments, **keywords)
+        return tensor.fill_(math.nan if tensor.is_floating_point() else -1)
+
+    return made

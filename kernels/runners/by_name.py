@@ -13,9 +13,9 @@ from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.plan import Plan
 from kernels.runners.base import Runner
 from kernels.runners.compiled import CompiledRunner, as_modules
+from kernels.runners.kernels_runner import TensorParallelRunner
 from kernels.runners.modules import install_convolutions, install_norms, pack_projections
 from kernels.runners.planned import PlannedAttention, PlannedLinear, install
-from kernels.runners.tensor_parallel_runner import TensorParallelRunner
 
 RUNNERS = {
     "eager": "kernels.runners.eager.EagerRunner",

@@ -4,18 +4,27 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
+from kernels.cuda.current import current
+from kernels.cuda.graphs import captured, captured_together
 from kernels.hardware import GPUS
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
+from kernels.model.decoder import Decoder
 from kernels.model.experts import has_experts
-from kernels.model.prompts import bucket
+from kernels.model.head import bound_head
+from kernels.model.passes import Pass
+from kernels.model.prompts import OnePass, PromptReader, bucket
 from kernels.model.rounding import Rounding, rounded_decoder, rounded_weights, with_folded_norms
+from kernels.model.state import State
+from kernels.model.tensor_parallel import TensorParallelModel
+from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPass, TensorParallelPrompts
 from kernels.quant.quantised_matrix import QUANTISERS
-from kernels.runners.bucket_session import BucketSession
 from kernels.runners.compiled import CompiledRunner
-from kernels.runners.kernels_session import KernelsSession
-from kernels.runners.sessions import Session
+from kernels.runners.readers import SeenReader, TokenReader
+from kernels.runners.sessions import BucketSession, Session
 
 
 class KernelsRunner(CompiledRunner):
@@ -63,3 +72,135 @@ class KernelsRunner(CompiledRunner):
 
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return function
+
+
+TOKEN_SLACK = 0.03
+"""Share of the largest logit by which a chosen token may miss it through rounding."""
+
+
+class KernelsSession(Session):
+    """The compact decoder with a plan's variants, for prompts of any length up to the capacity."""
+
+    def __init__(self, model: decoder.Decoder, variants: BoundVariants, batch: int, capacity: int) -> None:
+        super().__init__(model.embedding.device, batch, capacity)
+        self.model, self.variants = model, variants
+        position = torch.zeros(1, dtype=torch.int64, device=self.device)
+        stream = seen = None
+        if bound_head(model, variants, batch).variant.advances_token:
+            stream = model.embedding.new_zeros(batch, model.embedding.shape[1])
+            pinned = self.device.type == "cuda"
+            seen = torch.zeros(capacity + 1, batch, dtype=torch.int64, pin_memory=pinned)
+        cos, sin = model.rope_table(capacity)
+        cache = model.cache(batch, capacity)
+        self.state = State(batch, capacity, cos, sin, cache, position, self.token, stream, seen)
+        self.prompts = PromptReader(model, variants, self.state, whole=True)
+        self._step_pass: OnePass = Pass(model, variants, self.state, 1)
+        self._step_stream = self.token
+        self._served = 0
+
+    def capture(self) -> None:
+        """Captures the decode step."""
+        self.step = captured(self._step, self.device)
+
+    def fits(self, batch: int, prompt: int, tokens: int) -> bool:
+        return self.prompts.fits(batch, prompt, tokens)
+
+    def rotates_alike(self, length: int) -> bool:
+        return self.model.rotates_alike(length, self.capacity)
+
+    def begin(self, prompt: Tensor) -> None:
+        """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use."""
+        self._served = prompt.shape[1]
+        self.prompts.read(prompt)
+
+    def reader(self, length: int, tokens: int) -> TokenReader:
+        """See `Session.reader`. Captures that length's bucket first, whose warm-up writes ids into `seen`."""
+        self.prompts.capture(length)
+        seen = self.state.seen
+        return super().reader(length, tokens) if seen is None else SeenReader(seen, length, tokens)
+
+    def forced(self, ids: Tensor) -> Tensor:
+        """Logits by the request's own path: as many ids as the last prompt had in one pass, the others one by one.
+
+        A plan of lower precision reads half of the ids as a prompt and half one by one, since either path may lose
+        accuracy. Raises RuntimeError when a token that the plan's head chose is not the best by these logits.
+        """
+        length = min(ids.shape[1], self._served or ids.shape[1])
+        if self.variants.lossy:
+            length = min(length, max(1, ids.shape[1] // 2))
+        stream = self.prompts.read(ids[:, :length])
+        streams = [stream.view(self.batch, -1, stream.shape[-1])[:, :length].clone()]
+        chosen = [self.token.clone()]
+        for at in range(length, ids.shape[1]):
+            self.token.copy_(ids[:, at : at + 1])
+            if self.state.stream is not None:
+                self.state.stream.copy_(F.embedding(ids[:, at], self.model.embedding))
+            self.step()
+            streams.append(self._step_stream[:, None].clone())
+            chosen.append(self.token.clone())
+        logits = self._step_pass.head.logits(torch.cat(streams, dim=1))
+        check_chosen(logits[:, length - 1 :], torch.cat(chosen, dim=1))
+        return logits
+
+    def _step(self) -> None:
+        self._step_stream = self._step_pass.run(self.token)
+
+
+def check_chosen(logits: Tensor, tokens: Tensor) -> None:
+    """Raises RuntimeError unless each of tokens [b, n] has the largest of logits [b, n, vocab], within TOKEN_SLACK."""
+    inside = (tokens >= 0) & (tokens < logits.shape[-1])
+    own = logits.gather(-1, tokens.clamp(0, logits.shape[-1] - 1)[..., None])[..., 0]
+    short = (logits.amax(-1) - own) / logits.abs().amax().clamp_min(1e-30)
+    wrong = int((~inside | (short > TOKEN_SLACK)).sum())
+    if wrong:
+        raise RuntimeError(f"{wrong} of {tokens.numel()} tokens that the head chose are not the best by their logits")
+
+
+class TensorParallelRunner(KernelsRunner):
+    """Every op is torch's own, so its logits are the reference for a model that no single GPU can hold."""
+
+    name = "divided"
+
+    def __init__(self, divided: TensorParallelModel) -> None:
+        super().__init__(divided.parts[0])
+        self._divided = divided
+
+    def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
+        return TensorParallelSession(self._divided, batch, max(capacity, bucket(prompt)))
+
+    def close(self) -> None:
+        del self._divided
+        super().close()
+
+
+class TensorParallelSession(KernelsSession):
+    """A `KernelsSession` over all ranks: one graph for a step and one for each bucket of prompt lengths."""
+
+    def __init__(self, divided: TensorParallelModel, batch: int, capacity: int) -> None:
+        Session.__init__(self, divided.device, batch, capacity)
+        ranks = [self._rank(Decoder(part)) for part in divided.parts]
+        self.model, self.variants, self.state = ranks[0]
+        self.prompts = TensorParallelPrompts(ranks, whole=True)
+        self._devices = [rank.device for rank in ranks]
+        self._step_pass = self._steps = TensorParallelPass(ranks, 1)
+        self._step_stream = self.token
+        self._served = 0
+
+    def _rank(self, model: Decoder) -> RankPart:
+        device = model.embedding.device
+        with current(device):
+            cos, sin = model.rope_table(self.capacity)
+            token = self.token if device == self.device else torch.zeros_like(self.token, device=device)
+            position = torch.zeros(1, dtype=torch.int64, device=device)
+            state = State(self.batch, self.capacity, cos, sin, model.cache(self.batch, self.capacity), position, token)
+        return RankPart(model, BoundVariants([], GPUS["cpu"]), state)
+
+    def capture(self) -> None:
+        """Captures the decode step."""
+        self.step = captured_together(self._step, self._devices)
+
+    def forced(self, ids: Tensor) -> Tensor:
+        logits = super().forced(ids)
+        self.prompts.check()
+        self._steps.exchange.check()
+        return logits

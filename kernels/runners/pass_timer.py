@@ -13,7 +13,7 @@ from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.model.layer_ops import BatchShape
 from kernels.model.prompts import bucket
 from kernels.plan import PlannedOp
-from kernels.runners.kernels_session import KernelsSession
+from kernels.runners.kernels_runner import KernelsSession
 from kernels.tune.plan_search import PlanWatch
 
 ROUNDS = 5

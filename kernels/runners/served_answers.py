@@ -44,11 +44,7 @@ class JudgedAnswers:
 
 
 def judge_answers(
-    reference: Runner,
-    clients: Clients,
-    precisions: Precisions,
-    early: Sequence[int] = (),
-    batches: int = KEPT_BATCHES,
+    reference: Runner, clients: Clients, precisions: Precisions, early: Sequence[int] = (), batches: int = KEPT_BATCHES
 ) -> JudgedAnswers:
     """Judges at most so many timed `batches` of the clients, drawn at random, and the times that their runner states.
 

@@ -32,7 +32,7 @@ class Spec:
     weights: str = ""
     """One of WEIGHTS; "": as the plan has it, else as experts were stored, else the model's own."""
     exclude: tuple[str, ...] = ()
-    """What the server leaves out, of `kernels.server.execution.excluded.NAMES`."""
+    """What the server leaves out, of `kernels.server.execution.served_plans.NAMES`."""
     tensor_parallel_size: int | None = None
     """The GPUs that run the model together; None: the plan's, else one."""
     capture_all: bool = False

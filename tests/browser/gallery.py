@@ -32,7 +32,6 @@ from workbench.notifications import services as notifications  # noqa: E402
 from workbench.notifications.mail import unsubscribe_address  # noqa: E402
 from workbench.notifications.models import Delivery, Kind  # noqa: E402
 from workbench.reports import services as reports  # noqa: E402
-from workbench.reports import sharing  # noqa: E402
 from workbench.runs.models import Run, Worker  # noqa: E402
 from workers.documents.endpoint_result import EndpointResult  # noqa: E402
 from workers.documents.measurement import Ceilings  # noqa: E402
@@ -192,8 +191,8 @@ def report_pages(run: Run, admin: User) -> list[tuple[str, str, str]]:
     draft = reports.freeze(run, admin)
     reviewed = reports.review(reports.freeze(run, admin), admin, "The limit holds *for this prompt length*.")
     published = reports.publish(reports.review(reports.freeze(run, admin), admin, "Safe to promise."), admin)
-    _, open_link = sharing.share(published, admin, 7)
-    _, closed_link = sharing.share(published, admin, 7, PASSWORD)
+    _, open_link = reports.share(published, admin, 7)
+    _, closed_link = reports.share(published, admin, 7, PASSWORD)
     comments.add(draft, admin, "@Account, is this safe to promise?\nThe load stage ended early.")
     each = (("draft", draft), ("reviewed", reviewed), ("published", published))
     return [

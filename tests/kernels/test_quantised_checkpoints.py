@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kernels import runners
-from kernels.dequantising import group_scales
+from kernels.dequantising import layouts
 from kernels.dequantising.convert import convert
 from kernels.dequantising.layouts import dequantised, stored
 from kernels.model.decoder import Decoder
@@ -123,7 +123,7 @@ def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(
     scheme = Scheme("", "scaled", group=128 // columns)
     own = stored("scaled", {"plain": codes, "scale": scale} | more, scheme)
     weight = dequantised(own).bfloat16()
-    found = group_scales.kept(weight, group_scales.of_groups(own))
+    found = layouts.kept(weight, layouts.of_groups(own))
     assert (found is not None) == known
     if found is not None:
         setattr(weight, STORED_SCALES, found.scales)
@@ -148,7 +148,7 @@ def test_zero_points_of_four_bits_are_kept_with_their_codes(make: Callable[[Draw
     own = stored(layout, parts, Scheme("", layout, bits=4, group={"gptq": 64, "awq": 128}.get(layout), zero_offset=1))
     wanted = torch.tensor([[float(value(output, at)) for at in range(128)] for output in range(16)])
     weight = dequantised(own).bfloat16()
-    found = group_scales.kept(weight, group_scales.of_groups(own))
+    found = layouts.kept(weight, layouts.of_groups(own))
     assert found is not None
     assert found.zeros is not None
     assert found.zeros.dtype == torch.int8

@@ -18,9 +18,8 @@ from workbench.notifications import services as notifications
 from workbench.notifications.mail import unsubscribe_address
 from workbench.prices.services import add_price_book
 from workbench.reports import services as reports
-from workbench.reports import sharing
 from workbench.runs.models import Run
-from workbench.runs.views.files import TIMELINES
+from workbench.runs.views.runs import TIMELINES
 from workers.documents.prices import default_price_book
 
 pytestmark = pytest.mark.django_db
@@ -77,7 +76,7 @@ def addresses(finished_run, organisation, admin, engineer) -> dict[str, str]:
         "workload_id": finished_run.workload_id,
         "model_id": finished_run.workload.model_id,
         "report_id": report.id,
-        "share_id": sharing.share(report, admin, 7)[0].id,
+        "share_id": reports.share(report, admin, 7)[0].id,
         "membership_id": engineer.memberships.get().id,
         "invitation_id": invitation.id,
         "webhook_id": webhook.id,

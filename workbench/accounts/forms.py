@@ -2,9 +2,16 @@
 
 from typing import Any
 
+from allauth.core.internal.cryptokit import normalize_user_code
+from allauth.mfa import app_settings
+from allauth.mfa.adapter import get_adapter
+from allauth.mfa.base.forms import AuthenticateForm
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.forms import ActivateTOTPForm
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.password_validation import validate_password
+from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
@@ -93,3 +100,33 @@ class TokenForm(forms.Form):
         initial=90,
         label="Ends after",
     )
+
+
+def _use(user: Any, code: str) -> None:
+    """Raises ValidationError for a code that was used before."""
+    lasts = app_settings.TOTP_PERIOD * (2 * app_settings.TOTP_TOLERANCE + 1)
+    if not cache.add(f"code:{user.pk}:{normalize_user_code(code)}", 1, lasts):
+        raise get_adapter().validation_error("incorrect_code")
+
+
+class CodeForm(AuthenticateForm):  # type: ignore[misc]
+    """The second step of a login."""
+
+    def clean_code(self) -> str:
+        code = str(super().clean_code())
+        if self.authenticator.type == Authenticator.Type.TOTP:
+            try:
+                _use(self.user, code)
+            except ValidationError:
+                self._emit_authentication_failed(self.authenticator)
+                raise
+        return code
+
+
+class SetUpForm(ActivateTOTPForm):  # type: ignore[misc]
+    """The code that shows that the app has the secret."""
+
+    def clean_code(self) -> str:
+        code = str(super().clean_code())
+        _use(self.user, code)
+        return code

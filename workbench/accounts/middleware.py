@@ -1,6 +1,5 @@
 """Finds the caller of a request, and the organisation that the caller acts for."""
 
-from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware as DjangoLoginRequired
@@ -11,6 +10,7 @@ from workbench.accounts import tokens
 from workbench.accounts.models import Membership
 from workbench.accounts.secrets import TOKEN_MARK
 from workbench.serving.body_limits import API
+from workbench.web.middleware import Middleware
 
 SESSION_KEY = "organisation"
 
@@ -20,16 +20,13 @@ def _bearer(request: HttpRequest) -> str:
     return secret.strip() if scheme.lower() == "bearer" else ""
 
 
-class CallerMiddleware:
+class CallerMiddleware(Middleware):
     """Sets `request.organisation`, `request.membership` and `request.api_token` (None when there is none), and for a
     session `request.memberships`, to choose from.
 
     A token speaks for its user in its own organisation, and only under /api/. A session speaks for the organisation
     chosen last, or the member's first. A request with an Authorization header is never taken for its session.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: Any) -> HttpResponse:
         request.organisation = request.membership = request.api_token = None

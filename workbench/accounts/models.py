@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.accounts.querysets import OrganisationRecord
 
 
 class UserManager(BaseUserManager["User"]):
@@ -73,18 +73,14 @@ class Role(models.TextChoices):
     ADMIN = "admin", "Admin"
 
 
-class Membership(models.Model):
+class Membership(OrganisationRecord):
     """A user's role in an organisation. `start_hidden`: the list of first steps is closed."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role.choices, default=Role.ENGINEER)
-    created_at = models.DateTimeField(auto_now_add=True)
     inbox_read_at = models.DateTimeField(null=True)
     start_hidden = models.BooleanField(default=False)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("created_at",)
@@ -98,20 +94,16 @@ def _invitation_end() -> datetime:
     return timezone.now() + timedelta(days=settings.INVITATION_DAYS)
 
 
-class Invitation(models.Model):
+class Invitation(OrganisationRecord):
     """A one-time link by which an email address joins an organisation; only the keyed hash of its secret is kept."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="invitations")
     email = models.EmailField()
     role = models.CharField(max_length=10, choices=Role.choices, default=Role.ENGINEER)
     digest = models.CharField(max_length=64, unique=True)
     invited_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True)
-    created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(default=_invitation_end)
     accepted_at = models.DateTimeField(null=True)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)
@@ -125,27 +117,23 @@ class Invitation(models.Model):
         return f"{self.email} to {self.organisation}"
 
 
-class ApiToken(models.Model):
+class ApiToken(OrganisationRecord):
     """A token for automation. People know it by its `prefix`; `digest` is the keyed hash of the whole token."""
 
     class Scope(models.TextChoices):
         READ = "read", "Read"
         WRITE = "write", "Read and write"
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="tokens")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=80)
     prefix = models.CharField(max_length=12)
     digest = models.CharField(max_length=64, unique=True)
     scope = models.CharField(max_length=5, choices=Scope.choices, default=Scope.READ)
-    created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     issued_by = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="issued")
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)

@@ -1,25 +1,21 @@
 """Refuses bodies that are too large for their address, whatever server stands before this site."""
 
-from collections.abc import Callable
-
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from workbench.api.problems import respond
 from workbench.serving.body_limits import API, body_limit
+from workbench.web.middleware import Middleware
 
 TITLES = {411: "The length of the form is missing", 413: "The form is too large"}
 
 
-class BodyLimitMiddleware:
+class BodyLimitMiddleware(Middleware):
     """Answers 413 to a body that is too long for its address, and 411 to one that does not say how long it is.
 
     A body without a length would have to be counted while it is parsed. Our own server counts it before.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("Content-Length", "")

@@ -1,7 +1,6 @@
 """`Idempotency-Key`: a POST that is sent twice is carried out once, and answered twice."""
 
 import hashlib
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from workbench.api.problems import respond
 from workbench.api.quota import check_bytes
 from workbench.api.sentences import Problem
 from workbench.serving.body_limits import API
+from workbench.web.middleware import Middleware
 
 KEPT = timedelta(hours=24)
 NOT_CARRIED_OUT = {401, 403, 408, 409, 413, 429}
@@ -35,15 +35,12 @@ def _digest(request: HttpRequest) -> str:
     return hashlib.sha256(address + request.body).hexdigest()
 
 
-class IdempotencyMiddleware:
+class IdempotencyMiddleware(Middleware):
     """Keeps the answers of POSTs under /api/ that carry an Idempotency-Key, per caller, for a day.
 
     The same key with another body is a 409, and so is one whose first request has not been answered yet. The answers
     count among what the organisation keeps, and no more are kept than its quota allows.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         key = request.headers.get("Idempotency-Key", "")

@@ -41,10 +41,7 @@ def _decode(cursor: str, model: type[Model]) -> tuple[datetime, Any]:
         created_at, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         return datetime.fromisoformat(created_at).astimezone(UTC), model._meta.pk.to_python(key)
     except (binascii.Error, ValueError, TypeError, OverflowError, RecursionError, ValidationError):
-        reason = {
-            "field": "cursor",
-            "reason": "is not a cursor of this list; send `next` as it came",
-        }
+        reason = {"field": "cursor", "reason": "is not a cursor of this list; send `next` as it came"}
         raise Problem(422, f"cursor: {reason['reason']}", [reason]) from None
 
 

@@ -1,5 +1,6 @@
 """Errors of the API: problem+json (RFC 9457) in the sentences that forms and the command line show too."""
 
+import functools
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +16,11 @@ from ninja.parser import Parser
 
 from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import MAX_ENTRIES, parse_json
-from workbench.api.parameters import known_parameters_only
 from workbench.api.sentences import Problem, describe_error, field_path, invalid, sentence
 from workbench.openapi import PROBLEM_TYPE, complete
 from workbench.serving.body_limits import API, WORKER
 from workbench.storage import database, disk
+from workbench.web.middleware import Middleware
 
 log = logging.getLogger(__name__)
 BODY_ENTRIES = 300_000
@@ -182,11 +183,8 @@ def _no_such_address() -> str:
         return "There is no such address."
 
 
-class ProblemMiddleware:
+class ProblemMiddleware(Middleware):
     """Answers errors outside the API's own handlers (unknown address, wrong method) as problem+json too."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
@@ -200,3 +198,31 @@ class ProblemMiddleware:
             if name in response.headers:
                 problem[name] = response[name]
         return problem
+
+
+def _of(operation: Any) -> list[str]:
+    """The names of an operation's query parameters, in the order of its signature."""
+    models = [model for model in operation.models if model.__ninja_param_source__ == "query"]
+    return [name for model in models for name in model.__ninja_flatten_map__]
+
+
+def _refusal(unknown: list[str], known: list[str]) -> Problem:
+    """The 422 that names the `unknown` parameters, and those that there are."""
+    takes = f"this address takes {', '.join(known) or 'none'}"
+    detail = f"{', '.join(unknown)}: {'is no parameter' if len(unknown) == 1 else 'are no parameters'} here; {takes}"
+    return Problem(422, detail, [{"field": name, "reason": f"is no parameter here; {takes}"} for name in unknown])
+
+
+def known_parameters_only(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A django-ninja operation's `run`, with a refusal of unknown query parameters once the caller is let in."""
+    operation: Any = run.__self__  # type: ignore[attr-defined]
+    known = _of(operation)
+
+    @functools.wraps(run)
+    def checked(request: HttpRequest, **path: Any) -> Any:
+        unknown = [name for name in request.GET if name not in known]
+        if not unknown:
+            return run(request, **path)
+        return operation._run_checks(request) or operation.api.on_exception(request, _refusal(unknown, known))
+
+    return checked

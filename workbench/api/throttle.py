@@ -1,7 +1,6 @@
 """Rate limits, counted per person and per organisation: by how many tokens they come makes no difference."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -11,19 +10,17 @@ from django.shortcuts import render
 
 from workbench.api.auth import SAFE_METHODS
 from workbench.api.problems import API, respond
+from workbench.web.middleware import Middleware
 
 WINDOW_SECONDS = 60
 
 
-class RateLimitMiddleware:
+class RateLimitMiddleware(Middleware):
     """Answers 429 to a person, and to an organisation, that sent more than its requests within a clock minute.
 
     Every request of the API counts, and of the pages those that change something. Each has a count of its own: a stolen
     token cannot keep its owner from revoking it.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: Any) -> HttpResponse:
         in_api = request.path.startswith(API)

@@ -1,7 +1,7 @@
 """Adds entries to the audit log and writes them as JSON lines."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from workbench.audit.models import NEVER_REFUSED, Action, Entry
-from workbench.web.middleware import client_address
+from workbench.web.middleware import Middleware, client_address
 from workers.shared.logs import request_id
 
 DAY = timedelta(days=1)
@@ -20,11 +20,8 @@ MOST_A_DAY = 5_000
 _request: ContextVar[Any] = ContextVar("audited_request", default=None)
 
 
-class AuditMiddleware:
+class AuditMiddleware(Middleware):
     """Keeps the request at hand for `record`. It stands behind the middleware that finds the caller."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         token = _request.set(request)

@@ -1,20 +1,16 @@
 """The bring-up documents of organisations."""
 
-import uuid
-
-from django.conf import settings
 from django.db import models
 
 from kernels.bring_up.document import BringUp
-from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.accounts.querysets import CreatedRecord
 from workbench.storage.row_bytes import row_bytes
 from workers.wording.text import moment
 
 
-class BringUpRow(models.Model):
+class BringUpRow(CreatedRecord):
     """What one bring-up found. The columns beside `content` repeat what the list shows; no row ever changes."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="bring_ups")
     device = models.CharField(max_length=200)
     gpu_class = models.CharField(max_length=80)
@@ -24,10 +20,6 @@ class BringUpRow(models.Model):
     failed = models.PositiveIntegerField()
     content = models.JSONField()
     row_bytes = row_bytes("content")
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)

@@ -14,12 +14,11 @@ from workbench.cli import regression, tables, tokens
 from workbench.cli.client import ApiClient
 from workbench.cli.consoles import err, out
 from workbench.cli.errors import CliError, Exit
-from workbench.cli.follow import OVER, exit_code, follow
+from workbench.cli.follow import OVER, exit_code, follow, print_json, print_run, started
 from workbench.cli.measure import find_limit, measure
-from workbench.cli.references import model_reference, recording_reference
-from workbench.cli.run_output import print_json, print_run, started
 from workbench.cli.server import start_server
 from workbench.cli.sla import read_sla
+from workbench.cli.upload import model_reference, recording_reference
 from workers.charts.comparison import MOST_RUNS, labelled
 from workers.documents.stages import Results
 from workers.documents.workload import Workload

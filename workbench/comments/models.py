@@ -1,27 +1,21 @@
 """What members write to each other about a run or a report."""
 
-import uuid
-
 from django.conf import settings
 from django.db import models
 
-from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.accounts.querysets import OrganisationRecord
 from workbench.storage.row_bytes import row_bytes
 
 
-class Comment(models.Model):
+class Comment(OrganisationRecord):
     """A member's words about one run or one report. Readers of a report without a login see none."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="comments")
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, null=True, related_name="comments")
     report = models.ForeignKey("reports.Report", on_delete=models.CASCADE, null=True, related_name="comments")
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     text = models.TextField()
     row_bytes = row_bytes("text")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("created_at",)

@@ -14,7 +14,7 @@ from workbench.accounts.permissions import can_admin
 from workbench.api.sentences import Problem
 from workbench.comments import services
 from workbench.comments.models import Comment
-from workbench.reports.views.reports import get_report
+from workbench.reports.views import get_report
 from workbench.runs.views.runs import get_run
 
 MOST_TEXT = 4000

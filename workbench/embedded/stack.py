@@ -235,13 +235,7 @@ class Workbench:
     def _worker(self, module: str, queue: str, name: str, env: dict[str, str], *more: str) -> Service:
         command = [sys.executable, "-m", "celery", "-A", module, "worker", "-Q", queue, "-c", "1", "-n", f"{name}@%h"]
         command += ["--loglevel", "INFO", "--without-mingle", "--without-gossip", *more]
-        return Service(
-            f"the {name} worker",
-            command,
-            self.logs / f"{name}.log",
-            env,
-            orphan_signal=signal.SIGKILL,
-        )
+        return Service(f"the {name} worker", command, self.logs / f"{name}.log", env, orphan_signal=signal.SIGKILL)
 
 
 def _answer(broker: Celery, workers: list[Service]) -> bool:
@@ -255,3 +249,23 @@ def _answers(url: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def main(port: int = 8000) -> int:
+    """Serve on 127.0.0.1 until Ctrl-C or SIGTERM; the exit status."""
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        print("starting Redis, web and workers …", flush=True)
+        with Workbench(port=port) as workbench:
+            print(workbench.manage("create_login").strip())
+            devices = ", ".join(device.gpu_class for device in workbench.devices)
+            print(f"serving on {workbench.url}  ·  workers for: {devices}  ·  logs in {workbench.logs}")
+            print("Ctrl-C stops everything.", flush=True)
+            workbench.watch(stopping)
+            print("\nstopping …", flush=True)
+    except EmbeddedError as error:
+        print(f"workbench: {error}", file=sys.stderr)
+        return 1
+    return 0

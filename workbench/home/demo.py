@@ -113,11 +113,11 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
     return copied_runs
 
 
-def _fill(made: list[Run], first: Run, whole: int) -> None:
+def _fill(runs: list[Run], first: Run, whole: int) -> None:
     """Stages, events and files of every copy."""
     stages, files, events = list(first.stages.all()), list(first.artifacts.all()), list(first.events.all()[:10])
-    for begin in range(0, len(made), BATCH):
-        part = list(enumerate(made[begin : begin + BATCH], start=begin))
+    for begin in range(0, len(runs), BATCH):
+        part = list(enumerate(runs[begin : begin + BATCH], start=begin))
         StageRun.objects.bulk_create(
             StageRun(run=run, position=each.position, stage=each.stage, state="done", started_at=run.started_at,
                      finished_at=run.finished_at, progress=1,
@@ -135,14 +135,14 @@ def _fill(made: list[Run], first: Run, whole: int) -> None:
         )  # fmt: skip
 
 
-def copy_reports(report: Report, made: list[Run], many: int) -> None:
+def copy_reports(report: Report, runs: list[Run], many: int) -> None:
     """Makes up to `many` copies of a report, one of each run, whose states repeat in order."""
     states = Report.State.values
     Report.objects.bulk_create(
         [
             Report(organisation_id=report.organisation_id, run=run, title=f"report {number}", verdict=run.verdict,
                    state=states[number % len(states)], snapshot=report.snapshot, created_by=run.created_by)
-            for number, run in enumerate(made[:many])
+            for number, run in enumerate(runs[:many])
         ],
         BATCH,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from django.conf import settings
 
 from workbench.intake.services.catalogue import catalogue_manifest
-from workbench.runs.stage_times import StageTime, times_since
+from workbench.runs.services import StageTime, times_since
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Constraints, Workload

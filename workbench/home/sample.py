@@ -1,6 +1,5 @@
 """The sample workload that comes with the product, submitted by one click."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ from django.conf import settings
 from django.db import transaction
 
 from kernels.model_files import inspect
-from kernels.model_files.digests import content_digest
+from kernels.model_files.digests import content_digest, hash_of
 from workbench.intake import blobs, sla
 from workbench.intake.models import Model
 from workbench.intake.services import quota
@@ -37,7 +36,7 @@ def submit(organisation: Any, user: Any) -> Run:
 def _model(organisation: Any, user: Any) -> Model:
     """The sample's model in the organisation. Its files are ours, so nothing about them needs to be checked."""
     files = {path.name: path for path in sorted(FOLDER.iterdir()) if path.is_file()}
-    listed = [ModelFile(path=name, sha256=_sha256(at), size=at.stat().st_size) for name, at in files.items()]
+    listed = [ModelFile(path=name, sha256=hash_of(at), size=at.stat().st_size) for name, at in files.items()]
     known = content_digest([(file.path, file.sha256) for file in listed])
     if model := Model.objects.filter(organisation=organisation, content_digest=known).first():
         return model
@@ -45,8 +44,3 @@ def _model(organisation: Any, user: Any) -> Model:
     for at in files.values():
         blobs.store([at.read_bytes()])
     return save_model(organisation, user, manifest_of(inspect(files), FOLDER.name, "upload", listed))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

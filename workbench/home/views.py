@@ -1,28 +1,31 @@
 """The portfolio, the sample by one click, and the example result."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.core.paginator import Paginator
+from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from workbench.accounts.permissions import submitter_required
+from workbench.accounts.models import Invitation, Membership
+from workbench.accounts.permissions import can_admin, can_review, can_submit, submitter_required
 from workbench.api.sentences import Problem
 from workbench.home import activity as activities
 from workbench.home import example as examples
 from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
-from workbench.home.first_steps import first_steps
 from workbench.home.forms import FilterForm, SavedViewForm
 from workbench.home.palette import search
 from workbench.intake.services import placement
 from workbench.pages.filters import left_out
+from workbench.reports.models import Report
 from workbench.results import page_context
+from workbench.runs.models import Run
 from workbench.runs.services import RunError, headlines
 
 PAGE_SIZE = 25
@@ -37,9 +40,7 @@ def portfolio(request: Any) -> HttpResponse:
     rows = portfolios.workloads(user)
     choices = portfolios.choices(user)
     form = FilterForm(
-        request.GET,
-        organisations=[membership.organisation for membership in request.memberships],
-        choices=choices,
+        request.GET, organisations=[membership.organisation for membership in request.memberships], choices=choices
     )
     paginator = Paginator(portfolios.filtered(rows, form.chosen), PAGE_SIZE)
     if not form.chosen:
@@ -147,3 +148,39 @@ def example(request: HttpRequest) -> HttpResponse:
     context = page_context.context(shown.workload, shown.model, shown.results, shown.stages)
     has_gpu = any(gpu_class != "cpu" for gpu_class in placement.alive())
     return render(request, "home/example.html", context | {"example": shown, "has_gpu": has_gpu})
+
+
+class FirstStep(NamedTuple):
+    """A step in words, where it is done, and whether it is."""
+
+    words: str
+    address: str
+    done: bool
+
+
+def first_steps(membership: Membership | None) -> list[FirstStep]:
+    """The steps that the member's role allows, by one query; none once all are done or the member closed the list."""
+    if membership is None or membership.start_hidden:
+        return []
+    own: dict[str, Any] = {"organisation": OuterRef("organisation")}
+    done = Membership.objects.filter(pk=membership.pk).values_list(
+        Exists(Run.objects.filter(**own)),
+        Exists(Run.objects.filter(**own, state=Run.State.DONE)),
+        Exists(Report.objects.filter(**own)),
+        Exists(Report.objects.filter(**own, state=Report.State.PUBLISHED)),
+        Exists(Invitation.objects.filter(**own)),
+    )[0]
+    workloads, reports, members = reverse("workload-list"), reverse("report-list"), reverse("members")
+    steps = [
+        (can_submit, "Start a run: the sample, or your own model", reverse("workload-new")),
+        (can_submit, "Read the verdict of a finished run", workloads),
+        (can_submit, "Freeze a result as a report", workloads),
+        (can_review, "Review and publish a report", reports),
+        (can_admin, "Invite a colleague", members),
+    ]
+    known = [
+        FirstStep(words, address, is_done)
+        for (may, words, address), is_done in zip(steps, done, strict=True)
+        if may(membership)
+    ]
+    return known if not all(step.done for step in known) else []

@@ -1,16 +1,14 @@
 """Models, the uploads they come by, and the workloads about them."""
 
-import uuid
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import pydantic
 from django.apps import apps
-from django.conf import settings
 from django.db import models
 from django.utils.functional import cached_property
 
 from kernels.model_files import answer_of_config
-from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.accounts.querysets import CreatedRecord, OrganisationQuerySet
 from workbench.api.sentences import sentence, sentences
 from workbench.storage.row_bytes import row_bytes
 from workers.documents.model import ModelManifest
@@ -33,14 +31,13 @@ def _read_stored(kind: type[Stored], stored: Any, what: str) -> Stored:
         raise Unreadable(f"This version cannot read the stored {what}: {reason}") from error
 
 
-class Model(models.Model):
+class Model(CreatedRecord):
     """A model of an organisation: uploaded, or a catalogue entry from its first use on.
 
     `manifest` is a `ModelManifest`; the files' contents are blobs. `size` counts the bytes of the files. `digest` names
     the model in plans; `content_digest` names these very files (`kernels.model_files.digests`).
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="models")
     name = models.CharField(max_length=120)
     digest = models.CharField(max_length=64)
@@ -48,10 +45,6 @@ class Model(models.Model):
     manifest = models.JSONField()
     row_bytes = row_bytes("manifest")
     size = models.BigIntegerField(default=0)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)
@@ -108,7 +101,7 @@ class UploadQuerySet(OrganisationQuerySet):
         return self.filter(models.Q(state=Upload.State.CHECKING) | of_config).order_by("touched_at")
 
 
-class Upload(models.Model):
+class Upload(CreatedRecord):
     """A model or a recording that is being uploaded.
 
     Its files end with the check. The row stays for a day, so that the caller can ask what came of it: `model`,
@@ -126,7 +119,6 @@ class Upload(models.Model):
         FINISHED = "finished"
         REFUSED = "refused"
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="uploads")
     name = models.CharField(max_length=120)
     holds = models.CharField(max_length=9, choices=Holds, default=Holds.MODEL)
@@ -135,11 +127,9 @@ class Upload(models.Model):
     problem = models.JSONField(null=True)
     model = models.ForeignKey(Model, on_delete=models.CASCADE, null=True, related_name="+")
     recording = models.ForeignKey("intake.Recording", on_delete=models.CASCADE, null=True, related_name="+")
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(auto_now_add=True)
 
-    objects = UploadQuerySet.as_manager()
+    objects: ClassVar[Any] = UploadQuerySet.as_manager()
     left_out: list[str] = []
     """Of an upload that was just announced: what is never read of its folder. It is not kept."""
 
@@ -172,23 +162,18 @@ class UploadFile(models.Model):
         return self.path
 
 
-class Recording(models.Model):
+class Recording(CreatedRecord):
     """Recorded traffic of an organisation; its content is the blob `sha256`. `facts` is a `RecordingFacts`.
 
     `touched_at` is when it was last handed in.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="recordings")
     name = models.CharField(max_length=200)
     sha256 = models.CharField(max_length=64, db_index=True)
     size = models.BigIntegerField()
     facts = models.JSONField()
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(auto_now_add=True)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)
@@ -215,14 +200,13 @@ class WorkloadQuerySet(OrganisationQuerySet):
         return self.prefetch_related(models.Prefetch("runs", runs, to_attr="newest_runs"))
 
 
-class Workload(models.Model):
+class Workload(CreatedRecord):
     """A model with an SLA; `document` is a `workers.documents.workload.Workload`.
 
     `endpoint_key` is the encrypted key of the document's endpoint, which the document itself never holds. `newest_run`
     is kept beside the runs, so that a list of workloads needs no search among them. `project` groups workloads.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="workloads")
     name = models.CharField(max_length=120)
     document = models.JSONField()
@@ -231,12 +215,10 @@ class Workload(models.Model):
     model = models.ForeignKey(Model, on_delete=models.PROTECT, related_name="workloads")
     recording = models.ForeignKey(Recording, on_delete=models.PROTECT, null=True, related_name="workloads")
     newest_run = models.ForeignKey("runs.Run", on_delete=models.SET_NULL, null=True, related_name="+")
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
     archived_at = models.DateTimeField(null=True)
     project = models.CharField(max_length=LONGEST_PROJECT, blank=True)
 
-    objects = WorkloadQuerySet.as_manager()
+    objects: ClassVar[Any] = WorkloadQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)

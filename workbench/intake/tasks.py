@@ -5,7 +5,7 @@ import logging
 from celery import shared_task
 
 from workbench.intake.models import Upload
-from workbench.intake.services import checking, cleaning, queue, recordings
+from workbench.intake.services import checking, queue, recordings, uploads
 from workbench.storage import disk
 from workers.documents.broker import CHECK_UPLOADS_TASK, SWEEP_UPLOADS_TASK
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 @shared_task(name=SWEEP_UPLOADS_TASK)
 def sweep_uploads() -> None:
     """Remove abandoned uploads and recordings that no workload names, and keep room for deletions."""
-    if removed := cleaning.sweep_uploads():
+    if removed := uploads.sweep_uploads():
         log.info("removed %s abandoned uploads", removed)
     if removed := recordings.sweep():
         log.info("removed %s recordings that no workload names", removed)

@@ -26,8 +26,5 @@ class WebhookForm(forms.Form):
         help_text="It is posted to over HTTPS; addresses inside a network are refused.",
     )
     kinds = forms.MultipleChoiceField(
-        choices=POSTED,
-        label="Post when",
-        initial=[kind for kind, _ in POSTED],
-        widget=forms.CheckboxSelectMultiple,
+        choices=POSTED, label="Post when", initial=[kind for kind, _ in POSTED], widget=forms.CheckboxSelectMultiple
     )

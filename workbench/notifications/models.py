@@ -4,11 +4,10 @@ import json
 import uuid
 from typing import Any, Self
 
-from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.accounts.querysets import CreatedRecord, OrganisationQuerySet, OrganisationRecord
 from workbench.storage.row_bytes import row_bytes
 
 
@@ -29,18 +28,13 @@ POSTED = [choice for choice in CHOOSABLE if choice[0] != Kind.MENTIONED]
 """Kinds that a webhook asks for: a mention concerns one member."""
 
 
-class Webhook(models.Model):
+class Webhook(CreatedRecord):
     """An address of the organisation that notices are posted to. `secret` is encrypted; it signs each message."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="webhooks")
     url = models.CharField(max_length=500)
     kinds = models.JSONField(default=list)
     secret = models.TextField()
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)
@@ -104,7 +98,7 @@ class Notice(models.Model):
         return json.dumps(message, sort_keys=True, ensure_ascii=False).encode()
 
 
-class Delivery(models.Model):
+class Delivery(OrganisationRecord):
     """A notice on its way to one webhook or one member. `tries` has what came of each try, oldest first.
 
     While it waits, `next_at` is when it is tried next; a try that has begun moves it on by the time that a try may
@@ -116,7 +110,6 @@ class Delivery(models.Model):
         DELIVERED = "delivered", "Delivered"
         GIVEN_UP = "given_up", "Given up"
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="+")
     notice = models.ForeignKey(Notice, on_delete=models.CASCADE, related_name="deliveries")
     webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, null=True, related_name="deliveries")
@@ -125,9 +118,6 @@ class Delivery(models.Model):
     next_at = models.DateTimeField(default=timezone.now)
     tries = models.JSONField(default=list)
     row_bytes = row_bytes("tries")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)

@@ -22,8 +22,4 @@ def headers(secret: str, message_id: str, timestamp: int, body: bytes) -> dict[s
     key = base64.b64decode(secret.removeprefix(MARK))
     signed = b".".join([message_id.encode(), str(timestamp).encode(), body])
     signature = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-    return {
-        "webhook-id": message_id,
-        "webhook-timestamp": str(timestamp),
-        "webhook-signature": f"v1,{signature}",
-    }
+    return {"webhook-id": message_id, "webhook-timestamp": str(timestamp), "webhook-signature": f"v1,{signature}"}

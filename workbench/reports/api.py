@@ -14,8 +14,8 @@ from workbench.openapi import answers_file
 from workbench.reports import services
 from workbench.reports.models import Report
 from workbench.reports.schemas import NewReport, ReportDetail, ReportSummary, Review
-from workbench.reports.views.reports import file_response
-from workbench.runs.models import Run
+from workbench.reports.views import file_response
+from workbench.runs.api import own_run
 
 router = Router(tags=["reports"])
 ReportFile = Literal["report.html", "report.pdf", "report-letter.pdf", "tables.zip", "tables.json"]
@@ -23,10 +23,6 @@ ReportFile = Literal["report.html", "report.pdf", "report-letter.pdf", "tables.z
 
 def _report(request: Any, report_id: uuid.UUID) -> Report:
     return get_object_or_404(Report.objects.for_user(request.user), id=report_id)
-
-
-def _run(request: Any, run_id: uuid.UUID) -> Run:
-    return get_object_or_404(Run.objects.for_user(request.user).select_related("workload__model"), id=run_id)
 
 
 @router.get("/reports", response=Page[ReportSummary], summary="List reports, newest first")
@@ -39,7 +35,7 @@ def list_reports(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
 def freeze_report(request: Any, body: NewReport) -> Any:
     """Freeze the results of a finished run as a draft."""
     try:
-        return Status(201, services.freeze(_run(request, body.run), request.user))
+        return Status(201, services.freeze(own_run(request, body.run), request.user))
     except services.ReportError as error:
         raise Problem(409, str(error)) from error
 

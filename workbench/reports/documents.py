@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from workbench.runs.stage_times import StageTime
+from workbench.runs.services import StageTime
 from workers.documents.base import Document
 from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook

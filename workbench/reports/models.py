@@ -1,17 +1,15 @@
 """Frozen reports, and the links by which they are shared."""
 
-import uuid
-
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.accounts.querysets import CreatedRecord
 from workbench.reports.documents import Snapshot
 from workbench.storage.row_bytes import row_bytes
 
 
-class Report(models.Model):
+class Report(CreatedRecord):
     """A run's results as they were when the report was made; `snapshot` never changes afterwards.
 
     draft -- review --> reviewed -- publish --> published, and reviewed -- reopen --> draft. `services.py` alone
@@ -23,7 +21,6 @@ class Report(models.Model):
         REVIEWED = "reviewed", "Reviewed"
         PUBLISHED = "published", "Published"
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="reports")
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="reports")
     title = models.CharField(max_length=160)
@@ -33,14 +30,10 @@ class Report(models.Model):
     customer = models.CharField(max_length=120, blank=True)
     note = models.TextField(blank=True)
     row_bytes = row_bytes("snapshot", "note")
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
     reviewed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     reviewed_at = models.DateTimeField(null=True)
     published_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     published_at = models.DateTimeField(null=True)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)
@@ -65,26 +58,21 @@ class Logo(models.Model):
         return f"logo of {self.organisation}"
 
 
-class Share(models.Model):
+class Share(CreatedRecord):
     """A link by which anybody who has it reads a published report, until it ends or is revoked.
 
     Only the keyed hash of its secret is kept, and a hash of its password, which may be empty. `views` counts how often
     the report was opened.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="+")
     report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="shares")
     digest = models.CharField(max_length=64, unique=True)
     password = models.CharField(max_length=128, blank=True)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True)
     views = models.PositiveIntegerField(default=0)
     viewed_at = models.DateTimeField(null=True)
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)

@@ -1,13 +1,16 @@
 """The states of a report: frozen from a finished run, reviewed with a note, published."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 from markupsafe import Markup
 
+from workbench.accounts.secrets import keyed_digest, new_link_secret
 from workbench.api import quota
 from workbench.audit.models import Action
 from workbench.audit.services import record
@@ -16,7 +19,7 @@ from workbench.notifications.outbox import announce
 from workbench.prices.services import price_book
 from workbench.reports import logos, notes
 from workbench.reports.documents import Snapshot
-from workbench.reports.models import Report
+from workbench.reports.models import Report, Share
 from workbench.runs.models import Run
 from workbench.runs.services import reading, stage_times
 from workers.report.page import Cover, NoVerdict, render
@@ -146,3 +149,51 @@ def _signed(person: Any, moment: datetime | None) -> tuple[str, str] | None:
     """Who and on which day, or None when it has not happened. Strangers read it, so it holds no email address."""
     who = (person.name or "a member") if person else "a former member"
     return (who, f"{moment:%Y-%m-%d}") if moment else None
+
+
+MOST_LINKS = 20
+"""Of one report that work at a time."""
+
+
+def share(report: Report, user: Any, days: int, password: str = "") -> tuple[Share, str]:
+    """A link that works for `days`, and its secret, which is not stored. Raises ReportError."""
+    if report.state != Report.State.PUBLISHED:
+        raise ReportError(f"Only a published report can be shared; this one is {report.get_state_display().lower()}.")
+    now, secret = timezone.now(), new_link_secret()
+    if report.shares.filter(revoked_at=None, expires_at__gt=now).count() >= MOST_LINKS:
+        raise ReportError(f"The report has {MOST_LINKS} links; revoke one that is no longer needed.")
+    with transaction.atomic():
+        share = Share.objects.create(
+            organisation=report.organisation,
+            report=report,
+            digest=keyed_digest(secret),
+            password=make_password(password) if password else "",
+            created_by=user,
+            expires_at=now + timedelta(days=days),
+        )
+        record(Action.REPORT_SHARED, report.organisation, report, actor=user, link=str(share.id), days=days)
+    return share, secret
+
+
+def revoke_share(share: Share, user: Any) -> None:
+    """Ends the link at once; revoking twice keeps the first time."""
+    with transaction.atomic():
+        if Share.objects.filter(pk=share.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            record(Action.SHARE_REVOKED, share.organisation, share.report, actor=user, link=str(share.id))
+
+
+def working_share(secret: str) -> Share | None:
+    """The link with this secret, if it works and its report is published."""
+    return (
+        Share.objects.select_related(
+            "report__run", "report__organisation", "report__reviewed_by", "report__published_by"
+        )
+        .filter(digest=keyed_digest(secret), revoked_at=None, expires_at__gt=timezone.now())
+        .filter(report__state=Report.State.PUBLISHED)
+        .first()
+    )
+
+
+def count_view(share: Share) -> None:
+    """The report was opened by the link."""
+    Share.objects.filter(pk=share.pk).update(views=F("views") + 1, viewed_at=timezone.now())

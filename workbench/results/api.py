@@ -8,7 +8,7 @@ from ninja import Query, Router
 from workbench.api.sentences import Problem, invalid
 from workbench.intake.models import Unreadable
 from workbench.runs import services
-from workbench.runs.api.runs import own_run
+from workbench.runs.api import own_run
 from workbench.runs.models import Run
 from workbench.runs.schemas import Comparison
 from workers.stats.regression import KeptRun, NotComparable, TooFewProcesses, judge

@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-from workbench.runs.stage_times import StageTime
+from workbench.runs.services import StageTime
 from workers.charts import (
     CHARTS,
     cells,
@@ -22,12 +22,12 @@ from workers.charts import (
 )
 from workers.charts.base import Figure, Table
 from workers.charts.svg import draw
-from workers.cost import against_endpoint, any_load, same_load, study
+from workers.cost import against_endpoint, loads, same_load, study
 from workers.documents import budget
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
-from workers.report import other_promise, weights
+from workers.report import other_promise, summary
 from workers.wording import plan_profile, provenance, serving, text
 
 PLACED = (
@@ -107,7 +107,7 @@ def chart_view(
 
 def charts(results: Results) -> dict[str, ChartView]:
     """Every chart that has something to show, by its key."""
-    every = {
+    all_charts = {
         chart.key: chart_view(
             chart.key,
             chart.title,
@@ -119,7 +119,7 @@ def charts(results: Results) -> dict[str, ChartView]:
         )
         for chart in CHARTS
     }
-    return {key: chart for key, chart in every.items() if chart.rows}
+    return {key: chart for key, chart in all_charts.items() if chart.rows}
 
 
 def more_latencies(results: Results) -> list[ChartView]:
@@ -184,7 +184,7 @@ def context(
             "today": text.today(compared_with),
             "undecided": _undecided(results),
             "other_promise": other_promise.sentence(results, workload, model),
-            "weights_words": weights.words(results.verify) if results.verify else "",
+            "weights_words": summary.words(results.verify) if results.verify else "",
             "kept_loads": under_load.kept_loads(results.load) if results.load else "",
             "load_notes": under_load.load_notes(results),
             "kernels_by_load": under_load.kernels_by_load(results.load),
@@ -227,7 +227,7 @@ def _left(results: Results) -> list[plan_profile.ProfileLine]:
 def _costs(results: Results, workload: Workload | None, model: ModelManifest | None) -> dict[str, Any]:
     """What the template reads of prices, unit costs, the demand and energy."""
     units = study.of_results(results, workload, model) if workload and model else None
-    anywhere = any_load.of_results(results, workload, model) if workload and model else None
+    anywhere = loads.of_results(results, workload, model) if workload and model else None
     same = same_load.of_results(results, workload, model) if workload and model else None
     sides = economics.sides(results)
     return {

@@ -1,11 +1,8 @@
 """The tables of runs. Only `state.py` changes a run's state."""
 
-import uuid
-
-from django.conf import settings
 from django.db import models
 
-from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.accounts.querysets import CreatedRecord, OrganisationQuerySet
 from workbench.storage.row_bytes import row_bytes
 from workers.documents.stages import STAGES
 
@@ -26,7 +23,7 @@ class Tag(models.Model):
         return self.name
 
 
-class Run(models.Model):
+class Run(CreatedRecord):
     """One workload on its way through the pipeline.
 
     `state` belongs to the run, not to the verdict. `(stage, attempt)` is the attempt that is queued or running; while
@@ -46,7 +43,6 @@ class Run(models.Model):
 
     OPEN = (State.QUEUED, State.RUNNING)
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="runs")
     workload = models.ForeignKey("intake.Workload", on_delete=models.CASCADE, related_name="runs")
     state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
@@ -64,13 +60,9 @@ class Run(models.Model):
     published_at = models.DateTimeField(null=True)
     claim_id = models.UUIDField(null=True, unique=True)
     error = models.JSONField(null=True)
-    created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     tags = models.ManyToManyField(Tag, related_name="runs")
-
-    objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)

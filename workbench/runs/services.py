@@ -1,6 +1,7 @@
 """Starts, cancels and reads runs."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -18,12 +19,29 @@ from workbench.intake.services.workloads import create_workload
 from workbench.prices.services import price_book
 from workbench.runs import reuse, state
 from workbench.runs.models import Run, StageRun
-from workbench.runs.stage_times import StageTime, times_since
 from workers.documents import budget
+from workers.documents.base import Document
 from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import Results, Stage, StageInput
 from workers.documents.worker_api import StageKey
 from workers.documents.workload import Workload as WorkloadDocument
+
+
+class StageTime(Document):
+    """When a stage ran, in seconds since the run started."""
+
+    stage: str
+    start_s: float
+    duration_s: float
+
+
+def times_since(origin: datetime, spans: Iterable[tuple[str, datetime, datetime]]) -> list[StageTime]:
+    """The times of stages, each with its begin and its end, in seconds since `origin`."""
+    return [
+        StageTime(stage=stage, start_s=(begin - origin).total_seconds(), duration_s=(end - begin).total_seconds())
+        for stage, begin, end in spans
+    ]
+
 
 ENDED = {"done": "ended", "failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
 

@@ -62,10 +62,7 @@ def start(run: Run, earlier: Run | None = None) -> None:
     Workload.objects.filter(pk=run.workload_id).update(newest_run=run)
     StageRun.objects.bulk_create(
         StageRun(
-            run=run,
-            position=position,
-            stage=stage,
-            state=StageRun.State.PENDING if position else StageRun.State.QUEUED,
+            run=run, position=position, stage=stage, state=StageRun.State.PENDING if position else StageRun.State.QUEUED
         )
         for position, stage in enumerate(stages_of(run.workload.document.get("load") is not None))
     )
@@ -186,7 +183,7 @@ def retry(key: StageKey, reason: str, stale_since: datetime | None = None) -> bo
     run = _held(key)
     if run is None or (stale_since is not None and run.lease_until is not None and run.lease_until >= stale_since):
         return False
-    tried = run.attempt - _handed_back(run)
+    tried = run.attempt - Event.objects.filter(run_id=run.id, stage=run.stage, kind="handed_back").count()
     if run.cancel_requested:
         _finish_cancelled(run)
     elif tried >= MAX_ATTEMPTS:
@@ -212,11 +209,6 @@ def hand_back(key: StageKey) -> bool:
     _record(run.id, key, "handed_back", f"{run.worker} is stopping; {key.stage} waits for another worker")
     _queue(run, run.stage, attempt=run.attempt + 1)
     return True
-
-
-def _handed_back(run: Run) -> int:
-    """How many attempts at the present stage do not count."""
-    return Event.objects.filter(run_id=run.id, stage=run.stage, kind="handed_back").count()
 
 
 def _finish_cancelled(run: Run) -> None:

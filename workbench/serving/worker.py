@@ -6,6 +6,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from gunicorn.workers.base import Worker
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 
-from workbench.serving.heads import headers_alone
 from workbench.serving.lanes import Lanes
 from workbench.serving.pace import PacedServer
 from workers.shared.scratch import scratch
@@ -145,3 +145,29 @@ def _allow_descriptors(wanted: int) -> None:
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+WITHOUT_LENGTH = ("1", "204", "304")
+"""Statuses, by their beginnings, that never have a body."""
+
+
+def headers_alone(application: Application) -> Application:
+    """The WSGI application, whose answers to HEAD have no body, and the Content-Length of the one left out."""
+
+    def answered(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "HEAD":
+            return application(environ, start_response)
+        begun: list[Any] = []
+        body = application(environ, lambda *line: begun.extend(line[:2]))
+        status, headers = begun
+        try:
+            known = any(name.lower() == "content-length" for name, _ in headers)
+            if not known and not status.startswith(WITHOUT_LENGTH):
+                headers = [*headers, ("Content-Length", str(sum(map(len, body))))]
+        finally:
+            getattr(body, "close", lambda: None)()
+        start_response(status, headers)
+        return []
+
+    return answered

@@ -1,18 +1,15 @@
 """`/healthz` and `/readyz`, answered before redirects, host checks and logins, so that any probe can ask."""
 
-from collections.abc import Callable
-
 import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse
 
+from workbench.web.middleware import Middleware
 
-class HealthMiddleware:
+
+class HealthMiddleware(Middleware):
     """`/healthz`: the process answers. `/readyz`: the database and Redis answer it as well, or 503 and which do not."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path_info == "/healthz":

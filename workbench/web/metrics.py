@@ -6,7 +6,6 @@ requests, over all its processes; what METRICS_COLLECTORS names is asked when Pr
 
 import os
 import time
-from collections.abc import Callable
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -14,6 +13,8 @@ from django.utils.crypto import constant_time_compare
 from django.utils.module_loading import import_string
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
+
+from workbench.web.middleware import Middleware
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10)
 NO_VIEW = "none"
@@ -28,11 +29,8 @@ requests = Histogram(
 )
 
 
-class MetricsMiddleware:
+class MetricsMiddleware(Middleware):
     """Times requests, and answers `/metrics` before redirects, host checks and logins."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path_info == "/metrics" and settings.METRICS_TOKEN:

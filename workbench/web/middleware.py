@@ -14,7 +14,6 @@ from workbench.storage import disk
 from workers.shared import logs
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-GetResponse = Callable[[HttpRequest], HttpResponse]
 
 CONTENT_SECURITY_POLICY = "; ".join(
     [
@@ -36,11 +35,15 @@ def client_address(request: HttpRequest) -> str:
     return SimpleRateThrottle.get_ident(SimpleRateThrottle("1/s"), request) or ""
 
 
-class RequestIdMiddleware:
-    """Takes a plain `X-Request-ID` from the caller or makes one, and sends it back."""
+class Middleware:
+    """The base of middleware: `get_response` is what comes behind it, down to the view."""
 
-    def __init__(self, get_response: GetResponse) -> None:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
+
+
+class RequestIdMiddleware(Middleware):
+    """Takes a plain `X-Request-ID` from the caller or makes one, and sends it back."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         offered = request.headers.get("X-Request-ID", "")
@@ -57,14 +60,11 @@ class RequestIdMiddleware:
             logs.bind(run_id=str(named["run_id"]))
 
 
-class NulMiddleware:
+class NulMiddleware(Middleware):
     """Answers 404 to an address with the character NUL: nothing has such a name, and PostgreSQL refuses to look it up.
 
     It comes last, so that the page of the 404 knows its reader.
     """
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if "\0" in request.path_info:
@@ -72,11 +72,8 @@ class NulMiddleware:
         return self.get_response(request)
 
 
-class DeletionRoomMiddleware:
+class DeletionRoomMiddleware(Middleware):
     """Lets a member delete things on a full disk: gives the room that is kept for that back to the file system."""
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         deletes = request.method == "DELETE" or (request.method == "POST" and request.path.endswith("/delete/"))
@@ -85,14 +82,11 @@ class DeletionRoomMiddleware:
         return self.get_response(request)
 
 
-class SecurityHeadersMiddleware:
+class SecurityHeadersMiddleware(Middleware):
     """Sets a content security policy, and keeps pages out of shared caches and search engines.
 
     A view may set its own headers.
     """
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)

@@ -51,11 +51,7 @@ def figure(results: Results) -> Figure | None:
                 "name": f"ceiling {dtype}",
                 "x": xs,
                 "y": [factor * y for y in ys],
-                "line": {
-                    "color": CEILINGS[index % 4],
-                    "width": 2,
-                    "dash": DASHES[index % 4],
-                },
+                "line": {"color": CEILINGS[index % 4], "width": 2, "dash": DASHES[index % 4]},
                 "hovertemplate": f"measured ceiling, {dtype}: %{{y:.4g}} {unit}<extra></extra>",
             }
         )

@@ -1,12 +1,15 @@
 """Confines the process that calls it, step by step; a step that the kernel refuses is reported in a sentence."""
 
 import contextlib
+import fcntl
 import glob
 import os
 import resource
+import socket
+import struct
 from pathlib import Path
 
-from workers.confinement import landlock, namespaces, privileges, syscall_filter, system
+from workers.confinement import landlock, privileges, syscall_filter, system
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.confinement.control_group import ControlGroup
 
@@ -91,7 +94,7 @@ def _limit(kind: int, value: int, margin: int = 0) -> None:
 
 def _leave_network(protection: Protection) -> bool:
     try:
-        own_memory = namespaces.leave()
+        own_memory = leave()
     except OSError:
         protection.missing.append(
             "It shares /dev/shm and System V memory with the machine: no namespaces are to be had."
@@ -105,7 +108,7 @@ def _leave_network(protection: Protection) -> bool:
 
 def _raise_loopback(protection: Protection) -> bool:
     try:
-        namespaces.raise_loopback()
+        raise_loopback()
     except OSError:
         return False
     protection.held[-1] = "no network but its own"
@@ -163,3 +166,39 @@ def _settings_are_read_only() -> bool:
 def _devices_are_open() -> bool:
     """Whether every user may use the GPUs' devices."""
     return all(os.stat(path).st_mode & 0o006 == 0o006 for path in glob.glob("/dev/nvidia[0-9c]*"))
+
+
+NEW_MOUNTS, NEW_IPC, NEW_USER, NEW_NETWORK = 0x00020000, 0x08000000, 0x10000000, 0x40000000
+RECURSIVE_PRIVATE = 0x4000 | 0x40000
+NO_SETUID_NO_DEVICES = 2 | 4
+SET_INTERFACE_FLAGS, UP = 0x8914, 1
+
+
+def leave() -> bool:
+    """Enter them, as root or in a user namespace. Returns whether /dev/shm is its own. Raises OSError without them."""
+    flags = NEW_NETWORK | NEW_IPC | NEW_MOUNTS
+    try:
+        system.unshare(flags)
+    except PermissionError:
+        user, group = os.geteuid(), os.getegid()
+        system.unshare(NEW_USER | flags)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    try:
+        system.mount("", "/", "", RECURSIVE_PRIVATE, "")
+        system.mount("tmpfs", "/dev/shm", "tmpfs", NO_SETUID_NO_DEVICES, "mode=1777")
+    except OSError:
+        return False
+    return True
+
+
+def raise_loopback() -> None:
+    """Let processes of this network namespace connect to each other. Hides /run, where the system's services listen.
+
+    Raises OSError where the kernel refuses either; then nothing of this network can be connected to.
+    """
+    system.mount("", "/", "", RECURSIVE_PRIVATE, "")
+    system.mount("tmpfs", "/run", "tmpfs", NO_SETUID_NO_DEVICES, "mode=755")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SET_INTERFACE_FLAGS, struct.pack("16sH14x", b"lo", UP))

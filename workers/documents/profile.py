@@ -1,4 +1,4 @@
-"""The profiles of a run: of what runs today, and of the verified plan."""
+"""The profiles of a run, of what runs today and of the verified plan, and the timelines of their traced requests."""
 
 from typing import Any, Literal
 
@@ -6,7 +6,27 @@ from pydantic import Field
 
 from workers.documents.base import Artifact, Document
 from workers.documents.measurement import Ceilings, Environment
-from workers.documents.timeline import RequestTimeline
+
+
+class LaneSummary(Document):
+    """One lane of a timeline: a stream of the GPU, or what a host thread did. `busy_ms` counts overlaps once."""
+
+    name: str
+    events: int
+    busy_ms: float
+
+
+class RequestTimeline(Document):
+    """The timeline that the result page draws of a traced request; `file` is its compressed JSON.
+
+    `sentence` says what was left out, or is "". The profiler slows the host: these times are longer than those that
+    verdicts are made of.
+    """
+
+    file: Artifact
+    duration_ms: float
+    lanes: list[LaneSummary]
+    sentence: str = ""
 
 
 class OpRow(Document):

@@ -129,9 +129,7 @@ class Constraints(Document):
     )
     gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1, max_length=16)
     exclude: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
-        default=[],
-        max_length=64,
-        description="variants that may not be used, by their names, such as megakernel",
+        default=[], max_length=64, description="variants that may not be used, by their names, such as megakernel"
     )
     prefer: Literal["cheapest", "fastest"] = Field(
         default="cheapest", description="of the plans that keep every promise, the cheapest by the token or the fastest"

@@ -5,13 +5,16 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from kernels.model_files.digests import hash_of
 from workers.documents.model import ModelFile, ModelManifest
+from workers.documents.recording import Recording
+from workers.shared.scratch import scratch
 
 DRAFT = ".draft-"
 LONGEST_NAME = 255
@@ -156,3 +159,18 @@ def _relative(path: str) -> PurePosixPath:
 
 def _size(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+@contextmanager
+def fetched(recording: Recording | None, chunks: Callable[[], Iterable[bytes]], root: Path) -> Iterator[Path | None]:
+    """A folder below `root` that holds the recording under its SHA-256 alone; None where there is no recording.
+
+    The stage's process may read it, but not write there. Raises BadModel when the chunks are not its content.
+    """
+    if recording is None:
+        yield None
+        return
+    with scratch(root) as folder:
+        file = ModelFile(path=recording.name, sha256=recording.sha256, size=recording.size)
+        download(file, chunks(), folder / recording.sha256)
+        yield folder

@@ -26,14 +26,7 @@ from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.host import child, compile_ahead, vllm_folder
 from workers.host.child_environment import stage_environment
 from workers.host.reporter import Reporter
-from workers.host.stage_files import (
-    Folders,
-    code_folder,
-    make_device_files,
-    readable,
-    stage_modules,
-    user_of,
-)
+from workers.host.stage_files import Folders, code_folder, make_device_files, readable, stage_modules, user_of
 from workers.host.stage_output import open_plain, read_end, remove
 from workers.host.template_process import Template
 from workers.host.threads import inheriting

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernels.load import draws
-from kernels.load.draws import DRAWN_AT_ONCE, endless, log_normal
+from kernels.load import lists
+from kernels.load.lists import DRAWN_AT_ONCE, endless, log_normal
 from kernels.load.planned import PlannedRequest
 from workers.documents.traffic import (
     ClosedLoop,
@@ -76,7 +76,7 @@ def _times(arrivals: ClosedLoop | Poisson | Gamma | RecordedArrivals, seed: int)
     if not isinstance(arrivals, Poisson | Gamma):
         return itertools.repeat(None)
     shape = 1.0 if isinstance(arrivals, Poisson) else 1 / arrivals.cv**2
-    return draws.arrivals(arrivals.rate, shape, seed, GAPS)
+    return lists.arrivals(arrivals.rate, shape, seed, GAPS)
 
 
 def _pauses(arrivals: ClosedLoop | Poisson | Gamma | RecordedArrivals, seed: int) -> Iterator[float]:

@@ -11,11 +11,7 @@ from workers.documents.endpoint import Api
 from workers.documents.traffic import Traffic
 
 APIS: tuple[Api, ...] = get_args(Api)
-PATHS: Mapping[Api, str] = {
-    "completions": "/completions",
-    "chat": "/chat/completions",
-    "embeddings": "/embeddings",
-}
+PATHS: Mapping[Api, str] = {"completions": "/completions", "chat": "/chat/completions", "embeddings": "/embeddings"}
 REFUSABLE: Mapping[str, str] = {
     "ignore_eos": "The server refuses ignore_eos, so answers may end early.",
     "stream_options": "The server refuses stream_options, so it may not count tokens.",

@@ -86,11 +86,7 @@ def facts(file: Path, until_s: float = math.inf) -> RecordingFacts:
         seconds = request.arrival_s
         prompt, output = max(prompt, request.prompt_tokens), max(output, request.output_tokens)
     return RecordingFacts(
-        requests=requests,
-        seconds=seconds,
-        longest_prompt=prompt,
-        longest_output=output,
-        notes=read_requests.notes,
+        requests=requests, seconds=seconds, longest_prompt=prompt, longest_output=output, notes=read_requests.notes
     )
 
 

@@ -12,14 +12,7 @@ from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
 from workers.measuring.allowed_rises import Tolerances
-from workers.measuring.answer_distance import (
-    AnswerDistance,
-    ClassDistance,
-    Pool,
-    distance_of,
-    mean_of_rows,
-    rows_of,
-)
+from workers.measuring.answer_distance import AnswerDistance, ClassDistance, Pool, distance_of, mean_of_rows, rows_of
 from workers.measuring.quality import upper_end
 from workers.stats.intervals import paired_difference
 

@@ -15,7 +15,7 @@ from kernels.model.sentence_head import SentenceHead
 from kernels.model_files import AnswerKind
 from kernels.model_files.sentence_transformers import in_folder, sentence_modules
 from kernels.runners import Runner
-from kernels.runners.float32_arithmetic import Float32Runner
+from kernels.runners.eager import Float32Runner
 from kernels.server.execution.sizing import free_bytes
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
@@ -94,12 +94,7 @@ def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
 
 
 def _judge(
-    document: StageInput,
-    context: Context,
-    reference: Runner,
-    before: Runner,
-    after: Runner,
-    unverified: bool,
+    document: StageInput, context: Context, reference: Runner, before: Runner, after: Runner, unverified: bool
 ) -> Quality:
     until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left * (1 - FINISHING_SHARE))
     answer = answer_of(reference.model)

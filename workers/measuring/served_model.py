@@ -1,16 +1,19 @@
 """Loads the model of a stage: its device, its precision and its runner."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from kernels import runners
+from kernels.measure.environment import environment_info
+from kernels.measure.telemetry import TelemetrySampler
 from kernels.plan import Plan
 from kernels.runners import Runner
 from workers.documents.gpu_class import gpus_of
+from workers.documents.measurement import Environment
 from workers.documents.stages import Placement, StageInput
 from workers.harness.context import Context, StageError
 from workers.prediction.precisions import serving_dtype
@@ -142,3 +145,20 @@ def prepared(runner: Runner, document: StageInput) -> Iterator[Runner]:
     finally:
         runner.close()
         runners.free()
+
+
+SECONDS_BETWEEN_SAMPLES = {"cuda": 0.05, "cpu": 0.5}
+"""Reading a CPU's clock slows the measurement down, so a CPU is sampled less often."""
+
+
+@contextmanager
+def watched(document: StageInput) -> Iterator[Callable[[], Environment]]:
+    """Samples clocks and power inside the block; the yielded function then gives the Environment with them.
+
+    Of several GPUs the clock is the first one's, the power is that of all, and other programs are looked for on each.
+    """
+    device = device_of(document.gpu_class)
+    facts = environment_info(device=device)
+    interval = SECONDS_BETWEEN_SAMPLES[device]
+    with TelemetrySampler(device, interval=interval, gpus=document.gpus) as telemetry:
+        yield lambda: Environment.model_validate(facts | {"telemetry": telemetry.summary()})

@@ -18,13 +18,7 @@ from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import Sizes, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
-from workers.planning.processes import (
-    ENOUGH_PROCESSES,
-    LEAST_PAIRS,
-    MOST_PAIRS,
-    PAIRS_SECONDS,
-    FurtherProcesses,
-)
+from workers.planning.processes import ENOUGH_PROCESSES, LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, FurtherProcesses
 from workers.planning.served_checks import of_processes
 from workers.stats.intervals import joined
 from workers.stats.verdicts import overall
@@ -216,24 +210,24 @@ def _measured_again(
         return attempt
     objectives, gpus = processes.document.workload.objectives, sizes_of(processes.document, attempt.plan)
 
-    def is_clear(further: Sequence[Alternation]) -> bool:
-        alternations = [*attempt.processes, *further]
+    def is_clear(added: Sequence[Alternation]) -> bool:
+        alternations = [*attempt.processes, *added]
         gain = speedup(objectives[0], alternations, usd_per_hour, gpus)
         outcomes = outcomes_of(objectives, alternations, usd_per_hour, gpus)
         faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
         return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
-    further = processes.measure(attempt.plan, seconds, attempt.pairs_in(processes.context), is_clear)
-    alternations = [*attempt.processes, *further.alternations]
+    added = processes.measure(attempt.plan, seconds, attempt.pairs_in(processes.context), is_clear)
+    alternations = [*attempt.processes, *added.alternations]
     return replace(
         attempt,
-        environment=attempt.environment.with_busiest(further.telemetry),
+        environment=attempt.environment.with_busiest(added.telemetry),
         processes=alternations,
         outcomes=outcomes_of(objectives, alternations, usd_per_hour, gpus),
         speedup=speedup(objectives[0], alternations, usd_per_hour, gpus),
-        served_ids=of_processes([*([attempt.served_ids] if attempt.served_ids else []), *further.served_ids]),
-        refusal=further.refusal,
-        failure=further.failure,
+        served_ids=of_processes([*([attempt.served_ids] if attempt.served_ids else []), *added.served_ids]),
+        refusal=added.refusal,
+        failure=added.failure,
     )
 
 

@@ -19,8 +19,7 @@ from workers.documents.stages import StageInput
 from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients
-from workers.measuring.conditions import watched
-from workers.measuring.served_model import load_today, planned, prepared
+from workers.measuring.served_model import load_today, planned, prepared, watched
 from workers.planning.served_checks import judge_served
 
 

@@ -22,11 +22,7 @@ from workers.measuring.served_model import dtype_of
 from workers.planning.search_watch import SearchWatch
 
 VARIANT, MEGAKERNEL = "kernels", "megakernel"
-LOSSY_VARIANTS = {
-    "kernels_int8": ("int8",),
-    "kernels_mxfp4": ("mxfp4",),
-    "kernels_fp8": ("fp8", "nvfp4", "int4"),
-}
+LOSSY_VARIANTS = {"kernels_int8": ("int8",), "kernels_mxfp4": ("mxfp4",), "kernels_fp8": ("fp8", "nvfp4", "int4")}
 """The plans of composed kernels that lower precision, and the precisions of the variants that each may take. int8 loses
 about as little as bf16 itself, so its plan has no other; experts in MXFP4 lose nothing where they were stored so."""
 TUNING_SHARE, TUNING_SECONDS = 0.25, 10.0

@@ -23,9 +23,9 @@ from workers.planning import megakernel_profile
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import DeviceWork
+from workers.traces.capture import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.labels import EXPERTS, UNATTRIBUTED, TraceScope
 from workers.traces.op_counter import CountedOp
-from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.windows import MOST_STEPS, TracedWindows, Window, longer, windows
 from workers.wording.errors import error_sentence
 from workers.wording.plan_profile import MEGAKERNEL

@@ -94,10 +94,10 @@ class FurtherProcesses:
 
     def wait_until_ready(self) -> None:
         """Wait until each of them waits for its turn. One that has failed is left out: it may have lacked memory."""
-        for further in self._waiting.copy():
-            if not further.process.is_ready(self.context.seconds_left):
-                further.process.close()
-                self._waiting.remove(further)
+        for waiting in self._waiting.copy():
+            if not waiting.process.is_ready(self.context.seconds_left):
+                waiting.process.close()
+                self._waiting.remove(waiting)
 
     def measure(
         self, plan: Plan, seconds: float, pairs: int, is_clear: Callable[[Sequence[Alternation]], bool]
@@ -143,8 +143,8 @@ class FurtherProcesses:
 
     def close(self) -> None:
         """End those that wait."""
-        for further in self._waiting:
-            further.process.close()
+        for waiting in self._waiting:
+            waiting.process.close()
         self._waiting = []
 
 

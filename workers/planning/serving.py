@@ -2,9 +2,8 @@
 
 from kernels.model import decoder, loading
 from kernels.plan import Plan, Serving
-from kernels.runners.bucket_session import positions
-from kernels.server.execution.excluded import MEGAKERNEL, PASSES, of_server
-from kernels.server.execution.served_plans import precision_refusal
+from kernels.runners.sessions import positions
+from kernels.server.execution.served_plans import MEGAKERNEL, PASSES, of_server, precision_refusal
 from kernels.server.execution.shapes import default_decodes
 from kernels.server.execution.sizing import LONGEST_CONTEXT
 from workers.documents.stages import StageInput

@@ -23,8 +23,8 @@ from workers.documents.model import ModelManifest
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
 from workers.documents.workload import Precision, Sla, unit_of
 from workers.prediction import assumptions
+from workers.prediction.assumptions import KnownRates
 from workers.prediction.plans import BATCHED, excluded, flops, rate_figure, waiting_clients
-from workers.prediction.rates import KnownRates
 
 DEFAULT_N = 64
 """The token that TTF-N is predicted for where no objective names one."""

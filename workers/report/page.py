@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, time_spent, under_load
 from workers.charts.svg import draw
-from workers.cost import against_endpoint, any_load, same_load, study
+from workers.cost import against_endpoint, loads, same_load, study
 from workers.documents import budget
 from workers.documents.load import UnderLoadResult
 from workers.documents.model import ModelManifest
@@ -125,7 +125,7 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
     template = _templates().get_template("report.html")
     workload = document.workload
     units = study.of_results(document.results, workload, document.model)
-    anywhere = any_load.of_results(document.results, workload, document.model)
+    anywhere = loads.of_results(document.results, workload, document.model)
     same = same_load.of_results(document.results, workload, document.model)
     demand = study.demand_of(units, workload, same) if document.results.price else None
     chosen = plans.chosen(document.results)

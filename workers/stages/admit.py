@@ -119,12 +119,7 @@ def _file_of(model_dir: Path, tensor: str) -> str:
 
 
 def check_workload(
-    workload: Workload,
-    kind: str,
-    config: dict[str, Any],
-    gpu_class: str,
-    book: PriceBook,
-    counted: Counted = "tokens",
+    workload: Workload, kind: str, config: dict[str, Any], gpu_class: str, book: PriceBook, counted: Counted = "tokens"
 ) -> None:
     """Refuses objectives and traffic that this model or price book cannot serve. Raises StageError."""
     if kind != "decoder" and workload.baseline_runner == "vllm":

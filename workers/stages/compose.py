@@ -20,9 +20,8 @@ from kernels.tune.plan_search import Chosen
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
 from workers.harness.context import Context, StageError
-from workers.measuring.conditions import watched
 from workers.measuring.journal import MOST_SECONDS, Journal
-from workers.measuring.served_model import dtype_of, load_once, planned
+from workers.measuring.served_model import dtype_of, load_once, planned, watched
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
 from workers.planning.build_times import BuildTimes
 from workers.planning.choosing import choose_plan

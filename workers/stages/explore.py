@@ -28,9 +28,8 @@ from workers.documents.profile import ProfileResult
 from workers.documents.stages import ExploreResult, StageInput
 from workers.documents.workload import BETWEEN_TOKENS, Constraints, Objective, Workload
 from workers.harness.context import Context, StageError
-from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
-from workers.measuring.served_model import device_of
+from workers.measuring.served_model import device_of, watched
 from workers.planning import kernels_plan
 from workers.planning.trial_order import CandidatePlan, TrialOrder, leading
 from workers.prediction.precisions import lossy_refusal, stored_precision

@@ -6,12 +6,11 @@ The whole GPU is charged to what is counted, such as tokens or images. Money nev
 from collections.abc import Sequence
 
 from workers.cost import arrangements
-from workers.cost.any_load import at_any_load
-from workers.cost.loads import LoadPair, PriceBreakdown
+from workers.cost.arrangements import several_gpus
+from workers.cost.loads import LoadPair, PriceBreakdown, at_any_load
 from workers.cost.present import present_line, present_ratios
 from workers.cost.pricing import GpuPrice, gpu_price, usd_per_mtok
 from workers.cost.same_load import same_load
-from workers.cost.several_gpus import several_gpus
 from workers.cost.study import study
 from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.model import ModelManifest

@@ -20,12 +20,11 @@ from workers.documents.profile import OpRow, ProfileResult
 from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
-from workers.measuring.conditions import watched
-from workers.measuring.served_model import device_of, load_once, prepared
+from workers.measuring.served_model import device_of, load_once, prepared, watched
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
-from workers.traces.cases import profiled_cases
-from workers.traces.timed_requests import REQUESTS_TIMED, answer, request, wall_ms
+from workers.traces.capture import REQUESTS_TIMED, answer, request, wall_ms
+from workers.traces.table import profiled_cases
 from workers.traces.windows import TracedWindows, Window, longer, sample, windows
 
 KNOWN_FOR = timedelta(hours=12)
@@ -56,7 +55,7 @@ def _of_baseline(document: StageInput) -> WallTimes | None:
     baseline, traffic = document.results.baseline, document.workload.traffic
     if baseline is None or baseline.runner != "eager" or traffic.concurrency > traffic.batch:
         return None
-    samples = {found.metric: found.samples for found in baseline.distributions if found.n is None}
+    samples = {dist.metric: dist.samples for dist in baseline.distributions if dist.n is None}
     if "batch_latency" in samples:
         return _wall_times(samples["batch_latency"], [])
     return _wall_times(samples["ttft"], samples["e2e"]) if {"ttft", "e2e"} <= samples.keys() else None

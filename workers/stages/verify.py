@@ -27,10 +27,9 @@ from workers.measuring.alternation import (
     alternate,
     warm_clients,
 )
-from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
 from workers.measuring.outcomes import hours_of, outcomes_of, speedup
-from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release
+from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release, watched
 from workers.planning import summaries
 from workers.planning.confirmation import (
     PlanMeasurement,
@@ -240,7 +239,7 @@ class _Bench:
 
 
 def _in_this_process(
-    document: StageInput, context: Context, usd: float | None, further: FurtherProcesses
+    document: StageInput, context: Context, usd: float | None, processes: FurtherProcesses
 ) -> tuple[list[PlanMeasurement], list[str], PlanMeasurement]:
     """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
     composed = plan_of(document)
@@ -249,7 +248,7 @@ def _in_this_process(
         model = load_once(document, context)
         started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))
-        bench = _Bench(document, context, model, runner, usd, started, further)
+        bench = _Bench(document, context, model, runner, usd, started, processes)
         attempts, left_out = bench.attempts(composed)
         last = attempts[-1]
         return attempts, left_out, bench.no_change(last) if last.why_not else last
@@ -270,11 +269,11 @@ def _check(left_out: LeftOut) -> PlanCheck:
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd = hourly_price(document.prices, document.gpu_class)
-    with closing(FurtherProcesses(document, context)) as further:
-        attempts, left_out, final = _in_this_process(document, context, usd, further)
+    with closing(FurtherProcesses(document, context)) as processes:
+        attempts, left_out, final = _in_this_process(document, context, usd, processes)
         release(context)
         if not attempts[-1].why_not:
-            attempts = in_more_processes(attempts, further, usd)
+            attempts = in_more_processes(attempts, processes, usd)
             final = attempts[-1]
             if final.why_not:
                 both = [Alternation(process.before, process.before) for process in final.processes]

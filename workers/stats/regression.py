@@ -16,7 +16,7 @@ of the same program, `benchmarks.simulations.regression_errors` says.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
+from statistics import fmean, geometric_mean, variance
 
 from workers.documents.measurement import Interval, MetricKey, metric_key
 from workers.documents.stages import Results, VerifyResult
@@ -186,7 +186,7 @@ def _sentence(
     counts = " and ".join(str(len(_medians(run, objectives[0]))) for run in (kept, new))
     sentences = []
     for objective in objectives:
-        values = [quantity(_geometric(_medians(run, objective)), objective.unit) for run in (kept, new)]
+        values = [quantity(geometric_mean(_medians(run, objective)), objective.unit) for run in (kept, new)]
         ratio, interval = ratios[objective.title], "interval" if several else "99 % interval"
         sentences.append(
             f"median {objective.title} {values[1]} where it was {values[0]}; ratio {plain(ratio.value, 4)}, {interval} "
@@ -197,7 +197,3 @@ def _sentence(
         f"{new.name} is {words} than {kept.name} by more than {percent(limit)}{where}: {'; '.join(sentences)}{joint}, "
         f"over {counts} processes."
     )
-
-
-def _geometric(medians: Sequence[float]) -> float:
-    return math.exp(fmean(math.log(median) for median in medians))

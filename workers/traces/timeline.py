@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from workers.documents.base import Artifact
-from workers.documents.timeline import LaneSummary, RequestTimeline
+from workers.documents.profile import LaneSummary, RequestTimeline
 from workers.harness.context import Context
 from workers.traces import reader
 from workers.traces.labels import parse_scope

@@ -15,10 +15,10 @@ import torch
 from kernels.model.tensor_parallel import parts_of
 from workers.traces import attribution, capture, reader
 from workers.traces.attribution import DeviceWork
+from workers.traces.capture import REQUESTS_TIMED
 from workers.traces.op_counter import CountedOp
 from workers.traces.reader import Trace
 from workers.traces.table import TraceScale
-from workers.traces.timed_requests import REQUESTS_TIMED
 
 MOST_STEPS = 12
 """Up to this many decode steps are all traced."""

@@ -171,10 +171,10 @@ def change_over(serving: dict[str, Any]) -> str:
     most = f"The megakernel serves {f'up to {up_to} requests at once' if up_to > 1 else 'one request alone'}"
     if not times:
         return f"{most}."
-    (few, one, other), *more = [
+    (sequences, one, other), *more = [
         (number, plain(times[number]["megakernel"]), plain(times[number]["kernels"]))
         for number in sorted(times, key=int)
     ]
-    sentences = [f"A token took {one} ms by it and {other} ms by the library's kernels with {few} at once"]
+    sentences = [f"A token took {one} ms by it and {other} ms by the library's kernels with {sequences} at once"]
     sentences += [f"{one} and {other} ms with {number}" for number, one, other in more]
     return f"{most}. {'; '.join(sentences)}."

@@ -265,8 +265,8 @@ class KernelsBackend:
         """The ms of a pass of `decodes` greedy sequences of TIMED_LENGTH tokens, or of the most that run if that is
         less.
         """
-        alone = [each for each in self.shapes if not each.blocks]
-        shape = next((each for each in alone if each.decodes >= decodes), alone[-1])
+        alone = [candidate for candidate in self.shapes if not candidate.blocks]
+        shape = next((candidate for candidate in alone if candidate.decodes >= decodes), alone[-1])
         if "argmax" in self._heads_left.get(shape, {}):
             self._add_head(shape, "argmax")
         return self._ms(shape, self._graph(shape, "argmax"))
@@ -300,8 +300,8 @@ class KernelsBackend:
         """
         capacity = self._pages * self.limits.page_size
         given = self.model, shape, self.limits.page_size, capacity
-        every = (self._usable, replace(self._usable, most_copies=min(self.copies, Copies.STREAMED)))
-        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
+        usable_sets = (self._usable, replace(self._usable, most_copies=min(self.copies, Copies.STREAMED)))
+        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in usable_sets)
         separate = [op for op in ops if op.op != "step_attention"]
         other = {"own_weights" if self._weights else "separate_norms": unfused} if unfused != ops else {}
         if shape.blocks or len(separate) == len(ops):

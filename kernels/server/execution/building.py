@@ -27,9 +27,8 @@ from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution import pauses
 from kernels.server.execution.backend import KernelsBackend
-from kernels.server.execution.compiling import compile_together, megakernels
+from kernels.server.execution.compiling import compile_together, megakernels, pass_builds
 from kernels.server.execution.engine import Backend, Engine
-from kernels.server.execution.excluded import MEGAKERNEL, of_server
 from kernels.server.execution.megakernel_backend import (
     BATCHES,
     MegakernelBackend,
@@ -38,8 +37,7 @@ from kernels.server.execution.megakernel_backend import (
     crossing,
 )
 from kernels.server.execution.ops import INT8_ROWS, Copies, Usable
-from kernels.server.execution.pass_builds import pass_builds
-from kernels.server.execution.served_plans import precision_refusal, taken_of_plan, weights_of
+from kernels.server.execution.served_plans import MEGAKERNEL, of_server, precision_refusal, taken_of_plan, weights_of
 from kernels.server.execution.sizing import (
     RequestedSize,
     context_of,
@@ -145,10 +143,7 @@ def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
 
 
 def chosen(
-    backends: Sequence[Backend],
-    planned: Serving | None,
-    here: Mapping[str, str | None],
-    exclude: Collection[str] = (),
+    backends: Sequence[Backend], planned: Serving | None, here: Mapping[str, str | None], exclude: Collection[str] = ()
 ) -> Serving:
     """The settings that a server with these backends runs with, as a plan keeps them.
 
@@ -166,7 +161,7 @@ def chosen(
         megakernel_up_to=first.max_num_seqs
         if MEGAKERNEL not in exclude or (planned and planned.megakernel_up_to == 0)
         else None,
-        exclude=[each for each in exclude if each != MEGAKERNEL],
+        exclude=[name for name in exclude if name != MEGAKERNEL],
         token_ms=timed or (planned.token_ms if planned else {}),
         **here,
     )
@@ -186,7 +181,7 @@ def backends(
 
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
-    out, as `kernels.server.execution.excluded` names it. Experts become tiles where they can, in place.
+    out, as `served_plans.NAMES` lists. Experts become tiles where they can, in place.
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
     experts too, mxfp4 by default where they were stored so. Prompts of many tokens take the model's own.
     `capture_all` as `Spec` has it. Raises ValueError with one sentence.
@@ -211,10 +206,10 @@ def backends(
     copies = copies_beside(decoder, model.config, gpu, wanted, reserved, weights)
     if copies is not Copies.ALL:
         _tell("GPU memory does not hold all packed copies of the weights: small batches are slower")
-    made = Usable(gpu, copies, exclude, weights).copies
+    needed_copies = Usable(gpu, copies, exclude, weights).copies
     if weights in INT4:
-        _tell(in_four_bits(weights, made))
-    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made, weights))
+        _tell(in_four_bits(weights, needed_copies))
+    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, needed_copies, weights))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
     kernels = KernelsBackend(

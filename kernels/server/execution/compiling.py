@@ -4,24 +4,43 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from copy import copy
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from kernels.cuda.nvrtc import Build
-from kernels.cuda.triton_build import TritonBuild
+from kernels.cuda.triton_build import TritonBuild, compiling_for
 from kernels.hardware import Gpu
 from kernels.megakernel.host import device
 from kernels.megakernel.program.layout import default_layout, serving_layout
 from kernels.megakernel.program.ranks import part_of, programs, served_most
 from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
 from kernels.megakernel.proof.validate import Proof
+from kernels.model import all_reduce
 from kernels.model.bound_variants import BoundVariants
+from kernels.model.decoder import Decoder, refusal
+from kernels.model.expert_tiles import can_tile, check_builds, tile_experts
+from kernels.model.loading import skeleton
+from kernels.model.tensor_parallel import part_of_config
+from kernels.model_files.families import stored_experts
 from kernels.ops import Case
-from kernels.plan import PlannedOp
+from kernels.plan import Plan, PlannedOp
 from kernels.registry import Variant
+from kernels.runners.plan_files import PlanRefused, read_plan
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.inputs import size, views
+from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
+from kernels.server.execution.packed import PackedPass, PagedState
+from kernels.server.execution.served_plans import MEGAKERNEL, of_server, weights_of
+from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
+from kernels.server.spec import Spec, configuration
 
 MAKE = "import pickle, sys; [each.make() for each in pickle.load(sys.stdin.buffer)]"
 """Makes the proofs or Triton's kernels that come on the standard input."""
@@ -105,3 +124,132 @@ def _make(several: Sequence[TritonBuild | Proof]) -> None:
     What fails there is made when it is needed.
     """
     subprocess.run([sys.executable, "-c", MAKE], input=pickle.dumps(several), stderr=subprocess.DEVNULL, check=False)
+
+
+META = torch.device("meta")
+OUTPUTS: Mapping[str, Callable[[Any], Callable[..., Tensor]]] = {
+    "linear": lambda case: lambda x, *_, **more: x.new_empty(case.m, case.n),
+    "grouped": lambda case: lambda x, *_, **more: x.new_empty(len(x), case.n),
+    "lm_head": lambda case: lambda x, *_, **more: x.new_empty(case.m, dtype=torch.int64),
+    "step_attention": lambda case: lambda qkv, *_, **more: qkv.new_empty(len(qkv), case.heads * case.head_dim),
+}
+"""By op what stands for a function in CUDA C++: it gives an output of the right shape."""
+
+
+class RunnableVariants(NotedVariants):
+    """Noted variants whose functions run on torch's meta device."""
+
+    def built(self, variant: Variant, case: Case, params: dict[str, Any]) -> Any:
+        known = len(self.builds)
+        super().built(variant, case, params)
+        return variant.build(case, params) if len(self.builds) == known else OUTPUTS[case.op](case)
+
+
+@torch.no_grad()
+def pass_builds(backend: KernelsBackend) -> list[Build | TritonBuild]:
+    """What the backend's passes compile with NVRTC and with Triton, each once."""
+    model = _outline(backend.model)
+    state = _paged(backend.state, len(model.layers))
+    builds: list[Build | TritonBuild] = []
+    pages = state.positions // state.page_size
+    with compiling_for(backend.gpu.sm, backend.gpu.sms) as launched:
+        for shape, ops, head in backend.passes():
+            noted = RunnableVariants(ops, backend.gpu)
+            memory = torch.empty(size(shape, pages), dtype=torch.uint8, device=META)
+            rank = 0 if len(backend.states) > 1 else None
+            PackedPass(model, noted, state, shape, views(memory, shape, pages), head, rank).run()
+            builds += noted.builds
+    return list(dict.fromkeys([*builds, *launched]))
+
+
+def _outline(model: Decoder) -> Decoder:
+    """The decoder on torch's meta device, with one layer of each kind: those of one kind have equal sizes."""
+    layers = zip(model.shapes, _on_meta(model.layers), strict=True)
+    kinds = {repr(each): each for each in layers}
+    outline = copy(model)
+    outline.shapes, outline.layers = [shape for shape, _ in kinds.values()], [layer for _, layer in kinds.values()]
+    for name in ("embedding", "norm", "lm_head"):
+        setattr(outline, name, _on_meta(getattr(model, name)))
+    return outline
+
+
+def _paged(state: PagedState, layers: int) -> PagedState:
+    """The state on torch's meta device, with as many layers as that."""
+    outline = copy(state)
+    outline.cos, outline.sin, outline.last = _on_meta((state.cos, state.sin, state.last))
+    outline.keys, outline.values = _on_meta((state.keys[:layers], state.values[:layers]))
+    outline.caches = list(zip(outline.keys, outline.values, strict=True))
+    return outline
+
+
+def _on_meta(value: Any) -> Any:
+    """The value, or what nested lists and tuples hold, with tensors on torch's meta device."""
+    if isinstance(value, Tensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)
+    if isinstance(value, list):
+        return [_on_meta(each) for each in value]
+    if isinstance(value, tuple):
+        parts = [_on_meta(each) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+Wanted = Build | TritonBuild | Proof
+
+
+def served_builds(
+    config: dict[str, Any],
+    gpu: Gpu,
+    wanted: RequestedSize,
+    plan: Plan | None = None,
+    dtype: str = "bf16",
+    weights: str = "",
+    exclude: Collection[str] = (),
+    tensor_parallel_size: int = 1,
+) -> Iterator[Wanted]:
+    """What a server compiles whose GPU holds all copies of the weights. What takes the longest comes first: products of
+    experts, then the megakernel.
+
+    Raises ValueError for a model that the compact decoder does not run, and for a number of GPUs that does not divide
+    it.
+    """
+    size, serving = tensor_parallel_size, plan.serving if plan else None
+    model = skeleton(part_of_config(config, size) if size > 1 else config, dtype)
+    if reason := refusal(model):
+        raise ValueError(f"the compact decoder cannot run the model: {reason}")
+    if size > 1:
+        yield all_reduce.build_of(size)
+    else:
+        weights = weights or stored_experts(config)
+    if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
+        yield from check_builds(model, gpu)
+        tile_experts(model)
+    if dtype == "bf16" and MEGAKERNEL not in exclude:
+        up_to = serving.megakernel_up_to if serving else None
+        most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to)
+        batches, capacity = [each for each in BATCHES if each < 2 * most], capacity_of(context_of(model.config, wanted))
+        given = capacity, batches, weights or "bf16", size
+        yield from chain.from_iterable(megakernels(config, gpu, *given, served=True))
+    decoder = Decoder(model)
+    rows = serving.graph_rows if serving else ()
+    ops = plan.ops if plan and plan.runner == "kernels" else ()
+    limits = limits_for(decoder, model.config, wanted)
+    yield from pass_builds(KernelsBackend([decoder] * size, gpu, limits, rows, ops, exclude=exclude, weights=weights))
+
+
+def make_ahead(spec: Spec, gpu: Gpu) -> None:
+    """Makes what the engine of this server will need. What it refuses ends this without a word: the engine says why."""
+    with suppress(ValueError, OSError, PlanRefused):
+        plan = read_plan(Path(spec.plan)) if spec.plan else None
+        serving = plan.serving if plan else None
+        builds = served_builds(
+            configuration(spec)[1],
+            gpu,
+            RequestedSize(spec.max_model_len, spec.max_num_seqs),
+            plan,
+            spec.dtype or (plan.dtype if plan else "bf16"),
+            spec.weights or (weights_of(plan) if plan else ""),
+            of_server([*spec.exclude, *(serving.exclude if serving else ())]),
+            spec.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1),
+        )
+        compile_together(builds)

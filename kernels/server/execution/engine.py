@@ -75,7 +75,7 @@ class Engine:
         step = self.scheduler.next_step()
         behind, rest = 0, None
         if step is not None:
-            backend = next(each for each in self.backends if each.can_run(step))
+            backend = next(candidate for candidate in self.backends if candidate.can_run(step))
             step = self.scheduler.lengthen(step, backend.count, backend.longest)
             rest = backend.launch(step)
             self._pending.append((step, backend))

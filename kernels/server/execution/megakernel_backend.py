@@ -212,7 +212,7 @@ class MegakernelBackend:
         is lost: the launch writes into them.
         """
         instance, slots = self.instances[number], self._held[number]
-        known = {(id(each.request), each.admitted): at for at, each in enumerate(slots) if each is not None}
+        known = {(id(slot.request), slot.admitted): at for at, slot in enumerate(slots) if slot is not None}
         known_places = [known.get((id(part.request), part.request.admitted)) for part in step.decodes]
         free = [at for at in range(instance.batch) if at not in known_places]
         places = [free.pop(0) if at is None else at for at in known_places]

@@ -55,8 +55,8 @@ class MachineInstance:
 
     def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
         """See `kernels.server.execution.megakernel_backend.Instance`."""
-        made: np.ndarray = tokens.numpy()
-        self._machine.launch(DecodeRequest(first, positions, len(made), sampling=sampling), made, self._cancel)
+        ids: np.ndarray = tokens.numpy()
+        self._machine.launch(DecodeRequest(first, positions, len(ids), sampling=sampling), ids, self._cancel)
 
 
 def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16") -> int:

@@ -53,7 +53,7 @@ def longest_passes(limits: SchedulerLimits, shapes: Sequence[Shape]) -> list[Sha
     in the order of `kernels.server.execution.shapes.shapes`.
     """
     passes = []
-    for decodes in sorted({each for each in limits.mixed if 0 < each < limits.max_num_seqs} | {limits.max_num_seqs}):
+    for decodes in sorted({count for count in limits.mixed if 0 < count < limits.max_num_seqs} | {limits.max_num_seqs}):
         room, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)
         passes.append(
             next(

@@ -1,4 +1,6 @@
-"""Whether a plan can be served, and what it says of its server. Imports without torch."""
+"""Whether a plan can be served, what it says of its server, and what a server leaves out. Imports without torch."""
+
+from collections.abc import Iterable
 
 from kernels import registry
 from kernels.plan import Plan
@@ -54,3 +56,35 @@ def taken_of_plan(plan: Plan, dtype: str, running: int) -> str:
     if plan.runner == "megakernel":
         return f"takes {what}; the megakernel takes as few requests at once as it is found faster for"
     return f"takes {what}; its runner, {plan.runner}, answers one batch at a time, so packed passes serve in its place"
+
+
+PASSES = "kernels"
+"""The name of the composed kernels as a whole. A server's passes are made of them, so no server can do without."""
+MEGAKERNEL = "megakernel"
+VARIANTS = (
+    "skinny",
+    "lm_head_skinny",
+    "small_gemm",
+    "gemm_hopper",
+    "rmsnorm_triton",
+    "gated_triton",
+    "rope_triton",
+    "decode_split",
+    "step_hopper",
+    "grouped_hopper",
+    "skinny_int8",
+    "lm_head_skinny_int8",
+    "small_gemm_int8",
+    "grouped_int8",
+    "grouped_mxfp4",
+    *(f"skinny_{name}" for name in INT4),
+)
+"""The variants that passes use where no plan names others (`kernels.server.execution.ops`); without one, torch's
+own.
+"""
+NAMES = (MEGAKERNEL, *VARIANTS)
+
+
+def of_server(excluded: Iterable[str]) -> list[str]:
+    """Those of the excluded names that a server can leave out, sorted. The others name nothing that it uses."""
+    return sorted(set(NAMES).intersection(excluded))

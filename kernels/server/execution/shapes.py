@@ -46,23 +46,23 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
     block, most = limits.chunk_rows, limits.max_num_seqs
     alone = {*(decode for decode in decodes if decode < most), most} if decodes else set(default_decodes(most))
     beside = {*(each for each in limits.mixed if each < most), most}
-    made = [Shape(each, 0, block, 0) for each in alone]
+    pass_shapes = [Shape(each, 0, block, 0) for each in alone]
     for each in beside:
         longest = limits.prefill_budget(each)
-        made.append(Shape(each, longest // block, block, limits.max_prefill_chunks))
+        pass_shapes.append(Shape(each, longest // block, block, limits.max_prefill_chunks))
         for tokens in {(rows - each) // block * block for rows in mixed_rows(each + longest)}:
             if LEAST_BLOCKS * block <= tokens < longest:
                 chunks = min(limits.max_prefill_chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
-                made.append(Shape(each, tokens // block, block, chunks))
-    return sorted(made, key=lambda shape: (shape.rows, shape.draws))
+                pass_shapes.append(Shape(each, tokens // block, block, chunks))
+    return sorted(pass_shapes, key=lambda shape: (shape.rows, shape.draws))
 
 
-def needed_first(made: Sequence[Shape]) -> list[Shape]:
+def needed_first(pass_shapes: Sequence[Shape]) -> list[Shape]:
     """Of all shapes, those without chunks, and of those with chunks beside as many decodes the longest and some shorter
     ones: together they hold every step, with padding.
     """
-    longest = {shape.decodes: shape for shape in made if shape.blocks}
-    return [shape for shape in made if not shape.blocks or shape.rows in FIRST_ROWS or shape in longest.values()]
+    longest = {shape.decodes: shape for shape in pass_shapes if shape.blocks}
+    return [shape for shape in pass_shapes if not shape.blocks or shape.rows in FIRST_ROWS or shape in longest.values()]
 
 
 def mixed_rows(most: int) -> list[int]:

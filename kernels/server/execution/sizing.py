@@ -12,7 +12,7 @@ from kernels.model import decoder
 from kernels.model.experts import Experts
 from kernels.ops import MODEL_BYTES
 from kernels.quant.formats import EXPERTS, of_dense, of_head
-from kernels.runners.bucket_session import LIMITS, positions
+from kernels.runners.sessions import LIMITS, positions
 from kernels.server.execution.backend import block_of
 from kernels.server.execution.ops import Copies
 from kernels.server.scheduler.batching import STEP_TOKENS, SchedulerLimits
@@ -56,9 +56,9 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, 
     """
     if gpu.sm != 90 or not copies:
         return 0
-    packed = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
+    packed = [model.lm_head, *(weight for w in model.layers for weight in w.streamed)]
     if weights in EXPERTS and (own := [w.mlp for w in model.layers if isinstance(w.mlp, Experts)]):
-        experts = MODEL_BYTES[weights] * sum(each.gate_up.numel() + each.down.numel() for each in own)
+        experts = MODEL_BYTES[weights] * sum(weight.gate_up.numel() + weight.down.numel() for weight in own)
         return int(experts) + _packed_of_dense(model, packed, copies, of_dense(weights))
     return _packed_of_dense(model, packed, copies, weights)
 
@@ -66,12 +66,12 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, 
 def _packed_of_dense(model: decoder.Decoder, packed: list[Tensor], copies: Copies, weights: str) -> int:
     """The same of the `packed` matrices, which every token multiplies, the head first."""
     if weights:
-        small = [each for each in packed if len(each) % 8 == 0] if copies is Copies.ALL else []  # small_gemm_int8's
-        head, *layers = (each.numel() for each in packed)
+        small = [weight for weight in packed if len(weight) % 8 == 0 and copies is Copies.ALL]  # small_gemm_int8's
+        head, *layers = (weight.numel() for weight in packed)
         streamed = MODEL_BYTES[of_head(weights)] * head + MODEL_BYTES[weights] * sum(layers)
-        return int(streamed + MODEL_BYTES["int8"] * sum(each.numel() for each in small))
-    normed = [each for w in model.layers for each in w.normed] if copies is Copies.ALL else []
-    return sum(each.nbytes for each in (*packed, *normed))
+        return int(streamed + MODEL_BYTES["int8"] * sum(weight.numel() for weight in small))
+    normed = [weight for w in model.layers for weight in w.normed] if copies is Copies.ALL else []
+    return sum(weight.nbytes for weight in (*packed, *normed))
 
 
 def free_bytes(device: torch.device) -> int:

@@ -249,8 +249,8 @@ async def _until_gone(request: Request, work: Awaitable[Found]) -> Found:
             raise ClientDisconnect
         return task.result()
     finally:
-        for each in (task, gone):
-            each.cancel()
+        for waiting in (task, gone):
+            waiting.cancel()
         await asyncio.gather(task, gone, return_exceptions=True)
 
 

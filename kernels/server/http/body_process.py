@@ -124,14 +124,14 @@ def answer(connection: Connection) -> None:
     if name:
         setattr(document, name, [])
     connection.send((None, document, name, len(slices)))
-    for each in slices:
-        connection.send(each)
+    for part in slices:
+        connection.send(part)
 
 
 def main(descriptor: str) -> None:
     """The process's main function. It ends when the server closes its end, and at no signal to the process group."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     gc.freeze()
     connection = Connection(int(descriptor))
     while True:

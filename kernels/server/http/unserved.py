@@ -77,8 +77,7 @@ OF_OTHER_SERVERS: dict[str, tuple[Any, ...]] = dict.fromkeys(OWN_NAMES, NONE) | 
 }
 """With the values that change nothing, as `kernels.server.http.schemas.UNSERVED`."""
 OF_EMBEDDINGS: dict[str, tuple[Any, ...]] = dict.fromkeys(
-    ("dimensions", "input_type", "truncate", "truncate_prompt_tokens", "truncation_direction", "task"),
-    NONE,
+    ("dimensions", "input_type", "truncate", "truncate_prompt_tokens", "truncation_direction", "task"), NONE
 ) | {"normalize": (None, True), "add_special_tokens": (None, True)}
 """The same of requests for vectors."""
 

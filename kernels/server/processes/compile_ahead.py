@@ -15,7 +15,7 @@ from kernels.measure.gpu_entry import gpu_of_host
 from kernels.server.spec import Spec
 
 MAKE = (
-    "import pickle, sys; from kernels.server.execution.served_builds import make_ahead; "
+    "import pickle, sys; from kernels.server.execution.compiling import make_ahead; "
     "make_ahead(*pickle.load(sys.stdin.buffer))"
 )
 

@@ -98,7 +98,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
         from kernels.measure.environment import environment_info
         from kernels.model import loading  # noqa: F401  with the classes of transformers' models
         from kernels.model.sentence_head import SentenceHead
-        from kernels.runners.bucket_session import positions
+        from kernels.runners.sessions import positions
 
     if spec.plan is not None:
         raise ValueError("--plan: plans of models that give vectors are not served; serve the model without it")

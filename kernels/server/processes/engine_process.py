@@ -13,9 +13,8 @@ from kernels.server.http.engine_state import EngineListener, EngineState
 from kernels.server.http.errors import ApiError
 from kernels.server.messages import Declined, EngineReport, News, Ping, Ready, Starting, Stop
 from kernels.server.processes import worker
-from kernels.server.processes.heartbeat import ON_CPU_SECONDS, ON_GPU_SECONDS, EngineHeartbeat
 from kernels.server.processes.pipes import start_process, stop_reading
-from kernels.server.processes.restarts import Restarts, end_of
+from kernels.server.processes.restarts import ON_CPU_SECONDS, ON_GPU_SECONDS, EngineHeartbeat, Restarts, end_of
 from kernels.server.spec import Spec
 
 logger = logging.getLogger(__name__)

@@ -21,10 +21,9 @@ from kernels.server.messages import AbortRequest, AddRequest, News, Ping, Reques
 from kernels.server.processes import web_process
 from kernels.server.processes.connections import GivenConnections
 from kernels.server.processes.engine_process import EngineProcess
-from kernels.server.processes.heartbeat import ON_GPU_SECONDS, EngineHeartbeat
 from kernels.server.processes.pipes import start_process
 from kernels.server.processes.replicas import EngineReplicas
-from kernels.server.processes.restarts import REAP_SECONDS, Restarts, end_of
+from kernels.server.processes.restarts import ON_GPU_SECONDS, REAP_SECONDS, EngineHeartbeat, Restarts, end_of
 from kernels.server.processes.web_process import Alive, Drain, EndOpen, EngineDied, WebSpec
 
 logger = logging.getLogger(__name__)

@@ -1,26 +1,91 @@
 """The engine's process: loads the model, captures the graphs, and serves what comes through a pipe."""
 
 import gc
+import logging
 import select
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
+from functools import cached_property
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from kernels.measure import host_memory
 from kernels.server.messages import AbortRequest, EngineReport, News, Ping, Ready, Refusal, Stop
 from kernels.server.processes.compile_ahead import compile_ahead
-from kernels.server.processes.grammar_compiler import GrammarCompiler
 from kernels.server.processes.lifecycle import live
-from kernels.server.processes.read_ahead import read_ahead
-from kernels.server.scheduler.requests import Request
-from kernels.server.spec import Spec
+from kernels.server.scheduler.requests import LogitsOptions, Request
+from kernels.server.spec import Spec, configuration
 from kernels.server.starting import Phases
 
 if TYPE_CHECKING:
     from kernels.server.execution.engine import Engine
+    from kernels.server.execution.grammars import Grammars
+    from kernels.server.execution.logits_processing import Processor
+
+
+logger = logging.getLogger(__name__)
+
+
+class GrammarCompiler:
+    """Makes what changes the logits of requests, in a thread. The requests wait, and the engine's steps do not.
+
+    A grammar may take a tenth of a second to read, the model's vocabulary for the first one longer.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._grammar_thread, self._other_thread = ThreadPoolExecutor(1, "grammars"), ThreadPoolExecutor(1, "penalties")
+        self.pending: dict[str, tuple[Request, Future[Processor], str]] = {}
+
+    def start(self, request: Request, options: LogitsOptions) -> None:
+        """Begins with a request. One without a grammar does not wait for the grammars of others."""
+        thread = self._other_thread if options.grammar is None else self._grammar_thread
+        field = "tools" if options.grammar and options.grammar.form == "lark" else "response_format"
+        self.pending[request.name] = request, thread.submit(self._processor, request, options), field
+
+    def cancel(self, name: str) -> None:
+        """Gives a request up, if it is pending. What has begun goes on, and its result is lost."""
+        if name in self.pending:
+            self.pending.pop(name)[1].cancel()
+
+    def compiled(self) -> Iterator[tuple[Request, Refusal | None]]:
+        """The requests that have got their processors, or why they have not."""
+        for name, (request, future, field) in list(self.pending.items()):
+            if future.done():
+                del self.pending[name]
+                error = future.exception()
+                if error is None:
+                    request.processor = future.result()
+                    yield request, None
+                    continue
+                reason = str(error)
+                if not isinstance(error, ValueError):  # whatever a library raises ends no engine
+                    logger.error("a grammar could not be read", exc_info=error)
+                    reason = "the grammar could not be read, and the server's log says why"
+                yield request, Refusal(f"{field}: {reason}", field)
+
+    def _processor(self, request: Request, options: LogitsOptions) -> "Processor":
+        from kernels.server.execution.logits_processing import Processor
+
+        grammar = options.grammar
+        matcher = None if grammar is None else self._grammars.matcher(grammar, request.stop_ids)
+        return Processor(request.ids, options, matcher)
+
+    @cached_property
+    def _grammars(self) -> "Grammars":
+        from kernels.server.execution.grammars import Grammars
+        from kernels.server.http.text import text_of
+
+        text = text_of(*configuration(self._spec))
+        tokens, special = text.vocabulary()
+        return Grammars(tokens, special, lambda given: text.encode(given, special=False))
+
 
 COMPILING_MS = 1
 """How long an engine without other work waits for messages before it looks whether a grammar is ready."""
@@ -77,11 +142,11 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
         if compiler.pending and engine.idle and not (news.refusals or news.report):
             continue
         tokens = engine.run_step()
-        made = Counter(each.request.name for each in tokens if each.request.cached and each.token is not None)
+        token_counts = Counter(each.request.name for each in tokens if each.request.cached and each.token is not None)
         for request, token, reason, logprobs in tokens:
             if request.name not in open_requests:
                 continue
-            if made.get(request.name) == request.answered:  # its first tokens
+            if token_counts.get(request.name) == request.answered:  # its first tokens
                 news.cached[request.name] = request.cached
             if request.prompt_logprobs:
                 news.prompt_logprobs[request.name] = list(request.prompt_logprobs.values())
@@ -144,3 +209,31 @@ def _report(engine: "Engine") -> EngineReport:
         megakernel_sequences=megakernel_sequences,
         graphs_left=engine.captures.graphs_left if engine.captures else 0,
     )
+
+
+READERS, CHUNK = 4, 16 << 20
+"""Files that are read at once, and bytes of one read."""
+SHARE = 0.5
+"""Of the free memory: a larger model would drive its own first bytes out again."""
+
+
+def read_ahead(directory: Path) -> list[Thread]:
+    """Starts to read the safetensors of a folder, unless they are larger than SHARE of the free memory. The threads end
+    with the process.
+    """
+    files = sorted(directory.rglob("*.safetensors")) if directory.is_dir() else []
+    if sum(file.stat().st_size for file in files) > SHARE * host_memory.free_bytes():
+        return []
+    shares = [files[number::READERS] for number in range(min(READERS, len(files)))]
+    readers = [Thread(target=_read, args=(share,), name="reads ahead", daemon=True) for share in shares]
+    for reader in readers:
+        reader.start()
+    return readers
+
+
+def _read(files: Sequence[Path]) -> None:
+    buffer = bytearray(CHUNK)
+    for path in files:
+        with suppress(OSError), path.open("rb", buffering=0) as file:  # the loader says what is wrong with it
+            while file.readinto(buffer):
+                pass

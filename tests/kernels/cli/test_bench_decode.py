@@ -11,8 +11,7 @@ import torch
 from kernels import runners
 from kernels.cli import bench_decode, bench_decode_run
 from kernels.cli.bench_decode import Options
-from kernels.cli.bench_decode_run import DecodeRun
-from kernels.cli.bench_fidelity import Exact, compare
+from kernels.cli.bench_decode_run import DecodeRun, Exact, compare
 from kernels.cli.bench_lines import row_line
 from kernels.hardware import GPUS
 from kernels.measure.latency import Served

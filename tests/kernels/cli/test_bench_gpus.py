@@ -6,12 +6,11 @@ from functools import partial
 import torch
 
 from kernels import registry, runners
-from kernels.cli import bench_decode, bench_divided
+from kernels.cli import bench_decode, bench_decode_run
 from kernels.cli.bench_decode import Options, _wanted
-from kernels.cli.bench_decode_run import DecodeRun, ReferenceOutputs, judge
+from kernels.cli.bench_decode_run import DecodeRun, Exact, ReferenceOutputs, compare, judge
 from kernels.cli.bench_document import BenchRow
 from kernels.cli.bench_experts import counted, with_experts
-from kernels.cli.bench_fidelity import Exact, compare
 from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.model_case import case_of_shapes
@@ -52,7 +51,7 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
         facts = alone.model_dump(exclude_none=True)
         yield BenchRow(op="model", case=facts, variant=variant.name, params={}, peer=False, gate="pass")
 
-    found = list(bench_divided.rows(config, wanted, measure))
+    found = list(bench_decode_run.rows(config, wanted, measure))
     assert sorted((row.variant, row.case.get("gpus", 1), row.gate) for row in found) == [
         ("megakernel", 1, "error"),
         ("megakernel", 2, "pass"),
@@ -77,11 +76,11 @@ def test_a_mixture_is_measured_on_one_gpu_and_then_in_parts(monkeypatch):
     def measure(model, own):
         seen.append((len(tensor_parallel.parts_of(model)), own[0][1].gpus))
         with counted(model, 1) as chosen:
-            bench_divided.reference(model).logits(torch.ones(1, 9, dtype=torch.int64))
+            bench_decode_run.reference(model).logits(torch.ones(1, 9, dtype=torch.int64))
         yield with_experts(case, model, chosen)
 
     monkeypatch.setattr(runners, "load", partial(runners.load, dtype="fp32", device="cpu"))
-    alone, parts = bench_divided.rows(config, wanted, measure, larger=False)
+    alone, parts = bench_decode_run.rows(config, wanted, measure, larger=False)
     assert seen == [(1, None), (2, 2)]
     assert parts.distinct_experts == config["num_experts_per_tok"]
     assert parts.bytes_per_token == alone.bytes_per_token
@@ -91,10 +90,10 @@ def test_with_several_gpus_one_precision_is_measured_after_the_other():
     """Its rows are written before the next one begins; without, all runners take turns."""
     case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1000, bytes_per_token=2000)
     wanted = _wanted(case, Options(tensor_parallel_sizes=(2,), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
-    groups = [[(each.name, own.gpus) for each, own in group] for group in bench_divided.groups_of(wanted, (2,))]
+    groups = [[(each.name, own.gpus) for each, own in group] for group in bench_decode_run.groups_of(wanted, (2,))]
     assert groups == [[(name, None), (name, 2)] for name in ("megakernel", "megakernel_fp8")]
-    assert list(bench_divided.groups_of(wanted, ())) == [wanted]
-    assert not list(bench_divided.groups_of([], ()))
+    assert list(bench_decode_run.groups_of(wanted, ())) == [wanted]
+    assert not list(bench_decode_run.groups_of([], ()))
 
 
 class GivesUp(EagerRunner):
@@ -139,15 +138,15 @@ def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():
     parts = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "fp32")
     ids = torch.randint(3, 300, (2, 40), generator=torch.Generator().manual_seed(1))
     known = [
-        ReferenceOutputs.of(bench_divided.reference(each), ids, torch.Generator().manual_seed(2))
+        ReferenceOutputs.of(bench_decode_run.reference(each), ids, torch.Generator().manual_seed(2))
         for each in (whole, parts)
     ]
     torch.testing.assert_close(known[1].logits, known[0].logits, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(known[1].behind, known[0].behind, atol=2e-4, rtol=1e-4)
     fp8 = registry.variant("megakernel_fp8")
     case = ModelCase(model="tiny-llama", batch=1, prompt=8, tokens=8, gpus=2)
-    assert bench_divided.options_of(fp8, case, parts) == {"rounding": {"method": "nearest"}}
-    assert bench_divided.options_of(fp8, case, whole) == {"devices": [0, 1]}
+    assert bench_decode_run.options_of(fp8, case, parts) == {"rounding": {"method": "nearest"}}
+    assert bench_decode_run.options_of(fp8, case, whole) == {"devices": [0, 1]}
 
 
 def test_a_divided_models_fidelity_is_the_whole_models():
@@ -156,7 +155,7 @@ def test_a_divided_models_fidelity_is_the_whole_models():
     case = ModelCase(model="tiny-llama", batch=1, prompt=8, tokens=8)
     whole = runners.load(None, config, generated=True, dtype="bf16", device="cpu")
     parts = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "bf16")
-    alone, both = (Exact.of(each, bench_divided.reference(each), case, 130) for each in (whole, parts))
+    alone, both = (Exact.of(each, bench_decode_run.reference(each), case, 130) for each in (whole, parts))
     assert torch.equal(alone.ids, both.ids)
     torch.testing.assert_close(both.logits, alone.logits, atol=1e-5, rtol=1e-5)
     assert [each.by_torch.tokens for each in (alone, both)] == [256, 256]

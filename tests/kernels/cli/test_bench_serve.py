@@ -9,7 +9,7 @@ import pytest
 from benchmarks import vllm_plugin
 from kernels.__main__ import main
 from kernels.cli.bench_serve import ServeBench
-from kernels.cli.serve_servers import ours
+from kernels.cli.serve_document import ours
 from kernels.cli.served_model import prepared
 from kernels.load.lists import Lengths
 from kernels.load.vllm_server import ServerSettings, vllm

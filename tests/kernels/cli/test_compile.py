@@ -38,10 +38,10 @@ from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase
 from kernels.proof import gate, inputs
 from kernels.registry import Variant
 from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.compiling import served_builds
 from kernels.server.execution.inputs import size, views
 from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
 from kernels.server.execution.packed import PackedPass
-from kernels.server.execution.served_builds import served_builds
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.tiles import maps
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -227,7 +227,7 @@ def test_a_name_says_what_was_compiled_and_not_where(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_server_of_a_mixture_asks_for_the_product_of_tiles(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over two GPUs of the tiles of each one's columns."""
-    monkeypatch.setattr("kernels.server.execution.served_builds.megakernels", lambda *given, **more: [])
+    monkeypatch.setattr("kernels.server.execution.compiling.megakernels", lambda *given, **more: [])
     config = CONFIGS["qwen3-moe"] | {"moe_intermediate_size": 48 * size}
     builds = served_builds(config, GPUS["h200"], RequestedSize(64, 4), tensor_parallel_size=size)
     macros = [dict(build.defines) for build in builds if isinstance(build, Build) and build.source.name == "grouped.cu"]

@@ -5,8 +5,8 @@ import torch
 
 from kernels.ops import LinearCase, LmHeadCase, ModelCase
 from kernels.proof import gate, inputs
+from kernels.proof.gate import PoisonedEmpty
 from kernels.proof.kernel_names import kernels_seen
-from kernels.proof.poison import PoisonedEmpty
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.registry import variant
 from tests.kernels import planted

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kernels.model.tensor_parallel import TensorParallelModel
-from kernels.runners.tensor_parallel_runner import TensorParallelRunner
+from kernels.runners.kernels_runner import TensorParallelRunner
 
 NAME = f"{__name__}.PartsRunner"
 

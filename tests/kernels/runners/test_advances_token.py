@@ -9,7 +9,7 @@ from kernels import registry
 from kernels.ops import LmHeadCase
 from kernels.ops.token_feedback import TokenFeedback
 from kernels.runners.eager import EagerRunner
-from kernels.runners.kernels_session import KernelsSession
+from kernels.runners.kernels_runner import KernelsSession
 from tests.kernels.runners.planned_models import applied, load, planned
 
 

@@ -20,11 +20,8 @@ from kernels.model.tensor_parallel import TensorParallelModel, part_of_config
 from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.proof.logit_gate import difference
 from kernels.quant.quantised_matrix import STORED_SCALES
-from kernels.runners.eager import EagerRunner
-from kernels.runners.float32_arithmetic import Float32Runner
-from kernels.runners.kernels_runner import KernelsRunner
-from kernels.runners.kernels_session import KernelsSession
-from kernels.runners.tensor_parallel_runner import TensorParallelRunner
+from kernels.runners.eager import EagerRunner, Float32Runner
+from kernels.runners.kernels_runner import KernelsRunner, KernelsSession, TensorParallelRunner
 from tests.kernels.runners.engine_models import CONFIGS, SIZES
 
 PROMPT, TOKENS = 19, 6

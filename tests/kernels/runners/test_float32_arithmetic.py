@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernels import runners
-from kernels.runners.float32_arithmetic import Float32Runner
+from kernels.runners.eager import Float32Runner
 from tests.kernels.runners.engine_models import CONFIGS
 
 IDS = torch.randint(3, 300, (2, 24), generator=torch.Generator().manual_seed(4))

@@ -14,7 +14,7 @@ from kernels.model.decoder import Decoder, refusal
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
 from kernels.runners.eager import EagerRunner
-from kernels.runners.kernels_session import check_chosen
+from kernels.runners.kernels_runner import check_chosen
 from tests.kernels.runners.engine_models import COMPACT, CONFIGS, SIZES
 from tests.kernels.runners.planned_models import applied, load, planned
 

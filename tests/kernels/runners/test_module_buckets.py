@@ -8,8 +8,8 @@ import torch
 from kernels import runners
 from kernels.model.loading import configuration
 from kernels.plan import Plan
-from kernels.runners.bucket_session import BucketSession, positions
 from kernels.runners.eager import EagerRunner
+from kernels.runners.sessions import BucketSession, positions
 from tests.kernels.runners.engine_models import CONFIGS, SIZES, load
 
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -15,8 +15,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from kernels.server.http.client import EngineClient
-from kernels.server.http.connection_protocol import LONGEST_HEAD
-from kernels.server.http.web import WebServer, accepting, listening
+from kernels.server.http.web import LONGEST_HEAD, WebServer, accepting, listening
 
 BODY = b'{"prompt": "A list is"}'
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n" % len(BODY)

@@ -19,8 +19,7 @@ from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import QUANTISERS
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.excluded import VARIANTS
-from kernels.server.execution.served_plans import LOWERED
+from kernels.server.execution.served_plans import LOWERED, VARIANTS
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS

@@ -14,7 +14,7 @@ from kernels.ops.sampling import GREEDY, Sampling, choose
 from kernels.server.execution.grammars import Grammars, Matcher
 from kernels.server.execution.logits_processing import Processor
 from kernels.server.messages import Refusal
-from kernels.server.processes.grammar_compiler import GrammarCompiler
+from kernels.server.processes.worker import GrammarCompiler
 from kernels.server.scheduler.requests import Grammar, LogitsOptions, Request, Token
 from kernels.server.spec import Spec
 from tests.kernels.server.test_engine import made, one_thread, requests_of, served

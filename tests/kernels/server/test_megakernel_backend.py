@@ -22,8 +22,7 @@ from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.megakernel_backend import MegakernelBackend, batches_within, crossing
 from kernels.server.messages import AddRequest, Stop
-from kernels.server.processes.grammar_compiler import GrammarCompiler
-from kernels.server.processes.worker import serve
+from kernels.server.processes.worker import GrammarCompiler, serve
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request
 from kernels.server.spec import Spec

@@ -12,8 +12,7 @@ from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.sizing import STEP_TOKENS_ON, RequestedSize, limits_for
 from kernels.server.messages import AddRequest, News
-from kernels.server.processes.grammar_compiler import GrammarCompiler
-from kernels.server.processes.worker import serve
+from kernels.server.processes.worker import GrammarCompiler, serve
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs
 from kernels.server.spec import Spec

@@ -25,13 +25,12 @@ from kernels.plan import PlannedOp
 from kernels.quant.formats import EXPERTS, INT4
 from kernels.quant.quantised_matrix import STORED_SCALES
 from kernels.server.execution.backend import KernelsBackend
-from kernels.server.execution.compiling import NotedVariants
-from kernels.server.execution.excluded import VARIANTS
+from kernels.server.execution.compiling import NotedVariants, pass_builds
 from kernels.server.execution.heads import TIMED_AS
 from kernels.server.execution.inputs import size, views
 from kernels.server.execution.ops import NORMED, Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass
-from kernels.server.execution.pass_builds import pass_builds
+from kernels.server.execution.served_plans import VARIANTS
 from kernels.server.execution.shapes import Shape
 from kernels.server.execution.sizing import (
     RequestedSize,

@@ -25,14 +25,13 @@ from kernels.megakernel.proof.validate import Proof
 from kernels.model.decoder import Decoder
 from kernels.model.loading import skeleton
 from kernels.model_files import catalogue
-from kernels.server.execution import served_builds
+from kernels.server.execution import compiling
 from kernels.server.execution.backend import KernelsBackend
-from kernels.server.execution.compiling import compile_together
-from kernels.server.execution.pass_builds import pass_builds
+from kernels.server.execution.compiling import compile_together, pass_builds
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.http.client import EngineClient
 from kernels.server.messages import Ready
-from kernels.server.processes import compile_ahead, read_ahead
+from kernels.server.processes import compile_ahead, worker
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.pipes import SENDER
 from kernels.server.spec import Spec
@@ -167,26 +166,26 @@ def test_files_that_fit_in_memory_are_read_ahead(monkeypatch: pytest.MonkeyPatch
     for name in ("a.safetensors", "b.safetensors", "c.safetensors"):
         (tmp_path / name).write_bytes(bytes(100))
     read: list[int] = []
-    monkeypatch.setattr(read_ahead, "_read", lambda files: read.extend(file.stat().st_size for file in files))
-    for reader in read_ahead.read_ahead(tmp_path):
+    monkeypatch.setattr(worker, "_read", lambda files: read.extend(file.stat().st_size for file in files))
+    for reader in worker.read_ahead(tmp_path):
         reader.join()
     assert read == [100] * 3
     monkeypatch.setattr("kernels.measure.host_memory.free_bytes", lambda: 599)
-    assert read_ahead.read_ahead(tmp_path) == read_ahead.read_ahead(tmp_path / "none") == []
+    assert worker.read_ahead(tmp_path) == worker.read_ahead(tmp_path / "none") == []
 
 
 def test_what_is_made_ahead_is_what_the_engine_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr(served_builds, "compile_together", made.extend)
+    monkeypatch.setattr(compiling, "compile_together", made.extend)
     spec = Spec("tiny-llama", max_num_seqs=4, max_model_len=64, exclude=("megakernel", "skinny"))
-    served_builds.make_ahead(spec, GPUS["h200"])
+    compiling.make_ahead(spec, GPUS["h200"])
     model = skeleton(catalogue.entry("tiny-llama")[0], "bf16")
     limits = limits_for(Decoder(model), model.config, RequestedSize(64, 4))
     kernels = KernelsBackend(Decoder(model), GPUS["h200"], limits, exclude=["skinny"])
     assert set(made) == set(pass_builds(kernels))
     assert {type(each) for each in made} == {Build, TritonBuild}
     made.clear()
-    served_builds.make_ahead(Spec("tiny-bert"), GPUS["h200"])
+    compiling.make_ahead(Spec("tiny-bert"), GPUS["h200"])
     assert not made
 
 

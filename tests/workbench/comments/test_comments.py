@@ -15,7 +15,6 @@ from workbench.notifications import services as notifications
 from workbench.notifications.delivering import deliver_due
 from workbench.notifications.models import Delivery, Kind, Notice
 from workbench.reports import services as reports
-from workbench.reports import sharing
 
 
 def test_a_comment_is_read_by_members_and_mentions_reach_inbox_and_mail(
@@ -71,7 +70,7 @@ def test_a_comment_goes_by_its_author_or_an_admin_and_not_to_customers(
     assert browser(engineer).post(f"/reports/{report.id}/comments/", {"text": " "}).status_code == 302
     published = reports.publish(reports.review(report, account, ""), account)
     assert "Between us." in browser(account).get(f"/reports/{report.id}/").content.decode()
-    _, secret = sharing.share(published, account, 7)
+    _, secret = reports.share(published, account, 7)
     assert "Between us." not in client.get(f"/shared/{secret}/").content.decode()
     first, second = Comment.objects.all()
     assert browser(account).post(f"/comments/{first.pk}/delete/").status_code == 403

@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from workbench.audit.models import Action, Entry
-from workbench.reports import services, sharing
+from workbench.reports import services
 from workbench.reports.models import Share
 
 
@@ -80,7 +80,7 @@ def test_what_is_not_published_cannot_be_shared(browser, account, report, state)
     assert "Links for readers" not in client.get(f"/reports/{report.id}/").content.decode()
     assert client.post(f"/reports/{report.id}/share/", {"days": 7}).status_code == 422
     with pytest.raises(services.ReportError, match=f"Only a published report can be shared; this one is {state}"):
-        sharing.share(report, account, 7)
+        services.share(report, account, 7)
     assert not Share.objects.exists()
 
 

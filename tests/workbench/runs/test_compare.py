@@ -8,7 +8,7 @@ from django.urls import reverse
 from tests import sample_results, sample_runs
 from workbench.runs.models import StageRun
 from workers.documents.measurement import Interval
-from workers.stats import run_differences
+from workers.stats import intervals
 
 pytestmark = pytest.mark.django_db
 
@@ -79,10 +79,10 @@ def test_the_difference_of_processes_is_wider_than_that_of_their_requests():
     outcome = verify.outcomes[0].model_copy(update={"medians": [80.0, 82.0, 90.0]})
     spread = verify.model_copy(update={"outcomes": [outcome]})
     key = ("ttf_n", 64)
-    whole = run_differences.medians(sample_results.results().model_copy(update={"verify": spread}))[key]
+    whole = intervals.medians(sample_results.results().model_copy(update={"verify": spread}))[key]
     assert whole.low < 80 < 90 < whole.high
     same = Interval(value=100, low=90, high=110)
-    twice = run_differences.difference(same, Interval(value=200, low=180, high=220))
+    twice = intervals.difference(same, Interval(value=200, low=180, high=220))
     assert (round(twice.value, 6), round(twice.low, 4), round(twice.high, 4)) == (1, 0.7351, 1.3053)
 
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 from workbench.intake import blobs
 from workbench.runs.models import StoredArtifact
 from workers.documents.base import Artifact
-from workers.documents.timeline import LaneSummary, RequestTimeline
+from workers.documents.profile import LaneSummary, RequestTimeline
 
 pytestmark = pytest.mark.django_db
 FILE = {"version": 1, "duration_ns": 10, "names": ["gemm"], "lanes": []}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.workers import one_command
-from workers.confinement import landlock, namespaces, privileges, syscall_filter, system
+from workers.confinement import confine, landlock, privileges, syscall_filter, system
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.host import child
 from workers.host.stage_files import python_files
@@ -47,8 +47,8 @@ def _like_docker() -> None:
 def _mount_settings_read_only() -> None:
     """As the engine mounts them; a container of this test's own has them so already."""
     if privileges.capabilities() & 1 << MOUNT:
-        system.unshare(namespaces.NEW_MOUNTS)
-        system.mount("", "/", "", namespaces.RECURSIVE_PRIVATE, "")
+        system.unshare(confine.NEW_MOUNTS)
+        system.mount("", "/", "", confine.RECURSIVE_PRIVATE, "")
         for path in filter(os.path.exists, ("/proc/sys", "/proc/sysrq-trigger")):
             system.mount(path, path, "", BIND, "")
             system.mount("", path, "", BIND | REMOUNT | READ_ONLY, "")

@@ -5,12 +5,12 @@ import pytest
 from tests import sample_loads
 from tests.sample_results import manifest
 from workers.charts import economics
-from workers.cost import any_load
+from workers.cost import loads
 from workers.documents.stages import Results
 
 
 def found_of(results: Results):
-    found = any_load.of_results(results, sample_loads.workload(), manifest())
+    found = loads.of_results(results, sample_loads.workload(), manifest())
     assert found
     return found
 
@@ -53,4 +53,4 @@ def test_without_a_curve_of_both_sides_there_is_none():
     alone = results.load.model_copy(update={"before": None})
     price = results.price.model_copy(update={"any_load": None})
     asked = sample_loads.workload(), manifest()
-    assert any_load.of_results(results.model_copy(update={"load": alone, "price": price}), *asked) is None
+    assert loads.of_results(results.model_copy(update={"load": alone, "price": price}), *asked) is None

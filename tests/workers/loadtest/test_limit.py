@@ -9,9 +9,7 @@ from tests import sample_loads
 from tests.workers.loadtest.stub import running_stub
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.loadtest.highest_load import find_limit, searched
-from workers.loadtest.ladder import Ladder
-from workers.loadtest.limit_search import LimitSearch, saturation
+from workers.loadtest.highest_load import Ladder, LimitSearch, find_limit, saturation, searched
 from workers.loadtest.measuring import LoadTest
 from workers.loadtest.recording import InvalidRecording
 from workers.loadtest.sending import LoadTarget

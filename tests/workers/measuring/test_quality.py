@@ -13,7 +13,7 @@ from kernels.measure.latency import Served
 from kernels.model_files import AnswerKind
 from kernels.plan import Plan
 from kernels.runners import load, runner
-from kernels.runners.float32_arithmetic import Float32Runner
+from kernels.runners.eager import Float32Runner
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import ComposeResult

@@ -23,8 +23,7 @@ from tests.workers.stages.test_compose import composed, quick
 from workers.documents.stages import ComposeResult, StageInput, VerifyResult
 from workers.harness.context import Context
 from workers.measuring import alternation
-from workers.measuring.conditions import watched
-from workers.measuring.served_model import load
+from workers.measuring.served_model import load, watched
 from workers.planning import fresh_process
 from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import too_fast

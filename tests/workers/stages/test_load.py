@@ -21,7 +21,7 @@ from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.loadtest.recording import facts
 from workers.loadtest.servers import curve, sides
-from workers.measuring.conditions import watched
+from workers.measuring.served_model import watched
 from workers.stages import load
 from workers.wording import serving
 from workers.wording.load_search import AFTER_HERE, NO_NETWORK, NO_VLLM

@@ -17,7 +17,7 @@ from tests.workers.stages.test_compose import composed, quick
 from tests.workers.stages.test_confirmed_plans import slow_runners
 from workers.documents.stages import ComposeResult, StageInput
 from workers.harness.context import Context
-from workers.measuring.conditions import watched
+from workers.measuring.served_model import watched
 from workers.planning import fresh_process, several_gpus
 from workers.planning.served_checks import too_fast
 from workers.stages import verify

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.simulations import limit_errors, load_verdict_errors
 from tests.simulations_page import agrees, quoted_shares
-from workers.loadtest.limit_search import LimitSearch
+from workers.loadtest.highest_load import LimitSearch
 from workers.stats import dependence
 from workers.stats.verdicts import verdict
 

@@ -32,10 +32,7 @@ RUNNERS: Choices = [
     ("compiled", "compiled, static cache"),
     ("vllm", "a vLLM server under load, else transformers"),
 ]
-AFTER: Choices = [
-    ("workbench", "this workbench's server"),
-    ("vllm", "vLLM with the plan, where vLLM runs today"),
-]
+AFTER: Choices = [("workbench", "this workbench's server"), ("vllm", "vLLM with the plan, where vLLM runs today")]
 PREFERRED: Choices = [("cheapest", "the cheapest by the token or image"), ("fastest", "the fastest")]
 ARRIVALS: Choices = [
     ("", "users of a closed loop"),
@@ -162,9 +159,7 @@ def traffic() -> list[Input]:
 
 def recording(known: Choices | None = None) -> list[Input]:
     """What is taken from a recording; `known` are the organisation's, by SHA-256."""
-    return [
-        Input("traffic.recording", "Recording", "select", choices=[("", "none"), *(known or [])]),
-    ]
+    return [Input("traffic.recording", "Recording", "select", choices=[("", "none"), *(known or [])])]
 
 
 def behaviour() -> list[Input]:

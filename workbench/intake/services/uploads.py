@@ -1,6 +1,7 @@
 """An upload from its announcement to a model."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from workbench.intake import blobs
 from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import queue, quota
 from workbench.intake.services.catalogue import manifest_of, save_model
-from workbench.intake.services.receiving import CONFIG, check_receiving, file_of, gone, refused, running
+from workbench.intake.services.receiving import CONFIG, check_receiving, discard, file_of, gone, refused, running
 from workers.documents.model import ModelFile
 
 
@@ -130,3 +131,17 @@ def keep_model(upload: Upload, files: list[UploadFile], facts: ModelFacts) -> Mo
     for file in files:
         blobs.adopt(file_of(upload, file.number), file.digest)
     return save_model(upload.organisation, upload.created_by, manifest)
+
+
+ABANDONED_AFTER = timedelta(days=1)
+
+
+def sweep_uploads() -> int:
+    """Removes uploads that nobody has touched, or that ended, a day ago, with their bytes; returns how many."""
+    rows = Upload.objects.exclude(state=Upload.State.CHECKING)  # those wait for us, however long we were away
+    old = list(rows.filter(touched_at__lt=timezone.now() - ABANDONED_AFTER))
+    for upload in old:
+        discard(upload)
+    known = {str(key) for key in Upload.objects.values_list("pk", flat=True)}
+    blobs.sweep_incoming(known, ABANDONED_AFTER.total_seconds())
+    return len(old)

@@ -14,7 +14,7 @@ from kernels.model_files.config import value
 from workbench.accounts.permissions import submitter_required
 from workbench.intake.models import Model, Upload
 from workbench.intake.services import catalogue, quota
-from workbench.pages.sorting import ordered
+from workbench.pages.filters import ordered
 from workers.documents.model import ModelManifest
 
 PAGE_SIZE = 25

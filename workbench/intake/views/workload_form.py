@@ -7,7 +7,9 @@ from uuid import UUID
 
 import pydantic
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.middleware.csrf import CsrfViewMiddleware
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
@@ -19,7 +21,6 @@ from workbench.intake.forms.inputs import Choices
 from workbench.intake.forms.workload import OWN, WorkloadForm
 from workbench.intake.models import Model, Recording, Workload
 from workbench.intake.services import catalogue, endpoints, placement
-from workbench.intake.views import unsent
 from workers.documents.model import ModelManifest
 from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Workload as WorkloadDocument
@@ -43,7 +44,7 @@ def answer(request: Any, start: Callable[[Any, WorkloadForm], Any]) -> HttpRespo
     if (text := request.FILES.get("quality_text_file")) and not form.values.get("quality_text"):
         form.values["quality_text"] = text.read(4 * (MOST_CHARACTERS + 1)).decode("utf-8", "replace").strip()
     action, _, index = request.POST.get("do", "start").partition(" ")
-    form.stale = action != "show" and unsent.is_stale(request)
+    form.stale = action != "show" and is_stale(request)
     if form.stale or action == "show":
         return _show(request, form, status=403 if form.stale else 200)
     if action in ("start", "read") and _given_twice(request, form):
@@ -192,3 +193,36 @@ def own_workload(request: HttpRequest, workload_id: UUID) -> Workload:
     rows = Workload.objects.for_user(request.user)
     rows = rows.select_related("model", "recording", "created_by", "organisation")
     return get_object_or_404(rows, pk=workload_id)
+
+
+FORGOTTEN = ("csrfmiddlewaretoken", "do", "endpoint.key", "key_carried", "seen")
+"""Fields that are not written into a page for somebody who is logged out: what only a login may say or know."""
+
+
+class _TokenCheck(CsrfViewMiddleware):
+    """Gives the reason of a refusal in the place of an answer."""
+
+    def _reject(self, request: HttpRequest, reason: str) -> Any:
+        return reason
+
+
+def is_stale(request: HttpRequest) -> bool:
+    """Whether the form was not made for this login: Django's check of the CSRF token, for a view that is exempt."""
+
+    def view(_: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+    return bool(_TokenCheck(view).process_view(request, view, (), {}))
+
+
+def logged_out(request: HttpRequest) -> HttpResponseBase:
+    """The way to the login; after a POST a page that holds what was typed, to be shown again after the login.
+
+    Where scripts run, app.js asks for the session before a form is sent, and none of this is seen.
+    """
+    if "HX-Request" in request.headers:
+        return HttpResponse(status=401)
+    if request.method != "POST":
+        return redirect_to_login(request.get_full_path())
+    typed = [(name, value) for name, values in request.POST.lists() if name not in FORGOTTEN for value in values]
+    return render(request, "intake/unsent.html", {"typed": typed}, status=401)

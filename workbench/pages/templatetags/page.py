@@ -63,7 +63,7 @@ def nav_link(context: dict[str, Any], name: str, label: str, *also: str) -> Safe
 
 @register.simple_tag(takes_context=True)
 def sort_head(context: dict[str, Any], column: str, label: str) -> SafeString:
-    """The head of a column that a list in pages is sorted by (`workbench.pages.sorting`)."""
+    """The head of a column that a list in pages is sorted by (`workbench.pages.filters`)."""
     order, query = context["request"].GET.get("sort", ""), context["request"].GET.copy()
     here = {column: "ascending", f"-{column}": "descending"}.get(order, "")
     query["sort"] = f"-{column}" if here == "ascending" else column
@@ -93,12 +93,7 @@ def basis(kind: str, detail: str = "") -> SafeString:
     )
 
 
-TERMS = {
-    "ttf_n": "ttf-n",
-    "batch_latency": "batch-latency",
-    "cost_per_mtok": "m-tokens",
-    "answers": "classes",
-}
+TERMS = {"ttf_n": "ttf-n", "batch_latency": "batch-latency", "cost_per_mtok": "m-tokens", "answers": "classes"}
 """Anchors in docs/method.md of metrics, and of what quality compares, that are not their own names."""
 
 

@@ -13,10 +13,10 @@ from workbench.runs import services
 from workbench.runs.models import Run
 from workers.charts import comparison
 from workers.documents.measurement import Interval
+from workers.documents.profile import RequestTimeline
 from workers.documents.stages import Results
-from workers.documents.timeline import RequestTimeline
-from workers.stats import run_differences
-from workers.stats.run_differences import difference
+from workers.stats import intervals
+from workers.stats.intervals import difference
 
 OFFERED = 50
 """How many of the newest runs can be added from a list."""
@@ -29,9 +29,9 @@ BASES = {"workloads": "stated", "cost": "modelled"}
 def compare(request: HttpRequest) -> HttpResponse:
     """Two to six runs side by side; `?run=` names each. Runs that are not the caller's are left out."""
     rows = Run.objects.for_user(request.user).select_related("workload__model")
-    asked = list(dict.fromkeys(filter(None, map(_uuid, request.GET.getlist("run")))))
-    known = {run.id: run for run in rows.filter(id__in=asked)}
-    runs = [known[run_id] for run_id in asked if run_id in known][: comparison.MOST_RUNS]
+    requested = list(dict.fromkeys(filter(None, map(_uuid, request.GET.getlist("run")))))
+    known = {run.id: run for run in rows.filter(id__in=requested)}
+    runs = [known[run_id] for run_id in requested if run_id in known][: comparison.MOST_RUNS]
     sides = _sides(runs)
     enough = len(sides) > 1
     sections = [
@@ -61,7 +61,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "cautions": comparison.cautions(sides) if enough else [],
         "offered": rows.filter(state=Run.State.DONE).exclude(id__in=known)[:OFFERED],
         "full": len(runs) == comparison.MOST_RUNS,
-        "left_out": len(asked) - len(runs),
+        "left_out": len(requested) - len(runs),
         "most": comparison.MOST_RUNS,
     }
     return render(request, "results/compare.html", context)
@@ -72,7 +72,7 @@ def _sides(runs: list[Run]) -> list[comparison.ComparedRun]:
     sides = comparison.labelled(
         (run.workload.reading[0], run.workload.model.digest, services.reading(run)[0]) for run in runs
     )
-    first, *others = (run_differences.medians(side.results) for side in sides) if sides else [{}]
+    first, *others = (intervals.medians(side.results) for side in sides) if sides else [{}]
     differences = [dict.fromkeys(first, Interval(value=0, low=0, high=0))]
     differences += [{key: difference(first[key], own[key]) for key in own if key in first} for own in others]
     return [replace(side, differences=shares) for side, shares in zip(sides, differences, strict=False)]

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from workbench.intake.models import Workload
 from workbench.intake.views.workload_form import own_workload
-from workbench.pages.sorting import ordered
+from workbench.pages.filters import ordered
 from workbench.results.front import front_of
 from workbench.results.page_context import request_words
 from workbench.runs.models import Run

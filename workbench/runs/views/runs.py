@@ -1,23 +1,31 @@
-"""Pages of one run: live while it works, its result, and the files it leaves."""
+"""Pages of one run: live while it works, its result, the files it leaves, its labels, and its deletion."""
 
 import functools
 import itertools
+import json
 import re
 from typing import Any, cast
 from uuid import UUID
 
+from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import ValidationError
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.text import capfirst
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from workbench.accounts.permissions import submitter_required
 from workbench.api.sentences import Problem
-from workbench.runs import run_queue, services
-from workbench.runs.models import Event, Run, StageRun
+from workbench.intake.blobs import path_of
+from workbench.intake.models import LONGEST_PROJECT, Model, Workload
+from workbench.intake.views.workload_form import own_workload
+from workbench.runs import deletion, report_files, run_queue, services, tags
+from workbench.runs.models import Event, Run, StageRun, StoredArtifact
+from workbench.runs.tags import LONGEST_TAG, MOST_TAGS
+from workbench.short_text import ShortTextField
 from workers.charts import decisions, prediction
 from workers.documents.stages import Results, Stage
 from workers.wording.stages import DOING
@@ -108,3 +116,142 @@ def go_on(request: HttpRequest, run_id: UUID) -> HttpResponse:
     except (services.RunError, Problem) as error:
         messages.error(request, f"Not started: {error}.")
     return redirect("run-result", run.id)
+
+
+TIMELINES = {"before": ("profile", "timeline.json.gz"), "after": ("verify", "plan-timeline.json.gz")}
+"""The stage that keeps the timeline of a traced request, and the file's name."""
+
+
+@require_safe
+def timeline(request: HttpRequest, run_id: UUID, side: str) -> FileResponse:
+    """The lanes of a traced request as `workers/traces/timeline.py` writes them; `side` is before or after."""
+    stage, name = TIMELINES[side]
+    row = get_run(request, run_id).artifacts.filter(stage=stage, name=name).first()
+    if row is None or not path_of(row.sha256).exists():
+        raise Http404("The run kept no such timeline.")
+    response = FileResponse(path_of(row.sha256).open("rb"), content_type="application/json")
+    response["Content-Encoding"] = "gzip"
+    return response
+
+
+@require_safe
+def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """plan.json: the verified plan, or the composed one while the run is not verified."""
+    run = get_run(request, run_id)
+    known, _ = services.reading(run)
+    stage = known.verify or known.compose
+    if stage is None:
+        return _lacking(request, run, "plan")
+    response = HttpResponse(json.dumps(stage.plan, indent=2) + "\n", content_type="application/json")
+    response["Content-Disposition"] = 'attachment; filename="plan.json"'
+    return response
+
+
+@require_safe
+def report_file(request: HttpRequest, run_id: UUID, file: str) -> HttpResponse:
+    """The draft that the run wrote, or a file made of it (`report_files.MEDIA_TYPES`); `?download` saves the page."""
+    run = get_run(request, run_id)
+    return report_response(run, file, "download" in request.GET) or _lacking(request, run, "report")
+
+
+def _lacking(request: HttpRequest, run: Run, what: str) -> HttpResponse:
+    return render(request, "404.html", {"reason": services.lacks(run, what), "run": run}, status=404)
+
+
+def report_response(run: Run, file: str, download: bool) -> HttpResponse | None:
+    """A file of the report; None before it is written. Raises Http404 for a file of another name."""
+    row = StoredArtifact.objects.filter(run=run, stage="report", name="report.html").first()
+    if row is None:
+        return None
+    if file not in report_files.MEDIA_TYPES:
+        raise Http404("A report has no such file.")
+    page = path_of(row.sha256).read_text("utf-8")
+    return report_files.respond(page, file, f"report-{run.id}", download, run.organisation_id)
+
+
+@require_safe
+def artifact(request: HttpRequest, run_id: UUID, sha256: str) -> FileResponse:
+    """A file that a stage of this run kept, as a download; of what kind it is, only the stage says."""
+    row = get_run(request, run_id).artifacts.filter(sha256=sha256).first()
+    if row is None or not path_of(row.sha256).exists():
+        raise Http404("The run kept no such file.")
+    return FileResponse(
+        path_of(row.sha256).open("rb"), as_attachment=True, filename=row.name, content_type="application/octet-stream"
+    )
+
+
+class ProjectForm(forms.Form):
+    """The project of a workload; none takes it out of its project."""
+
+    project = ShortTextField(max_length=LONGEST_PROJECT, required=False)
+
+
+class TagsForm(forms.Form):
+    """The tags of a run, between commas."""
+
+    tags = ShortTextField(max_length=500, required=False)
+
+    def clean_tags(self) -> list[str]:
+        """Raises ValidationError for too many or too long ones."""
+        names = list(dict.fromkeys(filter(None, (name.strip() for name in self.cleaned_data["tags"].split(",")))))
+        if len(names) > MOST_TAGS:
+            raise ValidationError(f"A run has at most {MOST_TAGS} tags; these are {len(names)}.")
+        if longest := next((name for name in names if len(name) > LONGEST_TAG), ""):
+            raise ValidationError(
+                f"“{longest[:LONGEST_TAG]}…” is longer than {LONGEST_TAG} characters. Put commas between tags."
+            )
+        return names
+
+
+@require_POST
+@submitter_required
+def set_project(request: HttpRequest, workload_id: UUID) -> HttpResponse:
+    """Puts the workload into a project, or out of its project."""
+    workload, form = own_workload(request, workload_id), ProjectForm(request.POST)
+    if form.is_valid():
+        workload.project = form.cleaned_data["project"]
+        workload.save(update_fields=["project"])
+    return _answer(request, form, "workload", workload_id)
+
+
+@require_POST
+@submitter_required
+def set_tags(request: Any, run_id: UUID) -> HttpResponse:
+    """Puts these tags on the run, and no others."""
+    run, form = get_run(request, run_id), TagsForm(request.POST)
+    if form.is_valid():
+        tags.set_tags(run, form.cleaned_data["tags"])
+    return _answer(request, form, "run", run_id)
+
+
+def _answer(request: HttpRequest, form: forms.Form, page: str, key: UUID) -> HttpResponse:
+    for error in (error for errors in form.errors.values() for error in errors):
+        messages.error(request, str(error))
+    return redirect(page, key)
+
+
+KINDS: dict[str, Any] = {"model": Model, "workload": Workload, "run": Run}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@submitter_required
+def delete(request: HttpRequest, kind: str, **keys: UUID) -> HttpResponse:
+    """A page that asks, and lists what would be deleted with the thing; a POST deletes it."""
+    thing = get_object_or_404(KINDS[kind].objects.for_user(request.user), pk=keys[f"{kind}_id"])
+    if request.method != "POST":
+        affected = deletion.dependents(thing)
+        return render(
+            request, "runs/delete.html", {"kind": kind, "thing": thing, "affected": affected, "back": _page(thing)}
+        )
+    parent = thing.workload if isinstance(thing, Run) else None
+    try:
+        deletion.delete(thing, request.membership, with_dependents=True)  # type: ignore[attr-defined]
+    except Problem as problem:
+        messages.error(request, f"Not deleted: {problem.detail}.")
+        return redirect(*_page(thing))
+    messages.success(request, f"The {kind} has been deleted.")
+    return redirect("workload", parent.id) if parent else redirect(f"{kind}-list")
+
+
+def _page(thing: Any) -> tuple[str, UUID]:
+    return thing._meta.model_name, thing.pk

@@ -16,7 +16,7 @@ from workbench.accounts.permissions import submitter_required
 from workbench.api.sentences import Problem, sentence
 from workbench.intake.forms.workload import WorkloadForm
 from workbench.intake.services.workloads import create_workload
-from workbench.intake.views import unsent
+from workbench.intake.views import workload_form
 from workbench.intake.views.workload_form import answer, copied_workload, document_of, own_workload
 from workbench.runs.models import Run
 from workbench.runs.services import RunError, create_run
@@ -33,7 +33,7 @@ def workload_new(request: Any) -> HttpResponseBase:
 
     `show` does nothing but show what was typed.
     """
-    return answer(request, _start) if request.user.is_authenticated else unsent.logged_out(request)
+    return answer(request, _start) if request.user.is_authenticated else workload_form.logged_out(request)
 
 
 def _start(request: Any, form: WorkloadForm) -> Run | None:

@@ -10,8 +10,7 @@ from workers.documents.load import LimitResult, LoadResult
 from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
 from workers.loadtest.endpoint.client import EndpointClient
-from workers.loadtest.highest_load import OUT_OF_TIME, searched
-from workers.loadtest.ladder import Ladder
+from workers.loadtest.highest_load import OUT_OF_TIME, Ladder, searched
 from workers.loadtest.measuring import LoadTest, NotMeasurable, judged
 from workers.loadtest.sending import LoadTarget
 

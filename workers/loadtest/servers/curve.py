@@ -10,11 +10,10 @@ from workers.documents.load import LimitResult, LoadResult
 from workers.documents.measurement import BUSY, Telemetry, metric_key
 from workers.documents.workload import Objective
 from workers.harness.context import Context
-from workers.loadtest.highest_load import OUT_OF_TIME, searched
-from workers.loadtest.ladder import Ladder
+from workers.loadtest.highest_load import OUT_OF_TIME, Ladder, searched
 from workers.loadtest.measuring import LoadTest, judged
 from workers.loadtest.servers import judging
-from workers.measuring.conditions import SECONDS_BETWEEN_SAMPLES
+from workers.measuring.served_model import SECONDS_BETWEEN_SAMPLES
 from workers.wording.text import percent, traffic_words
 
 LEAST_LOADS = 3

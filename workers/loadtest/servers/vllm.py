@@ -23,8 +23,8 @@ from kernels.load.vllm_server import (
 )
 from kernels.model import loading, written_model
 from kernels.plan import Plan
-from kernels.runners.bucket_session import positions
 from kernels.runners.plan_files import digested
+from kernels.runners.sessions import positions
 from kernels.runners.vllm_process import has_network
 from kernels.runners.vllm_runner import PYTHON_VARIABLE, environment, memory_share
 from kernels.server.processes.handed import NAME

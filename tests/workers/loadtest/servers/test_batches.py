@@ -6,7 +6,7 @@ from kernels import runners
 from kernels.load.generator import LoadDuration
 from kernels.model_files import catalogue
 from workers.documents.traffic import Traffic
-from workers.loadtest.servers.batches import BatchLoop
+from workers.loadtest.servers.sides import BatchLoop
 
 
 @pytest.mark.parametrize("last_s", [1.5, 60.0])

@@ -8,7 +8,7 @@ from tests import sample_loads
 from workers.documents.measurement import Telemetry
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
-from workers.loadtest.ladder import Ladder
+from workers.loadtest.highest_load import Ladder
 from workers.loadtest.measuring import LoadTest
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.servers import curve

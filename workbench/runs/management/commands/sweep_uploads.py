@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from workbench.intake.services.cleaning import sweep_uploads
+from workbench.intake.services.uploads import sweep_uploads
 from workbench.runs.garbage import collect_when_due
 
 

@@ -2,6 +2,7 @@
 
 import uuid
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import CharField
@@ -14,13 +15,13 @@ from workbench.accounts.permissions import submitter_required
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.sentences import Problem
 from workbench.intake import blobs
-from workbench.intake.models import LONGEST_PROJECT, Unreadable, Workload
+from workbench.intake.models import LONGEST_PROJECT, Model, Unreadable, Workload
 from workbench.openapi import answers_file
-from workbench.runs import services
-from workbench.runs.models import Run, StageRun
+from workbench.runs import deletion, services
+from workbench.runs.models import Run, StageRun, StoredArtifact
 from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunLabels, RunSummary, StageDocument
 from workbench.runs.tags import LONGEST_TAG, set_tags
-from workbench.runs.views.files import report_response
+from workbench.runs.views.runs import report_response
 from workers.documents.stages import Results, RunState, Stage
 from workers.wording.serving import served_plan
 
@@ -153,10 +154,7 @@ def read_artifact(request: Any, run_id: uuid.UUID, stage: Stage, name: str) -> F
 
 
 @router.get(
-    "/runs/{uuid:run_id}/report",
-    tags=["reports"],
-    summary="Take the report",
-    openapi_extra=answers_file("text/html"),
+    "/runs/{uuid:run_id}/report", tags=["reports"], summary="Take the report", openapi_extra=answers_file("text/html")
 )
 def read_run_report(request: Any, run_id: uuid.UUID) -> HttpResponse:
     """The self-contained HTML report that the run wrote."""
@@ -165,3 +163,75 @@ def read_run_report(request: Any, run_id: uuid.UUID) -> HttpResponse:
     if response is None:
         raise Problem(404, services.lacks(run, "report"))
     return response
+
+
+def _own(request: Any, kind: Any, key: UUID) -> Any:
+    return get_object_or_404(kind.objects.for_user(request.user), pk=key)
+
+
+def _delete(request: Any, kind: Any, key: UUID, with_dependents: bool) -> Status[None]:
+    deletion.delete(_own(request, kind, key), request.membership, with_dependents)
+    return Status(204, None)
+
+
+def model_dependents(request: Any, model_id: UUID) -> deletion.Dependents:
+    """What deleting the model would delete as well."""
+    return deletion.dependents(_own(request, Model, model_id))
+
+
+@submitter_required
+def delete_model(request: Any, model_id: UUID, with_dependents: bool = False) -> Status[None]:
+    """With its files; when workloads are about it, only `with_dependents`. 409 while a run of it is open."""
+    return _delete(request, Model, model_id, with_dependents)
+
+
+def workload_dependents(request: Any, workload_id: UUID) -> deletion.Dependents:
+    """What deleting the workload would delete as well."""
+    return deletion.dependents(_own(request, Workload, workload_id))
+
+
+@submitter_required
+def delete_workload(request: Any, workload_id: UUID, with_dependents: bool = False) -> Status[None]:
+    """When it has runs, only `with_dependents`. 409 while one of them is open."""
+    return _delete(request, Workload, workload_id, with_dependents)
+
+
+def run_dependents(request: Any, run_id: UUID) -> deletion.Dependents:
+    """What deleting the run would delete as well."""
+    return deletion.dependents(_own(request, Run, run_id))
+
+
+@submitter_required
+def delete_run(request: Any, run_id: UUID, with_dependents: bool = False) -> Status[None]:
+    """With its kept files; when it has reports, only `with_dependents`. 409 while it is open."""
+    return _delete(request, Run, run_id, with_dependents)
+
+
+@submitter_required
+def delete_artifact(request: Any, run_id: UUID, stage: Stage, name: str) -> Status[None]:
+    """A file that a stage kept. The run's results stay."""
+    rows = StoredArtifact.objects.for_user(request.user).select_related("run")
+    deletion.delete_file(get_object_or_404(rows, run_id=run_id, stage=stage, name=name))
+    return Status(204, None)
+
+
+def add_routes(intake: Router, runs: Router) -> None:
+    """Adds the deletions to the router of models and workloads, and to that of runs.
+
+    django-ninja answers 405 to the second router of a path, and a deletion has the path of what it deletes.
+    """
+    intake.get("/models/{model_id}/dependents", response=deletion.Dependents, tags=["models"], summary="What goes too")(
+        model_dependents
+    )
+    intake.delete("/models/{model_id}", response={204: None}, tags=["models"], summary="Delete a model")(delete_model)
+    intake.get(
+        "/workloads/{workload_id}/dependents", response=deletion.Dependents, tags=["workloads"], summary="What goes too"
+    )(workload_dependents)
+    intake.delete("/workloads/{workload_id}", response={204: None}, tags=["workloads"], summary="Delete a workload")(
+        delete_workload
+    )
+    runs.get("/runs/{uuid:run_id}/dependents", response=deletion.Dependents, summary="What goes too")(run_dependents)
+    runs.delete("/runs/{uuid:run_id}", response={204: None}, summary="Delete a run")(delete_run)
+    runs.delete("/runs/{uuid:run_id}/artifacts/{stage}/{name}", response={204: None}, summary="Delete a file")(
+        delete_artifact
+    )

@@ -1,4 +1,4 @@
-"""API tokens in the public API."""
+"""The caller's own account in the public API, the audit log, and API tokens. A script first calls `/me`."""
 
 from typing import Any
 from uuid import UUID
@@ -8,12 +8,38 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Status
 
 from workbench.accounts import tokens
-from workbench.accounts.schemas import NewToken, TokenIn, TokenOut
+from workbench.accounts.audit import exported
+from workbench.accounts.permissions import admin_required
+from workbench.accounts.schemas import Me, NewToken, TokenIn, TokenOut
 from workbench.accounts.services import AccountError
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.sentences import Problem
+from workbench.audit.services import lines
+from workbench.openapi import answers_file
 
 router = Router(tags=["account"])
+
+
+@router.get("/me", response=Me, summary="Who this token or login speaks for")
+def me(request: Any) -> dict[str, str]:
+    """The caller's email, organisation and role, and the token's scope (`write` for a login)."""
+    token = request.api_token
+    return {
+        "email": request.user.email,
+        "organisation": request.organisation.name,
+        "role": request.membership.role,
+        "scope": token.scope if token else "write",
+    }
+
+
+@router.get("/audit", summary="Export the audit log", openapi_extra=answers_file("application/x-ndjson"))
+@admin_required
+def export_audit_log(
+    request: Any, after: int = Query(0, ge=0), limit: int = Query(1000, ge=1, le=10_000)
+) -> HttpResponse:
+    """Who did what, oldest first: a JSON object a line. Ask again with `after` = the last `id` until nothing comes."""
+    entries = exported(request.organisation, after, limit)
+    return HttpResponse("".join(lines(entries)), content_type="application/x-ndjson")
 
 
 @router.get("/tokens", response=Page[TokenOut], summary="List API tokens")

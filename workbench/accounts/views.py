@@ -1,10 +1,15 @@
-"""Login, and the pages of members and invitations."""
+"""Login, and the pages of members, invitations, API tokens and the audit log."""
 
 from typing import Any
 
+from allauth.account.utils import perform_login
+from allauth.mfa.models import Authenticator
+from allauth.mfa.webauthn.views import remove_webauthn
 from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.views import LoginView
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -12,14 +17,17 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_POST, require_safe
 
-from workbench.accounts import services, shown_once
-from workbench.accounts.forms import AcceptForm, InvitationForm
+from workbench.accounts import services, shown_once, tokens
+from workbench.accounts.audit import AuditFilter
+from workbench.accounts.forms import AcceptForm, InvitationForm, LoginForm, TokenForm
 from workbench.accounts.middleware import SESSION_KEY
 from workbench.accounts.models import Invitation, Membership, Role, User
 from workbench.accounts.permissions import admin_required, can_admin
 from workbench.accounts.services import AccountError
+from workbench.audit.models import Entry
+from workbench.pages.filters import left_out
 
 PAGE_SIZE = 50
 
@@ -141,3 +149,74 @@ def switch_organisation(request: Any) -> HttpResponse:
     request.session[SESSION_KEY] = chosen
     after = request.POST.get("next", "/")
     return redirect(after if url_has_allowed_host_and_scheme(after, {request.get_host()}) else "/")
+
+
+class PasswordLogin(LoginView):
+    """Email and password. A person with a second factor is asked for it next and is not logged in before."""
+
+    template_name = "accounts/login.html"
+    authentication_form = LoginForm
+    redirect_authenticated_user = True
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        return perform_login(self.request, form.get_user(), redirect_url=self.get_success_url())
+
+
+def remove_passkey(request: HttpRequest, pk: int) -> HttpResponse:
+    """Removes one of the caller's own keys; asks for the password first."""
+    get_object_or_404(Authenticator, pk=pk, user_id=request.user.pk, type=Authenticator.Type.WEBAUTHN)
+    return remove_webauthn(request, pk=pk)
+
+
+@login_not_required
+@never_cache
+@require_safe
+def session_state(request: Any) -> HttpResponse:
+    """Whether the session still acts for `?organisation=`: 204. Without a login 401, for another organisation 409.
+
+    A page asks before it sends a form, since what was typed would be lost with the answer (app.js).
+    """
+    if not request.user.is_authenticated:
+        return HttpResponse(status=401)
+    current = str(request.organisation.pk) if request.organisation else ""
+    return HttpResponse(status=204 if request.GET.get("organisation", "") == current else 409)
+
+
+@require_safe
+@admin_required
+def audit_log(request: Any) -> HttpResponse:
+    """Who did what in the organisation, newest first."""
+    form = AuditFilter(request.GET)
+    valid = form.is_valid()
+    entries = form.applied(Entry.objects.of(request.organisation)) if valid else Entry.objects.none()
+    page = Paginator(entries, PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {"form": form, "page": page, "left_out": left_out(request.GET, form) if valid else []}
+    return render(request, "accounts/audit.html", context, status=200 if valid else 422)
+
+
+@never_cache
+def token_list(request: Any) -> HttpResponse:
+    """Lists tokens; a POST makes one, whose secret the page then shows once."""
+    if request.membership is None:
+        raise PermissionDenied("You are not a member of any organisation.")
+    form = TokenForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST":
+        try:
+            if form.is_valid():
+                _, secret = tokens.issue(request.organisation, request.user, **form.cleaned_data)
+                shown_once.keep(request, "token", secret)
+                return redirect("tokens")
+        except AccountError as error:
+            form.add_error(error.field, error.sentence)
+    page = Paginator(tokens.visible(request.user, request.membership), PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {"page": page, "form": form, "secret": shown_once.take(request, "token")}
+    return render(request, "accounts/tokens.html", context, status=422 if form.is_bound else 200)
+
+
+@require_POST
+def revoke_token(request: Any, token_id: Any) -> HttpResponse:
+    """Ends a token at once."""
+    token = get_object_or_404(tokens.visible(request.user, request.membership), pk=token_id)
+    tokens.revoke(token)
+    messages.success(request, f"{token.name} has been revoked.")
+    return redirect("tokens")

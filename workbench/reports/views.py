@@ -1,23 +1,29 @@
-"""Reports: the list, one report, and its way from draft to published."""
+"""Reports: the list, one report, its way from draft to published, its links, and the customer's logo."""
 
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.hashers import check_password
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from workbench.accounts import shown_once
 from workbench.accounts.permissions import reviewer_required
+from workbench.accounts.throttle import LoginThrottle
 from workbench.api.sentences import Problem
-from workbench.pages.sorting import ordered
-from workbench.reports import notes, services
-from workbench.reports.forms import ReviewForm, ShareForm
-from workbench.reports.models import Report
+from workbench.pages.filters import ordered
+from workbench.reports import logos, notes, services
+from workbench.reports.forms import LogoForm, OpenForm, ReviewForm, ShareForm
+from workbench.reports.models import Report, Share
+from workbench.reports.services import ReportError
 from workbench.results import page_context
 from workbench.runs import report_files
 from workbench.runs.services import headlines
@@ -141,3 +147,89 @@ def publish(request: HttpRequest, report_id: UUID) -> HttpResponse:
     report = get_report(request, report_id)
     done = "The report is published for every member of the organisation."
     return _change(request, report, lambda: services.publish(report, request.user), done)
+
+
+@require_POST
+@reviewer_required
+@sensitive_post_parameters("password")
+def share(request: Any, report_id: UUID) -> HttpResponse:
+    """Makes a link, which the report's page then shows once."""
+    report, form = get_report(request, report_id), ShareForm(request.POST)
+    if form.is_valid():
+        try:
+            _, secret = services.share(report, request.user, **form.cleaned_data)
+        except ReportError as error:
+            form.add_error(None, str(error))
+        else:
+            link = request.build_absolute_uri(reverse("shared", args=[secret]))
+            shown_once.keep(request, f"link to {report.id}", link)
+            return redirect("report", report.id)
+    return show(request, report, ReviewForm(), status=422, share_form=form)
+
+
+@require_POST
+@reviewer_required
+def revoke(request: HttpRequest, share_id: UUID) -> HttpResponse:
+    """Ends a link at once."""
+    share = get_object_or_404(Share.objects.for_user(request.user).select_related("report"), pk=share_id)
+    services.revoke_share(share, request.user)
+    messages.success(request, "The link has been revoked.")
+    return redirect("report", share.report_id)
+
+
+@login_not_required
+@never_cache
+@sensitive_post_parameters("password")
+@require_http_methods(["GET", "HEAD", "POST"])
+def shared(request: HttpRequest, secret: str, file: str = "") -> HttpResponse:
+    """The report behind a link, after its password where it has one, or a file made of it. HEAD opens nothing."""
+    share = services.working_share(secret)
+    if share is None:
+        return render(request, "reports/share_ended.html", status=404)
+    key = f"share-{share.pk}"
+    if share.password and not request.session.get(key):
+        form = OpenForm(request.POST or None)
+        if not (form.is_valid() and _opens(request, share, form)):
+            return render(request, "reports/share_password.html", {"form": form}, status=422 if form.is_bound else 200)
+        request.session[key] = True
+        return redirect("shared", secret)
+    if request.method == "GET" and not file:
+        services.count_view(share)
+    return file_response(share.report, file or "report.html", "download" in request.GET)
+
+
+def _opens(request: HttpRequest, share: Share, form: OpenForm) -> bool:
+    """Whether the password is right; failed attempts are counted as those of a login are."""
+    throttle = LoginThrottle(request, f"share {share.pk}")
+    if wait := throttle.wait():
+        form.add_error("password", f"Too many attempts; try again in {wait} minutes.")
+    elif check_password(form.cleaned_data["password"], share.password):
+        throttle.succeeded()
+    else:
+        form.add_error("password", "This is not the password of the link.")
+    return form.is_valid()
+
+
+@reviewer_required
+def logo(request: Any) -> HttpResponse:
+    """Shows the logo that new reports carry; a POST changes it."""
+    form = LogoForm(request.POST or None, request.FILES or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            logos.keep(request.organisation, form.cleaned_data["picture"], request.user)
+        except logos.LogoError as error:
+            form.add_error("picture", str(error))
+        else:
+            messages.success(request, "Reports that are frozen from now on carry this logo.")
+            return redirect("logo")
+    context = {"form": form, "logo": logos.of(request.organisation)}
+    return render(request, "reports/logo.html", context, status=422 if form.is_bound else 200)
+
+
+@require_POST
+@reviewer_required
+def remove_logo(request: Any) -> HttpResponse:
+    """Reports that are frozen from now on carry no logo."""
+    logos.remove(request.organisation, request.user)
+    messages.success(request, "The logo is removed. Reports that were frozen with it keep it.")
+    return redirect("logo")
