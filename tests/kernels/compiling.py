@@ -26,30 +26,31 @@ class Resources:
 
 def compile_log(source: Path, constants: Mapping[str, Any]) -> str:
     """The log of compiling a source with these macros. Raises RuntimeError with the errors."""
-    given = _options(source, constants, nvrtc.ARCHITECTURE)
-    return recorded(source.name, _content(source, given), lambda: compiler.compiled(source, given), "cubin")
+    return _compiled(source, _options(source, constants, nvrtc.ARCHITECTURE))[0]
 
 
-def _content(source: Path, given: list[str]) -> bytes:
-    """Everything that decides a build."""
-    headers = sorted((*source.parent.glob("*.cuh"), *nvrtc.TILES.glob("*.cuh")))
-    version = importlib.metadata.version(PACKAGE)
+def _compiled(source: Path, given: list[str]) -> tuple[str, bytes]:
+    """The log and the binary, by everything that decides them: the headers beside what is included, and the options."""
+    included = re.findall(r'#include "(.*/.*?)"', source.read_text())
+    folders = [Path(option[2:]) for option in given if option.startswith("-I")]
+    folders += [(source.parent / name).parent for name in included]
+    headers = [header for each in folders for header in sorted(each.glob("*.cuh"))]
     macros = (option for option in given if not option.startswith("-I"))
-    return "\0".join((*(path.read_text() for path in (source, *headers)), version, *macros)).encode()
+    texts = (path.read_text() for path in (source, *headers))
+    content = "\0".join((*texts, importlib.metadata.version(PACKAGE), *macros)).encode()
+    return recorded(source.name, content, lambda: compiler.compiled(source, given), "cubin")
 
 
 def cubin(source: Path, constants: Mapping[str, Any], architecture: str, headers: Path) -> tuple[str, bytes]:
     """The log of compiling a source with these macros, and the binary. Headers in `headers` take the place of the tile
     layer's. Raises RuntimeError with the errors.
     """
-    return compiler.compiled(source, [f"-I{headers}", *_options(source, constants, architecture)])
+    return _compiled(source, [f"-I{headers}", *_options(source, constants, architecture)])
 
 
 def sass(source: Path, constants: Mapping[str, Any], architecture: str) -> tuple[str, str]:
     """The log of compiling a source with these macros, and its machine code. Raises RuntimeError with the errors."""
-    given = _options(source, constants, architecture)
-    log, binary = built = compiler.compiled(source, given)
-    recorded(source.name, _content(source, given), lambda: built, "cubin")
+    log, binary = _compiled(source, _options(source, constants, architecture))
     with tempfile.NamedTemporaryFile(suffix=".cubin") as held:
         held.write(binary)
         held.flush()

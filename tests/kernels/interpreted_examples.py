@@ -8,10 +8,7 @@ from kernels import registry
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate
-from tests.kernels import interpreting
 from tests.kernels.worked_examples import installed
-
-interpreting.let_tensors_be_bounds()
 
 
 @pytest.fixture(scope="module")

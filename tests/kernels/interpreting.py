@@ -1,53 +1,56 @@
-"""Runs Triton variants through the accuracy gate, or tests of them, in Triton's interpreter (fp16 and fp32 only).
+"""Runs tests of Triton kernels in Triton's interpreter, which needs no GPU (fp16 and fp32 only).
 
-It needs no GPU. Triton decides at its import whether it interprets, so both run in a process of their own.
+Triton decides at its import whether it interprets, so they run in a process of their own.
 """
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from kernels.ops import Case
+from kernels.proof import gate, inputs
+from kernels.proof.calls import outputs_of
+from kernels.proof.poison import PoisonedEmpty
+from kernels.proof.reference_cache import ReferenceCache
+from kernels.registry import Variant
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def gate(runs: list[tuple[str, Case, dict[str, Any]]]) -> dict[str, str]:
-    """For each (variant, case, params) whose gate did not pass, its key and what the gate says."""
-    given = json.dumps([(name, case.model_dump(), params) for name, case, params in runs])
-    done = subprocess.run(
-        [sys.executable, __file__],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=environment(),
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-4000:])
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def run_tests(*paths: Path) -> None:
     """Runs files of tests in the interpreter. Raises AssertionError with pytest's report when one fails."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:django", "--noconftest",
-         "-o", "addopts=--import-mode=importlib", "-c", os.devnull, "--rootdir", str(ROOT), *map(str, paths)],
-        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:django", "-p", __name__,
+         "--noconftest", "-o", "addopts=--import-mode=importlib", "-c", os.devnull, "--rootdir", str(ROOT),
+         *map(str, paths)],
+        cwd=ROOT, env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def environment() -> dict[str, str]:
-    """The environment variables of a process in which Triton interprets."""
-    return os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+@torch.no_grad()
+def assert_right(variant: Variant, case: Case, params: dict[str, Any]) -> None:
+    """One function is right on inputs of each magnitude, by the accuracy gate's limits.
+
+    The gate itself calls it ten times, which takes the interpreter three times as long.
+    """
+    function = variant.build(case, params)
+    for seed, kind in enumerate(inputs.KINDS):
+        drawn = inputs.draw(case, "cpu", seed, kind)
+        expected, _ = gate.expect(variant, case, params, drawn, (kind, seed), ReferenceCache())
+        packed = gate.pack(variant, case, params, drawn)
+        with PoisonedEmpty():
+            outputs = outputs_of(case, packed, function(**packed))
+        for comparison in expected.compare_all(outputs, f"on {kind} inputs"):
+            assert comparison.holds, f"{case.key} {params}: {comparison}"
 
 
-def let_tensors_be_bounds() -> None:
+def pytest_configure() -> None:
     """Triton 3.6 converts a loop's bound to an integer in a way that numpy 2.4 refuses."""
     from triton.runtime import interpreter
 
@@ -58,22 +61,3 @@ def let_tensors_be_bounds() -> None:
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
     interpreter._patch_lang_tensor = patched
-
-
-def _main() -> None:
-    from kernels import registry
-    from kernels.ops import case_from
-    from kernels.proof import gate
-
-    let_tensors_be_bounds()
-    said = {}
-    for name, dumped, params in json.load(sys.stdin):
-        case = case_from.validate_python(dumped)
-        report = gate.check(registry.variant(name), case, "cpu", params)
-        if not report.passed:
-            said[f"{name} {case.key} {params}"] = report.sentence
-    print(json.dumps(said))
-
-
-if __name__ == "__main__":
-    _main()

@@ -20,34 +20,34 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.kernels.kept import kept
+
 KEPT = "MACHINE_CODE"
-"""The environment variable that names the folder of recorded builds. Where it is not set, nothing is recorded."""
+"""The environment variable that names the folder of builds that are listed. Where it is not set, none are."""
 
 _HERE = Path(__file__).parent
 
 
-def recorded(source: str, content: bytes, build: Callable[[], tuple[str, bytes]], kind: str) -> str:
-    """The log of a build. With `$MACHINE_CODE` set it is built once for each content, and noted for the listing.
+def recorded(source: str, content: bytes, build: Callable[[], tuple[str, bytes]], kind: str) -> tuple[str, bytes]:
+    """The log and the binary of a build, made once for each content. With `$MACHINE_CODE` set it is kept there, and
+    noted for the listing.
 
     `source` is the name to list, `content` everything that decides the build, `kind` "cubin" or "ptx".
     """
-    folder = os.environ.get(KEPT)
-    if folder is None:
-        return build()[0]
-    stem = Path(folder) / hashlib.sha256(content).hexdigest()[:32]
-    code, log = stem.with_suffix(f".{kind}"), stem.with_suffix(".log")
-    if not code.exists() or not log.exists():
-        said, binary = build()
-        log.write_text(said)
-        code.write_bytes(binary)
-    test = os.environ.get("PYTEST_CURRENT_TEST", "").removesuffix(" (call)")
-    with Path(folder, "builds.jsonl").open("a") as notes:
-        notes.write(json.dumps({"source": source, "test": test, "code": code.name}) + "\n")
-    return log.read_text()
+    folder, once = os.environ.get(KEPT), cache(build)
+    where = Path(folder) if folder else None
+    log = kept(content, "log", lambda into: into.write_text(once()[0]), where)
+    code = kept(content, kind, lambda into: into.write_bytes(once()[1]), where)
+    if folder:
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").removesuffix(" (call)")
+        with Path(folder, "builds.jsonl").open("a") as notes:
+            notes.write(json.dumps({"source": source, "test": test, "code": code.name}) + "\n")
+    return log.read_text(), code.read_bytes()
 
 
 def digest(code: Path) -> str:

@@ -1,6 +1,6 @@
-"""Every Triton kernel of ours is right in Triton's interpreter: the files `interpreted_*.py`, in one process.
+"""Every Triton kernel of ours and of docs/examples is right in Triton's interpreter: the files `interpreted_*.py`.
 
-A process of its own for each of them would import torch and Triton again, which takes as long as the tests.
+They share one process: each of its own would import torch and Triton again, which takes as long as its tests.
 """
 
 from pathlib import Path
@@ -15,6 +15,8 @@ FILES = (
     "runners/interpreted_prompts.py",
     "fused/interpreted_fused.py",
     "server/interpreted_kernels.py",
+    "proof/interpreted_names.py",
+    "interpreted_examples.py",
 )
 
 

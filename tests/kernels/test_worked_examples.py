@@ -3,7 +3,6 @@
 import ctypes
 import importlib
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from kernels.dtypes import DTYPES
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate
-from tests.kernels import interpreting
 from tests.kernels.compiling import compile_log, resources
 from tests.kernels.on_cpu.translate import library
 from tests.kernels.triton_compiling import stack_bytes
@@ -75,10 +73,6 @@ def test_they_declare_the_names_of_their_kernels(examples):
     assert registry.variant("gemv_triton").kernels == (kernel.__name__,)
     source = examples["gemv_cuda"].SOURCE.read_text()
     assert all(f" {name}(const ELEMENT* x" in source for name in registry.variant("gemv_cuda").kernels)
-
-
-def test_the_triton_example_is_right_under_the_interpreter():
-    interpreting.run_tests(Path(__file__).with_name("interpreted_examples.py"))
 
 
 def test_the_triton_example_compiles_without_spills(examples):

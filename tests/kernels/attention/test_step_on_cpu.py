@@ -67,13 +67,13 @@ def attended(
     ("case", "splits", "parts"),
     [
         (StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=64, kv_len=90), 4, 2),
-        (StepAttentionCase(batch=1, heads=6, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2, 3),
-        (StepAttentionCase(batch=1, heads=4, kv_heads=4, head_dim=64, kv_len=60, window=16), 2, 1),
-        (StepAttentionCase(batch=1, heads=2, kv_heads=1, head_dim=64, kv_len=1), 4, 1),
+        (StepAttentionCase(batch=1, heads=12, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2, 3),
+        (StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=64, kv_len=60, window=16), 2, 1),
+        (StepAttentionCase(batch=1, heads=4, kv_heads=1, head_dim=64, kv_len=1), 4, 2),
         (StepAttentionCase(batch=3, heads=8, kv_heads=2, head_dim=64, kv_len=90, paged=True), 2, 2),
-        (StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=64, kv_len=40, paged=True, page_size=8), 4, 1),
+        (StepAttentionCase(batch=1, heads=2, kv_heads=2, head_dim=64, kv_len=40, paged=True, page_size=8), 4, 1),
     ],
-)
+)  # few other sizes: each is compiled
 def test_it_is_right(case: StepAttentionCase, splits: int, parts: int) -> None:
     given = inputs.draw(case, "cpu", 1)
     truth = reference.compute(case, given)
@@ -95,18 +95,18 @@ def test_caches_may_be_halves_of_one_tensor() -> None:
     given = inputs.draw(case, "cpu", 1)
     halves = torch.cat([given["k_cache"], given["v_cache"]], dim=-1)
     joined = given | dict(zip(("k_cache", "v_cache"), halves.split(case.head_dim, dim=-1), strict=True))
-    assert torch.equal(attended(case, joined, 2), attended(case, given, 2))
+    assert torch.equal(attended(case, joined, 2, 2), attended(case, given, 2, 2))
     assert torch.equal(halves, torch.cat([given["k_cache"], given["v_cache"]], dim=-1))
 
 
 def test_offsets_beyond_32_bits() -> None:
     """A cache whose second sequence begins behind 2³¹ elements, in memory that is mostly never touched."""
-    case = StepAttentionCase(batch=2, heads=2, kv_heads=1, head_dim=64, kv_len=20, dtype="fp16")
+    case = StepAttentionCase(batch=2, heads=2, kv_heads=1, head_dim=64, kv_len=20)
     given = inputs.draw(case, "cpu", 1)
     near, far = given, dict(given)
     for name in ("k_cache", "v_cache"):
         first, second = (each.flatten() for each in given[name])
-        far[name] = torch.empty(2**31 + second.numel(), dtype=torch.float16)
+        far[name] = torch.empty(2**31 + second.numel(), dtype=first.dtype)
         far[name][: first.numel()], far[name][2**31 :] = first, second
     o = attended(case, far, 2, capacity=2**31 // case.head_dim)
     assert torch.equal(o, attended(case, near, 2))
@@ -133,7 +133,7 @@ def test_an_entry_that_is_no_page_gives_nan_and_writes_nothing(place: int) -> No
     given["position"] = torch.tensor([69, 68])
     given["page_table"][1, place] = len(given["k_cache"])
     before, written = given["k_cache"].clone(), given["page_table"][:, 4].tolist()
-    o = attended(case, given, 2)
+    o = attended(case, given, 2, 2)
     assert bool(torch.isfinite(o[0]).all())
     assert bool(o[1].isnan().all())
     changed = (given["k_cache"] != before).flatten(1).any(1).nonzero().flatten().tolist()

@@ -7,26 +7,39 @@ from kernels.cases.fused import check_gated, check_rmsnorm, check_rope
 from kernels.fused.gated_triton import Gated
 from kernels.fused.rmsnorm_triton import RmsNorm
 from kernels.fused.rope_triton import Rope, RopeAppend
-from kernels.ops import RmsNormCase, RopeCase, reference
+from kernels.ops import GatedCase, RmsNormCase, RopeCase, reference
 from kernels.ops.rmsnorm import rmsnorm as reference_rmsnorm
 from kernels.ops.rope import rope as reference_rope
 from kernels.proof import gate, inputs
 from kernels.registry import variant
+from tests.kernels.interpreting import assert_right
 
 DTYPES = ("fp16", "fp32")
 
 
-def passes(name, case):
-    for params in variant(name).space(case):
-        report = gate.check(variant(name), case, "cpu", params)
-        assert report.passed, f"{case.key} {params}: {report.sentence}"
+SMALL = (
+    RmsNormCase(m=3, n=24, residual=True, dtype="fp16"),
+    GatedCase(m=3, n=24, dtype="fp16"),
+    RopeCase(batch=2, q_len=1, heads=2, kv_heads=1, head_dim=8, append=True, paged=True, dtype="fp16"),
+)
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.op)
+def test_they_pass_the_gate(case):
+    own = variant(f"{case.op}_triton")
+    report = gate.check(own, case, "cpu", own.space(case)[0])
+    assert report.passed, report.sentence
+
+
+def all_right(name, cases):
+    for case in cases:
+        for params in variant(name).space(case):
+            assert_right(variant(name), case, params)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rmsnorm(dtype):
-    for case in check_rmsnorm(dtype, cpu=True):
-        if case.quantise is None:
-            passes("rmsnorm_triton", case)
+    all_right("rmsnorm_triton", [case for case in check_rmsnorm(dtype, cpu=True) if case.quantise is None])
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -43,14 +56,12 @@ def test_rmsnorm_quantises_to_448(residual):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gated(dtype):
-    for case in check_gated(dtype, cpu=True):
-        passes("gated_triton", case)
+    all_right("gated_triton", check_gated(dtype, cpu=True))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rope(dtype):
-    for case in check_rope(dtype, cpu=True)[:: 1 if dtype == "fp16" else 3]:
-        passes("rope_triton", case)
+    all_right("rope_triton", check_rope(dtype, cpu=True)[:: 1 if dtype == "fp16" else 3])
 
 
 def test_heads_may_lie_further_apart_than_int32_counts():

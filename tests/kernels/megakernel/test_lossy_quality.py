@@ -1,13 +1,13 @@
 """What rounding the weights costs the trained sample model, by the workbench's own measure on the model's own text."""
 
 import copy
-from typing import Any
+from functools import cache
 
 import pytest
 
 from kernels import runners
 from kernels.runners import Runner
-from tests.kernels.megakernel.sample_model import on_its_text, sample
+from tests.kernels.megakernel.sample_model import known, on_its_text, sample
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
 from workers.measuring import quality
 from workers.measuring.allowed_rises import Tolerances
@@ -17,13 +17,17 @@ ALLOWED = 0.04
 rounded to nearest (4.9 points)."""
 
 
-def in_float32(model: Any) -> Runner:
-    """A runner of the model's weights as they are, computed in float32.
+@cache
+def in_float32(weights: str, method: str) -> Runner:
+    """A runner of the model with such weights, computed in float32.
 
     bf16 products round differently from one processor to the next, which moves the disagreement by half a point.
     float32 products differ by too little to change the most likely token of more than a few in thousands.
     """
-    return runners.runner("eager", copy.deepcopy(model).float())
+    original = sample("bf16", "cpu")
+    if weights == "bf16":
+        return known(copy.deepcopy(original).float())
+    return runners.runner("eager", with_rounded_weights(original, weights, method).float())
 
 
 @pytest.mark.parametrize(
@@ -38,9 +42,8 @@ def in_float32(model: Any) -> Runner:
 def test_the_sample_model_rounded(
     weights: str, method: str, acceptable: bool, kl_most: float, disagreement_most: float
 ) -> None:
-    original = sample("bf16", "cpu")
-    after = in_float32(with_rounded_weights(original, weights, method))
-    tokens, compared = on_its_text(after, "cpu", before=in_float32(original))
+    before, after = in_float32("bf16", ""), in_float32(weights, method)
+    tokens, compared = on_its_text(after, "cpu", before=before)
     found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(ALLOWED))
     print(found.sentence)
     assert found.tokens == quality.LEAST_TOKENS

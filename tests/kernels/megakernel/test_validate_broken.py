@@ -9,38 +9,60 @@ from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import ADD, OUT
 from kernels.megakernel.proof.structure import instruction_rows
 from kernels.megakernel.proof.validate import validate
-from tests.kernels.megakernel.broken import changed, fields_that_matter, find, kinds, swapped, with_rows, without
-from tests.kernels.megakernel.tiny_models import program_of
+from tests.kernels.megakernel.broken import (
+    changed,
+    fields_that_matter,
+    find,
+    kinds,
+    swapped,
+    with_one,
+    with_rows,
+    without,
+)
+from tests.kernels.megakernel.tiny_models import program_of, programs_of
 
 SMALL = program_of("qwen2", out_parts=2, splits=3)
 SLICED = program_of("qwen2", batch=2, out_parts=2, down_parts=2, splits=2, sliced=True)
 ATTENDING = program_of("llama-32", out_parts=2, splits=0)
 EXPERTS = program_of("qwen3_moe", out_parts=2, down_parts=2, splits=0)
 GROUPS = program_of("olmoe", batch=2, down_parts=2, splits=2)
-ANY = st.sampled_from([SMALL, SLICED, ATTENDING, EXPERTS, GROUPS])
+ALONE = [SMALL, SLICED, ATTENDING, EXPERTS, GROUPS]
+OF_RANKS = [
+    programs_of("llama-of-4", out_parts=2, splits=2, tensor_parallel_size=2),
+    programs_of("llama-of-4", batch=2, out_parts=2, down_parts=2, splits=1, sliced=True, tensor_parallel_size=2),
+    programs_of("llama-of-4", sms=4, splits=0, pairs=True, tensor_parallel_size=4),
+    programs_of("mixtral-of-2", batch=3, sms=4, splits=1, down_parts=2, tensor_parallel_size=2),
+]
+ANY = st.sampled_from([*([program] for program in ALONE), *OF_RANKS])
+"""The programs of one GPU, and those of several of which one is broken."""
 MANY = settings(max_examples=120, deadline=None, derandomize=True)
 PLACES = st.integers(0, 5), st.integers(0, 999)
 
 
-@given(ANY, *PLACES)
+@given(ANY, st.integers(0, 3), *PLACES)
 @MANY
-def test_it_rejects_a_dropped_instruction(program: Program, sm: int, index: int) -> None:
-    assert validate(without(program, sm, index % len(program.instructions[sm])))
+def test_it_rejects_a_dropped_instruction(made: list[Program], rank: int, sm: int, index: int) -> None:
+    program = made[rank % len(made)]
+    sm %= program.layout.sms
+    assert validate(*with_one(made, without(program, sm, index % len(program.instructions[sm]))))
 
 
-@given(ANY, *PLACES, st.integers(0, 9), st.integers(-1, 40))
+@given(ANY, st.integers(0, 3), *PLACES, st.integers(0, 9), st.integers(-1, 40))
 @MANY
-def test_it_rejects_another_value_in_any_field(program: Program, sm: int, index: int, which: int, value: int) -> None:
+def test_it_rejects_another_value_in_any_field(
+    made: list[Program], rank: int, sm: int, index: int, which: int, value: int
+) -> None:
+    program = made[rank % len(made)]
+    sm %= program.layout.sms
     rows = instruction_rows(program.instructions[sm])
     words = rows[index % len(rows)]
     names = fields_that_matter(words)
     name = names[which % len(names)]
-    if value == words[name]:
-        value += 1
-    assert validate(changed(program, sm, index % len(rows), **{name: value})), f"{name} {words[name]} → {value}"
+    broken = changed(program, sm, index % len(rows), **{name: value + (value == words[name])})
+    assert validate(*with_one(made, broken)), f"{name} {words[name]} → {value}"
 
 
-@given(ANY, *PLACES, st.integers(1, 5))
+@given(st.sampled_from(ALONE), *PLACES, st.integers(1, 5))
 @MANY
 def test_it_rejects_a_duplicated_instruction(program: Program, sm: int, index: int, away: int) -> None:
     rows, theirs = instruction_rows(program.instructions[sm]), instruction_rows(program.instructions[(sm + away) % 6])

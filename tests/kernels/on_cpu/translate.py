@@ -3,15 +3,16 @@
 import ctypes
 import fcntl
 import os
+import platform
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from kernels.cuda.nvrtc import TILES
 from tests.kernels.cuda_sources import own_headers
+from tests.kernels.kept import kept
 
 HERE = Path(__file__).parent
 COMPILE = ["g++", "-std=c++20", "-O1", "-fPIC", "-w"]
@@ -94,17 +95,29 @@ def _run(command: list[str]) -> None:
 
 
 @cache
+def _compiler() -> str:
+    """What all programs are compiled with."""
+    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout
+    headers = sorted(each.read_text() for each in HERE.iterdir() if each.suffix in (".hpp", ".cuh", ".h"))
+    return "".join((version, platform.machine(), *COMPILE, *headers))
+
+
+@cache
 def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
-    with tempfile.TemporaryDirectory() as folder:
-        for header in (*(TILES / name for name in ARITHMETIC), *own_headers(source)):
-            (Path(folder) / header.name).write_text(translated(header.read_text()))
-        main = Path(folder) / "main.cpp"
-        main.write_text(translated(source.read_text()) + entry)
-        given = [f"-D{name}={value}" for name, value in macros]
-        found = Path(folder) / "kernel.so"
-        folders = [f"-I{folder}", f"-I{_precompiled()}", f"-I{HERE}"]
-        _run([*COMPILE, "-shared", "-include", "fibers.hpp", *folders, *given, str(main), "-o", str(found)])
-        return ctypes.CDLL(str(found))
+    headers = (*(TILES / name for name in ARITHMETIC), *own_headers(source))
+    texts = {header.name: translated(header.read_text()) for header in headers}
+    # on the command line, a macro that a precompiled header mentions would leave that header unused
+    defined = "".join(f"#define {name} {value}\n" for name, value in macros)
+    texts["main.cpp"] = defined + translated(source.read_text()) + entry
+
+    def compiled(into: Path) -> None:
+        folder = into.parent
+        for name, text in texts.items():
+            (folder / name).write_text(text)
+        given = ["-include", "fibers.hpp", *(f"-I{each}" for each in (folder, _precompiled(), HERE))]
+        _run([*COMPILE, "-Winvalid-pch", "-shared", *given, str(folder / "main.cpp"), "-o", str(into)])
+
+    return ctypes.CDLL(str(kept(repr((_compiler(), texts)).encode(), "so", compiled)))
 
 
 def library(source: Path, entry: str, macros: Mapping[str, int]) -> ctypes.CDLL:

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,8 @@ from kernels.hardware import GPUS
 from kernels.megakernel.host.device import SOURCES
 from kernels.model import all_reduce, experts_triton
 from kernels.proof.kernel_names import borrowed, foreign, is_own, kernels_seen
-from tests.kernels import interpreting
 from tests.kernels.cuda_sources import own_headers
+from tests.kernels.proof import interpreted_names
 
 OWN = {each.name: each for each in registry.variants() if not each.peer}
 SINGLE = sorted(name for name, each in OWN.items() if each.op != "model")
@@ -115,25 +113,12 @@ def sources(name: str) -> set[Path]:
     }
 
 
-def launched_by_triton(names: list[str]) -> dict[str, list[str]]:
-    """The Triton kernels that each variant launches in the interpreter, for the smallest case that it serves."""
-    given = json.dumps(names)
-    script = Path(__file__).with_name("interpreted_names.py")
-    done = subprocess.run(
-        [sys.executable, str(script)], input=given, capture_output=True, text=True, check=False,
-        cwd=interpreting.ROOT, env=interpreting.environment(),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def test_the_declared_names_are_those_in_the_sources():
     of_cuda = {name: {entry for source in sources(name) for entry in entries(source)} for name in OWN}
-    in_triton = [name for name in SINGLE if not of_cuda[name]]
-    found = {name: sorted(names) for name, names in of_cuda.items()} | launched_by_triton(in_triton)
-    found["kernels"] = sorted(name for name, each in vars(experts_triton).items() if isinstance(each, JITFunction))
-    assert len(in_triton) == 5
-    assert found == {name: sorted(each.kernels) for name, each in OWN.items()}
+    assert tuple(name for name in SINGLE if not of_cuda[name]) == interpreted_names.NAMES, "these are in Triton"
+    of_cuda["kernels"] = {name for name, each in vars(experts_triton).items() if isinstance(each, JITFunction)}
+    declared = {name: set(each.kernels) for name, each in OWN.items() if name not in interpreted_names.NAMES}
+    assert {name: names for name, names in of_cuda.items() if name in declared} == declared
 
 
 def rows():

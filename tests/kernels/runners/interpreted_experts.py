@@ -6,11 +6,8 @@ import torch
 from kernels.model import experts, experts_triton
 from kernels.model.decoder import Decoder
 from kernels.model.experts import Experts
-from tests.kernels.interpreting import let_tensors_be_bounds
 from tests.kernels.runners.engine_models import SPARSE
 from tests.kernels.runners.planned_models import load
-
-let_tensors_be_bounds()
 
 
 def layer_of(count: int, chosen: int, normalised: bool, rounded: bool) -> Experts:
@@ -24,7 +21,7 @@ def logits_of(tokens: int, count: int, dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize(
     ("tokens", "count", "chosen", "normalised"),
-    [(1, 128, 8, True), (5, 8, 3, False), (7, 60, 4, True), (3, 2, 2, True)],
+    [(1, 40, 6, True), (5, 8, 3, False), (3, 20, 4, True), (3, 2, 2, True)],
 )
 def test_it_chooses_and_orders_as_torch_does(
     tokens: int, count: int, chosen: int, normalised: bool, dtype: torch.dtype

@@ -12,12 +12,8 @@ from kernels.model.prompt_ops import prompt_ops
 from kernels.model.tensor_parallel import divide
 from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPrompts
 from kernels.runners.sessions import DecoderSession
-from tests.kernels.interpreting import let_tensors_be_bounds
 from tests.kernels.runners.engine_models import CONFIGS, load
 from tests.kernels.runners.test_prompts import CAPACITY, TRITON, compare, prompt_of, stacked_state
-
-let_tensors_be_bounds()
-
 
 ONE_LAYER = {"num_hidden_layers": 1}
 

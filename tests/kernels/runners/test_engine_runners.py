@@ -28,14 +28,14 @@ def assert_clock(done: Generation, tokens: int) -> None:
 def test_static_cache_gives_the_tokens_and_forced_logits_of_transformers(name: str, random_ids: torch.Tensor) -> None:
     model, prompt = load(name), random_ids[:, :20]
     eager, runner = EagerRunner(model), CompiledRunner(model, UNCOMPILED)
-    before, expected = eager.generate(prompt, 16), eager.logits(random_ids)
-    runner.prepare(2, 20, 16)
+    before, expected = eager.generate(prompt, 8), eager.logits(random_ids)
+    runner.prepare(2, 20, 8)
     assert type(runner._session).__name__ == ("DecoderSession" if name in COMPILED else "ModuleSession")
-    done = runner.generate(prompt, 16)
+    done = runner.generate(prompt, 8)
     assert done.tokens == before.tokens
-    assert [len(row) for row in done.tokens] == [16, 16]
-    assert_clock(before, 16)
-    assert_clock(done, 16)
+    assert [len(row) for row in done.tokens] == [8, 8]
+    assert_clock(before, 8)
+    assert_clock(done, 8)
     torch.testing.assert_close(runner.logits(random_ids), expected, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(runner.logits(random_ids[:, :7]), expected[:, :7], atol=2e-4, rtol=1e-4)
 
@@ -77,8 +77,8 @@ def test_inductor_changes_no_token(random_ids: torch.Tensor) -> None:
     done = runner.generate(prompt, 12)
     assert done.tokens == EagerRunner(model).generate(prompt, 12).tokens
     assert_clock(done, 12)
-    expected = EagerRunner(model).logits(random_ids[:1, :30])
-    torch.testing.assert_close(runner.logits(random_ids[:1, :30]), expected, atol=5e-4, rtol=1e-3)
+    expected = EagerRunner(model).logits(random_ids[:1])
+    torch.testing.assert_close(runner.logits(random_ids[:1]), expected, atol=5e-4, rtol=1e-3)
 
 
 def test_end_of_text_does_not_end_a_generation(random_ids: torch.Tensor) -> None:
@@ -99,7 +99,7 @@ def test_an_unprepared_shape_is_prepared_first(random_ids: torch.Tensor) -> None
 def test_an_encoder_gives_one_time_per_batch(options: dict[str, bool], random_ids: torch.Tensor) -> None:
     model = load("bert")
     runner = EagerRunner(model) if options.get("eager") else CompiledRunner(model, options)
-    runner.prepare(2, 36, 1)
+    runner.prepare(2, 26, 1)
     assert_clock(runner.encode(random_ids), 1)
     torch.testing.assert_close(runner.logits(random_ids), model(input_ids=random_ids).logits)
 

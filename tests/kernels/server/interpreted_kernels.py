@@ -19,10 +19,8 @@ from kernels.server.execution.rows_triton import move
 from kernels.server.execution.sampling_triton import Settings, draw_rows
 from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
 from kernels.server.scheduler.requests import Request
-from tests.kernels.interpreting import let_tensors_be_bounds
 from tests.kernels.runners.engine_models import load
 
-let_tensors_be_bounds()
 VOCAB = 300
 
 

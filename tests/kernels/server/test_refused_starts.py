@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.cli.serve import ABOVE, NUMBERS, serve, serve_arguments, wrong_number
+from kernels.cli.serve import ABOVE, NUMBERS, _serve, serve, serve_arguments, wrong_number
+from kernels.model_files import ModelRefused
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.http.web import listening
 from kernels.server.processes.engine_process import EngineProcess
@@ -22,30 +23,23 @@ from tests.kernels.server.engines import becomes, short_of_memory
 from tests.ports import reserved_port
 
 
-def refused(*options: str) -> str:
-    """What a server that ends by itself says last."""
-    command = [sys.executable, "-m", "kernels", "serve", "--device", "cpu", "--port", str(reserved_port()), *options]
+def test_an_ever_so_small_memory_for_pages_is_refused_and_not_ignored() -> None:
+    """By the engine's process, whose sentence ends the whole server."""
+    command = [sys.executable, "-m", "kernels", "serve", "--device", "cpu", "--port", str(reserved_port())]
+    command += ["--model", str(MODEL), "--kv-gib", "1e-12"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
-    return done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("kernels serve: kv_bytes: 1 hold no KV page")
 
 
-def test_an_ever_so_small_memory_for_pages_is_refused_and_not_ignored() -> None:
-    sentence = refused("--model", str(MODEL), "--kv-gib", "1e-12")
-    assert sentence.startswith("kernels serve: kv_bytes: 1 hold no KV page")
-
-
-def test_an_address_in_use_is_refused() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        said = refused("--model", str(MODEL), "--port", str(other.getsockname()[1]))
-    assert said.startswith("kernels serve: --host and --port: ")
-    assert said.endswith("address already in use")
-
-
-def test_an_address_of_another_machine_is_refused() -> None:
-    """Python 3.13 says of it that nothing could be bound, without an error's number."""
-    with pytest.raises(ValueError, match=r"^--host and --port: .*'192\.0\.2\.1'"):
-        asyncio.run(listening("192.0.2.1", 0))
+@pytest.mark.parametrize(("host", "said"), [("127.0.0.1", "address already in use$"), ("192.0.2.1", r"'192\.0\.2\.1'")])
+def test_an_address_in_use_or_of_another_machine_is_refused(host: str, said: str) -> None:
+    """Python 3.13 says of the other one that nothing could be bound, without an error's number."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(ValueError, match=f"^--host and --port: .*{said}"),
+    ):
+        asyncio.run(listening(host, other.getsockname()[1]))
 
 
 def test_a_server_knows_the_free_port_that_it_got() -> None:
@@ -102,24 +96,25 @@ def test_a_plan_of_such_numbers_is_refused_too(tmp_path: Path, serving: dict[str
         read_plan(tmp_path / "plan.json")
 
 
-def test_a_file_that_holds_no_object_is_refused(tmp_path: Path) -> None:
+def refused(model: Path) -> str:
+    """Why a server of the model does not start."""
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    options = parser.parse_args(["--model", str(model), "--device", "cpu", "--port", str(reserved_port())])
+    with pytest.raises((ValueError, ModelRefused)) as raised:
+        asyncio.run(_serve(options, []))
+    return str(raised.value)
+
+
+def test_files_that_hold_no_object_no_weights_or_half_a_model_are_refused(tmp_path: Path) -> None:
     model = tmp_path / "model"
     shutil.copytree(MODEL, model)
     (model / "tokenizer_config.json").write_text("[1]")
-    assert refused("--model", str(model)).endswith(f"{model / 'tokenizer_config.json'}: it holds no JSON object")
-
-
-def test_a_directory_without_weights_is_refused(tmp_path: Path) -> None:
-    shutil.copy(MODEL / "config.json", tmp_path)
-    (tmp_path / "pytorch_model.bin").touch()
-    sentence = f"kernels serve: --model: {tmp_path} holds no safetensors and no GGUF file"
-    assert refused("--model", str(tmp_path)) == sentence
-
-
-def test_a_file_is_a_whole_gguf_file(tmp_path: Path) -> None:
-    path = tmp_path / "model.gguf"
-    path.write_bytes(b"GGUF\3\0\0\0")
-    assert "it is truncated" in refused("--model", str(path))
+    assert refused(model) == f"{model / 'tokenizer_config.json'}: it holds no JSON object"
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    assert refused(model) == f"--model: {model} holds no safetensors and no GGUF file"
+    (tmp_path / "model.gguf").write_bytes(b"GGUF\3\0\0\0")
+    assert "it is truncated" in refused(tmp_path / "model.gguf")
 
 
 def test_a_lack_of_memory_ends_no_server_that_has_served(tmp_path: Path) -> None:
