@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels.kept import kept
+from tests.kernels.build_cache import cached_build
 
 KEPT = "MACHINE_CODE"
 """The environment variable that names the folder of builds that are listed. Where it is not set, none are."""
@@ -41,8 +41,8 @@ def recorded(source: str, content: bytes, build: Callable[[], tuple[str, bytes]]
     """
     folder, once = os.environ.get(KEPT), cache(build)
     where = Path(folder) if folder else None
-    log = kept(content, "log", lambda into: into.write_text(once()[0]), where)
-    code = kept(content, kind, lambda into: into.write_bytes(once()[1]), where)
+    log = cached_build(content, "log", lambda into: into.write_text(once()[0]), where)
+    code = cached_build(content, kind, lambda into: into.write_bytes(once()[1]), where)
     if folder:
         test = os.environ.get("PYTEST_CURRENT_TEST", "").removesuffix(" (call)")
         with Path(folder, "builds.jsonl").open("a") as notes:

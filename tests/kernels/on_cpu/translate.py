@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from kernels.cuda.nvrtc import TILES
+from tests.kernels.build_cache import cached_build
 from tests.kernels.cuda_sources import own_headers
-from tests.kernels.kept import kept
 
 HERE = Path(__file__).parent
 COMPILE = ["g++", "-std=c++20", "-O1", "-fPIC", "-w"]
@@ -117,7 +117,7 @@ def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> c
         given = ["-include", "fibers.hpp", *(f"-I{each}" for each in (folder, _precompiled(), HERE))]
         _run([*COMPILE, "-Winvalid-pch", "-shared", *given, str(folder / "main.cpp"), "-o", str(into)])
 
-    return ctypes.CDLL(str(kept(repr((_compiler(), texts)).encode(), "so", compiled)))
+    return ctypes.CDLL(str(cached_build(repr((_compiler(), texts)).encode(), "so", compiled)))
 
 
 def library(source: Path, entry: str, macros: Mapping[str, int]) -> ctypes.CDLL:
