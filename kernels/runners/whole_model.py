@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from kernels.hardware import Gpu
 from kernels.ops import ModelCase
-from kernels.registry import Refusal, Variant, register, variants
+from kernels.registry import Refusal, Variant, register, register_like, variants
 from kernels.runners import Runner, runner
 from kernels.torch_compiled import no_compiler
 
@@ -209,8 +209,7 @@ LOWERED = {
 }
 """The precisions of the plans that have variants with such weights as candidates, beside the others."""
 for weights, what in LOWERED.items():
-    facts: dict[str, Any] = {
-        "name": f"kernels_{weights}", "summary": f"the kernels plan with {what} where that is faster",
-        "lossy": True, "options": {"weights": weights}, "build_seconds": 20.0,
-    }  # fmt: skip
-    register(type(facts["name"], (_Kernels,), facts))
+    register_like(
+        _Kernels, __name__, name=f"kernels_{weights}", summary=f"the kernels plan with {what} where that is faster",
+        lossy=True, options={"weights": weights}, build_seconds=20.0,
+    )  # fmt: skip
