@@ -170,6 +170,11 @@ def check_params(name: str, params: Iterable[str], taken: Sequence[str] = ()) ->
 _variants: dict[str, Variant] = {}
 
 
+def register_like(base: type[Variant], module: str, **facts: Any) -> None:
+    """Offers a variant that differs from `base` in these class attributes; `module` is the file that describes it."""
+    register(type(facts["name"], (base,), {"__module__": module, **facts}))
+
+
 def register(variant_class: type[Variant]) -> type[Variant]:
     """Class decorator: offers the variant. Raises ValueError when the name is taken."""
     if variant_class.name in _variants:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from kernels.hardware import Gpu
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, register_like
 
 BUILD_SECONDS = 20.0
 """The longest that Inductor takes for one case of one op."""
@@ -48,4 +48,4 @@ class Compiled(Variant):
 def register_compiled(eager: type[Variant], summary: str) -> None:
     """Offers the eager variant compiled by Inductor, as its name with `_compiled` behind. `summary` says what of."""
     name, described = f"{eager.name}_compiled", f"{summary} compiled by Inductor"
-    register(type(name, (Compiled,), {"name": name, "op": eager.op, "summary": described, "eager": eager}))
+    register_like(Compiled, eager.__module__, name=name, op=eager.op, summary=described, eager=eager)

@@ -10,7 +10,7 @@ from kernels.gemm.skinny import CONFIG_PARAMS, MOST_ROWS, WEIGHTS, RoundedWeight
 from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig, configs, packing_of
 from kernels.hardware import Gpu
 from kernels.ops import LmHeadCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, register, register_like
 
 if TYPE_CHECKING:
     import torch
@@ -105,10 +105,10 @@ class LmHeadSkinny(_LmHead):
     summary = "streamed LM head, argmax or sampling without logits"
 
 
+class _Lossy(RoundedWeights, _LmHead):
+    pass
+
+
 for weights in ("fp8", "int8", "nvfp4", "int4"):
-    facts = {
-        "name": f"lm_head_skinny_{weights}",
-        "summary": f"streamed LM head, {WEIGHTS[weights]}",
-        "weights": weights,
-    }
-    register(type(facts["name"], (RoundedWeights, _LmHead), facts))
+    described = f"streamed LM head, {WEIGHTS[weights]}"
+    register_like(_Lossy, __name__, name=f"lm_head_skinny_{weights}", summary=described, weights=weights)

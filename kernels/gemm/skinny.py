@@ -9,7 +9,7 @@ from kernels.gemm import config_lookup
 from kernels.gemm.skinny_tiles import TileConfig, can_schedule_dynamically, configs, packing_of, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, register, register_like
 
 if TYPE_CHECKING:
     import torch
@@ -127,6 +127,10 @@ class RoundedWeights:
         return arguments | {"w": values(quantised(arguments["w"], self.weights))}
 
 
+class _Lossy(RoundedWeights, _Skinny):
+    pass
+
+
 WEIGHTS = {
     "fp8": "fp8 weights, a power of two per row",  # e4m3
     "int8": "int8 weights, a scale per 32",  # scales are float16
@@ -136,8 +140,8 @@ WEIGHTS = {
     "int4_minimum": "int4 weights, a scale and a minimum per 32",  # as GGUF's Q4_1
 }
 for weights, described in WEIGHTS.items():
-    facts = {"name": f"skinny_{weights}", "summary": f"{Skinny.summary}, {described}", "weights": weights}
-    register(type(facts["name"], (RoundedWeights, _Skinny), facts))
+    described = f"{Skinny.summary}, {described}"
+    register_like(_Lossy, __name__, name=f"skinny_{weights}", summary=described, weights=weights)
 
 
 def _configs(case: LinearCase) -> list[TileConfig]:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from kernels.hardware import Gpu
 from kernels.ops import ModelCase
-from kernels.registry import Refusal, Variant, register, variants
+from kernels.registry import Refusal, Variant, register, register_like, variants
 from kernels.runners import Runner, runner
 from kernels.torch_compiled import no_compiler
 
@@ -202,34 +202,14 @@ class Kernels(_Kernels):
     build_seconds = 20.0
 
 
-@register
-class KernelsInt8(_Kernels):
-    """As `Kernels`, with variants that hold int8 weights as candidates; prompts are read by the model's own weights."""
-
-    name = "kernels_int8"
-    summary = "the kernels plan with weights in int8 where that is faster"
-    lossy = True
-    options = {"weights": "int8"}
-    build_seconds = 20.0
-
-
-@register
-class KernelsMxfp4(_Kernels):
-    """As `KernelsInt8`, with variants that hold experts in MXFP4, such as gpt-oss was stored in."""
-
-    name = "kernels_mxfp4"
-    summary = "the kernels plan with experts in MXFP4 where that is faster"
-    lossy = True
-    options = {"weights": "mxfp4"}
-    build_seconds = 20.0
-
-
-@register
-class KernelsFp8(_Kernels):
-    """As `Kernels`, with variants that hold fp8 weights as candidates; each rounds its own weight to nearest."""
-
-    name = "kernels_fp8"
-    summary = "the kernels plan with weights in fp8 where that is faster"
-    lossy = True
-    options = {"weights": "fp8"}
-    build_seconds = 20.0
+LOWERED = {
+    "int8": "weights in int8",  # prompts are read by the model's own weights
+    "mxfp4": "experts in MXFP4",  # such as gpt-oss was stored in
+    "fp8": "weights in fp8",  # each variant rounds its own weight to nearest
+}
+"""The precisions of the plans that have variants with such weights as candidates, beside the others."""
+for weights, what in LOWERED.items():
+    register_like(
+        _Kernels, __name__, name=f"kernels_{weights}", summary=f"the kernels plan with {what} where that is faster",
+        lossy=True, options={"weights": weights}, build_seconds=20.0,
+    )  # fmt: skip
