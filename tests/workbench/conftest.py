@@ -47,6 +47,7 @@ def client_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _isolated(settings: Any, tmp_path: Path) -> None:
     settings.BLOBS = tmp_path / "blobs"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.WHITENOISE_AUTOREFRESH = True  # else each new client looks at every static file
     cache.clear()
 
 

@@ -20,7 +20,6 @@ from tests.waiting import wait_for
 from tests.workbench.intake.conftest import CONFIG, sha
 from tests.workbench.web_process import ROOT
 from workbench.embedded import Workbench
-from workbench.embedded.devices import Device
 from workbench.intake import check_files
 from workbench.intake.services import checking
 
@@ -96,7 +95,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     env = {"SWEEP_SECONDS": "2", "API_REQUESTS_PER_MINUTE": "9999"}
-    with Workbench(tmp_path_factory.mktemp("up"), 0, [Device("cpu")], env) as workbench:
+    with Workbench(tmp_path_factory.mktemp("up"), 0, [], env) as workbench:
         yield Site(workbench)
 
 
