@@ -8,9 +8,6 @@ from playwright.sync_api import Browser, expect
 from tests.browser.serving import Site
 
 VERDICT_MS = 600_000
-NOT_COMPILED = """() => document.querySelectorAll('[name="constraints.exclude"][value*="compiled"]').forEach(
-  (box) => { box.checked = true; })"""
-"""Leaves out what Inductor builds, which takes most of a run on a CPU."""
 
 
 @pytest.fixture(scope="package")
@@ -30,7 +27,6 @@ def finished_run(chromium: Browser, site: Site, session: Path) -> str:
         "name": "Browser test",
     }.items():
         page.locator(f'[name="{name}"]').fill(value)
-    page.evaluate(NOT_COMPILED)
     for gpu_class in ("h200", "h100"):
         page.locator(f'[name="constraints.gpu_classes"][value="{gpu_class}"]').uncheck()
     page.locator("button.button-primary", has_text="Start the run").click()
