@@ -220,8 +220,6 @@ def fixed_pages(invitation: str) -> list[tuple[str, str, str]]:
         "prices": "/prices/",
         "members": "/members/",
         "audit": "/audit/",
-        "notifications": "/notifications/",
-        "deliveries": "/notifications/log/",
         "logo": "/reports/logo/",
         "tokens": "/tokens/",
         "security": "/security/",

@@ -16,7 +16,6 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from workbench.embedded import Workbench
-from workbench.embedded.devices import Device
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_README = {"example": "screenshot.png", "report-of-run": "report-h200.png"}
@@ -87,7 +86,7 @@ def main() -> None:
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with (
         tempfile.TemporaryDirectory(prefix="workbench-screenshots-") as data,
-        Workbench(data=Path(data), port=0, devices=[Device("cpu")]) as workbench,
+        Workbench(data=Path(data), port=0, devices=[]) as workbench,
         sync_playwright() as playwright,
     ):
         made = seeded(workbench)

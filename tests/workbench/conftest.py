@@ -1,5 +1,6 @@
 """Two organisations and their people; every test gets its own blobs and empty counters."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +16,9 @@ from tests import sample_results, sample_runs
 from tests.debian import leave_out, postgres_bin
 from workbench.accounts import services, tokens
 from workbench.accounts.models import Membership, Organisation, Role, User
-from workbench.intake import blobs
+from workbench.intake import blobs, check_files
 from workbench.intake.models import Workload
+from workbench.intake.services import checking
 from workbench.intake.services.workloads import create_workload
 from workbench.reports.models import Report
 from workbench.reports.services import freeze
@@ -47,7 +49,18 @@ def client_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _isolated(settings: Any, tmp_path: Path) -> None:
     settings.BLOBS = tmp_path / "blobs"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.WHITENOISE_AUTOREFRESH = True  # else each new client looks at every static file
     cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def _checked_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads are checked by this process: to start another takes half a second."""
+
+    def asked(request: str) -> bytes:
+        return json.dumps({"missing": []} | check_files.answer(json.loads(request))).encode()
+
+    monkeypatch.setattr(checking, "_run_check", asked)
 
 
 @pytest.fixture

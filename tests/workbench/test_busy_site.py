@@ -1,11 +1,14 @@
-"""A web process that is kept busy: pages are answered, a locked database is a 503, and an organisation has a limit."""
+"""A web process that is kept busy: large bodies take neither memory nor disk, pages are answered meanwhile, a locked
+database is a 503, and an organisation has a limit."""
 
+import re
 import sqlite3
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +18,8 @@ from tests.workbench.web_process import WebProcess
 PAGES = ("/workloads/", "/models/", "/workloads/new/", "/tokens/")
 THREADS, LIMIT = 4, 3
 """Of each lane in WebProcess, and requests of an organisation."""
+MIB = 2**20
+FORM = 24 * MIB
 WORKLOAD = {"model": "tiny-llama", "objectives": [{"metric": "ttft", "limit": 5}]}
 
 
@@ -26,6 +31,62 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
         process.pages.get(page).raise_for_status()
     yield process
     process.stop()
+
+
+def _told(site: WebProcess, file: str, field: str) -> int:
+    """The sum of a number that the kernel tells of the web process and its children."""
+    pid = site.web.pid
+    pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    found = [re.search(rf"{field}:\s+(\d+)", Path(f"/proc/{each}/{file}").read_text()) for each in pids]
+    return sum(int(each[1]) for each in found if each)
+
+
+def _peak_bytes(site: WebProcess) -> int:
+    """The most memory that was held."""
+    return _told(site, "status", "VmHWM") * 1024
+
+
+def _written(site: WebProcess) -> int:
+    """Bytes that were written, to files and sockets."""
+    return _told(site, "io", "wchar")
+
+
+def _send(site: WebProcess, kind: str, head: bytes) -> int:
+    """The status of an anonymous form of FORM bytes, sent in small pieces."""
+
+    def body() -> Iterator[bytes]:
+        yield head
+        for _ in range(FORM // MIB):
+            yield b"a" * MIB
+
+    headers = {"Content-Type": kind, "Content-Length": str(FORM + len(head))}
+    return httpx.post(f"{site.url}/login/", content=body(), headers=headers, timeout=120).status_code
+
+
+def test_eight_large_forms_take_no_memory(site: WebProcess) -> None:
+    before = _peak_bytes(site)
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(lambda _: _send(site, "application/x-www-form-urlencoded", b"a="), range(8)))
+    assert statuses == [413] * 8
+    assert _peak_bytes(site) - before < FORM
+
+
+def test_a_large_file_in_a_form_takes_no_disk(site: WebProcess) -> None:
+    before = _written(site)
+    part = b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n'
+    assert _send(site, "multipart/form-data; boundary=x", part) == 413
+    assert _written(site) - before < MIB
+
+
+@pytest.mark.parametrize("path", ["/login/", "/api/v1/workloads"])
+def test_bodies_in_chunks_are_counted(site: WebProcess, path: str) -> None:
+    def body() -> Iterator[bytes]:
+        for _ in range(FORM // MIB):
+            yield b"a" * MIB
+
+    before = _written(site)
+    assert httpx.post(f"{site.url}{path}", content=body(), timeout=120).status_code == 413
+    assert _written(site) - before < MIB
 
 
 @contextmanager

@@ -1,21 +1,16 @@
 """A Redis that takes connections and answers nothing, as when its machine swaps: pages and the API go on."""
 
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from django.core.cache import caches
 
-from tests.ports import reserved_port
-from tests.redis_settings import redis_settings
-from tests.waiting import wait_for
+from tests.redis_settings import redis_settings, running_redis
 from workbench import broker
-from workbench.embedded.broker import find_redis_server
 from workbench.runs import services
 from workbench.runs.models import Run
 from workbench.web import cache
@@ -26,28 +21,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
     """`freeze()` stops the site's Redis in its tracks."""
-    port = reserved_port()
-    command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    for name, url in redis_settings(port).items():
-        setattr(settings, name, url)
-    settings.CACHES = {
-        "default": {"BACKEND": "workbench.web.cache.ForgivingRedisCache", "LOCATION": settings.CACHE_URL},
-    }
-    broker._sender_at.cache_clear()
-
-    def answers() -> bool:
-        try:
-            return bool(redis.Redis(port=port).ping())
-        except redis.ConnectionError:
-            return False
-
-    wait_for(answers, 120, "Redis", processes={"redis-server": process})
-    caches["default"].set("asked", "before", 60)
-    assert caches["default"].get("asked") == "before"
-    yield lambda: process.send_signal(signal.SIGSTOP)
-    process.kill()
-    process.wait()
+    with running_redis(tmp_path) as (port, process):
+        for name, url in redis_settings(port).items():
+            setattr(settings, name, url)
+        settings.CACHES = {
+            "default": {"BACKEND": "workbench.web.cache.ForgivingRedisCache", "LOCATION": settings.CACHE_URL},
+        }
+        broker._sender_at.cache_clear()
+        caches["default"].set("asked", "before", 60)
+        assert caches["default"].get("asked") == "before"
+        yield lambda: process.send_signal(signal.SIGSTOP)
     broker._sender_at.cache_clear()
 
 

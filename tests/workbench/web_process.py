@@ -28,7 +28,6 @@ class WebProcess:
         self.env |= {"API_REQUESTS_PER_MINUTE": "9999", **redis_settings(1)}
 
     def start(self) -> None:
-        self._python("manage.py", "migrate", "--verbosity", "0")
         made = json.loads(self._python("-m", "tests.workbench.web_seed").splitlines()[-1])
         bearer = {"Authorization": f"Bearer {made['token']}"}
         self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=120)

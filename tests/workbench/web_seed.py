@@ -1,4 +1,4 @@
-"""An engineer with a token and a login, made in the database that DATABASE_URL or WORKBENCH_DATA names."""
+"""Migrates the database that DATABASE_URL or WORKBENCH_DATA names, and makes an engineer with a token and a login."""
 
 import json
 
@@ -6,11 +6,13 @@ import django
 
 django.setup()
 
+from django.core.management import call_command  # noqa: E402
 from django.test import Client  # noqa: E402
 
 from workbench.accounts import services, tokens  # noqa: E402
 from workbench.accounts.models import User  # noqa: E402
 
+call_command("migrate", verbosity=0)
 user = User.objects.create_user("engineer@voice.test", "correct horse battery", name="Engineer")
 organisation = services.create_organisation("Voice", user)
 _, secret = tokens.issue(organisation, user, "test", "write")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import wait_for
+from tests.waiting import alive, wait_for
 from tests.workers import one_command
 from tests.workers.templates import ready_template
 from workers.confinement.bounds import Bounds, ResourceLimits
@@ -50,11 +50,6 @@ def run(tmp_path: Path, template: Template | None) -> Run:
         return ended, lines
 
     return _run
-
-
-def _gone(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_it_passes_lines_on_and_keeps_errors_in_the_log(run: Run, tmp_path: Path) -> None:
@@ -163,7 +158,7 @@ def test_it_dies_with_the_thread_that_started_it(tmp_path: Path, made: str) -> N
 
 
 def _wait_until_gone(pids: list[int]) -> None:
-    wait_for(lambda: all(map(_gone, pids)), 120, "the end of what is left")
+    wait_for(lambda: not any(map(alive, pids)), 120, "the end of what is left")
 
 
 def _wait(path: Path) -> None:

@@ -48,7 +48,7 @@ class Workbench:
     ) -> None:
         self.data = (data or Path(os.environ.get("WORKBENCH_DATA", ROOT / "var"))).resolve()
         self.logs = self.data / "log"
-        self.devices = devices or find_devices()
+        self.devices = find_devices() if devices is None else devices
         self.port = port
         self.services: list[Service] = []
         self.workers: list[Service] = []

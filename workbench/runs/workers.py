@@ -26,7 +26,7 @@ def reroute_waiting() -> None:
     waiting = Run.objects.filter(state=Run.State.QUEUED, started_at=None, gpu_class_fixed=False)
     for run in waiting.exclude(gpu_class__in=living).select_related("workload__model"):
         document, manifest = run.workload.reading[0], run.workload.model.reading[0]
-        if document is None or manifest is None:
+        if document is None or manifest is None or living.isdisjoint(document.constraints.gpu_classes):
             continue
         ceilings = known_ceilings(run.organisation_id, document.constraints.gpu_classes)
         chosen = choose_class(document, manifest, ceilings)

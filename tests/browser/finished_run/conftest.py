@@ -27,6 +27,8 @@ def finished_run(chromium: Browser, site: Site, session: Path) -> str:
         "name": "Browser test",
     }.items():
         page.locator(f'[name="{name}"]').fill(value)
+    for gpu_class in ("h200", "h100"):
+        page.locator(f'[name="constraints.gpu_classes"][value="{gpu_class}"]').uncheck()
     page.locator("button.button-primary", has_text="Start the run").click()
     page.wait_for_url("**/runs/*/")
     expect(page.get_by_role("heading", name="Stages")).to_be_visible()

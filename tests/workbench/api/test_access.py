@@ -85,9 +85,6 @@ def _with_body(api: NinjaAPI) -> list[tuple[str, str]]:
     ]
 
 
-PUBLIC, WORKER = _operations(v1), _operations(worker_api)
-
-
 @pytest.fixture
 def ids(finished_run, make_run, organisation, engineer) -> dict[str, str]:
     """One object of each kind, by the parameter's name."""
@@ -135,7 +132,7 @@ def many_requests(settings) -> None:
 
 def test_a_foreign_object_is_not_found(api, ids, foreigner, engineer):
     stranger, owner = api(foreigner), api(engineer)
-    for method, path in [each for each in PUBLIC if each not in OWN_LISTS | OWN_WRITES]:
+    for method, path in [each for each in _operations(v1) if each not in OWN_LISTS | OWN_WRITES]:
         response = _call(stranger, method, path, ids)
         assert response.status_code == 404, (path, response.content)
         assert response["Content-Type"] == "application/problem+json"
@@ -157,14 +154,14 @@ def test_lists_show_nothing_foreign(api, ids, foreigner, organisation):
 
 def test_a_read_token_reads_and_does_not_write(api, ids, engineer, admin):
     reader, admins = api(engineer, "read"), api(admin, "read")
-    for method, path in PUBLIC:
+    for method, path in _operations(v1):
         response = _call(admins if path in FOR_ADMINS else reader, method, path, ids)
         assert response.status_code == (200 if method == "GET" else 403), (method, path)
         assert method == "GET" or "may only read" in response.json()["detail"]
 
 
 def test_nobody_gets_in_without_a_token(client, ids):
-    for method, path in PUBLIC:
+    for method, path in _operations(v1):
         response = _call(client, method, path, ids)
         assert (response.status_code, response["Content-Type"]) == (401, "application/problem+json"), path
 
@@ -172,7 +169,7 @@ def test_nobody_gets_in_without_a_token(client, ids):
 @pytest.mark.urls("workbench.worker_site.urls")
 def test_no_token_of_a_customer_opens_the_worker_api(client, api, browser, ids, admin):
     for caller in (client, api(admin), browser(admin)):
-        assert {_call(caller, method, path, ids).status_code for method, path in WORKER} == {401}
+        assert {_call(caller, method, path, ids).status_code for method, path in _operations(worker_api)} == {401}
 
 
 OF_SUBMITTERS = (
@@ -197,17 +194,17 @@ def test_an_account_does_not_submit_and_an_engineer_does_not_review(api, ids, ac
 
 def test_the_pages_server_does_not_serve_the_worker_api(client, ids, settings):
     client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {settings.WORKER_TOKEN}"
-    assert {_call(client, method, path, ids).status_code for method, path in WORKER} == {404}
+    assert {_call(client, method, path, ids).status_code for method, path in _operations(worker_api)} == {404}
 
 
 @pytest.mark.urls("workbench.worker_site.urls")
 def test_the_worker_apis_server_serves_nothing_else(api, ids, admin):
     client = api(admin)
-    assert {_call(client, method, path, ids).status_code for method, path in PUBLIC} == {404}
+    assert {_call(client, method, path, ids).status_code for method, path in _operations(v1)} == {404}
 
 
 def test_an_unknown_query_parameter_is_named_with_those_that_there_are(api, client, admin, organisation):
-    places = {name: MISSING for name in re.findall(r"{(\w+)}", str(PUBLIC))} | {"number": "0", "stage": "report"}
+    places = {name: MISSING for name in re.findall(r"{(\w+)}", str(_paths(v1)))} | {"number": "0", "stage": "report"}
     caller = api(admin)
     for address, operations in v1.get_openapi_schema(path_prefix="/api/v1")["paths"].items():
         for method, operation in operations.items():

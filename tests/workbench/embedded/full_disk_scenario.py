@@ -38,7 +38,8 @@ def answers(url: str) -> bool:
 def main(folder: Path) -> dict[str, object]:
     gave_up: list[str] = []
     stopping = threading.Event()
-    with Workbench(data=folder, port=0, devices=[Device("cpu")], env={"SWEEP_SECONDS": "2"}) as workbench:
+    env = {"SWEEP_SECONDS": "2", "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages", "PYTHONPATH": os.getcwd()}
+    with Workbench(data=folder, port=0, devices=[Device("cpu")], env=env) as workbench:
 
         def watch() -> None:
             try:

@@ -9,6 +9,7 @@ from celery import Celery
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from tests.ports import reserved_port
+from tests.redis_settings import redis_answers
 from tests.waiting import wait_for
 from workbench.embedded import broker
 from workbench.embedded.broker import RedisURLs
@@ -29,14 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def connect(url: str) -> redis.Redis:
     client = redis.Redis.from_url(url)
-
-    def answers() -> bool:
-        try:
-            return bool(client.ping())
-        except redis.ConnectionError:
-            return False
-
-    wait_for(answers, 120, "Redis")
+    wait_for(lambda: redis_answers(client), 120, "Redis")
     return client
 
 

@@ -20,12 +20,12 @@ from tests.waiting import wait_for
 from tests.workbench.intake.conftest import CONFIG, sha
 from tests.workbench.web_process import ROOT
 from workbench.embedded import Workbench
-from workbench.embedded.devices import Device
 from workbench.intake import check_files
 from workbench.intake.services import checking
 
 MIB = 2**20
 CHUNK = 16 * MIB
+ROWS = 400_000
 SLOW_SECONDS = 600
 """How long anything may take on a busy machine."""
 CONFIGURATION = json.dumps(CONFIG).encode()
@@ -93,10 +93,15 @@ class Site:
         return self.api.get(f"/uploads/{upload}").json()
 
 
+@pytest.fixture
+def _checked_here() -> None:
+    """By the program."""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     env = {"SWEEP_SECONDS": "2", "API_REQUESTS_PER_MINUTE": "9999"}
-    with Workbench(tmp_path_factory.mktemp("up"), 0, [Device("cpu")], env) as workbench:
+    with Workbench(tmp_path_factory.mktemp("up"), 0, [], env) as workbench:
         yield Site(workbench)
 
 
@@ -195,7 +200,7 @@ def _peak_mib(process: psutil.Process) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def _recording(number: int, rows: int = 1_000_000) -> dict[str, bytes]:
+def _recording(number: int, rows: int = ROWS) -> dict[str, bytes]:
     content = f"prompt_tokens,output_tokens\n{number + 1},1\n".encode() + b"100,64\n" * (rows - 1)
     return {"calls.csv": content}
 
@@ -232,7 +237,7 @@ def test_long_recordings_at_once_hold_up_no_page_and_are_checked_one_at_a_time(s
     done = [upload for upload in uploads if site.state(upload) == "finished"]
     for upload in set(uploads) - set(done):
         site.api.delete(f"/uploads/{upload}").raise_for_status()
-    assert site.ended(done[0])["recording"]["requests"] == 1_000_000
+    assert site.ended(done[0])["recording"]["requests"] == ROWS
 
 
 def test_a_check_whose_worker_was_killed_is_done_again(site: Site) -> None:
@@ -246,7 +251,7 @@ def test_a_check_whose_worker_was_killed_is_done_again(site: Site) -> None:
     assert site.state(upload) == "checking"
     service.stop()
     service.start()
-    assert site.ended(upload)["recording"]["requests"] == 1_000_000
+    assert site.ended(upload)["recording"]["requests"] == ROWS
 
 
 def test_the_program_finds_packages_that_lie_elsewhere_and_knows_nothing_else(

@@ -16,6 +16,9 @@ from workbench.intake import blobs
 from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import checking, receiving, uploads
 
+PROGRAM = checking._asked
+"""Its own, as of a site."""
+
 
 def test_giving_up_removes_everything(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
     client = api(engineer)
@@ -149,6 +152,7 @@ def test_a_check_that_takes_too_long_is_refused_and_one_that_is_killed_is_not(
     ending = tmp_path / "python"
     ending.write_text(f"#!/bin/sh\nkill -{ends_by} $$\n")
     ending.chmod(0o700)
+    monkeypatch.setattr(checking, "_run_check", PROGRAM)
     client = api(engineer)
     upload = _ready(client, model_files)
     with monkeypatch.context() as broken:

@@ -1,6 +1,5 @@
 """What the sweep sends again, to a real Redis."""
 
-import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -10,11 +9,8 @@ import pytest
 import redis
 from django.utils import timezone
 
-from tests.ports import reserved_port
-from tests.redis_settings import redis_settings
-from tests.waiting import wait_for
+from tests.redis_settings import redis_settings, running_redis
 from workbench import broker as messages
-from workbench.embedded.broker import find_redis_server
 from workbench.runs import dispatch
 from workbench.runs.models import Run
 from workbench.runs.sweep import sweep
@@ -25,25 +21,12 @@ QUEUE = "gpu.h200"
 @pytest.fixture
 def broker(tmp_path: Path, settings: Any) -> Iterator[redis.Redis]:
     """A Redis of this test's own, which runs are sent to."""
-    port = reserved_port()
-    command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    client = redis.Redis(port=port, socket_timeout=60, retry_on_error=[redis.ConnectionError])
-    settings.GPU_REDIS_URL = redis_settings(port)["GPU_REDIS_URL"]
-    messages._sender_at.cache_clear()
-
-    def answers() -> bool:
-        try:
-            return bool(client.ping())
-        except redis.ConnectionError:
-            return False
-
-    wait_for(answers, 120, "Redis", processes={"redis-server": process})
-    yield client
-    messages._sender(QUEUE).close()
-    messages._sender_at.cache_clear()
-    process.kill()
-    process.wait()
+    with running_redis(tmp_path) as (port, _):
+        settings.GPU_REDIS_URL = redis_settings(port)["GPU_REDIS_URL"]
+        messages._sender_at.cache_clear()
+        yield redis.Redis(port=port, socket_timeout=60, retry_on_error=[redis.ConnectionError])
+        messages._sender(QUEUE).close()
+        messages._sender_at.cache_clear()
 
 
 @pytest.fixture

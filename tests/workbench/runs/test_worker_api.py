@@ -178,21 +178,16 @@ def test_the_holder_gets_the_files_of_its_runs_model(worker: Call, claimed: dict
 
 
 @pytest.mark.parametrize(
-    "change", [{"attempt": 2}, {"stage": "verify"}, {"run_id": "00000000-0000-4000-8000-000000000001"}]
+    ("change", "status"),
+    [
+        *[(each, 409) for each in ({"attempt": 2}, {"stage": "verify"}, {"run_id": str(uuid.UUID(int=1))})],
+        *[(each, 404) for each in ({"run_id": "x"}, {"stage": "nonesuch"}, {"attempt": 0}, {"attempt": -1})],
+    ],
 )
-def test_nobody_gets_files_of_an_attempt_that_is_not_held(
-    worker: Call, claimed: dict[str, Any], stored: bytes, change: dict[str, Any]
+def test_nobody_gets_files_of_an_attempt_that_is_not_held_or_not_there(
+    worker: Call, claimed: dict[str, Any], stored: bytes, change: dict[str, Any], status: int
 ) -> None:
-    answer = worker.client.get(_file(claimed | change, "deep/config.json"))
-    assert answer.status_code == 409
-
-
-@pytest.mark.parametrize("change", [{"run_id": "x"}, {"stage": "nonesuch"}, {"attempt": 0}, {"attempt": -1}])
-def test_an_address_that_names_no_attempt_is_not_there(
-    worker: Call, claimed: dict[str, Any], stored: bytes, change: dict[str, Any]
-) -> None:
-    answer = worker.client.get(_file(claimed | change, "deep/config.json"))
-    assert answer.status_code == 404
+    assert worker.client.get(_file(claimed | change, "deep/config.json")).status_code == status
 
 
 def test_no_file_is_served_by_digest(worker: Call, claimed: dict[str, Any], run: Run, stored: bytes) -> None:

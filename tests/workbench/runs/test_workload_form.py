@@ -88,19 +88,18 @@ def test_an_sla_fills_the_form(browser: Callable[[User], Client], engineer: User
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("action", "text", "sentence"),
     [
-        ("objectives: [", "SLA: line 1, column 14: broken YAML"),
-        ('{"objectives": }', "SLA: line 1, column 16: broken JSON"),
-        ("a: 1\na: 2", "a is there twice"),
-        ("a: &x 1\nb: *x", "aliases are not taken"),
-        (f"a: [{'b,' * 6000}]", "more than 5,000 values"),
-        (SLA.replace("12", "-12"), "SLA: objectives[0].limit: should be greater than 0"),
-        (SLA + "speed: fast", "SLA: speed: is not a known field"),
-        ("just words", "SLA: an SLA is a mapping"),
+        ("read", "objectives: [", "SLA: line 1, column 14: broken YAML"),
+        ("start", '{"objectives": }', "SLA: line 1, column 16: broken JSON"),
+        ("read", "a: 1\na: 2", "a is there twice"),
+        ("start", "a: &x 1\nb: *x", "aliases are not taken"),
+        ("read", f"a: [{'b,' * 6000}]", "more than 5,000 values"),
+        ("start", SLA.replace("12", "-12"), "SLA: objectives[0].limit: should be greater than 0"),
+        ("read", SLA + "speed: fast", "SLA: speed: is not a known field"),
+        ("start", "just words", "SLA: an SLA is a mapping"),
     ],
 )
-@pytest.mark.parametrize("action", ["read", "start"])
 def test_a_bad_sla_is_refused_beside_its_text(
     browser: Callable[[User], Client], engineer: User, text: str, sentence: str, action: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Run beside the stack: makes a member with a token, and a model."""
+"""Run beside the stack: migrates its database, and makes a member with a token, and a model."""
 
 import json
 import os
@@ -9,6 +9,8 @@ import django
 sys.path.insert(0, os.getcwd())
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 django.setup()
+
+from django.core.management import call_command  # noqa: E402
 
 from kernels.model_files.digests import content_digest  # noqa: E402
 from tests.sample_results import manifest  # noqa: E402
@@ -40,4 +42,5 @@ def make_member_and_model() -> dict[str, str]:
     return {"digest": model.digest, "token": token}
 
 
+call_command("migrate", verbosity=0)
 print(json.dumps(make_member_and_model()))

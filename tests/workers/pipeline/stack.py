@@ -87,13 +87,12 @@ class Stack:
     def start(self) -> None:
         """Start everything and make a member's token and a model."""
         self.start_redis()
-        self._python("manage.py", "migrate", "--verbosity", "0")
+        made = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
         self.start_web()
         self.start_worker_api()
         for name in self.workers:
             self.start_worker(name)
         self.start_ledger()
-        made = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
         self.digest = made["digest"]
         self.api = httpx.Client(
             base_url=f"http://127.0.0.1:{self.web_port}/api/v1",

@@ -10,7 +10,6 @@ from sample_results import results, stage_input
 
 from workers.documents.measurement import Telemetry
 from workers.documents.stages import PlanTrial, Results
-from workers.documents.workload import LoadSearch
 from workers.harness.context import Context, StageError
 from workers.report.page import headline, render
 from workers.stages.report import run
@@ -99,15 +98,6 @@ def test_where_no_change_is_recommended_the_report_has_no_ratio():
     assert "Before is what runs today, and so is after" in page
     assert "<tr><th>Today</th>" in page
     assert "<dt>Load</dt><dd>Today: " in page
-
-
-def vllm(found: Results):
-    """What a run with vLLM as its baseline runner found without load."""
-    verify = found.verify.model_copy(update={"compared_with": "generate of transformers"})
-    workload = stage_input().workload.model_copy(update={"baseline_runner": "vllm", "load": LoadSearch()})
-    assert workload.compared_with == verify.compared_with
-    results = found.model_copy(update={"verify": verify})
-    return stage_input().model_copy(update={"results": results, "workload": workload})
 
 
 def test_what_was_predicted_of_the_customers_text_stands_with_its_intervals():

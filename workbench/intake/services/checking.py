@@ -115,11 +115,21 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
     """What `check_files` found. Raises ModelRefused, also where it takes more than it may, and Problem 503."""
     request: dict[str, Any] = {"check": check, "files": {path: str(at) for path, at in files.items()}}
     request |= {"most_bytes": settings.MODEL_MAX_BYTES, "data": str(settings.WORKBENCH_DATA)}
+    answer = json.loads(_run_check(json.dumps(request)))
+    if answer["missing"]:
+        log.warning("a customer's files were read without full confinement: %s", " ".join(answer["missing"]))
+    if "refused" in answer:
+        refuse([ModelRefused(**reason) for reason in answer["refused"]])
+    return dict(answer["facts"])
+
+
+def _run_check(request: str) -> bytes:
+    """What the program prints. Raises ModelRefused where it takes more than it may, and Problem 503."""
     command = [sys.executable, "-m", check_files.__name__, str(os.getpid())]
     try:
         done = subprocess.run(
             command,
-            input=json.dumps(request).encode(),
+            input=request.encode(),
             capture_output=True,
             cwd=settings.BASE_DIR,
             env={name: os.environ[name] for name in PYTHON_PATHS if name in os.environ} | ONE_THREAD,
@@ -134,12 +144,7 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
         raise ModelRefused("", "files", TOO_LONG)
     if done.returncode:
         raise RuntimeError(f"check_files ended with {done.returncode}: {done.stderr[-2000:].decode(errors='replace')}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    if answer["missing"]:
-        log.warning("a customer's files were read without full confinement: %s", " ".join(answer["missing"]))
-    if "refused" in answer:
-        refuse([ModelRefused(**reason) for reason in answer["refused"]])
-    return dict(answer["facts"])
+    return done.stdout
 
 
 def _end(upload: Upload, state: str, **fields: Any) -> None:
