@@ -16,7 +16,7 @@ from workbench.intake import blobs
 from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import checking, receiving, uploads
 
-PROGRAM = checking._asked
+PROGRAM = checking._run_check
 """Its own, as of a site."""
 
 
