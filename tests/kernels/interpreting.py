@@ -14,7 +14,7 @@ import torch
 from kernels.ops import Case
 from kernels.proof import gate, inputs
 from kernels.proof.calls import outputs_of
-from kernels.proof.poison import PoisonedEmpty
+from kernels.proof.gate import PoisonedEmpty
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.registry import Variant
 
