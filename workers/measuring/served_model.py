@@ -1,4 +1,4 @@
-"""Loads the model of a stage: its device, its precision and its runner."""
+"""Loads the model of a stage: its device, its precision and its runner; and samples what goes on while it runs."""
 
 import time
 from collections.abc import Callable, Iterator

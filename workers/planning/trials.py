@@ -121,8 +121,8 @@ class TrialRunner:
             return "pass", ""
         if answer.form == "tokens":
             exact = self.reference.exact[: len(logits)]
-            return of_tokens(exact, expected, logits, self.reference.allowed, generates)
-        return "pass", of_answers(expected, logits, answer)
+            return token_fidelity(exact, expected, logits, self.reference.allowed, generates)
+        return "pass", answer_distance(expected, logits, answer)
 
     def _logits(self, runner: Runner, lossy: bool) -> torch.Tensor:
         """The runner's logits of the reference's ids: all of them for a lossy plan, else one batch."""
@@ -218,7 +218,7 @@ def reference_of(document: StageInput, context: Context, model: PreTrainedModel,
     return reference_logits(runners.runner("eager", model), document, kind, ids, lossy=least > 0)
 
 
-def of_tokens(
+def token_fidelity(
     exact: torch.Tensor,
     expected: torch.Tensor,
     logits: torch.Tensor,
@@ -246,7 +246,7 @@ def of_tokens(
     return "pass", f"{sentence}."
 
 
-def of_answers(expected: torch.Tensor, output: torch.Tensor, answer: AnswerKind) -> str:
+def answer_distance(expected: torch.Tensor, output: torch.Tensor, answer: AnswerKind) -> str:
     """A sentence about classes or vectors beside the model's. They are too few here to be judged; verify does that."""
     distance = distance_of(answer)
     for known, own in zip(*(rows_of(tensor).double() for tensor in (expected, output)), strict=True):

@@ -231,7 +231,7 @@ def test_a_whole_model_of_lower_precision_is_tried_where_allowed(context, monkey
     registry.variants()
     monkeypatch.setitem(registry._variants, "planted_rounded", PlantedRounded())
     compared = []
-    monkeypatch.setattr(trials, "of_tokens", lambda known, own, *given: compared.append(own.shape) or ("pass", ""))
+    monkeypatch.setattr(trials, "token_fidelity", lambda known, own, *given: compared.append(own.shape) or ("pass", ""))
     result = composed(context, [], constraints={"precisions": ["fp32", "fp8"], "allow_unverified_quality": True})
     trial = next(each for each in result.trials if each.label == "planted_rounded")
     assert trial.gate == "pass"
