@@ -10,7 +10,10 @@ from workers.stages import verify
 
 
 def run(document: StageInput, context: Context) -> VerifyResult:
-    """Verify. Plans of a workload named *hangs* may do so for 2 s past the stage's time, of another for 8 s at once."""
+    """Verify. Plans of a workload named *hangs* may do so for 2 s past the stage's time, of another for 8 s at once.
+    It starts no further processes, which would have no planted runners.
+    """
+    context.startup_seconds = None
     plant(Crashing)
     by_name.RUNNERS["compiled"] = "tests.workers.stages.test_confirmed_plans.SlowRunner"
     alternation.LEAST_SECONDS = 0.0
