@@ -112,10 +112,12 @@ def in_float32(model: torch.nn.Module) -> Iterator[None]:
             if own_tensor.is_floating_point() and own_tensor.dtype != torch.float32
         ]
         if tensors:
-            kept = [tensor.data for tensor in tensors]
+            values = [tensor.data for tensor in tensors]
             handles += [
                 module.register_forward_pre_hook(lambda *_, own=tensors: _set(own, [tensor.float() for tensor in own])),
-                module.register_forward_hook(lambda *_, own=tensors, kept=kept: _set(own, kept), always_call=True),
+                module.register_forward_hook(
+                    lambda *_, own=tensors, values=values: _set(own, values), always_call=True
+                ),
             ]
     try:
         yield

@@ -123,12 +123,12 @@ def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(
     scheme = Scheme("", "scaled", group=128 // columns)
     own = stored("scaled", {"plain": codes, "scale": scale} | more, scheme)
     weight = dequantised(own).bfloat16()
-    found = layouts.kept(weight, layouts.of_groups(own))
-    assert (found is not None) == known
-    if found is not None:
-        setattr(weight, STORED_SCALES, found.scales)
+    form = layouts.kept(weight, layouts.of_groups(own))
+    assert (form is not None) == known
+    if form is not None:
+        setattr(weight, STORED_SCALES, form.scales)
         assert torch.equal(int8_groups(weight).codes.view(torch.int8), codes)
-        assert torch.equal(found.scales.float(), scale.float().repeat_interleave(2, dim=1))
+        assert torch.equal(form.scales.float(), scale.float().repeat_interleave(2, dim=1))
 
 
 @pytest.mark.parametrize(
@@ -148,11 +148,11 @@ def test_zero_points_of_four_bits_are_kept_with_their_codes(make: Callable[[Draw
     own = stored(layout, parts, Scheme("", layout, bits=4, group={"gptq": 64, "awq": 128}.get(layout), zero_offset=1))
     wanted = torch.tensor([[float(value(output, at)) for at in range(128)] for output in range(16)])
     weight = dequantised(own).bfloat16()
-    found = layouts.kept(weight, layouts.of_groups(own))
-    assert found is not None
-    assert found.zeros is not None
-    assert found.zeros.dtype == torch.int8
-    for attribute, numbers in zip((STORED_SCALES, STORED_ZEROS), found, strict=True):
+    form = layouts.kept(weight, layouts.of_groups(own))
+    assert form is not None
+    assert form.zeros is not None
+    assert form.zeros.dtype == torch.int8
+    for attribute, numbers in zip((STORED_SCALES, STORED_ZEROS), form, strict=True):
         setattr(weight, attribute, numbers)
     for quantise in (int4_zero, int8_groups):
         assert torch.equal(quantise(weight).values(torch.float32), wanted)

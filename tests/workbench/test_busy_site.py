@@ -37,8 +37,8 @@ def _told(site: WebProcess, file: str, field: str) -> int:
     """The sum of a number that the kernel tells of the web process and its children."""
     pid = site.web.pid
     pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
-    found = [re.search(rf"{field}:\s+(\d+)", Path(f"/proc/{each}/{file}").read_text()) for each in pids]
-    return sum(int(each[1]) for each in found if each)
+    matches = [re.search(rf"{field}:\s+(\d+)", Path(f"/proc/{each}/{file}").read_text()) for each in pids]
+    return sum(int(each[1]) for each in matches if each)
 
 
 def _peak_bytes(site: WebProcess) -> int:

@@ -159,11 +159,10 @@ def test_compose_goes_on_without_plans_and_parts_that_end_its_process(run_stage)
 
 def test_verify_goes_on_with_the_next_plan(run_stage):
     lost, next_one = ("megakernel", "fp32", 10), ("eager", "fp32", 20)
-    found = run_stage(
-        document_of(1, ("compiled", "fp32", 200), lost, next_one).model_copy(update={"seconds_left": 120})
-    )
-    assert found.code == 0, found.said
-    result = VerifyResult.model_validate(found.document)
+    document = document_of(1, ("compiled", "fp32", 200), lost, next_one)
+    process = run_stage(document.model_copy(update={"seconds_left": 120}))
+    assert process.code == 0, process.said
+    result = VerifyResult.model_validate(process.document)
     why = "Left out, since it ended the stage's process: the GPU no longer answered: CUDA error: "
     assert [(each.label, each.confirmed) for each in result.checks] == [
         ("megakernel in fp32", False),

@@ -51,9 +51,9 @@ class LimitedParser(HTTPRequestParser):  # type: ignore[misc]
             and not isinstance(body.buf, DiscardingBuffer)
             and self._is_too_much()
         ):
-            kept = body.buf
-            body.buf = DiscardingBuffer(len(kept))
-            kept.close()
+            received_part = body.buf
+            body.buf = DiscardingBuffer(len(received_part))
+            received_part.close()
         return consumed
 
     def _is_too_much(self) -> bool:

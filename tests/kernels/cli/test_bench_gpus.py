@@ -51,8 +51,8 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
         facts = alone.model_dump(exclude_none=True)
         yield BenchRow(op="model", case=facts, variant=variant.name, params={}, peer=False, gate="pass")
 
-    found = list(bench_decode_run.rows(config, wanted, measure))
-    assert sorted((row.variant, row.case.get("gpus", 1), row.gate) for row in found) == [
+    rows = list(bench_decode_run.rows(config, wanted, measure))
+    assert sorted((row.variant, row.case.get("gpus", 1), row.gate) for row in rows) == [
         ("megakernel", 1, "error"),
         ("megakernel", 2, "pass"),
         ("megakernel", 4, "error"),
@@ -60,7 +60,7 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
         ("megakernel_fp8", 2, "pass"),
         ("megakernel_fp8", 4, "error"),
     ]
-    assert {row.case.get("gpus", 1): row.reason for row in found if row.gate == "error"} == {
+    assert {row.case.get("gpus", 1): row.reason for row in rows if row.gate == "error"} == {
         1: "It could not run: one GPU does not hold the model; `--tensor-parallel-size 2` measures it over two",
         4: "It could not run: tensor_parallel_size: 4 GPUs are wanted, and 2 can be seen here",
     }

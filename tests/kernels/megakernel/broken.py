@@ -58,9 +58,9 @@ def without(program: Program, sm: int, index: int) -> Program:
     return with_rows(program, {sm: rows[:index] + rows[index + 1 :]})
 
 
-def with_one(made: list[Program], broken: Program) -> list[Program]:
+def with_one(programs: list[Program], broken: Program) -> list[Program]:
     """The programs of all ranks with one rank's replaced."""
-    return [broken if program.rank == broken.rank else program for program in made]
+    return [broken if program.rank == broken.rank else program for program in programs]
 
 
 def swapped(program: Program, sm: int, first: int, second: int, repack: bool = True) -> Program:

@@ -26,13 +26,13 @@ def sample(dtype: str, device: str) -> Any:
 @cache
 def known(model: Any) -> Runner:
     """An eager runner that computes the logits of the same ids once."""
-    runner, found = runners.runner("eager", model), dict[tuple[int, ...], torch.Tensor]()
+    runner, logits_of = runners.runner("eager", model), dict[tuple[int, ...], torch.Tensor]()
 
     def logits(ids: torch.Tensor) -> torch.Tensor:
         key = tuple(ids.flatten().tolist())
-        if key not in found:
-            found[key] = computed(ids)
-        return found[key]
+        if key not in logits_of:
+            logits_of[key] = computed(ids)
+        return logits_of[key]
 
     computed, runner.logits = runner.logits, logits  # type: ignore[method-assign]
     return runner

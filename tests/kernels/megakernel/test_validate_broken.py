@@ -41,25 +41,25 @@ PLACES = st.integers(0, 5), st.integers(0, 999)
 
 @given(ANY, st.integers(0, 3), *PLACES)
 @MANY
-def test_it_rejects_a_dropped_instruction(made: list[Program], rank: int, sm: int, index: int) -> None:
-    program = made[rank % len(made)]
+def test_it_rejects_a_dropped_instruction(programs: list[Program], rank: int, sm: int, index: int) -> None:
+    program = programs[rank % len(programs)]
     sm %= program.layout.sms
-    assert validate(*with_one(made, without(program, sm, index % len(program.instructions[sm]))))
+    assert validate(*with_one(programs, without(program, sm, index % len(program.instructions[sm]))))
 
 
 @given(ANY, st.integers(0, 3), *PLACES, st.integers(0, 9), st.integers(-1, 40))
 @MANY
 def test_it_rejects_another_value_in_any_field(
-    made: list[Program], rank: int, sm: int, index: int, which: int, value: int
+    programs: list[Program], rank: int, sm: int, index: int, which: int, value: int
 ) -> None:
-    program = made[rank % len(made)]
+    program = programs[rank % len(programs)]
     sm %= program.layout.sms
     rows = instruction_rows(program.instructions[sm])
     words = rows[index % len(rows)]
     names = fields_that_matter(words)
     name = names[which % len(names)]
     broken = changed(program, sm, index % len(rows), **{name: value + (value == words[name])})
-    assert validate(*with_one(made, broken)), f"{name} {words[name]} → {value}"
+    assert validate(*with_one(programs, broken)), f"{name} {words[name]} → {value}"
 
 
 @given(st.sampled_from(ALONE), *PLACES, st.integers(1, 5))

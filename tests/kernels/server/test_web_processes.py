@@ -212,10 +212,10 @@ def test_what_hangs_is_started_again_and_holds_up_no_end(tmp_path: Path) -> None
         assert metric(api, "engine_restarts_total") == 0
         os.kill(engine_of(server), signal.SIGSTOP)
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(asked_anew, api)
+            response = pool.submit(asked_anew, api)
             until(lambda: asked_anew(api, "/health").status_code == 503)
-        assert asked.result().status_code == 500
-        assert f"no sign of life for {seconds} s" in asked.result().json()["error"]["message"]
+        assert response.result().status_code == 500
+        assert f"no sign of life for {seconds} s" in response.result().json()["error"]["message"]
         assert metric(api, "engine_hangs_total") == 1
         until(lambda: ready(api))
         first, second = spawned(server)[False]

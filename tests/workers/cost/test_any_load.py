@@ -9,31 +9,31 @@ from workers.cost import loads
 from workers.documents.stages import Results
 
 
-def found_of(results: Results):
-    found = loads.of_results(results, sample_loads.workload(), manifest())
-    assert found
-    return found
+def prices_of(results: Results):
+    prices = loads.of_results(results, sample_loads.workload(), manifest())
+    assert prices
+    return prices
 
 
 def test_a_promise_that_before_misses_at_every_load_leaves_a_price_at_each():
     results = sample_loads.results()
     assert results.price.lines[0].usd_per_mtok is None, "no load of before holds"
     assert "Promise or not, at 4 requests at once: $0.316 instead of $1.28 a million." in results.price.sentence
-    found = found_of(results)
-    assert found == results.price.any_load
-    assert [row.before.level for row in found.rows] == [1, 2, 4]
-    for row in found.rows:
+    prices = prices_of(results)
+    assert prices == results.price.any_load
+    assert [row.before.level for row in prices.rows] == [1, 2, 4]
+    for row in prices.rows:
         assert row.same.level == row.before.level
         cost = 4.18 / (row.before.per_second.value * 3600) * 1e6
         assert row.before.usd_per_mtok.value == pytest.approx(cost)
         assert row.no_slower.value <= row.before.value
         assert row.before.holds is False
-    assert (found.most_before.level, found.most_after.level) == (4, 22), "24 users are void"
+    assert (prices.most_before.level, prices.most_after.level) == (4, 22), "24 users are void"
     same = results.price.same_load
-    assert (same.usd_before, same.usd_after) == (found.rows[-1].before.usd_per_mtok, found.rows[-1].same.usd_per_mtok)
+    assert (same.usd_before, same.usd_after) == (prices.rows[-1].before.usd_per_mtok, prices.rows[-1].same.usd_per_mtok)
     no_slower = "No slower than before at 4 requests at once, after costs $0.0831 at 22 requests at once"
-    assert found.sentence.startswith(no_slower)
-    assert found.sentence.endswith("Before was not measured at more, where a token may cost less.")
+    assert prices.sentence.startswith(no_slower)
+    assert prices.sentence.endswith("Before was not measured at more, where a token may cost less.")
 
 
 def test_no_slower_load_is_none_where_after_is_slower_or_the_promise_is_no_time():
@@ -41,10 +41,10 @@ def test_no_slower_load_is_none_where_after_is_slower_or_the_promise_is_no_time(
     load = results.load
     swapped = load.model_copy(update={"before": load.after, "after": load.before})
     price = results.price.model_copy(update={"any_load": None})
-    found = found_of(results.model_copy(update={"load": swapped, "price": price}))
-    assert found.rows[0].no_slower is None
-    assert found.rows[-1].same is None
-    first = economics.any_load_rows(found)[0][1]
+    prices = prices_of(results.model_copy(update={"load": swapped, "price": price}))
+    assert prices.rows[0].no_slower is None
+    assert prices.rows[-1].same is None
+    first = economics.any_load_rows(prices)[0][1]
     assert (first[2].price, first[2].detail) == ("–", "no such load")
 
 

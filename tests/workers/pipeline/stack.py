@@ -87,16 +87,16 @@ class Stack:
     def start(self) -> None:
         """Start everything and make a member's token and a model."""
         self.start_redis()
-        made = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
+        seeded = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
         self.start_web()
         self.start_worker_api()
         for name in self.workers:
             self.start_worker(name)
         self.start_ledger()
-        self.digest = made["digest"]
+        self.digest = seeded["digest"]
         self.api = httpx.Client(
             base_url=f"http://127.0.0.1:{self.web_port}/api/v1",
-            headers={"Authorization": f"Bearer {made['token']}"},
+            headers={"Authorization": f"Bearer {seeded['token']}"},
             timeout=120,
         )
         self.until(self.web_answers, "the web process")

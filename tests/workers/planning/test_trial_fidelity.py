@@ -29,8 +29,7 @@ def test_a_plan_may_lose_half_as_much_again_as_what_is_served():
     exact, served, plan = (0.1 * torch.randn(2, 2048, 8, generator=draws) for _ in range(3))
     exact *= 20
     for share, gate in ((1.0, "pass"), (1.15, "pass"), (1.4, "fail")):
-        found, said = trials.token_fidelity(exact, exact + served, exact + share * plan, OF_TRAINED)
-        assert (found, said) == (gate, said)
+        assert trials.token_fidelity(exact, exact + served, exact + share * plan, OF_TRAINED)[0] == gate
     assert trials.token_fidelity(exact, exact, exact + plan, OF_TRAINED)[0] == "fail"
 
 

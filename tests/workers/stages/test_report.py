@@ -127,8 +127,8 @@ def test_the_summary_of_a_missed_promise_says_what_would_be_kept():
 
 def test_a_promise_that_no_load_keeps_is_for_the_stated_traffic_alone():
     document, load = stage_input(), sample_loads.results().load
-    kept = document.model_copy(update={"results": document.results.model_copy(update={"load": load})})
-    assert "and give the promise." in render(kept)
+    loaded = document.model_copy(update={"results": document.results.model_copy(update={"load": load})})
+    assert "and give the promise." in render(loaded)
     nothing = load.after.limit.model_copy(update={"users": 0})
     load = load.model_copy(update={"after": load.after.model_copy(update={"limit": nothing})})
     page = render(document.model_copy(update={"results": document.results.model_copy(update={"load": load})}))
