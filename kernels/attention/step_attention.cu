@@ -1,6 +1,6 @@
 // One decode step between the QKV product and the output product: rotates q and k, appends k and v, attends.
 //
-//   qkv [batch, (heads + 2 kv_heads) D] ─► q·rope ┐
+//   qkv [batch, (heads + 2 kv_heads) D] ─► q·rope ┐        q and k of each head normed before, HEAD_NORMS
 //   cache [batch, capacity, kv_heads, D]  ────────┴► scores ─► softmax ─► · v ─► (max, sum, o) ─► merged in the cluster
 //   or [pages, PAGE_SIZE, kv_heads, D] and the page table of each sequence
 //
@@ -89,6 +89,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   const bool owner = begin <= last && end == last + 1;
   fetch(shared, keys, values, slots, begin, min(end - begin, CHUNK));
   const Angles angles(call.cosines + (long long)last * HEAD_DIM, call.sines + (long long)last * HEAD_DIM);
+  const HeadNorm query_norm(call.query_norm), key_norm(call.key_norm);
   if (threadIdx.x < GROUP) {
     shared.top[threadIdx.x] = -infinity();
     shared.total[threadIdx.x] = 0;
@@ -96,20 +97,24 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   griddepcontrol_wait();
 
   const Element* from = call.qkv + (long long)sequence * (groups * GROUP * HEAD_DIM + 2 * row);
-  for (int g = warp; g < GROUP; g += kWarps)
+  for (int g = warp; g < GROUP; g += kWarps) {
+    const Element* query = from + (group * GROUP + g) * HEAD_DIM;
+    const float factor = query_norm.factor(query, call.norm_eps);
 #pragma unroll
-    for (int e = 0; e < Angles::kEach; ++e) {
+    for (int e = 0; e < kEach; ++e) {
       const int i = lane + 32 * e;
-      const float2 rotated = angles.apply_rope(from + (group * GROUP + g) * HEAD_DIM, e);
+      const float2 rotated = angles.apply_rope(query_norm.apply(query, factor, e), e);
       shared.query[g][i] = rotated.x * call.scale * kLog2e;
       shared.query[g][i + kHalf] = rotated.y * call.scale * kLog2e;
     }
-  if (owner && inside && warp == kWarps - 1)
+  }
+  if (owner && inside && warp == kWarps - 1) {
+    const Element *key = from + (GROUP * groups + head) * HEAD_DIM, *value = key + kv_heads * HEAD_DIM;
+    const float factor = key_norm.factor(key, call.norm_eps);
 #pragma unroll
-    for (int e = 0; e < Angles::kEach; ++e) {
+    for (int e = 0; e < kEach; ++e) {
       const int i = lane + 32 * e;
-      const float2 rotated = angles.apply_rope(from + (GROUP * groups + head) * HEAD_DIM, e);
-      const Element* value = from + (GROUP * groups + kv_heads + head) * HEAD_DIM;
+      const float2 rotated = angles.apply_rope(key_norm.apply(key, factor, e), e);
       const Element low = value[i], high = value[i + kHalf];
       shared.fresh_key[i] = rotated.x;
       shared.fresh_key[i + kHalf] = rotated.y;
@@ -122,6 +127,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
       call.values[to + i] = low;
       call.values[to + i + kHalf] = high;
     }
+  }
 
   Eight out[GROUP] = {};
   for (int at = begin; at < end; at += CHUNK) {

@@ -30,20 +30,21 @@ struct Shared {
   float4 state[SPLITS][GROUP];          // their maxima and sums
   Barrier arrived;
 };
-static_assert(sizeof(Shared) <= SHARED_BYTES, "step_hopper_plan.shared_bytes");
+static_assert(sizeof(Shared) <= SHARED_BYTES, "step_hopper_tiles.shared_bytes");
 constexpr int kExchangedBytes = SPLITS * (kOwn * 4 + GROUP * 16);  // bytes to each block
 
 struct Call {
   const Element *qkv, *cosines, *sines;
+  const Element *query_norm, *key_norm;  // [HEAD_DIM], HEAD_NORMS
   Element *keys, *values, *out;
   const long long* position;
   const int* tables;  // [batch, table_step]; PAGE_SIZE
   long long position_step, table_step, page_step;
   int token_step, head_step;  // elements of the caches from token to token and so on; page_step of sequences without pages
   int capacity, window, pages;
-  float scale;
+  float scale, norm_eps;
 };
-static_assert(sizeof(Call) == PARAMS_BYTES, "step_hopper_plan.FIELDS");
+static_assert(sizeof(Call) == PARAMS_BYTES, "step_hopper_tiles.FIELDS");
 
 struct Eight {
   float at[8];
@@ -98,10 +99,44 @@ __device__ void fetch(Shared& shared, const Element* keys, const Element* values
   }
 }
 
-// Cosine and sine for the elements lane, lane + 32 and so on of a head's lower half, and for their partners in the
+// A warp holds a head: a lane has the elements lane, lane + 32 and so on of its lower half, and their partners in the
 // upper half.
+constexpr int kEach = kHalf / 32;
+
+// The weights of the norm of a query's or key's head. Without HEAD_NORMS it changes nothing.
+struct HeadNorm {
+  float low[kEach], high[kEach];
+  __device__ __forceinline__ explicit HeadNorm(const Element* weight) {
+#pragma unroll
+    for (int e = 0; HEAD_NORMS && e < kEach; ++e) {
+      const int i = threadIdx.x % 32 + 32 * e;
+      low[e] = (float)weight[i];
+      high[e] = (float)weight[i + kHalf];
+    }
+  }
+  // 1 / √(mean of squares of x + eps).
+  __device__ __forceinline__ float factor(const Element* x, float eps) const {
+    if (!HEAD_NORMS) return 1;
+    float sum = 0;
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int i = threadIdx.x % 32 + 32 * e;
+      const float first = (float)x[i], second = (float)x[i + kHalf];
+      sum += first * first + second * second;
+    }
+#pragma unroll
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    return rsqrtf(sum / HEAD_DIM + eps);
+  }
+  // Element i = lane + 32 · e of x, and element i + kHalf, times `by`, that factor, and their weights.
+  __device__ __forceinline__ float2 apply(const Element* x, float by, int e) const {
+    const int i = threadIdx.x % 32 + 32 * e;
+    const float first = (float)x[i], second = (float)x[i + kHalf];
+    return HEAD_NORMS ? make_float2(first * by * low[e], second * by * high[e]) : make_float2(first, second);
+  }
+};
+
 struct Angles {
-  static constexpr int kEach = kHalf / 32;
   float low_cosine[kEach], low_sine[kEach], high_cosine[kEach], high_sine[kEach];
   __device__ __forceinline__ Angles(const Element* cosine, const Element* sine) {
 #pragma unroll
@@ -113,11 +148,9 @@ struct Angles {
       high_sine[e] = (float)sine[i + kHalf];
     }
   }
-  // Element i = lane + 32 · e of x, and element i + kHalf, rotated.
-  __device__ __forceinline__ float2 apply_rope(const Element* x, int e) const {
-    const int i = threadIdx.x % 32 + 32 * e;
-    const float low = (float)x[i], high = (float)x[i + kHalf];
-    return make_float2(low * low_cosine[e] - high * low_sine[e], high * high_cosine[e] + low * high_sine[e]);
+  // Elements i = lane + 32 · e and i + kHalf, rotated.
+  __device__ __forceinline__ float2 apply_rope(float2 x, int e) const {
+    return make_float2(x.x * low_cosine[e] - x.y * low_sine[e], x.y * high_cosine[e] + x.x * high_sine[e]);
   }
 };
 

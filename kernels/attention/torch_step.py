@@ -35,7 +35,7 @@ class TorchStepAttention(Variant):
         return refusal(case)
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o."""
+        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None, q_norm=None, k_norm=None) -> o."""
         from functools import partial
 
         from kernels.ops.step_attention import step_attention
@@ -61,7 +61,9 @@ class TorchStepFlex(Variant):
         return no_compiler(gpu) or refusal(case)
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o. Compiles at the first call."""
+        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None, q_norm=None, k_norm=None) -> o. Compiles at the
+        first call.
+        """
         from functools import partial
 
         from torch.nn.attention.flex_attention import flex_attention

@@ -8,7 +8,7 @@ H200s. `docs/method.md`, *prediction*, has the formula, benchmarks/predictions.m
 
 from dataclasses import dataclass
 from math import inf, prod
-from typing import Any
+from typing import Any, Literal
 
 from kernels.model_files.config import value
 from kernels.model_files.families import (
@@ -71,9 +71,13 @@ MIXTURE_KERNELS = {"kernels": (13, 14), "compiled": (26, 26), "cuda_graphs": (78
 """The same of a layer with experts, whose norms of q and k are left out. `kernels`: `docs/kernels/whole-model.md`. The
 others run transformers' modules: as torch's dispatcher counts their calls (`cuda_graphs`) and as Inductor fuses them,
 on a CPU, with two kernels each where a GPU has two (best, histogram, sum, grouped product, masked copy)."""
-HEAD_NORMS = {"kernels": (3, 2), "compiled": (0, 0), "cuda_graphs": (16, 16)}
-"""Kernels of a layer that norms of q and k add: two norms, and in a step rotation and attention are two kernels with
-them. Inductor fuses them with the rotation; torch has eight kernels a norm."""
+HEAD_NORMS = {
+    "each": {"kernels": (0, 2), "compiled": (0, 0), "cuda_graphs": (16, 16)},
+    "all": {"kernels": (3, 2), "compiled": (0, 0), "cuda_graphs": (16, 16)},
+}
+"""Kernels of a layer that norms of q and k add, of each head or of all together: two norms, which a step's attention
+does itself for each head; with those of all heads its rotation is a kernel of its own too. Inductor fuses them with the
+rotation; torch has eight kernels a norm."""
 MEGAKERNEL = "megakernel"
 """It reads prompts by the same kernels as the runner `kernels`."""
 
@@ -81,8 +85,8 @@ MEGAKERNEL = "megakernel"
 @dataclass(frozen=True)
 class ModelSizes:
     """Sizes of a model: parameters of all layers that multiply a token and of the head, KV bytes a token in 16 bits,
-    width of q, the experts of a mixture, whether heads of q and k are normed, and the bytes of a weight of experts over
-    those of others.
+    width of q, the experts of a mixture, what heads of q and k are normed together, and the bytes of a weight of
+    experts over those of others.
     """
 
     layers: int
@@ -91,7 +95,7 @@ class ModelSizes:
     kv_bytes: int
     q_width: int
     experts: ExpertSizes | None = None
-    head_norms: bool = False
+    head_norms: Literal["each", "all"] | None = None
     expert_share: float = 1.0
 
     def read(self, rows: float) -> float:
@@ -142,6 +146,7 @@ def decoder(config: dict[str, Any], parameters: int, tensor_parallel_size: int =
     head, family = prod(head_shape(config)), FAMILIES.get(config.get("model_type", ""))
     times = tensor_parallel_size if normed_over_heads(config) else 1
     attention = 2 * layers * (value(config, "hidden_size") or 0) * (heads + kv_heads) * head_dim
+    normed: Literal["each", "all"] = "all" if normed_over_heads(config) else "each"
     return ModelSizes(
         layers=layers,
         body=parameters - head + (times - 1) * attention,
@@ -149,7 +154,7 @@ def decoder(config: dict[str, Any], parameters: int, tensor_parallel_size: int =
         kv_bytes=times * kv_bytes_per_token(config, 2),
         q_width=times * heads * head_dim,
         experts=expert_sizes(config),
-        head_norms=family is not None and family.qk_norm,
+        head_norms=normed if family is not None and family.qk_norm else None,
     )
 
 
@@ -173,7 +178,7 @@ def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
     """Dependent kernels of a layer of a model that generates."""
     by = "kernels" if runner == MEGAKERNEL else runner
     counted = KERNELS if of.experts is None else MIXTURE_KERNELS
-    return counted[by][reads_prompt] + (HEAD_NORMS[by][reads_prompt] if of.head_norms else 0)
+    return counted[by][reads_prompt] + (HEAD_NORMS[of.head_norms][by][reads_prompt] if of.head_norms else 0)
 
 
 def megakernel_layer(weights: str, sequences: float, tensor_parallel_size: int, mixture: bool = False) -> LayerTime:

@@ -7,6 +7,8 @@ pages, the tokens of a page: `page_size`, None for a contiguous cache.
 
 from typing import Any, Literal
 
+from torch import Tensor
+
 from kernels.model.decoder import LayerShape
 from kernels.model.experts import Experts
 from kernels.model.layer_weights import Weights
@@ -21,8 +23,14 @@ def default_scale(shape: LayerShape) -> bool:
 
 
 def fits_step(w: Weights, shape: LayerShape) -> bool:
-    """Whether a variant may do a layer's whole decode step: none norms q and k, caps scores or has sinks."""
-    return w.q_norm is None and shape.softcap is None and not shape.sinks and default_scale(shape)
+    """Whether a variant may do a layer's whole decode step: none norms all heads together, caps scores or has sinks."""
+    by_head = w.q_norm is None or len(w.q_norm) == shape.head_dim
+    return by_head and shape.softcap is None and not shape.sinks and default_scale(shape)
+
+
+def head_norms(w: Weights) -> dict[str, Tensor]:
+    """The arguments of a decode step in one kernel that a layer with norms of its heads has."""
+    return {} if w.q_norm is None or w.k_norm is None else {"q_norm": w.q_norm, "k_norm": w.k_norm}
 
 
 def rope_case(
@@ -56,11 +64,11 @@ def attention_case(
 
 
 def step_case(
-    shape: LayerShape, batch: int, length: int, dtype: DType, page_size: int | None = None
+    w: Weights, shape: LayerShape, batch: int, length: int, dtype: DType, page_size: int | None = None
 ) -> StepAttentionCase:
-    """Rotation, append and attention of a decode step in one kernel, over up to `length` keys."""
-    window = shape.window_within(length)
-    return StepAttentionCase(kv_len=length, window=window, **_shared(shape, batch, dtype, page_size))
+    """What lies between two products of a layer's decode step in one kernel, over up to `length` keys."""
+    of_layer = {"window": shape.window_within(length), "norm_eps": None if w.q_norm is None else shape.eps}
+    return StepAttentionCase(kv_len=length, **of_layer, **_shared(shape, batch, dtype, page_size))
 
 
 def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase | None, GroupedCase]:

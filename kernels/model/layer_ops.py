@@ -89,13 +89,14 @@ class LayerOps:
         return counts
 
     def _attention(self, queries: int) -> list[tuple[Case, ...]]:
-        """A step in one kernel (unless heads have norms or sinks), or rotation with append and then attention."""
+        """A step in one kernel where `fits_step`, or rotation with append and then attention."""
         shapes = dict.fromkeys(self._model.shapes)
         separate = [case for shape in shapes for case in self._separate(shape, queries)]
         forms = [tuple(dict.fromkeys(separate))]
         if queries == 1 and fits_step(self._weights, self._shape):
             batch, length = self.traffic.batch, self.traffic.longest
-            forms.insert(0, tuple(dict.fromkeys(step_case(shape, batch, length, self._dtype) for shape in shapes)))
+            steps = (step_case(self._weights, shape, batch, length, self._dtype) for shape in shapes)
+            forms.insert(0, tuple(dict.fromkeys(steps)))
         return forms
 
     def _separate(self, shape: decoder.LayerShape, queries: int) -> Iterator[Case]:

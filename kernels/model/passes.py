@@ -20,7 +20,7 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.head import Head
-from kernels.model.layer_cases import attention_case, default_scale, fits_step, rope_case, step_case
+from kernels.model.layer_cases import attention_case, default_scale, fits_step, head_norms, rope_case, step_case
 from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.model.state import State
@@ -161,11 +161,11 @@ class Pass:
         """The planned variant that does a whole decode step of attention; None if the plan has none."""
         if self.queries > 1 or not fits_step(w, shape):
             return None
-        planned = self.variants.planned(step_case(shape, self.state.batch, self.state.capacity, self.dtype))
+        planned = self.variants.planned(step_case(w, shape, self.state.batch, self.state.capacity, self.dtype))
         if planned is None:
             return None
-        function, state = planned.function, self.state
-        return lambda qkv, positions: function(qkv, state.cos, state.sin, keys, values, state.position)
+        function, state, norms = planned.function, self.state, head_norms(w)
+        return lambda qkv, positions: function(qkv, state.cos, state.sin, keys, values, state.position, **norms)
 
     def _rope(
         self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor

@@ -19,7 +19,7 @@ class StepAttentionCase(BaseCase):
 
     qkv is [batch, (heads + 2 · kv_heads) · head_dim], the caches [batch, capacity, kv_heads, head_dim], or with `paged`
     [pages, page_size, kv_heads, head_dim] of `page_size` tokens (None: 16). `kv_len` is the number of keys that a query
-    sees, its own included; `window` bounds it.
+    sees, its own included; `window` bounds it. With `norm_eps` each head of q and of k is normed before its rotation.
     """
 
     part = "attention"
@@ -35,6 +35,7 @@ class StepAttentionCase(BaseCase):
     paged: bool = False
     dtype: DType = "bf16"
     page_size: int | None = Field(default=None, gt=0)
+    norm_eps: float | None = Field(default=None, ge=0)
 
     @property
     def seen(self) -> int:
@@ -68,6 +69,8 @@ class StepAttentionCase(BaseCase):
         }
         position = (self.kv_len - 1 - 3 * torch.arange(self.batch, device=make.device)).clamp_min(0)
         tables = {"cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
+        if self.norm_eps is not None:
+            table |= {name: 1 + make.normal(self.head_dim, scale=0.1) for name in ("q_norm", "k_norm")}
         return {"qkv": qkv} | tables | caches | {"position": position} | table
 
     def reference(self, arguments: Arguments) -> Outputs:
@@ -95,13 +98,19 @@ def appended(
     v_cache: "Tensor",
     position: "Tensor",
     page_table: "Tensor | None" = None,
+    **norms: "Tensor",
 ) -> "tuple[Tensor, Tensor, Tensor, Tensor]":
     """The rotated q [batch, heads, head_dim], position [batch], and keys and values [batch, slots, kv_heads, head_dim].
 
     Writes the rotated k, and v, into slot position[b] of the caches. Of paged caches the slots are copies of the pages.
     """
+    import torch.nn.functional as F
+
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
     q, k, v = qkv.view(case.batch, -1, head_dim).split([heads, kv_heads, kv_heads], dim=1)
+    if case.norm_eps is not None:
+        weights = (q, norms["q_norm"]), (k, norms["k_norm"])
+        q, k = (F.rms_norm(x, (head_dim,), weight, case.norm_eps) for x, weight in weights)
     cosine, sine = (table[position][:, None] for table in (cos, sin))
     q, k = (tensor * cosine + rotate_half(tensor) * sine for tensor in (q, k))
     at = position.expand(case.batch)
@@ -122,15 +131,16 @@ def step_attention(
     v_cache: "Tensor",
     position: "Tensor",
     page_table: "Tensor | None" = None,
+    **norms: "Tensor",
 ) -> "Tensor":
     """o [batch, heads · head_dim]; writes the rotated k, and v, into slot position[b] of the caches.
 
-    Paged caches take page_table [batch, max_pages] int32.
+    Paged caches take page_table [batch, max_pages] int32, a case with `norm_eps` q_norm and k_norm [head_dim].
     """
     import torch
 
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
-    q, at, keys, values = appended(case, qkv, cos, sin, k_cache, v_cache, position, page_table)
+    q, at, keys, values = appended(case, qkv, cos, sin, k_cache, v_cache, position, page_table, **norms)
     wide = torch.promote_types(qkv.dtype, torch.float32)
     grouped = q.view(case.batch, kv_heads, heads // kv_heads, head_dim).to(wide)
     scores = torch.einsum("bhgd,blhd->bhgl", grouped, keys.to(wide)) * head_dim**-0.5

@@ -21,11 +21,12 @@ from kernel_workbench_vllm.decode_step import (
     plan_for,
     planned_ops,
 )
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from kernels.hardware import GPUS
 from kernels.measure.gpu_entry import gpu_of
 from kernels.model.decoder import Decoder, LayerShape
+from kernels.model.experts import Experts
 from kernels.model.layer_weights import Dense, Weights
 from kernels.ops import TORCH_VARIANTS
 from kernels.plan import Plan, Serving
@@ -41,15 +42,20 @@ SMALL = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 64,
+    "head_dim": 16,
 }
+MIXTURE = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
 
 
-@pytest.fixture(params=["llama", "qwen2"])
+@pytest.fixture(params=["llama", "qwen2", "qwen3", "qwen3_moe"])
 def model(request: pytest.FixtureRequest) -> Any:
     torch.manual_seed(3)
-    of_llama = request.param == "llama"
-    made: Any = LlamaForCausalLM(LlamaConfig(**SMALL)) if of_llama else Qwen2ForCausalLM(Qwen2Config(**SMALL))
-    return made.eval().requires_grad_(False)
+    more = MIXTURE if request.param == "qwen3_moe" else {}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(request.param, **SMALL, **more))
+    for name, weight in model.named_parameters():
+        if "norm" in name:
+            torch.nn.init.normal_(weight, 1, 0.2)
+    return model.eval().requires_grad_(False)
 
 
 def engine_model(model: Any) -> EngineModel:
@@ -227,18 +233,19 @@ def test_graphs_write_what_their_kernels_write_on_a_gpu() -> None:
             assert torch.equal(eager, replayed)
 
 
-def one_layer(device: str) -> EngineModel:
-    """One layer of Llama-3.2-1B's sizes."""
+def one_layer(device: str, like_qwen3: bool = False) -> EngineModel:
+    """One layer of Llama-3.2-1B's sizes, or with norms of its heads and experts, as in Qwen3-MoE."""
     hidden, heads, kv_heads, head_dim, wide = 2048, 32, 8, 64, 8192
 
     def empty(*size: int) -> torch.Tensor:
         return torch.empty(*size, device=device, dtype=torch.bfloat16).normal_(std=0.02)
 
-    mlp = Dense((empty(2 * wide, hidden),), (None,), empty(hidden, wide), None)
-    qkv = empty((heads + 2 * kv_heads) * head_dim, hidden)
-    layer = Weights(
-        empty(hidden), (qkv,), (None,), None, None, empty(hidden, heads * head_dim), None, empty(hidden), mlp
-    )
+    mlp: Dense | Experts = Dense((empty(2 * wide, hidden),), (None,), empty(hidden, wide), None)
+    if like_qwen3:
+        mlp = Experts(empty(128, hidden), empty(128, 1536, hidden), empty(128, hidden, 768), 8, True, False)
+    qkv, o = empty((heads + 2 * kv_heads) * head_dim, hidden), empty(hidden, heads * head_dim)
+    norms = (empty(head_dim), empty(head_dim)) if like_qwen3 else (None, None)
+    layer = Weights(empty(hidden), (qkv,), (None,), *norms, o, None, empty(hidden), mlp)
     shape = LayerShape(heads, kv_heads, head_dim, 1e-5, head_dim**-0.5)
     table = empty(768, head_dim), empty(768, head_dim)
     return EngineModel(empty(128_256, hidden), [layer], [shape], empty(hidden), empty(128_256, hidden), table)
@@ -247,24 +254,38 @@ def one_layer(device: str) -> EngineModel:
 @pytest.mark.parametrize(("rows", "product"), [(1, "skinny"), (16, "skinny"), (24, "small_gemm"), (64, "small_gemm")])
 def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, product: str) -> None:
     engine = one_layer("meta")
-    noted = NotedVariants(planned_ops(engine, PLAN, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
-    DecodeStep(engine, noted, rows, Pages(16, 768))
-    assert noted.names == {product, "step_hopper"}
+    assert variants_of(engine, rows, Pages(16, 768)) == {product, "step_hopper"}
+
+
+def variants_of(engine: EngineModel, rows: int, pages: Pages, plan: Plan = PLAN, choose: bool = False) -> set[str]:
+    """The names of what is bound for a step on an H200."""
+    noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], rows, pages), GPUS["h200"])
+    DecodeStep(engine, noted, rows, pages, choose)
+    return set(noted.names)
+
+
+def test_heads_with_norms_and_experts_are_this_librarys_too() -> None:
+    names = {"skinny", "step_hopper", "grouped_hopper", "gated_triton"}
+    assert variants_of(one_layer("meta", like_qwen3=True), 8, Pages(16, 768)) == names
+
+
+@pytest.mark.parametrize("like_qwen3", [False, True])
+def test_long_sequences_are_rotated_and_attended_to_apart(like_qwen3: bool) -> None:
+    names = variants_of(one_layer("meta", like_qwen3), 8, Pages(16, 131_072))
+    assert {"rope_triton", "decode_split"} < names
+    assert not names & {"step_hopper", *TORCH_VARIANTS}
 
 
 @pytest.mark.parametrize(("rows", "product"), [(8, "skinny_int8"), (64, "small_gemm_int8"), (128, "small_gemm")])
 def test_a_plan_with_int8_weights_has_them_in_the_layers_alone(rows: int, product: str) -> None:
-    engine, plan = one_layer("meta"), PLAN.model_copy(update={"options": {"weights": "int8"}})
-    noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], rows, Pages(16, 768)), GPUS["h200"])
-    DecodeStep(engine, noted, rows, Pages(16, 768), choose=True)
-    assert noted.names - {"lm_head_skinny"} == {product, "step_hopper"}
+    plan = PLAN.model_copy(update={"options": {"weights": "int8"}})
+    names = variants_of(one_layer("meta"), rows, Pages(16, 768), plan, choose=True)
+    assert names - {"lm_head_skinny"} == {product, "step_hopper"}
 
 
 def test_what_the_plan_excludes_is_not_used() -> None:
-    engine, plan = one_layer("meta"), PLAN.model_copy(update={"serving": Serving(exclude=["step_hopper"])})
-    noted = NotedVariants(planned_ops(engine, plan, GPUS["h200"], 8, Pages(16, 768)), GPUS["h200"])
-    DecodeStep(engine, noted, 8, Pages(16, 768))
-    assert noted.names & set(TORCH_VARIANTS) == {"torch_step_attention"}
+    plan = PLAN.model_copy(update={"serving": Serving(exclude=["skinny"])})
+    assert variants_of(one_layer("meta"), 8, Pages(16, 768), plan) & set(TORCH_VARIANTS) == {"torch_linear"}
 
 
 def test_a_plan_of_another_gpu_or_model_is_refused(tmp_path: Path) -> None:
@@ -309,18 +330,32 @@ class UnquantizedLinearMethod:
     """Named as vLLM's."""
 
 
+class UnquantizedFusedMoEMethod:
+    """Named as vLLM's."""
+
+    def __init__(self, backend: str) -> None:
+        self.unquantized_backend = SimpleNamespace(name=backend)
+
+
 def served(**changes: Any) -> tuple[Any, Any]:
     """A model and a configuration with the attributes of vLLM's that a refusal reads."""
     given = {"method": UnquantizedLinearMethod(), "backend": "FLASH_ATTN", "neox": True, "window": None}
-    given |= {"lora": None, "world": 1, "cache": "auto", "dtype": torch.bfloat16, "mixed": "PIECEWISE", **changes}
+    given |= {"lora": None, "world": 1, "cache": "auto", "dtype": torch.bfloat16, "mixed": "PIECEWISE"}
+    given |= {"experts": "", "shared": None, "scaled": False, **changes}
     product = SimpleNamespace(quant_method=given["method"])
     backend = SimpleNamespace(get_name=lambda: given["backend"])
     attn = SimpleNamespace(get_attn_backend=lambda: backend, sliding_window=given["window"])
     rotary = SimpleNamespace(is_neox_style=given["neox"], rotary_dim=64)
     attention = SimpleNamespace(
-        qkv_proj=product, o_proj=product, attn=attn, rotary_emb=rotary, head_dim=64, scaling=0.125
-    )
-    layer = SimpleNamespace(self_attn=attention, mlp=SimpleNamespace(gate_up_proj=product, down_proj=product))
+        qkv_proj=product, o_proj=product, attn=attn, rotary_emb=rotary, head_dim=64, scaling=0.125,
+        do_llama_4_scaling=given["scaled"],
+    )  # fmt: skip
+    mlp = SimpleNamespace(gate_up_proj=product, down_proj=product)
+    if given["experts"]:
+        routed = SimpleNamespace(quant_method=UnquantizedFusedMoEMethod(given["experts"]))
+        experts = SimpleNamespace(routed_experts=routed)
+        mlp = SimpleNamespace(gate=product, experts=experts, shared_expert=given["shared"], n_redundant_experts=0)
+    layer = SimpleNamespace(self_attn=attention, mlp=mlp)
     config = SimpleNamespace(
         lora_config=given["lora"],
         parallel_config=SimpleNamespace(world_size=given["world"]),
@@ -346,6 +381,10 @@ def served(**changes: Any) -> tuple[Any, Any]:
         ({"neox": False}, "SimpleNamespace does not rotate whole heads by halves"),
         ({"window": 4096}, "attention has a window"),
         ({"mixed": "FULL"}, "one CUDA graph is for decodes and prompts"),
+        ({"experts": "TRITON"}, None),
+        ({"experts": "FLASHINFER_CUTLASS"}, "its experts have the layout of FLASHINFER_CUTLASS"),
+        ({"experts": "TRITON", "shared": object()}, "experts are shared, or have replicas"),
+        ({"scaled": True}, "layers have other norms or scales"),
     ],
 )
 def test_what_vllm_keeps_to_itself_is_said(change: dict[str, Any], said: str | None) -> None:

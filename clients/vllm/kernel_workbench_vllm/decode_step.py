@@ -3,6 +3,8 @@
 ids ─► embedding ─► ┌─ norm · QKV ─► rope, append to pages, attention ─► O ─► norm · gate_up, SwiGLU ─► down ─┐ ─►
                     └────────────────────────────── once a layer ─────────────────────────────────────────────┘
 ─► norm ─► hidden states
+
+Heads may be normed before their rotation, and the MLP may be experts.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,7 +20,7 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.hardware import Gpu
 from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.model.decoder import Decoder, LayerShape
-from kernels.model.layer_cases import step_case
+from kernels.model.layer_cases import attention_case, fits_step, head_norms, rope_case, step_case
 from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.ops import TORCH_VARIANTS
@@ -49,7 +51,7 @@ class Pages(NamedTuple):
 
 
 class EngineModel(Decoder):
-    """The weights of a dense decoder that another engine has loaded: `layers` and `shapes` of equal length.
+    """The weights of a decoder that another engine has loaded: `layers` and `shapes` of equal length.
 
     `cos` and `sin` are [positions, head_dim], in the dtype of the model.
     """
@@ -95,6 +97,16 @@ def planned_ops(model: EngineModel, plan: Plan, gpu: Gpu, rows: int, pages: Page
     return [*own, *packed_ops(model, shape, *pages, usable), *heads]
 
 
+class StepInput(NamedTuple):
+    """Where a step's tokens go: `position` [rows] int64, page_table [rows, pages] int32, and cos and sin of the
+    positions, [rows, 1, head_dim], where rotation is a kernel of its own.
+    """
+
+    position: Tensor
+    page_table: Tensor
+    angles: tuple[Tensor, ...]
+
+
 class DecodeStep:
     """The step for a number of rows, which may be captured. Its products are bound and their weights packed once, its
     attention at the first call, when the caches are there.
@@ -104,11 +116,10 @@ class DecodeStep:
         self, model: EngineModel, variants: BoundVariants, rows: int, pages: Pages, choose: bool = False
     ) -> None:
         """With `choose` the weight of the head that chooses a token within `several` is packed too."""
-        self.model, (page_size, capacity) = model, pages
-        dtype = DTYPE_NAMES[model.embedding.dtype]
-        self._rows = Rows(variants, rows, dtype, model.eps)
-        bound = [variants.bound(step_case(shape, rows, capacity, dtype, page_size)) for shape in model.shapes]
-        self._attend = [each.function for each in bound]
+        self.model, self._pages = model, pages
+        self._rows = Rows(variants, rows, DTYPE_NAMES[model.embedding.dtype], model.eps)
+        self._rotates = False
+        self._attend = [self._attention(w, shape) for w, shape in zip(model.layers, model.shapes, strict=True)]
         self._products = [
             (
                 normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0]),
@@ -145,12 +156,40 @@ class DecodeStep:
         return torch.stack(hidden, dim=1)
 
     def _layers(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches) -> Stream:
-        cos, sin = self.model.cos, self.model.sin
+        tables = (self.model.cos, self.model.sin) if self._rotates else ()
+        given = StepInput(position, page_table, tuple(table[position][:, None] for table in tables))
         stream = Stream(F.embedding(ids, self.model.embedding))
         for (qkv, out, mlp), attend, (keys, values) in zip(self._products, self._attend, caches, strict=True):
-            out(attend(qkv(stream), cos, sin, keys, values, position, page_table=page_table), stream)
+            out(attend(qkv(stream), keys, values, given), stream)
             mlp(stream)
         return stream
+
+    def _attention(self, w: Weights, shape: LayerShape) -> Callable[[Tensor, Tensor, Tensor, StepInput], Tensor]:
+        """f(qkv, keys, values, input) -> o [rows, heads · head_dim]; k and v go into their pages. One kernel, or norms,
+        rotation and attention where none serves sequences of this length.
+        """
+        (page_size, capacity), variants, rows, dtype = self._pages, self._rows.variants, self._rows.m, self._rows.dtype
+        whole = step_case(w, shape, rows, capacity, dtype, page_size)
+        decode = attention_case(shape, "decode", rows, 1, capacity, dtype, page_size)
+        if fits_step(w, shape) and (variants.planned(whole) or not variants.planned(decode)):
+            step, norms, (cos, sin) = variants.bound(whole).function, head_norms(w), (self.model.cos, self.model.sin)
+            return lambda qkv, keys, values, given: step(
+                qkv, cos, sin, keys, values, given.position, page_table=given.page_table, **norms
+            )
+        append = variants.bound(rope_case(shape, rows, 1, dtype, page_size)).function
+        attend = variants.bound(decode).function
+        count = [shape.heads, shape.kv_heads, shape.kv_heads]
+        self._rotates = True
+
+        def separate(qkv: Tensor, keys: Tensor, values: Tensor, given: StepInput) -> Tensor:
+            q, k, v = qkv.view(rows, 1, -1, shape.head_dim).split(count, dim=2)
+            if w.q_norm is not None and w.k_norm is not None:
+                q, k = self._rows.head_norm(q, w.q_norm), self._rows.head_norm(k, w.k_norm)
+            q = append(q, k, v, *given.angles, keys, values, given.position, given.page_table)
+            o: Tensor = attend(q, keys, values, position=given.position, page_table=given.page_table)
+            return o.view(rows, -1)
+
+        return separate
 
 
 class DraftWriter:

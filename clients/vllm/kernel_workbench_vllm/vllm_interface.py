@@ -1,11 +1,12 @@
 """All that is used of vLLM's interfaces. Tried with the versions in TRIED; another one is refused, and vLLM goes on.
 
-The registered classes of Llama and Qwen2 are replaced by subclasses whose `forward` runs a step of decodes by
+The registered classes of MODELS are replaced by subclasses whose `forward` runs a step of decodes by
 `decode_step`, outside of what torch.compile sees. vLLM captures that step into its CUDA graphs, one for each number of
 rows, as it captures its own. All other steps, the logits, the sampler and the scheduler are vLLM's.
 """
 
 import os
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 from kernel_workbench_vllm.decode_step import Caches, DecodeSteps, DraftWriter, EngineModel, Pages, plan_for
 from kernels.measure.gpu_entry import gpu_of
 from kernels.model.decoder import LayerShape
+from kernels.model.experts import Experts
 from kernels.model.layer_weights import Dense, Weights
 from kernels.runners.plan_files import PlanRefused
 
@@ -27,9 +29,22 @@ DRAFTS = "ngram_gpu"
 """vLLM's name of drafts without a model, with which it schedules asynchronously."""
 LOGGER = "vllm.kernel_workbench"
 """Of vLLM's loggers, so that its log shows what this one says."""
+UNQUANTISED = {"UnquantizedLinearMethod", "UnquantizedFusedMoEMethod"}
+"""vLLM's names of methods whose weights are the model's own."""
 TABLE_TOKENS = 128
 """vLLM's tables of blocks have columns for a multiple of so many tokens."""
-MODELS = {"LlamaForCausalLM": "PlannedLlama", "Qwen2ForCausalLM": "PlannedQwen2"}
+MODELS = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "Qwen3MoeForCausalLM": "qwen3_moe",
+}
+"""vLLM's module of each architecture."""
+PREFIX = "Planned"
+"""Of the classes of this module that stand for vLLM's."""
+EXPERTS_LAYOUT = "TRITON"
+"""vLLM's backend of experts whose weights stay as the model has them: gate first, [experts, out, in]."""
 
 
 def register_models() -> None:
@@ -45,8 +60,8 @@ def register_models() -> None:
         return
     from vllm import ModelRegistry
 
-    for architecture, name in MODELS.items():
-        ModelRegistry.register_model(architecture, f"{__name__}:{name}")
+    for architecture in MODELS:
+        ModelRegistry.register_model(architecture, f"{__name__}:{PREFIX}{architecture}")
     if os.environ.get(SEVERAL):
         _take_drafts()
 
@@ -109,14 +124,12 @@ class UnwrittenDrafts:
 
 
 def __getattr__(name: str) -> Any:
-    """PlannedLlama and PlannedQwen2, which need vLLM's models."""
-    if name == "PlannedLlama":
-        from vllm.model_executor.models.llama import LlamaForCausalLM as model_class
-    elif name == "PlannedQwen2":
-        from vllm.model_executor.models.qwen2 import Qwen2ForCausalLM as model_class
-    else:
+    """The class that stands for one of vLLM's, `PlannedLlamaForCausalLM` and so on, which needs vLLM's models."""
+    architecture = name.removeprefix(PREFIX)
+    if architecture == name or architecture not in MODELS:
         raise AttributeError(name)
-    globals()[name] = planned_class(name, model_class)
+    module = import_module(f"vllm.model_executor.models.{MODELS[architecture]}")
+    globals()[name] = planned_class(name, getattr(module, architecture))
     return globals()[name]
 
 
@@ -253,8 +266,35 @@ class Planned:
         except Exception as error:  # whatever it is, the customer's server goes on
             self._log.warning("KERNELS_PLAN is not used, and vLLM goes on without it: %s", error)
             return
+        if not steps.variants:
+            self._log.warning("KERNELS_PLAN is not used: no kernel serves all of a step of this model")
         for name, rows in steps.variants.items():
             self._log.info("KERNELS_PLAN: %s in steps of %s sequences", name, ", ".join(map(str, rows)))
+
+
+def has_experts(mlp: Any) -> bool:
+    """Whether the MLP of one of vLLM's layers has experts."""
+    return hasattr(mlp, "experts")
+
+
+def products_of(layer: Any) -> list[Any]:
+    """The modules of one of vLLM's layers that multiply."""
+    attention, mlp = layer.self_attn, layer.mlp
+    of_mlp = (mlp.gate, mlp.experts.routed_experts) if has_experts(mlp) else (mlp.gate_up_proj, mlp.down_proj)
+    return [attention.qkv_proj, attention.o_proj, *of_mlp]
+
+
+def shares_experts(layer: Any) -> bool:
+    """Whether a layer has experts that all tokens use, or copies of experts."""
+    mlp = layer.mlp
+    return has_experts(mlp) and (mlp.shared_expert is not None or mlp.n_redundant_experts > 0)
+
+
+def differs_from_llama(layer: Any) -> bool:
+    """Whether one of Mistral's layers has what only some of its models have."""
+    return getattr(layer, "ada_rms_norm_t_cond", None) is not None or getattr(
+        layer.self_attn, "do_llama_4_scaling", False
+    )
 
 
 def halves(cache: Tensor) -> tuple[Tensor, Tensor]:
@@ -270,12 +310,9 @@ def refusal(model: Any, config: Any) -> str | None:
     if config.parallel_config.world_size > 1:
         return "the model is divided over several GPUs"
     layers, cache = model.model.layers, config.cache_config.cache_dtype
-    products = [
-        product
-        for layer in layers
-        for product in (layer.self_attn.qkv_proj, layer.self_attn.o_proj, layer.mlp.gate_up_proj, layer.mlp.down_proj)
-    ]
-    methods = {type(product.quant_method).__name__ for product in products}
+    methods = {type(product.quant_method).__name__ for layer in layers for product in products_of(layer)}
+    experts = [layer.mlp.experts.routed_experts for layer in layers if has_experts(layer.mlp)]
+    layouts = {each.quant_method.unquantized_backend.name for each in experts} if methods <= UNQUANTISED else set()
     attention = layers[0].self_attn
     rotary, backend = attention.rotary_emb, attention.attn.get_attn_backend().get_name()
     whole = getattr(rotary, "is_neox_style", False) and getattr(rotary, "rotary_dim", 0) == attention.head_dim
@@ -283,7 +320,10 @@ def refusal(model: Any, config: Any) -> str | None:
     mixed = config.compilation_config.cudagraph_mode.mixed_mode().name == "FULL"
     mixed = mixed or os.environ.get("VLLM_USE_BREAKABLE_CUDAGRAPH") == "1"
     reasons = {
-        f"the products of its layers are of {', '.join(sorted(methods))}": methods != {"UnquantizedLinearMethod"},
+        f"the products of its layers are of {', '.join(sorted(methods))}": not methods <= UNQUANTISED,
+        f"its experts have the layout of {', '.join(sorted(layouts))}": not layouts <= {EXPERTS_LAYOUT},
+        "experts are shared, or have replicas": any(map(shares_experts, layers)),
+        "layers have other norms or scales": any(map(differs_from_llama, layers)),
         f"the KV cache is in {cache}": cache not in ("auto", "bfloat16", "float16"),
         f"the KV cache has the layout of {backend}": backend != "FLASH_ATTN",
         f"dtype is {config.model_config.dtype}": config.model_config.dtype not in (torch.bfloat16, torch.float16),
@@ -322,20 +362,38 @@ def engine_model(model: Any, positions: int) -> EngineModel:
 
 def weights_of(layer: Any) -> Weights:
     """The weights of one of vLLM's layers, whose q, k and v are one matrix, and gate and up another."""
-    attention, mlp = layer.self_attn, layer.mlp
+    attention = layer.self_attn
     return Weights(
         input_norm=layer.input_layernorm.weight,
         qkv=(attention.qkv_proj.weight,),
         qkv_bias=(attention.qkv_proj.bias,),
-        q_norm=None,
-        k_norm=None,
+        q_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
+        k_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
         o=attention.o_proj.weight,
         o_bias=attention.o_proj.bias,
         post_norm=layer.post_attention_layernorm.weight,
-        mlp=Dense(
-            gate_up=(mlp.gate_up_proj.weight,),
-            gate_up_bias=(mlp.gate_up_proj.bias,),
-            down=mlp.down_proj.weight,
-            down_bias=mlp.down_proj.bias,
-        ),
+        mlp=experts_of(layer.mlp) if has_experts(layer.mlp) else dense_of(layer.mlp),
+    )
+
+
+def dense_of(mlp: Any) -> Dense:
+    """The weights of one of vLLM's MLPs."""
+    return Dense(
+        gate_up=(mlp.gate_up_proj.weight,),
+        gate_up_bias=(mlp.gate_up_proj.bias,),
+        down=mlp.down_proj.weight,
+        down_bias=mlp.down_proj.bias,
+    )
+
+
+def experts_of(mlp: Any) -> Experts:
+    """The weights of one of vLLM's layers of experts, whose shares stay float32."""
+    experts = mlp.experts.routed_experts
+    return Experts(
+        router=mlp.gate.weight,
+        gate_up=experts.w13_weight,
+        down=experts.w2_weight,
+        chosen=experts.top_k,
+        normalised=experts.renormalize,
+        rounded=False,
     )

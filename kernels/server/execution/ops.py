@@ -179,7 +179,7 @@ def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) 
     dtype = DTYPE_NAMES[model.embedding.dtype]
     for heads in dict.fromkeys(model.shapes):
         if not shape.blocks and fits_step(model.layers[0], heads):
-            yield step_case(heads, shape.rows, capacity, dtype, page_size)
+            yield step_case(model.layers[0], heads, shape.rows, capacity, dtype, page_size)
         yield rope_case(heads, shape.rows, 1, dtype, page_size)
         for batch, queries in ((shape.decodes, 1), (shape.blocks, shape.block)):
             if batch:

@@ -23,7 +23,7 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.all_reduce import AllReduce
 from kernels.model.bound_variants import BoundVariants
-from kernels.model.layer_cases import attention_case, default_scale, fits_step, rope_case, step_case
+from kernels.model.layer_cases import attention_case, default_scale, fits_step, head_norms, rope_case, step_case
 from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.model.tensor_parallel_pass import follow, join, run_halves
@@ -176,12 +176,12 @@ class PackedPass:
         step = None
         if not self.shape.blocks and fits_step(w, shape):
             step = self.variants.planned(
-                step_case(shape, self.shape.rows, state.positions, self.dtype, state.page_size)
+                step_case(w, shape, self.shape.rows, state.positions, self.dtype, state.page_size)
             )
         if step is not None:
-            function = step.function
+            function, norms = step.function, head_norms(w)
             return lambda qkv, _: function(
-                qkv, state.cos, state.sin, keys, values, fields.position, page_table=fields.tables
+                qkv, state.cos, state.sin, keys, values, fields.position, page_table=fields.tables, **norms
             )
         rotate, attend = self._rope(w, shape, keys, values), self._attend_apart(w.sinks, shape, keys, values)
         count = [shape.heads, shape.kv_heads, shape.kv_heads]

@@ -37,7 +37,7 @@ def test_it_compiles_without_spills(
     head_dim: int, group: int, splits: int, chunk: int, element: str, page: int
 ) -> None:
     sizes = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "PAGE_SIZE": page}
-    constants = sizes | {"PARTS": 2, "ELEMENT": element}
+    constants = sizes | {"PARTS": 2, "ELEMENT": element, "HEAD_NORMS": 1}
     used = resources(compile_log(step_hopper_tiles.SOURCE, constants | step_hopper_tiles.sizes(constants)))
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
 

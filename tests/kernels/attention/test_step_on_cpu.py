@@ -37,6 +37,7 @@ def attended(
         "SPLITS": splits,
         "CHUNK": CHUNK,
         "PAGE_SIZE": step_hopper_tiles.page_size_of(case),
+        "HEAD_NORMS": int(case.norm_eps is not None),
     }
     kernel = library(
         step_hopper_tiles.SOURCE,
@@ -48,10 +49,12 @@ def attended(
     o = torch.full((case.batch, case.heads * case.head_dim), float("nan"), dtype=given["qkv"].dtype)
     call = np.zeros((), np.dtype(step_hopper_tiles.FIELDS, align=True))
     names = {"qkv": "qkv", "cosines": "cos", "sines": "sin", "keys": "k_cache", "values": "v_cache"}
-    for field, name in (names | {"position": "position"}).items():
+    norms = {"query_norm": "q_norm", "key_norm": "k_norm"} if case.norm_eps is not None else {}
+    for field, name in (names | norms | {"position": "position"}).items():
         call[field] = given[name].data_ptr()
     call["out"], call["position_step"], call["capacity"] = o.data_ptr(), 1, capacity or given["k_cache"].shape[1]
     call["window"], call["scale"] = case.window or 0, case.head_dim**-0.5
+    call["norm_eps"] = case.norm_eps or 0
     steps = (capacity * case.kv_heads * case.head_dim, case.head_dim, case.head_dim) if capacity else None
     call["page_step"], call["token_step"], call["head_step"] = steps or given["k_cache"].stride()[:3]
     if case.paged:
@@ -70,6 +73,7 @@ def attended(
         (StepAttentionCase(batch=1, heads=12, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2, 3),
         (StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=64, kv_len=60, window=16), 2, 1),
         (StepAttentionCase(batch=1, heads=4, kv_heads=1, head_dim=64, kv_len=1), 4, 2),
+        (StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=128, kv_len=50, norm_eps=1e-2), 2, 2),
         (StepAttentionCase(batch=3, heads=8, kv_heads=2, head_dim=64, kv_len=90, paged=True), 2, 2),
         (StepAttentionCase(batch=1, heads=2, kv_heads=2, head_dim=64, kv_len=40, paged=True, page_size=8), 4, 1),
     ],

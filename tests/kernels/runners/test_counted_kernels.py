@@ -65,7 +65,7 @@ def step_and_prompt(model: Any) -> dict[str, Callable[[], object]]:
 def test_a_layer_with_experts_under_cuda_graphs(name: str) -> None:
     config = catalogue.entry(name)[0] | SMALL | {"num_key_value_heads": 2, "moe_intermediate_size": 64}
     found = of_a_layer(step_and_prompt, config)
-    norms = HEAD_NORMS["cuda_graphs"] if name.startswith("qwen3") else (0, 0)
+    norms = HEAD_NORMS["each"]["cuda_graphs"] if name.startswith("qwen3") else (0, 0)
     assert (found["step"], found["prompt"]) == tuple(map(sum, zip(MIXTURE_KERNELS["cuda_graphs"], norms, strict=True)))
 
 
