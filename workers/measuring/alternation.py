@@ -27,7 +27,10 @@ ENOUGH_PAIRS = 2 * LEAST_REQUESTS
 FAR_SLOWER = 5.0
 """Before whose requests take so many times as long as after's is not pursued until it is decided."""
 LEAST_PAIRS_OF_SEVERAL = 3
-"""The least pairs of a process where further ones follow: all together have LEAST_PAIRS."""
+"""The pairs of a process with a FAR_SLOWER before where further ones follow: all together have LEAST_PAIRS."""
+PAIRS_FAR_SLOWER = 4
+"""The same where none follows. The smallest and the largest ratio of any two of so many requests enclose that of the
+medians with 97 % confidence; of three with 90 %."""
 FEWEST_PAIRS, LATEST_SECONDS = 2, 120.0
 """The pairs that are kept in place of LEAST_PAIRS once the stage is so many seconds over its time."""
 
@@ -77,21 +80,21 @@ def alternate(
 ) -> None:
     """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
 
-    `hours` are the USD per hour of each. Before is not pursued where it is too close to call, nor beyond
-    LEAST_SECONDS where it is FAR_SLOWER. Once before is decided or given up, after goes on alone when ENOUGH_PAIRS
-    are served, or LEAST_PAIRS in LEAST_SECONDS, or as soon as the time left is twice what the requests take that
-    after still needs. A promise relative to before takes pairs alone. Stops when `reserve` seconds of the stage are
-    left, but not before LEAST_PAIRS and LEAST_SECONDS; with FEWEST_PAIRS where the stage is LATEST_SECONDS over its
-    time.
+    `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Once it is decided, after
+    goes on alone when ENOUGH_PAIRS are served, or LEAST_PAIRS in LEAST_SECONDS, or as soon as the time left is twice
+    what the requests take that after still needs. A promise relative to before takes pairs alone. Stops when `reserve`
+    seconds of the stage are left, but not before LEAST_PAIRS and LEAST_SECONDS; with FEWEST_PAIRS where the stage is
+    LATEST_SECONDS over its time.
 
-    `start_seconds` are those until a further process serves, None where there is none. Where before is FAR_SLOWER and
-    LEAST_PROCESSES fit into the time, LEAST_PAIRS_OF_SEVERAL are enough here.
+    A FAR_SLOWER before is given up after LEAST_SECONDS, or after PAIRS_FAR_SLOWER where LEAST_PAIRS take longer, or
+    after LEAST_PAIRS_OF_SEVERAL where LEAST_PROCESSES fit into the time: `start_seconds` are those until a further
+    process serves, None where there is none.
     What runs today, as both sides, serves once.
     """
     objectives = workload.objectives
     limited = [objective for objective in objectives if objective.limit is not None]
     least_pairs = LEAST_PAIRS if limited == list(objectives) else LEAST_REQUESTS
-    began, spent, alone, continued = time.monotonic(), 0.0, False, False
+    began, spent, alone, given_up = time.monotonic(), 0.0, False, False
     soonest = began + LEAST_SECONDS
     what = "requests" if after is before else "pairs of requests"
     while True:
@@ -102,18 +105,20 @@ def alternate(
         verdicts_before = verdicts(objectives, before.served, hours[0])
         slow = pairs >= least_pairs and time.monotonic() > soonest
         decided = "not_enough_samples" not in verdicts_before or (slow and _is_far_slower(before.served, after.served))
-        if start_seconds is not None and pairs == done == LEAST_PAIRS_OF_SEVERAL and least_pairs == LEAST_PAIRS:
-            seconds = start_seconds + 1.2 * (time.monotonic() - began)
+        if least_pairs == LEAST_PAIRS and pairs == done and LEAST_PAIRS_OF_SEVERAL <= pairs <= PAIRS_FAR_SLOWER:
+            seconds = (start_seconds or 0.0) + 1.2 * (time.monotonic() - began)
             fits = (LEAST_PROCESSES - 1) * seconds <= context.seconds_left - reserve
-            continued = fits and _is_far_slower(before.served, after.served)
-        paired = continued or ((slow or pairs >= LEAST_REQUESTS) and decided)
-        counted = done if continued else pairs
+            costly = LEAST_PAIRS / pairs * (time.monotonic() - began) > LEAST_SECONDS
+            enough = (pairs == PAIRS_FAR_SLOWER and costly) or (start_seconds is not None and fits)
+            given_up = enough and after is not before and _is_far_slower(before.served, after.served)
+        paired = given_up or ((slow or pairs >= LEAST_REQUESTS) and decided)
+        counted = done if given_up else pairs
         if counted >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:
             least = max([LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
             short = 2 * (least - done) * spent / done >= context.seconds_left - reserve
-            alone = continued or short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
+            alone = given_up or short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
         if not (alone or after is before):
             before.serve()
         start = time.monotonic()

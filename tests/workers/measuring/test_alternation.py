@@ -17,6 +17,7 @@ from workers.measuring.alternation import (
     FEWEST_PAIRS,
     LEAST_PAIRS,
     LEAST_PAIRS_OF_SEVERAL,
+    PAIRS_FAR_SLOWER,
     alternate,
     warm_clients,
 )
@@ -92,7 +93,7 @@ def test_a_before_that_is_not_decided_goes_on_beside_after(monkeypatch):
 
 def test_a_far_slower_before_is_not_pursued_until_it_is_decided(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=1000, before=0.9, limit=1000)
-    assert LEAST_PAIRS <= len(before.served) < LEAST_REQUESTS
+    assert len(before.served) == PAIRS_FAR_SLOWER
     assert len(after.served) == NEEDED
 
 
@@ -105,10 +106,11 @@ def test_a_far_slower_before_has_few_pairs_where_further_processes_go_on_with_it
         (LEAST_PROCESSES, LEAST_PAIRS_OF_SEVERAL),
     ):
         assert LEAST_PAIRS_OF_SEVERAL + (count - 1) * pairs >= LEAST_PAIRS
-    cases = {"not far slower": (0.1, 5.0, 1000), "alone": (2.3, None, 1000), "without time for two": (2.3, 30.0, 70)}
-    for why, (slower, start_seconds, seconds) in cases.items():
-        before, _, _ = alternated(monkeypatch, seconds, slower, after=0.04, start_seconds=start_seconds)
-        assert len(before.served) >= LEAST_PAIRS, why
+    for start_seconds, seconds in ((None, 1000), (30.0, 70)):
+        before, _, _ = alternated(monkeypatch, seconds, 2.3, after=0.04, start_seconds=start_seconds)
+        assert len(before.served) == PAIRS_FAR_SLOWER, "no further process fits"
+    before, _, _ = alternated(monkeypatch, 1000, 0.1, after=0.04, start_seconds=5.0)
+    assert len(before.served) >= LEAST_PAIRS, "it is not far slower"
 
 
 def test_after_has_its_least_requests_where_before_has_few_pairs_and_time_is_up(monkeypatch):
