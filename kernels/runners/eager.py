@@ -3,9 +3,11 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.generation.streamers import BaseStreamer
 
@@ -13,6 +15,9 @@ from kernels.model.inputs import forward_inputs, output_tensor, zeros
 from kernels.model.loading import kind_of
 from kernels.ops.sampling import Sampling, Samplings, choose, of_batch
 from kernels.runners.base import Generation, Runner, check_request
+
+MOST_ELEMENTS = 1 << 28
+"""The most elements of a linear layer's weight that are in float32 at once: 1 GiB."""
 
 
 class _TokenClock(BaseStreamer):
@@ -91,8 +96,9 @@ class EagerRunner(Runner):
 class Float32Runner(EagerRunner):
     """`logits` of token ids are those of the model with its weights cast to float32, and with float32 activations.
 
-    The memory of one module's weights in float32 is taken beside the model: a layer's experts, or the LM head. Weights
-    keep their memory, so CUDA graphs that read them stay valid.
+    The memory of one module's weights in float32 is taken beside the model, such as a layer's experts; of an embedding
+    that of the rows which are read, and of a linear layer MOST_ELEMENTS at a time. Weights keep their memory, so CUDA
+    graphs that read them stay valid.
     """
 
     @torch.no_grad()
@@ -104,8 +110,15 @@ class Float32Runner(EagerRunner):
 @contextmanager
 def in_float32(model: torch.nn.Module) -> Iterator[None]:
     """Inside the block every module with weights of its own runs with these in float32."""
-    handles = []
+    handles, by_rows = [], list[torch.nn.Module]()
     for module in model.modules():
+        if type(module) is torch.nn.Embedding:
+            handles.append(module.register_forward_hook(lambda *given: given[-1].float()))
+            continue
+        if type(module) is torch.nn.Linear and module.weight.numel() > MOST_ELEMENTS:
+            module.forward = partial(_linear_by_rows, module)  # type: ignore[method-assign]
+            by_rows.append(module)
+            continue
         tensors = [
             own_tensor
             for own_tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False))
@@ -124,6 +137,16 @@ def in_float32(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+        for module in by_rows:
+            del module.forward
+
+
+def _linear_by_rows(module: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    """The module's output in float32, from a block of its weight's rows after the other."""
+    rows = max(1, MOST_ELEMENTS // module.in_features)
+    blocks = module.weight.split(rows)
+    biases = [None] * len(blocks) if module.bias is None else [block.float() for block in module.bias.split(rows)]
+    return torch.cat([F.linear(x, block.float(), bias) for block, bias in zip(blocks, biases, strict=True)], dim=-1)
 
 
 def _set(tensors: list[torch.Tensor], values: list[Any]) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kernels import runners
+from kernels.runners import eager
 from kernels.runners.eager import Float32Runner
 from tests.kernels.runners.engine_models import CONFIGS
 
@@ -27,6 +28,18 @@ def test_they_are_those_of_a_float32_copy(config: dict[str, Any]) -> None:
     assert {name: each.data_ptr() for name, each in model.named_parameters()} == places
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
     assert (runners.runner("eager", model).logits(IDS).float() - found).abs().max() > 1e-4
+
+
+def test_a_large_head_is_cast_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = runners.load(None, CONFIGS["llama"], seed=7, generated=True, dtype="bf16", device="cpu")
+    whole = Float32Runner(model).logits(IDS)
+    cast = list[int]()
+    own = torch.Tensor.float
+    monkeypatch.setattr(torch.Tensor, "float", lambda tensor: cast.append(tensor.numel()) or own(tensor))
+    monkeypatch.setattr(eager, "MOST_ELEMENTS", 1000)
+    torch.testing.assert_close(Float32Runner(model).logits(IDS), whole, atol=1e-6, rtol=1e-6)
+    assert max(cast) <= max(1000, IDS.numel() * model.config.hidden_size)
+    assert not any("forward" in vars(module) for module in model.modules())
 
 
 def test_a_model_that_fails_gets_its_weights_back() -> None:
