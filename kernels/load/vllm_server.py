@@ -93,7 +93,7 @@ def with_plan(server: ServerCommand, plan: Path, drafts: int = 0) -> ServerComma
     if drafts:
         speculative = {"method": "ngram_gpu", "num_speculative_tokens": drafts}
         extra_options = [f"--speculative-config={json.dumps(speculative)}"]
-        environment["KERNELS_SEVERAL_TOKENS"] = "1"
+        environment |= {"KERNELS_SEVERAL_TOKENS": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"}
     return replace(
         server,
         variant="vllm_plugin",

@@ -32,6 +32,7 @@ from kernels.ops import TORCH_VARIANTS
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, digested
 from kernels.server.execution.compiling import NotedVariants
+from workers.wording.serving import IN_VLLM
 
 PLAN = Plan(model_digest="", gpu="h200", runner="kernels")
 SMALL = {
@@ -309,6 +310,10 @@ def test_a_plan_of_another_gpu_or_model_is_refused(tmp_path: Path) -> None:
             assert plan_for(path, folder, GPUS["h200"]).model_digest == digest
 
 
+def test_the_product_offers_it_for_the_models_that_it_runs() -> None:
+    assert set(IN_VLLM) == set(vllm_interface.MODELS)
+
+
 def test_without_a_plan_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(kernel_workbench_vllm.PLAN, raising=False)
     monkeypatch.setattr(vllm_interface, "register_models", lambda: pytest.fail("registered"))
@@ -398,9 +403,23 @@ def test_several_tokens_a_pass_are_asked_for(
     variable: str, method: str, several: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(vllm_interface.SEVERAL, variable)
-    config = SimpleNamespace(speculative_config=SimpleNamespace(method=method))
+    config = SimpleNamespace(speculative_config=SimpleNamespace(method=method), use_v2_model_runner=True)
     assert vllm_interface.writes_drafts(config) == several
     assert not vllm_interface.writes_drafts(SimpleNamespace(speculative_config=None))
+
+
+def test_vllms_older_runner_keeps_its_own_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(vllm_interface.SEVERAL, "1")
+    lines: list[str] = []
+    logger = ModuleType("vllm.logger")
+    logger.init_logger = lambda _: SimpleNamespace(warning=lambda text, *given: lines.append(text % given))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm.logger", logger)
+    drafts = SimpleNamespace(method="ngram_gpu")
+    config = SimpleNamespace(speculative_config=drafts, use_v2_model_runner=False, num_speculative_tokens=3)
+    assert vllm_interface.Planned(None, config).places == 1
+    (line,) = lines
+    assert line.startswith("KERNELS_SEVERAL_TOKENS is not used")
+    assert vllm_interface.V2_RUNNER in line
 
 
 def test_the_wheel_is_one_of_vllms_general_plug_ins() -> None:

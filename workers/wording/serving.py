@@ -20,7 +20,13 @@ TAKEN = {
 }
 OTHERS = "the library's kernels compute it, since the plan's runner answers one batch after another."
 
-IN_VLLM = ("LlamaForCausalLM", "Qwen2ForCausalLM")
+IN_VLLM = (
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen3MoeForCausalLM",
+)
 """Architectures whose steps the plug-in of `clients/vllm` replaces."""
 VLLM_CLASSES = ("h100", "h200")
 PYTHON = """\
@@ -35,9 +41,10 @@ runner = runners.apply(model, plan)  # prepare(batch, prompt, tokens), then gene
 """The plan without a server, for a model whose files are in DIR."""
 
 VLLM = "pip install '.[gpu]' ./clients/vllm\nKERNELS_PLAN=plan.json vllm serve DIR"
+VARIABLES = "VLLM_USE_V2_MODEL_RUNNER=1 KERNELS_SEVERAL_TOKENS=1"
 SEVERAL = """ \\
     --speculative-config '{"method": "ngram_gpu", "num_speculative_tokens": 3}'"""
-"""Behind VLLM, with the variable that turns it on: what a run measures as after within vLLM."""
+"""Behind VLLM, with the VARIABLES that turn it on: what a run measures as after within vLLM."""
 
 ROUNDS = "The plan rounds weights; the server has such products for int8 and int4 alone."
 
@@ -100,12 +107,13 @@ def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | 
 def outside_vllm(architecture: str, gpu_class: str = VLLM_CLASSES[0]) -> str:
     """Why the plug-in does not run a plan within vLLM, without a dot; "" where it does."""
     if architecture not in IN_VLLM:
-        return f"the plug-in runs {' and '.join(IN_VLLM)} within vLLM, and not {architecture or 'this model'}"
+        known = f"{', '.join(IN_VLLM[:-1])} and {IN_VLLM[-1]}"
+        return f"the plug-in runs {known} within vLLM, and not {architecture or 'this model'}"
     return "" if gpu_class in VLLM_CLASSES else f"the plug-in runs on {' and '.join(VLLM_CLASSES)}, and not {gpu_class}"
 
 
 def _in_vllm(several: bool) -> str:
-    return VLLM.replace("KERNELS_PLAN", "KERNELS_SEVERAL_TOKENS=1 KERNELS_PLAN") + SEVERAL if several else VLLM
+    return VLLM.replace("KERNELS_PLAN", f"{VARIABLES} KERNELS_PLAN") + SEVERAL if several else VLLM
 
 
 def _refusal(plan: dict[str, Any], verify: VerifyResult) -> str:

@@ -25,6 +25,8 @@ from kernels.runners.plan_files import PlanRefused
 TRIED = ("0.26.0",)
 SEVERAL = "KERNELS_SEVERAL_TOKENS"
 """The environment variable that lets a pass make several tokens. Without it the option means vLLM's own drafts."""
+V2_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+"""vLLM's variable that chooses Model Runner V2, which it takes by itself for dense models only."""
 DRAFTS = "ngram_gpu"
 """vLLM's name of drafts without a model, with which it schedules asynchronously."""
 LOGGER = "vllm.kernel_workbench"
@@ -66,10 +68,15 @@ def register_models() -> None:
         _take_drafts()
 
 
-def writes_drafts(config: Any) -> bool:
-    """Whether a pass makes several tokens of each sequence, as drafts of a method that Model Runner V2 has not."""
+def wants_drafts(config: Any) -> bool:
+    """Whether a pass is to make several tokens of each sequence, as drafts of a method that Model Runner V2 has not."""
     wanted = os.environ.get(SEVERAL) and config.speculative_config is not None
     return bool(wanted) and config.speculative_config.method == DRAFTS
+
+
+def writes_drafts(config: Any) -> bool:
+    """Whether a pass makes them. vLLM's older runner has drafts from n-grams of its own."""
+    return wants_drafts(config) and config.use_v2_model_runner
 
 
 def _take_drafts() -> None:
@@ -82,10 +89,10 @@ def _take_drafts() -> None:
     unsupported, speculator = VllmConfig._get_v2_model_runner_unsupported_features, spec_decode.init_speculator
 
     def without_drafts(config: Any) -> list[str]:
-        return [each for each in unsupported(config) if not (writes_drafts(config) and DRAFTS in each)]
+        return [each for each in unsupported(config) if not (wants_drafts(config) and DRAFTS in each)]
 
     def init_speculator(config: Any, device: torch.device) -> Any:
-        return UnwrittenDrafts(config, device) if writes_drafts(config) else speculator(config, device)
+        return UnwrittenDrafts(config, device) if wants_drafts(config) else speculator(config, device)
 
     VllmConfig._get_v2_model_runner_unsupported_features = without_drafts
     spec_decode.init_speculator = init_speculator
@@ -192,6 +199,10 @@ class Planned:
         self._tried = False
         self.places = 1 + vllm_config.num_speculative_tokens if writes_drafts(vllm_config) else 1
         """The tokens of each sequence in a step of decodes."""
+        if wants_drafts(vllm_config) and self.places == 1:
+            self._log.warning(
+                "%s is not used: vLLM runs this model by its older runner without %s=1", SEVERAL, V2_RUNNER
+            )
         self.lengths: list[int] | None = None
         """The tokens of each sequence in a pass with drafts, those of decodes first; None of a graph that is made."""
         PLANNED.add(self)
