@@ -101,16 +101,23 @@ def within_vllm() -> str:
 def drafts_within_vllm() -> str:
     """The same with drafts beside prompts launched kernel by kernel and from graphs, also with unequal lengths."""
     lines = []
-    for users, lengths in ((1, "equal"), (8, "equal"), (32, "equal"), (32, UNEQUAL)):
-        measured = rows("vllm-plugin-graphs", concurrency=users, lengths=lengths)
+    loads = [("vllm-plugin-graphs", users, "equal") for users in (1, 8, 32)]
+    loads += [(name, 32, UNEQUAL) for name in ("vllm-plugin-graphs", "vllm-plugin-qwen2.5-1.5b")]
+    for name, users, lengths in loads:
+        measured = rows(name, concurrency=users, lengths=lengths)
         vllm = sum(row["tokens_per_second"] for row in measured if row["variant"] == "vllm")
         for variant in _names(measured):
             each = [row for row in measured if row["variant"] == variant]
             speeds = [row["tokens_per_second"] for row in each]
             times = [", ".join(f"{row[key]['p50']:.{digits}f}" for row in each) for key, digits in LATENCIES[::2]]
-            load = [str(users), lengths if lengths == "equal" else "unequal", _within(variant)]
+            load = [
+                each[0]["case"]["model"],
+                str(users),
+                lengths if lengths == "equal" else "unequal",
+                _within(variant),
+            ]
             lines.append([*load, ", ".join(f"{speed:,.0f}" for speed in speeds), f"{sum(speeds) / vllm:.2f}", *times])
-    header = ["users", "lengths", "", "tokens/s", "over vLLM's", "TTFT p50, ms", "TPOT p50, ms"]
+    header = ["model", "users", "lengths", "", "tokens/s", "over vLLM's", "TTFT p50, ms", "TPOT p50, ms"]
     return markdown(header, lines)
 
 
