@@ -5,9 +5,10 @@
 # server twice, with empty caches and with filled ones.
 #
 # Writes decode-moe.json, serve-moe.json and timeline.npz. The weights are drawn on the GPU, by each server anew.
-# Predicted: 480 s without vLLM, the record and the starts. Those: cold 65 s, warm 42,
-# both with `graphs` at 20, since LM heads are captured afterwards, within 30 s. Before: cold 86 s, of which `graphs` took
-# 45 and `compile` 22, and warm 63, of which `graphs` took 41; 42 passes were captured, about one a second.
+# Predicted: 480 s without vLLM, the record and the starts. Those: cold 80 s, warm 39, of it `graphs` 13. At 4bdd5549, beside
+# other work, cold 94 and 108 s (`graphs` 42 and 56, `compile` 28) and warm 50 (`graphs` 25, `compile` 8): 34 and 35 passes
+# were kept, and those of 24 decodes and more captured in up to three arrangements. Now only from the most decodes down to
+# where one kernel for attention is the fastest, and passes of 24, 48, 96 and 192 decodes after the start.
 set -euo pipefail
 LIMIT=${LIMIT:-490}
 ONLY=${ONLY:-product checks decode serve serve-small}

@@ -45,6 +45,8 @@ TIMED_STEPS = 3
 TIMED_FROM = 24
 """Singles of a pass from which on its arrangements are timed; with fewer, one kernel for attention and norms within the
 products are expected to be faster by far."""
+ARRANGEMENTS = ("step_attention", "separate_norms", "own_weights", "separate")
+"""The arrangements of a pass without chunks, in the order in which each becomes the fastest as decodes become more."""
 
 
 def block_of(model: decoder.Decoder) -> int:
@@ -121,6 +123,8 @@ class KernelsBackend:
         """The ms of the longest step with chunks and decodes, where that was timed."""
         self.timed: dict[Shape, dict[str, float]] = {}
         """The ms of a pass by its arrangement, where there are two."""
+        self._fastest: dict[Shape, str] = {}
+        """The arrangement of each captured pass without chunks."""
         self.timed_heads: dict[tuple[Shape, SamplingKind], dict[str, float]] = {}
         """The ms of a pass that ends with `logits` and a draw, and of one that ends with the LM `head`."""
 
@@ -139,7 +143,7 @@ class KernelsBackend:
         step then runs in the smallest captured one that holds it, and the others follow by `capture_next` and under
         load.
         """
-        for shape in self.shapes if all_shapes else needed_first(self.shapes):
+        for shape in reversed(self.shapes if all_shapes else needed_first(self.shapes)):
             if shape not in self._captured:
                 self._prepare(shape)
         while all_shapes and self._heads_left:
@@ -179,18 +183,31 @@ class KernelsBackend:
 
     @torch.no_grad()
     def _prepare(self, shape: Shape) -> None:
-        """Captures a shape. A pass of several arrangements is captured in each, they are timed, and the fastest is
-        kept. Its LM heads are left.
+        """Captures a shape. A pass of several arrangements is captured in each that passes of fewer and of more decodes
+        leave possible, they are timed, and the fastest is kept. Its LM heads are left.
         """
-        arrangements = self._arrangements(shape)
+        arrangements = self._possible(shape)
         variants = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
         if len(variants) > 1:
             self.timed[shape] = {name: self._ms(shape, each) for name, each in variants.items()}
         times = self.timed.get(shape, {})
         fastest = min(variants, key=lambda name: times.get(name, 0.0))
         self._captured[shape] = variants[fastest]
+        if not shape.blocks:
+            self._fastest[shape] = fastest
         if heads := self._heads(shape, arrangements[fastest]):
             self._heads_left[shape] = heads
+
+    def _possible(self, shape: Shape) -> dict[str, list[PlannedOp]]:
+        """The arrangements of a shape that are not left to more or to fewer decodes."""
+        arrangements = self._arrangements(shape)
+        if shape.blocks:
+            return arrangements
+        places = [(other.decodes, ARRANGEMENTS.index(name)) for other, name in self._fastest.items()]
+        first = max((place for decodes, place in places if decodes < shape.decodes), default=0)
+        last = min((place for decodes, place in places if decodes > shape.decodes), default=len(ARRANGEMENTS))
+        between = {name: ops for name, ops in arrangements.items() if first <= ARRANGEMENTS.index(name) <= last}
+        return between or arrangements
 
     def _shape_for(self, step: Step) -> Shape:
         """The shape that a step runs in."""

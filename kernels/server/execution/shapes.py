@@ -58,11 +58,18 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
 
 
 def needed_first(pass_shapes: Sequence[Shape]) -> list[Shape]:
-    """Of all shapes, those without chunks, and of those with chunks beside as many decodes the longest and some shorter
-    ones: together they hold every step, with padding.
+    """Of all shapes, those without chunks whose decodes are a power of two or the most, and of those with chunks beside
+    as many decodes the longest and some shorter ones: together they hold every step, with padding.
     """
     longest = {shape.decodes: shape for shape in pass_shapes if shape.blocks}
-    return [shape for shape in pass_shapes if not shape.blocks or shape.rows in FIRST_ROWS or shape in longest.values()]
+    most = max(shape.decodes for shape in pass_shapes)
+
+    def is_first(shape: Shape) -> bool:
+        if shape.blocks:
+            return shape.rows in FIRST_ROWS or shape == longest[shape.decodes]
+        return shape.decodes == most or shape.decodes.bit_count() == 1
+
+    return list(filter(is_first, pass_shapes))
 
 
 def mixed_rows(most: int) -> list[int]:

@@ -49,7 +49,7 @@ def served(
     kernels = KernelsBackend(decoders, GPUS["cpu"], limits, ops=ops)
     if ops:
         kernels.prepare()
-        assert {*kernels.timed} == {shape for shape in kernels.shapes if not shape.blocks}
+        assert max(kernels.timed).decodes == limits.max_num_seqs
     own = Engine([kernels])
     waiting = list(requests)
     while waiting or not own.idle:
@@ -112,16 +112,33 @@ def test_a_step_of_attention_in_one_op_answers_alike(family: str, monkeypatch: p
     """As on a Hopper GPU, where one kernel rotates, appends and attends in passes of decodes alone."""
     monkeypatch.setattr(backend, "TIMED_FROM", 1)
     model = made(family)
-    decoder = Decoder(model)
-    capacity = -(-(96 + block_of(decoder)) // 8) * 8
     apart, together = requests_of(7), requests_of(7)
-    cases = packed_cases(decoder, Shape(4, 0, 4, 0), 8, capacity, Usable(GPUS["cpu"]))
-    steps = [case for case in cases if case.op == "step_attention"]
-    ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="torch_step_attention") for case in steps]
-    assert ops
     served(model, apart)
-    served(model, together, ops=ops)
+    served(model, together, ops=step_ops(Decoder(model), 4))
     assert [each.ids for each in together] == [each.ids for each in apart]
+
+
+def step_ops(decoder: Decoder, *decodes: int) -> list[PlannedOp]:
+    """Attention of a step in one op, for passes of so many decodes."""
+    capacity = -(-(96 + block_of(decoder)) // 8) * 8
+    shapes = [Shape(each, 0, 4, 0) for each in decodes]
+    cases = [case for shape in shapes for case in packed_cases(decoder, shape, 8, capacity, Usable(GPUS["cpu"]))]
+    steps = [case for case in cases if case.op == "step_attention"]
+    assert len(steps) >= len(decodes)
+    return [PlannedOp(op=case.op, case=case.model_dump(), variant="torch_step_attention") for case in steps]
+
+
+def test_fewer_decodes_than_where_one_arrangement_is_the_fastest_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "TIMED_FROM", 1)
+    decoder = Decoder(made("llama"))
+    limits = SchedulerLimits(40, 8, 8, 96, 2 * block_of(decoder), block_of(decoder), 3)
+    kernels = KernelsBackend(decoder, GPUS["cpu"], limits, ops=step_ops(decoder, 1, 2, 4, 8))
+    times = iter([2.0, 1.0, 1.0, 2.0])  # of attention in one op, then apart; the most decodes first
+    monkeypatch.setattr(kernels, "_ms", lambda *given: next(times))
+    kernels.prepare(all_shapes=False)
+    assert sorted(shape.decodes for shape in kernels.timed) == [4, 8]
+    variants = {shape.decodes: kernels._fastest[shape] for shape in kernels.shapes if not shape.blocks}
+    assert variants == {8: "separate", 4: "step_attention", 2: "step_attention", 1: "step_attention"}
 
 
 def test_sampled_answers_are_those_of_the_eager_runner_alone() -> None:
