@@ -15,8 +15,9 @@ from tests.workers import one_command
 from tests.workers.templates import ready_template
 from workers.confinement.bounds import Bounds, ResourceLimits
 from workers.host.child import Child
+from workers.host.child_environment import template_environment
 from workers.host.stage_files import python_files
-from workers.host.template_process import Template
+from workers.host.template_process import VECTORS_BUILD, Template
 
 IMPORTED = "import sys; print('email.mime.text' in sys.modules)"
 
@@ -88,6 +89,16 @@ def test_a_template_that_is_killed_leaves_what_was_forked_running(tmp_path: Path
         assert child.wait(120, 15, threading.Event(), lambda: False) == "exit"
         assert child.close() == 0
     assert lines == ["1\n", "2\n"]
+
+
+@pytest.mark.parametrize("builds", ["1", "0"])
+def test_what_the_compiler_builds_is_tried_once_for_all_forks(tmp_path: Path, builds: str) -> None:
+    code = "import os, torch._inductor.config as c; print(os.environ.get('TORCHINDUCTOR_VEC_ISA_OK'), c.cpp.vec_isa_ok)"
+    env = {**template_environment(os.environ), VECTORS_BUILD: builds}
+    with closing(ready_template("torch", env=env)) as template:
+        trials = Path(f"/proc/{template.pid}/task/{template.pid}/children")
+        wait_for(lambda: not any(alive(int(pid)) for pid in trials.read_text().split()), 120, "the trial's end")
+        assert _lines(tmp_path, code, template) == ["1 True" if builds == "1" else "None False"]
 
 
 STATES = {

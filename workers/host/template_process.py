@@ -33,6 +33,12 @@ ROOT = str(Path(__file__).resolve().parents[2])
 START = f"import sys; sys.path.insert(0, {ROOT!r}); from workers.host.template_process import main; main()"
 IMPORTED_LATE = ("triton", "cupy", "transformers.generation", "transformers.models.llama.modeling_llama")
 """What the modules that bring torch import only when it is needed."""
+INDUCTOR = ("torch._dynamo", "torch._inductor.compile_fx", "torch._inductor.cpu_vec_isa")
+"""The same of torch.compile, on a machine without a GPU: these may open one, which survives no fork."""
+VECTORS_BUILD = "TORCHINDUCTOR_VEC_ISA_OK"
+"""Inductor's variable that spares it the trial of `vectors_build`."""
+_learned: dict[str, str] = {}
+"""Variables of every fork, beside those that it is given."""
 READY = b"ready"
 ANSWER_SECONDS = 30
 REQUEST_BYTES = 2**18
@@ -117,15 +123,22 @@ def main() -> None:
     die_with_parent(worker)
     for name in sys.argv[3:]:
         importlib.import_module(name)
-    for name in IMPORTED_LATE if "torch" in sys.modules else ():
+    compiles_for_cpu = "torch" in sys.modules and not Path(f"{GPUS}0").exists()
+    late = IMPORTED_LATE if "torch" in sys.modules else ()
+    for name in (*late, *(INDUCTOR if compiles_for_cpu else ())):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     os.waitpid(_fork_idle(), 0)
+    trial = _fork_trial() if compiles_for_cpu else None
     link.send(READY)
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, REQUEST_BYTES, DESCRIPTORS)
         if not message:
             return
+        if trial and (ended := os.waitpid(trial, os.WNOHANG))[0]:
+            trial = None
+            if ended[1] == 0:
+                _spare_trials()
         answer = why_not() or str(_fork_guard(json.loads(message), descriptors, worker))
         for descriptor in descriptors:
             os.close(descriptor)
@@ -142,6 +155,39 @@ def why_not() -> str:
         return f"it has opened {device}"
     torch = sys.modules.get("torch")
     return "it has initialized CUDA" if torch and torch.cuda.is_initialized() else ""
+
+
+def vectors_build() -> bool:
+    """Whether the compiler builds code for every vector instruction of this CPU. Inductor tries it anew for each run's
+    cache, in 10 seconds of a CPU.
+    """
+    from torch._inductor.cpu_vec_isa import supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
+
+    flags = x86_isa_checker()
+    known = [kind for kind in supported_vec_isa_list if all(flag in flags for flag in str(kind).split())]
+    return bool(flags) and len(valid_vec_isa_list()) == len(known)
+
+
+def _fork_trial() -> int:
+    """The id of a process that ends with code 0 if `vectors_build`."""
+    template = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    die_with_parent(template)
+    code = 1
+    with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as cache:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+        code = int(not vectors_build())
+    os._exit(code)
+
+
+def _spare_trials() -> None:
+    """Has Inductor in this process, in its forks and in what these start build for all vector instructions."""
+    from torch._inductor import config
+
+    config.cpp.vec_isa_ok = True
+    _learned[VECTORS_BUILD] = "1"
 
 
 def _fork_idle() -> int:
@@ -185,7 +231,7 @@ def _run(request: dict[str, Any]) -> NoReturn:
     system.prctl(system.DUMPABLE, 1)  # as after execve; a change of user takes it away, and with it /proc/self
     inherited = {"", ROOT, *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     os.environ.clear()
-    os.environ.update(request["env"])
+    os.environ.update(_learned | request["env"])
     os.chdir(request["cwd"])
     search = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:] = [request["cwd"], *search, *(path for path in sys.path if path not in inherited)]
