@@ -66,7 +66,7 @@ def _finish(next_claim_id: str) -> tuple[str, str]:
         return following.stage if following else "", client.claim_token
 
 
-def test_a_next_stage_whose_grant_was_lost_is_asked_for_by_its_claim(losing: Losing) -> None:
+def test_a_next_stage_whose_grant_was_lost_is_asked_for_by_its_claim_if_it_has_one(losing: Losing) -> None:
     losing.granted = stage_input("baseline").model_dump_json()
     claim_id = str(uuid4())
     assert _finish(claim_id) == ("baseline", "of the next stage")
