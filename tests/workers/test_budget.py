@@ -23,16 +23,13 @@ def test_a_run_says_the_minutes_that_it_took_and_which_stages_took_longer():
     assert "baseline" not in said
 
 
-def test_a_stage_may_spend_all_but_what_later_stages_need():
+def test_a_stage_may_spend_all_but_what_later_stages_need_and_a_late_plan_is_verified_unless_minutes_are_strict():
     needed = budget.NEEDED_SECONDS
     assert budget.granted("compose", of(6), 60) == 300 - needed["verify"]
     assert budget.granted("verify", of(6), 100) == 260
     part = 80 * needed["compose"] / (needed["compose"] + needed["verify"])
     assert budget.granted("compose", of(1.5), 10) == pytest.approx(part), "less is left than all stages need"
     assert budget.granted("profile", of(0.5), 25) == budget.LEAST_SECONDS
-
-
-def test_a_plan_that_was_found_late_is_verified_unless_the_minutes_are_strict():
     late, strict = of(3), of(3, constraints={"minutes": 3, "strict_minutes": True})
     assert budget.granted("verify", late, 200) == budget.NEEDED_SECONDS["verify"]
     assert budget.granted("verify", late, 350) == budget.LEAST_SECONDS, "twice the minutes are the most"

@@ -33,18 +33,13 @@ def test_a_request_counts_by_the_share_of_its_samples_beyond_the_limit():
     assert statistics.shares_over(Objective(metric="e2e", limit=30), requests, None) == [0.0, 1.0, 0.0]
 
 
-def test_goodput_counts_requests_that_met_every_objective():
+def test_goodput_counts_requests_that_met_every_objective_and_a_percentile_is_the_rate_that_so_many_reach():
     requests = [served(0, 0, 50, 100), served(100, 100, 190, 200), served(200, 200, 250, 400)]
     objectives = [Objective(metric="ttft", limit=60), Objective(metric="e2e", limit=150)]
     assert statistics.goodput(requests, objectives) == pytest.approx(1 / 0.4)
     assert statistics.goodput(requests, [Objective(metric="cost_per_mtok", limit=1)]) is None
-
-
-def test_a_throughput_percentile_is_the_rate_that_so_many_reach():
-    floor = Objective(metric="throughput", percentile=90, limit=10)
-    rates = [float(rate) for rate in range(1, 11)]
-    assert statistics.objective_value(floor, rates) == 1.0
-    assert statistics.count_over(floor, rates) == 9
+    floor, rates = Objective(metric="throughput", percentile=90, limit=10), [float(rate) for rate in range(1, 11)]
+    assert (statistics.objective_value(floor, rates), statistics.count_over(floor, rates)) == (1.0, 9)
 
 
 def test_paired_ratio_covers_the_true_speedup_and_ignores_shared_drift():

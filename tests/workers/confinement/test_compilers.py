@@ -56,9 +56,7 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
             one_command.code_command(CODE, env, directory),
             ResourceLimits(memory_bytes=8 * 2**30),
             Bounds(
-                readable=readable(outer, [], [tmp_path]),
-                writable=(str(directory), str(caches)),
-                user=user_of("ours"),
+                readable=readable(outer, [], [tmp_path]), writable=(str(directory), str(caches)), user=user_of("ours")
             ),
             lines.append,
             protections.append,

@@ -37,9 +37,7 @@ def test_a_rate_lies_within_what_its_batches_and_processes_spread():
     across = unit_costs.rate_interval(100, [100.0] * 20, medians=[9.0, 10.0, 11.0])
     assert across.low < 100 / 1.1
     assert across.high > 100 * 1.1
-
-
-def test_a_longer_request_is_modelled_from_ttft_and_tpot():
+    # A longer request is modelled from TTFT and TPOT.
     assert unit_costs.request_seconds(20, 2, (128, 64), 128) == pytest.approx(0.146)  # 20 ms + 63 · 2 ms
     assert unit_costs.request_seconds(20, 2, (256, 128), 128) == pytest.approx(0.294)
 

@@ -86,8 +86,7 @@ def test_the_rise_ends_at_saturation_and_for_want_of_time_without_a_reason():
 
 
 @pytest.mark.parametrize(
-    ("least", "promises", "users"),
-    [(1, 2, 11), (5, 2, 11), (11, 2, 11), (12, 2, 0), (5, 1, 64), (65, 1, 0)],
+    ("least", "promises", "users"), [(1, 2, 11), (5, 2, 11), (11, 2, 11), (12, 2, 0), (5, 1, 64), (65, 1, 0)]
 )
 def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
     """Throughput is enough from `least` users on; with two promises, latency is short enough up to 11."""
@@ -125,8 +124,7 @@ def test_a_load_that_may_be_put_on_twice_has_its_verdict_the_second_time(most):
 
 
 def test_without_time_the_search_ends_with_what_was_met():
-    left = [1, 2, 4, 8]
-    assert LimitSearch(64).run(lambda users: "met" if users in left[:3] else None) == 4
+    assert LimitSearch(64).run(lambda users: "met" if users in (1, 2, 4) else None) == 4
     assert LimitSearch(64).run(lambda users: {1: "met", 2: "met", 4: "met", 8: "missed"}.get(users)) == 4
 
 
@@ -182,7 +180,8 @@ def test_the_highest_rate_of_an_open_loop_and_speed_of_a_recording_are_searched(
     assert search.loads == 13 or name == "speed"
     levels = [getattr(each, name) for each in result.loads]
     assert levels == sorted(levels)
-    assert (at_load(result) == f"at {plain(highest)} times the recorded speed") == (name == "speed")
+    words = {"rate": "requests per second", "speed": "times the recorded speed"}[name]
+    assert at_load(result) == f"at {plain(highest)} {words}"
 
 
 def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):

@@ -157,20 +157,18 @@ def verified(context: Context, runner: str) -> VerifyResult:
     return verify.run(document, context)
 
 
-def test_compose_refuses_made_up_ids(context):
+@pytest.mark.parametrize(
+    ("runner", "said"),
+    [
+        ("ZeroRunner", "The ids that it served contradict its own logits: over "),
+        ("WrongPrompts", "Behind a prompt of 16 ids: Its logits differ from the model's by "),
+    ],
+)
+def test_compose_refuses_made_up_ids_and_logits_that_differ_behind_a_prompt(context, monkeypatch, runner, said):
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.{runner}")
     trial = next(each for each in composed(context, []).trials if each.label == "megakernel")
-    assert trial.gate == "fail"
-    assert trial.reason.startswith("The ids that it served contradict its own logits: over ")
-    assert trial.primary is None
-    assert not trial.chosen
-
-
-def test_compose_judges_logits_behind_the_pass_that_reads_prompts(context, monkeypatch):
-    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.WrongPrompts")
-    trial = next(each for each in composed(context, []).trials if each.label == "megakernel")
-    assert trial.gate == "fail"
-    assert "Behind a prompt of 16 ids: Its logits differ from the model's by " in trial.reason
-    assert not trial.chosen
+    assert (trial.gate, trial.primary, trial.chosen) == ("fail", None, False)
+    assert said in trial.reason
 
 
 def test_verify_refuses_made_up_ids(context):
