@@ -41,12 +41,6 @@ def prose(path: Path) -> str:
     return re.sub(r"<!--.*?-->", "", figures.TABLE.sub("", path.read_text()))
 
 
-@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_tables_are_those_of_the_results(path):
-    text = path.read_text()
-    assert figures.filled(text) == text, "run python -m benchmarks.figures"
-
-
 @pytest.mark.parametrize("name", sorted(set(TABLES) - OF_OPS - OF_ERRORS))
 def test_a_model_in_lower_precision_has_its_fidelity_in_its_line_or_none_is_said_to_be_measured(name):
     header, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in TABLES[name]().splitlines())
@@ -60,9 +54,10 @@ def test_a_model_in_lower_precision_has_its_fidelity_in_its_line_or_none_is_said
 
 
 @pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_marks_a_figure_is_explained_below_its_table(path):
+def test_tables_are_those_of_the_results_and_what_marks_a_figure_is_explained_below(path):
     """No fidelity, none of its own, and kernels of others."""
     text = path.read_text()
+    assert figures.filled(text) == text, "run python -m benchmarks.figures"
     for table in figures.TABLE.finditer(text):
         behind = text[table.end() :].lstrip()
         notes = behind.split("\n\n")[:2]
@@ -99,20 +94,11 @@ def test_no_table_shows_a_share_that_is_impossible(name):
     assert all(float(each) <= LARGEST_SHARE for each in shown)
 
 
-def test_a_share_beyond_what_ceilings_may_be_off_is_flagged():
-    assert [line.split(" | ")[-1] for line in TABLES["gated"]().splitlines()[2:]] == ["impossible, above 1.05 |"] * 2
-
-
-def test_every_table_is_in_a_document():
+def test_every_table_is_in_a_document_and_written_anew_between_its_markers():
     named = {name for path in figures.documents() for _, name, *_ in figures.TABLE.findall(path.read_text())}
     assert named == set(TABLES)
-
-
-def test_a_table_between_its_markers_is_written_anew():
+    assert [line.split(" | ")[-1] for line in TABLES["gated"]().splitlines()[2:]] == ["impossible, above 1.05 |"] * 2
     assert figures.filled("<!-- table: step -->\nold\n<!-- end -->").splitlines()[1].startswith("| heads, head_dim |")
-
-
-def test_a_table_that_is_not_there_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match="there is no table 'nothing'"):
         figures.filled("<!-- table: nothing -->\n<!-- end -->")
 

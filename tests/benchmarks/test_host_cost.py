@@ -19,14 +19,11 @@ for case in map(int, sys.argv[1:]):
 """
 
 
-def test_a_case_that_fails_or_ends_its_process_is_refused_once_and_the_others_are_timed_in_every_round() -> None:
+def test_a_case_that_fails_hangs_or_ends_its_process_is_refused_once_and_the_others_are_timed() -> None:
     found = list(host_cost.rounds([sys.executable, "-c", CHILD], 5))
     assert Counter(at for at, _ in found) == {0: 4, 1: 1, 2: 4, 3: 1, 4: 4}
     refused = {at: told["refused"] for at, told in found if "refused" in told}
     assert refused == {1: "it cannot be built", 3: "no row within 60 s, or its process has ended"}
-
-
-def test_a_case_that_hangs_is_refused() -> None:
     found = list(host_cost.rounds([sys.executable, "-c", "import time; time.sleep(600)"], 1, seconds=0.2))
     assert found == [(0, {"refused": "no row within 0.2 s, or its process has ended"})]
 

@@ -19,21 +19,12 @@ from tests.slow_clients import half_headers
 from tests.waiting import wait_for
 from workbench.embedded.broker import USERS
 
-SECRETS = {
-    name: f"a-{name.lower()}-for-the-test"
-    for name in (
-        "SECRET_KEY",
-        "WORKER_TOKEN",
-        "POSTGRES_PASSWORD",
-        *(f"REDIS_{role.upper()}_PASSWORD" for role in USERS),
-    )
-}
+NAMES = ("SECRET_KEY", "WORKER_TOKEN", "POSTGRES_PASSWORD", *(f"REDIS_{role.upper()}_PASSWORD" for role in USERS))
+SECRETS = {name: f"a-{name.lower()}-for-the-test" for name in NAMES}
 SETTINGS = {"LOGIN_ATTEMPTS": "3", "HEARTBEAT_SECONDS": "1", "SWEEP_SECONDS": "2", "CONN_MAX_AGE": "30"}
 METRICS_TOKEN = "a-token-for-prometheus"
 HELD_UP_SECONDS = 6.0
-"""Who waits for a slow client waits longer: nginx drops one after ten seconds. A busy machine holds up one page, a
-slow client all of them.
-"""
+"""Who waits for a slow client waits longer: nginx drops one after ten seconds."""
 
 
 @pytest.fixture(scope="module")

@@ -39,31 +39,17 @@ def compose() -> dict[str, Any]:
     return yaml.load((ROOT / "docker-compose.yml").read_text(), StrictLoader)
 
 
-def test_the_example_names_each_setting_once() -> None:
-    names = re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
-    assert len(names) == len(set(names))
-
-
 @pytest.fixture(scope="module")
 def services(compose: dict[str, Any]) -> dict[str, Any]:
     return compose["services"]
 
 
-def test_git_does_not_take_the_file_of_secrets() -> None:
-    assert "/.env" in (ROOT / ".gitignore").read_text().splitlines()
-
-
-def test_it_follows_the_compose_specification(compose: dict[str, Any]) -> None:
-    schema = json.loads(SCHEMA.read_text())
-    jsonschema.Draft202012Validator(schema).validate(compose)
-
-
-def test_every_process_is_there_with_a_health_check(services: dict[str, Any]) -> None:
+def test_it_follows_the_compose_specification_and_every_process_is_there_with_a_health_check(
+    compose: dict[str, Any], services: dict[str, Any]
+) -> None:
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(compose)
     assert services.keys() >= PROCESSES
     assert all("healthcheck" in services[name] for name in PROCESSES)
-
-
-def test_services_wait_for_services_that_exist(services: dict[str, Any]) -> None:
     for name, service in services.items():
         for other, wait in service.get("depends_on", {}).items():
             assert other in services, f"{name} waits for {other}"
@@ -71,17 +57,13 @@ def test_services_wait_for_services_that_exist(services: dict[str, Any]) -> None
                 assert "healthcheck" in services[other]
 
 
-def test_volumes_and_networks_are_declared(compose: dict[str, Any]) -> None:
+def test_volumes_and_networks_are_declared_and_commands_name_what_exists(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
         sources = {volume.split(":")[0] for volume in service.get("volumes", [])}
         files = {source for source in sources if source.startswith("./")}
         assert sources - files <= compose["volumes"].keys(), name
         assert all((ROOT / file).exists() for file in files), name
         assert set(service["networks"]) <= compose["networks"].keys(), name
-
-
-def test_commands_name_programs_and_modules_that_exist(services: dict[str, Any]) -> None:
-    for name, service in services.items():
         command = service.get("command", [])
         if not service.get("image", "").startswith("kernel-workbench") or not command:
             continue
@@ -132,14 +114,14 @@ def test_every_service_is_confined(services: dict[str, Any]) -> None:
         assert service["mem_limit"], name
 
 
-def test_redis_has_the_users_of_the_embedded_one_and_no_other(services: dict[str, Any]) -> None:
+def test_redis_keeps_jobs_and_has_the_users_of_the_embedded_one_and_no_other(services: dict[str, Any]) -> None:
     words = services["redis"]["command"]
     passwords = {role: f"${{REDIS_{role.upper()}_PASSWORD:?set it in .env}}" for role in USERS}
     expected = ["user default off", *user_rules(passwords)]
     assert [f"--{rule}" for rule in expected] == [word for word in words if word.startswith("--user")]
+    assert words[words.index("--appendonly") + 1] == "yes"
+    assert words[words.index("--maxmemory-policy") + 1] == "noeviction"
 
-
-def test_a_gpu_worker_knows_the_password_of_its_role_alone(services: dict[str, Any]) -> None:
     def passwords(name: str) -> set[str]:
         return set(re.findall(r"REDIS_\w+_PASSWORD", json.dumps(services[name].get("environment", {}))))
 
@@ -147,20 +129,15 @@ def test_a_gpu_worker_knows_the_password_of_its_role_alone(services: dict[str, A
     assert passwords("web") == {"REDIS_LEDGER_PASSWORD", "REDIS_CACHE_PASSWORD"}
 
 
-def test_redis_keeps_jobs(services: dict[str, Any]) -> None:
-    command = services["redis"]["command"]
-    assert command[command.index("--appendonly") + 1] == "yes"
-    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
-
-
-def test_every_variable_is_explained_in_the_example() -> None:
+def test_every_variable_is_explained_once_in_the_example_and_git_takes_no_secrets() -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     used = set(re.findall(r"\$\{([A-Z_]+)", text)) | set(re.findall(r"^    ([A-Z_]+):$", text, re.MULTILINE))
-    explained = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
-    assert used == explained
+    explained = re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    assert sorted(used) == sorted(explained)
+    assert "/.env" in (ROOT / ".gitignore").read_text().splitlines()
 
 
-def test_the_dockerfile_copies_what_exists_and_drops_root() -> None:
+def test_the_dockerfile_copies_what_exists_installs_by_hashes_and_drops_root() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     assert any(line.startswith(f"FROM python:{PYTHON[0]}.{PYTHON[1]}-slim-bookworm") for line in lines)
     for line in lines:
@@ -171,23 +148,24 @@ def test_the_dockerfile_copies_what_exists_and_drops_root() -> None:
     users = [line.split()[1] for line in lines if line.startswith("USER ")]
     assert users
     assert users[-1] != "root"
+    install = "\n".join(lines)
+    assert "pip install --no-deps --require-hashes -r constraints/hashes-${FLAVOUR}.txt" in install
+    assert install.count("pip install") == 3, "torch's CPU build, the pins, and ourselves"
 
 
 @pytest.mark.parametrize("flavour", ["cpu", "gpu"])
-def test_constraints_pin_every_dependency_of_the_project(flavour: str) -> None:
+def test_constraints_pin_every_dependency_of_the_project_and_hash_every_pin(flavour: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [
-        *project["dependencies"],
-        *extras["workbench"],
-        *extras["serve"],
-        *extras["dev"],
-        *(extras["gpu"] if flavour == "gpu" else []),
-    ]
+    wanted = [*project["dependencies"], *extras["workbench"], *extras["serve"], *extras["dev"]]
+    wanted += extras["gpu"] if flavour == "gpu" else []
     lines = (ROOT / "constraints" / f"{flavour}.txt").read_text().splitlines()
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line and line[0] != "#"}
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines if line and line[0] != "#")
     assert {re.split(r"[\[;= ]", name)[0].lower() for name in wanted} <= pinned
+    hashed = (ROOT / "constraints" / f"hashes-{flavour}.txt").read_text().splitlines()[1:]
+    assert all(re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in hashed)
+    assert [line.split()[0] for line in hashed] == pins(flavour), "run make pin-hashes"
 
 
 def _needed(names: list[str]) -> set[str]:
@@ -204,17 +182,6 @@ def _needed(names: list[str]) -> set[str]:
             if needs.marker is None or any(needs.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)):
                 todo.append(needs)
     return {name for name, _ in seen}
-
-
-@pytest.mark.parametrize("flavour", ["cpu", "gpu"])
-def test_the_images_install_every_pin_by_its_hash(flavour: str) -> None:
-    """After a change of constraints/ run `make pin-hashes`."""
-    lines = (ROOT / "constraints" / f"hashes-{flavour}.txt").read_text().splitlines()[1:]
-    assert all(re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
-    assert [line.split()[0] for line in lines] == pins(flavour)
-    install = (ROOT / "Dockerfile").read_text()
-    assert "pip install --no-deps --require-hashes -r constraints/hashes-${FLAVOUR}.txt" in install
-    assert install.count("pip install") == 3, "torch's CPU build, the pins, and ourselves"
 
 
 def test_the_images_leave_out_the_test_tools_and_nothing_else() -> None:

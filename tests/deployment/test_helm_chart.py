@@ -8,8 +8,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from kernels.cli.serve import KEY_VARIABLE
+from kernels.server.http.client import EngineClient
+from kernels.server.http.metrics import Metrics
 from tests.deployment.compose import ROOT
 from tests.deployment.helm import CHART, NEEDED, RELEASE, SECRETS, Helm, Refused, containers, environment, pods
+from tests.deployment.test_serve_image import options
 from workbench.embedded.broker import USERS, user_rules
 from workers.documents.broker import gpu_queue
 
@@ -92,7 +96,7 @@ def test_every_object_follows_its_schema_and_is_there_once(helm: Helm, values: d
     assert "1 chart(s) linted, 0 chart(s) failed" in helm.run("lint", "--strict", str(CHART), values=values)
 
 
-def test_every_process_of_compose_is_there_with_its_command(
+def test_every_process_of_compose_is_there_with_its_command_and_variables(
     compose: dict[str, Any], templates: dict[str, dict[str, Any]]
 ) -> None:
     assert templates.keys() == compose.keys() | {"serve-llama"}
@@ -107,10 +111,6 @@ def test_every_process_of_compose_is_there_with_its_command(
             assert own == words, name
         if name != "gpu-h200":
             assert _container(templates, name)["image"] == service["image"].partition("@")[0], name
-
-
-def test_every_variable_of_compose_is_set(compose: dict[str, Any], templates: dict[str, dict[str, Any]]) -> None:
-    for name, service in compose.items():
         secrets = dict.fromkeys((*SECRETS, "METRICS_TOKEN", "EMAIL_PASSWORD"), "a")
         for container in containers(templates[name]):
             if "env" in container:
@@ -242,3 +242,37 @@ def test_the_front_serves_the_configuration_of_compose(objects: list[dict[str, A
         ("set $web web:8000;", ""),
         ("proxy_pass http://$web;", f"proxy_pass http://{RELEASE}-web:8000;"),
     ]
+
+
+def test_a_plans_server_takes_its_words_and_its_key_and_ends_its_open_requests(
+    helm: Helm, templates: dict[str, dict[str, Any]]
+) -> None:
+    container = _container(templates, "serve-llama")
+    found = options(*container["args"])
+    assert (found.model, found.name, str(found.plan), found.port) == ("/model", "llama", "/plan/plan.json", 8080)
+    assert {each["name"] for each in container["env"]} == {KEY_VARIABLE}
+    mounts = {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
+    assert mounts == {"/model": True, "/plan": True, "/cache": False, "/dev/shm": False, "/tmp": False}
+    paths = [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")]
+    assert paths == ["/health", "/health", "/livez"]
+    assert templates["serve-llama"]["spec"]["terminationGracePeriodSeconds"] > found.drain_seconds
+    plain = {key: value for key, value in SERVER.items() if key != "planConfigMap"}
+    rendered = helm.objects({"servers": [plain]})
+    assert options(*_container(pods(rendered), "serve-llama")["args"]).plan is None
+    assert not [each for each in rendered if each["kind"] == "ScaledObject"], "there is no Prometheus"
+    name = ("Deployment", f"{RELEASE}-serve-llama")
+    server = [each for each in rendered if (each["kind"], each["metadata"]["name"]) == name]
+    assert [each["spec"]["replicas"] for each in server] == [1]
+
+
+def test_a_plans_server_is_scaled_by_figures_that_it_exports(objects: list[dict[str, Any]]) -> None:
+    (scaled,) = [each["spec"] for each in objects if each["kind"] == "ScaledObject"]
+    assert scaled["scaleTargetRef"] == {"name": f"{RELEASE}-serve-llama"}
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (1, 4)
+    (trigger,) = scaled["triggers"]
+    assert trigger["metadata"]["threshold"] == "48"
+    names = set(re.findall(r"serve_\w+", trigger["metadata"]["query"]))
+    assert names == {"serve_running_requests", "serve_waiting_requests"}
+    exported = Metrics(EngineClient(lambda _: None), "llama").text().decode()
+    assert names <= set(re.findall(r"^# TYPE (\w+) gauge$", exported, re.MULTILINE))
+    assert re.findall(r'pod=~"([^"]*)"', trigger["metadata"]["query"]) == [f"{RELEASE}-serve-llama-.*"] * 2

@@ -1,6 +1,7 @@
 """The container of the server alone: its files exist, its command is one that the server takes, and it is confined."""
 
 import argparse
+import itertools
 import json
 import shlex
 import tomllib
@@ -38,9 +39,6 @@ def test_it_copies_what_exists_and_nothing_of_the_workbench_and_drops_root() -> 
     assert "kernels" in sources
     assert not {"workbench", "workers", "templates"} & set(sources)
     assert words("USER")[-1] == ["serve"]
-
-
-def test_what_it_installs_needs_neither_django_nor_celery() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = " ".join([*project["dependencies"], *project["optional-dependencies"]["serve"]])
     assert not {"django", "celery", "httpx"} & set(named.replace("[", " ").lower().split())
@@ -57,23 +55,15 @@ def options(*given: str) -> argparse.Namespace:
     return parser.parse_args([*entry[4:], *given])
 
 
-def test_its_command_is_one_that_the_server_takes() -> None:
+def test_the_image_and_its_services_serve_the_model_by_its_name_with_a_plan_if_there_is_one(
+    compose: dict[str, Any],
+) -> None:
     found = options(*words("CMD")[0])
     assert (found.model, found.plan, found.host, found.port) == ("/model", None, "0.0.0.0", 8080)
-
-
-@pytest.mark.parametrize(
-    ("given", "name", "plan"),
-    [
-        ({}, "model", None),
-        ({"SERVE_NAME": "Ann's model"}, "Ann's model", None),
-        ({"SERVE_NAME": "llama", "PLAN": "/plans/one.json"}, "llama", "/plan.json"),
-    ],
-)
-def test_a_service_serves_the_model_by_its_name_with_a_plan_if_there_is_one(
-    compose: dict[str, Any], given: dict[str, str], name: str, plan: str | None
-) -> None:
-    for service in compose["services"].values():
+    cases: list[tuple[dict[str, str], str, str | None]] = [({}, "model", None)]
+    cases.append(({"SERVE_NAME": "Ann's model"}, "Ann's model", None))
+    cases.append(({"SERVE_NAME": "llama", "PLAN": "/plans/one.json"}, "llama", "/plan.json"))
+    for service, (given, name, plan) in itertools.product(compose["services"].values(), cases):
         found = options(*shlex.split(filled(service["command"], given)))
         assert (found.model, found.name, found.plan and str(found.plan)) == ("/model", name, plan)
         mounts = dict(filled(each, {"MODEL": "/m"} | given).split(":")[:2][::-1] for each in service["volumes"])

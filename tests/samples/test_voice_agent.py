@@ -21,23 +21,15 @@ def quality() -> torch.Tensor:
     return torch.tensor([AutoTokenizer.from_pretrained(SAMPLE).encode(text)])
 
 
-def test_it_is_at_most_16_mb() -> None:
-    assert sum(path.stat().st_size for path in SAMPLE.iterdir()) <= 16_000_000
-
-
-def test_it_holds_only_what_a_customer_may_hand_in() -> None:
-    names = {path.name for path in SAMPLE.iterdir()}
-    assert names >= {"config.json", "model.safetensors", "tokenizer.json", "quality.txt", "sla.yaml"}
-    assert {path.suffix for path in SAMPLE.iterdir()} == {".json", ".safetensors", ".txt", ".yaml"}
-
-
-def test_its_sla_is_a_workload_without_a_model() -> None:
+def test_it_is_small_and_holds_what_a_customer_may_hand_in(quality: torch.Tensor) -> None:
+    files = [*SAMPLE.iterdir()]
+    assert sum(path.stat().st_size for path in files) <= 16_000_000
+    needed = {"config.json", "model.safetensors", "tokenizer.json", "quality.txt", "sla.yaml"}
+    assert {path.name for path in files} >= needed
+    assert {path.suffix for path in files} == {".json", ".safetensors", ".txt", ".yaml"}
     sla = Sla.model_validate(yaml.safe_load((SAMPLE / "sla.yaml").read_text()))
     assert sla.objectives[0].label == "TTF64 p50"
-
-
-def test_enough_text_is_held_out_for_a_quality_measurement(quality: torch.Tensor) -> None:
-    assert quality.shape[1] >= 6_000
+    assert quality.shape[1] >= 6_000, "enough text for a measurement of quality"
 
 
 def test_it_predicts_text_it_never_saw(quality: torch.Tensor) -> None:

@@ -17,9 +17,7 @@ KEPT = sorted(HERE.glob("*.tar.xz"))
 NOT_ALL = (
     r"/timeline/|/fleet/|/runs/[^/]+/(artifacts/\w+(/[\w.]+|/)|plan(\.json)?|report(\.html)?|tables.json|stages/\w+)$"
 )
-"""Of these an unfinished run, or one of an older version, has none, and a file belongs to one run and stage: 404 is an
-answer as well.
-"""
+"""Of these an unfinished run, or one of an older version, may have none: 404 is an answer as well."""
 
 
 @pytest.fixture(scope="module", params=KEPT, ids=lambda path: path.name.removesuffix(".tar.xz"))
@@ -31,14 +29,8 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with sqlite3.connect(folder / "db.sqlite3") as database:
         database.executescript((folder / "database.sql").read_text("utf-8"))
     environment: dict[str, Any] = {**os.environ, "WORKBENCH_DATA": str(folder), "ALLOWED_HOSTS": "testserver"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.upgrades.visit"],
-        cwd=HERE.parent.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command, where = [sys.executable, "-m", "tests.upgrades.visit"], HERE.parent.parent
+    done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return {address: tuple(answer) for address, answer in json.loads(done.stdout).items()}
 

@@ -40,28 +40,16 @@ def ids(rows: Any, field: str = "id") -> list[str]:
 
 def values() -> dict[str, list[str]]:
     """What each parameter of an address may be."""
-    return {
-        "run_id": ids(Run),
-        "workload_id": ids(Workload),
-        "model_id": ids(Model),
-        "report_id": ids(Report),
-        "share_id": ids(Share),
-        "upload_id": ids(Upload),
-        "membership_id": ids(Membership),
-        "invitation_id": ids(Invitation),
-        "token_id": ids(ApiToken),
-        "webhook_id": ids(Webhook),
-        "delivery_id": ids(Delivery),
-        "bring_up_id": ids(BringUpRow),
-        "sha256": ids(StoredArtifact, "sha256"),
-        "name": ids(StoredArtifact, "name"),
-        "path": ids(StoredFile, "path"),
-        "number": ids(UploadFile, "number"),
-        "comment_id": ids(Comment),
-        "view_id": ids(SavedView),
-        "stage": list(STAGES),
-        "file": ["report.html", "tables.json"],
-    }
+    tables = {
+        "run": Run, "workload": Workload, "model": Model, "report": Report, "share": Share, "upload": Upload,
+        "membership": Membership, "invitation": Invitation, "token": ApiToken, "webhook": Webhook,
+        "delivery": Delivery, "bring_up": BringUpRow, "comment": Comment, "view": SavedView,
+    }  # fmt: skip
+    columns = {"sha256": (StoredArtifact, "sha256"), "name": (StoredArtifact, "name"), "path": (StoredFile, "path")}
+    columns["number"] = (UploadFile, "number")
+    known = {f"{name}_id": ids(rows) for name, rows in tables.items()}
+    known |= {name: ids(*column) for name, column in columns.items()}
+    return known | {"stage": list(STAGES), "file": ["report.html", "tables.json"]}
 
 
 def pages() -> Iterator[str]:

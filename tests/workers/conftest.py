@@ -19,22 +19,11 @@ from workers.documents.workload import Workload
 from workers.harness.context import Context
 
 TINY = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "vocab_size": 256,
-    "max_position_embeddings": 512,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "tie_word_embeddings": True,
-    "hidden_act": "silu",
-    "dtype": "float32",
-}
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 256,
+    "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True,
+    "hidden_act": "silu", "dtype": "float32",
+}  # fmt: skip
 
 
 def manifest(config: dict, generated: bool = True, files: tuple[ModelFile, ...] = ()) -> ModelManifest:
@@ -124,14 +113,6 @@ GATE_UP = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="fp32")
 def candidate(variant, ms, weights="fp32", case=GATE_UP, gate="pass", width=0.01, **more):
     shape = case.model_copy(update={"weights": weights}).model_dump()
     low, high = ms * (1 - width), ms * (1 + width)
-    return Candidate(
-        id=f"{variant}-{weights}-{case.m}",
-        op=case.op,
-        case=shape,
-        variant=variant,
-        gate=gate,
-        ms=ms,
-        ms_low=low,
-        ms_high=high,
-        **more,
-    )
+    timed = {"ms": ms, "ms_low": low, "ms_high": high}
+    key = f"{variant}-{weights}-{case.m}"
+    return Candidate(id=key, op=case.op, case=shape, variant=variant, gate=gate, **timed, **more)

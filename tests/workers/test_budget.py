@@ -12,38 +12,24 @@ def of(minutes, **more):
     return Workload.model_validate(stated | more)
 
 
-def test_kept_minutes_are_said_in_one_sentence():
-    assert budget.sentence(of(3), {"admit": 10, "verify": 150}) == (
-        "The stages took 2 min 40 s of the 3 min that the workload allows."
-    )
-
-
-def test_a_run_that_took_longer_says_which_stages_and_why():
+def test_a_run_says_the_minutes_that_it_took_and_which_stages_took_longer():
+    assert "took 2 min 40 s of the 3 min" in budget.sentence(of(3), {"admit": 10, "verify": 150})
     taken = {"admit": 9.0, "baseline": 20.4, "profile": 60.0, "explore": 12.0, "compose": 19.0, "verify": 240.0}
     said = budget.sentence(of(2), taken)
-    assert said.startswith("The stages took 6 min, where the workload allows 2 min. Longer than planned took ")
+    assert said.startswith("The stages took 6 min, where the workload allows 2 min. ")
     assert "profile 1 min of 20 s" in said
-    assert "verify 4 min of 1 min 15 s (nine pairs of requests, and quality over" in said
+    assert "verify 4 min of 1 min 15 s" in said
     assert "compose" not in said
     assert "baseline" not in said
 
 
-def test_a_stage_may_spend_all_but_what_later_stages_need():
+def test_a_stage_may_spend_all_but_what_later_stages_need_and_a_late_plan_is_verified_unless_minutes_are_strict():
     needed = budget.NEEDED_SECONDS
     assert budget.granted("compose", of(6), 60) == 300 - needed["verify"]
     assert budget.granted("verify", of(6), 100) == 260
-
-
-def test_few_minutes_are_divided_by_what_stages_need():
-    """Less than what all stages need is left, and each keeps its part."""
-    needed = budget.NEEDED_SECONDS
-    assert budget.granted("compose", of(1.5), 10) == pytest.approx(
-        80 * needed["compose"] / (needed["compose"] + needed["verify"])
-    )
+    part = 80 * needed["compose"] / (needed["compose"] + needed["verify"])
+    assert budget.granted("compose", of(1.5), 10) == pytest.approx(part), "less is left than all stages need"
     assert budget.granted("profile", of(0.5), 25) == budget.LEAST_SECONDS
-
-
-def test_a_plan_that_was_found_late_is_verified_unless_the_minutes_are_strict():
     late, strict = of(3), of(3, constraints={"minutes": 3, "strict_minutes": True})
     assert budget.granted("verify", late, 200) == budget.NEEDED_SECONDS["verify"]
     assert budget.granted("verify", late, 350) == budget.LEAST_SECONDS, "twice the minutes are the most"

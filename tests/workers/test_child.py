@@ -52,14 +52,12 @@ def run(tmp_path: Path, template: Template | None) -> Run:
     return _run
 
 
-def test_it_passes_lines_on_and_keeps_errors_in_the_log(run: Run, tmp_path: Path) -> None:
+def test_it_passes_lines_on_keeps_errors_in_the_log_and_tells_the_signal_that_killed_it(
+    run: Run, tmp_path: Path
+) -> None:
     ended, lines = run("import sys; print('one'); print('two'); print('oops', file=sys.stderr); sys.exit(3)")
     assert (ended, lines) == (ExitStatus(3, "exit"), ["one\n", "two\n"])
     assert (tmp_path / "log").read_text() == "oops\n"
-
-
-def test_it_tells_the_signal_that_killed_the_command(run: Run, tmp_path: Path) -> None:
-    assert run("import os; os.kill(os.getpid(), 9)")[0] == ExitStatus(-9, "exit")
     assert run("import os; os.abort()")[0] == ExitStatus(-signal.SIGABRT, "exit")
 
 
@@ -80,21 +78,16 @@ def test_stop_kills_the_command_and_its_children(run: Run, tmp_path: Path) -> No
     _wait_until_gone([int((tmp_path / "pid").read_text())])
 
 
-def test_what_a_finished_command_left_running_is_killed(run: Run, tmp_path: Path) -> None:
+ALONE = "import ctypes; ctypes.CDLL(None).prctl(1, 0); "
+
+
+@pytest.mark.parametrize(("first", "more"), [("", ""), (ALONE, ", start_new_session=True")], ids=["within", "left"])
+def test_what_a_finished_command_left_running_is_killed_as_well_outside_its_session(
+    run: Run, first: str, more: str
+) -> None:
     code = (
         "import subprocess, sys\n"
-        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], stdout=2).pid)"
-    )
-    ended, lines = run(code)
-    assert ended.code == 0
-    _wait_until_gone([int(lines[0])])
-
-
-def test_what_left_the_session_is_killed_as_well(run: Run, tmp_path: Path) -> None:
-    code = (
-        "import ctypes, subprocess, sys\n"
-        "alone = 'import ctypes, time; ctypes.CDLL(None).prctl(1, 0); time.sleep(600)'\n"
-        "print(subprocess.Popen([sys.executable, '-c', alone], stdout=2, start_new_session=True).pid)"
+        f"print(subprocess.Popen([sys.executable, '-c', '{first}import time; time.sleep(600)'], stdout=2{more}).pid)"
     )
     ended, lines = run(code)
     assert ended.code == 0

@@ -39,11 +39,11 @@ def started(model, tmp_path, stage="admit", gpu_class="h100"):
 def test_the_megakernel_of_a_model_is_compiled_and_proven_and_found_by_its_name(model, tmp_path, monkeypatch):
     folder = compile_ahead.folder_of(tmp_path / "cache")
     with started(model, tmp_path) as process:
-        wait_for(
-            lambda: {"decode", "proof"} <= {each.name.split("-")[0] for each in folder.iterdir()} or not process.alive,
-            300,
-            "a megakernel",
-        )
+
+        def is_made() -> bool:
+            return {"decode", "proof"} <= {each.name.split("-")[0] for each in folder.iterdir()} or not process.alive
+
+        wait_for(is_made, 300, "a megakernel")
     monkeypatch.setenv(nvrtc.PREBUILT, compile_ahead.prebuilt({nvrtc.PREBUILT: str(tmp_path)}, tmp_path / "cache"))
     log = (tmp_path / "cache" / "compile-ahead.log").read_text()
     made = next((each for each in folder.iterdir() if each.name.startswith("decode-")), None)
@@ -61,16 +61,12 @@ def test_it_ends_with_all_that_it_started(model, tmp_path):
     wait_for(lambda: not any(each.is_running() and each.status() != "zombie" for each in below), 60, "their end")
 
 
-def test_a_place_that_cannot_be_had_costs_the_run_nothing(model, tmp_path, caplog):
-    (tmp_path / "cache").mkdir()
+def test_nothing_is_compiled_for_a_later_stage_a_gpu_without_such_kernels_or_without_a_place(model, tmp_path, caplog):
+    for stage, gpu_class in (("compose", "h100"), ("admit", "cpu"), ("admit", "b200")):
+        assert started(model, tmp_path, stage, gpu_class) is None
     compile_ahead.folder_of(tmp_path / "cache").write_text("in the way")
     assert started(model, tmp_path) is None
     assert "kernels not compiled ahead" in caplog.text
-
-
-@pytest.mark.parametrize(("stage", "gpu_class"), [("compose", "h100"), ("admit", "cpu"), ("admit", "b200")])
-def test_nothing_is_compiled_for_a_later_stage_or_a_gpu_without_such_kernels(model, tmp_path, stage, gpu_class):
-    assert started(model, tmp_path, stage, gpu_class) is None
 
 
 def test_the_oldest_files_make_room(model, tmp_path, monkeypatch):

@@ -40,9 +40,7 @@ def document(seconds: float = 10, objectives=PROMISED, endpoint=None, load=None,
     return made.model_copy(update={"seconds_left": seconds, "workload": workload})
 
 
-def at(
-    url: str, model: str = "stub", inside=INSIDE, stop=None, api="completions", seconds=0.8, **more
-) -> EndpointSession:
+def at(url: str, model="stub", inside=INSIDE, stop=None, api="completions", seconds=0.8, **more) -> EndpointSession:
     endpoint = Endpoint(url=url, model=model, api=api, hardware="two A100 of the customer")
     access = EndpointAccess(key=KEY, inside=inside)
     found = EndpointSession(document(**more), endpoint, access, stop or threading.Event())
@@ -97,6 +95,11 @@ def test_a_promise_relative_to_before_has_its_figure_there_and_no_verdict(stub: 
     assert ("ttf_n", 8) in {(each.metric, each.n) for each in found.load.metrics}
     assert [(each.metric, each.n) for each in found.ratios] == [("ttf_n", 8)]
     assert (found.load.outcomes, found.load.verdict) == ([], None)
+    there._client._endpoint = Endpoint(url=stub.url, model="stub-429")
+    there.measure("after verify")
+    found = there.result([])
+    assert [each.when for each in found.rounds] == ["before verify"], "what was measured before it failed stands"
+    assert "Then it failed: The server answered 429" in found.sentence
 
 
 def test_an_encoder_is_asked_for_embeddings(stub: Stub):
@@ -111,10 +114,10 @@ def test_an_encoder_is_asked_for_embeddings(stub: Stub):
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        ("stub-302", "The server answered 302 (Found): it leads elsewhere, and redirects are not followed."),
-        ("stub-401", "The server answered 401 (Unauthorized): Incorrect API key: …"),
-        ("stub-half", "The server closed the connection in the middle of an answer, after 1 events."),
-        ("stub-silent", "A request had not ended 0.3 s after it was due; nothing had come."),
+        ("stub-302", "302 (Found)"),
+        ("stub-401", "401 (Unauthorized): Incorrect API key: …"),
+        ("stub-half", "in the middle of an answer, after 1 events."),
+        ("stub-silent", "had not ended 0.3 s after it was due"),
     ],
 )
 def test_whatever_it_does_is_one_sentence_and_nothing_more_is_sent(stub: Stub, monkeypatch, model, sentence):
@@ -128,7 +131,8 @@ def test_whatever_it_does_is_one_sentence_and_nothing_more_is_sent(stub: Stub, m
     found = there.result([AFTER.model_dump()])
     assert not stub.log(), "a server that failed is left alone"
     assert (found.load, found.ratios) == (None, [])
-    assert found.sentence.startswith(f"The endpoint was not measured. {sentence}")
+    assert found.sentence.startswith("The endpoint was not measured. ")
+    assert sentence in found.sentence
     assert KEY not in found.model_dump_json()
 
 
@@ -136,7 +140,7 @@ def test_whatever_it_does_is_one_sentence_and_nothing_more_is_sent(stub: Stub, m
     ("url", "sentence"),
     [
         ("http://127.0.0.1:1/v1", "127.0.0.1:1 cannot be reached"),
-        ("https://localhost:1/v1", "localhost is an address inside a network, not one of the public internet."),
+        ("https://localhost:1/v1", "localhost is an address inside a network"),
         ("http://localhost:1/v1", "The address must begin with https://."),
         ("https://169.254.169.254/v1", "169.254.169.254 is an address inside a network"),
         ("https://nowhere.invalid/v1", "nowhere.invalid has no address."),
@@ -193,28 +197,16 @@ def test_what_the_operator_does_not_allow_is_not_sent_to(stub: Stub):
     stub.log()
     there.measure("before verify")
     assert not stub.log()
-    assert there.result([]).sentence == f"The endpoint was not measured. {refused}"
+    assert refused in there.result([]).sentence
 
 
 def test_the_stage_keeps_what_the_rounds_leave(stub: Stub):
-    wanted = document(seconds=100)
-    there = EndpointSession(
-        wanted, Endpoint(url=stub.url, model="stub-401"), EndpointAccess(inside=INSIDE), threading.Event()
-    )
+    wanted, endpoint = document(seconds=100), Endpoint(url=stub.url, model="stub-401")
+    there = EndpointSession(wanted, endpoint, EndpointAccess(inside=INSIDE), threading.Event())
     assert there.seconds == 10
     assert 60 < there.left_for(wanted).seconds_left <= 90
     there.measure("before verify")
     assert 90 < there.left_for(wanted).seconds_left <= 100, "no second round follows a failure"
-
-
-def test_what_was_measured_before_it_failed_stands(stub: Stub):
-    there = at(stub.url, seconds=0.5)
-    there.measure("before verify")
-    there._client._endpoint = Endpoint(url=stub.url, model="stub-429")
-    there.measure("after verify")
-    found = there.result([])
-    assert [each.when for each in found.rounds] == ["before verify"]
-    assert found.sentence.endswith("Then it failed: The server answered 429 (Too Many Requests): Slow down")
 
 
 @pytest.mark.parametrize("model", ["stub", "stub-401"])
@@ -233,8 +225,8 @@ def test_under_load_it_has_the_load_stages_curve(stub: Stub, monkeypatch, model)
     assert said == ["measuring the endpoint after load"]
     if model == "stub-401":
         assert result["endpoint"] is None
-        refused = "The server answered 401 (Unauthorized): Incorrect API key: …"
-        assert result["notes"] == ["of the stage", f"The endpoint was not measured under load. {refused}"]
+        assert result["notes"][0] == "of the stage"
+        assert "401 (Unauthorized): Incorrect API key: …" in result["notes"][1]
     else:
         curve = LoadCurve.model_validate(result["endpoint"])
         assert {each.users for each in curve.limit.loads} == {1, 2}

@@ -32,34 +32,18 @@ with gpu_lock.held(["GPU-aa"], lambda: False, Path(sys.argv[1])):
 )
 def test_a_worker_knows_its_visible_gpus(visible: str | None, found: dict[str, float | None]) -> None:
     assert parsed(LISTED, visible) == found
+    assert memory_gib(["cpu"], 3 * 2**30) == 3, "on a CPU the limit of a stage counts"
 
 
-@pytest.mark.parametrize(
-    ("gpu_class", "found"),
-    [
-        ("cpu", []),
-        ("h200", ["a", "b", "c"]),
-        ("h200x2", ["a", "b"]),
-        ("h200x4", "takes 4 GPUs, and this worker sees 3"),
-    ],
-)
-def test_a_class_takes_as_many_gpus_as_it_names(gpu_class: str, found: list[str] | str) -> None:
-    if isinstance(found, list):
-        assert gpus_for(gpu_class, ["a", "b", "c"]) == found
-        return
-    with pytest.raises(ValueError, match=found):
-        gpus_for(gpu_class, ["a", "b", "c"])
-
-
-def test_a_stage_of_several_gpus_sees_them_alone_and_no_multicast() -> None:
+def test_a_class_takes_as_many_gpus_as_it_names_and_several_see_them_alone_without_multicast() -> None:
+    for gpu_class, gpus in (("cpu", []), ("h200", ["a", "b", "c"]), ("h200x2", ["a", "b"])):
+        assert gpus_for(gpu_class, ["a", "b", "c"]) == gpus
+    with pytest.raises(ValueError, match="takes 4 GPUs, and this worker sees 3"):
+        gpus_for("h200x4", ["a", "b", "c"])
     outer = {"CUDA_VISIBLE_DEVICES": "0,1,2", "PATH": "/bin"}
     assert shown(outer, "h200", ["a"]) == outer
     found = shown(outer, "h200x2", ["a", "b"])
     assert (found["CUDA_VISIBLE_DEVICES"], found["NCCL_NVLS_ENABLE"], found["PATH"]) == ("a,b", "0", "/bin")
-
-
-def test_on_a_cpu_the_limit_of_a_stage_counts() -> None:
-    assert memory_gib(["cpu"], 3 * 2**30) == 3
 
 
 def test_another_process_waits_until_the_holder_has_died(tmp_path: Path) -> None:

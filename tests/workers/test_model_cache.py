@@ -31,13 +31,17 @@ def _manifest(digest: str, files: dict[str, bytes]) -> ModelManifest:
     return sample_results.manifest().model_copy(update={"content_digest": digest, "files": listed, "generated": False})
 
 
-def test_it_fetches_once(tmp_path: Path) -> None:
+def test_it_fetches_each_content_of_a_model_once(tmp_path: Path) -> None:
     files = {"config.json": b"{}", "sub/weights": b"w" * 100}
     source, cache = Files(files), ModelCache(tmp_path, 1000)
     for _ in range(2):
         with cache.model(_manifest("a1", files), source) as directory:
             assert (directory / "sub/weights").read_bytes() == b"w" * 100
     assert source.asked == 2
+    other = {"config.json": b"{ }"}
+    assert len({_manifest(*each).digest for each in (("a1", files), ("b2", other))}) == 1
+    with cache.model(_manifest("b2", other), Files(other)) as directory:
+        assert (directory / "config.json").read_bytes() == b"{ }", "one digest with two contents is two models"
 
 
 @pytest.mark.parametrize("arrives", [b"W" * 100, b"w" * 99, b"w" * 101, b""])
@@ -62,18 +66,18 @@ def test_a_name_too_long_for_the_disk_is_refused_in_a_sentence(tmp_path: Path, p
     assert source.asked == 0
 
 
-@pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../out"])
-def test_a_path_cannot_climb_out(tmp_path: Path, path: str) -> None:
+@pytest.mark.parametrize(
+    ("digest", "path"),
+    [
+        *(("a1", each) for each in ("../out", "/etc/passwd", "a/../../out")),
+        *((each, "x") for each in ("", "../a", "a/b", ".")),
+    ],
+)
+def test_no_path_or_digest_climbs_out(tmp_path: Path, digest: str, path: str) -> None:
     cache = ModelCache(tmp_path / "cache", 1000)
-    with pytest.raises(BadModel), cache.model(_manifest("a1", {path: b"x"}), Files({path: b"x"})):
+    with pytest.raises(BadModel), cache.model(_manifest(digest, {path: b"x"}), Files({path: b"x"})):
         pass
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("digest", ["", "../a", "a/b", "."])
-def test_a_digest_cannot_climb_out(tmp_path: Path, digest: str) -> None:
-    with pytest.raises(BadModel), ModelCache(tmp_path, 1000).model(_manifest(digest, {}), Files({})):
-        pass
+    assert {each.name for each in tmp_path.iterdir()} <= {"cache"}
 
 
 def test_the_least_recently_used_model_goes_first_but_not_one_in_use(tmp_path: Path) -> None:
@@ -143,13 +147,3 @@ def test_what_was_changed_on_the_disk_is_fetched_again(tmp_path: Path, change: C
         assert all((directory / path).read_bytes() == content for path, content in files.items())
         assert not (directory / "sub").is_symlink()
     assert source.asked == 4
-
-
-def test_one_model_digest_with_two_contents_is_two_models(tmp_path: Path) -> None:
-    cache = ModelCache(tmp_path, 1000)
-    contents = {"a1": {"config.json": b"{}"}, "b2": {"config.json": b"{ }"}}
-    manifests = {name: _manifest(name, files) for name, files in contents.items()}
-    assert len({manifest.digest for manifest in manifests.values()}) == 1
-    for name, files in contents.items():
-        with cache.model(manifests[name], Files(files)) as directory:
-            assert (directory / "config.json").read_bytes() == files["config.json"]

@@ -21,19 +21,10 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "decod
 
 def model(name="llama-3.2-1b", **changes) -> ModelManifest:
     config = catalogue.entry(name)[0] | changes
-    return ModelManifest(
-        digest="0" * 64,
-        name=name,
-        source="catalogue",
-        config=config,
-        files=[],
-        generated=True,
-        architecture=config["architectures"][0],
-        model_type=config["model_type"],
-        kind="decoder",
-        parameters=estimated_parameters(config),
-        weight_bytes=0,
-    )
+    kind = {"architecture": config["architectures"][0], "model_type": config["model_type"], "kind": "decoder"}
+    source = {"digest": "0" * 64, "source": "catalogue", "files": [], "generated": True}
+    parameters = estimated_parameters(config)
+    return ModelManifest(name=name, config=config, parameters=parameters, weight_bytes=0, **kind, **source)
 
 
 def predicted(ms: float) -> str:
@@ -52,7 +43,7 @@ def refusal(objective, gpu="h200", of=None, precisions=("bf16",), **traffic) -> 
     return impossible(sla.objectives[0], sla, of or model(), gpu, AvailableGpus())
 
 
-def test_the_floor_by_hand():
+def test_the_floor_by_hand_is_lower_only_where_rounded_weights_may_be_taken():
     weights, cache = 1_235_814_400 * 2, (128 + 32) * 2 * 16 * 8 * 64 * 2
     assert model().parameters == 1_235_814_400
     said = refusal({"metric": "ttf_n", "n": 64, "limit": 30})
@@ -60,9 +51,6 @@ def test_the_floor_by_hand():
     assert "takes at least 33 ms in bf16" in said
     assert said.startswith("TTF64 p50 of 30.0 ms is impossible on NVIDIA H200")
     assert refusal({"metric": "ttf_n", "n": 64, "limit": 34}) == ""
-
-
-def test_rounded_weights_lower_the_floor_only_where_they_may_be_taken():
     promise = {"metric": "ttf_n", "n": 64, "limit": 30}
     assert "in bf16" in refusal(promise, precisions=["bf16", "int8"])
     trained = model().model_copy(update={"generated": False})
@@ -85,11 +73,7 @@ def test_throughput_under_load_is_that_of_all_users():
         ("llama-3.1-8b", 1.5, f"4 GPUs that divide the model have a floor of 0.782 ms{FOUR}: allow the class h200x4"),
         ("llama-3.1-8b", 2.0, f"2 GPUs that divide the model have a floor of 1.56 ms{TWO}: allow the class h200x2"),
         ("llama-3.1-8b", 1.6, f"4 GPUs that divide the model have a floor of 0.782 ms{FOUR}: allow the class h200x4"),
-        (
-            "llama-3.1-8b",
-            0.9,
-            f"4 GPUs that divide the model have a floor of 0.782 ms{FOUR.replace('and', 'but')}",
-        ),
+        ("llama-3.1-8b", 0.9, f"4 GPUs that divide the model have a floor of 0.782 ms{FOUR.replace('and', 'but')}"),
         ("llama-3.1-8b", 0.1, "reading the weights once a token"),
         ("qwen2.5-1.5b", 0.2, "reading the weights once a token"),  # two key-value heads
     ],
@@ -116,12 +100,9 @@ def test_several_gpus_have_a_floor_of_their_own(gpu, limit, said):
     found = impossible(sla.objectives[0], sla, model("llama-3.1-8b"), gpu, AvailableGpus({"h200x4"}))
     assert found.endswith(said) if gpus_of(gpu) == 1 else said in found
     assert bool(found) == bool(said)
-
-
-def test_a_model_that_does_not_divide_has_the_floor_of_one_gpu():
-    objective = {"metric": "tpot", "limit": 0.5}
-    one, four = (refusal(objective, gpu=each, of=model("qwen2.5-1.5b")) for each in ("h200", "h200x4"))
-    assert four == one.replace("NVIDIA H200", "4 NVIDIA H200")
+    undivided = model("qwen2.5-1.5b")
+    one, four = (refusal({"metric": "tpot", "limit": 0.5}, gpu=each, of=undivided) for each in ("h200", "h200x4"))
+    assert four == one.replace("NVIDIA H200", "4 NVIDIA H200"), "a model that does not divide has the floor of one"
 
 
 @pytest.mark.parametrize(
@@ -151,19 +132,11 @@ def test_a_long_prompt_is_bound_by_the_chips_highest_rate():
     assert not refusal({"metric": "ttft", "limit": 1.01 * floor}, batch=8, prompt_tokens=100_000)
 
 
-@pytest.mark.parametrize(
-    "objective",
-    [
-        {"metric": "tpot", "limit": 0.4},
-        {"metric": "e2e", "limit": 20},
-        {"metric": "batch_latency", "limit": 20},
-        {"metric": "throughput", "limit": 5000},
-    ],
-)
-def test_every_metric_that_waits_for_tokens_has_a_floor(objective):
-    assert "is impossible" in refusal(objective)
-    slower = objective["limit"] / 10 if objective["metric"] == "throughput" else objective["limit"] * 10
-    assert refusal(objective | {"limit": slower}) == ""
+def test_every_metric_that_waits_for_tokens_has_a_floor():
+    for metric, limit in {"tpot": 0.4, "e2e": 20, "batch_latency": 20, "throughput": 5000}.items():
+        assert "is impossible" in refusal({"metric": metric, "limit": limit})
+        slower = limit / 10 if metric == "throughput" else limit * 10
+        assert refusal({"metric": metric, "limit": slower}) == ""
 
 
 @pytest.mark.parametrize(

@@ -74,17 +74,14 @@ def template() -> Iterator[Template]:
     made.close()
 
 
-def test_a_forked_process_starts_without_the_imports(runs: Runs, template: Template) -> None:
+def test_the_stages_of_a_run_share_a_forked_process_and_those_of_two_runs_do_not(
+    runs: Runs, template: Template
+) -> None:
     started = runs.stage(runs.process(None), "baseline")
-    forked = runs.stage(runs.process(template), "baseline")
-    assert (started.end.status.code, forked.end.status.code) == (0, 0)
-    assert (started.imported, forked.imported) == ("here", "before")
-
-
-def test_the_stages_of_a_run_share_a_process_and_those_of_two_runs_do_not(runs: Runs, template: Template) -> None:
+    assert (started.end.status.code, started.imported) == (0, "here")
     one, two = runs.process(template), runs.process(template)
     first, other, second = runs.stage(one, "baseline"), runs.stage(two, "baseline"), runs.stage(one, "profile")
-    assert (first.pid, first.known) == (second.pid, "[]")
+    assert (first.end.status.code, first.pid, first.known) == (0, second.pid, "[]")
     assert second.known == "['baseline']"
     assert (other.known, other.pid != first.pid) == ("[]", True)
     assert (first.imported, second.imported) == ("before", "before")

@@ -9,12 +9,6 @@ import pytest
 from workers.shared.scratch import scratch
 
 
-def test_it_is_gone_afterwards(tmp_path: Path) -> None:
-    with scratch(tmp_path) as directory:
-        (directory / "file").touch()
-    assert not list(tmp_path.iterdir())
-
-
 def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path: Path) -> None:
     code = (
         "import os\nfrom pathlib import Path\nfrom workers.shared.scratch import scratch\n"
@@ -25,6 +19,8 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
         assert len(list(tmp_path.iterdir())) == 2
         with scratch(tmp_path) as other:
             assert set(tmp_path.iterdir()) == {mine, other}
+            (other / "file").touch()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_fork_that_ends_leaves_it_to_its_maker(tmp_path: Path) -> None:
@@ -41,7 +37,7 @@ def test_a_fork_that_ends_leaves_it_to_its_maker(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_link_leads_to_is_left_alone(tmp_path: Path) -> None:
+def test_what_a_link_leads_to_is_left_alone_and_a_directory_of_everybodys_is_refused(tmp_path: Path) -> None:
     """A user who puts a link there would choose the folder that a worker of root empties."""
     foreign, root = tmp_path / "foreign", tmp_path / "stages"
     (foreign / "kept").mkdir(parents=True)
@@ -49,10 +45,7 @@ def test_what_a_link_leads_to_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(PermissionError, match="stages is a link"), scratch(root):
         pass
     assert (foreign / "kept").exists()
-
-
-def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
-    root = tmp_path / "stages"
+    root = tmp_path / "open"
     root.mkdir()
     root.chmod(0o777)
     with pytest.raises(PermissionError, match="others may write there"), scratch(root):

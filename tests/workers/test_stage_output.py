@@ -36,8 +36,7 @@ def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
     signal.alarm(0)
 
 
-@pytest.mark.parametrize("name", REFUSALS)
-def test_links_and_folders_are_refused(tmp_path: Path, name: str) -> None:
+def test_links_and_folders_are_refused(tmp_path: Path) -> None:
     outside, scratch = tmp_path / "outside", tmp_path / "scratch"
     outside.mkdir()
     scratch.mkdir()
@@ -46,6 +45,7 @@ def test_links_and_folders_are_refused(tmp_path: Path, name: str) -> None:
     (scratch / "kept").symlink_to(outside)
     (scratch / "twin").hardlink_to(outside / "secret")
     (scratch / "folder").mkdir()
-    with pytest.raises(OSError, match=REFUSALS[name]):
-        open_plain(scratch, name)
-    assert read_end(scratch, name, 10) == ""
+    for name, refusal in REFUSALS.items():
+        with pytest.raises(OSError, match=refusal):
+            open_plain(scratch, name)
+        assert read_end(scratch, name, 10) == ""

@@ -64,13 +64,15 @@ def named(name: str) -> StageInput:
     return document.model_copy(update={"workload": document.workload.model_copy(update={"name": name})})
 
 
+LEFT_OUT = "Left out, since it ended the stage's process"
+
+
 def test_what_hangs_or_aborts_is_left_out_and_what_was_finished_is_not_done_again(run_stage):
     found = run_stage(named("first hangs second aborts third"))
     assert found.code == 0, found.said
     first, hangs, second, aborts, third = found.document["runner"].split("; ")
-    why = "Left out, since it ended the stage's process"
-    assert hangs == f"{why}: it did not end within 1 s."
-    assert aborts == f"{why}: its process was killed by SIGABRT."
+    assert hangs == f"{LEFT_OUT}: it did not end within 1 s."
+    assert aborts == f"{LEFT_OUT}: its process was killed by SIGABRT."
     processes = [each.rpartition(" ")[2] for each in (first, second, third)]
     assert len(set(processes)) == 3
     assert f"the plan hangs: {hangs}" in found.said
@@ -82,17 +84,14 @@ def test_what_hangs_may_exceed_the_stages_time_once(run_stage):
     found = run_stage(named("waits1 waits2 waits3 first").model_copy(update={"seconds_left": 1}))
     assert found.code == 0, found.said
     waits, *others, first = found.document["runner"].split("; ")
-    assert re.fullmatch("Left out, since it ended the stage's process: it did not end within [23] s.", waits)
+    assert 2 <= left_out_after(waits) <= 3
     assert others == ["no time", "no time"]
     assert first.startswith("first by")
 
 
-def test_a_failure_in_words_ends_the_stage_at_once(run_stage):
+def test_a_failure_in_words_ends_the_stage_at_once_and_is_blamed_on_nothing_that_was_tried_before(run_stage):
     found = run_stage(named("first refuses aborts"))
     assert (found.code, found.document["sentence"]) == (1, "It cannot be done.")
-
-
-def test_what_ends_the_stage_before_it_tries_anything_is_not_blamed_on_what_its_last_process_tried(run_stage):
     found = run_stage(named("aborts once"))
     assert (found.code, found.document["sentence"]) == (1, "It cannot be done again.")
     assert len([each for each in found.said if each.startswith("the plan aborts")]) == 1
@@ -102,9 +101,9 @@ def test_a_stage_whose_process_dies_again_and_again_fails_with_all_the_names(run
     monkeypatch.setattr(stage_process, "MOST_LEFT_OUT", 1)
     found = run_stage(named("aborts1 aborts2 first"))
     assert found.code != 0
-    assert found.failure.sentence == (
-        "The baseline stage's process was ended 2 times by what it tried: the plan aborts1 (its process was killed by "
-        "SIGABRT); the plan aborts2 (its process was killed by SIGABRT)."
+    assert "ended 2 times" in found.failure.sentence
+    assert all(
+        f"the plan aborts{each} (its process was killed by SIGABRT)" in found.failure.sentence for each in (1, 2)
     )
 
 
@@ -117,13 +116,12 @@ def test_explore_goes_on_without_variants_that_end_its_process(run_stage):
     }
     aborts = candidates["linear", "planted_aborts", '{"split": 2}']
     lost = candidates["linear", "planted_loses_the_gpu", "{}"]
-    why = "Left out, since it ended the stage's process"
     assert (aborts["gate"], aborts["ms"]) == ("error", None)
-    assert aborts["reason"] == f"{why}: its process was killed by SIGABRT."
+    assert aborts["reason"] == f"{LEFT_OUT}: its process was killed by SIGABRT."
     assert lost["gate"] == "error"
-    assert lost["reason"].startswith(f"{why}: the GPU no longer answered: CUDA error: unspecified launch failure")
+    assert lost["reason"].startswith(f"{LEFT_OUT}: the GPU no longer answered: CUDA error: unspecified launch failure")
     hangs = candidates["linear", "planted_hangs", "{}"]
-    assert (hangs["gate"], hangs["reason"]) == ("error", f"{why}: it did not end within 10 s.")
+    assert (hangs["gate"], hangs["reason"]) == ("error", f"{LEFT_OUT}: it did not end within 10 s.")
     label = "planted_aborts {'split': 2} for linear m=1 n=128 k=64"
     assert any(each.startswith(label) and each.endswith(aborts["reason"]) for each in found.said)
     others = [each for key, each in candidates.items() if each["gate"] == "pass"]
@@ -142,14 +140,13 @@ def test_compose_goes_on_without_plans_and_parts_that_end_its_process(run_stage)
     assert found.code == 0, found.said
     trials = {each["label"]: each for each in found.document["trials"]}
     lost = trials["megakernel"]
-    why = "Left out, since it ended the stage's process"
     assert (lost["gate"], lost["primary"]) == ("error", None)
-    assert lost["reason"].startswith(f"{why}: the GPU no longer answered: CUDA error: unspecified launch failure")
+    assert lost["reason"].startswith(f"{LEFT_OUT}: the GPU no longer answered: CUDA error: unspecified launch failure")
     assert left_out_after(trials["planted_hanging_model"]["reason"]) < 60
     whole = trials["kernels"]
     assert (whole["gate"], trials["eager"]["gate"]) == ("pass", "pass"), whole
     part = trials["a decode step with planted_aborts_in_a_model {'split': 2} for 64×64 residual"]
-    assert (part["gate"], part["reason"]) == ("error", f"{why}: its process was killed by SIGABRT.")
+    assert (part["gate"], part["reason"]) == ("error", f"{LEFT_OUT}: its process was killed by SIGABRT.")
     assert any(part["label"] in each for each in whole["notes"])
     assert "a decode step: " in " ".join(whole["notes"])
     assert not any(op["variant"] == "planted_aborts_in_a_model" for op in whole["plan"]["ops"])
@@ -163,12 +160,8 @@ def test_verify_goes_on_with_the_next_plan(run_stage):
     process = run_stage(document.model_copy(update={"seconds_left": 120}))
     assert process.code == 0, process.said
     result = VerifyResult.model_validate(process.document)
-    why = "Left out, since it ended the stage's process: the GPU no longer answered: CUDA error: "
-    assert [(each.label, each.confirmed) for each in result.checks] == [
-        ("megakernel in fp32", False),
-        ("eager in fp32", True),
-    ]
-    assert result.checks[0].reason.startswith(why)
+    assert [each.confirmed for each in result.checks] == [False, True]
+    assert result.checks[0].reason.startswith(f"{LEFT_OUT}: the GPU no longer answered: CUDA error: ")
     assert result.refusal == result.checks[0].reason
     assert result.recommended, result.sentence
     assert result.plan["runner"] == "eager"
@@ -191,7 +184,7 @@ def test_verify_leaves_out_plans_that_hang_and_keeps_what_it_measured(run_stage)
 
 def left_out_after(reason: str) -> float:
     """The seconds after which a plan counted as hanging."""
-    found = re.fullmatch("Left out, since it ended the stage's process: it did not end within ([0-9]+) s.", reason)
+    found = re.fullmatch(f"{LEFT_OUT}: it did not end within ([0-9]+) s.", reason)
     assert found, reason
     return float(found[1])
 

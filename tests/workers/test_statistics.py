@@ -16,19 +16,11 @@ def served(intended_ms: float, start_ms: float, *times_ms: float, requests: int 
     return Served(int(intended_ms * MS), int(start_ms * MS), times, requests, len(times))
 
 
-@pytest.mark.parametrize(
-    ("p", "n", "index"), [(50, 7, 3), (50, 2, 1), (99, 100, 99), (99, 50, 49), (29, 100, 29), (0, 3, 0)]
-)
-def test_percentile_is_the_sample_at_floor_n_p(p, n, index):
-    assert intervals.percentile(list(range(n)), p) == index
-
-
-def test_percentile_of_nothing_is_refused():
+def test_percentile_is_the_sample_at_floor_n_p_and_an_outlier_stays_in_the_distribution():
+    for p, n, index in ((50, 7, 3), (50, 2, 1), (99, 100, 99), (99, 50, 49), (29, 100, 29), (0, 3, 0)):
+        assert intervals.percentile(list(range(n)), p) == index
     with pytest.raises(ValueError, match="0 samples"):
         intervals.percentile([], 50)
-
-
-def test_an_outlier_stays_in_the_distribution():
     found = statistics.distribution([1.0] * 99 + [500.0], "ttft")
     assert found.percentiles["p99"] == 500.0
     assert len(found.samples) == 100
@@ -41,18 +33,13 @@ def test_a_request_counts_by_the_share_of_its_samples_beyond_the_limit():
     assert statistics.shares_over(Objective(metric="e2e", limit=30), requests, None) == [0.0, 1.0, 0.0]
 
 
-def test_goodput_counts_requests_that_met_every_objective():
+def test_goodput_counts_requests_that_met_every_objective_and_a_percentile_is_the_rate_that_so_many_reach():
     requests = [served(0, 0, 50, 100), served(100, 100, 190, 200), served(200, 200, 250, 400)]
     objectives = [Objective(metric="ttft", limit=60), Objective(metric="e2e", limit=150)]
     assert statistics.goodput(requests, objectives) == pytest.approx(1 / 0.4)
     assert statistics.goodput(requests, [Objective(metric="cost_per_mtok", limit=1)]) is None
-
-
-def test_a_throughput_percentile_is_the_rate_that_so_many_reach():
-    floor = Objective(metric="throughput", percentile=90, limit=10)
-    rates = [float(rate) for rate in range(1, 11)]
-    assert statistics.objective_value(floor, rates) == 1.0
-    assert statistics.count_over(floor, rates) == 9
+    floor, rates = Objective(metric="throughput", percentile=90, limit=10), [float(rate) for rate in range(1, 11)]
+    assert (statistics.objective_value(floor, rates), statistics.count_over(floor, rates)) == (1.0, 9)
 
 
 def test_paired_ratio_covers_the_true_speedup_and_ignores_shared_drift():
@@ -91,8 +78,4 @@ def test_few_independent_samples_leave_the_whole_range():
     samples = [5.0, 1.0, 3.0, 2.0, 4.0, 6.0, 7.0, 9.0, 8.0]
     found = statistics.median_interval(samples, spacing=4)
     assert (found.low, found.value, found.high) == (1.0, 5.0, 9.0)
-
-
-def test_intervals_are_the_same_each_time():
-    values = [1.0, 2.0, 3.0, 5.0, 8.0]
-    assert statistics.median_interval(values) == statistics.median_interval(values)
+    assert statistics.median_interval(samples) == statistics.median_interval(samples), "the same each time"

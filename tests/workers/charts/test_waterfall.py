@@ -28,24 +28,14 @@ def added(found: list[waterfall.WaterfallBar]) -> float:
 
 def test_the_steps_of_a_committed_run_add_up(h200):
     found = waterfall.steps(h200)
-    assert [each.name for each in found] == [
-        "before",
-        waterfall.HOST,
-        "compact decoder",
-        "attention",
-        "products",
-        "norms and gates",
-        "head and sampling",
-        waterfall.LAUNCH,
-        "residual",
-        "after",
-        "floor",
-    ]
+    groups = ["compact decoder", "attention", "products", "norms and gates", "head and sampling"]
+    ends = [waterfall.LAUNCH, "residual", "after", "floor"]
+    assert [each.name for each in found] == ["before", waterfall.HOST, *groups, *ends]
     outcome = h200.verify.outcomes[0]
     assert added(found) == pytest.approx(outcome.before - outcome.after)
 
 
-def test_groups_that_were_measured_are_steps_of_their_own(h200):
+def test_what_was_measured_is_a_step_of_its_own_and_nothing_else(h200):
     plan = h200.compose.trials[3].plan
     times = {"compact decoder": 120.0, "attention": 100.0, "products": 60.0, "head and sampling": 45.6}
     h200.compose.steps = [
@@ -57,9 +47,6 @@ def test_groups_that_were_measured_are_steps_of_their_own(h200):
     assert found["attention"].saved == pytest.approx(20)
     assert waterfall.LIBRARY not in found
     assert added(list(found.values())) == pytest.approx(found["before"].end - found["after"].end)
-
-
-def test_a_step_that_was_not_measured_is_left_out(h200):
     h200.compose.steps = []
     h200.compose.trials = [each for each in h200.compose.trials if each.label not in ("cuda_graphs", "kernels")]
     assert [each.name for each in waterfall.steps(h200)][1:3] == [waterfall.LAUNCH, "residual"]
@@ -89,6 +76,8 @@ def test_dollars_follow_where_the_metric_is_the_whole_request():
     part = first.objective.model_copy(update={"n": 32})
     known.verify.outcomes[0] = first.model_copy(update={"objective": part})
     assert waterfall.usd_per_thousand(known) is None
+    known.verify.recommended = False
+    assert waterfall.figure(known) is None, "no change"
 
 
 def test_batching_is_the_last_step_in_dollars():
@@ -102,9 +91,3 @@ def test_batching_is_the_last_step_in_dollars():
     assert rows[-1][-1] == pytest.approx(hour / 3600 / (4000 / 64) * 1000)
     after = next(row for row in rows if row[0] == "after")
     assert rows[-1][-2] == pytest.approx(rows[-1][-1] - after[-1])
-
-
-def test_where_no_change_is_recommended_there_is_nothing_to_draw():
-    known = results()
-    known.verify.recommended = False
-    assert waterfall.figure(known) is None

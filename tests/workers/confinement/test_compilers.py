@@ -34,17 +34,17 @@ from kernels.megakernel.program.ranks import programs
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.proof.validate import check_programs_once
 from kernels.model_files.catalogue import entry
-check_programs_once(*programs(shape_of(entry("smollm2-135m")[0]), Layout(sms=6)))
+config = entry("smollm2-135m")[0] | {"num_hidden_layers": 2}
+check_programs_once(*programs(shape_of(config), Layout(sms=6)))
 print(len(list(Path(os.environ["KERNELS_CACHE"]).glob("proof-*"))), flush=True)
 """
 
 
 def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """And a CUDA kernel that was compiled ahead is found, though the stage's code lies elsewhere; programs that were
-    proven ahead are not proven again.
-    """
+    """A CUDA kernel that was compiled ahead is found, and programs that were proven ahead are not proven again."""
     ahead = EMPTY_BUILD.make_into(tmp_path_factory.mktemp("prebuilt"))
-    Proof(shape_of(entry("smollm2-135m")[0]), Layout(sms=6)).make_into(ahead.parent)
+    config = entry("smollm2-135m")[0] | {"num_hidden_layers": 2}
+    Proof(shape_of(config), Layout(sms=6)).make_into(ahead.parent)
     ahead.parent.chmod(0o755)
     outer = {**os.environ, PREBUILT: str(ahead.parent)}
     lines: list[str] = []
@@ -56,9 +56,7 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
             one_command.code_command(CODE, env, directory),
             ResourceLimits(memory_bytes=8 * 2**30),
             Bounds(
-                readable=readable(outer, [], [tmp_path]),
-                writable=(str(directory), str(caches)),
-                user=user_of("ours"),
+                readable=readable(outer, [], [tmp_path]), writable=(str(directory), str(caches)), user=user_of("ours")
             ),
             lines.append,
             protections.append,

@@ -106,15 +106,11 @@ def test_no_attack_succeeds_and_what_stages_need_works(
 ) -> None:
     ended = _as_stage(host, user, profile, forked=forked)
     assert ended["code"] == 0, ended["log"]
-    answers = json.loads(ended["lines"][-1])
+    answers, protection = json.loads(ended["lines"][-1]), ended["protection"]
     assert {name: answer for name, answer in answers["needs"].items() if answer != "done"} == {}
     assert [name for name, answer in answers["attacks"].items() if answer == "done"] == []
-    _says_whether_it_has_namespaces(ended["protection"])
-    assert any(held.startswith("no network") for held in ended["protection"]["held"])
-
-
-def _says_whether_it_has_namespaces(protection: dict[str, list[str]]) -> None:
-    """Without them it writes into /dev/shm what other processes of its user may read."""
+    assert any(held.startswith("no network") for held in protection["held"])
+    # Without namespaces it writes into /dev/shm what other processes of its user may read.
     shared = "It shares /dev/shm and System V memory with the machine: no namespaces are to be had."
     assert protection["missing"] == ([] if "no network" in protection["held"] else [shared])
 

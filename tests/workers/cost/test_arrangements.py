@@ -10,9 +10,7 @@ from workers.documents.workload import Workload
 from workers.prediction.predict import predicted
 
 
-def said(
-    users: int = 32, gpu_class: str = "h200x4", fewest: int = 1, name: str = "llama-3.1-8b", **promise: object
-) -> str:
+def said(users=32, gpu_class="h200x4", fewest=1, name="llama-3.1-8b", **promise: object) -> str:
     sla = {
         "model": name,
         "traffic": {"prompt_tokens": 128, "output_tokens": 64},
@@ -43,25 +41,17 @@ def test_replicas_and_tensor_parallelism_are_held_against_each_other(
     assert sentence.endswith(f" The fewest GPUs: one engine over {size} (kernels serve {options}).")
 
 
-def test_more_users_than_an_engine_serves_take_replicas_of_the_same() -> None:
+def test_more_users_than_an_engine_serves_take_replicas_of_the_same_and_a_mixture_is_divided_too() -> None:
     assert "16 replicas of 4 GPUs each" in said(users=128, limit=2)
-    assert (
-        said(limit=0.5) == "Predicted: neither tensor parallelism nor replicas serve 32 users at once within 0.500 ms."
-    )
-
-
-def test_a_mixture_of_experts_is_divided_too() -> None:
+    assert "neither tensor parallelism nor replicas serve 32 users" in said(limit=0.5)
     sentence = said(users=2, name="qwen3-30b-a3b", limit=2)
     assert "one engine over 2 GPUs (1.76 ms" in sentence
     assert "--tensor-parallel-size 2 --data-parallel-size 1" in sentence.rpartition(". ")[2]
 
 
-def test_what_several_gpus_hold_has_no_replicas_of_one() -> None:
+def test_what_several_gpus_hold_has_no_replicas_of_one_and_the_time_of_the_first_token_is_unknown() -> None:
     assert "one GPU" not in said(fewest=2)
     assert said(fewest=4) == ""
-
-
-def test_the_time_of_an_answer_is_known_and_that_of_the_first_token_is_not() -> None:
     assert "2 replicas of one GPU each (329 ms" in said(metric="e2e", limit=400)
     assert said(metric="ttft", limit=300) == ""
     assert said(gpu_class="h200") == ""

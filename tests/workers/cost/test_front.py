@@ -37,12 +37,18 @@ def test_measured_and_modelled_points_with_their_prices():
     assert [each.on_front for each in (one, two, three)] == [False, True, False]
 
 
-def test_a_plan_on_one_gpu_is_one_point_however_many_classes_have_it():
+def test_a_plan_on_one_gpu_is_one_point_however_many_classes_have_it_and_several_cost_several():
     asked, one = workload().model_copy(update={"present": None}), H100["h100"].plans[0]
     two = one.model_copy(update={"runner": "megakernel", "tensor_parallel_size": 2})
     predicted = H100 | {name: Prediction(plans=[one, two]) for name in ("h100x2", "h100x4")}
     made = [(each.gpu, each.plan) for each in points(asked, BOOK, {}, predicted)]
     assert sorted(made) == [("2 x h100", "megakernel, bf16"), ("h100", "kernels, bf16")]
+    known = results()
+    known.compose.trials[0].plan["tensor_parallel_size"] = 2
+    known.verify = None
+    today = next(each for each in found(known) if each.group == "today")
+    assert today.gpu == "2 x h200"
+    assert today.usd == pytest.approx(usd_per_mtok(2 * gpu_price(BOOK, "h200").typical, 228))
 
 
 def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
@@ -53,14 +59,8 @@ def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
         traces: list[Figure] = figure(with_front(those), workload().objectives[0], "tokens")["data"]
         return [each for each in traces if each["mode"] == "markers"]
 
-    made = [
-        point("cheap", 90, 0.2),
-        point("beaten", 95, 0.3),
-        point("quick", 20, 0.9),
-        point("modelled", 10, 0.1, basis="modelled"),
-        point("there", 15, 0.1, group="endpoint"),
-        point("unpriced", 5, None),
-    ]
+    made = [point("cheap", 90, 0.2), point("beaten", 95, 0.3), point("quick", 20, 0.9), point("unpriced", 5, None)]
+    made += [point("modelled", 10, 0.1, basis="modelled"), point("there", 15, 0.1, group="endpoint")]
     assert [each.plan for each in with_front(made) if each.on_front] == ["quick", "cheap"]
     drawn = figure(with_front(made), workload().objectives[0], "tokens")
     names = {each["name"]: each["x"] for each in drawn["data"]}
@@ -75,15 +75,6 @@ def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
     assert "unpriced" not in str(drawn)
     rows = table(with_front(made), workload().objectives[0], "tokens")[1]
     assert [row[1] for row in rows] == ["unpriced", "modelled", "there", "quick", "cheap", "beaten"]
-
-
-def test_several_gpus_cost_several():
-    known = results()
-    known.compose.trials[0].plan["tensor_parallel_size"] = 2
-    known.verify = None
-    today = next(each for each in found(known) if each.group == "today")
-    assert today.gpu == "2 x h200"
-    assert today.usd == pytest.approx(usd_per_mtok(2 * gpu_price(BOOK, "h200").typical, 228))
 
 
 def test_the_customers_endpoint_has_a_price_only_where_one_is_stated():

@@ -8,6 +8,7 @@ from workers.documents.traffic import Traffic
 from workers.documents.workload import Sla, Workload
 
 OBJECTIVES = [{"metric": "ttft", "limit": 100}]
+H100 = {"latency_ms": 2, "gpu": "h100", "usd_per_hour": 3}
 
 
 def refusal(document, **fields):
@@ -52,13 +53,9 @@ def test_nonsense_is_refused_by_a_sentence_that_names_the_field(traffic, reason)
     ("field", "stated", "least"),
     [
         ("duty_cycle", {"duty_cycle": 5e-324}, "greater than or equal to 0.001"),
-        ("usd_per_hour", {"present": {"latency_ms": 281, "gpu": "h100", "usd_per_hour": 1.7e308}}, "1000000"),
-        ("latency_ms", {"present": {"latency_ms": 5e-324, "gpu": "h100", "usd_per_hour": 3}}, "0.001"),
-        (
-            "tokens_per_second",
-            {"present": {"latency_ms": 2, "gpu": "h100", "usd_per_hour": 3, "tokens_per_second": 5e-324}},
-            "0.001",
-        ),
+        ("usd_per_hour", {"present": H100 | {"usd_per_hour": 1.7e308}}, "1000000"),
+        ("latency_ms", {"present": H100 | {"latency_ms": 5e-324}}, "0.001"),
+        ("tokens_per_second", {"present": H100 | {"tokens_per_second": 5e-324}}, "0.001"),
         ("requests_per_second", {"load": {"demand": {"requests_per_second": 5e-324}}}, "0.001"),
     ],
 )
@@ -76,10 +73,10 @@ def test_a_promise_about_a_token_that_no_answer_has_is_refused():
     assert Sla.model_validate({"objectives": promise, "traffic": recorded})
 
 
-def test_a_run_refuses_traffic_that_it_would_not_send():
+def test_a_run_refuses_traffic_that_it_would_not_send_and_vllm_as_before_without_load():
     open_loop = {"arrivals": {"kind": "poisson", "rate": 3}}
     said = refusal(Workload, model="llama-3.2-1b", objectives=OBJECTIVES, traffic=open_loop)
-    assert "traffic.arrivals: a run without load measures equal requests; for this traffic say how many users" in said
+    assert "traffic.arrivals: a run without load measures equal requests" in said
     loaded = {"model": "llama-3.2-1b", "objectives": OBJECTIVES, "load": {}}
     assert Workload.model_validate(loaded | {"traffic": open_loop}).traffic.rate == 3
     assert Sla.model_validate({"objectives": OBJECTIVES, "traffic": open_loop})
@@ -91,9 +88,6 @@ def test_a_run_refuses_traffic_that_it_would_not_send():
     thinking["traffic"]["arrivals"]["kind"] = "closed"
     assert "a run without load measures equal requests" in refusal(Workload, **thinking)
     assert Workload.model_validate(thinking | {"load": {"most_users": 8}}).load.most_users == 8
-
-
-def test_vllm_is_before_under_load_alone():
     vllm = {"model": "llama-3.2-1b", "baseline_runner": "vllm", "load": {}}
     assert Workload.model_validate(vllm | {"objectives": OBJECTIVES}).present_runner == "eager"
     relative = [{"metric": "ttft", "at_least_faster": 2}]

@@ -1,5 +1,7 @@
 """The search for the highest load asks each load once, ends at the right one, and errs at most once in a hundred."""
 
+from math import inf
+
 import pytest
 
 from benchmarks.simulations import limit_errors
@@ -38,12 +40,16 @@ def test_the_whole_search_errs_at_most_once_in_a_hundred(most, percentile, reque
     assert limit_errors.worst(most, percentile, requests, searches=500) <= 0.01
 
 
-def test_a_curve_has_three_loads_though_the_first_does_not_hold():
+def test_a_first_load_that_does_not_hold_or_has_too_few_requests_ends_no_search():
     asked = []
     search = LimitSearch(64, least=3)
     assert search.run(lambda users: asked.append(users) or "missed") == 0
     assert asked == [1, 2, 4]
-    assert search.run(lambda users: "not_enough_samples" if users == 1 else VERDICTS[users <= 11]) == 11
+    asked.clear()
+    verdicts = {True: "not_enough_samples"}
+    assert search.run(lambda n: asked.append(n) or verdicts.get(n < 16, VERDICTS[n <= 40])) == 40
+    assert asked[:7] == [1, 2, 4, 8, 16, 32, 64]
+    assert len(asked) <= search.loads
 
 
 @pytest.mark.parametrize("most", [2, 64, 100, 1024])
@@ -80,8 +86,7 @@ def test_the_rise_ends_at_saturation_and_for_want_of_time_without_a_reason():
 
 
 @pytest.mark.parametrize(
-    ("least", "promises", "users"),
-    [(1, 2, 11), (5, 2, 11), (11, 2, 11), (12, 2, 0), (5, 1, 64), (65, 1, 0)],
+    ("least", "promises", "users"), [(1, 2, 11), (5, 2, 11), (11, 2, 11), (12, 2, 0), (5, 1, 64), (65, 1, 0)]
 )
 def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
     """Throughput is enough from `least` users on; with two promises, latency is short enough up to 11."""
@@ -103,19 +108,6 @@ def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
     assert said.startswith("No load is shown to hold every objective. ") == (users == 0)
 
 
-def test_too_few_requests_at_a_low_load_do_not_end_the_search():
-    asked = []
-
-    def verdict_at(rung):
-        asked.append(rung)
-        return "not_enough_samples" if rung < 16 else VERDICTS[rung <= 40]
-
-    search = LimitSearch(64, least=3)
-    assert search.run(verdict_at) == 40
-    assert asked[:7] == [1, 2, 4, 8, 16, 32, 64]
-    assert len(asked) <= search.loads
-
-
 @pytest.mark.parametrize("most", [1, 2, 64, 100])
 def test_a_load_that_may_be_put_on_twice_has_its_verdict_the_second_time(most):
     for holds in {0, 1, 2, 3, most // 2, most}:
@@ -132,8 +124,7 @@ def test_a_load_that_may_be_put_on_twice_has_its_verdict_the_second_time(most):
 
 
 def test_without_time_the_search_ends_with_what_was_met():
-    left = [1, 2, 4, 8]
-    assert LimitSearch(64).run(lambda users: "met" if users in left[:3] else None) == 4
+    assert LimitSearch(64).run(lambda users: "met" if users in (1, 2, 4) else None) == 4
     assert LimitSearch(64).run(lambda users: {1: "met", 2: "met", 4: "met", 8: "missed"}.get(users)) == 4
 
 
@@ -155,62 +146,50 @@ def test_saturation_is_where_the_slope_of_throughput_ends(rates, users):
     assert (found.users if found else None) == users
 
 
-def poisson(rate=32.0):
-    return Traffic.model_validate({"arrivals": {"kind": "poisson", "rate": rate}})
-
-
-@pytest.mark.parametrize(("holds", "found"), [(40.0, 32.0), (11.3, 11.0), (0.1, 0.0)])
-def test_of_an_open_loop_the_highest_rate_is_found(holds, found):
-    test = LoadTest(LoadTarget(Address.parse("http://127.0.0.1:1"), "stub"), poisson(), [], LoadDuration(1))
-    ladder = Ladder(test.traffic, most_users=8)
-
-    def measured(rung):
-        put_on = ladder.test(test, rung, 0.999).traffic
-        assert put_on.concurrency == 8, "requests that are served at once at most"
-        met = sample_loads.load(2, 10, 1, "met" if put_on.rate <= holds else "missed")
-        return met.model_copy(update={"traffic": put_on, "in_flight": put_on.rate / 2})
-
-    search = ladder.search(least=3)
-    result = searched(ladder, search, measured)
-    assert (result.rate, result.most_rate, result.users) == (found, 32.0, round(found / 2))
-    assert result.held == next((each for each in result.loads if each.rate == found), None)
-    assert len(result.loads) <= search.loads == 13
-    assert [each.rate for each in result.loads] == sorted(each.rate for each in result.loads)
-
-
-@pytest.mark.parametrize(("holds", "found"), [(9.0, 8.0), (2.3, 2.25), (0.1, 0.0)])
-def test_of_recorded_arrivals_the_highest_speed_is_found(holds, found):
-    traffic = Traffic.model_validate({"arrivals": {"kind": "recorded", "speed": 8}, "recording": "calls.csv"})
-    test = LoadTest(LoadTarget(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], LoadDuration(10, warm_up_s=2))
-    ladder = Ladder(test.traffic, 4, recorded_s=40)
+@pytest.mark.parametrize(
+    ("name", "arrivals", "holds", "highest"),
+    [
+        *(("rate", {"kind": "poisson", "rate": 32.0}, *each) for each in ((40.0, 32.0), (11.3, 11.0), (0.1, 0.0))),
+        *(("speed", {"kind": "recorded", "speed": 8}, *each) for each in ((9.0, 8.0), (2.3, 2.25), (0.1, 0.0))),
+    ],
+)
+def test_the_highest_rate_of_an_open_loop_and_speed_of_a_recording_are_searched(name, arrivals, holds, highest):
+    traffic = {"arrivals": arrivals} | ({"recording": "calls.csv"} if name == "speed" else {})
+    target = LoadTarget(Address.parse("http://127.0.0.1:1"), "stub")
+    test = LoadTest(target, Traffic.model_validate(traffic), [], LoadDuration(10, warm_up_s=2))
+    ladder = Ladder(test.traffic, most_users=8, recorded_s=40 if name == "speed" else inf)
 
     def measured(rung):
         put_on = ladder.test(test, rung, 0.999)
-        speed = put_on.traffic.speed
-        assert put_on.limits.seconds == pytest.approx(min(10, 40 / speed)), "no longer than the recording lasts"
-        assert put_on.limits.warm_up_s == pytest.approx(put_on.limits.seconds / 5)
-        met = sample_loads.load(2, 10, 1, "met" if speed <= holds else "missed")
-        return met.model_copy(update={"traffic": put_on.traffic, "in_flight": speed})
+        level = getattr(put_on.traffic, name)
+        if name == "speed":
+            assert put_on.limits.seconds == pytest.approx(min(10, 40 / level)), "no longer than the recording lasts"
+            assert put_on.limits.warm_up_s == pytest.approx(put_on.limits.seconds / 5)
+        else:
+            assert put_on.traffic.concurrency == 8, "requests that are served at once at most"
+        met = sample_loads.load(2, 10, 1, "met" if level <= holds else "missed")
+        return met.model_copy(update={"traffic": put_on.traffic, "in_flight": level / 2})
 
-    result = searched(ladder, ladder.search(least=3), measured)
-    assert (result.speed, result.most_speed, result.level) == (found, 8.0, found)
-    assert (result.rate, result.users) == (None, round(found))
-    assert result.held == next((each for each in result.loads if each.speed == found), None)
-    assert at_load(result) == f"at {plain(found)} times the recorded speed"
+    search = ladder.search(least=3)
+    result = searched(ladder, search, measured)
+    most = {"rate": result.most_rate, "speed": result.most_speed}
+    assert {each: getattr(result, each) for each in most} == {"rate": None, "speed": None} | {name: highest}
+    assert (most[name], result.level, result.users) == (arrivals[name], highest, round(highest / 2))
+    assert result.held == next((each for each in result.loads if getattr(each, name) == highest), None)
+    assert len(result.loads) <= search.loads
+    assert search.loads == 13 or name == "speed"
+    levels = [getattr(each, name) for each in result.loads]
+    assert levels == sorted(levels)
+    words = {"rate": "requests per second", "speed": "times the recorded speed"}[name]
+    assert at_load(result) == f"at {plain(highest)} {words}"
 
 
 def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
     lines = "".join(f"{number / 50},10,4\n" for number in range(400))
     (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + lines)
     recorded = {"kind": "recorded"}
-    traffic = Traffic.model_validate(
-        {
-            "arrivals": recorded | {"speed": 4},
-            "prompt_lengths": recorded,
-            "output_lengths": recorded,
-            "recording": "calls.csv",
-        }
-    )
+    lengths = {"prompt_lengths": recorded, "output_lengths": recorded}
+    traffic = Traffic(arrivals=recorded | {"speed": 4}, recording="calls.csv", **lengths)
     with running_stub(first_ms=5, gap_ms=1) as stub:
         target = LoadTarget(Address.parse(stub.url), "stub")
         promise = Objective(metric="ttft", limit=5000)

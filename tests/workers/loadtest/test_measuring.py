@@ -92,18 +92,18 @@ def test_an_open_loop_sends_on_time_however_slow_the_answers_are(stub):
 @pytest.mark.parametrize(
     ("model", "kind", "sentence"),
     [
-        ("stub-401", "HTTP 401", "The server answered 401 (Unauthorized): Incorrect API key: …"),
-        ("stub-429", "HTTP 429", "The server answered 429 (Too Many Requests): Slow down"),
-        ("stub-garbage", "garbage", "The server sent an event that is no JSON: {"),
-        ("stub-json", "garbage", "The server answered with application/json, not with a stream of events."),
-        ("stub-noise", "garbage", "The server does not speak HTTP"),
-        ("stub-upgrade", "garbage", "The server does not speak HTTP"),
-        ("stub-head", "garbage", "The server sent a head of more than 65,536 bytes."),
-        ("stub-half", "half a stream", "closed the connection in the middle of an answer, after 4 events"),
-        ("stub-nothing", "no answer", "The server closed the connection without an answer."),
-        ("stub-many", "garbage", "The server counted 1000000000 tokens in 9 events; 8 were asked for."),
-        ("stub-empty", "no token", "The server ended its answer without a token."),
-        ("stub-silent", "timed out", "A request had not ended 0.3 s after it was due; nothing had come."),
+        ("stub-401", "HTTP 401", "401 (Unauthorized): Incorrect API key: …"),
+        ("stub-429", "HTTP 429", "429 (Too Many Requests): Slow down"),
+        ("stub-garbage", "garbage", "no JSON: {"),
+        ("stub-json", "garbage", "application/json"),
+        ("stub-noise", "garbage", "does not speak HTTP"),
+        ("stub-upgrade", "garbage", "does not speak HTTP"),
+        ("stub-head", "garbage", "more than 65,536 bytes"),
+        ("stub-half", "half a stream", "in the middle of an answer, after 4 events"),
+        ("stub-nothing", "no answer", "without an answer"),
+        ("stub-many", "garbage", "counted 1000000000 tokens in 9 events; 8 were asked for"),
+        ("stub-empty", "no token", "without a token"),
+        ("stub-silent", "timed out", "had not ended 0.3 s after it was due"),
     ],
 )
 def test_each_way_to_fail_is_a_sentence_and_counts_against_every_promise(stub, model, kind, sentence):
@@ -230,12 +230,6 @@ def test_a_load_is_sent_by_several_processes_and_says_so(stub):
     assert [each.intended_ns for each in found.exchanges] == sorted(each.intended_ns for each in found.exchanges)
 
 
-def test_a_server_that_is_not_there_is_a_sentence():
-    test = a_test(Stub(1))
-    with pytest.raises(NotMeasurable, match=r"127\.0\.0\.1:1 cannot be reached"):
-        measure(test)
-
-
 def test_cancelled_requests_end_early_and_count_for_what_they_had(stub):
     test = a_test(stub, output_tokens=30, cancellations={"share": 0.5, "after_tokens": 5})
     result, found = measure(test)
@@ -274,15 +268,12 @@ def test_embeddings_are_measured_without_tokens(stub):
         measure(a_test(stub, api="embeddings"))
 
 
-@pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:8000", "ftp://host/v1", "http://", "http://me:pw@host", "http://h:99999"]
-)
-def test_an_address_that_makes_no_sense_is_refused(url):
-    with pytest.raises(BadAddress):
-        Address.parse(url)
-
-
-def test_a_promise_that_a_load_test_cannot_judge_is_refused(stub):
+def test_an_address_a_server_and_a_promise_that_make_no_load_are_refused(stub):
+    for url in ("", "127.0.0.1:8000", "ftp://host/v1", "http://", "http://me:pw@host", "http://h:99999"):
+        with pytest.raises(BadAddress):
+            Address.parse(url)
+    with pytest.raises(NotMeasurable, match=r"127\.0\.0\.1:1 cannot be reached"):
+        measure(a_test(Stub(1)))
     with pytest.raises(ValueError, match="needs the price of the server"):
         a_test(stub, objectives=[Objective(metric="cost_per_mtok", limit=1)]).check()
     with pytest.raises(ValueError, match="judged by whole seconds"):

@@ -1,4 +1,4 @@
-"""Requests are drawn as their traffic says, the same ones each time, and a recording is read as a stream."""
+"""Requests and their texts are as their traffic says, the same each time; a recording is read as a stream."""
 
 import itertools
 import json
@@ -8,9 +8,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from kernels.load.planned import PlannedRequest
 from workers.documents.traffic import Traffic
 from workers.loadtest import recording
+from workers.loadtest.measuring import PROBES
 from workers.loadtest.planned import requests
+from workers.loadtest.prompts import PromptTexts, TokenScale
 from workers.loadtest.recording import InvalidRecording, facts, read
 
 
@@ -37,7 +40,7 @@ def test_a_seed_gives_the_same_requests_and_another_seed_others(tmp_path):
     assert [each.prompt_tokens for each in others] == [each.prompt_tokens for each in taken(50, tmp_path, **traffic)]
 
 
-def test_lengths_have_the_distribution_that_is_stated(tmp_path):
+def test_lengths_and_pauses_have_the_distribution_that_is_stated(tmp_path):
     found = taken(
         20_000,
         tmp_path,
@@ -52,6 +55,8 @@ def test_lengths_have_the_distribution_that_is_stated(tmp_path):
     outputs = [each.output_tokens for each in found]
     assert (min(outputs), max(outputs), np.mean(outputs)) == (10, 90, pytest.approx(50, abs=1))
     assert np.mean([each.cancel_after == 5 for each in found]) == pytest.approx(0.3, abs=0.015)
+    thinking = taken(20_000, tmp_path, arrivals={"kind": "closed", "think_s": 2})
+    assert np.mean([each.think_s for each in thinking]) == pytest.approx(2, rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +67,6 @@ def test_open_loops_have_the_rate_and_the_spread_that_are_stated(tmp_path, arriv
     assert gaps.min() >= 0
     assert gaps.mean() == pytest.approx(1 / 40, rel=0.06)
     assert gaps.std() / gaps.mean() == pytest.approx(cv, rel=0.06)
-
-
-def test_users_think_for_the_mean_that_is_stated(tmp_path):
-    found = taken(20_000, tmp_path, arrivals={"kind": "closed", "think_s": 2})
-    assert np.mean([each.think_s for each in found]) == pytest.approx(2, rel=0.03)
 
 
 RECORDED = {
@@ -97,44 +97,25 @@ def test_time_begins_with_the_first_line_whatever_clock_was_recorded(tmp_path):
     assert (found.requests, found.seconds, found.longest_prompt, found.longest_output) == (2, 1.5, 9, 9)
 
 
+HEADING = "arrival_s,prompt_tokens,output_tokens\n"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-HASHED = '{"timestamp": %d, "input_length": 6, "output_length": 5, "hash_ids": [1, 2]}\n'
-GUESSED = "Name it timestamp_ms where it holds milliseconds."
+BURST = "Timestamp,Session ID,Model,Request tokens,Response tokens\n"
+HASHED = '{"timestamp": %s, "input_length": 6, "output_length": 5, "hash_ids": [1, 2]}\n'
 
 
 @pytest.mark.parametrize(
     ("text", "arrivals", "note"),
     [
-        (
-            AZURE + "2023-11-16 18:15:46.6805900,6,5\n2023-11-16 18:15:50.1805900,6,5\n",
-            [0, 3.5],
-            "Arrivals are the dates in TIMESTAMP.",
-        ),
-        (
-            AZURE + "2024-05-10 00:00:00.5+00:00,6,5\n2024-05-10 02:00:02+02:00,6,5\n",
-            [0, 1.5],
-            "Arrivals are the dates in TIMESTAMP.",
-        ),
-        (
-            "Timestamp,Session ID,Model,Request tokens,Response tokens\n5,a,GPT-4,6,5\n45.5,,GPT-4,6,5\n",
-            [0, 40.5],
-            f"Arrivals are the seconds in Timestamp. {GUESSED}",
-        ),
-        (HASHED % 3000 + HASHED % 4500, [0, 1.5], "Arrivals are the milliseconds in timestamp."),
-        (
-            '{"chat_id": 1, "timestamp": 61.1, "input_length": 6, "output_length": 5, "hash_ids": []}\n',
-            [0],
-            "Arrivals are the seconds in timestamp.",
-        ),
-        (
-            "".join(f'{{"timestamp": {at}, "input_length": 6, "output_length": 5}}\n' for at in (7, 7.25)),
-            [0, 0.25],
-            f"Arrivals are the seconds in timestamp. {GUESSED}",
-        ),
+        (AZURE + "2023-11-16 18:15:46.6805900,6,5\n2023-11-16 18:15:50.1805900,6,5\n", [0, 3.5], "dates in TIMESTAMP"),
+        (AZURE + "2024-05-10 00:00:00.5+00:00,6,5\n2024-05-10 02:00:02+02:00,6,5\n", [0, 1.5], "dates in TIMESTAMP"),
+        (BURST + "5,a,GPT-4,6,5\n45.5,,GPT-4,6,5\n", [0, 40.5], "seconds in Timestamp"),
+        (HASHED % 3000 + HASHED % 4500, [0, 1.5], "milliseconds in timestamp"),
+        (HASHED.replace("[1, 2]", '[], "chat_id": 1') % 61.1, [0], "seconds in timestamp"),
+        (HASHED.replace(', "hash_ids": [1, 2]', "") * 2 % (7, 7.25), [0, 0.25], "seconds in timestamp"),
         (
             "timestamp_ms; prompt_tokens; output_tokens\n500; 6; 5\n1000; 6; 5\n",
             [0, 0.5],
-            "Arrivals are the milliseconds in timestamp_ms.",
+            "milliseconds in timestamp_ms",
         ),
         ("arrival_s, prompt_tokens, output_tokens\n0, 6, 5\n3, 6, 5\n", [0, 3], None),
     ],
@@ -146,18 +127,18 @@ def test_traces_are_read_as_they_are_published(tmp_path, text, arrivals, note):
     found = list(read(file))
     assert [each.arrival_s for each in found] == pytest.approx(arrivals, abs=1e-6)
     assert {(each.prompt_tokens, each.output_tokens) for each in found} == {(6, 5)}
-    assert facts(file).notes == ([note] if note else [])
+    notes = facts(file).notes
+    assert [each.partition(".")[0] for each in notes] == ([f"Arrivals are the {note}"] if note else [])
+    guessed = note is not None and note.startswith("seconds") and "chat_id" not in text
+    assert any("Name it timestamp_ms" in each for each in notes) == guessed
     assert found[0].conversation == ("a" if "Session ID" in text else "")
 
 
-def test_requests_of_0_tokens_are_left_out_and_counted(tmp_path):
-    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,9,0\n1,9,5\n2,0,5\n4,6,9\n")
+def test_requests_of_0_tokens_are_left_out_and_too_many_are_refused_by_their_line(tmp_path, monkeypatch):
+    (tmp_path / "calls.csv").write_text(HEADING + "0,9,0\n1,9,5\n2,0,5\n4,6,9\n")
     found = facts(tmp_path / "calls.csv")
     assert (found.requests, found.seconds, found.notes) == (2, 3, ["2 requests of 0 tokens left out."])
     assert facts(tmp_path / "calls.csv", until_s=2).seconds == 2, "no further than it is sent"
-
-
-def test_a_recording_of_too_many_requests_is_named_by_its_line(tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "MOST_REQUESTS", 2)
     (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "1,1\n" * 3)
     with pytest.raises(InvalidRecording, match="line 4: has request 3; a recording has at most 2"):
@@ -168,9 +149,6 @@ def test_recorded_lengths_start_again_in_a_loop_that_does_not_end(tmp_path):
     (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n10,5\n20,6\n")
     found = taken(5, tmp_path, recording="calls.csv", prompt_lengths={"kind": "recorded"}, output_tokens=9)
     assert [(each.prompt_tokens, each.output_tokens) for each in found] == [(10, 9), (20, 9), (10, 9), (20, 9), (10, 9)]
-
-
-HEADING = "arrival_s,prompt_tokens,output_tokens\n"
 
 
 @pytest.mark.parametrize(
@@ -233,3 +211,22 @@ def test_a_long_recording_is_read_as_a_stream(tmp_path):
     assert (count, most < 1_000_000) == (20_000, True)
     assert sum(1 for _ in read(file)) == lines
     assert time.monotonic() - began < 120
+
+
+def _size(traffic: Traffic, scale: TokenScale, tokens: int, index: int) -> int:
+    return len(PromptTexts(traffic, scale).text(PlannedRequest(index, None, 0.0, tokens, 1)).encode())
+
+
+@pytest.mark.parametrize("tokens", [16, 128, 1024])
+def test_a_server_that_reads_bytes_gets_prompts_of_the_wanted_length(tokens: int) -> None:
+    """Words of unlike lengths would have other numbers of bytes in the probes than in the requests."""
+    traffic = Traffic(prompt_tokens=tokens, output_tokens=1)
+    probes = [_size(traffic, TokenScale(), words, 100 + words) for words in PROBES]
+    scale = TokenScale.from_counts(PROBES, (probes[0], probes[1]))
+    for index in range(20):
+        assert abs(_size(traffic, scale, tokens, index) - tokens) <= 2
+
+
+def test_a_server_that_counts_next_to_nothing_gets_no_endless_prompts() -> None:
+    assert TokenScale.from_counts(PROBES, (10, 11)).words(131_072) == 131_072
+    assert TokenScale.from_counts(PROBES, (16, 80)).words(128) == 256

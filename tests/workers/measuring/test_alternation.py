@@ -72,26 +72,19 @@ def alternated(monkeypatch, seconds, before, after=0.04, reserve=10.0, limit=100
     return *sides, clock
 
 
-def test_with_time_before_gets_its_usual_pairs_and_after_goes_on_until_it_is_decided(monkeypatch):
+def test_with_time_before_gets_its_usual_pairs_or_what_decides_it_and_after_goes_on_until_it_is_decided(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=1000, before=0.15)
-    assert len(before.served) == ENOUGH_PAIRS
-    assert len(after.served) == NEEDED
+    assert (len(before.served), len(after.served)) == (ENOUGH_PAIRS, NEEDED)
+    before, after, _ = alternated(monkeypatch, seconds=1000, before=0.09)
+    assert len(before.served) == len(after.served) == NEEDED, "before was not decided either"
 
 
-def test_a_slow_before_that_is_decided_leaves_the_time_to_after(monkeypatch):
+def test_a_slow_before_leaves_the_time_to_after_once_it_is_decided_or_far_slower(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=1000, before=0.7)
     assert LEAST_PAIRS <= len(before.served) < LEAST_REQUESTS
     assert len(after.served) == NEEDED
     pairs = len(before.served)
     assert max(before.at) < after.at[pairs], "nothing of before lies within what after serves alone"
-
-
-def test_a_before_that_is_not_decided_goes_on_beside_after(monkeypatch):
-    before, after, _ = alternated(monkeypatch, seconds=1000, before=0.09)
-    assert len(before.served) == len(after.served) == NEEDED
-
-
-def test_a_far_slower_before_is_not_pursued_until_it_is_decided(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=1000, before=0.9, limit=1000)
     assert len(before.served) == PAIRS_FAR_SLOWER
     assert len(after.served) == NEEDED
@@ -101,10 +94,8 @@ def test_a_far_slower_before_has_few_pairs_where_further_processes_go_on_with_it
     before, after, _ = alternated(monkeypatch, seconds=1000, before=2.3, after=0.02, start_seconds=5.0)
     assert len(before.served) == LEAST_PAIRS_OF_SEVERAL
     assert len(after.served) == NEEDED
-    for count, pairs in (
-        (processes.ENOUGH_PROCESSES, processes.LEAST_PAIRS),
-        (LEAST_PROCESSES, LEAST_PAIRS_OF_SEVERAL),
-    ):
+    enough = (processes.ENOUGH_PROCESSES, processes.LEAST_PAIRS)
+    for count, pairs in (enough, (LEAST_PROCESSES, LEAST_PAIRS_OF_SEVERAL)):
         assert LEAST_PAIRS_OF_SEVERAL + (count - 1) * pairs >= LEAST_PAIRS
     for start_seconds, seconds in ((None, 1000), (30.0, 70)):
         before, _, _ = alternated(monkeypatch, seconds, 2.3, after=0.04, start_seconds=start_seconds)
@@ -119,13 +110,10 @@ def test_after_has_its_least_requests_where_before_has_few_pairs_and_time_is_up(
     assert clock.now < 60
 
 
-def test_without_time_it_serves_the_least_pairs(monkeypatch):
+def test_without_time_it_serves_the_least_pairs_or_what_there_is_where_they_take_far_too_long(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=0, before=0.7)
     assert len(before.served) >= LEAST_PAIRS
     assert len(before.served) == len(after.served) < LEAST_REQUESTS
-
-
-def test_what_there_is_is_kept_where_the_least_pairs_take_far_too_long(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=3, before=40.0, after=30.0)
     assert FEWEST_PAIRS <= len(before.served) == len(after.served) < LEAST_PAIRS
 

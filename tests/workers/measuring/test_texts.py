@@ -33,23 +33,17 @@ def words_of(ids):
     return [["?", *WORDS][each] for each in ids.flatten().tolist()]
 
 
-def test_json_lines_hold_texts_and_chats():
+def test_json_lines_and_arrays_hold_texts_and_chats():
     text = json.dumps({"text": "the kernel", "source": "left out"}) + "\n\n" + json.dumps({"messages": CHAT}) + "\n"
     assert records(text) == ["the kernel", CHAT]
     for plain in ("plain { text }\nof two lines", "[1] is a footnote", '["a", says he'):
         assert records(plain) == [plain]
     assert records(" \n") == []
 
-
-@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c"])
-def test_a_line_ends_at_a_line_feed_alone(sign):
-    text = json.dumps({"text": f"the{sign}kernel"}, ensure_ascii=False)
-    assert records(f"\ufeff{text}\r\n{text}") == [f"the{sign}kernel"] * 2
+    for sign in ("\u2028", "\u2029", "\x85", "\x0b", "\x1c"):  # a line ends at a line feed alone
+        text = json.dumps({"text": f"the{sign}kernel"}, ensure_ascii=False)
+        assert records(f"\ufeff{text}\r\n{text}") == [f"the{sign}kernel"] * 2
     assert records("\ufeffplain") == ["plain"]
-
-
-def test_a_json_array_holds_its_entries():
-    """As ShareGPT's files and those of messages are published."""
     spoken = [{"from": "human", "value": "the kernel"}, {"from": "gpt", "value": "reads its weights"}]
     entries = [{"id": "1", "conversations": spoken}, {"messages": CHAT}, {"text": "plain"}]
     for text in (json.dumps(entries), json.dumps(entries, indent=1), "\n".join(map(json.dumps, entries))):
@@ -107,10 +101,8 @@ def test_each_sequence_begins_and_ends_as_the_tokenizer_has_it(model_dir):
     assert [words_of(row[1:]) for row in found] == [WORDS[3:7], [WORDS[7], *WORDS[3:6]], [*WORDS[6:8], *WORDS[3:5]]]
     assert found[:, 0].tolist() == [first] * 3
     (model_dir / "chat_template.jinja").write_text("<bos>the kernel reads")
-    assert (
-        texts.from_text(model_dir, json.dumps([{"messages": CHAT}] * 2), 4, 100, 256).ids[:, :2].tolist()
-        == [[first, 4]] * 2
-    )
+    found = texts.from_text(model_dir, json.dumps([{"messages": CHAT}] * 2), 4, 100, 256).ids
+    assert found[:, :2].tolist() == [[first, 4]] * 2
     tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A <end>", special_tokens=special)
     tokenizer.save(str(path))
     found = texts.from_text(model_dir, "the kernel reads its weights", 4, 100, 256).ids
@@ -146,13 +138,10 @@ def test_a_text_that_the_model_cannot_use_is_refused(model_dir, text, length, vo
         texts.check(model_dir, text, length, vocabulary)
 
 
-def test_a_text_takes_a_tokenizer(tmp_path):
+def test_a_text_takes_a_tokenizer_and_sequences_are_as_long_as_the_workloads_requests(tmp_path):
     with pytest.raises(ModelRefused, match=r"quality_text: the model has no tokenizer.json"):
         texts.check(tmp_path, "the kernel", 1, 256)
     texts.check(tmp_path, "", 1, 256)
-
-
-def test_sequences_are_as_long_as_the_workloads_requests():
     traffic = Traffic(prompt_tokens=1000, output_tokens=500, batch=2)
     assert texts.sequence_length(traffic, True, 32_000) == 1500
     assert texts.sequence_length(traffic, False, 32_000) == 1000
@@ -187,7 +176,8 @@ def test_a_model_writes_behind_the_tokens_that_begin_a_text():
 
 
 @pytest.mark.parametrize("by_graphs", [True, False])
-def test_what_a_model_writes_is_cut_short_where_the_time_is_over(by_graphs, monkeypatch):
+def test_what_a_model_writes_has_its_own_probabilities_and_is_cut_short_where_the_time_is_over(by_graphs, monkeypatch):
+    """The mean surprise of ids that are drawn from a distribution is its entropy."""
     if not by_graphs:
         monkeypatch.setattr(texts.decoder, "refusal", lambda model: "another family")
     model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
@@ -195,14 +185,6 @@ def test_what_a_model_writes_is_cut_short_where_the_time_is_over(by_graphs, monk
     ids = texts.sampled(model, 256, 24, 96 * 24, lambda: bool(time_left and time_left.pop()), before=[5]).ids
     assert ids.shape[0] == texts.WRITTEN_AT_ONCE, "sequences that were hardly begun are left out"
     assert 4 <= ids.shape[1] <= 6
-
-
-@pytest.mark.parametrize("by_graphs", [True, False])
-def test_what_a_model_writes_has_its_own_probabilities(by_graphs, monkeypatch):
-    """The mean surprise of ids that are drawn from a distribution is its entropy."""
-    if not by_graphs:
-        monkeypatch.setattr(texts.decoder, "refusal", lambda model: "another family")
-    model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
     model.lm_head.weight.data *= 40
     ids = texts.sampled(model, 256, 24, 96 * 24, before=[5]).ids
     with torch.no_grad():

@@ -1,7 +1,4 @@
-"""Killing any process at any moment neither loses a run nor lets a stage count twice. Real processes, real Redis.
-
-The tests that the database decides run on PostgreSQL as well.
-"""
+"""Killing any process at any moment neither loses a run nor lets a stage count twice. Real processes, real Redis."""
 
 import fcntl
 import os
@@ -17,7 +14,7 @@ from tests.workers.loadtest.stub import Stub, running_stub
 from tests.workers.pipeline.stack import Stack, kill_process
 from workers.documents.stages import stages_of
 
-on_both = pytest.mark.databases("sqlite", "postgresql")
+on_both = pytest.mark.databases("sqlite", "postgresql")  # what the database decides
 on_postgresql = pytest.mark.databases("postgresql")
 UUIDS = [f"GPU-of-the-test-{os.getpid()}-{index}" for index in range(4)]
 """GPUs that `nvidia-smi` lists on a host that a test makes."""
@@ -39,14 +36,10 @@ def finished(stack: Stack) -> str:
     return run_id
 
 
-def test_a_run_goes_through_every_stage(stack: Stack, finished: str) -> None:
+def test_a_run_goes_through_every_stage_and_no_celery_process_loads_torch(stack: Stack, finished: str) -> None:
     assert stack.events(finished, "claimed") == [(stage, 1) for stage in stages_of(load=False)]
     assert ("baseline", 1) in stack.events(finished, "progress")
-    note = stack.api.get(f"/runs/{finished}/artifacts/profile/note.txt")
-    assert note.text == "profile"
-
-
-def test_no_celery_process_has_loaded_torch(stack: Stack) -> None:
+    assert stack.api.get(f"/runs/{finished}/artifacts/profile/note.txt").text == "profile"
     for name in ("worker", "ledger", "web", "worker-api"):
         for pid in stack.tree(name):
             assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
@@ -137,11 +130,7 @@ def test_a_job_whose_worker_always_dies_is_lost_after_three_attempts(stack: Stac
     run = stack.wait(run_id)
     assert run["state"] == "lost", stack.story(run_id)
     assert run["error"]["sentence"].startswith("The baseline stage was tried 3 times")
-    assert [claim for claim in stack.events(run_id, "claimed") if claim[0] == "baseline"] == [
-        ("baseline", 1),
-        ("baseline", 2),
-        ("baseline", 3),
-    ]
+    assert [attempt for stage, attempt in stack.events(run_id, "claimed") if stage == "baseline"] == [1, 2, 3]
 
 
 def test_cancelling_kills_the_stage_within_seconds(stack: Stack) -> None:
@@ -220,7 +209,7 @@ def test_a_crash_is_told_in_one_sentence(stack: Stack) -> None:
     run_id = stack.submit("crash baseline")
     run = stack.wait(run_id)
     assert run["state"] == "failed"
-    assert run["error"]["sentence"] == "The baseline stage failed: the numbers do not add up (ValueError)"
+    assert "baseline stage failed: the numbers do not add up (ValueError)" in run["error"]["sentence"]
     assert "Traceback" in (stack.directory / "worker.log").read_text()
 
 

@@ -76,13 +76,9 @@ def refusals(
     return said
 
 
-def test_an_honest_plan_of_lower_precision_is_accepted_by_its_own_logits(context, monkeypatch):
-    document = stage_input("verify")
-    assert refusals(Rounded, document, context, monkeypatch) == ["", "", ""]
-
-
-def test_a_plan_of_lower_precision_that_skips_a_layer_where_it_is_timed_is_refused(context, monkeypatch):
-    """By the model's logits alone it passes: NVFP4 explains mean gaps of up to 0.9."""
+def test_a_plan_of_lower_precision_is_accepted_unless_it_skips_a_layer_where_it_is_timed(context, monkeypatch):
+    """By the model's logits alone that passes as well: NVFP4 explains mean gaps of up to 0.9."""
+    assert refusals(Rounded, stage_input("verify"), context, monkeypatch) == ["", "", ""]
     said = refusals(SkipsLayer, stage_input("verify"), context, monkeypatch)
     assert all(each.startswith(CONTRADICTS) for each in said)
 
@@ -90,6 +86,6 @@ def test_a_plan_of_lower_precision_that_skips_a_layer_where_it_is_timed_is_refus
 def test_an_encoder_of_lower_precision_whose_timed_answers_are_not_its_own_is_refused(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(EMBEDDER))
     context, document = Context(tmp_path, tmp_path, seconds=20), documents("verify", EMBEDDER)
-    wrong = "Its answer to a timed request differs from its own output by 20.0%; rounding explains 1%."
-    assert refusals(Approximates, document, context, monkeypatch) == [wrong] * 3
+    said = refusals(Approximates, document, context, monkeypatch)
+    assert all("differs from its own output by 20.0%; rounding explains 1%" in each for each in said)
     assert refusals(EagerRunner, document, context, monkeypatch) == ["", "", ""]

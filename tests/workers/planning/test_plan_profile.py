@@ -65,14 +65,9 @@ def test_a_sentence_says_why_a_plan_has_no_profile(tmp_path, before):
     def said(known, seconds):
         return profile_plan(None, plan, None, known, None, Context(tmp_path, tmp_path, seconds=seconds))
 
-    assert said(stage_input("verify"), 60) == "The plan was not profiled: the run has no profile of what runs today."
-    assert said(document, 0) == "The plan was not profiled: that takes 8 s, and 0 s of the stage were left."
-
-
-def test_a_plan_that_cannot_be_traced_costs_no_measured_samples(tmp_path, before):
-    (tmp_path / "config.json").write_text(json.dumps(TINY))
-    document, context = stage_input("verify", results=Results(profile=before)), Context(tmp_path, tmp_path, seconds=60)
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    assert said(stage_input("verify"), 60).endswith(": the run has no profile of what runs today.")
+    assert said(document, 0).endswith(": that takes 8 s, and 0 s of the stage were left.")
+    context = Context(tmp_path, tmp_path, seconds=60)
     model = load(document, context)
     ids = torch.full((1, 16), TINY["vocab_size"] - 1)
     context.artifacts = tmp_path / "gone"
@@ -98,7 +93,7 @@ def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tm
     )
     assert two.device_ms == pytest.approx(4.0)
     assert two.floor_ms == pytest.approx(one.floor_ms / 2)
-    assert two.sentence.endswith("Times and launches are those of the first of its 2 GPUs, the floor is shared.")
+    assert "the first of its 2 GPUs" in two.sentence
     assert "GPUs" not in one.sentence
 
 
@@ -117,25 +112,15 @@ def test_a_megakernel_is_launched_once_a_request_whatever_was_traced(before):
     assert " ms of it in 64 launches on the device" in whole.sentence
 
 
-def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them():
+def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them_and_every_operation_has_a_name():
     piece = DeviceWork(0.0, "unattributed", "prefill", "", 1.0, 1)
     plans = {
         name: Plan(model_digest="0" * 64, gpu="h200", runner=name, dtype="bf16") for name in ("kernels", "megakernel")
     }
-    names = {
-        "_place_tokens": "routing",
-        "_route_tokens": "routing",
-        "lm_head_join": "lm_head",
-        "_rmsnorm": "norm and residual",
-        "step_attention": "attention",
-    }
-    for kernel, operation in (
-        names | {"grouped": "experts", "frobnicate": "unattributed", "_gated": "gated activation"}
-    ).items():
+    names = {"_place_tokens": "routing", "_route_tokens": "routing", "lm_head_join": "lm_head", "grouped": "experts"}
+    names |= {"_rmsnorm": "norm and residual", "step_attention": "attention", "_gated": "gated activation"}
+    for kernel, operation in (names | {"frobnicate": "unattributed"}).items():
         assert _own_name(piece._replace(kernel=kernel), plans["megakernel"]) == operation
     decode = piece._replace(kernel="decode")
     assert (_own_name(decode, plans["kernels"]), _own_name(decode, plans["megakernel"])) == ("attention", "megakernel")
-
-
-def test_every_operation_of_the_library_has_a_name_in_the_profile():
     assert set(OPERATIONS) == {each.op for each in registry.variants() if each.kernels} - {"model"}

@@ -4,12 +4,7 @@ import itertools
 
 import pytest
 
-from benchmarks.simulations.speedup_coverage import (
-    PAIRS,
-    coverage,
-    coverage_stopping,
-    coverage_within,
-)
+from benchmarks.simulations.speedup_coverage import PAIRS, coverage, coverage_stopping, coverage_within
 from kernels.plan import Plan
 from tests.simulations_page import agrees, quoted_shares
 from tests.workers.conftest import stage_input
@@ -22,13 +17,7 @@ from workers.planning import processes
 from workers.planning.confirmation import PlanMeasurement
 from workers.planning.fresh_process import Result
 from workers.planning.verdict_words import sentence
-from workers.stats.intervals import (
-    drift,
-    joined,
-    noise_across_processes,
-    ratio_across_processes,
-    tokens_per_second,
-)
+from workers.stats import intervals
 
 ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 SEEN_BEFORE = (494.0, 497.0, 649.0)
@@ -45,10 +34,7 @@ def test_the_interval_contains_the_spread_between_processes():
     assert found.ratio.low < min(ratios) < found.ratio.value < max(ratios) < found.ratio.high
     assert found.scope == "over 3 processes, 2 of them fresh"
     assert found.difference
-
-
-def test_processes_that_contradict_each_other_show_no_difference():
-    assert not speedup(E2E, processes_of((100, 90), (100, 115), (100, 80)), None).difference
+    assert not speedup(E2E, processes_of((100, 90), (100, 115), (100, 80)), None).difference, "they contradict"
 
 
 def test_the_noise_floor_is_the_plan_in_one_process_against_itself_in_another():
@@ -56,9 +42,12 @@ def test_the_noise_floor_is_the_plan_in_one_process_against_itself_in_another():
     assert found.noise.value == pytest.approx(104 / 98, rel=1e-3)
     assert found.noise.low == pytest.approx(98 / 104, rel=1e-3)
     assert found.noise_sentence.startswith("Repeats varied ")
+    assert intervals.noise_across_processes([5.0, 5.0]).value == 1
 
 
 def test_two_processes_claim_no_more_than_the_first():
+    with pytest.raises(ValueError, match="their spread takes 3"):
+        intervals.ratio_across_processes([1.0, 2.0])
     two = speedup(E2E, processes_of((494, 37.6), (717, 37.6)), None)
     assert two.scope == "within one process"
     assert two.ratio == speedup(E2E, processes_of((494, 37.6)), None).ratio
@@ -71,9 +60,8 @@ def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():
     fast, slow = Alternation(served(80, 60), served(80, 60)), Alternation(served(400, 20), served(400, 20))
     found = outcomes_of([E2E], [fast, slow, fast], None)[0]
     assert (found.verdict, found.verdict_before, found.missed_in) == ("too_close", "too_close", 1)
-    assert "the requests of 1 of the processes miss it" in sentence(
-        [found], speedup(E2E, [fast], None), None, "too_close"
-    )
+    said = sentence([found], speedup(E2E, [fast], None), None, "too_close")
+    assert "the requests of 1 of the processes miss it" in said
 
 
 def test_what_further_processes_take_is_kept_for_them_where_it_is_left(tmp_path):
@@ -96,23 +84,18 @@ def test_what_further_processes_take_is_kept_for_them_where_it_is_left(tmp_path)
 
 def test_what_processes_served_lies_on_one_clock():
     one, other = served(100, 5), served(50, 5)
-    both = joined([one, other])
+    both = intervals.joined([one, other])
     assert all(a.times_ns[-1] <= b.start_ns for a, b in itertools.pairwise(both))
-    assert tokens_per_second(both) == pytest.approx(40 / (0.1 * 5.04 + 0.05 * 5.04), rel=0.02)
+    assert intervals.tokens_per_second(both) == pytest.approx(40 / (0.1 * 5.04 + 0.05 * 5.04), rel=0.02)
 
 
 def test_a_trend_is_drift_and_scatter_is_not():
     scatter = [100 + 7 * (index * 37 % 11) for index in range(40)]
-    assert drift(scatter) is None
-    assert drift([100 + index for index in range(40)]) == pytest.approx(129.5 / 109.5)
-    assert drift([100 + 0.01 * index for index in range(40)]) is None
+    assert intervals.drift(scatter) is None
+    assert intervals.drift([100 + index for index in range(40)]) == pytest.approx(129.5 / 109.5)
+    assert intervals.drift([100 + 0.01 * index for index in range(40)]) is None
     found = speedup(E2E, [Alternation(served(100, 20), [*served(50, 10), *served(60, 10)])], None)
-    assert found.drift_words == "Times drifted while they were measured: the plan in process 1 by +20 %."
-
-
-def test_the_interval_covers_the_truth_as_often_as_it_says():
-    assert coverage("log-normal", 3, paths=2000) > 0.935
-    assert coverage("two kinds of processes, equally many", 6, paths=2000) > 0.945
+    assert "the plan in process 1 by +20 %" in found.drift_words
 
 
 @pytest.mark.parametrize("kind", ["log-normal", "the four that were seen"])
@@ -134,15 +117,8 @@ def test_the_coverage_by_verifys_rule_is_the_one_that_the_page_quotes():
     contained, stopped = coverage_stopping(1.8, paths=1000)
     assert agrees(contained, quoted["interval contains it"][2], 1000)
     assert agrees(stopped, quoted["four processes"][2], 1000)
-
-
-def test_an_interval_over_two_processes_is_refused():
-    with pytest.raises(ValueError, match="their spread takes 3"):
-        ratio_across_processes([1.0, 2.0])
-
-
-def test_equal_medians_leave_no_noise():
-    assert noise_across_processes([5.0, 5.0]).value == 1
+    assert coverage("log-normal", 3, paths=2000) > 0.935
+    assert coverage("two kinds of processes, equally many", 6, paths=2000) > 0.945
 
 
 def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeypatch):
@@ -164,16 +140,17 @@ def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeyp
     assert outcome.refusal == ""
 
 
-def never(alternations):
-    """The result of no process is clear."""
-    return False
-
-
-def test_a_process_that_takes_too_long_is_named(context):
+def test_a_process_that_takes_too_long_is_named_and_none_is_started_where_time_is_short(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    left = Context(context.model_dir, context.artifacts, seconds=0.1)
-    runs = processes.FurtherProcesses(document, left).measure(plan, 0.04, 10, never)
+
+    def measured(within: Context, seconds: float) -> processes.ProcessRuns:
+        """The result of no process is clear."""
+        return processes.FurtherProcesses(document, within).measure(plan, seconds, 10, lambda alternations: False)
+
+    assert measured(context, 20.0) == processes.ProcessRuns()
+    assert not list(context.artifacts.iterdir())
+    runs = measured(Context(context.model_dir, context.artifacts, seconds=0.1), 0.04)
     assert runs.alternations == []
     assert runs.failure == "Process 2 did not end within 0 s."
 
@@ -210,10 +187,3 @@ def test_one_that_does_not_get_ready_is_replaced_and_those_of_another_plan_are_e
     further.get_ready(plan, 3, 0)
     further.measure(plan.model_copy(update={"dtype": "bf16"}), 1.0, 3, lambda served: True)
     assert log == ["closed"] * 3 + ["new"] * 3
-
-
-def test_where_time_is_short_no_process_is_started(context):
-    document = stage_input("verify")
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    assert processes.FurtherProcesses(document, context).measure(plan, 20.0, 10, never) == processes.ProcessRuns()
-    assert not list(context.artifacts.iterdir())

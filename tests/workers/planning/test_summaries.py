@@ -51,5 +51,4 @@ def test_a_kernels_plan_that_is_rounded_to_one_precision_names_it():
     options = kernels_plan.runner_options([fp8, own])
     assert options == {"weights": "fp8"}
     assert kernels_plan.runner_options([own]) == kernels_plan.runner_options([fp8, nvfp4]) == {}
-    said = of_plan(plan("kernels", options))
-    assert said == "The kernels plan with weights in fp8 where that is faster."
+    assert "weights in fp8" in of_plan(plan("kernels", options))

@@ -42,7 +42,7 @@ def test_a_plan_may_lose_half_as_much_again_as_what_is_served():
             "4 requests the most likely class differs from the model's in 25.0",
         ),
         (AnswerKind("sequences", "classes"), (4, 1), "4 requests the largest error of a logit is 2 of the largest"),
-        (AnswerKind("embeddings", "vectors"), (4, 5, 16), "the mean cosine distance to the model's vectors is 0.5"),
+        (AnswerKind("embeddings", "vectors"), (4, 5, 16), "cosine distance to the model's vectors is 0.5"),
     ],
 )
 def test_a_lossy_plan_of_a_model_without_tokens_is_told_by_its_answers(answer, shape, said):

@@ -5,12 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from kernels import runners
 from kernels.model_files import catalogue
 from kernels.runners import load
 from tests.workers.conftest import TINY, manifest, stage_input
+from tests.workers.stages.kinds import BERT, CLIP, IMAGES, LLAVA, documents
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelFile
 from workers.documents.prices import PriceBook, default_price_book
@@ -55,14 +57,11 @@ def refusal(document, context) -> StageError:
     return caught.value
 
 
-def test_a_whole_model_is_admitted(saved, tmp_path):
-    found = admit.run(*uploaded(saved, tmp_path))
+def test_a_whole_model_is_admitted_without_a_note_but_that_of_a_worker_without_vllm(saved, tmp_path, monkeypatch):
+    document, context = uploaded(saved, tmp_path)
+    found = admit.run(document, context)
     assert found.notes == []
     assert found.parameters > 0
-
-
-def test_a_worker_without_vllm_says_so_before_anything_is_measured(saved, tmp_path, monkeypatch):
-    document, context = uploaded(saved, tmp_path)
     named = document.workload.model_copy(update={"baseline_runner": "vllm"})
     document = document.model_copy(update={"workload": named})
     monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
@@ -71,52 +70,31 @@ def test_a_worker_without_vllm_says_so_before_anything_is_measured(saved, tmp_pa
     assert admit.run(document, context).notes == []
 
 
-def test_a_missing_tensor_is_named(saved, tmp_path):
-    name = "model.layers.1.mlp.up_proj.weight"
-    error = refusal(*uploaded(saved, tmp_path, change=lambda tensors: tensors.pop(name)))
-    assert error.failure.field == name
-    assert name in error.failure.sentence
-
-
-def test_a_misshapen_tensor_is_named_with_both_shapes(saved, tmp_path):
-    def cut(tensors):
-        tensors["model.layers.0.self_attn.q_proj.weight"] = tensors["model.layers.0.self_attn.q_proj.weight"][:32]
-
-    failure = refusal(*uploaded(saved, tmp_path, change=cut)).failure
-    assert (failure.file, failure.field) == ("model.safetensors", "model.layers.0.self_attn.q_proj.weight")
+def test_a_missing_or_misshapen_tensor_is_named_and_a_surplus_one_is_noted(saved, tmp_path):
+    name = "model.layers.0.self_attn.q_proj.weight"
+    failure = refusal(*uploaded(saved, tmp_path, change=lambda tensors: tensors.pop(name))).failure
+    assert failure.field == name
+    assert name in failure.sentence
+    cut = {name: load_file(saved / "model.safetensors")[name][:32]}
+    failure = refusal(*uploaded(saved, tmp_path, change=lambda tensors: tensors.update(cut))).failure
+    assert (failure.file, failure.field) == ("model.safetensors", name)
     assert "[32, 64]" in failure.sentence
     assert "[64, 64]" in failure.sentence
+    surplus = {"stranger.weight": torch.zeros(64)}
+    found = admit.run(*uploaded(saved, tmp_path, change=lambda tensors: tensors.update(surplus)))
+    assert "stranger.weight" in found.notes[0]
 
 
 def test_families_without_their_own_file_checks_are_compared_too(tmp_path):
-    config = {
-        "model_type": "gpt_neox",
-        "architectures": ["GPTNeoXForCausalLM"],
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "vocab_size": 128,
-        "max_position_embeddings": 128,
-    }
+    config = {"model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "hidden_size": 64, "vocab_size": 128}
+    config |= {"intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4}
     whole = tmp_path / "whole"
     load(None, config, generated=True, dtype="fp32", device="cpu").save_pretrained(whole)
     admit.run(*uploaded(whole, tmp_path))
-
-    def swap(tensors):
-        tensors["gpt_neox.layers.0.mlp.dense_h_to_4h.bias"] = tensors["gpt_neox.layers.0.mlp.dense_h_to_4h.bias"][:-1]
-
-    failure = refusal(*uploaded(whole, tmp_path, change=swap)).failure
-    assert failure.field == "gpt_neox.layers.0.mlp.dense_h_to_4h.bias"
-    assert failure.file == "model.safetensors"
-
-
-def test_a_surplus_tensor_is_noted_not_refused(saved, tmp_path):
-    def add(tensors):
-        tensors["stranger.weight"] = tensors["model.norm.weight"].clone()
-
-    found = admit.run(*uploaded(saved, tmp_path, change=add))
-    assert "stranger.weight" in found.notes[0]
+    name = "gpt_neox.layers.0.mlp.dense_h_to_4h.bias"
+    cut = {name: load_file(whole / "model.safetensors")[name][:-1]}
+    failure = refusal(*uploaded(whole, tmp_path, change=lambda tensors: tensors.update(cut))).failure
+    assert (failure.file, failure.field) == ("model.safetensors", name)
 
 
 def test_a_model_too_large_says_how_much_it_needs(context):
@@ -149,66 +127,47 @@ def test_the_fewest_gpus_that_hold_the_model(gpu_class, changes, size, words):
     assert bool(found.reason) == (size is None)
 
 
-def test_torch_compile_does_not_run_a_divided_model(context):
-    """What runs today is then eager, or vLLM's server."""
-    config = catalogue.entry("llama-3.1-70b")[0]
-    document = stage_input("admit", manifest(config), gpu_class="h200x2", baseline_runner="compiled")
-    failure = refusal(document, context).failure
-    assert failure.field == "baseline_runner"
-    assert failure.sentence.endswith("take eager or vllm as what runs today: only 2 hold it.")
-
-
-def test_what_runs_today_is_divided_over_the_gpus_that_hold_it(context):
-    config = catalogue.entry("llama-3.1-70b")[0]
-    admitted = admit.run(stage_input("admit", manifest(config), gpu_class="h200x4"), context)
+def test_what_runs_today_is_divided_over_the_gpus_that_hold_it_unless_torch_compile_runs_it(context):
+    config = manifest(catalogue.entry("llama-3.1-70b")[0])
+    admitted = admit.run(stage_input("admit", config, gpu_class="h200x4"), context)
     assert admitted.tensor_parallel_size == 4
-    assert admitted.notes[-1] == "No GPU alone holds the model: as it runs today it takes 4."
+    assert admitted.notes[-1].endswith("it takes 4.")
+    failure = refusal(stage_input("admit", config, gpu_class="h200x2", baseline_runner="compiled"), context).failure
+    assert failure.field == "baseline_runner"
+    assert "take eager or vllm" in failure.sentence
 
 
-def test_an_unknown_architecture_is_refused(context):
-    document = stage_input("admit")
-    document.model.config = TINY | {"model_type": "llamalike"}
-    failure = refusal(document, context).failure
-    assert failure.file == "config.json"
-    assert "llamalike" in failure.sentence
-
-
-def test_an_unknown_activation_is_refused_by_its_field(saved, tmp_path):
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("model_type", "llamalike", "llamalike"), ("hidden_act", "unheard-of", "hidden_act: 'unheard-of' is not known")],
+)
+def test_an_unknown_architecture_or_activation_is_refused(saved, tmp_path, field, value, said):
     document, surroundings = uploaded(saved, tmp_path)
-    document.model.config["hidden_act"] = "unheard-of"
+    document.model.config[field] = value
     failure = refusal(document, surroundings).failure
-    assert (failure.file, "hidden_act: 'unheard-of' is not known" in failure.sentence) == ("config.json", True)
-
-
-def test_a_tokenizer_that_is_none_is_refused(saved, tmp_path):
-    document, surroundings = uploaded(saved, tmp_path)
-    (surroundings.model_dir / "tokenizer.json").write_text('{"a": 1}')
-    assert refusal(document, surroundings).failure.file == "tokenizer.json"
+    assert (failure.file, said in failure.sentence) == ("config.json", True)
 
 
 WORDS = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
-BAD_TOKENIZERS = {
-    "panics when it is read": (
-        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "model": WORDS},
-        "the tokenizers library panics on it",
-    ),
-    "does not know the text's words": (
-        {"model": WORDS | {"unk_token": "nonesuch"}},
-        "it cannot be read as a tokenizer: WordLevel error",
-    ),
-}
+PANICS = {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "model": WORDS}
 
 
 @pytest.mark.parametrize("generated", [True, False])
-@pytest.mark.parametrize("case", BAD_TOKENIZERS)
-def test_a_tokenizer_that_breaks_its_library_is_refused(saved, tmp_path, case, generated):
-    tokenizer, sentence = BAD_TOKENIZERS[case]
+@pytest.mark.parametrize(
+    ("tokenizer", "sentence"),
+    [
+        ({"a": 1}, ""),
+        (PANICS, "the tokenizers library panics on it"),
+        ({"model": WORDS | {"unk_token": "nonesuch"}}, "it cannot be read as a tokenizer: WordLevel error"),
+    ],
+    ids=["is none", "panics when it is read", "does not know the text's words"],
+)
+def test_a_tokenizer_that_breaks_its_library_is_refused(saved, tmp_path, tokenizer, sentence, generated):
     document, surroundings = uploaded(saved, tmp_path)
     document.model.generated = generated
     (surroundings.model_dir / "quality.txt").write_text("words of the customer")
-    (surroundings.model_dir / "tokenizer.json").write_text(
-        json.dumps(tokenizer | {"version": "1.0", "added_tokens": []})
-    )
+    text = json.dumps(tokenizer | {"version": "1.0", "added_tokens": []})
+    (surroundings.model_dir / "tokenizer.json").write_text(text)
     failure = refusal(document, surroundings).failure
     assert failure.file == "tokenizer.json"
     assert failure.sentence.startswith(f"tokenizer.json: {sentence}")
@@ -217,10 +176,7 @@ def test_a_tokenizer_that_breaks_its_library_is_refused(saved, tmp_path, case, g
 @pytest.mark.parametrize(
     ("sla", "words"),
     [
-        (
-            {"traffic": {"prompt_tokens": 600, "output_tokens": 8}},
-            "A request has 600 prompt and 8 output tokens, more than the",
-        ),
+        ({"traffic": {"prompt_tokens": 600, "output_tokens": 8}}, "A request has 600 prompt and 8 output tokens"),
         ({"objectives": [{"metric": "cost_per_mtok", "limit": 1}]}, "price book"),
     ],
 )
@@ -228,18 +184,57 @@ def test_a_workload_the_model_cannot_serve_is_refused(context, sla, words):
     assert words in refusal(stage_input("admit", **sla), context).failure.sentence
 
 
-def test_token_objectives_of_an_encoder_are_refused():
+def test_promises_in_what_the_model_does_not_give_are_refused():
     workload = stage_input("admit").workload
     empty = PriceBook(name="none", date="2026-11-20", source="a test", prices=[])
     with pytest.raises(StageError, match="generates none"):
         admit.check_workload(workload, "encoder", {}, "cpu", empty)
-
-
-def test_a_stored_promise_in_tokens_is_refused_where_the_model_gives_images():
-    promise = Objective(metric="throughput", limit=1, unit="tokens/s")
-    workload = stage_input("admit").workload.model_copy(update={"objectives": [promise]})
+    stored = workload.model_copy(update={"objectives": [Objective(metric="throughput", limit=1, unit="tokens/s")]})
     with pytest.raises(StageError, match=r"throughput p50: .* measured in images/s, not tokens/s"):
-        admit.check_workload(workload, "other", {}, "cpu", default_price_book(), "images")
+        admit.check_workload(stored, "other", {}, "cpu", default_price_book(), "images")
+    with pytest.raises(ValueError, match="images/s, not tokens/s"):
+        documents("admit", IMAGES, objectives=[{"metric": "throughput", "limit": 1, "unit": "tokens/s"}])
+
+
+WAV2VEC2 = {"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForCTC"], "hidden_size": 32, "num_hidden_layers": 1}
+WAV2VEC2 |= {"num_attention_heads": 2, "intermediate_size": 64, "dtype": "float32"}
+ROBERTA = BERT | {"model_type": "roberta", "architectures": ["RobertaModel"]}
+
+
+@pytest.mark.parametrize(
+    ("document", "said", "field"),
+    [
+        (documents("admit", WAV2VEC2), "takes input_values, which the workbench cannot make up", None),
+        (documents("admit", CLIP | {"architectures": []}), "alone", None),
+        (documents("admit", CLIP), "answers images and text together", None),
+        (documents("admit", LLAVA), "answers images and text together", None),
+        (documents("admit", ROBERTA, traffic={"prompt_tokens": 63, "batch": 2}), "63 tokens, more than the 62 ", None),
+        (
+            documents("admit", IMAGES, baseline_runner="vllm", load={"most_users": 4}),
+            "no text; vllm",
+            "baseline_runner",
+        ),
+    ],
+    ids=["sound", "CLIP of no kind", "CLIP", "LLaVA", "longer than RoBERTa takes", "images in vLLM"],
+)
+def test_models_of_other_kinds_are_refused_for_what_cannot_be_fed(tmp_path, document, said, field):
+    failure = refusal(document, Context(tmp_path, tmp_path, seconds=20)).failure
+    assert said in failure.sentence
+    assert field in (None, failure.field)
+
+
+def test_after_is_vllm_only_where_the_plug_in_runs_the_model():
+    named = {"baseline_runner": "vllm", "after_runner": "vllm", "load": {"most_users": 4}}
+    workload, book = stage_input("admit", **named).workload, stage_input("admit").prices
+    llama = {"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 4096}
+    admit.check_workload(workload, "decoder", llama, "h200", book)
+    for config, gpu_class, why in (
+        (llama, "h200x2", "the plug-in runs on h100 and h200, and not h200x2"),
+        (llama | {"architectures": ["Gemma2ForCausalLM"]}, "h200", "within vLLM, and not Gemma2ForCausalLM"),
+    ):
+        with pytest.raises(StageError, match=why) as caught:
+            admit.check_workload(workload, "decoder", config, gpu_class, book)
+        assert caught.value.failure.field == "after_runner"
 
 
 @pytest.mark.parametrize(

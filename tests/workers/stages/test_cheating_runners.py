@@ -54,10 +54,7 @@ class EarlyTokens(ZeroRunner):
 
 
 class LateTokens(ZeroRunner):
-    """Says that the first token came with the last one, so that no time lies between them.
-
-    Its further tokens take longer than a busy machine makes a request for one.
-    """
+    """Says that the first token came with the last one, so that no time lies between them."""
 
     def generate(self, prompt: torch.Tensor, tokens: int, sampling: Any = None) -> Generation:
         made = EagerRunner.generate(self, prompt, tokens, sampling)
@@ -160,21 +157,18 @@ def verified(context: Context, runner: str) -> VerifyResult:
     return verify.run(document, context)
 
 
-def test_compose_refuses_made_up_ids(context):
+@pytest.mark.parametrize(
+    ("runner", "said"),
+    [
+        ("ZeroRunner", "The ids that it served contradict its own logits: over "),
+        ("WrongPrompts", "Behind a prompt of 16 ids: Its logits differ from the model's by "),
+    ],
+)
+def test_compose_refuses_made_up_ids_and_logits_that_differ_behind_a_prompt(context, monkeypatch, runner, said):
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.{runner}")
     trial = next(each for each in composed(context, []).trials if each.label == "megakernel")
-    assert trial.gate == "fail"
-    assert trial.reason.startswith("The ids that it served contradict its own logits: over ")
-    assert trial.primary is None
-    assert not trial.chosen
-
-
-def test_compose_judges_logits_behind_the_pass_that_reads_prompts(context, monkeypatch):
-    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.WrongPrompts")
-    trial = next(each for each in composed(context, []).trials if each.label == "megakernel")
-    assert trial.gate == "fail"
-    said = "It reads prompts by another pass. Behind a prompt of 16 ids: Its logits differ from the model's by "
-    assert trial.reason.startswith(said)
-    assert not trial.chosen
+    assert (trial.gate, trial.primary, trial.chosen) == ("fail", None, False)
+    assert said in trial.reason
 
 
 def test_verify_refuses_made_up_ids(context):
@@ -192,10 +186,10 @@ def of_cheat(document: StageInput) -> Plan:
 @pytest.mark.parametrize(
     ("cheat", "said"),
     [
-        (AnswersLater, "ms for a request, but by the clients' clock its answers could be read"),
-        (ShortAnswers, "It answered with 2 ids or times where 8 were asked for."),
-        (EarlyTokens, "ms until token 1 of a request; where 1 were asked for, its ids could be read after"),
-        (LateTokens, "ms until token 1 of a request; where 1 were asked for, its ids could be read after"),
+        (AnswersLater, "by the clients' clock its answers could be read"),
+        (ShortAnswers, "2 ids or times where 8 were asked for"),
+        (EarlyTokens, "token 1 of a request; where 1 were asked for, its ids could be read after"),
+        (LateTokens, "token 1 of a request; where 1 were asked for, its ids could be read after"),
         (EarlyTokensMadeUp, ": over 1 ids "),  # not the model's, or contradicting its own logits
     ],
 )
@@ -231,15 +225,13 @@ def test_compose_and_verify_refuse_made_up_embeddings(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(EMBEDDER))
     context, document = Context(tmp_path, tmp_path, seconds=20), documents("verify", EMBEDDER)
     model, said = load(document, context), "Its answer to a timed request differs from "
-    trial = TrialRunner(document).attempt(
-        "cheat", of_cheat(document), lambda: NoForward(model), TrialTimeouts(60, 0.2), lossy=False
-    )
+    times, plan = TrialTimeouts(60, 0.2), of_cheat(document)
+    trial = TrialRunner(document).attempt("cheat", plan, lambda: NoForward(model), times, lossy=False)
     assert trial.gate == "fail"
     assert trial.reason.startswith(f"{said}its own output by 100.0%")
     with watched(document) as environment:
         pass
-    plan = of_cheat(document).model_dump()
-    document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan)
+    document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan.model_dump())
     found = verify.run(document, context)
     assert not found.recommended
     assert found.refusal.startswith(f"{said}the model's by 100.0%")

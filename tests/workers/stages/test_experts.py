@@ -1,4 +1,4 @@
-"""A mixture of experts through the stages on the CPU: it gets a result, and floors count the experts that are read."""
+"""A mixture of experts and a decoder of long convolutions through the stages on the CPU, with their own floors."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from kernels.model.loading import skeleton
 from kernels.model_files import catalogue
-from kernels.ops import GatedCase, GroupedCase
+from kernels.ops import FftConvCase, GatedCase, GroupedCase, case_from
 from kernels.plan import Plan, PlannedOp
 from tests.workers.conftest import manifest, stage_input
 from workers.documents.stages import ComposeResult, Results
@@ -55,7 +55,7 @@ def test_floors_count_the_experts_that_have_rows(root: Path) -> None:
     assert not [each.op for each in found.rows if "(Qwen3Moe" in each.op]
 
 
-def test_a_kernels_plan_is_made_of_it_and_in_no_lower_precision_but_int8() -> None:
+def test_a_kernels_plan_is_made_of_it_and_served_and_in_no_lower_precision_but_int8() -> None:
     document, model = stage_input("compose", manifest(CONFIG), gpu_class="h200"), skeleton(CONFIG, "bf16")
     assert kernels_plan.composes(document, model)
     wanted = {case for case in kernels_plan.cases(document) if isinstance(case, GroupedCase)}
@@ -67,11 +67,8 @@ def test_a_kernels_plan_is_made_of_it_and_in_no_lower_precision_but_int8() -> No
     assert kernels_plan.own_precision(next(iter(wanted)).model_copy(update={"weights": "int8"})) in wanted
     assert kernels_plan.unrounded(model, "kernels_int8") == ""
     assert "no lower precision but int8" in kernels_plan.unrounded(model, "kernels_fp8")
-
-
-def test_the_server_takes_a_plan_of_it() -> None:
-    document = stage_input("verify", manifest(CONFIG))
-    found, why = serving_of(Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32"), document)
+    served = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32")
+    found, why = serving_of(served, stage_input("verify", manifest(CONFIG)))
     assert found is not None, why
 
 
@@ -82,3 +79,32 @@ def test_a_step_without_variants_takes_no_product_whose_host_reads_the_rows() ->
     found = steps.toggled(Plan(model_digest="", gpu="h200", runner="kernels", ops=ops))
     assert [name for name, _ in found] == [steps.RUNNER, "products", "norms and gates"]
     assert [op.variant for op in found[0][1].ops] == ["torch_gated"]
+
+
+HYENA = catalogue.entry("tiny-striped-hyena")[0] | {"num_hidden_layers": 2, "attn_layer_idxs": [1]}
+
+
+def test_a_long_convolution_is_a_case_whose_variant_gets_a_verdict(tmp_path: Path) -> None:
+    prompt, width = 64, 128
+    (tmp_path / "config.json").write_text(json.dumps(HYENA))
+    context, model, found = Context(tmp_path, tmp_path, seconds=20), manifest(HYENA), Results()
+    traffic = {"traffic": {"prompt_tokens": prompt, "output_tokens": 2}}
+    traffic["objectives"] = [{"metric": "ttft", "limit": 1e5}]
+    case = FftConvCase(batch=1, width=width, length=prompt, filter=prompt, dtype="fp32")
+    short = case.model_copy(update={"width": 3 * width, "filter": 3, "gated": False})
+    for name, stage in (("baseline", baseline), ("profile", profile)):
+        setattr(found, name, stage.run(stage_input(name, model, found, **traffic), context))
+    (row,) = (row for row in found.profile.rows if row.op == "convolution long_filter")
+    assert (row.phase, row.calls, row.flops) == ("prefill", 1, pytest.approx(case.flops))
+    listed = [each for each in found.profile.cases if each["op"] == "fft_conv"]
+    assert {case_from.validate_python(each["case"]) for each in listed} == {case, short}
+    assert {each["per_request"] for each in listed} == {1}
+    document = stage_input("explore", model, found, **traffic)
+    assert {case, short} <= {each.case for each in explore.wanted_cases(document, found.profile)[0]}
+    planned = {"torch_fft": case, "torch_conv1d": short}
+    ops = [PlannedOp(op=each.op, case=each.model_dump(), variant=name) for name, each in planned.items()]
+    plan = Plan(model_digest=model.digest, gpu="cpu", runner="eager", dtype="fp32", ops=ops)
+    found.compose = ComposeResult(environment=found.baseline.environment, trials=[], plan=plan.model_dump())
+    verified = verify.run(stage_input("verify", model, found, **traffic), context)
+    assert verified.verdict in ("met", "not_enough_samples")
+    assert len(verified.checks) == 1

@@ -22,17 +22,9 @@ ATTENTION = AttentionCase(
 
 
 def profile(*rows):
-    return ProfileResult(
-        environment=Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00"),
-        ceilings=CEILINGS,
-        request_ms=10,
-        device_ms=9,
-        attributed_share=0.99,
-        launches=100,
-        rows=[],
-        bottlenecks=[],
-        cases=list(rows),
-    )
+    environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
+    facts = {"request_ms": 10, "device_ms": 9, "attributed_share": 0.99, "launches": 100, "rows": [], "bottlenecks": []}
+    return ProfileResult(environment=environment, ceilings=CEILINGS, cases=list(rows), **facts)
 
 
 def row(case, calls, **more):
@@ -105,13 +97,8 @@ def test_lower_precision_needs_permission(constraints, generated, said):
 
 
 def test_costliest_case_comes_first_and_unknown_ones_are_left_out():
-    rows = [
-        row(DECODE, 10),
-        row(PROMPT, 1, ms=50.0),
-        row(DECODE, 5),
-        {"op": "convolution", "case": {"op": "convolution"}, "per_request": 3},
-        {"op": "idle"},
-    ]
+    unknown = {"op": "convolution", "case": {"op": "convolution"}, "per_request": 3}
+    rows = [row(DECODE, 10), row(PROMPT, 1, ms=50.0), row(DECODE, 5), unknown, {"op": "idle"}]
     found = explore.read_cases(rows, CEILINGS)
     assert [each.case for each in found] == [PROMPT, DECODE]
     assert [each.per_request for each in found] == [1, 15]
@@ -119,7 +106,6 @@ def test_costliest_case_comes_first_and_unknown_ones_are_left_out():
 
 
 def test_a_composed_plan_is_explored_in_the_forms_it_can_take():
-    """On a GPU the matrices are packed and fused: those are the shapes to try, not the model's own one by one."""
     document = stage_input("explore", manifest(TINY | {"dtype": "bfloat16"}), gpu_class="h200")
     found = explore.composed_cases(kernels_plan.cases(document), CEILINGS)
     linear = [each.case for each in found if isinstance(each.case, LinearCase)]
@@ -130,35 +116,23 @@ def test_a_composed_plan_is_explored_in_the_forms_it_can_take():
     assert [each.ms for each in found] == sorted((each.ms for each in found), reverse=True)
     excluded = stage_input("explore", gpu_class="h200", constraints={"exclude": ["kernels"]})
     assert kernels_plan.cases(excluded) == kernels_plan.cases(stage_input("explore")) == {}
-
-
-def test_no_model_is_built_where_no_composed_plan_can_be_made():
-    """A model_type that transformers does not know shows it: building it raises ValueError."""
+    # A model_type that transformers does not know shows that no model is built: building it raises ValueError.
     unknown = manifest(TINY).model_copy(update={"config": TINY | {"model_type": "none-such"}})
     with pytest.raises(ValueError, match="none-such"):
         kernels_plan.cases(stage_input("explore", unknown, gpu_class="h200"))
     assert kernels_plan.cases(stage_input("explore", unknown)) == {}
 
 
-def test_excluded_variants_are_not_tried(context):
+def test_excluded_variants_are_not_tried_and_none_without_time_or_a_profile(context):
     result = explored(context, [row(ATTENTION, 2)], constraints={"exclude": ["sdpa_math"]})
     assert "sdpa_flash" in {each.variant for each in result.candidates}
     assert "sdpa_math" not in {each.variant for each in result.candidates}
-
-
-def test_without_time_nothing_is_tried_and_it_says_so(context):
     context._deadline = 0
     result = explored(context, [row(DECODE, 56)])
     tried = [each for each in result.candidates if each.variant == "torch_linear"]
     assert tried[0].gate == "refused"
     assert tried[0].reason.startswith("Not tried")
     assert not any(each.chosen for each in result.candidates)
-
-
-def test_a_profile_is_needed(context):
     with pytest.raises(StageError, match="profile stage"):
         explore.run(stage_input("explore"), context)
-
-
-def test_a_candidate_has_every_field_of_a_timed_variant():
     assert set(TimedVariant.model_fields) <= set(Candidate.model_fields)

@@ -1,7 +1,4 @@
-"""The load stage of a tiny model on the CPU: a curve of each side, and a sentence where a side cannot be measured.
-
-Nothing here asks for a verdict or a time: on a busy machine every load may be void.
-"""
+"""The load stage of a tiny model on the CPU; no verdict or time is asked for: a busy machine may void every load."""
 
 import json
 from pathlib import Path
@@ -28,11 +25,13 @@ from workers.wording.load_search import AFTER_HERE, NO_NETWORK, NO_VLLM
 
 RELATIVE = [{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}]
 SHA256 = "a" * 64
-CALLS = "arrival_s,prompt_tokens,output_tokens\n" + "".join(
-    f"{at / 20},{9 + at % 5},{3 + at % 3}\n" for at in range(801)
-)
+CALLS = "".join(f"{at / 20},{9 + at % 5},{3 + at % 3}\n" for at in range(801))
+CALLS = f"arrival_s,prompt_tokens,output_tokens\n{CALLS}"
 CPU = {"gpu_classes": ["cpu"]}
 SHORT = {"load": {"most_users": 4}, "objectives": RELATIVE}
+TTFT = [{"metric": "ttft", "limit": 10_000}]
+PLAIN = {"recommended": False}
+ALONE = "No change is recommended, so only what runs today was put under load."
 
 
 @pytest.fixture(scope="module")
@@ -41,56 +40,52 @@ def verified() -> VerifyResult:
     with watched(document) as environment:
         pass
     met: Verdict = "met"
-    outcome = ObjectiveOutcome(
-        objective=document.workload.objectives[0],
-        before=3000.0,
-        after=1000.0,
-        verdict_before=met,
-        verdict=met,
-        samples=20,
-        over=0,
-        needed=9,
-    )
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="kernels", dtype="fp32")
-    return VerifyResult(
-        environment=environment(),
-        plan=plan.model_dump(),
-        before=[],
-        after=[],
-        tokens_per_second_before=1,
-        tokens_per_second_after=3,
-        speedup=None,
-        outcomes=[outcome],
-        quality=None,
-        verdict=met,
-        sentence="",
-    )
+    figures = {"before": 3000.0, "after": 1000.0, "samples": 20, "over": 0, "needed": 9}
+    objective = document.workload.objectives[0]
+    outcome = ObjectiveOutcome(objective=objective, verdict_before=met, verdict=met, **figures)
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="kernels", dtype="fp32").model_dump()
+    rates = {"tokens_per_second_before": 1, "tokens_per_second_after": 3, "speedup": None, "quality": None}
+    facts = {"plan": plan, "before": [], "after": [], "outcomes": [outcome], "verdict": met, "sentence": ""}
+    return VerifyResult(environment=environment(), **rates, **facts)
 
 
-def run(tmp_path, monkeypatch, verified: VerifyResult, config: str = json.dumps(TINY), **sla):
+@pytest.fixture
+def run(tmp_path, monkeypatch, verified):
+    """Runs the stage after a verify that `changes` replace fields of."""
     monkeypatch.setattr(curve, "LEAST_SECONDS", 0.4)
     monkeypatch.setattr(sides, "START_SECONDS", 300.0)
     for module in (sides, judging):  # a load of a busy machine has fewer requests than four
         monkeypatch.setattr(module, "ASKED_OF", 1)
     model, scratch = tmp_path / "model", tmp_path / "scratch"
-    for folder in (model, scratch):
-        folder.mkdir(parents=True)
-    (model / "config.json").write_text(config)
-    document = stage_input("load", results=Results(verify=verified), **(SHORT | sla))
-    if document.workload.traffic.recording:
-        (tmp_path / document.workload.traffic.recording).write_text(CALLS)
-        found = facts(tmp_path / document.workload.traffic.recording)
-        document.recording = Recording(name="calls.csv", sha256=SHA256, size=len(CALLS), **found.model_dump())
-    return load.run(document, Context(model, scratch, seconds=0, recordings=tmp_path))
+    model.mkdir()
+    scratch.mkdir()
+
+    def _run(changes=None, config: str = json.dumps(TINY), **sla) -> UnderLoadResult:
+        (model / "config.json").write_text(config)
+        results = Results(verify=verified.model_copy(update=changes or {}))
+        document = stage_input("load", results=results, **(SHORT | sla))
+        if document.workload.traffic.recording:
+            (tmp_path / document.workload.traffic.recording).write_text(CALLS)
+            known = facts(tmp_path / document.workload.traffic.recording)
+            document.recording = Recording(name="calls.csv", sha256=SHA256, size=len(CALLS), **known.model_dump())
+        return load.run(document, Context(model, scratch, seconds=0, recordings=tmp_path))
+
+    return _run
 
 
-def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified):
+@pytest.fixture
+def unloadable(monkeypatch) -> None:
+    """A model that does not fit."""
+    for place in ("workers.loadtest.servers.sides.load_today", "workers.measuring.served_model.load"):
+        monkeypatch.setattr(place, _fails)
+
+
+def test_both_sides_have_a_curve_of_three_loads(run, verified):
     """After is the server with a plan over several GPUs."""
-    plan = verified.plan | {"runner": "megakernel", "tensor_parallel_size": 2}
-    verified = verified.model_copy(update={"plan": plan})
-    found = run(tmp_path, monkeypatch, verified, constraints=CPU | {"exclude": ["step_hopper", "skinny", "eager"]})
+    plan = {"plan": verified.plan | {"runner": "megakernel", "tensor_parallel_size": 2}}
+    found = run(plan, constraints=CPU | {"exclude": ["step_hopper", "skinny", "eager"]})
     assert found.notes == []
-    assert found.after.server.label == "this workbench's server, the plan's kernels"
+    assert "the plan's kernels" in found.after.server.label
     assert found.after.server.gpus == 2
     assert any("skinny and step_hopper" in each for each in found.after.server.caveats)
     assert [each.limit for each in found.objectives] == [2000.0]  # 3000 ms before, 1.5 times faster
@@ -108,64 +103,43 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
         assert side.served_ids.largest_gap < 0.01
         assert "held against the model's logits" in side.served_ids.sentence
 
-    chosen = serving.served_plan(Results(verify=verified, load=found))["serving"]
+    chosen = serving.served_plan(Results(verify=verified.model_copy(update=plan), load=found))["serving"]
     assert (chosen["basis"], chosen["max_num_seqs"], chosen["graph_rows"]) == ("measured", 4, [1, 2, 4])
     assert chosen["exclude"] == ["skinny", "step_hopper"]
     assert chosen["kv_bytes"] > 0
-    assert Plan.model_validate(verified.plan | {"serving": chosen}).serving.device == found.after.server.hardware
+    assert Plan.model_validate(plan["plan"] | {"serving": chosen}).serving.device == found.after.server.hardware
     assert found.sentence.startswith("Before, ")
     assert ". After, " in found.sentence
     assert "each at 99.9 % confidence." in found.before.sentence
 
 
-def test_users_who_think_and_go_away_are_served_in_batches(tmp_path, monkeypatch, verified):
-    traffic = {
-        "prompt_tokens": 16,
-        "output_tokens": 8,
-        "output_lengths": {"kind": "uniform", "low": 3, "high": 8},
-        "arrivals": {"kind": "closed", "think_s": 0.01},
-        "cancellations": {"share": 1, "after_tokens": 2},
-    }
-    plain = verified.model_copy(update={"recommended": False})
-    found = run(tmp_path, monkeypatch, plain, traffic=traffic, objectives=[{"metric": "ttft", "limit": 10_000}])
+def test_users_who_think_and_go_away_are_served_in_batches(run):
+    traffic = {"prompt_tokens": 16, "output_tokens": 8, "output_lengths": {"kind": "uniform", "low": 3, "high": 8}}
+    traffic |= {"arrivals": {"kind": "closed", "think_s": 0.01}, "cancellations": {"share": 1, "after_tokens": 2}}
+    found = run(PLAIN, traffic=traffic, objectives=TTFT)
     assert found.after is None
-    assert found.notes == ["No change is recommended, so only what runs today was put under load."]
+    assert found.notes == [ALONE]
     loads = found.before.limit.loads
     assert sum(each.cancelled for each in loads)
     assert not sum(each.completed for each in loads)
     assert all("e2e" not in {metric.metric for metric in each.metrics} for each in loads)
 
 
-def test_an_open_loop_has_its_rates_searched_in_batches(tmp_path, monkeypatch, verified):
-    traffic = {
-        "prompt_tokens": 16,
-        "output_tokens": 8,
-        "output_lengths": {"kind": "log-normal", "median": 4, "sigma": 0.5, "most": 8},
-        "arrivals": {"kind": "poisson", "rate": 640},
-    }
-    plain = verified.model_copy(update={"recommended": False})
-    found = run(tmp_path, monkeypatch, plain, traffic=traffic, objectives=[{"metric": "ttft", "limit": 10_000}])
-    loads = found.before.limit.loads
-    assert [each.rate for each in loads][:3] == [10, 20, 40]
-    assert any(each.tokens_per_second for each in loads)
-    assert all(each.outcomes[0].alike >= 1 for each in loads)
-    assert found.before.limit.most_rate == 640
-    assert found.before.limit.rate in {0, *(each.rate for each in loads if each.verdict == "met")}
-    assert "request" in found.before.sentence
-
-
-def test_a_recording_is_replayed_to_both_sides_at_rising_speed(tmp_path, monkeypatch, verified):
+def test_a_recording_is_replayed_to_both_sides_and_forms_of_after_at_rising_speed(run, verified, monkeypatch):
+    """Of a plan of another runner than the server's, after is the form that holds more."""
+    monkeypatch.setattr(load, "TWO_FORMS_SECONDS", float("-inf"))
     recorded = {"kind": "recorded"}
-    traffic = {
-        "prompt_tokens": 16,
-        "output_tokens": 8,
-        "prompt_lengths": recorded,
-        "output_lengths": recorded,
-        "arrivals": recorded | {"speed": 16},
-        "recording": SHA256,
-    }
-    found = run(tmp_path, monkeypatch, verified, traffic=traffic, objectives=[{"metric": "ttft", "limit": 10_000}])
+    lengths = {"prompt_tokens": 16, "output_tokens": 8, "prompt_lengths": recorded, "output_lengths": recorded}
+    traffic = lengths | {"arrivals": recorded | {"speed": 16}, "recording": SHA256}
+    found = run({"plan": verified.plan | {"runner": "eager"}}, traffic=traffic, objectives=TTFT)
     assert found.notes == []
+    labels = {"server": "this workbench's server, the library's kernels"}
+    labels["batches"] = "generate of transformers in batches"
+    taken = labels.pop(found.after.server.kind)
+    assert found.after.server.label == taken
+    assert f". {taken[:1].upper()}{taken[1:]}: " in found.choice
+    assert f"; {labels.popitem()[1]}: " in found.choice
+    assert found.after.served_ids.acceptable
     assert found.recording.words == "calls.csv: 801 requests over 40 s"
     for side in (found.before, found.after):
         loads = side.limit.loads
@@ -173,6 +147,7 @@ def test_a_recording_is_replayed_to_both_sides_at_rising_speed(tmp_path, monkeyp
         assert not any(each.failures for each in loads)
         assert all(3 * each.completed <= each.tokens.output <= 5 * each.completed for each in loads)
         assert any(each.tokens_per_second for each in loads)
+        assert all(each.outcomes[0].alike >= 1 for each in loads)
         assert side.limit.most_speed == 16
         assert side.limit.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
         assert "recorded speed" in side.sentence or not any(each.verdict for each in loads)
@@ -181,66 +156,44 @@ def test_a_recording_is_replayed_to_both_sides_at_rising_speed(tmp_path, monkeyp
     assert under_load.figure(results)["layout"]["xaxis"]["title"]["text"] == "times the recorded speed"
 
 
-@pytest.mark.parametrize(("excluded", "why"), [([], ""), (["kernels"], "the workload excludes kernels, of which the")])
-def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch, verified, excluded, why):
-    for place in ("workers.loadtest.servers.sides.load_today", "workers.measuring.served_model.load"):
-        monkeypatch.setattr(place, _fails)
-    found = run(tmp_path, monkeypatch, verified, config="{", constraints=CPU | {"exclude": excluded})
-    assert (found.before, found.after) == (None, None)
-    before, server, after = found.notes
-    assert server.startswith(f"This workbench's server does not run the model: {why}")
+@pytest.mark.usefixtures("unloadable")
+def test_a_side_that_cannot_be_measured_leaves_a_sentence(run, verified):
+    for excluded, why in (([], ""), (["kernels"], "the workload excludes kernels, of which the")):
+        found = run(config="{", constraints=CPU | {"exclude": excluded})
+        assert (found.before, found.after, found.sentence) == (None, None, "No load was measured.")
+        before, server, after = found.notes
+        assert f"server does not run the model: {why}" in server
+        assert after == "After was not measured under load: The model does not fit."
+        assert before == "Before was not measured under load: The model does not fit."
+    found = run({"plan": verified.plan | {"runner": "compiled"}})
+    hurry, after = found.notes[1:]
+    assert "both take 40 s, and 0 s were left for after" in hurry, "it is in batches alone"
     assert after == "After was not measured under load: The model does not fit."
-    assert before == "Before was not measured under load: The model does not fit."
-    assert found.sentence == "No load was measured."
 
 
-def test_of_a_plan_of_another_runner_after_is_the_form_that_holds_more(tmp_path, monkeypatch, verified):
-    monkeypatch.setattr(load, "TWO_FORMS_SECONDS", float("-inf"))
-    plan = verified.plan | {"runner": "eager"}
-    found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": plan}))
-    assert found.notes == []
-    labels = {
-        "server": "this workbench's server, the library's kernels",
-        "batches": "generate of transformers in batches",
-    }
-    taken = labels.pop(found.after.server.kind)
-    assert found.after.server.label == taken
-    assert f". {taken[:1].upper()}{taken[1:]}: " in found.choice
-    assert f"; {labels.popitem()[1]}: " in found.choice
-    assert found.after.served_ids.acceptable
-    assert len(found.after.limit.loads) >= 3
+@pytest.mark.parametrize(("recommended", "share"), [(True, 1 - load.SHARE_OF_AFTER), (False, 1.0)])
+def test_what_before_leaves_of_its_time_is_that_of_after(tmp_path, monkeypatch, verified, recommended, share):
+    left, given = [100.0], {}
+    monkeypatch.setattr(Context, "seconds_left", property(lambda self: left[0]))
+
+    def before(document, sides, starting, until):
+        given["before"] = left[0] - until
+        left[0] -= 8
+
+    def after(verify, sides, until, notes, in_vllm):
+        given["after"] = left[0] - until
+        return None, ""
+
+    monkeypatch.setattr(load, "_before", before)
+    monkeypatch.setattr(load, "_after", after)
+    verify = verified.model_copy(update={"recommended": recommended})
+    load.run(stage_input("load", results=Results(verify=verify), **SHORT), Context(tmp_path, tmp_path, seconds=1))
+    searching = 100 * (1 - judging.SHARE)
+    expected = {"before": pytest.approx(searching * share), "after": pytest.approx(searching - 8)}
+    assert list(given.items()) == list(expected.items())
 
 
-def test_a_plan_in_a_hurry_is_in_batches_alone(tmp_path, monkeypatch, verified):
-    for place in ("workers.loadtest.servers.sides.load_today", "workers.measuring.served_model.load"):
-        monkeypatch.setattr(place, _fails)
-    found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": verified.plan | {"runner": "compiled"}}))
-    said = "After is in batches, and this workbench's server was not measured beside them: both take 40 s, and 0 s "
-    assert found.notes[1:] == [
-        f"{said}were left for after.",
-        "After was not measured under load: The model does not fit.",
-    ]
-
-
-VLLM = {"baseline_runner": "vllm", "objectives": [{"metric": "ttft", "limit": 10_000}]}
-
-
-def test_vllms_server_is_before_with_its_version_and_settings(tmp_path, monkeypatch, verified):
-    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.environment(tmp_path / "vllm")))
-    plain = verified.model_copy(update={"recommended": False})
-    found = run(tmp_path, monkeypatch, plain, **VLLM)
-    assert found.notes == ["No change is recommended, so only what runs today was put under load."]
-    server, loads = found.before.server, found.before.limit.loads
-    assert (server.kind, server.label, server.version) == ("vllm", "vLLM 0.0", "0.0")
-    assert server.settings["options"] in server.sentence
-    assert "--dtype float32 --max-model-len 88 --max-num-seqs 4" in server.settings["options"]
-    assert len(loads) >= 3
-    assert not any(each.failures for each in loads)
-    assert {each.tokens.prompt for each in loads} == {each.tokens.prompt_wanted for each in loads}
-    assert any(each.tokens_per_second for each in loads)
-    assert found.before.served_ids is None
-    none = "None of its answers was held against the model's logits: none that ended gave its ids."
-    assert server.caveats[-1] == none
+VLLM = {"baseline_runner": "vllm", "objectives": TTFT}
 
 
 KERNELS = "INFO [vllm_interface.py] KERNELS_PLAN: skinny in steps of 1, 2, 4 sequences"
@@ -255,17 +208,28 @@ REFUSED = "WARNING KERNELS_PLAN is not used, and vLLM goes on without it: dtype 
         ("", "vLLM was not started: WORKER_VLLM: {python} has no kernel-workbench-vllm."),
     ],
 )
-def test_after_in_vllm_is_vllm_that_says_it_runs_the_plan(tmp_path, monkeypatch, verified, log, why):
+def test_before_and_after_in_vllm_have_its_version_and_settings_where_it_says_that_it_runs_the_plan(
+    tmp_path, monkeypatch, run, log, why
+):
     python = vllm_stand_in.environment(tmp_path / "vllm", log=log)
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(python))
-    found = run(tmp_path, monkeypatch, verified, **VLLM, after_runner="vllm")
-    assert found.before.server.label == "vLLM 0.0"
+    found = run(**VLLM, after_runner="vllm")
+    server, loads = found.before.server, found.before.limit.loads
+    assert (server.kind, server.label, server.version) == ("vllm", "vLLM 0.0", "0.0")
+    assert server.settings["options"] in server.sentence
+    assert "--dtype float32 --max-model-len 88 --max-num-seqs 4" in server.settings["options"]
+    assert len(loads) >= 3
+    assert not any(each.failures for each in loads)
+    assert {each.tokens.prompt for each in loads} == {each.tokens.prompt_wanted for each in loads}
+    assert any(each.tokens_per_second for each in loads)
+    assert found.before.served_ids is None
+    assert "none that ended gave its ids" in server.caveats[-1]
     if why:
         assert found.notes == [f"After was not measured under load: {why.format(python=python)}"]
         return
     server = found.after.server
     assert (server.kind, server.label) == ("vllm", "vLLM 0.0 with the plan")
-    assert server.sentence.endswith(" Of the plan it runs skinny in steps of 1, 2, 4 sequences.")
+    assert server.sentence.endswith(" skinny in steps of 1, 2, 4 sequences.")
     assert ". After (vLLM 0.0 with the plan), " in found.sentence
     assert len(found.after.limit.loads) >= 3
     (plan,) = tmp_path.rglob("vllm-plan.json")
@@ -274,7 +238,7 @@ def test_after_in_vllm_is_vllm_that_says_it_runs_the_plan(tmp_path, monkeypatch,
 
 
 def test_a_confined_load_stage_starts_vllms_server(outside: Path, verified: VerifyResult) -> None:
-    plain = verified.model_copy(update={"recommended": False})
+    plain = verified.model_copy(update=PLAIN)
     document = stage_input("load", results=Results(verify=plain), load={"most_users": 2}, **VLLM)
     document = document.model_copy(update={"seconds_left": 5.0})
     found = UnderLoadResult.model_validate_json(confined(outside, document))
@@ -286,44 +250,37 @@ def test_a_confined_load_stage_starts_vllms_server(outside: Path, verified: Veri
         assert any(each.tokens_per_second for each in found.before.limit.loads)
 
 
-def test_a_vllm_that_does_not_start_is_a_sentence_with_the_end_of_its_log(tmp_path, monkeypatch, verified):
+def test_a_vllm_that_does_not_start_is_a_sentence_with_the_end_of_its_log(tmp_path, monkeypatch, run):
     last = "ValueError: Free memory on device is less than desired."
     script = f'if [ "$1" = -c ]; then echo 0.0; else echo "INFO ready soon" >&2; echo "{last}" >&2; exit 1; fi'
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.program(tmp_path / "vllm", script)))
-    plain = verified.model_copy(update={"recommended": False})
-    found = run(tmp_path, monkeypatch, plain, **VLLM)
+    found = run(PLAIN, **VLLM)
     assert found.before is None
-    assert found.notes[:1] == [f"Before was not measured under load: vLLM ended; its log ends: {last.rstrip('.')}."]
+    assert found.notes[0].endswith(f"its log ends: {last.rstrip('.')}.")
 
 
-def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_so(tmp_path, monkeypatch, verified):
+def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_so(monkeypatch, run):
     monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
-    plain = verified.model_copy(update={"recommended": False})
-    found = run(tmp_path, monkeypatch, plain, **VLLM)
-    assert found.notes[0] == NO_VLLM
-    assert found.before.server.kind == "batches"
     monkeypatch.setattr(load.Sides, "server", _fails)
-    found = run(tmp_path / "again", monkeypatch, verified, **VLLM, after_runner="vllm")
+    found = run(**VLLM, after_runner="vllm")
     assert found.notes[:2] == [NO_VLLM, AFTER_HERE]
+    assert found.before.server.kind == "batches"
 
 
-def test_a_server_whose_answers_are_not_the_models_does_not_count(tmp_path, monkeypatch, verified):
+def test_a_server_whose_answers_are_not_the_models_does_not_count(tmp_path, monkeypatch, run):
     python = vllm_stand_in.environment(tmp_path / "vllm", honest=False)
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(python))
-    found = run(tmp_path, monkeypatch, verified.model_copy(update={"recommended": False}), **VLLM)
-    assert found.before is None
-    assert found.notes[1].startswith(
-        "The loads of before do not count: The ids that it served are not the model's: over "
-    )
-    assert found.sentence == "No load was measured."
+    found = run(PLAIN, **VLLM)
+    assert (found.before, found.sentence) == (None, "No load was measured.")
+    assert found.notes[0] == ALONE
+    assert "The ids that it served are not the model's: over " in found.notes[1]
 
 
 def _fails(*arguments, **more):
     raise StageError("The model does not fit.")
 
 
-def test_without_a_limit_or_a_verified_plan_it_says_so(tmp_path, monkeypatch, verified):
-    found = run(tmp_path, monkeypatch, verified.model_copy(update={"outcomes": []}))
-    assert found.sentence == "No load was measured: no objective has a limit to hold."
+def test_without_a_limit_or_a_verified_plan_it_says_so(tmp_path, run):
+    assert run({"outcomes": []}).sentence.startswith("No load was measured: ")
     with pytest.raises(StageError, match="no verified plan"):
         load.run(stage_input("load", **SHORT), Context(tmp_path, tmp_path))

@@ -40,34 +40,36 @@ def measured(tmp_path_factory):
     return results
 
 
-def test_admit_states_the_models_facts(measured):
+def test_each_stage_of_a_run_states_what_it_measured(measured):
     assert measured.admit.kind == "decoder"
     assert measured.admit.dtype == "fp32"
     assert measured.admit.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
     assert measured.admit.classes[0].feasible
-
-
-def test_baseline_measures_the_promised_metric_first(measured):
     first = measured.baseline.distributions[0]
     assert (first.metric, first.n, first.unit) == ("ttf_n", 8, "ms")
     assert len(first.samples) == measured.baseline.requests >= 20
     assert measured.baseline.environment.gpu_class == "cpu"
     assert measured.baseline.environment.versions["torch"]
     assert measured.baseline.tokens_per_second > 0
+    found = measured.verify
+    assert found.verdict == "met"
+    assert found.outcomes[0].samples >= found.outcomes[0].needed >= 8
+    assert found.plan["expected"]["low"] <= found.plan["expected"]["value"] <= found.plan["expected"]["high"]
+    assert found.plan["expected"]["metric"] == "ttf_n"
+    assert "SLA is met" in found.sentence
+    judged = found.quality
+    assert judged.called == "numerical fidelity"
+    assert judged.tokens >= 4096
+    assert judged.acceptable
+    assert judged.top1_after == judged.top1_before == 0.0
+    assert judged.perplexity_after is None
+    assert measured.price.lines[1].usd_per_mtok > 0
+    assert measured.price.lines[1].price_basis == "modelled"
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [
-        (
-            b"\xff\xff",
-            "The model's logits are not finite numbers, so nothing that it answers can be judged: its weights",
-        ),
-        (
-            b"\x00\x00",
-            "The model gives every token the same logit, so nothing that it answers can be judged: its weights",
-        ),
-    ],
+    [(b"\xff\xff", "logits are not finite numbers"), (b"\x00\x00", "gives every token the same logit")],
 )
 def test_weights_that_nothing_can_be_judged_with_are_refused_before_anything_is_measured(context, value, said):
     tensors = weights_of(TINY).items()
@@ -77,31 +79,8 @@ def test_weights_that_nothing_can_be_judged_with_are_refused_before_anything_is_
     with pytest.raises(StageError) as refused:
         baseline.run(stage_input("baseline", manifest(TINY, generated=False, files=(facts,))), context)
     failure = refused.value.failure
-    assert failure.sentence.startswith(said)
+    assert said in failure.sentence
     assert (failure.refused, failure.field) == (True, "model")
-
-
-def test_verify_meets_a_generous_limit_and_fills_the_plan(measured):
-    found = measured.verify
-    assert found.verdict == "met"
-    assert found.outcomes[0].samples >= found.outcomes[0].needed >= 8
-    assert found.plan["expected"]["low"] <= found.plan["expected"]["value"] <= found.plan["expected"]["high"]
-    assert found.plan["expected"]["metric"] == "ttf_n"
-    assert "SLA is met" in found.sentence
-
-
-def test_generated_weights_are_judged_by_fidelity(measured):
-    judged = measured.verify.quality
-    assert judged.called == "numerical fidelity"
-    assert judged.tokens >= 4096
-    assert judged.acceptable
-    assert judged.top1_after == judged.top1_before == 0.0
-    assert judged.perplexity_after is None
-
-
-def test_a_verified_run_is_priced(measured):
-    assert measured.price.lines[1].usd_per_mtok > 0
-    assert measured.price.lines[1].price_basis == "modelled"
 
 
 @pytest.mark.parametrize(("busy", "verdict"), [(1.1, "missed"), (measurement.BUSY, "not_enough_samples")])
@@ -110,17 +89,15 @@ def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, measured, monke
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 1.0)
     warmed = []
     monkeypatch.setattr(verify, "warm_clients", lambda *facts: warmed.append(facts) or alternation.warm_clients(*facts))
-    document = stage_input(
-        "verify", objectives=[{"metric": "ttft", "limit": 0.001}, {"metric": "throughput", "limit": 1}]
-    )
+    objectives = [{"metric": "ttft", "limit": 0.001}, {"metric": "throughput", "limit": 1}]
+    document = stage_input("verify", objectives=objectives)
     with rival_programs(((os.cpu_count() or 1) + 1) // 2 if verdict != "missed" else 0):
         found = verify.run(with_plan(document, measured.baseline.environment), context)
     assert len(warmed) == 1, "what runs today was measured beside itself"
     assert found.verdict == verdict
     assert [each.verdict for each in found.outcomes] == [verdict, "met"]
     assert found.goodput_after == 0.0
-    assert found.sentence.startswith("Nothing is decided: the machine was busy.") == (verdict != "missed")
-    assert (" This figure decides nothing. " in found.sentence) == (verdict != "missed")
+    assert ("decides nothing" in found.sentence) == ("machine was busy" in found.sentence) == (verdict != "missed")
 
 
 def test_a_machine_that_was_busy_while_plans_were_tried_decides_no_miss(measured):
@@ -138,6 +115,8 @@ def test_a_plan_of_another_model_is_not_verified(context, measured):
     document = with_plan(stage_input("verify"), measured.baseline.environment, model_digest="f" * 64)
     with pytest.raises(verify.StageError, match="plan is of the model ffffffffffff"):
         verify.run(document, context)
+    tuned = {"inductor": {"coordinate_descent_tuning": True}}
+    assert rebuild_spread(tuned) == rebuild_spread({"mode": "max-autotune"}) > rebuild_spread({}) > 0
 
 
 def test_quick_requests_are_measured_often_enough_even_without_time(context, measured):
@@ -155,16 +134,10 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured, 
     assert found.verdict == "not_enough_samples"
     assert found.outcomes[0].samples == alternation.LEAST_PAIRS
     assert found.outcomes[0].needed >= 514
-    assert f"That takes {found.outcomes[0].needed:,} requests or more" in found.sentence
-    assert "; there are 9." in found.sentence
+    assert f" {found.outcomes[0].needed:,} requests or more; there are 9." in found.sentence
     assert found.quality.tokens >= 4096
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2
     later = Context(context.model_dir, context.artifacts, seconds=-alternation.LATEST_SECONDS)
     hurried = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), later)
     assert hurried.outcomes[0].samples == alternation.FEWEST_PAIRS
     assert (hurried.verdict, hurried.quality, hurried.served_ids) == ("not_enough_samples", None, None)
-
-
-def test_a_plan_that_is_tuned_anew_is_expected_less_exactly():
-    tuned = {"inductor": {"coordinate_descent_tuning": True}}
-    assert rebuild_spread(tuned) == rebuild_spread({"mode": "max-autotune"}) > rebuild_spread({}) > 0

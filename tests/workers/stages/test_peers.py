@@ -12,7 +12,7 @@ from workers.documents.stages import ComposeResult, Results
 from workers.measuring.served_model import load
 from workers.planning import peers
 
-WITHOUT_COMPILER = {"constraints": {"exclude": ["compiled"]}}
+WITHOUT_COMPILER = {"constraints": {"exclude": ["compiled", "compiled_tuned", "compiled_max_autotune"]}}
 
 
 def test_a_confined_stage_measures_vllm_as_a_peer_and_never_chooses_it(outside: Path) -> None:
@@ -33,27 +33,21 @@ def test_a_confined_stage_measures_vllm_as_a_peer_and_never_chooses_it(outside: 
     assert plans.figure(Results(compose=result))["data"][0]["y"][0] == "vllm 0.0 (peer)"
 
 
-def test_without_an_environment_a_sentence_says_so(context, monkeypatch):
-    monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
+def test_one_that_cannot_be_started_is_a_sentence(context, monkeypatch):
     document = stage_input("compose")
-    found = peers.measure_vllm(document, context, load(document, context), 0.1)
-    assert (found.gate, found.primary) == ("refused", None)
-    assert found.sentence == "vLLM was not measured: no environment is configured."
-
-
-def test_it_is_not_started_when_the_time_does_not_suffice(context, monkeypatch):
-    monkeypatch.setenv("KERNELS_VLLM_PYTHON", "/nowhere")
-    found = peers.measure_vllm(stage_input("compose"), context, None, 0.1)
-    assert found.sentence == "vLLM was not measured: starting it takes about 60 s and 30 s were left."
-
-
-def test_a_python_that_is_not_there_is_a_sentence(context, monkeypatch):
-    monkeypatch.setenv("KERNELS_VLLM_PYTHON", "/nowhere/bin/python")
-    monkeypatch.setattr(context, "_deadline", context._deadline + 600)
-    document = stage_input("compose")
-    found = peers.measure_vllm(document, context, load(document, context), 0.1)
-    assert found.gate == "error"
-    assert found.sentence.startswith("vLLM was not measured: [Errno 2] No such file")
+    model = load(document, context)
+    for python, seconds, said in (
+        (None, 0, "no environment is configured."),
+        ("/nowhere", 0, "starting it takes about 60 s and 30 s were left."),
+        ("/nowhere/bin/python", 600, "[Errno 2] No such file"),
+    ):
+        monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
+        if python:
+            monkeypatch.setenv("KERNELS_VLLM_PYTHON", python)
+        monkeypatch.setattr(context, "_deadline", time.monotonic() + 30.4 + seconds)
+        found = peers.measure_vllm(document, context, model, 0.1)
+        assert (found.gate, found.primary) == ("error" if seconds else "refused", None)
+        assert found.sentence.startswith(f"vLLM was not measured: {said}")
 
 
 def test_an_engine_that_serves_other_ids_has_no_figure(context, monkeypatch, tmp_path):

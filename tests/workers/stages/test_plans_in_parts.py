@@ -32,27 +32,22 @@ def in_parts(monkeypatch: pytest.MonkeyPatch, slow_runners: None) -> None:
 
 def document_and_plan() -> tuple[StageInput, Plan]:
     document = stage_input("verify", baseline_runner="compiled")
-    plan = Plan(
-        model_digest=document.model.digest, gpu="cpu", tensor_parallel_size=2, runner="megakernel", dtype="fp32"
-    )
+    digest = document.model.digest
+    plan = Plan(model_digest=digest, gpu="cpu", tensor_parallel_size=2, runner="megakernel", dtype="fp32")
     with watched(document) as environment:
         pass
     document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan.model_dump())
     return document, plan
 
 
-def test_verify_measures_parts_beside_what_runs_today(context: Context) -> None:
-    """It answers as the whole model does, by its logits and by the ids that it served."""
-    document, _ = document_and_plan()
+def test_verify_and_a_fresh_process_measure_parts_beside_what_runs_today(context: Context) -> None:
+    """They answer as the whole model does, by their logits and by the ids that they served."""
+    document, plan = document_and_plan()
     found = verify.run(document, context)
     assert found.served_ids is not None
     assert found.served_ids.acceptable, found.served_ids.sentence
     assert found.recommended, found.sentence
     assert found.plan["tensor_parallel_size"] == 2
-
-
-def test_a_fresh_process_measures_them_too(context: Context) -> None:
-    document, plan = document_and_plan()
     found = fresh_process.measure(fresh_process.VerifyTask(document=document, plan=plan, pairs=2, seed=4), context)
     assert found.served_ids is not None
     assert found.served_ids.acceptable
@@ -85,9 +80,7 @@ def test_compose_gives_a_plan_for_several_gpus_no_ops(context: Context, monkeypa
     registry.variants()
     monkeypatch.setitem(registry._variants, "megakernel", OnTwo())
     monkeypatch.setattr(several_gpus, "counts", lambda variant, document: [1, 2][: variant.most_gpus])
-    monkeypatch.setattr(
-        several_gpus, "refusal", lambda document, gpus, weights: None
-    )  # that the tiny heads do not divide
+    monkeypatch.setattr(several_gpus, "refusal", lambda *_: None)  # that the tiny heads do not divide
     seen: dict[int, Plan] = {}
     real = runners.apply
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.workers.conftest import TINY, stage_input
+from tests.workers.stages.kinds import IMAGES, SLA, documents
 from workers.documents.measurement import Distribution, Environment
 from workers.documents.stages import BaselineResult
 from workers.harness.context import Context
@@ -68,18 +69,10 @@ def test_every_operation_has_a_name_a_time_and_a_floor(profiled):
 
 def test_requests_that_baseline_served_are_not_made_again():
     measured = [("ttft", [10.0, 14.0, 12.0]), ("e2e", [70.0, 90.0, 80.0])]
-    distributions = [
-        Distribution(metric=name, unit="ms", samples=samples, percentiles={}) for name, samples in measured
-    ]
+    distributions = [Distribution(metric=name, unit="ms", samples=each, percentiles={}) for name, each in measured]
     environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
-    served = BaselineResult(
-        environment=environment,
-        runner="eager",
-        dtype="fp32",
-        requests=3,
-        distributions=distributions,
-        tokens_per_second=1.0,
-    )
+    facts = {"runner": "eager", "dtype": "fp32", "requests": 3, "tokens_per_second": 1.0}
+    served = BaselineResult(environment=environment, distributions=distributions, **facts)
     document = stage_input("profile")
     document.results.baseline = served
     assert profile._of_baseline(document) == (80.0, {"prefill": 12.0, "decode": 68.0})
@@ -124,4 +117,13 @@ def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
     assert "sort" in first.op
     assert first.share > 0.3 * (1 - idle)
     assert "aten::sort" in first.sentence
-    assert "take it out" in first.sentence
+
+
+def test_patches_of_images_are_a_convolution_with_a_floor(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(IMAGES))
+    found = profile.run(documents("profile", IMAGES), Context(tmp_path, tmp_path, seconds=20))
+    patches, width = (IMAGES["image_size"] // IMAGES["patch_size"]) ** 2, 3 * IMAGES["patch_size"] ** 2
+    (row,) = (each for each in found.rows if each.op == "convolution projection")
+    assert row.flops == 2 * SLA["traffic"]["batch"] * patches * IMAGES["hidden_size"] * width
+    assert row.floor_ms
+    assert not [each.op for each in found.rows if "Conv2d" in each.op]

@@ -40,15 +40,8 @@ def test_the_trace_and_the_shapes_pass_use_the_same_names(scope, operation, expe
     assert label(scope, operation, "decode") == expected
 
 
-@pytest.mark.parametrize(
-    ("operation", "expected"),
-    [("aten::full", "input and output"), ("aten::argmax", "input and output"), ("aten::svd", "unattributed")],
-)
-def test_around_a_model_that_does_not_generate_there_are_no_tokens(operation, expected):
-    assert label(None, operation, "forward") == expected
-
-
-def test_paths_lose_layer_numbers_and_keep_what_tells_layers_apart():
-    assert tail_of("model.layers.3.self_attn.q_proj") == "q_proj"
-    assert tail_of("bert.encoder.layer.0.output.dense") == "output.dense"
-    assert tail_of("") == "model"
+def test_around_a_model_that_does_not_generate_there_are_no_tokens_and_paths_lose_layer_numbers():
+    operations = {"aten::full": "input and output", "aten::argmax": "input and output", "aten::svd": "unattributed"}
+    assert {each: label(None, each, "forward") for each in operations} == operations
+    paths = ("model.layers.3.self_attn.q_proj", "bert.encoder.layer.0.output.dense", "")
+    assert [tail_of(each) for each in paths] == ["q_proj", "output.dense", "model"]

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from workers.documents.measurement import Ceilings
-from workers.documents.profile import OpRow
 from workers.traces import attribution, graph_replays, reader, table
 from workers.traces.labels import TraceScope
 from workers.traces.op_counter import CountedOp
 
-RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
 
 
@@ -31,28 +29,36 @@ def write(path: Path, events: list[dict]) -> Path:
     return path
 
 
+def attributed(folder: Path, *events: dict) -> list[attribution.DeviceWork]:
+    return attribution.attribute(reader.read(write(folder / "t.json.gz", list(events))))
+
+
+def replayed(*names: str) -> list[dict]:
+    """A launch of a CUDA graph with these kernels."""
+    kernels = [event("kernel", name, 10 + n, 1, tid=7, correlation=5) for n, name in enumerate(names)]
+    return [event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5), *kernels]
+
+
 def test_kernels_belong_to_the_scope_and_operation_that_launched_them(tmp_path):
-    path = write(
-        tmp_path / "t.json.gz",
-        [
-            event("kernel", "late_gemm", 900, 40, tid=7, correlation=11),
-            event("kernel", "softmax", 950, 10, tid=7, correlation=12),
-            event("kernel", "argmax", 990, 5, tid=7, correlation=13),
-            event("kernel", "orphan", 999, 1, tid=7, correlation=99),
-            scope("step", "prefill", "", 0, 100),
-            scope("own", "model", "LlamaModel", 1, 98),
-            scope("unit", "linear q_proj", "Linear", 10, 20),
-            event("cpu_op", "aten::linear", 11, 15),
-            event("cpu_op", "aten::mm", 12, 10),
-            event("cuda_runtime", "cudaLaunchKernel", 13, 2, correlation=11),
-            scope("own", "self_attn", "LlamaAttention", 40, 30),
-            event("cpu_op", "aten::softmax", 45, 10),
-            event("cuda_runtime", "cudaLaunchKernel", 47, 2, correlation=12),
-            event("cpu_op", "aten::argmax", 120, 10),
-            event("cuda_runtime", "cudaLaunchKernel", 122, 2, correlation=13),
-        ],
+    work = attributed(
+        tmp_path,
+        event("kernel", "late_gemm", 900, 40, tid=7, correlation=11),
+        event("kernel", "softmax", 950, 10, tid=7, correlation=12),
+        event("kernel", "argmax", 990, 5, tid=7, correlation=13),
+        event("kernel", "orphan", 999, 1, tid=7, correlation=99),
+        scope("step", "prefill", "", 0, 100),
+        scope("own", "model", "LlamaModel", 1, 98),
+        scope("unit", "linear q_proj", "Linear", 10, 20),
+        event("cpu_op", "aten::linear", 11, 15),
+        event("cpu_op", "aten::mm", 12, 10),
+        event("cuda_runtime", "cudaLaunchKernel", 13, 2, correlation=11),
+        scope("own", "self_attn", "LlamaAttention", 40, 30),
+        event("cpu_op", "aten::softmax", 45, 10),
+        event("cuda_runtime", "cudaLaunchKernel", 47, 2, correlation=12),
+        event("cpu_op", "aten::argmax", 120, 10),
+        event("cuda_runtime", "cudaLaunchKernel", 122, 2, correlation=13),
     )
-    found = {work.kernel: (work.label, work.phase) for work in attribution.attribute(reader.read(path))}
+    found = {each.kernel: (each.label, each.phase) for each in work}
     assert found == {
         "late_gemm": ("linear q_proj", "prefill"),
         "softmax": ("attention", "prefill"),
@@ -62,15 +68,8 @@ def test_kernels_belong_to_the_scope_and_operation_that_launched_them(tmp_path):
 
 
 def test_without_kernels_an_outermost_operation_owns_its_time_once(tmp_path):
-    path = write(
-        tmp_path / "t.json.gz",
-        [
-            scope("unit", "linear q_proj", "Linear", 10, 30),
-            event("cpu_op", "aten::linear", 11, 20),
-            event("cpu_op", "aten::mm", 12, 10),
-        ],
-    )
-    (work,) = attribution.attribute(reader.read(path))
+    inner = [event("cpu_op", "aten::linear", 11, 20), event("cpu_op", "aten::mm", 12, 10)]
+    (work,) = attributed(tmp_path, scope("unit", "linear q_proj", "Linear", 10, 30), *inner)
     assert (work.label, work.ms) == ("linear q_proj", 0.02)
 
 
@@ -88,15 +87,12 @@ def test_a_large_trace_is_never_held_whole(tmp_path):
     assert peak < 2e6
 
 
-def test_a_shortened_trace_still_opens(tmp_path):
+def test_a_shortened_trace_still_opens_and_one_that_is_cut_off_is_an_error(tmp_path):
     path = write(tmp_path / "t.json.gz", [event("kernel", f"k{index}", index, 1) for index in range(1000)])
     short = reader.shorten(path, tmp_path / "short.json.gz", 20_000)
     kept = list(reader.events(short))
     assert 50 < len(kept) < 1000
     assert kept[0]["name"] == "k0"
-
-
-def test_a_trace_that_is_cut_off_is_an_error(tmp_path):
     path = tmp_path / "cut.json"
     path.write_text('{"traceEvents": [{"ph": "X", "cat"')
     with pytest.raises(reader.ijson.JSONError):
@@ -131,10 +127,9 @@ def test_replayed_kernels_are_named_by_their_place_and_their_name(tmp_path):
         for step in range(3)
         for index, (name, _) in enumerate(PACKED_KERNELS)
     ]
-    path = write(tmp_path / "t.json.gz", launches + kernels)
     once = [f"linear {name}" for name in LAYER] + ["lm_head"]
     counts = [counted(name, "prefill") for name in once] + [counted(name, "decode") for name in 2 * once]
-    found = graph_replays.name_replays(attribution.attribute(reader.read(path)), counts)
+    found = graph_replays.name_replays(attributed(tmp_path, *launches, *kernels), counts)
     assert [work.phase for work in found].count("prefill") == len(PACKED_KERNELS)
     assert [work.label for work in found] == [expected for _, expected in PACKED_KERNELS] * 3
 
@@ -156,52 +151,31 @@ MIXTURE = [
 @pytest.mark.parametrize("product", ["grouped", "cutlass_grouped_gemm"])
 def test_replays_of_a_mixture_are_named_whether_names_tell_its_products_or_not(tmp_path, product):
     kernels = [(product if name == "grouped" else name, found) for name, found in MIXTURE]
-    events = [event("kernel", name, 100 + at, 1, tid=7, correlation=5) for at, (name, _) in enumerate(kernels)]
-    launch = event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5)
     once = ["linear q_proj", "linear k_proj", "linear v_proj", "linear o_proj", "linear router", "experts", "lm_head"]
-    work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", [launch, *events])))
+    work = attributed(tmp_path, *replayed(*(name for name, _ in kernels)))
     found = graph_replays.name_replays(work, [counted(name, "prefill") for name in once])
     expected = ["experts" if name == "cutlass_grouped_gemm" else wanted for name, wanted in kernels]
     assert [piece.label for piece in found] == expected
 
 
-def test_replays_that_fit_no_sequence_are_named_by_kind(tmp_path):
-    path = write(
-        tmp_path / "t.json.gz",
-        [
-            event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5),
-            event("kernel", "nvjet_tst_64", 10, 1, tid=7, correlation=5),
-            event("kernel", "mystery", 12, 1, tid=7, correlation=5),
-        ],
-    )
-    counts = [counted(f"linear {name}", "prefill") for name in LAYER]
-    found = graph_replays.name_replays(attribution.attribute(reader.read(path)), counts)
-    assert [work.label for work in found] == ["linear", "unattributed"]
-
-
-def test_replays_of_a_model_that_does_not_generate_are_its_forward_pass(tmp_path):
-    launch = event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5)
-    kernels = [
-        event("kernel", name, 10 + at, 1, tid=7, correlation=5) for at, name in enumerate(["nvjet_a", "nvjet_b"])
-    ]
-    copied = event("kernel", "Memcpy HtoD", 5, 1, tid=7, correlation=6)
-    work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", [launch, copied, *kernels])))
-    counts = [counted(f"linear {name}", "forward") for name in ("fc1", "fc2")]
-    found = graph_replays.name_replays(work, counts)
-    assert {piece.phase for piece in found} == {"forward"}
-    assert [piece.label for piece in found[1:]] == ["linear fc1", "linear fc2"]
-
-
 INVENTED = ["frobnicate", "void enormous_kernel<float>", "cosmos_v2", "business_logic_kernel", "photocopying"]
 
 
-def test_invented_kernels_are_not_attributed_under_cuda_graphs(tmp_path):
-    launch = event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5)
-    kernels = [event("kernel", name, 10 + at, 1, tid=7, correlation=5) for at, name in enumerate(INVENTED)]
-    work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", [launch, *kernels])))
-    found = graph_replays.name_replays(work, [])
-    assert [piece.label for piece in found] == ["unattributed"] * len(INVENTED)
+def test_replays_that_fit_no_sequence_are_named_by_kind_and_invented_ones_not_at_all(tmp_path):
+    counts = [counted(f"linear {name}", "prefill") for name in LAYER]
+    found = graph_replays.name_replays(attributed(tmp_path, *replayed("nvjet_tst_64", "mystery")), counts)
+    assert [work.label for work in found] == ["linear", "unattributed"]
+    found = graph_replays.name_replays(attributed(tmp_path, *replayed(*INVENTED)), [])
+    assert [work.label for work in found] == ["unattributed"] * len(INVENTED)
     assert table.attributed_share(table.rows(found, [], CEILINGS, table.TraceScale())) == 0
+
+
+def test_replays_of_a_model_that_does_not_generate_are_its_forward_pass(tmp_path):
+    copied = event("kernel", "Memcpy HtoD", 5, 1, tid=7, correlation=6)
+    counts = [counted(f"linear {name}", "forward") for name in ("fc1", "fc2")]
+    found = graph_replays.name_replays(attributed(tmp_path, copied, *replayed("nvjet_a", "nvjet_b")), counts)
+    assert {work.phase for work in found} == {"forward"}
+    assert [work.label for work in found[1:]] == ["linear fc1", "linear fc2"]
 
 
 GENERIC = {
@@ -217,11 +191,8 @@ GENERIC = {
 
 def test_kernels_whose_names_tell_their_kind_alone_are_not_attributed(tmp_path):
     """In a CUDA graph; where a module or a function launched them, their place tells the operation."""
-    launch = event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5)
-    kernels = [event("kernel", name, 10 + at, 1, tid=7, correlation=5) for at, name in enumerate(GENERIC)]
-    kernels.append(event("kernel", "triton_red_fused_argmax_4", 50, len(GENERIC), tid=7, correlation=5))
-    work = attribution.attribute(reader.read(write(tmp_path / "graph.json.gz", [launch, *kernels])))
-    found = graph_replays.name_replays(work, [])
+    named = event("kernel", "triton_red_fused_argmax_4", 50, len(GENERIC), tid=7, correlation=5)
+    found = graph_replays.name_replays(attributed(tmp_path, *replayed(*GENERIC), named), [])
     assert [piece.label for piece in found] == [*GENERIC.values(), "sampling"]
     share = table.attributed_share(table.rows(found, [], CEILINGS, table.TraceScale()))
     assert share == pytest.approx(0.5)
@@ -230,21 +201,6 @@ def test_kernels_whose_names_tell_their_kind_alone_are_not_attributed(tmp_path):
     for at, name in enumerate(GENERIC):
         events.append(event("cuda_runtime", "cuLaunchKernel", 20 + at, 1, correlation=at))
         events.append(event("kernel", name, 200 + at, 1, tid=7, correlation=at))
-    work = attribution.attribute(reader.read(write(tmp_path / "eager.json.gz", events)))
+    work = attributed(tmp_path, *events)
     assert {piece.label for piece in work} == {"rope"}
     assert table.attributed_share(table.rows(work, [], CEILINGS, table.TraceScale())) == 1
-
-
-def profiles():
-    """(document, which, attributed share as committed, rows) of the profiles in the committed results."""
-    for path in sorted(RESULTS.glob("*.json")):
-        found = json.loads(path.read_text())
-        results = found.get("results", {}) if isinstance(found, dict) else {}
-        profile, plan = results.get("profile") or {}, (results.get("verify") or {}).get("profile") or {}
-        for which, share, rows in (
-            ("today", profile.get("attributed_share"), profile.get("rows")),
-            ("compiled", profile.get("replayed_share"), profile.get("replayed")),
-            ("plan", plan.get("attributed_share"), plan.get("rows")),
-        ):
-            if rows:
-                yield path.stem, which, share, [OpRow.model_validate(row) for row in rows]

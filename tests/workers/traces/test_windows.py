@@ -31,9 +31,8 @@ def test_attentions_bytes_are_those_of_every_step_of_a_long_answer(tmp_path, kno
     found = profile.run(document, Context(tmp_path, tmp_path, seconds=60))
     (row,) = [row for row in found.rows if (row.op, row.phase) == ("attention", "decode")]
     heads, kv_heads, dim, layers, element = 4, 2, 16, 2, 4
-    truth = sum(
-        layers * element * dim * (2 * heads + 2 * kv_heads * (16 + step + 1)) for step in range(256)
-    )  # q and out, k and v
+    q_and_out, k_and_v = 2 * heads, 2 * kv_heads
+    truth = sum(layers * element * dim * (q_and_out + k_and_v * (16 + step + 1)) for step in range(256))
     assert row.least_bytes == pytest.approx(truth, rel=1e-9)
     assert row.calls == layers * 256
     assert "early, middle and late" in found.notes[0]

@@ -1,0 +1,59 @@
+"""The programs that measure the server, at a tiny model on a CPU."""
+
+import json
+from pathlib import Path
+
+from benchmarks import serve_engine, serve_kernels, serve_steady
+from benchmarks.serve_kernels import Span, by_kernel
+
+
+def test_a_row_of_the_paged_engine_counts_every_token_and_is_judged(tmp_path: Path) -> None:
+    path = tmp_path / "serve.json"
+    options = ["--model", "tiny-llama", "--at-once", "3", "--prompt", "12", "--tokens", "6", "--rounds", "2"]
+    assert serve_engine.main([*options, "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    (row,) = found["rows"]
+    assert found["device"]
+    assert (row["case"]["requests"], row["concurrency"], row["gate"]) == (6, 3, "pass")
+    assert row["tokens_per_second"] > 0
+    assert 0 < row["ttft_ms"]["p50"] <= row["ttf6_ms"]["p50"] <= row["ttf6_ms"]["p99"]
+    assert row["logit_gaps"]["largest"] < 0.01
+
+
+def test_overlapping_kernels_add_up_to_the_pass() -> None:
+    """`b` begins while `a` runs: only what it lasts beyond `a` is its own."""
+    one = [Span("a", 10, 20), Span("b", 12, 26), Span("a", 25, 31)]
+    later = [Span(each.name, each.begin + 1000, each.end + 1000) for each in one]
+    a, b = by_kernel([one, later])
+    assert (a["kernel"], a["calls"], a["us"], a["us_a_call"], a["busy_us_a_call"]) == ("a", 2, 15, 7.5, 8)
+    assert (b["kernel"], b["calls"], b["us"], b["busy_us_a_call"], b["first"]) == ("b", 1, 6, 14, 1)
+    assert a["us"] + b["us"] == one[-1].end - one[0].begin
+
+
+def test_steps_of_a_server_with_and_without_prompts_are_timed(tmp_path: Path) -> None:
+    path = tmp_path / "kernels.json"
+    options = ["--model", "tiny-llama", "--steps", "3+0", "3+20", "0+20", "--length", "18", "--prompt", "16"]
+    assert serve_kernels.main([*options, "--json", str(path)]) == 0
+    alone, mixed, prompts = json.loads(path.read_text())["rows"]
+    assert (alone["decodes"], alone["tokens_of_prompts"], mixed["tokens_of_prompts"]) == (3, 0, 20)
+    assert mixed["rows"] > prompts["rows"] >= 20 > alone["rows"] >= 3
+    for each in (alone, mixed, prompts):
+        assert each["ms"] > 0
+        assert "aten::linear" in {kernel["kernel"] for kernel in each["kernels"]}
+
+
+def test_a_long_load_loses_nothing_and_counts_every_token(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    path = tmp_path / "steady.json"
+    options = ["--model", "tiny-llama", "--minutes", "0.05", "--rate", "15", "--sample-seconds", "0.1"]
+    assert serve_steady.main([*options, "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    assert found["requests"] > 15
+    assert found["requests"] == found["answered"] + found["gone_away"]
+    assert found["gone_away"] > 0
+    assert found["prompt_tokens"] == found["prompt_tokens_counted_by_the_server"]
+    more = found["tokens_counted_by_the_server"] - found["tokens_of_whole_answers"]
+    assert 0 <= more <= found["gone_away"] * serve_steady.LENGTHS.tokens * serve_steady.LENGTHS.most
+    assert found["all_pages_free_again"]
+    assert found["memory_mib"][0]["engine"] > 10
+    assert found["growth_mib"]["server"] is not None
