@@ -17,13 +17,9 @@ def _log_in(client, email, password=PASSWORD, **extra):
     return client.post("/login/", {"username": email, "password": password}, **extra)
 
 
-def test_the_email_is_the_login_in_any_case(client, engineer):
+def test_the_email_is_the_login_in_any_case_until_one_logs_out(client, engineer):
     assert _log_in(client, engineer.email.upper()).status_code == 302
     assert client.get("/members/").status_code == 200
-
-
-def test_logging_out_ends_the_session(browser, engineer):
-    client = browser(engineer)
     client.post("/logout/")
     assert client.get("/members/").status_code == 302
 
@@ -56,22 +52,24 @@ def test_a_success_forgets_the_failures(client, engineer, settings):
         assert _log_in(client, engineer.email).status_code == 302
 
 
-def test_login_needs_the_csrf_token(engineer):
+def test_login_leads_to_no_other_site_and_needs_the_csrf_token(client, engineer):
+    response = client.post("/login/?next=//evil.test/", {"username": engineer.email, "password": PASSWORD})
+    assert response["Location"] == "/"
     assert _log_in(Client(enforce_csrf_checks=True), engineer.email).status_code == 403
 
 
-def test_login_leads_to_no_other_site(client, engineer):
-    response = client.post("/login/?next=//evil.test/", {"username": engineer.email, "password": PASSWORD})
-    assert response["Location"] == "/"
-
-
-def test_the_password_is_changed_by_who_knows_it(browser, engineer):
-    client = browser(engineer)
+def _change_password(client, **more):
     new = {"new_password1": "another long phrase", "new_password2": "another long phrase"}
-    client.post("/password/", {"old_password": "wrong"} | new)
+    return client.post("/password/", {"old_password": PASSWORD} | new | more)
+
+
+def test_the_password_is_changed_by_who_knows_it_and_ends_the_other_sessions(browser, engineer):
+    here, elsewhere = browser(engineer), browser(engineer)
+    _change_password(here, old_password="wrong")
     assert User.objects.get(pk=engineer.pk).check_password(PASSWORD)
-    client.post("/password/", {"old_password": PASSWORD} | new)
+    assert _change_password(here).status_code == 302
     assert User.objects.get(pk=engineer.pk).check_password("another long phrase")
+    assert (here.get("/members/").status_code, elsewhere.get("/members/").status_code) == (200, 302)
 
 
 def test_create_login_prints_a_login_that_works_and_keeps_to_it(client, settings, tmp_path, capsys):
@@ -120,18 +118,6 @@ def test_many_addresses_cannot_try_one_account(client, engineer, settings):
     assert b"Too many" in _log_in(Client(), engineer.email, REMOTE_ADDR="192.0.2.100").content
     known = _log_in(Client(), engineer.email, REMOTE_ADDR="192.0.2.200")
     assert known.status_code == 302, "who logged in from there before is not locked out by strangers"
-
-
-def _change_password(client, **more):
-    new = {"new_password1": "another long phrase", "new_password2": "another long phrase"}
-    return client.post("/password/", {"old_password": PASSWORD} | new | more)
-
-
-def test_a_new_password_ends_the_other_sessions(browser, engineer):
-    here, elsewhere = browser(engineer), browser(engineer)
-    assert _change_password(here).status_code == 302
-    assert here.get("/members/").status_code == 200
-    assert elsewhere.get("/members/").status_code == 302
 
 
 @pytest.mark.parametrize(("asked", "left"), [({}, 1), ({"revoke_tokens": "on"}, 0)])
