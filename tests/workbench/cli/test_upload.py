@@ -44,7 +44,16 @@ def _small_chunks(monkeypatch):
     monkeypatch.setattr(uploading, "time", SimpleNamespace(sleep=lambda _: None))
 
 
-def _say(what: str, done: int, total: int) -> None:
+def _interrupted(live_server, secret, model_dir, first):
+    """An upload whose connection breaks before its PATCH of this number and does not come back."""
+    dead = Flaky({number: "before" for number in range(first, 100)})
+    with pytest.raises(CliError, match="submit again to go on from there") as raised:
+        uploading.upload(ApiClient(live_server.url, secret, dead), model_dir, _say)
+    assert raised.value.code == Exit.FAILED
+    return dead
+
+
+def _say(what, done, total):
     assert 0 <= done <= total
 
 
@@ -60,10 +69,7 @@ def test_a_broken_connection_costs_no_byte_twice(live_server, secret, model_dir)
 
 
 def test_another_day_it_goes_on(live_server, secret, model_dir):
-    dead = Flaky({number: "before" for number in range(4, 100)})
-    with pytest.raises(CliError, match="submit again to go on from there") as raised:
-        uploading.upload(ApiClient(live_server.url, secret, dead), model_dir, _say)
-    assert raised.value.code == Exit.FAILED
+    dead = _interrupted(live_server, secret, model_dir, 4)
     kept = sum(UploadFile.objects.values_list("received", flat=True))
     assert 0 < kept == dead.sent
     line = Flaky({})
@@ -79,9 +85,7 @@ def test_a_gguf_file_is_handed_in_alone(live_server, secret, tmp_path):
 
 
 def test_changed_files_start_anew(live_server, secret, model_dir):
-    dead = Flaky({number: "before" for number in range(3, 100)})
-    with pytest.raises(CliError):
-        uploading.upload(ApiClient(live_server.url, secret, dead), model_dir, _say)
+    _interrupted(live_server, secret, model_dir, 3)
     (model_dir / "tokenizer.json").write_text('{"other": 1}')
     line = Flaky({})
     uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
