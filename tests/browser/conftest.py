@@ -51,13 +51,25 @@ def session(chromium: Browser, site: Site, tmp_path_factory: pytest.TempPathFact
     return kept
 
 
-def log_in(page: Page, site: Site) -> None:
-    """By the form, as people do."""
+def enter(page: Page, site: Site) -> None:
+    """Send the form of the login, as people do."""
     page.goto("/login/")
     page.get_by_label("Email").fill(site.email)
     page.get_by_label("Password").fill(site.password)
     page.get_by_role("button", name="Log in", exact=True).click()
+
+
+def log_in(page: Page, site: Site) -> None:
+    """By the form, with the password alone."""
+    enter(page, site)
     expect(page.get_by_role("button", name="Log out")).to_be_visible()
+
+
+def complaints_of(page: Page, complaints: list[str]) -> Page:
+    """The page, of which the console's errors and warnings go to the list."""
+    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    return page
 
 
 @pytest.fixture
@@ -67,14 +79,9 @@ def open_page(chromium: Browser, site: Site, session: Path) -> Iterator[Callable
     complaints: list[str] = []
 
     def opened(width: int = 1280, **more: object) -> Page:
-        context = chromium.new_context(
-            base_url=site.url, storage_state=session, viewport={"width": width, "height": 844}, **more
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        return page
+        size = {"width": width, "height": 844}
+        contexts.append(chromium.new_context(base_url=site.url, storage_state=session, viewport=size, **more))
+        return complaints_of(contexts[-1].new_page(), complaints)
 
     yield opened
     for context in contexts:

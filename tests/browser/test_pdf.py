@@ -2,8 +2,6 @@
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pypdfium2
@@ -12,7 +10,7 @@ import pytest
 from markupsafe import Markup
 from playwright.sync_api import Page
 
-from tests.browser.serving import Site
+from tests import sample_results
 from workbench.home.example import example
 from workers.documents.prices import default_price_book
 from workers.report.page import Cover, render
@@ -23,8 +21,8 @@ MARGIN = 14 / 25.4 * 72
 FOOT = 17 / 25.4 * 72
 ROUGH = 2
 """Points by which margins are rounded to pixels."""
-A4_MM = 182
-"""Width between the margins."""
+PAPER = {"A4": 182, "Letter": 188}
+"""Width between the margins in mm."""
 CUT = """() => [...document.querySelectorAll('table, figure, p, pre, dl')].filter((e) => e.offsetParent !== null)
 .filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
 .map((e) => e.outerHTML.slice(0, 200))"""
@@ -46,14 +44,14 @@ Run.objects.filter(workload__name__endswith="-load").delete(); Workload.objects.
 
 
 @pytest.fixture(scope="module")
-def load_runs(site: Site) -> Iterator[list[str]]:
+def load_runs(site):
     """The committed runs under load on an H200, by their ids on the site."""
     yield site.manage("shell", "--no-imports", "-c", SEED.format(email=site.email)).split()
     site.manage("shell", "--no-imports", "-c", REMOVE)
 
 
 @pytest.fixture
-def printed(tmp_path: Path) -> Callable[[Page, str], pypdfium2.PdfDocument]:
+def printed(tmp_path):
     """`printed(page, "A4")`: the page as a PDF."""
 
     def made(page: Page, paper: str) -> pypdfium2.PdfDocument:
@@ -106,7 +104,7 @@ def _measured() -> SimpleNamespace:
 
 
 @pytest.mark.parametrize(("kind", "paper"), [("result", "Letter"), ("report", "A4")])
-def test_a_pdf_is_whole(open_page, printed, tmp_path: Path, kind: str, paper: str) -> None:
+def test_a_pdf_is_whole(open_page, printed, tmp_path, kind, paper):
     """The run on an H200 has more rows than made-up ones; the browser is dark, paper is not."""
     page = open_page(color_scheme="dark")
     if kind == "result":
@@ -137,9 +135,9 @@ def test_a_pdf_is_whole(open_page, printed, tmp_path: Path, kind: str, paper: st
 
 
 @pytest.mark.parametrize("kind", ["result/", "report.html"])
-def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, load_runs: list[str], kind: str) -> None:
+def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, load_runs, kind):
     """Its table of loads has twelve columns, the last of which says whether the objectives hold."""
-    page = open_page(width=round(A4_MM / 25.4 * 96))
+    page = open_page(width=round(PAPER["A4"] / 25.4 * 96))
     page.goto(f"/runs/{load_runs[0]}/{kind}")
     page.emulate_media(media="print")
     assert page.evaluate(CUT) == []
@@ -148,7 +146,7 @@ def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, load_runs: list[
     assert not re.search(r"\bbefor\b", " ".join(_texts(document))), "short words are not broken"
 
 
-def test_a_pdf_of_a_comparison_names_its_runs(open_page, printed, load_runs: list[str]) -> None:
+def test_a_pdf_of_a_comparison_names_its_runs(open_page, printed, load_runs):
     page = open_page()
     page.goto(f"/compare/?run={'&run='.join(load_runs)}")
     document = printed(page, "A4")
@@ -159,7 +157,7 @@ def test_a_pdf_of_a_comparison_names_its_runs(open_page, printed, load_runs: lis
     assert "Confinement" in whole, "short words are not broken"
 
 
-def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, printed) -> None:
+def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, printed):
     page = open_page()
     page.goto("/members/")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -169,3 +167,24 @@ def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, print
     assert "Members" in text
     for words in (said, "Save", "Log out", "Invite"):
         assert words not in text
+
+
+@pytest.mark.parametrize("paper", PAPER)
+def test_nothing_is_cut_on_paper(chromium, tmp_path, paper):
+    long = "a_word_that_finds_no_space_to_break_at_" * 8
+    note = Markup(f"<p>{long}</p>")
+    cover = Cover(f"A title {long}", "Voice", "Published", note, "2026-01-01", None, None, default_price_book())
+    file = tmp_path / "report.html"
+    file.write_text(render(sample_results.stage_input(), cover), "utf-8")
+    page = chromium.new_page(viewport={"width": round(PAPER[paper] / 25.4 * 96), "height": 900})
+    page.goto(file.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "a long word is broken"
+    page.emulate_media(media="print")
+    assert page.evaluate(CUT) == []
+    assert page.get_by_role("link", name="Objectives", exact=True).is_visible()
+    reasons = page.locator("details.few th", has_text="reason").first
+    assert reasons.is_visible(), "why each plan was taken or not is printed"
+    assert not page.locator("summary").first.is_visible()
+    pdf = page.pdf(format=paper)
+    assert 0 < pdf.count(b"/Type /Page\n") <= 12
+    page.close()
