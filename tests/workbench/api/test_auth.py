@@ -29,20 +29,16 @@ def test_a_login_writes_only_with_the_csrf_token(engineer):
     client.force_login(engineer)
     assert client.get("/api/frame/invitations").status_code == 200
     refused = _post(client)
-    assert refused.status_code == 403
-    assert refused["Content-Type"] == "application/problem+json"
+    assert (refused.status_code, refused["Content-Type"]) == (403, "application/problem+json")
     client.cookies["csrftoken"] = "a" * 32
     assert _post(client, headers={"X-CSRFToken": "a" * 32}).status_code == 200
 
 
-def test_a_login_rescues_no_bad_token_and_needs_an_organisation(browser, engineer, make_user):
+def test_a_login_rescues_no_bad_token_and_the_workers_opens_its_api_alone(browser, engineer, make_user, api, settings):
     response = browser(engineer).get("/api/frame/invitations", headers={"Authorization": "Bearer kwb_wrong"})
     assert response.status_code == 401
     response = browser(make_user("alone@x.test")).get("/api/frame/invitations")
     assert (response.status_code, response.json()["detail"]) == (403, "You are not a member of any organisation.")
-
-
-def test_the_worker_token_opens_the_worker_api_alone(api, engineer, settings):
     settings.WORKER_TOKEN = "the worker's"
     worker = Client(headers={"Authorization": "Bearer the worker's"})
     assert worker.get("/api/frame/worker").status_code == 200

@@ -17,8 +17,7 @@ OBJECTIVE = {"metric": "ttft", "limit": 100}
 
 
 def _problem(response, status):
-    assert response.status_code == status
-    assert response["Content-Type"] == "application/problem+json"
+    assert (response.status_code, response["Content-Type"]) == (status, "application/problem+json")
     document = response.json()
     assert document["status"] == status
     assert document["title"]
@@ -110,14 +109,11 @@ def test_an_unknown_address_a_wrong_method_a_huge_body_and_a_raised_problem(api,
     assert problem["errors"] == [{"field": "name", "reason": "is taken", "file": ""}]
 
 
-def test_without_a_caller_it_is_401_and_says_how(client):
+def test_without_a_caller_it_is_401_and_the_document_says_how_things_fail(client):
     response = client.get("/api/frame/invitations")
     assert "Bearer" in _problem(response, 401)["detail"]
     assert response["WWW-Authenticate"] == "Bearer"
     _problem(Client(headers={"Authorization": "Bearer kwb_wrong"}).get("/api/frame/invitations"), 401)
-
-
-def test_the_openapi_document_says_how_things_fail_and_are_repeated(client):
     document = client.get("/api/frame/openapi.json").json()
     operation = document["paths"]["/api/frame/sla"]["post"]
     assert "application/problem+json" in operation["responses"]["default"]["content"]
@@ -179,5 +175,4 @@ BAD_CURSORS = [
 @pytest.mark.parametrize("query", [*({"cursor": cursor} for cursor in BAD_CURSORS), {"limit": 0}, {"limit": 201}])
 def test_a_bad_cursor_or_limit_is_named(api, engineer, query):
     response = api(engineer).get("/api/frame/invitations", query)
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["field"] == next(iter(query))
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, next(iter(query)))

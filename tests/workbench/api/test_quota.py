@@ -16,8 +16,9 @@ from workbench.api import quota
 from workbench.api.models import IdempotentRequest
 from workbench.audit.models import Action, Entry
 from workbench.intake.models import Workload
+from workbench.prices import services as prices
 from workbench.prices.models import PriceBookRow
-from workbench.prices.services import KEPT_BOOKS, add_price_book, price_book
+from workbench.prices.services import add_price_book, price_book
 from workbench.reports.models import Report
 from workbench.runs.models import StageRun
 from workers.documents.prices import PriceBook
@@ -101,23 +102,12 @@ def test_a_full_quota_refuses_every_row_in_one_sentence(api, admin, finished_run
     assert _post(client, address, body).status_code == 201
 
 
-def test_a_full_quota_keeps_no_answer_and_refuses_no_request_that_keeps_nothing(api, engineer, finished_run, settings):
-    """The run that would be cancelled is over, which the answer says each time anew."""
-    client, organisation = api(engineer), finished_run.organisation
-    settings.ORGANISATION_QUOTA_BYTES = quota.used_bytes(organisation)
-    for _ in range(2):
-        answer = _post(client, f"runs/{finished_run.id}/cancel", {}, **{"Idempotency-Key": "k"})
-        assert (answer.status_code, "Idempotency-Replayed" in answer.headers) == (409, False)
-    assert quota.used_bytes(organisation) == settings.ORGANISATION_QUOTA_BYTES, "nothing was kept"
-
-
 def test_pages_say_the_same_and_lose_nothing(browser, admin, finished_run, settings):
     client = browser(admin)
     settings.ORGANISATION_QUOTA_BYTES = 0
     fields = {"name": "Contract", "date": "2026-11-01", "source": "Ours", "h200_low": 1, "h200_typical": 2}
     page = client.post("/prices/", fields | {"h200_high": 3})
-    assert page.status_code == 422
-    assert "quota is used up" in page.content.decode()
+    assert (page.status_code, "quota is used up" in page.content.decode()) == (422, True)
     assert 'value="Contract"' in page.content.decode()
     page = client.post(f"/runs/{finished_run.id}/freeze/", follow=True)
     assert "quota is used up" in page.content.decode()
@@ -125,7 +115,7 @@ def test_pages_say_the_same_and_lose_nothing(browser, admin, finished_run, setti
     assert not Report.objects.exists()
 
 
-def test_a_change_of_prices_is_kept_as_a_difference(organisation, admin):
+def test_a_change_of_prices_is_kept_as_a_difference_and_their_history_has_an_end(organisation, admin, monkeypatch):
     add_price_book(organisation, admin, PriceBook.model_validate(_book()))
     again = price_book(organisation).model_copy(deep=True)
     again.prices[0].high = 4
@@ -133,23 +123,27 @@ def test_a_change_of_prices_is_kept_as_a_difference(organisation, admin):
     entry = Entry.objects.filter(action=Action.PRICES_CHANGED).first()
     assert entry is not None
     assert entry.details == {"before": {"prices.gpu-0": [1, 2, 3]}, "after": {"prices.gpu-0": [1, 2, 4]}}
-
-
-def test_a_history_of_prices_has_an_end(organisation, admin):
     book = PriceBook.model_validate(_book())
-    for at in range(KEPT_BOOKS + 2):
+    monkeypatch.setattr(prices, "KEPT_BOOKS", 3)
+    for at in range(5):
         add_price_book(organisation, admin, book.model_copy(update={"name": f"Book {at}"}))
     kept = [row.book.name for row in PriceBookRow.objects.filter(organisation=organisation)]
-    assert kept == [f"Book {at}" for at in range(KEPT_BOOKS + 1, 1, -1)]
+    assert kept == ["Book 4", "Book 3", "Book 2"]
 
 
-def test_answers_that_are_kept_count(api, engineer, organisation):
+def test_answers_that_are_kept_count_and_a_full_quota_keeps_none(api, engineer, organisation, finished_run, settings):
     before = quota.used_bytes(organisation)
     client = api(engineer)
     assert _post(client, "workloads", DOCUMENT, **{"Idempotency-Key": "k"}).status_code == 201
     kept = IdempotentRequest.objects.get()
     assert kept.row_bytes == 512 + len(kept.body)
-    assert quota.used_bytes(organisation) - before > kept.row_bytes + Workload.objects.get().row_bytes
+    assert quota.used_bytes(organisation) - before > kept.row_bytes + Workload.objects.latest("created_at").row_bytes
+    client, organisation = api(engineer), finished_run.organisation
+    settings.ORGANISATION_QUOTA_BYTES = quota.used_bytes(organisation)
+    for _ in range(2):
+        answer = _post(client, f"runs/{finished_run.id}/cancel", {}, **{"Idempotency-Key": "k"})
+        assert (answer.status_code, "Idempotency-Replayed" in answer.headers) == (409, False)
+    assert quota.used_bytes(organisation) == settings.ORGANISATION_QUOTA_BYTES, "nothing was kept"
 
 
 def test_an_open_deed_is_refused_when_a_person_did_too_much_today(api, admin, account, monkeypatch):

@@ -100,7 +100,7 @@ def test_the_api_names_the_field_that_is_wrong(api, engineer, path, value, sente
     assert not BringUpRow.objects.exists()
 
 
-def test_the_api_gives_back_what_it_got_and_deletes_it(api, browser, engineer, account):
+def test_the_api_gives_back_what_it_got_deletes_it_and_takes_so_many(api, browser, engineer, account, settings):
     client = api(engineer)
     made = client.post("/api/v1/bring-ups", content(), content_type="application/json")
     assert made.status_code == 201
@@ -113,11 +113,7 @@ def test_the_api_gives_back_what_it_got_and_deletes_it(api, browser, engineer, a
     assert client.delete(address).status_code == 204
     assert client.get(address).status_code == 404
     assert Entry.objects.filter(action=Action.BRING_UP_DELETED).count() == 1
-
-
-def test_an_organisation_has_so_many(api, browser, engineer, settings):
     settings.ORGANISATION_BRING_UPS = 1
-    client = api(engineer)
     answers = [client.post("/api/v1/bring-ups", content(), content_type="application/json") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 409]
     page = hand_in(browser(engineer), sample_bring_up.FILE.read_bytes())

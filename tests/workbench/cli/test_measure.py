@@ -37,7 +37,7 @@ def measured(folder, url, *options, sla=SLA % 500):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_kept_promise_ends_with_0_and_leaves_its_figures_without_the_key(tmp_path, stub):
+def test_a_kept_promise_ends_with_0_and_its_figures_without_the_key_and_a_broken_one_with_1(tmp_path, stub):
     done = measured(tmp_path, stub.url, "--seconds", "2", "--json", "r.json", "--records", "all.jsonl")
     result = LoadResult.model_validate_json((tmp_path / "r.json").read_text())
     assert result.completed == result.requests > 20
@@ -48,9 +48,6 @@ def test_a_kept_promise_ends_with_0_and_leaves_its_figures_without_the_key(tmp_p
     assert sum(row["counted"] for row in rows) == result.requests
     assert all(row["intended_ns"] <= row["begun_ns"] <= row["sent_ns"] <= row["token_ns"][0] for row in rows)
     assert not any(KEY in each for each in (done.stdout, done.stderr, *(f.read_text() for f in tmp_path.iterdir())))
-
-
-def test_a_broken_promise_ends_with_1(tmp_path, stub):
     done = measured(tmp_path, stub.url, "--seconds", "1.5", sla=SLA % 1)
     assert done.returncode == (3 if "void" in done.stdout else 1), done.stdout + done.stderr
 

@@ -120,7 +120,7 @@ def test_a_bad_sla_is_named_by_file_field_and_reason(cli, sla_file, text, senten
     assert not Run.objects.exists()
 
 
-def test_a_missing_sla_or_directory_is_a_usage_error(cli, sla_file, tmp_path):
+def test_a_missing_sla_directory_or_model_and_an_impossible_class_are_named(cli, sla_file, tmp_path):
     for model, sla, sentence in (
         ("tiny-llama", tmp_path / "none.yaml", "No such file"),
         (tmp_path / "nowhere", sla_file, "there is no such file or directory"),
@@ -129,6 +129,11 @@ def test_a_missing_sla_or_directory_is_a_usage_error(cli, sla_file, tmp_path):
     ):
         refused = cli("submit", model, "--sla", sla)
         assert (refused.exit_code, sentence in refused.stderr) == (2, True)
+    unknown = cli("submit", "gpt-17", "--sla", sla_file)
+    assert (unknown.exit_code, "model: there is no model 'gpt-17'" in unknown.stderr) == (2, True)
+    impossible = cli("submit", "tiny-llama", "--sla", sla_file, "--gpu-class", "b200")
+    assert (impossible.exit_code, "gpu_class: the workload allows" in impossible.stderr) == (2, True)
+    assert not Workload.objects.exists(), "a refused submission leaves nothing behind"
 
 
 def test_what_the_workbench_refuses_is_said_in_its_words(cli, model_dir, sla_file):
@@ -140,14 +145,6 @@ def test_what_the_workbench_refuses_is_said_in_its_words(cli, model_dir, sla_fil
         assert sentence in done.stderr
     assert not Model.objects.exists()
     assert not Upload.objects.open().exists()
-
-
-def test_an_unknown_model_and_an_impossible_class_are_named(cli, sla_file):
-    unknown = cli("submit", "gpt-17", "--sla", sla_file)
-    assert (unknown.exit_code, "model: there is no model 'gpt-17'" in unknown.stderr) == (2, True)
-    impossible = cli("submit", "tiny-llama", "--sla", sla_file, "--gpu-class", "b200")
-    assert (impossible.exit_code, "gpu_class: the workload allows" in impossible.stderr) == (2, True)
-    assert not Workload.objects.exists(), "a refused submission leaves nothing behind"
 
 
 def test_a_model_of_the_catalogue_a_project_and_tags_are_handed_in_and_listed(cli, sla_file):

@@ -50,11 +50,15 @@ def files(tmp_path):
     return written
 
 
-def test_usual_templates_pass_wherever_they_lie_and_parsing_executes_nothing(files):
+def test_usual_templates_pass_parsing_executes_nothing_and_many_count_together(files):
     check_templates(files({path: place(USUAL) for path, place in PLACES.items()}))
     begun = time.process_time()
     check_templates(files({"chat_template.jinja": "{% for a in range(99999) %}" * 3 + "x" + "{% endfor %}" * 3}))
     assert time.process_time() - begun < 5, "a thousand million million rounds take longer"
+    half = "a" * (MAX_BYTES // 2 + 1)
+    both = {"chat_template.jinja": half, "tokenizer_config.json": json.dumps({"chat_template": half})}
+    with pytest.raises(ModelRefused, match="together"):
+        check_templates(files(both))
 
 
 @pytest.mark.parametrize(
@@ -68,16 +72,7 @@ def test_hostile_templates_are_refused_wherever_they_lie(files, path, case):
     assert sentence in refused.value.reason
 
 
-def test_many_templates_count_together(files):
-    half = "a" * (MAX_BYTES // 2 + 1)
-    both = {"chat_template.jinja": half, "tokenizer_config.json": json.dumps({"chat_template": half})}
-    with pytest.raises(ModelRefused, match="together"):
-        check_templates(files(both))
-
-
-def test_an_upload_with_a_hostile_template_is_refused_and_leaves_nothing(
-    api, engineer, model_files, upload_model, settings
-):
+def test_an_upload_with_a_hostile_template_leaves_nothing(api, engineer, model_files, upload_model, settings):
     settings_file = json.dumps({"chat_template": HOSTILE["a power"][0]}).encode()
     answer = upload_model(api(engineer), model_files | {"tokenizer_config.json": settings_file})
     sentence = "tokenizer_config.json: chat_template: line 1 of the chat template raises to a power"

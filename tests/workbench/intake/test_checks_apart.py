@@ -25,7 +25,7 @@ from workbench.intake.services import checking
 
 MIB = 2**20
 CHUNK = 16 * MIB
-ROWS = 400_000
+ROWS = 200_000
 SLOW_SECONDS = 600
 """How long anything may take on a busy machine."""
 CONFIGURATION = json.dumps(CONFIG).encode()

@@ -37,8 +37,7 @@ def test_a_bad_one_is_refused_before_the_weights_come(api, engineer, model_files
     assert send(client, upload, 0, files["config.json"]).status_code == 200
     checking.check_waiting()
     answer = send(client, upload, 1, files["model.safetensors"])
-    assert answer.status_code == 422
-    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert (answer.status_code, answer.headers["Content-Type"]) == (422, "application/problem+json")
     assert answer.json()["detail"] == _sentence_at_the_end(tmp_path, files)
     assert [error["file"] for error in answer.json()["errors"]] == ["config.json"]
     assert finish(client, upload, files).json() == answer.json()

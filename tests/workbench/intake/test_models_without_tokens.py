@@ -18,22 +18,16 @@ EMBEDDER = {
 }
 
 
-def test_vllm_is_no_baseline(api, engineer):
+def test_runners_and_lengths_are_those_that_the_model_takes(api, engineer, upload_model):
     answer = post(api(engineer), EMBEDDER | {"baseline_runner": "vllm", "load": {"most_users": 4}})
     detail = "baseline_runner: tiny-bert generates no text; vllm is a baseline for models that do"
     assert (answer.status_code, answer.json()["detail"].partition("; take")[0]) == (422, detail)
-
-
-def test_after_is_vllm_only_of_models_that_the_plug_in_runs(api, engineer):
     in_vllm = {"baseline_runner": "vllm", "after_runner": "vllm", "load": {"most_users": 4}}
     promise = {"objectives": [{"metric": "ttft", "limit": 100}]}
     answer = post(api(engineer), promise | in_vllm | {"model": "tiny-qwen3"})
     detail = "after_runner: the plug-in runs LlamaForCausalLM and Qwen2ForCausalLM within vLLM, and not Qwen3"
     assert answer.json()["detail"].startswith(detail)
     assert post(api(engineer), promise | in_vllm | {"model": "tiny-llama"}).status_code == 201
-
-
-def test_roberta_takes_fewer_tokens_than_it_has_positions(api, engineer, upload_model):
     config = {"model_type": "roberta", "architectures": ["RobertaModel"], "hidden_size": 32, "intermediate_size": 64}
     config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10, "max_position_embeddings": 514}
     digest = upload_model(api(engineer), {"config.json": json.dumps(config).encode()}).json()["digest"]
@@ -48,9 +42,7 @@ def test_roberta_takes_fewer_tokens_than_it_has_positions(api, engineer, upload_
 SENTENCE = "Its weights are GGUF (Q8_0, F32): they are dequantised to bf16 before anything is measured."
 
 
-def test_one_file_is_a_model_and_its_page_says_what_becomes_of_the_weights(
-    api, browser, engineer, upload_model, tmp_path
-):
+def test_a_gguf_file_is_a_model_and_its_page_says_so(api, browser, engineer, upload_model, tmp_path):
     content = write_gguf(tmp_path / "model.gguf").read_bytes()
     first = upload_model(api(engineer), {"tiny.Q8_0.gguf": content})
     assert first.status_code == 201

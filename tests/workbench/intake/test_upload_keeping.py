@@ -74,9 +74,7 @@ def test_an_upload_that_is_checked_takes_no_bytes_and_is_checked_once(api, engin
     assert (again.status_code, again.json()["state"]) == (202, "finished")
 
 
-def test_an_upload_that_is_given_up_leaves_nothing_even_while_it_is_checked(
-    api, engineer, model_files, settings, monkeypatch
-):
+def test_an_upload_that_is_given_up_leaves_nothing(api, engineer, model_files, settings, monkeypatch):
     client = api(engineer)
     upload = announce(client, model_files).json()["id"]
     send(client, upload, 0, model_files["config.json"])
@@ -127,7 +125,7 @@ def test_another_hash_than_was_announced_is_refused_and_the_upload_stays(api, en
         ("KILL", "receiving", "files: the machine is too busy to check them; finish the upload again"),
     ],
 )
-def test_a_check_that_takes_too_long_is_refused_and_one_that_is_killed_is_not(
+def test_a_check_that_takes_too_long_is_refused(
     api, engineer, model_files, monkeypatch, tmp_path, ends_by, state, sentence
 ):
     ending = tmp_path / "python"

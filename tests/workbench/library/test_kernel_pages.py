@@ -30,7 +30,7 @@ def test_every_page_is_shown_and_its_links_lead_somewhere(browser, engineer):
             assert f'id="{anchor}"' in found.content.decode() or not anchor, target
 
 
-def test_the_list_names_every_variant_to_which_pages_link(browser, engineer):
+def test_the_list_names_every_variant_and_a_kernel_is_shown_with_its_source(browser, engineer):
     page = browser(engineer).get("/kernels/").content.decode()
     headings = re.findall(r'<h2 id="op-\d+">(.*?)</h2>', page)
     assert {"Attention", "LM head", "RMSNorm", "RoPE", "Step attention", "Whole models"} <= set(headings)
@@ -38,9 +38,6 @@ def test_the_list_names_every_variant_to_which_pages_link(browser, engineer):
     assert 'href="/kernels/flash-hopper/"' in variant("flash_hopper")
     assert 'href="/kernels/#sdpa_cudnn"' in variant("sdpa_cudnn")
     assert variant("of<another>version") == "of&lt;another&gt;version"
-
-
-def test_a_kernel_is_shown_with_its_source(browser, engineer):
     page = browser(engineer).get("/kernels/small-gemm/").content.decode()
     files = re.findall(r"<summary>(\S+)", page)
     assert files[0] == "kernels/gemm/small.cu"
@@ -101,22 +98,7 @@ def test_every_figure_of_a_result_leads_to_its_line_and_every_term_explains_itse
     assert not [words for words in meanings.values() if "<" in words and ">" in words]
 
 
-def test_every_chart_metric_and_unit_cost_has_its_line(browser, engineer):
-    lines = defined(browser(engineer))
-    assert {each.key for each in CHARTS} <= set(DEFINED)
-    assert set(DEFINED.values()) | set(TERMS.values()) <= lines
-    assert {TERMS.get(each, each) for each in (*TITLES, "ttf_n")} | (COSTS.keys() - {"counted"}) <= lines
-    assert term("TTF64 p50", "ttf_n") == '<a class="term" href="/method/#ttf-n">TTF64 p50</a>'
-
-
-def test_a_word_leads_to_where_it_is_defined_and_not_to_an_earlier_mention():
-    html = documents.rendered("- As *speedup* says.\n- **Speedup**: b over a, see *drift*.\n\n## Drift\n")
-    assert '<strong id="speedup">Speedup</strong>' in html
-    assert '<h2 id="drift">Drift</h2>' in html
-    assert html.count(" id=") == 2
-
-
-def test_ids_are_unique_and_links_lead_somewhere(browser, engineer):
+def test_every_chart_metric_and_unit_cost_leads_to_its_line_and_ids_are_unique(browser, engineer):
     client = browser(engineer)
     page = client.get("/method/").content.decode()
     ids = re.findall(r' id="([^"]+)"', page)
@@ -129,3 +111,12 @@ def test_ids_are_unique_and_links_lead_somewhere(browser, engineer):
     assert set(re.findall(r'<h[23] id="([^"]+)"', article)) | {"verdict", "speedup", "noise-floor"} <= set(contents)
     assert set(contents) <= set(ids)
     assert ".md" not in "".join(re.findall(r'href="(/[^"]*)"', article))
+    lines = defined(browser(engineer))
+    assert {each.key for each in CHARTS} <= set(DEFINED)
+    assert set(DEFINED.values()) | set(TERMS.values()) <= lines
+    assert {TERMS.get(each, each) for each in (*TITLES, "ttf_n")} | (COSTS.keys() - {"counted"}) <= lines
+    assert term("TTF64 p50", "ttf_n") == '<a class="term" href="/method/#ttf-n">TTF64 p50</a>'
+    html = documents.rendered("- As *speedup* says.\n- **Speedup**: b over a, see *drift*.\n\n## Drift\n")
+    assert '<strong id="speedup">Speedup</strong>' in html
+    assert '<h2 id="drift">Drift</h2>' in html
+    assert html.count(" id=") == 2

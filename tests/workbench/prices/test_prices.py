@@ -71,6 +71,5 @@ def test_the_api_refuses_what_the_form_refuses(api, account, change, price, sent
     book = _book("N").model_dump() | change
     book["prices"] = [each | price for each in book["prices"]]
     answer = api(account).post("/api/v1/prices", book, content_type="application/json")
-    assert answer.status_code == 422
-    assert answer.json()["detail"] == sentence
+    assert (answer.status_code, answer.json()["detail"]) == (422, sentence)
     assert not PriceBookRow.objects.exists()

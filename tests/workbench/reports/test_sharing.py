@@ -56,8 +56,7 @@ def test_a_revoked_or_ended_link_does_not_work(browser, client, account, enginee
     assert client.get(link).status_code == 200
     browser(account).post(f"/shares/{Share.objects.get().id}/revoke/")
     answer = client.get(link)
-    assert answer.status_code == 404
-    assert "does not work any more" in answer.content.decode()
+    assert (answer.status_code, "does not work any more" in answer.content.decode()) == (404, True)
     said = list(Entry.objects.filter(action__startswith="report.share").order_by("id").values_list("action", flat=True))
     assert said == [Action.REPORT_SHARED, Action.SHARE_REVOKED]
 

@@ -165,14 +165,12 @@ def _run(run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception) -> Any:
 
 def test_a_full_disk_leaves_the_run_to_the_sweep(priced, monkeypatch):
     outcome = _run(priced, monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
-    assert outcome.failed()
-    assert (priced.state, priced.error) == ("running", None)
+    assert (outcome.failed(), priced.state, priced.error) == (True, "running", None)
 
 
 def test_another_error_fails_the_run_with_a_sentence(priced, monkeypatch):
     assert _run(priced, monkeypatch, ValueError("the numbers do not add up")).successful()
-    assert priced.state == "failed"
-    assert "the numbers do not add up" in priced.error["sentence"]  # type: ignore[index]
+    assert (priced.state, "the numbers do not add up" in priced.error["sentence"]) == ("failed", True)
 
 
 @pytest.mark.parametrize("message", [("x", "price", 1), (7, "price", 1), ("", "nonesuch", 0)])

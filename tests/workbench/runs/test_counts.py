@@ -15,28 +15,12 @@ def _few(settings):
     settings.ORGANISATION_MODELS = 2
 
 
-def test_open_uploads(api, engineer, foreigner):
+def test_open_uploads_open_runs_and_runs(api, engineer, foreigner, browser, workload):
     empty = {"config.json": b"{}"} | {f"part-{number}.json": b"" for number in range(999)}
     answers = [announce(api(engineer), empty) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [201, 201, 409]
     assert "the organisation has 2 open uploads" in answers[-1].json()["detail"]
     assert announce(api(foreigner), empty).status_code == 201
-
-
-def test_models_and_workloads(api, engineer, workload):
-    client = api(engineer)
-    document = {"objectives": [{"metric": "ttft", "limit": 5}]}
-    models = ("tiny-llama", "tiny-gpt2", "tiny-llama")
-    answers = [
-        client.post("/api/v1/workloads", document | {"model": model}, content_type="application/json")
-        for model in models
-    ]
-    assert [answer.status_code for answer in answers] == [201, 201, 409]
-    refused = announce(client, {"config.json": b"{}"})
-    assert (refused.status_code, "models" in refused.json()["detail"]) == (409, True)
-
-
-def test_open_runs_and_runs(api, browser, engineer, workload):
     client, body = api(engineer), {"workload": str(workload.id)}
 
     def start() -> Any:
@@ -50,6 +34,19 @@ def test_open_runs_and_runs(api, browser, engineer, workload):
     assert [start().status_code for _ in range(2)] == [201, 409]
     Run.objects.update(state="done")
     assert "the organisation has 3 runs" in start().json()["detail"]
+
+
+def test_models_and_workloads(api, engineer, workload):
+    client = api(engineer)
+    document = {"objectives": [{"metric": "ttft", "limit": 5}]}
+    models = ("tiny-llama", "tiny-gpt2", "tiny-llama")
+    answers = [
+        client.post("/api/v1/workloads", document | {"model": model}, content_type="application/json")
+        for model in models
+    ]
+    assert [answer.status_code for answer in answers] == [201, 201, 409]
+    refused = announce(client, {"config.json": b"{}"})
+    assert (refused.status_code, "models" in refused.json()["detail"]) == (409, True)
 
 
 def test_a_workload_with_many_runs_is_a_page_of_25(api, browser, engineer, workload):

@@ -62,28 +62,26 @@ def test_it_says_beforehand_what_goes(api, engineer, report, kind, counts, sente
     assert Workload.objects.exists() == (kind == "run")
 
 
-def test_an_open_run_is_cancelled_first(api, browser, engineer, finished_run):
+def test_an_open_run_is_cancelled_first_and_only_an_admin_deletes_a_published_report(
+    api, browser, engineer, admin, report
+):
+    run, client = report.run, api(engineer)
     Run.objects.update(state="running")
-    for address in _addresses(finished_run).values():
-        refused = api(engineer).delete(f"{address}?with_dependents=true")
-        assert refused.status_code == 409
-        assert "cancel them first" in refused.json()["detail"]
-    page = browser(engineer).post(f"/workloads/{finished_run.workload_id}/delete/", follow=True)
+    for address in _addresses(run).values():
+        refused = client.delete(f"{address}?with_dependents=true")
+        assert (refused.status_code, "cancel them first" in refused.json()["detail"]) == (409, True)
+    page = browser(engineer).post(f"/workloads/{run.workload_id}/delete/", follow=True)
     assert "Not deleted: 1 of its runs are not over" in page.content.decode()
     assert Run.objects.exists()
-
-
-def test_only_an_admin_deletes_a_published_report(api, engineer, admin, report):
+    Run.objects.update(state="done")
     Report.objects.update(state="published")
-    address = f"{_addresses(report.run)['workload']}?with_dependents=true"
-    assert api(engineer).delete(address).status_code == 403
+    address = f"{_addresses(run)['workload']}?with_dependents=true"
+    assert client.delete(address).status_code == 403
     assert Report.objects.exists()
     assert api(admin).delete(address).status_code == 204
 
 
-def test_others_delete_nothing_and_a_content_that_came_again_meanwhile_stays(
-    api, browser, engineer, account, foreigner, finished_run
-):
+def test_others_delete_nothing_and_what_came_again_stays(api, browser, engineer, account, foreigner, finished_run):
     for kind, address in _addresses(finished_run).items():
         assert api(account).delete(address).status_code == 403
         assert api(foreigner).delete(address).status_code == 404
@@ -142,8 +140,7 @@ def test_kept_files_count_against_the_quota_and_can_be_deleted(api, engineer, fi
     assert before + 10_000 == settings.ORGANISATION_QUOTA_BYTES
     body = {"workload": str(finished_run.workload_id)}
     refused = client.post("/api/v1/runs", body, content_type="application/json")
-    assert refused.status_code == 413
-    assert "the organisation's quota is used up" in refused.json()["detail"]
+    assert (refused.status_code, "the organisation's quota is used up" in refused.json()["detail"]) == (413, True)
     address = f"{_addresses(finished_run)['run']}/artifacts/{artifact.stage}/{artifact.name}"
     assert client.delete(address).status_code == 204
     assert client.get(address).status_code == 404

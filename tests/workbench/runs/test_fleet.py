@@ -36,10 +36,7 @@ def stands_at(run, users, highest):
 
 @pytest.fixture
 def ask(browser, engineer, done):
-    """`ask(users=5)`: the calculator's part of the page as htmx fetches it, without its HTML.
-
-    Its run stands at one request at a time, as the highest load that was found to hold.
-    """
+    """`ask(users=5)`: the calculator's part of the page, without HTML, for a run whose highest load is one request."""
     stands_at(done, 1, highest=True)
     client, address = browser(engineer), reverse("run-fleet", args=[done.id])
 
@@ -59,65 +56,50 @@ def test_users_of_a_server_that_holds_one(ask, done):
     assert "GPUs that wait" not in said
     assert f"A year ${100 * usd * 8760:,.0f} ${100 * usd * 8760:,.0f}" in said
     assert "A fee of $1,000 is never paid back: the plan saves no GPU at this demand." in said
-    assert "Before misses a promise at this load" in said
-    assert "After misses" not in said
-    assert re.search(
-        "server was measured to serve, before: 1 at once, [0-9.]+ requests a second, on one GPU; after: 1", said
-    )
-    assert "More at once was not shown to hold every promise." in said
-    assert "Users at once: 70" in said
+    assert ("Before misses a promise at this load" in said, "After misses" in said) == (True, False)
+    assert re.search("measured to serve, before: 1 at once, [0-9.]+ requests a second, on one GPU; after: 1", said)
+    assert all(words in said for words in ("More at once was not shown to hold", "Users at once: 70"))
 
 
-def test_it_says_whether_replicas_are_predicted_to_be_cheaper(ask, done):
-    assert "two ways" not in ask(users=70)
+def test_it_says_whether_replicas_are_cheaper_and_nothing_of_a_fleet_for_one_request(browser, engineer, account, done):
+    address = reverse("run-fleet", args=[done.id])
+    page = browser(engineer).get(address, {"users": 500}).content.decode()
+    again = f"{reverse('workload-new')}?from={done.workload_id}"
+    assert all(words in page for words in ("This run does not say how many GPUs your users need.", again))
+    assert not any(words in page for words in ("GPUs needed", 'name="users"', "two ways"))
+    assert "See what your users cost" not in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert again not in browser(account).get(address).content.decode()
+    stands_at(done, 1, highest=True)
     stage, words = done.stages.get(stage="price"), "Predicted for 32 users: two ways; --data-parallel-size 4"
     stage.result["arrangement"] = words
     stage.save()
-    assert words in ask(users=70)
+    assert "two ways; " in browser(engineer).get(address, {"users": 70}).content.decode()
     assert '<span class="nowrap">--data-parallel-size 4</span>' in unbroken(words)
 
 
-def test_one_request_at_a_time_says_nothing_of_a_fleet(browser, engineer, account, done):
-    address = reverse("run-fleet", args=[done.id])
-    page = browser(engineer).get(address, {"users": 500}).content.decode()
-    assert "This run does not say how many GPUs your users need." in page
-    assert "See what your users cost" not in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
-    assert "GPUs needed" not in page
-    assert 'name="users"' not in page
-    again = f"{reverse('workload-new')}?from={done.workload_id}"
-    assert again in page
-    assert again not in browser(account).get(address).content.decode()
+WRONG = [
+    ({"fee": "5"}, "Say how many users there are at once, or how many requests per second."),
+    ({"users": "0"}, "Users at once are a whole number from 1 to 1,000,000,000."),
+    ({"users": "2.5"}, "Users at once are a whole number from 1 to 1,000,000,000."),
+    ({"requests_per_second": "nan"}, "Requests per second are a number from 0.001 to 1,000,000,000."),
+    ({"users": "5", "usd_per_hour": "4 EUR"}, "A price of a GPU-hour is taken in USD; convert “4 EUR” first."),
+    ({"users": "5", "usd_per_hour": "-4"}, "“-4” is no amount of money; write a number above 0, such as 4.18."),
+    ({"users": "5", "usd_per_hour": "0"}, "A price of a GPU-hour is above 0 and at most 10,000 USD."),
+    ({"users": "5", "fee": "much"}, "“much” is no amount of money; write a number above 0, such as 4.18."),
+    ({"users": "5", "duty": "0"}, "A duty cycle is a percentage of the paid hours, from 0.1 to 100."),
+    ({"users": "5", "hours_per_day": "25"}, "Hours a day are a number from 0.1 to 24."),
+    ({"users": "5", "spare": "100"}, "Spare capacity is a percentage of each GPU, from 0 to 90."),
+    ({"users": "5", "output_tokens": "0"}, "An answer has a whole number of tokens from 1 to 32,768."),
+    ({"users": "5", "prompt_tokens": "9"}, "Other lengths cannot be modelled here"),
+]
 
 
-@pytest.mark.parametrize(
-    ("demand", "sentence"),
-    [
-        ({"fee": "5"}, "Say how many users there are at once, or how many requests per second."),
-        ({"users": "0"}, "Users at once are a whole number from 1 to 1,000,000,000."),
-        ({"users": "2.5"}, "Users at once are a whole number from 1 to 1,000,000,000."),
-        ({"requests_per_second": "nan"}, "Requests per second are a number from 0.001 to 1,000,000,000."),
-        ({"users": "5", "usd_per_hour": "4 EUR"}, "A price of a GPU-hour is taken in USD; convert “4 EUR” first."),
-        ({"users": "5", "usd_per_hour": "-4"}, "“-4” is no amount of money; write a number above 0, such as 4.18."),
-        ({"users": "5", "usd_per_hour": "0"}, "A price of a GPU-hour is above 0 and at most 10,000 USD."),
-        ({"users": "5", "fee": "much"}, "“much” is no amount of money; write a number above 0, such as 4.18."),
-        ({"users": "5", "duty": "0"}, "A duty cycle is a percentage of the paid hours, from 0.1 to 100."),
-        ({"users": "5", "hours_per_day": "25"}, "Hours a day are a number from 0.1 to 24."),
-        ({"users": "5", "spare": "100"}, "Spare capacity is a percentage of each GPU, from 0 to 90."),
-        ({"users": "5", "output_tokens": "0"}, "An answer has a whole number of tokens from 1 to 32,768."),
-        (
-            {"users": "5", "prompt_tokens": "9"},
-            "Other lengths cannot be modelled here: TTFT and TPOT were not measured.",
-        ),
-    ],
-)
-def test_a_number_that_makes_no_sense_has_one_sentence_and_loses_nothing(
-    ask, browser, engineer, done, demand, sentence
-):
-    said = ask(**demand)
-    assert said.count(sentence) == 1
-    assert "GPUs needed" not in said
-    page = browser(engineer).get(reverse("run-fleet", args=[done.id]), demand).content.decode()
-    assert all(f'value="{value}"' in page for value in demand.values())
+def test_a_number_that_makes_no_sense_has_one_sentence(ask, browser, engineer, done):
+    for demand, sentence in WRONG:
+        part = ask(**demand)
+        assert (part.count(sentence), "GPUs needed" in part) == (1, False), demand
+        page = browser(engineer).get(reverse("run-fleet", args=[done.id]), demand).content.decode()
+        assert all(f'value="{value}"' in page for value in demand.values()), "nothing is lost"
 
 
 def test_the_demand_that_the_workload_states_begins_result_calculator_and_report(browser, engineer, organisation):
@@ -135,14 +117,11 @@ def test_the_demand_that_the_workload_states_begins_result_calculator_and_report
     assert term("GPUs needed, at most", "gpus-needed") in page
     others = client.get(reverse("run-fleet", args=[run.id]), {"users": 300, "fee": "250000"}).content.decode()
     assert 'name="users" value="300"' in others
-    assert "setup met the promise at no load. Both are counted at one load, promise or not: 4" in others
-    assert "A fee of $250,000 is paid back after " in others
-    assert "Before misses a promise at this load" in others
+    for part in ("at one load, promise or not: 4", "A fee of $250,000 is paid back after ", "Before misses a promise"):
+        assert part in others
     document = sample_results.stage_input()
     asked = document.workload.model_copy(update={"load": run.workload.sla.load})
-    known = sample_loads.results()
-    report = render(document.model_copy(update={"workload": asked, "results": known}))
-    assert said in report
+    assert said in render(document.model_copy(update={"workload": asked, "results": sample_loads.results()}))
 
 
 def test_a_run_on_which_no_load_holds_says_that_no_fleet_can_be_calculated(browser, engineer, organisation):
@@ -155,9 +134,8 @@ def test_a_run_on_which_no_load_holds_says_that_no_fleet_can_be_calculated(brows
     price.save()
     client, address = browser(engineer), reverse("run-fleet", args=[run.id])
     assert address in client.get(reverse("run-result", args=[run.id])).content.decode()
-    page = client.get(address, {"users": 300})
-    assert "setup nor the plan met the promise at any load." in page.content.decode()
-    assert "Saved in a month" in page.content.decode()
+    page = client.get(address, {"users": 300}).content.decode()
+    assert all(words in page for words in ("nor the plan met the promise at any load.", "Saved in a month"))
     price.result["same_load"] = None
     load.result["before"]["limit"]["loads"] = []
     load.save()

@@ -186,8 +186,7 @@ def test_a_finished_result_is_rendered_once_and_stays_its_organisations(browser,
 def test_friendly_errors(browser, engineer):
     client = browser(engineer)
     missing = client.get("/nothing/")
-    assert missing.status_code == 404
-    assert b"There is nothing here" in missing.content
+    assert (missing.status_code, b"There is nothing here" in missing.content) == (404, True)
     gone = client.get("/runs/00000000-0000-4000-8000-000000000000/")
     assert b"No such run in this organisation" in gone.content
     forbidden = client.post("/prices/", {"name": "N"})

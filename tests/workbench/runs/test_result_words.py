@@ -37,9 +37,12 @@ def test_a_speedup_inside_the_noise_is_none_and_a_plan_comes_with_the_commands_t
     same = speedup.model_copy(update={"difference": False, "ratio": ratio, "processes": []})
     results.verify = results.verify.model_copy(update={"speedup": same})
     page = shown(results)
-    assert '<span class="stat-value">none</span>' in page
-    assert '<span class="nowrap">0.990 to 1.01</span>, within one process, lies inside the noise' in page
-    assert '<span class="badge badge-cancelled">No difference</span>' in page
+    for part in (
+        '<span class="stat-value">none</span>',
+        '<span class="nowrap">0.990 to 1.01</span>, within one process, lies inside the noise',
+        '<span class="badge badge-cancelled">No difference</span>',
+    ):
+        assert part in page
     section = page.partition('id="serve"')[2].partition("</section>")[0]
     for part in ("python -m kernels serve --plan plan.json --model llama-3.2-1b", "/v1/completions", "/plan.json"):
         assert part in section
@@ -61,10 +64,9 @@ def test_rounded_weights_say_what_they_bring_and_cost(shown):
 
 def test_a_plan_on_two_gpus_says_what_ran_on_how_many_and_what_an_hour_costs(shown):
     page = shown(two_gpus())
-    assert "after on 2 of the same kind." in page
-    assert "Two GPUs keep the promise and cost more per token than one" in page
-    assert ">$/hour</a>" in page
-    assert "<td>2 x Test device</td>" in page
+    costs = "Two GPUs keep the promise and cost more per token"
+    for part in ("after on 2 of the same kind.", costs, ">$/hour</a>", "<td>2 x Test device</td>"):
+        assert part in page
 
 
 def test_a_run_offers_its_result_once_something_is_measured(browser, organisation, engineer, account, done):
@@ -82,19 +84,33 @@ def test_a_run_offers_its_result_once_something_is_measured(browser, organisatio
     assert all(f"/runs/{run.id}/result/" in actions(run, account) for run in (profiled, done))
 
 
-def test_loads_are_shown_with_what_served_them(browser, organisation, engineer):
+def test_loads_are_shown_with_what_served_them_and_the_recording_that_they_replay(browser, organisation, engineer):
     run = sample_runs.run(organisation, engineer, load=True)
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
     said = page.partition('id="objectives"')[0]
     assert "Before, no load is shown to keep every promise. After, every promise is kept with" in said, "at the top"
     assert said.index("Price under the promise") < said.index("Price at one load")
     assert "$1.28" in said
-    assert "Generate of transformers, in batches: whenever it is free, it takes all requests that wait" in page
-    assert "The price at each load, whatever the promise" in page
     assert "$0.0831" in page.partition('id="any-load"')[2].partition("</table>")[0]
-    assert "After: 64 of its answers were held against the model" in page
-    assert 'data-figure="figure-load"' in page
-    assert 'data-figure="figure-load_promise"' in page
+    for part in (
+        "Generate of transformers, in batches",
+        "The price at each load",
+        "After: 64 of its answers were held against the model",
+        'data-figure="figure-load"',
+        'data-figure="figure-load_promise"',
+    ):
+        assert part in page
+    run = sample_runs.run(organisation, engineer, load=True)
+    sample_runs.replaying(run, engineer)
+    client = browser(engineer)
+    result = " ".join(client.get(f"/runs/{run.id}/result/").content.decode().split())
+    assert "calls.csv: 12,000 requests over 600 s. Every load replays it" in result
+    assert "every promise is kept at 2 times the recorded speed" in result.replace("\N{NO-BREAK SPACE}", " ")
+    workload = " ".join(client.get(f"/workloads/{run.workload_id}/").content.decode().split())
+    assert "12,000 requests over 600 s" in workload
+    copy = client.get(f"/workloads/new/?from={run.workload_id}").content.decode()
+    assert f'<option value="{"c" * 64}" selected>calls.csv: 12,000 requests over 600 s</option>' in copy
+    assert copy.count('<option value="recorded" selected>') == 3
 
 
 def test_the_result_page_offers_the_minutes_that_were_missing_and_starts_such_a_run(browser, engineer, account, done):
@@ -158,9 +174,7 @@ def test_a_run_that_was_cancelled_before_anything_was_measured_says_so(browser, 
 
 
 @pytest.mark.parametrize(("state", "stage"), [("failed", "verify"), ("cancelled", "compose"), ("lost", "verify")])
-def test_a_run_that_ended_without_a_verdict_leads_to_another(
-    browser, engineer, account, done, organisation, state, stage
-):
+def test_a_run_without_a_verdict_leads_to_another(browser, engineer, account, done, organisation, state, stage):
     run = sample_runs.run(organisation, engineer, state, stage)
     again = f'href="/workloads/new/?from={run.workload_id}"'
     page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
@@ -176,17 +190,3 @@ def test_a_run_that_failed_beside_other_programs_says_so(browser, engineer, orga
     stage.save()
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
     assert "Other programs used 87 % of the CPU: run it again on an idle machine." in page
-
-
-def test_pages_name_the_recording_and_the_speed_that_holds(browser, engineer, organisation):
-    run = sample_runs.run(organisation, engineer, load=True)
-    sample_runs.replaying(run, engineer)
-    client = browser(engineer)
-    result = " ".join(client.get(f"/runs/{run.id}/result/").content.decode().split())
-    assert "calls.csv: 12,000 requests over 600 s. Every load replays it" in result
-    assert "every promise is kept at 2 times the recorded speed" in result.replace("\N{NO-BREAK SPACE}", " ")
-    workload = " ".join(client.get(f"/workloads/{run.workload_id}/").content.decode().split())
-    assert "12,000 requests over 600 s" in workload
-    copy = client.get(f"/workloads/new/?from={run.workload_id}").content.decode()
-    assert f'<option value="{"c" * 64}" selected>calls.csv: 12,000 requests over 600 s</option>' in copy
-    assert copy.count('<option value="recorded" selected>') == 3

@@ -171,10 +171,13 @@ def _order_of_ends(messages: list[StageKey]) -> Iterator[str]:
             messages.append(key.model_copy(update={"stage": GPU_STAGES[GPU_STAGES.index(key.stage) + 1]}))
 
 
-def test_the_oldest_run_is_finished_first(submit, organisation, engineer):
+def test_the_oldest_run_is_finished_first_unless_a_claim_without_a_class_names_another(submit, organisation, engineer):
     runs = [submit(organisation, engineer) for _ in range(4)]
     ended = list(_order_of_ends([_message(run) for run in runs]))
     assert ended == [str(run.id) for run in runs]
+    first, second = submit(organisation, engineer), submit(organisation, engineer)
+    assert run_queue.claim(_message(second), "w", "").id == second.id
+    assert run_queue.claim(_message(first), "w", "b200") is None
 
 
 def test_organisations_take_turns(submit, organisation, engineer, other, foreigner):
@@ -186,12 +189,6 @@ def test_organisations_take_turns(submit, organisation, engineer, other, foreign
     runs = [submit(organisation, engineer), submit(organisation, engineer), submit(other, foreigner)]
     taken = [run_queue.claim(_message(runs[0]), f"gpu-{number}@host", "h200") for number in range(2)]
     assert {run.organisation_id for run in taken} == {organisation.id, other.id}
-
-
-def test_a_claim_without_a_class_takes_the_run_that_it_names(submit, organisation, engineer):
-    first, second = submit(organisation, engineer), submit(organisation, engineer)
-    assert run_queue.claim(_message(second), "w", "").id == second.id
-    assert run_queue.claim(_message(first), "w", "b200") is None
 
 
 def test_the_place_is_the_order_in_which_claims_are_granted(submit, organisation, engineer, other, foreigner):

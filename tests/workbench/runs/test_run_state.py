@@ -33,10 +33,23 @@ def _kinds(run: Run) -> list[str]:
     return list(Event.objects.filter(run=run).values_list("kind", flat=True))
 
 
-def test_a_new_run_waits_with_all_its_stages(run):
+def test_a_new_run_waits_and_a_result_queues_its_next_stage_once_if_it_is_claimed(run, key):
     assert (run.state, run.stage, run.attempt) == ("queued", "admit", 1)
     assert list(run.stages.values_list("stage", flat=True)) == list(stages_of(load=False))
     assert _kinds(run) == ["queued"]
+    assert not state.advance(key, ADMIT)
+    assert not state.fail(key, StageFailure(sentence="no"))
+    assert not state.retry(key, "no")
+    assert state.beat(key) is None
+    run.refresh_from_db()
+    assert run.state == "queued"
+    state.claim(key, "w")
+    assert state.advance(key, ADMIT)
+    assert not state.advance(key, ADMIT)
+    run.refresh_from_db()
+    assert (run.state, run.stage, run.attempt, run.worker) == ("queued", "baseline", 1, "")
+    assert _kinds(run).count("stage_done") == 1
+    assert services.results(run).admit is not None
 
 
 def test_an_attempt_is_claimed_once_and_no_other_attempt_stage_or_class(run, key):
@@ -48,25 +61,6 @@ def test_an_attempt_is_claimed_once_and_no_other_attempt_stage_or_class(run, key
     assert not state.stop(key), "nobody has cancelled it"
     run.refresh_from_db()
     assert (run.state, run.worker) == ("running", "first")
-
-
-def test_a_result_queues_the_next_stage_and_counts_once(run, key):
-    state.claim(key, "w")
-    assert state.advance(key, ADMIT)
-    assert not state.advance(key, ADMIT)
-    run.refresh_from_db()
-    assert (run.state, run.stage, run.attempt, run.worker) == ("queued", "baseline", 1, "")
-    assert _kinds(run).count("stage_done") == 1
-    assert services.results(run).admit is not None
-
-
-def test_a_result_without_a_claim_changes_nothing(run, key):
-    assert not state.advance(key, ADMIT)
-    assert not state.fail(key, StageFailure(sentence="no"))
-    assert not state.retry(key, "no")
-    assert state.beat(key) is None
-    run.refresh_from_db()
-    assert run.state == "queued"
 
 
 def _advance(run, results, *stages, changes=None):
@@ -146,7 +140,13 @@ def test_the_sweep_leaves_a_lease_that_was_renewed(run, key):
     assert sweep().retried == 0
 
 
-def test_a_failure_is_kept_and_ends_the_stage(run, key):
+def test_progress_is_kept_with_its_partial_result_and_a_failure_ends_the_stage(run, key):
+    state.claim(key, "w")
+    lines = [Progress(fraction=0.2, message="one", partial={"a": 1}), Progress(fraction=0.4, message="two")]
+    assert state.progress(key, lines) is False
+    row = run.stages.get(stage="admit")
+    assert (row.progress, row.message, row.partial) == (0.4, "two", {"a": 1})
+    assert _kinds(run).count("progress") == 2
     state.claim(key, "w")
     failure = StageFailure(sentence="no such model", refused=True, file="config.json", field="model_type")
     assert state.fail(key, failure)
@@ -154,15 +154,6 @@ def test_a_failure_is_kept_and_ends_the_stage(run, key):
     assert run.state == "failed"
     assert run.error == failure.model_dump()
     assert run.stages.get(stage="admit").state == StageRun.State.FAILED
-
-
-def test_progress_is_kept_with_its_partial_result(run, key):
-    state.claim(key, "w")
-    lines = [Progress(fraction=0.2, message="one", partial={"a": 1}), Progress(fraction=0.4, message="two")]
-    assert state.progress(key, lines) is False
-    row = run.stages.get(stage="admit")
-    assert (row.progress, row.message, row.partial) == (0.4, "two", {"a": 1})
-    assert _kinds(run).count("progress") == 2
 
 
 ENDINGS = {

@@ -22,8 +22,11 @@ def _post(client: Client, path: str, body: dict[str, Any] | None = None) -> Any:
     return client.post(f"/api/v1{path}", body or {}, content_type="application/json")
 
 
-def test_a_run_is_started_read_and_listed(api, engineer, workload):
+def test_a_run_is_started_read_and_listed_on_an_allowed_class(api, engineer, workload):
     client = api(engineer)
+    refused = _post(client, "/runs", {"workload": str(workload.id), "gpu_class": "b200"})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "gpu_class")
+    assert Run.objects.count() == 0
     made = _post(client, "/runs", {"workload": str(workload.id)})
     assert made.status_code == 201
     read = client.get(f"/api/v1/runs/{made.json()['id']}").json()
@@ -32,13 +35,6 @@ def test_a_run_is_started_read_and_listed(api, engineer, workload):
     listed = client.get("/api/v1/runs", {"state": "queued", "workload": str(workload.id)}).json()
     assert [item["id"] for item in listed["items"]] == [read["id"]]
     assert client.get("/api/v1/runs", {"state": "done"}).json()["items"] == []
-
-
-def test_a_class_that_the_workload_does_not_allow_is_refused(api, engineer, workload):
-    answer = _post(api(engineer), "/runs", {"workload": str(workload.id), "gpu_class": "b200"})
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["field"] == "gpu_class"
-    assert Run.objects.count() == 0
 
 
 def test_cancel_tells_when_the_run_is_over_and_events_are_followed_from_the_last_one(api, engineer, run):

@@ -30,11 +30,20 @@ def claimed(worker, run, key):
     return key.model_dump()
 
 
-def test_a_claim_gets_everything_the_stage_needs(worker, run, key):
-    document = StageInput.model_validate_json(worker("claim", {**key.model_dump(), "worker": "w"}).content)
+def test_a_claim_gets_everything_the_stage_needs_again_if_its_answer_was_lost(worker, run, key):
+    claim = {**key.model_dump(), "worker": "w", "gpu_class": run.gpu_class, "claim_id": str(uuid.uuid4())}
+    first, again = worker("claim", claim), worker("claim", claim)
+    document = StageInput.model_validate_json(first.content)
     assert (document.run_id, document.stage, document.gpu_class) == (str(run.id), "admit", "h200")
     assert (document.organisation, document.model) == (str(run.organisation_id), run.workload.model.facts)
     assert 0 < document.seconds_left < 360
+    assert (again.status_code, again.content) == (200, first.content)
+    assert again.headers[CLAIM_HEADER] == first.headers[CLAIM_HEADER]
+    assert run.events.filter(kind="claimed").count() == 1
+    assert worker("claim", claim | {"claim_id": str(uuid.uuid4())}).status_code == 409
+    assert worker("claim", claim | {"claim_id": "no id"}).status_code == 422
+    assert worker("result", {**key.model_dump(), "died": "its process ended"}).status_code == 204
+    assert worker("claim", claim | {"gpu_class": ""}).status_code == 409, "the attempt was given up"
 
 
 @pytest.mark.parametrize("stage", ["price", "report"])
@@ -44,18 +53,6 @@ def test_no_worker_gets_a_stage_whose_files_the_web_believes(worker, run, key, s
         claim = {**key.model_dump(), "stage": stage, "worker": "w", "gpu_class": gpu_class}
         assert worker("claim", claim).status_code == 409
     assert state.claim(key.model_copy(update={"stage": stage}), "ledger") is not None
-
-
-def test_a_claim_whose_answer_was_lost_is_answered_again(worker, run, key):
-    claim = {**key.model_dump(), "worker": "w", "gpu_class": run.gpu_class, "claim_id": str(uuid.uuid4())}
-    first, again = worker("claim", claim), worker("claim", claim)
-    assert (again.status_code, again.content) == (200, first.content)
-    assert again.headers[CLAIM_HEADER] == first.headers[CLAIM_HEADER]
-    assert run.events.filter(kind="claimed").count() == 1
-    assert worker("claim", claim | {"claim_id": str(uuid.uuid4())}).status_code == 409
-    assert worker("claim", claim | {"claim_id": "no id"}).status_code == 422
-    assert worker("result", {**key.model_dump(), "died": "its process ended"}).status_code == 204
-    assert worker("claim", claim | {"gpu_class": ""}).status_code == 409, "the attempt was given up"
 
 
 @pytest.mark.parametrize(
@@ -76,22 +73,18 @@ def test_an_attempt_that_is_not_held_is_a_409(worker, claimed, run, path, more):
     assert (run.state, run.attempt) == ("running", 1)
 
 
-def test_a_heartbeat_brings_the_cancel(worker, claimed, run):
+def test_a_result_that_is_none_leaves_the_stage_held_until_a_heartbeat_brings_the_cancel(worker, claimed, run):
+    answer = worker("result", {**claimed, "result": {**ADMIT, "parameters": "many"}})
+    assert (answer.status_code, "admit.parameters" in answer.json()["detail"]) == (422, True)
+    assert worker("result", claimed).status_code == 422
+    run.refresh_from_db()
+    assert run.state == "running"
     assert worker("heartbeat", claimed).json() == {"cancel": False}
     Run.objects.filter(id=run.id).update(cancel_requested=True)
     assert worker("heartbeat", claimed).json() == {"cancel": True}
     assert worker("result", {**claimed, "cancelled": True}).status_code == 204
     run.refresh_from_db()
     assert run.state == "cancelled"
-
-
-def test_a_result_that_is_no_result_is_refused_and_the_stage_stays_held(worker, claimed, run):
-    answer = worker("result", {**claimed, "result": {**ADMIT, "parameters": "many"}})
-    assert answer.status_code == 422
-    assert "admit.parameters" in answer.json()["detail"]
-    assert worker("result", claimed).status_code == 422
-    run.refresh_from_db()
-    assert run.state == "running"
 
 
 def test_a_kept_file_is_stored_under_its_hash(worker, claimed, run):
@@ -134,18 +127,9 @@ def test_an_artifact_that_cannot_be_kept_is_refused(worker, claimed, run, change
     receipts = {sha256: _put(worker.client, claimed, sha256, b"trace").json()["receipt"]}
     artifact = {"name": "trace.json", "sha256": sha256, "size": 5} | change
     answer = worker("result", {**claimed, "result": ADMIT, "artifacts": [artifact], "receipts": receipts})
-    assert answer.status_code == 422
-    assert sentence in answer.json()["detail"]
+    assert (answer.status_code, sentence in answer.json()["detail"]) == (422, True)
     run.refresh_from_db()
     assert run.state == "running"
-
-
-def test_only_the_holder_may_send_files(worker, claimed):
-    sha256 = hashlib.sha256(b"x").hexdigest()
-    assert _put(worker.client, {**claimed, "attempt": 2}, sha256, b"x").status_code == 409
-    assert not blobs.path_of(sha256).exists()
-    assert _put(worker.client, claimed, "../../etc/passwd", b"x").status_code in (404, 422)
-    assert _put(worker.client, {**claimed, "run_id": "x"}, sha256, b"x").status_code == 422
 
 
 @pytest.fixture
@@ -156,13 +140,18 @@ def stored(run):
     return b"{}"
 
 
-def test_the_holder_gets_the_files_of_its_runs_model_and_none_by_digest(worker, run, claimed, stored):
+def test_the_holder_alone_gets_the_files_of_its_runs_model_and_sends_files(worker, run, claimed, stored):
     answer = worker.client.get(_file(claimed, "deep/config.json"))
     assert b"".join(answer.streaming_content) == stored
     by_digest = f"/api/v1/worker/models/{run.workload.model.digest}"
     others = [_file(claimed, path) for path in ("other", "config.json", "../config.json")]
     for address in (*others, by_digest, f"{by_digest}/files/deep/config.json"):
         assert worker.client.get(address).status_code == 404
+    sha256 = hashlib.sha256(b"x").hexdigest()
+    assert _put(worker.client, {**claimed, "attempt": 2}, sha256, b"x").status_code == 409
+    assert not blobs.path_of(sha256).exists()
+    assert _put(worker.client, claimed, "../../etc/passwd", b"x").status_code in (404, 422)
+    assert _put(worker.client, {**claimed, "run_id": "x"}, sha256, b"x").status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -236,9 +225,7 @@ def outcome(worker, run, key):
     return {**key.model_dump(), "result": ADMIT, "next_claim_id": str(uuid.uuid4())}
 
 
-def test_a_result_claims_the_next_stage_and_no_message_is_sent(
-    worker, run, outcome, django_capture_on_commit_callbacks
-):
+def test_a_result_claims_the_next_stage_without_a_message(worker, run, outcome, django_capture_on_commit_callbacks):
     Run.objects.filter(id=run.id).update(published_at=None)
     with django_capture_on_commit_callbacks(execute=True):
         answer = worker("result", outcome)

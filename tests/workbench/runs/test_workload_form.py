@@ -41,15 +41,12 @@ def test_a_template_keeps_the_rest(browser, engineer, name, prompt, objectives):
         assert WorkloadDocument.model_validate(template.sla.model_dump() | {"model": "tiny-llama"})
 
 
-def test_nothing_is_lost_on_an_error(browser, engineer):
+def test_nothing_is_lost_on_an_error_and_objectives_are_added_and_removed_without_a_script(browser, engineer):
     sent = fields(GOOD) | {"objectives[0].limit": "soon", "name": "My <name>", "constraints.minutes": "7.5"}
     page = browser(engineer).post("/workloads/new/", sent).content.decode()
     for value in ("soon", "My &lt;name&gt;", "7.5"):
         assert f'value="{value}"' in page
     assert '<option value="llama-3.2-1b" selected>' in page
-
-
-def test_objectives_are_added_and_removed_without_a_script(browser, engineer):
     client = browser(engineer)
     page = client.post("/workloads/new/", fields(GOOD) | {"do": "add"}).content.decode()
     assert 'name="objectives[1].limit"' in page
@@ -94,7 +91,7 @@ def test_a_bad_sla_is_refused_beside_its_text(browser, engineer, text, sentence,
     assert not Workload.objects.exists()
 
 
-def test_run_again_and_change(browser, engineer, account):
+def test_a_workload_is_run_again_copied_and_shown_as_it_was_asked(browser, engineer, account, api):
     browser(engineer).post("/workloads/new/", fields(GOOD))
     workload = Workload.objects.get()
     assert browser(account).post(f"/workloads/{workload.id}/run/").status_code == 403
@@ -103,12 +100,9 @@ def test_run_again_and_change(browser, engineer, account):
     page = browser(engineer).get(f"/workloads/new/?from={workload.id}").content.decode()
     assert '<option value="llama-3.2-1b" selected>' in page
     assert 'id="f-objectives-0-limit" value="100"' in page
-
-
-def test_a_workload_under_load_shows_what_was_asked(browser, api, engineer):
     load = {"most_users": 24, "demand": {"users": 500}}
-    post(api(engineer), GOOD | {"baseline_runner": "vllm", "load": load})
-    page = browser(engineer).get(f"/workloads/{Workload.objects.get().id}/").content.decode()
+    loaded = post(api(engineer), GOOD | {"baseline_runner": "vllm", "load": load}).json()["id"]
+    page = browser(engineer).get(f"/workloads/{loaded}/").content.decode()
     load, demand = ("<dt>Under load</dt><dd>up to 24 users at once</dd>", "<dt>To carry</dt><dd>500 users at once</dd>")
     assert all(words in page for words in (load, demand, "vLLM, under load alone; without load"))
 
