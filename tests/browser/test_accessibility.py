@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-from tests.browser.screenshots import OF_README, README_SIZE, ROOT, seeded
+from tests.browser.conftest import address_of
+from tests.browser.screenshots import OF_README, README_SIZE, ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
@@ -31,21 +32,16 @@ RUN = """async (tags) => {
 FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 """Plotly draws a chart anew some time after the screen became narrower."""
 ALIKE = """
-    bring-up bring-ups-of-a-member compare-nothing empty-bring-ups empty-inbox empty-models empty-reports empty-tokens
-    fleet-one-at-a-time forbidden invitation-ended portfolio-nothing-found prices-asked report-file report-missed
-    report-of-run report-reviewed result-h200 result-inside result-met result-missed result-no-change result-too-close
-    result-two-gpus result-undecided result-vllm run-cancelled run-endpoint-load run-h200 run-inside run-lost run-missed
+    bring-up bring-ups-of-a-member compare-load compare-nothing empty-bring-ups empty-inbox empty-models
+    empty-reports empty-tokens fleet-one-at-a-time forbidden invitation-ended portfolio-nothing-found prices-asked
+    report-file report-missed report-of-run report-reviewed result-h200 result-inside result-load-llama
+    result-load-qwen result-met result-missed result-no-change result-too-close result-two-gpus result-undecided
+    result-vllm run-cancelled run-endpoint-load run-h200 run-inside run-load-llama run-load-qwen run-lost run-missed
     run-no-change run-too-close run-two-gpus run-undecided run-vllm workload workload-h200 workload-new
     workload-two-gpus workload-vllm
 """
 """Of the same template as pages that are checked; a link shows the same file as four of the reports."""
 VIEWS = ((1280, "light"), (390, "dark"))
-
-
-@pytest.fixture(scope="module")
-def gallery(site):
-    """The pages of `tests.browser.gallery` on the running site, with a worker of the class h200 that takes no run."""
-    return seeded(site.environment)
 
 
 @pytest.fixture
@@ -109,7 +105,7 @@ def test_axe_finds_what_is_planted(page_of):
 def test_a_link_opens_what_it_leads_to_a_term_explains_itself_and_a_head_sorts_its_table(page_of, gallery):
     page = page_of("admin")
     page.set_viewport_size({"width": 1280, "height": 900})
-    page.goto(next(address for name, _, address in gallery["pages"] if name == "result-h200"))
+    page.goto(address_of(gallery, "result-h200"))
     heading = page.locator("#roofline")
     expect(heading).not_to_be_visible()
     page.evaluate("location.hash = '#roofline'")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import log_in
+from tests.browser.conftest import PASSWORD, log_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -50,18 +50,9 @@ def test_a_file_that_is_too_large_is_refused_before_it_takes_the_form_with_it(op
     expect(page.locator('[name="objectives[0].limit"]')).to_have_value("77")
 
 
-TWO_CUSTOMERS = """
-from workbench.accounts import services
-from workbench.accounts.models import User
-user = User.objects.create_user("two@customers.test", "correct horse battery", name="Two")
-for name in ("First customer", "Second customer"):
-    services.create_organisation(name, user)
-"""
-
-
+@pytest.mark.usefixtures("gallery")
 def test_what_was_typed_outlives_the_login_and_a_switch_in_another_tab(chromium, site):
-    site.manage("shell", "-c", TWO_CUSTOMERS)
-    person = replace(site, email="two@customers.test", password="correct horse battery")
+    person = replace(site, email="two@gallery.test", password=PASSWORD)
     context = chromium.new_context(base_url=site.url)
     page, other = context.new_page(), context.new_page()
     log_in(page, person)

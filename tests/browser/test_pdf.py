@@ -11,6 +11,7 @@ from markupsafe import Markup
 from playwright.sync_api import Page
 
 from tests import sample_results
+from tests.browser.conftest import address_of
 from workbench.home.example import example
 from workers.documents.prices import default_price_book
 from workers.report.page import Cover, render
@@ -28,26 +29,6 @@ CUT = """() => [...document.querySelectorAll('table, figure, p, pre, dl')].filte
 .map((e) => e.outerHTML.slice(0, 200))"""
 LONGER = """() => { const row = document.querySelector('#objectives ~ .table-wrap tbody tr, h2 + .wrap tbody tr');
   for (let i = 0; i < 80; i++) row.after(row.cloneNode(true)); }"""
-
-
-SEED = """
-from workbench.home.demo import kept_run
-from workbench.accounts.models import User
-admin = User.objects.get(email="{email}"); organisation = admin.memberships.earliest("pk").organisation
-for name in ("llama-3.2-1b-load", "qwen2.5-1.5b-load"): print(kept_run(organisation, admin, name).id)
-"""
-REMOVE = """
-from workbench.intake.models import Workload
-from workbench.runs.models import Run
-Run.objects.filter(workload__name__endswith="-load").delete(); Workload.objects.filter(name__endswith="-load").delete()
-"""
-
-
-@pytest.fixture(scope="module")
-def load_runs(site):
-    """The committed runs under load on an H200, by their ids on the site."""
-    yield site.manage("shell", "--no-imports", "-c", SEED.format(email=site.email)).split()
-    site.manage("shell", "--no-imports", "-c", REMOVE)
 
 
 @pytest.fixture
@@ -135,10 +116,10 @@ def test_a_pdf_is_whole(open_page, printed, tmp_path, kind, paper):
 
 
 @pytest.mark.parametrize("kind", ["result/", "report.html"])
-def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, load_runs, kind):
+def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, gallery, kind):
     """Its table of loads has twelve columns, the last of which says whether the objectives hold."""
-    page = open_page(width=round(PAPER["A4"] / 25.4 * 96))
-    page.goto(f"/runs/{load_runs[0]}/{kind}")
+    page = open_page(width=round(PAPER["A4"] / 25.4 * 96), cookie=gallery["sessions"]["admin"])
+    page.goto(address_of(gallery, "result-load-llama").replace("result/", kind))
     page.emulate_media(media="print")
     assert page.evaluate(CUT) == []
     document = printed(page, "A4")
@@ -146,9 +127,9 @@ def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, load_runs, kind)
     assert not re.search(r"\bbefor\b", " ".join(_texts(document))), "short words are not broken"
 
 
-def test_a_pdf_of_a_comparison_names_its_runs(open_page, printed, load_runs):
-    page = open_page()
-    page.goto(f"/compare/?run={'&run='.join(load_runs)}")
+def test_a_pdf_of_a_comparison_names_its_runs(open_page, printed, gallery):
+    page = open_page(cookie=gallery["sessions"]["admin"])
+    page.goto(address_of(gallery, "compare-load"))
     document = printed(page, "A4")
     first, whole = _texts(document)[0], re.sub(r"\s+", " ", " ".join(_texts(document)))
     for words in ("A Voice agent, llama-3.2-1b-load", "B Voice agent, qwen2.5-1.5b-load"):

@@ -1,6 +1,5 @@
 """An authenticator app and a passkey, set up and used in a real browser with a virtual security key."""
 
-import json
 import re
 import time
 from dataclasses import replace
@@ -9,7 +8,7 @@ import pytest
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Site, complaints_of, enter, log_in
+from tests.browser.conftest import PASSWORD, Site, complaints_of, enter, log_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 KEY = {
@@ -26,10 +25,10 @@ NAMELESS = """() => [...document.querySelectorAll('input:not([type=hidden]), sel
 
 
 @pytest.fixture
-def person(site):
+def person(site, gallery):
     """A person of their own, at a host name: browsers refuse passkeys for a bare address."""
-    login = json.loads(site.manage("create_login", "--json", "--email", "second@factor.test"))
-    return replace(site, url=site.url.replace("127.0.0.1", "localhost"), email=login["email"])
+    url = site.url.replace("127.0.0.1", "localhost")
+    return replace(site, url=url, email="factor@gallery.test", password=PASSWORD)
 
 
 @pytest.fixture

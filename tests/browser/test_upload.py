@@ -160,6 +160,14 @@ def test_the_form_by_keyboard_with_an_error_on_the_way(page):
     expect(error).to_have_text("")
     expect(limit).not_to_have_attribute("aria-invalid", "true")
     assert listed(page, "workloads") == before
+    page.locator("details:has([name='constraints.minutes'])").evaluate_all(
+        "(all) => { for (const e of all) e.open = true; }"
+    )
+    for gpu_class in ("h200", "cpu"):
+        page.locator(f'[name="constraints.gpu_classes"][value="{gpu_class}"]').uncheck()
+    page.locator("button.button-primary", has_text="Start the run").click()
+    page.wait_for_url("**/runs/*/")
+    expect(page.get_by_text("Waiting for a worker of class h100").first).to_be_visible()
 
 
 def test_a_recording_is_handed_in_from_the_form_and_a_broken_line_is_named(page, tmp_path):
