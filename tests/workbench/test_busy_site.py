@@ -96,8 +96,8 @@ def _hand_in(site: WebProcess, number: int) -> httpx.Response:
 def test_a_locked_database_is_a_503_and_others_are_answered_meanwhile(site):
     """Each that writes waits for five seconds; an organisation has fewer of them under way than there are threads."""
     assert site.api.get("/runs").status_code == 200
-    with locked(site), ThreadPoolExecutor(2 * THREADS) as pool:
-        writing = [pool.submit(_hand_in, site, number) for number in range(2 * THREADS)]
+    with locked(site), ThreadPoolExecutor(3 * THREADS) as pool:
+        writing = [pool.submit(_hand_in, site, number) for number in range(3 * THREADS)]
         time.sleep(1)  # they have threads, or wait for one
         begun = time.monotonic()
         for page in PAGES:

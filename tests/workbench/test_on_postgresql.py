@@ -24,13 +24,13 @@ from workbench.storage import database
 call_command("migrate", verbosity=0)
 admin = User.objects.create(email="admin@voice.test")
 voice = services.create_organisation("Voice", admin)
-told = {"audit": []}
+outcome = {"audit": []}
 for statement in ("UPDATE audit_entry SET action = 'x'", "DELETE FROM audit_entry", "TRUNCATE audit_entry"):
     try:
         connection.cursor().execute(statement)
     except DatabaseError as error:
-        told["audit"].append(str(error).splitlines()[0])
-told["entry"] = str(Entry.objects.get())
+        outcome["audit"].append(str(error).splitlines()[0])
+outcome["entry"] = str(Entry.objects.get())
 
 run = sample_runs.run(voice, admin)
 client = Client(raise_request_exception=False)
@@ -40,18 +40,18 @@ addresses = {
     "artifact of the API": f"/api/v1/runs/{run.id}/artifacts/verify/%00",
     "new workload": "/workloads/new/?model=%00",
 }
-told["status"] = {name: client.get(address).status_code for name, address in addresses.items()}
+outcome["status"] = {name: client.get(address).status_code for name, address in addresses.items()}
 invited = client.post("/members/invite/", {"email": "x" * 250 + "@voice.test", "role": "engineer"})
-told["status"]["invitation"] = invited.status_code
+outcome["status"]["invitation"] = invited.status_code
 
 before, stage = quota.used_bytes(voice), run.stages.latest("position")
 stage.partial = {"text": "é" * 50_000}
 stage.save()
-told["stage"] = quota.used_bytes(voice) - before
+outcome["stage"] = quota.used_bytes(voice) - before
 document = {"model": "tiny-llama", "objectives": [{"metric": "ttft", "limit": 5}]}
 client.post("/api/v1/workloads", document, content_type="application/json", headers={"Idempotency-Key": "k"})
-kept = IdempotentRequest.objects.get()
-told["answer"] = kept.row_bytes - len(kept.body)
+row = IdempotentRequest.objects.get()
+outcome["answer"] = row.row_bytes - len(row.body)
 
 database.WAIT_SECONDS = 1
 database.wait_less()
@@ -66,8 +66,8 @@ threading.Thread(target=hold).start()
 holds.wait()
 answers = [client.get("/models/"), client.get("/api/v1/models")]
 ends.set()
-told["locked"] = [[each.status_code, each["Content-Type"], each["Retry-After"]] for each in answers]
-print(json.dumps(told))
+outcome["locked"] = [[each.status_code, each["Content-Type"], each["Retry-After"]] for each in answers]
+print(json.dumps(outcome))
 """
 
 
@@ -78,10 +78,10 @@ def test_what_differs_on_postgresql(root, tmp_path):
         env = {**os.environ, **more}
         done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["audit"] == ["audit entries are only added"] * 3
-    assert told["entry"] == "admin@voice.test: organisation.created Voice"
-    assert told["status"] == {"artifact": 404, "artifact of the API": 404, "new workload": 200, "invitation": 422}
-    assert 100_000 <= told["stage"] < 101_000, "bytes, not characters"
-    assert told["answer"] == 512
-    assert told["locked"] == [[503, "text/html; charset=utf-8", "5"], [503, "application/problem+json", "5"]]
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["audit"] == ["audit entries are only added"] * 3
+    assert outcome["entry"] == "admin@voice.test: organisation.created Voice"
+    assert outcome["status"] == {"artifact": 404, "artifact of the API": 404, "new workload": 200, "invitation": 422}
+    assert 100_000 <= outcome["stage"] < 101_000, "bytes, not characters"
+    assert outcome["answer"] == 512
+    assert outcome["locked"] == [[503, "text/html; charset=utf-8", "5"], [503, "application/problem+json", "5"]]
