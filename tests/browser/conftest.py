@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from tests.browser.screenshots import seeded
 from tests.browser.serving import Site, serving
 
+PASSWORD = "correct horse battery"
+"""Of the gallery's people."""
 PATIENCE_MS = 120_000
 """Of a click, a page or an expectation, on a machine that does other things as well."""
 expect.set_options(timeout=PATIENCE_MS)
@@ -51,30 +54,52 @@ def session(chromium: Browser, site: Site, tmp_path_factory: pytest.TempPathFact
     return kept
 
 
-def log_in(page: Page, site: Site) -> None:
-    """By the form, as people do."""
+def enter(page: Page, site: Site) -> None:
+    """Send the form of the login, as people do."""
     page.goto("/login/")
     page.get_by_label("Email").fill(site.email)
     page.get_by_label("Password").fill(site.password)
     page.get_by_role("button", name="Log in", exact=True).click()
+
+
+def log_in(page: Page, site: Site) -> None:
+    """By the form, with the password alone."""
+    enter(page, site)
     expect(page.get_by_role("button", name="Log out")).to_be_visible()
+
+
+def complaints_of(page: Page, complaints: list[str]) -> Page:
+    """The page, of which the console's errors and warnings go to the list."""
+    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    return page
+
+
+@pytest.fixture(scope="package")
+def gallery(site: Site) -> dict[str, Any]:
+    """The pages of `tests.browser.gallery` on the running site, with a worker of the class h200 that takes no run."""
+    return seeded(site.environment)
+
+
+def address_of(gallery: dict[str, Any], name: str) -> str:
+    """The address of the gallery's page of this name."""
+    return next(address for known, _, address in gallery["pages"] if known == name)
 
 
 @pytest.fixture
 def open_page(chromium: Browser, site: Site, session: Path) -> Iterator[Callable[..., Page]]:
-    """`open_page(width=390, color_scheme="dark")`: logged in; what the console complains of fails the test."""
+    """`open_page(width=390, color_scheme="dark")`: logged in, or with this session's `cookie`; what the console
+    complains of fails the test.
+    """
     contexts: list[BrowserContext] = []
     complaints: list[str] = []
 
-    def opened(width: int = 1280, **more: object) -> Page:
-        context = chromium.new_context(
-            base_url=site.url, storage_state=session, viewport={"width": width, "height": 844}, **more
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        return page
+    def opened(width: int = 1280, cookie: str = "", **more: object) -> Page:
+        size = {"width": width, "height": 844}
+        contexts.append(chromium.new_context(base_url=site.url, storage_state=session, viewport=size, **more))
+        if cookie:
+            contexts[-1].add_cookies([{"name": "sessionid", "value": cookie, "url": site.url}])
+        return complaints_of(contexts[-1].new_page(), complaints)
 
     yield opened
     for context in contexts:

@@ -157,6 +157,8 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         "two-gpus": on_two_gpus(organisation, admin),
         "inside": inside(kept_run(organisation, admin, "llama-3.2-1b")),
         "h200": kept_run(organisation, admin, "llama-3.2-1b"),
+        "load-llama": kept_run(organisation, admin, "llama-3.2-1b-load"),
+        "load-qwen": kept_run(organisation, admin, "qwen2.5-1.5b-load"),
     }
     found_there = sample_endpoint.measured(sample_results.results())
     beside_endpoint(done["undecided"], found_there)
@@ -177,6 +179,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         ("workload-new-recorded", "admin", f"/workloads/new/?from={done['endpoint-load'].workload_id}"),
         ("model", "admin", f"/models/{met.workload.model_id}/"),
         ("compare-two", "admin", f"/compare/?run={met.id}&run={h200.id}"),
+        ("compare-load", "admin", f"/compare/?run={done['load-llama'].id}&run={done['load-qwen'].id}"),
         ("delete-run", "admin", f"/runs/{met.id}/delete/"),
         ("report-of-run", "admin", f"/runs/{h200.id}/report.html"),
         ("report-missed", "admin", f"/reports/{reports.freeze(done['missed'], admin).id}/report.html"),
@@ -277,11 +280,13 @@ def main() -> dict[str, Any]:
     """Makes everything; what it prints."""
     people = {
         name: User.objects.create_user(f"{name}@gallery.test", PASSWORD, name=name.title())
-        for name in ("admin", "account", "newcomer")
+        for name in ("admin", "account", "newcomer", "factor", "two")
     }
     organisation = services.create_organisation("Gallery", people["admin"])
     Membership.objects.create(user=people["account"], organisation=organisation, role=Role.ACCOUNT)
-    services.create_organisation("Empty", people["newcomer"])
+    customers = (("Empty", "newcomer"), ("Factor", "factor"), ("First customer", "two"), ("Second customer", "two"))
+    for customer, person in customers:
+        services.create_organisation(customer, people[person])
     tokens.issue(organisation, people["admin"], "build", "write")
     invitation = services.invite(organisation, people["admin"], "new@gallery.test", Role.ENGINEER)[1]
     Worker.objects.create(name="gpu-h200-0@host", gpu_class="h200", last_seen=timezone.now() + timedelta(days=1))

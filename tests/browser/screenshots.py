@@ -27,11 +27,11 @@ OPEN = """(most) => [...document.querySelectorAll("details.question")].slice(0, 
 CHARTS = "section.card > figure > [data-figure]:visible"
 
 
-def seeded(workbench: Workbench) -> dict[str, Any]:
-    """Fill the site; what `tests.browser.gallery` prints."""
-    command = [sys.executable, "-m", "tests.browser.gallery"]
-    environment = workbench.env | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+def seeded(environment: dict[str, str]) -> dict[str, Any]:
+    """Fill the site of these settings; what `tests.browser.gallery` prints."""
+    command, env = [sys.executable, "-m", "tests.browser.gallery"], environment | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     made: dict[str, Any] = json.loads(done.stdout)
     return made
 
@@ -89,7 +89,7 @@ def main() -> None:
         Workbench(data=Path(data), port=0, devices=[]) as workbench,
         sync_playwright() as playwright,
     ):
-        made = seeded(workbench)
+        made = seeded(workbench.env)
         chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         if chosen.tour:
             tour(chromium, workbench.url, made, chosen.tour)

@@ -2,21 +2,18 @@
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+import struct
 from pathlib import Path
-from typing import Any
 
 import axe_playwright_python
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-from tests.browser.serving import Site
+from tests.browser.conftest import address_of
+from tests.browser.screenshots import OF_README, README_SIZE, ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-ROOT = Path(__file__).resolve().parents[2]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 ALIKE_PARTS = """() => {
@@ -25,11 +22,7 @@ ALIKE_PARTS = """() => {
   [...document.querySelectorAll("main > section.card[id]")].slice(6).forEach((part) => part.remove());
   [...document.querySelectorAll(".document > *")].slice(40).forEach((part) => part.remove());
 }"""
-"""Opens what is folded, and leaves the beginnings of what is long: four rows of each table, six schemas of the API,
-forty blocks of a document.
-
-Hundreds that are alike take axe-core ten seconds.
-"""
+"""Opens what is folded, and leaves the beginnings of what is long: axe-core takes ten seconds for hundreds alike."""
 RUN = """async (tags) => {
   const only = {type: "tag", values: tags};
   const options = {runOnly: only, resultTypes: ["violations"], preload: false, iframes: false};
@@ -39,10 +32,11 @@ RUN = """async (tags) => {
 FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 """Plotly draws a chart anew some time after the screen became narrower."""
 ALIKE = """
-    bring-up bring-ups-of-a-member compare-nothing empty-bring-ups empty-inbox empty-models empty-reports empty-tokens
-    fleet-one-at-a-time forbidden invitation-ended portfolio-nothing-found prices-asked report-file report-missed
-    report-of-run report-reviewed result-h200 result-inside result-met result-missed result-no-change result-too-close
-    result-two-gpus result-undecided result-vllm run-cancelled run-endpoint-load run-h200 run-inside run-lost run-missed
+    bring-up bring-ups-of-a-member compare-load compare-nothing empty-bring-ups empty-inbox empty-models
+    empty-reports empty-tokens fleet-one-at-a-time forbidden invitation-ended portfolio-nothing-found prices-asked
+    report-file report-missed report-of-run report-reviewed result-h200 result-inside result-load-llama
+    result-load-qwen result-met result-missed result-no-change result-too-close result-two-gpus result-undecided
+    result-vllm run-cancelled run-endpoint-load run-h200 run-inside run-load-llama run-load-qwen run-lost run-missed
     run-no-change run-too-close run-two-gpus run-undecided run-vllm workload workload-h200 workload-new
     workload-two-gpus workload-vllm
 """
@@ -50,19 +44,8 @@ ALIKE = """
 VIEWS = ((1280, "light"), (390, "dark"))
 
 
-@pytest.fixture(scope="module")
-def gallery(site: Site) -> dict[str, Any]:
-    """The pages of `tests.browser.gallery` on the running site, with a worker of the class h200 that takes no run."""
-    environment = site.environment | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.browser.gallery"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    made: dict[str, Any] = json.loads(done.stdout)
-    return made
-
-
 @pytest.fixture
-def page_of(chromium: Browser, site: Site, gallery: dict[str, Any]) -> Iterator[Callable[[str], Page]]:
+def page_of(chromium, site, gallery):
     """`page_of("admin")`: a page of that person, "" for who has no login."""
     pages: dict[str, Page] = {}
 
@@ -81,9 +64,7 @@ def page_of(chromium: Browser, site: Site, gallery: dict[str, Any]) -> Iterator[
 
 
 def violations(page: Page) -> list[str]:
-    """What axe-core finds on the page that is open, wide in one theme and on a phone in the other, where nothing may
-    reach beyond the screen.
-    """
+    """What axe-core finds on the open page, wide and light, and dark on a phone, where all of it fits the screen."""
     page.evaluate(ALIKE_PARTS)
     page.evaluate(AXE)
     found = []
@@ -98,7 +79,7 @@ def violations(page: Page) -> list[str]:
     return found
 
 
-def test_no_page_violates_wcag(page_of, gallery) -> None:
+def test_no_page_violates_wcag(page_of, gallery):
     found = {}
     for name, person, address in [each for each in gallery["pages"] if each[0] not in ALIKE.split()]:
         page = page_of(person)
@@ -109,7 +90,7 @@ def test_no_page_violates_wcag(page_of, gallery) -> None:
     assert not found, json.dumps(found, indent=1)
 
 
-def test_axe_finds_what_is_planted(page_of) -> None:
+def test_axe_finds_what_is_planted(page_of):
     page = page_of("")
     page.goto("/login/")
     planted = '<p style="color: #555; width: 3000px">A dark sentence.</p><img src="a.png">'
@@ -121,10 +102,10 @@ def test_axe_finds_what_is_planted(page_of) -> None:
     assert "wider than the screen" in found
 
 
-def test_a_link_opens_what_it_leads_to_and_a_term_explains_itself(page_of, gallery) -> None:
+def test_a_link_opens_what_it_leads_to_a_term_explains_itself_and_a_head_sorts_its_table(page_of, gallery):
     page = page_of("admin")
     page.set_viewport_size({"width": 1280, "height": 900})
-    page.goto(next(address for name, _, address in gallery["pages"] if name == "result-h200"))
+    page.goto(address_of(gallery, "result-h200"))
     heading = page.locator("#roofline")
     expect(heading).not_to_be_visible()
     page.evaluate("location.hash = '#roofline'")
@@ -141,8 +122,20 @@ def test_a_link_opens_what_it_leads_to_and_a_term_explains_itself(page_of, galle
     expect(meaning).to_contain_text("before and after alternate")
     expect(speedup).to_have_accessible_description(re.compile("before and after alternate"))
 
+    page.evaluate("location.hash = '#decisions'")
+    head = page.locator("#candidates thead th", has_text="ms").first
+    times = "() => [...document.querySelectorAll('#candidates tbody tr')].map((row) => row.cells[2].textContent.trim())"
+    for order, way in (("ascending", 1), ("descending", -1)):
+        head.get_by_role("button", name="Sort by ms").click()
+        expect(head).to_have_attribute("aria-sort", order)
+        shown = page.evaluate(times)
+        known = [float(each.replace(",", "")) for each in shown if each != "–"]
+        assert known == sorted(known, reverse=way < 0)
+        assert len(known) > 20
+        assert "–" not in shown[: len(known)], "what has no time stays last"
 
-def test_the_palette_and_shortcuts_work_by_keyboard_and_can_be_turned_off(page_of) -> None:
+
+def test_the_palette_and_shortcuts_work_by_keyboard_and_can_be_turned_off(page_of):
     page = page_of("admin")
     page.set_viewport_size({"width": 1280, "height": 900})
     page.goto("/workloads/")
@@ -171,17 +164,8 @@ def test_the_palette_and_shortcuts_work_by_keyboard_and_can_be_turned_off(page_o
     page.evaluate("localStorage.clear()")
 
 
-def test_a_head_sorts_its_table_by_numbers_both_ways(page_of, gallery) -> None:
-    page = page_of("admin")
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.goto(next(address for name, _, address in gallery["pages"] if name == "result-h200") + "#decisions")
-    head = page.locator("#candidates thead th", has_text="ms").first
-    times = "() => [...document.querySelectorAll('#candidates tbody tr')].map((row) => row.cells[2].textContent.trim())"
-    for order, way in (("ascending", 1), ("descending", -1)):
-        head.get_by_role("button", name="Sort by ms").click()
-        expect(head).to_have_attribute("aria-sort", order)
-        shown = page.evaluate(times)
-        known = [float(each.replace(",", "")) for each in shown if each != "–"]
-        assert known == sorted(known, reverse=way < 0)
-        assert len(known) > 20
-        assert "–" not in shown[: len(known)], "what has no time stays last"
+@pytest.mark.parametrize("name", OF_README.values())
+def test_an_image_of_the_readme_has_the_size_of_the_command(name):
+    header = (ROOT / "docs" / name).read_bytes()[:24]
+    assert struct.unpack(">II", header[16:24]) == (README_SIZE["width"], README_SIZE["height"])
+    assert f"](docs/{name})" in (ROOT / "README.md").read_text("utf-8")

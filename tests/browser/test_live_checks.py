@@ -1,78 +1,58 @@
-"""The form of a workload tells while one types."""
+"""The form of a workload tells while one types, and outlives the login, also without scripts."""
 
 from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import log_in
+from tests.browser.conftest import PASSWORD, log_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_the_form_tells_while_one_types(open_page):
+def test_the_form_tells_while_one_types_and_keeps_it_during_a_look_at_the_models(open_page):
     page = open_page()
     page.goto("/workloads/new/")
-    checks = page.locator("#checks")
+    checks, limit = page.locator("#checks"), page.locator('[name="objectives[0].limit"]')
     expect(checks).to_contain_text("Still missing: Model.")
     page.get_by_label("Model required").select_option("llama-3.2-1b")
     expect(checks).to_contain_text("needs about")
-    page.locator('[name="objectives[0].limit"]').fill("1000")
-    expect(checks).to_contain_text("within 1,000 ms")
-    page.locator('[name="objectives[0].limit"]').fill("5")
+    limit.fill("5")
     expect(checks).to_contain_text("is impossible on")
-    page.get_by_role("button", name="Add an objective").click()
-    expect(page.get_by_text("Objective 2", exact=True)).to_be_visible()
-    expect(page.locator('[name="objectives[0].limit"]')).to_have_value("5")
-
-
-def test_what_was_typed_is_there_again_after_a_look_at_the_models(open_page):
-    page = open_page()
-    page.goto("/workloads/new/")
-    page.get_by_label("Model required").select_option("llama-3.2-1b")
-    page.locator('[name="objectives[0].limit"]').fill("1000")
+    limit.fill("1000")
+    expect(checks).to_contain_text("within 1,000 ms")
     page.locator('[name="traffic.prompt_tokens"]').fill("77")
     page.get_by_role("link", name="what is known of each").click()
     expect(page.get_by_role("heading", name="Models", level=1)).to_be_visible()
     page.go_back()
-    expect(page.locator('[name="objectives[0].limit"]')).to_have_value("1000")
+    expect(limit).to_have_value("1000")
     expect(page.locator('[name="traffic.prompt_tokens"]')).to_have_value("77")
-    expect(page.locator("#checks")).to_contain_text("within 1,000 ms")
-    expect(page.locator("#checks")).to_contain_text("A request: 77 prompt")
+    expect(checks).to_contain_text("within 1,000 ms")
+    expect(checks).to_contain_text("A request: 77 prompt")
+    page.get_by_role("button", name="Add an objective").click()
+    expect(page.get_by_text("Objective 2", exact=True)).to_be_visible()
+    expect(limit).to_have_value("1000")
 
 
-@pytest.mark.parametrize(
-    ("name", "section"),
-    [("sla_file", "Paste or upload an SLA file"), ("quality_text_file", "Advanced: constraints, text")],
-)
-def test_a_file_that_is_too_large_is_refused_before_it_takes_the_form_with_it(open_page, name, section):
+def test_a_file_that_is_too_large_is_refused_before_it_takes_the_form_with_it(open_page):
     page = open_page()
     page.goto("/workloads/new/")
     page.locator('[name="objectives[0].limit"]').fill("77")
-    page.get_by_text(section).click()
-    file = page.locator(f'input[name="{name}"]')
-    file.set_input_files({"name": "calls.txt", "mimeType": "text/plain", "buffer": b"x" * 2_000_000})
-    expect(page.locator(f"#{name}-error")).to_contain_text(
-        "calls.txt was not taken: it has 2,000,000 bytes, and at most"
-    )
-    expect(file).to_have_value("")
+    sections = {"sla_file": "Paste or upload an SLA file", "quality_text_file": "Advanced: constraints, text"}
+    for name, section in sections.items():
+        page.get_by_text(section).click()
+        file = page.locator(f'input[name="{name}"]')
+        file.set_input_files({"name": "calls.txt", "mimeType": "text/plain", "buffer": b"x" * 2_000_000})
+        expect(page.locator(f"#{name}-error")).to_contain_text("calls.txt was not taken: it has 2,000,000 bytes")
+        expect(file).to_have_value("")
     page.get_by_role("button", name="Add an objective").click()
     expect(page.get_by_text("Objective 2", exact=True)).to_be_visible()
     expect(page.locator('[name="objectives[0].limit"]')).to_have_value("77")
 
 
-TWO_CUSTOMERS = """
-from workbench.accounts import services
-from workbench.accounts.models import User
-user = User.objects.create_user("two@customers.test", "correct horse battery", name="Two")
-for name in ("First customer", "Second customer"):
-    services.create_organisation(name, user)
-"""
-
-
+@pytest.mark.usefixtures("gallery")
 def test_what_was_typed_outlives_the_login_and_a_switch_in_another_tab(chromium, site):
-    site.manage("shell", "-c", TWO_CUSTOMERS)
-    person = replace(site, email="two@customers.test", password="correct horse battery")
+    person = replace(site, email="two@gallery.test", password=PASSWORD)
     context = chromium.new_context(base_url=site.url)
     page, other = context.new_page(), context.new_page()
     log_in(page, person)
@@ -101,4 +81,27 @@ def test_what_was_typed_outlives_the_login_and_a_switch_in_another_tab(chromium,
     expect(page.get_by_text("nothing you entered is lost")).to_be_visible()
     expect(page.locator('[name="name"]')).to_have_value("Half typed")
     assert page.locator("#organisation").input_value() == first
+    context.close()
+
+
+def test_a_workload_outlives_the_login(chromium, site):
+    context = chromium.new_context(base_url=site.url, java_script_enabled=False)
+    page, other = context.new_page(), context.new_page()
+    log_in(page, site)
+    page.goto("/workloads/new/")
+    page.get_by_label("Name", exact=True).fill("My own")
+    page.get_by_text("Advanced: constraints").click()
+    page.get_by_label("Text", exact=True).fill("first line\nsecond line")
+    page.get_by_role("button", name="Add an objective").click()
+    expect(page.get_by_label("Text", exact=True)).to_be_visible()
+    context.clear_cookies(name="sessionid")
+    page.get_by_role("button", name="Start the run").click()
+    expect(page.get_by_role("heading", name="You are logged out")).to_be_visible()
+    log_in(other, site)
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("My own")
+    expect(page.get_by_label("Text", exact=True)).to_have_value("first line\nsecond line")
+    page.get_by_role("button", name="Start the run").click()
+    expect(page.get_by_role("alert")).to_contain_text("The workload was not started.")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("My own")
     context.close()

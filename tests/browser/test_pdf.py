@@ -2,8 +2,6 @@
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pypdfium2
@@ -12,7 +10,8 @@ import pytest
 from markupsafe import Markup
 from playwright.sync_api import Page
 
-from tests.browser.serving import Site
+from tests import sample_results
+from tests.browser.conftest import address_of
 from workbench.home.example import example
 from workers.documents.prices import default_price_book
 from workers.report.page import Cover, render
@@ -23,8 +22,8 @@ MARGIN = 14 / 25.4 * 72
 FOOT = 17 / 25.4 * 72
 ROUGH = 2
 """Points by which margins are rounded to pixels."""
-A4_MM = 182
-"""Width between the margins."""
+PAPER = {"A4": 182, "Letter": 188}
+"""Width between the margins in mm."""
 CUT = """() => [...document.querySelectorAll('table, figure, p, pre, dl')].filter((e) => e.offsetParent !== null)
 .filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
 .map((e) => e.outerHTML.slice(0, 200))"""
@@ -32,28 +31,8 @@ LONGER = """() => { const row = document.querySelector('#objectives ~ .table-wra
   for (let i = 0; i < 80; i++) row.after(row.cloneNode(true)); }"""
 
 
-SEED = """
-from workbench.home.demo import kept_run
-from workbench.accounts.models import User
-admin = User.objects.get(email="{email}"); organisation = admin.memberships.earliest("pk").organisation
-for name in ("llama-3.2-1b-load", "qwen2.5-1.5b-load"): print(kept_run(organisation, admin, name).id)
-"""
-REMOVE = """
-from workbench.intake.models import Workload
-from workbench.runs.models import Run
-Run.objects.filter(workload__name__endswith="-load").delete(); Workload.objects.filter(name__endswith="-load").delete()
-"""
-
-
-@pytest.fixture(scope="module")
-def load_runs(site: Site) -> Iterator[list[str]]:
-    """The committed runs under load on an H200, by their ids on the site."""
-    yield site.manage("shell", "--no-imports", "-c", SEED.format(email=site.email)).split()
-    site.manage("shell", "--no-imports", "-c", REMOVE)
-
-
 @pytest.fixture
-def printed(tmp_path: Path) -> Callable[[Page, str], pypdfium2.PdfDocument]:
+def printed(tmp_path):
     """`printed(page, "A4")`: the page as a PDF."""
 
     def made(page: Page, paper: str) -> pypdfium2.PdfDocument:
@@ -106,7 +85,7 @@ def _measured() -> SimpleNamespace:
 
 
 @pytest.mark.parametrize(("kind", "paper"), [("result", "Letter"), ("report", "A4")])
-def test_a_pdf_is_whole(open_page, printed, tmp_path: Path, kind: str, paper: str) -> None:
+def test_a_pdf_is_whole(open_page, printed, tmp_path, kind, paper):
     """The run on an H200 has more rows than made-up ones; the browser is dark, paper is not."""
     page = open_page(color_scheme="dark")
     if kind == "result":
@@ -137,10 +116,10 @@ def test_a_pdf_is_whole(open_page, printed, tmp_path: Path, kind: str, paper: st
 
 
 @pytest.mark.parametrize("kind", ["result/", "report.html"])
-def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, load_runs: list[str], kind: str) -> None:
+def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, gallery, kind):
     """Its table of loads has twelve columns, the last of which says whether the objectives hold."""
-    page = open_page(width=round(A4_MM / 25.4 * 96))
-    page.goto(f"/runs/{load_runs[0]}/{kind}")
+    page = open_page(width=round(PAPER["A4"] / 25.4 * 96), cookie=gallery["sessions"]["admin"])
+    page.goto(address_of(gallery, "result-load-llama").replace("result/", kind))
     page.emulate_media(media="print")
     assert page.evaluate(CUT) == []
     document = printed(page, "A4")
@@ -148,9 +127,9 @@ def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, load_runs: list[
     assert not re.search(r"\bbefor\b", " ".join(_texts(document))), "short words are not broken"
 
 
-def test_a_pdf_of_a_comparison_names_its_runs(open_page, printed, load_runs: list[str]) -> None:
-    page = open_page()
-    page.goto(f"/compare/?run={'&run='.join(load_runs)}")
+def test_a_pdf_of_a_comparison_names_its_runs(open_page, printed, gallery):
+    page = open_page(cookie=gallery["sessions"]["admin"])
+    page.goto(address_of(gallery, "compare-load"))
     document = printed(page, "A4")
     first, whole = _texts(document)[0], re.sub(r"\s+", " ", " ".join(_texts(document)))
     for words in ("A Voice agent, llama-3.2-1b-load", "B Voice agent, qwen2.5-1.5b-load"):
@@ -159,7 +138,7 @@ def test_a_pdf_of_a_comparison_names_its_runs(open_page, printed, load_runs: lis
     assert "Confinement" in whole, "short words are not broken"
 
 
-def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, printed) -> None:
+def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, printed):
     page = open_page()
     page.goto("/members/")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -169,3 +148,24 @@ def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, print
     assert "Members" in text
     for words in (said, "Save", "Log out", "Invite"):
         assert words not in text
+
+
+@pytest.mark.parametrize("paper", PAPER)
+def test_nothing_is_cut_on_paper(chromium, tmp_path, paper):
+    long = "a_word_that_finds_no_space_to_break_at_" * 8
+    note = Markup(f"<p>{long}</p>")
+    cover = Cover(f"A title {long}", "Voice", "Published", note, "2026-01-01", None, None, default_price_book())
+    file = tmp_path / "report.html"
+    file.write_text(render(sample_results.stage_input(), cover), "utf-8")
+    page = chromium.new_page(viewport={"width": round(PAPER[paper] / 25.4 * 96), "height": 900})
+    page.goto(file.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "a long word is broken"
+    page.emulate_media(media="print")
+    assert page.evaluate(CUT) == []
+    assert page.get_by_role("link", name="Objectives", exact=True).is_visible()
+    reasons = page.locator("details.few th", has_text="reason").first
+    assert reasons.is_visible(), "why each plan was taken or not is printed"
+    assert not page.locator("summary").first.is_visible()
+    pdf = page.pdf(format=paper)
+    assert 0 < pdf.count(b"/Type /Page\n") <= 12
+    page.close()

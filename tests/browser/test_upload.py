@@ -1,25 +1,22 @@
 """The upload page and the workload form in a real Chromium."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import Site
 from tests.kernels.model_folders import safetensors, weights_of
 from tests.workbench.intake.conftest import CONFIG, sha
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-WIDE = CONFIG | {"vocab_size": 150_000}
-"""A model whose weights take two chunks."""
+WIDE = CONFIG | {"vocab_size": 150_000}  # its weights take two chunks
 SENT_MS = 300_000
 
 
 @pytest.fixture
-def page(chromium: Browser, site: Site, session: Path) -> Iterator[Page]:
+def page(chromium, site, session):
     """Logged in; answers of 4xx are expected here, errors of the scripts are not."""
     errors: list[str] = []
     context = chromium.new_context(base_url=site.url, storage_state=session)
@@ -31,7 +28,7 @@ def page(chromium: Browser, site: Site, session: Path) -> Iterator[Page]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A model's directory, with files and folders that are not sent."""
     directory = tmp_path / "my-model"
     (directory / ".git").mkdir(parents=True)
@@ -51,13 +48,11 @@ def upload(page: Page, folder: Path) -> None:
     page.goto("/models/upload/")
     page.get_by_label("or a folder").set_input_files(folder)
     expect(page.get_by_role("row")).to_have_count(3)
-    expect(page.get_by_text("Left out, as the workbench does not read them")).to_contain_text(
-        ".git/, pytorch_model.bin"
-    )
+    expect(page.get_by_text("Left out, as the workbench does not")).to_contain_text(".git/, pytorch_model.bin")
     page.get_by_role("button", name="Upload", exact=True).click()
 
 
-def test_an_upload_is_taken_up_again_after_the_page_was_left(page: Page, folder: Path) -> None:
+def test_an_upload_is_taken_up_again_after_the_page_was_left(page, folder):
     page.route("**/api/v1/uploads/*/finish", lambda route: route.abort())
     upload(page, folder)
     expect(page.get_by_role("alert")).to_contain_text("Upload again to go on", timeout=SENT_MS)
@@ -70,7 +65,7 @@ def test_an_upload_is_taken_up_again_after_the_page_was_left(page: Page, folder:
     assert listed(page, "uploads") == []
 
 
-def test_a_folder_goes_up_although_the_connection_breaks(page: Page, folder: Path) -> None:
+def test_a_folder_goes_up_although_the_connection_breaks(page, folder):
     broken: list[str] = []
 
     def break_one(route: Route) -> None:
@@ -87,13 +82,17 @@ def test_a_folder_goes_up_although_the_connection_breaks(page: Page, folder: Pat
     expect(page.get_by_role("heading", name="my-model")).to_be_visible()
     assert broken
     stored = {file["path"]: file["sha256"] for file in listed(page, "models")[0]["files"]}
-    assert stored == {
-        path.name: sha(path.read_bytes()) for path in folder.iterdir() if path.suffix in (".json", ".safetensors")
-    }
+    assert stored == {name: sha((folder / name).read_bytes()) for name in ("config.json", "model.safetensors")}
 
 
-def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page) -> None:
+def test_bad_files_are_refused_with_a_sentence_when_they_are_chosen_or_dropped_and_nothing_stays(page, folder):
+    (folder / "model.safetensors").rename(folder / "tf_model.h5")
     before = listed(page, "models")
+    page.goto("/models/upload/")
+    page.get_by_label("or a folder").set_input_files(folder)
+    for name in ("pytorch_model.bin: this is a pickle format", "tf_model.h5: .h5 weights are not taken"):
+        expect(page.get_by_role("alert")).to_contain_text(name)
+    expect(page.get_by_role("button", name="Upload", exact=True)).to_be_disabled()
     page.goto("/models/upload/")
     page.evaluate(
         """() => {
@@ -112,16 +111,7 @@ def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page)
     assert listed(page, "models") == before
 
 
-def test_weights_that_are_not_read_are_all_named_when_they_are_chosen(page: Page, folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "tf_model.h5")
-    page.goto("/models/upload/")
-    page.get_by_label("or a folder").set_input_files(folder)
-    for name in ("pytorch_model.bin: this is a pickle format", "tf_model.h5: .h5 weights are not taken"):
-        expect(page.get_by_role("alert")).to_contain_text(name)
-    expect(page.get_by_role("button", name="Upload", exact=True)).to_be_disabled()
-
-
-def test_a_bad_config_is_refused_and_a_corrected_one_is_taken(page: Page, folder: Path) -> None:
+def test_a_bad_config_is_refused_and_a_corrected_one_is_taken(page, folder):
     (folder / "added_tokens.json").write_text("{}")
     (folder / "config.json").write_text(json.dumps({key: WIDE[key] for key in WIDE.keys() - {"vocab_size"}}))
     sent: list[str] = []
@@ -141,9 +131,15 @@ def test_a_bad_config_is_refused_and_a_corrected_one_is_taken(page: Page, folder
     page.wait_for_url("**/models/*-*/", timeout=SENT_MS)
 
 
-def test_the_form_by_keyboard_with_an_error_on_the_way(page: Page) -> None:
+def test_the_form_by_keyboard_with_an_error_on_the_way(page):
+    """The form prefers the first GPU class with a worker and the first precision, in the order of the document."""
     before = listed(page, "workloads")
     page.goto("/workloads/new/")
+    for name, order in (("gpu_classes", ["h200", "h100", "cpu"]), ("precisions", ["bf16", "fp16", "fp32", "int8"])):
+        boxes = page.locator(f'[name="constraints.{name}"]:checked')
+        assert [box.get_attribute("value") for box in boxes.all()] == order
+    page.locator("button.button-primary", has_text="Start the run").click()
+    expect(page.locator(".field:has([name='model']) > .error")).to_have_text("is required")
     page.get_by_role("combobox", name="Model").select_option("tiny-llama")
     expect(page.get_by_label("Limit")).to_have_accessible_description("In ms, at most.")
     page.get_by_label("Metric").first.select_option("throughput")
@@ -155,20 +151,26 @@ def test_the_form_by_keyboard_with_an_error_on_the_way(page: Page) -> None:
     expect(page.get_by_role("group", name="Objective 2")).to_have_count(0)
     page.get_by_label("Limit").press("Enter")
     expect(page.get_by_text("should be greater than 0, not -5", exact=True)).to_be_visible()
-    expect(page.get_by_label("Limit")).to_be_focused()
+    limit, error = page.get_by_label("Limit"), page.locator(".field:has([name='objectives[0].limit']) > .error")
+    expect(limit).to_be_focused()
     expect(page.get_by_role("combobox", name="Model")).to_have_value("tiny-llama")
+    expect(limit).to_have_attribute("aria-invalid", "true")
+    limit.fill("100")
+    expect(error).to_be_hidden()
+    expect(error).to_have_text("")
+    expect(limit).not_to_have_attribute("aria-invalid", "true")
     assert listed(page, "workloads") == before
+    page.locator("details:has([name='constraints.minutes'])").evaluate_all(
+        "(all) => { for (const e of all) e.open = true; }"
+    )
+    for gpu_class in ("h200", "cpu"):
+        page.locator(f'[name="constraints.gpu_classes"][value="{gpu_class}"]').uncheck()
+    page.locator("button.button-primary", has_text="Start the run").click()
+    page.wait_for_url("**/runs/*/")
+    expect(page.get_by_text("Waiting for a worker of class h100").first).to_be_visible()
 
 
-def test_what_the_form_prefers_keeps_its_order(page: Page) -> None:
-    """The first GPU class with a worker is taken, and the first precision; the defaults are the document's own."""
-    page.goto("/workloads/new/")
-    for name, order in (("gpu_classes", ["h200", "h100", "cpu"]), ("precisions", ["bf16", "fp16", "fp32", "int8"])):
-        boxes = page.locator(f'[name="constraints.{name}"]:checked')
-        assert [box.get_attribute("value") for box in boxes.all()] == order
-
-
-def test_a_recording_is_handed_in_from_the_form_and_a_broken_line_is_named(page: Page, tmp_path: Path) -> None:
+def test_a_recording_is_handed_in_from_the_form_and_a_broken_line_is_named(page, tmp_path):
     calls = tmp_path / "calls.csv"
     calls.write_text("arrival_s,prompt_tokens,output_tokens\n0,8,4\n40,eight,4\n")
     page.goto("/workloads/new/")
@@ -194,22 +196,7 @@ def test_a_recording_is_handed_in_from_the_form_and_a_broken_line_is_named(page:
     assert listed(page, "uploads") == []
 
 
-def test_an_error_beside_a_field_goes_when_the_field_is_changed(page: Page) -> None:
-    page.goto("/workloads/new/")
-    limit = page.locator('[name="objectives[0].limit"]')
-    limit.fill("soon")
-    page.locator("button.button-primary", has_text="Start the run").click()
-    error = page.locator(".field:has([name='objectives[0].limit']) > .error")
-    expect(error).to_contain_text("should be a number, not 'soon'")
-    expect(limit).to_have_attribute("aria-invalid", "true")
-    limit.fill("100")
-    expect(error).to_be_hidden()
-    expect(error).to_have_text("")
-    expect(limit).not_to_have_attribute("aria-invalid", "true")
-    expect(page.locator(".field:has([name='model']) > .error")).to_have_text("is required")
-
-
-def test_a_form_that_is_on_its_way_is_not_sent_again(page: Page) -> None:
+def test_a_form_that_is_on_its_way_is_not_sent_again(page):
     page.goto("/workloads/new/")
     posted: list[str] = []
     form, send = "**/workloads/new/", "() => document.getElementById('workload-form').requestSubmit()"

@@ -1,17 +1,13 @@
 """`/metrics`: for a token only, the time of every request, and the pipeline as the database has it."""
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import sample_runs
-from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from workbench.accounts.models import Organisation, User
 from workbench.intake.models import Upload
 from workbench.runs import state
 from workbench.runs.models import Run, Worker
@@ -21,7 +17,7 @@ TOKEN = "a-token-for-the-test"
 
 
 @pytest.fixture
-def scrape(settings: Any) -> Callable[..., dict[str, float]]:
+def scrape(settings):
     """The samples that Prometheus reads, by name and labels as they are written."""
     settings.METRICS_TOKEN = TOKEN
 
@@ -35,14 +31,15 @@ def scrape(settings: Any) -> Callable[..., dict[str, float]]:
     return samples
 
 
-def test_it_is_not_there_without_a_token_and_closed_without_the_right_one(db: None, settings: Any) -> None:
+def test_it_is_not_there_without_a_token_and_closed_without_the_right_one(db, settings):
     assert Client().get("/metrics").status_code == 404
+    assert settings.METRICS_COLLECTORS == [], "the site of the pages does not ask the database"
     settings.METRICS_TOKEN = TOKEN
     assert Client().get("/metrics").status_code == 401
     assert Client(headers={"Authorization": "Bearer other"}).get("/metrics").status_code == 401
 
 
-def test_requests_are_timed_by_the_pattern_of_their_address(db: None, scrape: Callable[..., dict[str, float]]) -> None:
+def test_requests_are_timed_by_the_pattern_of_their_address(db, scrape):
     name = 'workbench_request_seconds_count{address="login/",method="GET",status="2xx"}'
     before = scrape().get(name, 0)
     Client().get("/login/")
@@ -53,9 +50,7 @@ def test_requests_are_timed_by_the_pattern_of_their_address(db: None, scrape: Ca
     assert any(re.fullmatch(r'workbench_request_seconds_bucket{.*le="0.15".*}', each) for each in after)
 
 
-def test_the_pipelines_figures_are_those_of_the_database(
-    organisation: Organisation, engineer: User, scrape: Callable[..., dict[str, float]]
-) -> None:
+def test_the_pipelines_figures_are_those_of_the_database(organisation, engineer, scrape):
     now = timezone.now()
     Worker.objects.create(name="w", gpu_class="h200", last_seen=now)
     for _ in range(2):
@@ -68,22 +63,36 @@ def test_the_pipelines_figures_are_those_of_the_database(
     waits = {"state": "checking", "touched_at": now}
     Upload.objects.filter(pk=Upload.objects.create(organisation=organisation).pk).update(**waits)
     found = scrape("workbench.runs.metrics.PipelineCollector")
-    assert found["workbench_database_up"] == 1
-    assert found["workbench_uploads_waiting"] == 1
+    exact = {
+        "database_up": 1,
+        "uploads_waiting": 1,
+        'runs{state="queued"}': 3,
+        'queue_runs{queue="gpu.h200"}': 3,
+        'queue_runs{queue="ledger"}': 0,
+        'gpu_workers{gpu_class="h200"}': 1,
+        'gpu_workers_at_work{gpu_class="h200"}': 0,
+        'runs_ended_last_hour{end="refused",stage="admit"}': 1,
+        'runs_ended_last_hour{end="done",stage="report"}': 1,
+        'attempts_ended_last_hour{end="retried",stage="verify"}': 1,
+        'stage_seconds_last_hour{percentile="p50",stage="baseline"}': sample_runs.SECONDS["baseline"],
+    }
+    assert {name: found[f"workbench_{name}"] for name in exact} == exact
     assert 0 <= found["workbench_uploads_oldest_seconds"] < 400
-    assert found['workbench_runs{state="queued"}'] == 3
-    assert found['workbench_queue_runs{queue="gpu.h200"}'] == 3
     assert 299 < found['workbench_queue_oldest_seconds{queue="gpu.h200"}'] < 400
-    assert found['workbench_queue_runs{queue="ledger"}'] == 0
-    assert found['workbench_gpu_workers{gpu_class="h200"}'] == 1
-    assert found['workbench_gpu_workers_at_work{gpu_class="h200"}'] == 0
-    assert found['workbench_runs_ended_last_hour{end="refused",stage="admit"}'] == 1
-    assert found['workbench_runs_ended_last_hour{end="done",stage="report"}'] == 1
-    assert found['workbench_attempts_ended_last_hour{end="retried",stage="verify"}'] == 1
-    assert (
-        found['workbench_stage_seconds_last_hour{percentile="p50",stage="baseline"}'] == sample_runs.SECONDS["baseline"]
-    )
 
 
-def test_the_site_of_the_pages_does_not_ask_the_database() -> None:
-    assert settings.METRICS_COLLECTORS == []
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_a_probe_is_answered_whatever_its_host_and_scheme(client, settings, path):
+    settings.SECURE_SSL_REDIRECT = True
+    settings.ALLOWED_HOSTS = ["workbench.example"]
+    assert client.get(path, headers={"Host": "10.0.0.1"}).status_code == 200
+    assert client.get("/login/", headers={"Host": "workbench.example"}).status_code == 301
+
+
+@pytest.mark.django_db
+def test_a_redis_that_is_down_is_alive_but_not_ready(client, settings):
+    settings.REDIS_URL = "redis://127.0.0.1:9/0"
+    assert client.get("/healthz").status_code == 200
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.content) == (503, b"not ready: no answer from Redis\n")

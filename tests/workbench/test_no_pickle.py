@@ -1,21 +1,20 @@
 """No process of the site reads a pickle: nothing imports it, and every cache works where none can be read."""
 
 import ast
+import json
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery
 from django.conf import settings as django_settings
-from django.core.cache.backends.base import BaseCache
 
 from tests.ports import reserved_port
 from tests.waiting import wait_for
+from tests.workers.pipeline.stack import ROOT
 from workbench import broker as messages
 from workbench.celery import app as ledger_app
 from workbench.embedded import broker
@@ -24,18 +23,8 @@ from workbench.web.cache import ForgivingFolderCache, ForgivingRedisCache, InPro
 from workers.confinement.confine import SYSTEM_WRITABLE
 from workers.gpu import app as gpu_app
 
-RUNS_CODE = {
-    "pickle",
-    "_pickle",
-    "cPickle",
-    "cloudpickle",
-    "dill",
-    "joblib",
-    "jsonpickle",
-    "marshal",
-    "shelve",
-    "torch",
-}
+NAMES = "pickle _pickle cPickle cloudpickle dill joblib jsonpickle marshal shelve torch"
+RUNS_CODE = set(NAMES.split())
 """Modules that run code when they read, or may. torch.load reads pickles."""
 READERS = ("load", "loads", "Unpickler", "dump", "dumps", "Pickler")
 
@@ -50,14 +39,10 @@ def _imported(source: Path) -> set[str]:
     return found
 
 
-def test_no_module_of_the_site_imports_what_reads_pickles(root: Path) -> None:
+def test_no_module_and_no_cache_of_the_site_reads_pickles(root, settings):
     sources = [*(root / "workbench").rglob("*.py"), *(root / "workers" / "documents").rglob("*.py")]
     assert len(sources) > 100
     assert {str(source): bad for source in sources if (bad := _imported(source) & RUNS_CODE)} == {}
-
-
-def test_every_cache_of_the_site_is_one_without_pickle(settings: Any) -> None:
-    """Those of the settings without and with a Redis and a folder (`workbench/settings.py`)."""
     text = Path(django_settings.BASE_DIR, "workbench", "settings.py").read_text()
     assert "django.core.cache" not in text
     assert all(each["BACKEND"].startswith("workbench.web.cache.") for each in settings.CACHES.values())
@@ -65,7 +50,7 @@ def test_every_cache_of_the_site_is_one_without_pickle(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("app", [ledger_app, gpu_app, messages._sender("ledger"), messages._sender("gpu.cpu")])
-def test_celery_accepts_and_sends_json_alone(app: Celery) -> None:
+def test_celery_accepts_and_sends_json_alone(app):
     conf = app.conf
     assert set(conf.accept_content) == {"json"}
     assert set(conf.result_accept_content or conf.accept_content) == {"json"}
@@ -74,7 +59,7 @@ def test_celery_accepts_and_sends_json_alone(app: Celery) -> None:
 
 
 @pytest.fixture(params=["Redis", "folder", "memory"])
-def any_cache(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseCache]:
+def any_cache(request, tmp_path):
     if request.param == "folder":
         yield ForgivingFolderCache(str(tmp_path / "pages"), {})
     elif request.param == "memory":
@@ -94,9 +79,7 @@ def any_cache(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseCa
         service.stop()
 
 
-def test_a_cache_works_where_no_pickle_can_be_read_or_written(
-    any_cache: BaseCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_works_where_no_pickle_can_be_read_or_written(any_cache, monkeypatch):
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a pickle")
 
@@ -117,7 +100,7 @@ def test_a_cache_works_where_no_pickle_can_be_read_or_written(
             any_cache.incr("absent")
 
 
-def test_a_page_that_somebody_else_wrote_counts_as_absent(tmp_path: Path) -> None:
+def test_a_page_that_somebody_else_wrote_or_that_cannot_be_kept_counts_as_absent(tmp_path):
     pages = ForgivingFolderCache(str(tmp_path), {})
     pages.set("page", ["<p>", []], 60)
     (file,) = tmp_path.iterdir()
@@ -125,16 +108,35 @@ def test_a_page_that_somebody_else_wrote_counts_as_absent(tmp_path: Path) -> Non
     assert pages.get("page") is None
     pages.set("page", "old", -1)
     assert pages.get("page") is None
+    cache = ForgivingFolderCache(str(tmp_path / "pages"), {})
+    (tmp_path / "pages").rmdir()
+    (tmp_path / "pages").write_text("")
+    cache.set("run", b"page")
+    assert cache.get("run") is None
 
 
-def test_what_the_processes_of_a_server_share_lies_where_no_stage_may_write(tmp_path: Path) -> None:
-    """And the folders are made before a site says which settings it has."""
-    code = (
-        "import os\nfrom workbench.serving.worker import BufferingWorker\nBufferingWorker.setup()\n"
-        "from django.conf import settings\nprint(settings.configured, os.environ['WORKBENCH_SHARED_PAGES'])"
-    )
-    env = {"PATH": os.environ["PATH"], "WORKBENCH_DATA": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    configured, folder = done.stdout.split()
-    assert configured == "False"
-    assert not any(Path(folder).is_relative_to(writable) for writable in SYSTEM_WRITABLE)
+FIRST_PROCESS = """
+import json, os
+from workbench.serving.worker import BufferingWorker
+BufferingWorker.setup()
+from django.conf import settings
+configured = settings.configured
+told = settings.CACHES["results"]
+print(json.dumps([configured, told["BACKEND"], told["LOCATION"], oct(os.stat(told["LOCATION"]).st_mode)]))
+"""
+
+
+def test_the_first_process_makes_the_folder_and_removes_it(tmp_path):
+    env = {**os.environ, "DJANGO_SETTINGS_MODULE": "workbench.settings", "WORKBENCH_DATA": str(tmp_path)}
+    env = {**env, "PYTHONPATH": str(ROOT)}
+    said = subprocess.run([sys.executable, "-c", FIRST_PROCESS], cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE)
+    configured, backend, folder, mode = json.loads(said.stdout)
+    assert not configured, "the folder is made before a site says which settings it has"
+    assert (backend, mode) == ("workbench.web.cache.ForgivingFolderCache", "0o40700")
+    assert not any(Path(folder).is_relative_to(writable) for writable in SYSTEM_WRITABLE), "where no stage may write"
+    assert not Path(folder).exists()
+
+
+def test_another_process_finds_what_one_has_kept(tmp_path):
+    ForgivingFolderCache(str(tmp_path), {}).set("run", ["page", ["verify"]])
+    assert ForgivingFolderCache(str(tmp_path), {}).get("run") == ["page", ["verify"]]

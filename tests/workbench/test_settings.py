@@ -1,18 +1,27 @@
-"""The one settings file: safe defaults without any environment, and what the environment changes."""
+"""The one settings file: safe defaults, what the environment changes, and a Redis that is down or takes no answer."""
 
 import os
 import runpy
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
 
 import workbench
+from tests.redis_settings import redis_settings, running_redis
+from workbench import broker
+from workbench.runs import services
+from workbench.runs.models import Run
 from workbench.storage.secret_files import kept_secret
+from workbench.web import cache
+from workbench.web.cache import ForgivingRedisCache
 
 FILE = Path(workbench.__file__).with_name("settings.py")
 
@@ -40,18 +49,12 @@ def test_without_an_environment_it_is_safe_and_needs_no_server(tmp_path):
     assert again == {name: found[name] for name in again}
 
 
-def test_https_closes_what_http_leaves_open(tmp_path):
+def test_https_closes_what_http_leaves_open_and_servers_come_from_their_urls(tmp_path):
     names = ("SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE", "SECURE_HSTS_SECONDS", "SECURE_SSL_REDIRECT")
     assert not any(_settings(tmp_path, *names).values())
-    assert all(_settings(tmp_path, *names, PUBLIC_URL="https://workbench.example").values())
-
-
-def test_the_public_address_is_an_allowed_host(tmp_path):
     site = {"PUBLIC_URL": "https://workbench.example:8443", "ALLOWED_HOSTS": "old.example"}
+    assert all(_settings(tmp_path, *names, **site).values())
     assert set(_settings(tmp_path, "ALLOWED_HOSTS", **site)["ALLOWED_HOSTS"]) >= {"workbench.example", "old.example"}
-
-
-def test_postgres_and_redis_come_from_their_urls(tmp_path):
     found = _settings(
         tmp_path,
         "DATABASES",
@@ -67,9 +70,16 @@ def test_postgres_and_redis_come_from_their_urls(tmp_path):
     assert found["CACHES"]["default"]["LOCATION"] == "redis://cache:b@r:6379/2"
 
 
-def test_one_address_of_redis_for_all_roles_is_refused(tmp_path):
-    with pytest.raises(ImproperlyConfigured, match="REDIS_URL is set without GPU_REDIS_URL or CACHE_URL"):
-        _settings(tmp_path, "CACHES", REDIS_URL="redis://r:6379/0")
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"REDIS_URL": "redis://r:6379/0"}, "REDIS_URL is set without GPU_REDIS_URL or CACHE_URL"),
+        ({"EMAIL_SECURITY": "ssl"}, "not starttls, tls or none"),
+    ],
+)
+def test_one_address_of_redis_for_all_roles_and_mail_in_the_clear_are_refused(tmp_path, environment, reason):
+    with pytest.raises(ImproperlyConfigured, match=reason):
+        _settings(tmp_path, **environment)
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 0o700), (0o755, 0o750), (0o700, 0o700), (0o2770, 0o2770)])
@@ -101,7 +111,6 @@ def test_processes_that_start_together_agree_on_a_secret(tmp_path):
 
 
 def test_a_redis_that_is_down_does_not_take_the_site_with_it(settings):
-    from workbench.web.cache import ForgivingRedisCache
 
     cache = ForgivingRedisCache("redis://127.0.0.1:9/0", {})
     cache.set("a", 1)
@@ -111,17 +120,48 @@ def test_a_redis_that_is_down_does_not_take_the_site_with_it(settings):
     assert cache.delete("b") is False
 
 
-def test_a_misspelt_security_of_mail_is_refused(tmp_path):
-    """It would send passwords in the clear."""
-    with pytest.raises(ImproperlyConfigured, match="not starttls, tls or none"):
-        _settings(tmp_path, "EMAIL_HOST", EMAIL_SECURITY="ssl")
-
-
 @pytest.mark.parametrize("site", ["workbench.wsgi", "workbench.worker_site.wsgi"])
 def test_each_site_starts_by_itself(tmp_path, site):
     """The workers' site has fewer applications than the pages', and its server imports this module."""
     env = {"PATH": os.environ["PATH"], "WORKBENCH_DATA": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", f"import {site}"], env=env, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", f"import {site}"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def freeze(tmp_path, settings):
+    """`freeze()` stops the site's Redis in its tracks."""
+    with running_redis(tmp_path) as (port, process):
+        for name, url in redis_settings(port).items():
+            setattr(settings, name, url)
+        settings.CACHES = {
+            "default": {"BACKEND": "workbench.web.cache.ForgivingRedisCache", "LOCATION": settings.CACHE_URL}
+        }
+        broker._sender_at.cache_clear()
+        caches["default"].set("asked", "before", 60)
+        assert caches["default"].get("asked") == "before"
+        yield lambda: process.send_signal(signal.SIGSTOP)
+    broker._sender_at.cache_clear()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_delays_the_first_request_and_no_other(freeze, api, engineer, caplog):
+    client = api(engineer)
+    assert client.get("/api/v1/runs").status_code == 200
+    freeze()
+    begun = time.monotonic()
+    for _ in range(8):
+        assert client.get("/api/v1/runs").status_code == 200
+    rests = (time.monotonic() - begun) / cache.REST_SECONDS
+    assert 1 <= caplog.text.count("Redis does not answer") <= 1 + rests, "each of them asks Redis twice"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_is_taken_and_waits_for_the_sweep(freeze, workload, engineer, caplog):
+    freeze()
+    begun = time.monotonic()
+    run = services.create_run(workload, engineer)
+    assert time.monotonic() - begun < 10 * broker.PATIENCE_SECONDS
+    assert Run.objects.get(pk=run.pk).published_at is None
+    assert "waits for the sweep" in caplog.text

@@ -7,42 +7,21 @@ from playwright.sync_api import Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PATHS = (
-    "/workloads/",
-    "/workloads/?state=missed&q=none",
-    "/example/",
-    "/compare/",
-    "/workloads/new/",
-    "/models/",
-    "/models/upload/",
-    "/reports/",
-    "/reports/logo/",
-    "/notifications/",
-    "/notifications/log/",
-    "/prices/",
-    "/members/",
-    "/tokens/",
-    "/security/",
-    "/api/v1/docs",
-    "/api/v1/docs/runs",
-    "/api/v1/docs/schemas",
-    "RUN",
-    "RUNresult/",
-)
+PATHS = """
+    /workloads/ /workloads/?state=missed&q=none /example/ /compare/ /workloads/new/ /models/ /models/upload/ /reports/
+    /reports/logo/ /notifications/ /notifications/log/ /prices/ /members/ /tokens/ /security/ /api/v1/docs
+    /api/v1/docs/runs /api/v1/docs/schemas RUN RUNresult/
+"""
 SCROLL = """async () => { for (let y = 0; y < document.body.scrollHeight; y += 800) {
   window.scrollTo(0, y); await new Promise(requestAnimationFrame); } }"""
 
 
-def test_no_page_complains_on_a_phone(open_page, finished_run):
+def test_no_page_complains_on_a_phone_where_a_wide_table_says_so_and_keeps_its_first_column(open_page, finished_run):
     page = open_page(width=390)
-    for path in PATHS:
+    for path in PATHS.split():
         page.goto(path.replace("RUN", finished_run))
         page.evaluate(SCROLL)
         assert page.locator(".topbar").bounding_box()["height"] <= 100, path
-
-
-def test_a_wide_table_says_so_on_a_phone_and_keeps_its_first_column(open_page, finished_run):
-    page = open_page(width=390)
     page.goto(f"{finished_run}result/#objectives")
     table = page.locator('div[aria-labelledby="objectives"]')
     expect(table).to_have_class("table-wrap wide")
@@ -93,15 +72,7 @@ def test_the_keyboard_is_enough(open_page, finished_run):
     expect(page.locator("#candidates tbody tr:visible")).to_have_count(0)
 
 
-def test_the_api_can_be_read_without_scripts(open_page):
-    page = open_page(java_script_enabled=False)
-    page.goto("/api/v1/docs")
-    page.get_by_role("link", name="Start a run").click()
-    expect(page.get_by_role("heading", name="Start a run")).to_be_in_viewport()
-    expect(page.get_by_text("answer = start_run.sync_detailed")).to_be_visible()
-
-
-def test_charts_without_scripts_leave_no_room_empty(open_page, finished_run):
+def test_without_scripts_charts_leave_no_room_empty_lanes_are_a_table_and_the_api_can_be_read(open_page, finished_run):
     page = open_page(java_script_enabled=False)
     page.goto(f"{finished_run}result/")
     for question in page.locator("details.question > summary").all():
@@ -110,6 +81,14 @@ def test_charts_without_scripts_leave_no_room_empty(open_page, finished_run):
     assert figures.count() >= 3
     for figure in figures.all():
         around, drawing = figure.bounding_box(), figure.locator(".chart-paper svg").first.bounding_box()
-        assert drawing is not None
         assert drawing["height"] > 100
         assert drawing["y"] - around["y"] < 100, "room above a chart"
+    section = page.locator(".timelines")
+    assert "drawing needs JavaScript" in section.inner_text()
+    section.get_by_text("The lanes in numbers").first.click()
+    expect(section.get_by_role("rowheader", name="Modules").first).to_be_visible()
+    expect(section.get_by_role("link", name="Download the trace").first).to_be_visible()
+    page.goto("/api/v1/docs")
+    page.get_by_role("link", name="Start a run").click()
+    expect(page.get_by_role("heading", name="Start a run")).to_be_in_viewport()
+    expect(page.get_by_text("answer = start_run.sync_detailed")).to_be_visible()

@@ -1,22 +1,20 @@
 """From an invitation to paper: the account team reviews, edits, publishes and shares; a customer reads and prints."""
 
-from collections.abc import Callable, Iterator
-
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Site
+from tests.browser.conftest import complaints_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PASSWORD = "correct horse battery"
 
 
 @pytest.fixture
-def stranger(chromium: Browser, site: Site) -> Iterator[Callable[[], Page]]:
+def stranger(chromium, site):
     """`stranger()`: a page without a login, in a browser of its own."""
-    contexts: list[BrowserContext] = []
+    contexts = []
 
-    def opened() -> Page:
+    def opened():
         contexts.append(chromium.new_context(base_url=site.url))
         return contexts[-1].new_page()
 
@@ -45,7 +43,7 @@ def _join(page: Page, link: str) -> Page:
     return page
 
 
-def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, stranger, finished_run) -> None:
+def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, stranger, finished_run):
     page = _join(stranger(), _invite(open_page(), "account@walk.test", "account"))
     page.on("dialog", lambda dialog: dialog.accept())
     page.goto(f"{finished_run}result/")
@@ -61,8 +59,8 @@ def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, s
     page.get_by_role("button", name="Make a link").click()
     link = page.locator("code", has_text="/shared/").inner_text()
 
-    customer, complaints = stranger(), list[str]()
-    customer.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    complaints: list[str] = []
+    customer = complaints_of(stranger(), complaints)
     customer.goto(link)
     customer.get_by_label("Password").fill(PASSWORD)
     customer.get_by_role("button", name="Open the report").click()

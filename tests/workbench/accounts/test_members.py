@@ -1,10 +1,11 @@
-"""Members: who sees the page, who changes roles, and the admin that must remain."""
+"""Members: who sees the page, who changes roles, the admin that must remain, long lists, and which names are taken."""
 
 import pytest
 from django.urls import reverse
 
+from workbench.accounts import services, tokens
 from workbench.accounts.models import ApiToken, Membership, Role
-from workbench.accounts.tokens import issue
+from workbench.short_text import check_short_text
 
 pytestmark = pytest.mark.django_db
 
@@ -13,15 +14,16 @@ def _membership(user):
     return Membership.objects.get(user=user)
 
 
-def test_it_shows_the_members_of_the_own_organisation_alone(browser, engineer, foreigner):
+def test_it_shows_the_members_of_the_chosen_organisation_alone(browser, engineer, foreigner, organisation):
     page = browser(engineer).get("/members/").content.decode()
     assert engineer.email in page
     assert foreigner.email not in page
-
-
-def test_an_admin_changes_a_role(browser, admin, organisation, engineer):
-    browser(admin).post(reverse("change-role", args=[_membership(engineer).pk]), {"role": "account"})
-    assert _membership(engineer).role == Role.ACCOUNT
+    Membership.objects.create(user=foreigner, organisation=organisation, role=Role.ENGINEER)
+    client = browser(foreigner)
+    assert engineer.email not in client.get("/members/").content.decode()
+    assert f'<option value="{organisation.pk}">Voice</option>' in client.get("/members/").content.decode()
+    client.post("/organisation/", {"organisation": str(organisation.pk), "next": "/members/"})
+    assert engineer.email in client.get("/members/").content.decode()
 
 
 @pytest.mark.parametrize("address", ["change-role", "remove-member"])
@@ -33,16 +35,15 @@ def test_only_an_admin_changes_members(browser, engineer, account, address):
 
 @pytest.mark.parametrize(("address", "role"), [("change-role", "engineer"), ("remove-member", "")])
 def test_the_last_admin_stays(browser, admin, organisation, address, role):
-    page = (
-        browser(admin)
-        .post(reverse(address, args=[_membership(admin).pk]), {"role": role}, follow=True)
-        .content.decode()
-    )
+    changed = reverse(address, args=[_membership(admin).pk])
+    page = browser(admin).post(changed, {"role": role}, follow=True).content.decode()
     assert "The last admin cannot be removed" in page
     assert _membership(admin).role == Role.ADMIN
 
 
-def test_one_of_two_admins_may_go(browser, admin, organisation, make_user):
+def test_an_admin_changes_a_role_and_removes_one_of_two_admins(browser, admin, organisation, engineer, make_user):
+    browser(admin).post(reverse("change-role", args=[_membership(engineer).pk]), {"role": "account"})
+    assert _membership(engineer).role == Role.ACCOUNT
     other = make_user("second@voice.test", organisation, Role.ADMIN)
     browser(admin).post(reverse("remove-member", args=[_membership(other).pk]))
     assert not Membership.objects.filter(user=other).exists()
@@ -50,7 +51,7 @@ def test_one_of_two_admins_may_go(browser, admin, organisation, make_user):
 
 def test_removing_a_member_ends_their_tokens_and_their_session(browser, admin, organisation, engineer, api):
     script = api(engineer)
-    issue(organisation, engineer, "second", "read")
+    tokens.issue(organisation, engineer, "second", "read")
     page = browser(engineer)
     browser(admin).post(reverse("remove-member", args=[_membership(engineer).pk]))
     assert script.get("/api/v1/me").status_code == 401
@@ -58,21 +59,44 @@ def test_removing_a_member_ends_their_tokens_and_their_session(browser, admin, o
     assert "admin@voice.test" not in page.get("/members/").content.decode()
 
 
-def test_a_member_of_two_organisations_works_for_the_chosen_one(browser, engineer, foreigner, organisation):
-    Membership.objects.create(user=foreigner, organisation=organisation, role=Role.ENGINEER)
-    client = browser(foreigner)
-    assert engineer.email not in client.get("/members/").content.decode()
-    assert f'<option value="{organisation.pk}">Voice</option>' in client.get("/members/").content.decode()
-    client.post("/organisation/", {"organisation": str(organisation.pk), "next": "/members/"})
-    assert engineer.email in client.get("/members/").content.decode()
+def test_switching_leads_neither_to_a_foreign_organisation_nor_to_another_site(browser, admin, foreigner, organisation):
+    chosen = {"organisation": str(organisation.pk), "next": "https://evil.test/"}
+    assert browser(foreigner).post("/organisation/", chosen).status_code == 404
+    assert browser(admin).post("/organisation/", chosen)["Location"] == "/"
 
 
-def test_nobody_switches_to_a_foreign_organisation(browser, foreigner, organisation):
-    assert browser(foreigner).post("/organisation/", {"organisation": str(organisation.pk)}).status_code == 404
+@pytest.mark.parametrize("address", ["/members/", "/tokens/"])
+def test_a_long_list_is_cut_into_pages(browser, make_user, organisation, admin, address):
+    for number in range(60):
+        user = make_user(f"member{number}@voice.test", organisation)
+        tokens.issue(organisation, user, f"token {number}", "read")
+    first, second = (browser(admin).get(address, {"page": number}).content.decode() for number in (1, 2))
+    assert ("Page 1 of 2" in first, first.count("<tr>")) == (True, 51)
+    assert 10 <= second.count("<tr>") <= 13
 
 
-def test_switching_never_leads_to_another_site(browser, admin, organisation):
-    response = browser(admin).post(
-        "/organisation/", {"organisation": str(organisation.pk), "next": "https://evil.test/"}
-    )
-    assert response["Location"] == "/"
+def test_open_invitations_are_cut_into_pages(browser, organisation, admin):
+    for number in range(60):
+        services.invite(organisation, admin, f"new{number}@voice.test", "engineer")
+    client = browser(admin)
+    assert client.get("/members/").content.decode().count("Withdraw the invitation") == 50
+    assert client.get("/members/?invited=2").content.decode().count("Withdraw the invitation") == 10
+
+
+@pytest.mark.parametrize(
+    "name", ["Zoë", "山田\u3000太郎", "می\u200cخواهم", "क्\u200dष", "\U0001f469\u200d\U0001f680 rocket", "a\u00a0b"]
+)
+def test_names_of_all_scripts_are_taken(name):
+    assert check_short_text(f" {name}\u00a0") == name
+
+
+@pytest.mark.parametrize("text", ["a\x1bb", "a\x00", "a\nb", "a\u202eb", "\ufeffa", "a\u2028b", "a\ud800"])
+def test_what_a_terminal_or_a_database_cannot_handle_is_refused(text):
+    with pytest.raises(ValueError, match="control characters"):
+        check_short_text(text)
+
+
+@pytest.mark.parametrize("text", [" ", "\u3000", "\u200d", " \u200c\u200d "])
+def test_what_nobody_sees_is_refused(text):
+    with pytest.raises(ValueError, match="spaces alone"):
+        check_short_text(text)

@@ -21,32 +21,15 @@ from workbench.worker_site.urls import api as worker_api
 
 pytestmark = pytest.mark.django_db
 MISSING = "00000000-0000-4000-8000-000000000000"
-OWN_LISTS = {  # answer every caller with the caller's own rows
-    ("GET", "/me"),
-    ("GET", "/audit"),
-    ("GET", "/catalogue"),
-    ("GET", "/models"),
-    ("GET", "/uploads"),
-    ("GET", "/recordings"),
-    ("GET", "/workloads"),
-    ("GET", "/runs"),
-    ("GET", "/reports"),
-    ("GET", "/prices"),
-    ("GET", "/tokens"),
-    ("GET", "/webhooks"),
-    ("GET", "/deliveries"),
-    ("GET", "/bring-ups"),
-}
+LISTS = (
+    "me audit catalogue models uploads recordings workloads runs reports prices tokens webhooks deliveries bring-ups"
+)
+OWN_LISTS = {("GET", f"/{name}") for name in LISTS.split()}
+"""They answer every caller with the caller's own rows."""
 FOR_ADMINS = {"/audit", "/webhooks", "/deliveries"}
-OWN_WRITES = {
-    ("POST", "/uploads"),
-    ("POST", "/uploads/selection"),
-    ("POST", "/workloads"),
-    ("POST", "/prices"),
-    ("POST", "/tokens"),
-    ("POST", "/webhooks"),
-    ("POST", "/bring-ups"),
-}  # make the caller's own rows
+WRITES = "uploads uploads/selection workloads prices tokens webhooks bring-ups"
+OWN_WRITES = {("POST", f"/{name}") for name in WRITES.split()}
+"""They make the caller's own rows."""
 BODIES: dict[str, Any] = {
     "/uploads/selection": {"paths": ["config.json"]},
     "/uploads": {"name": "m", "files": [{"path": "config.json", "size": 1}]},
@@ -60,8 +43,6 @@ BODIES: dict[str, Any] = {
     "/runs/{run_id}": {"tags": ["nightly"]},
     "/bring-ups": sample_bring_up.measured().model_dump(mode="json"),
 }
-
-
 QUERIES = {"/runs/{run_id}/comparison": "?kept_id={kept_id}"}
 """What an operation is asked with."""
 
@@ -71,22 +52,18 @@ def _paths(api: NinjaAPI) -> dict[str, Any]:
     return api.get_openapi_schema(path_prefix="")["paths"]
 
 
-def _operations(api: NinjaAPI) -> list[tuple[str, str]]:
-    return [(method.upper(), path) for path, operations in _paths(api).items() for method in operations]
-
-
-def _with_body(api: NinjaAPI) -> list[tuple[str, str]]:
-    """The operations that take a JSON document."""
+def _operations(api, with_body=False):
+    """Methods and paths; `with_body`: of those that take a JSON document."""
     return [
         (method.upper(), path)
         for path, operations in _paths(api).items()
         for method, operation in operations.items()
-        if "application/json" in operation.get("requestBody", {}).get("content", {})
+        if not with_body or "application/json" in operation.get("requestBody", {}).get("content", {})
     ]
 
 
 @pytest.fixture
-def ids(finished_run, make_run, organisation, engineer) -> dict[str, str]:
+def ids(finished_run, make_run, organisation, engineer):
     """One object of each kind, by the parameter's name."""
     upload = uploads.create(organisation, engineer, "half", [AnnouncedFile("config.json", 10)])
     report = freeze(finished_run, engineer)
@@ -126,7 +103,7 @@ def _call(client: Client, method: str, path: str, ids: dict[str, str]) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def many_requests(settings) -> None:
+def many_requests(settings):
     settings.API_REQUESTS_PER_MINUTE = 10_000
 
 
@@ -142,7 +119,7 @@ def test_a_foreign_object_is_not_found(api, ids, foreigner, engineer):
         assert own.status_code != 404, f"the owner finds {path}, so the 404 above is about ownership"
 
 
-def test_lists_show_nothing_foreign(api, ids, foreigner, organisation):
+def test_lists_show_nothing_foreign_and_roles_do_what_they_may(api, ids, foreigner, organisation, account, engineer):
     client = api(foreigner)
     for method, path in sorted(OWN_LISTS):
         response = _call(client, method, path, ids)
@@ -150,26 +127,29 @@ def test_lists_show_nothing_foreign(api, ids, foreigner, organisation):
         text = response.content.decode()
         assert not [name for name, value in ids.items() if name.endswith("_id") and value in text], path
         assert organisation.name not in text, path
+    for user, operations in ((account, OF_SUBMITTERS), (engineer, OF_REVIEWERS)):
+        client = api(user)
+        assert {_call(client, method, path, ids).status_code for method, path in operations} == {403}
 
 
-def test_a_read_token_reads_and_does_not_write(api, ids, engineer, admin):
+def test_a_read_token_only_reads_and_nobody_gets_in_without_one(api, ids, engineer, admin, client, settings):
     reader, admins = api(engineer, "read"), api(admin, "read")
     for method, path in _operations(v1):
         response = _call(admins if path in FOR_ADMINS else reader, method, path, ids)
         assert response.status_code == (200 if method == "GET" else 403), (method, path)
         assert method == "GET" or "may only read" in response.json()["detail"]
-
-
-def test_nobody_gets_in_without_a_token(client, ids):
     for method, path in _operations(v1):
         response = _call(client, method, path, ids)
         assert (response.status_code, response["Content-Type"]) == (401, "application/problem+json"), path
+    client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {settings.WORKER_TOKEN}"
+    assert {_call(client, method, path, ids).status_code for method, path in _operations(worker_api)} == {404}
 
 
 @pytest.mark.urls("workbench.worker_site.urls")
-def test_no_token_of_a_customer_opens_the_worker_api(client, api, browser, ids, admin):
+def test_no_token_of_a_customer_opens_the_worker_api_whose_server_serves_nothing_else(client, api, browser, ids, admin):
     for caller in (client, api(admin), browser(admin)):
         assert {_call(caller, method, path, ids).status_code for method, path in _operations(worker_api)} == {401}
+    assert {_call(api(admin), method, path, ids).status_code for method, path in _operations(v1)} == {404}
 
 
 OF_SUBMITTERS = (
@@ -184,23 +164,6 @@ OF_SUBMITTERS = (
     ("DELETE", "/bring-ups/{bring_up_id}"),
 )
 OF_REVIEWERS = (("POST", "/reports/{report_id}/review"), ("POST", "/reports/{report_id}/publish"))
-
-
-def test_an_account_does_not_submit_and_an_engineer_does_not_review(api, ids, account, engineer):
-    for user, operations in ((account, OF_SUBMITTERS), (engineer, OF_REVIEWERS)):
-        client = api(user)
-        assert {_call(client, method, path, ids).status_code for method, path in operations} == {403}
-
-
-def test_the_pages_server_does_not_serve_the_worker_api(client, ids, settings):
-    client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {settings.WORKER_TOKEN}"
-    assert {_call(client, method, path, ids).status_code for method, path in _operations(worker_api)} == {404}
-
-
-@pytest.mark.urls("workbench.worker_site.urls")
-def test_the_worker_apis_server_serves_nothing_else(api, ids, admin):
-    client = api(admin)
-    assert {_call(client, method, path, ids).status_code for method, path in _operations(v1)} == {404}
 
 
 def test_an_unknown_query_parameter_is_named_with_those_that_there_are(api, client, admin, organisation):
@@ -219,13 +182,9 @@ def test_an_unknown_query_parameter_is_named_with_those_that_there_are(api, clie
 
 def test_a_body_that_is_no_object_or_has_an_unknown_field_is_refused(api, ids, admin):
     client, no_object = api(admin), "body: should be an object with named fields"
-    for method, path in _with_body(v1):
-        for raw, detail in (
-            (b"[]", no_object),
-            (b"true", no_object),
-            (b'{"colour": "red"}', "colour: is not a known field"),
-        ):
+    for method, path in _operations(v1, with_body=True):
+        unknown = "colour: is not a known field"
+        for raw, detail in ((b"[]", no_object), (b"true", no_object), (b'{"colour": "red"}', unknown)):
             answer = client.generic(method, "/api/v1" + path.format(**ids), raw, content_type="application/json")
             assert answer.status_code == 422, (path, raw, answer.content)
-            errors = answer.json()["errors"]
-            assert detail in [f"{each['field']}: {each['reason']}" for each in errors], path
+            assert detail in [f"{each['field']}: {each['reason']}" for each in answer.json()["errors"]], path

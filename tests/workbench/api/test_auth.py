@@ -13,29 +13,32 @@ def _post(client, **extra):
     return client.post("/api/frame/sla", SLA, content_type="application/json", **extra)
 
 
+@pytest.fixture
+def set_clock(monkeypatch):
+    """`set_clock(seconds)`: the time by which requests are counted."""
+
+    def set_to(seconds):
+        monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_000.0 + seconds))
+
+    set_to(0)
+    return set_to
+
+
 def test_a_login_writes_only_with_the_csrf_token(engineer):
     client = Client(enforce_csrf_checks=True)
     client.force_login(engineer)
     assert client.get("/api/frame/invitations").status_code == 200
     refused = _post(client)
-    assert refused.status_code == 403
-    assert refused["Content-Type"] == "application/problem+json"
+    assert (refused.status_code, refused["Content-Type"]) == (403, "application/problem+json")
     client.cookies["csrftoken"] = "a" * 32
     assert _post(client, headers={"X-CSRFToken": "a" * 32}).status_code == 200
 
 
-def test_a_bad_token_is_not_rescued_by_a_login(browser, engineer):
+def test_a_login_rescues_no_bad_token_and_the_workers_opens_its_api_alone(browser, engineer, make_user, api, settings):
     response = browser(engineer).get("/api/frame/invitations", headers={"Authorization": "Bearer kwb_wrong"})
     assert response.status_code == 401
-
-
-def test_a_login_without_an_organisation_is_refused_in_a_sentence(browser, make_user):
     response = browser(make_user("alone@x.test")).get("/api/frame/invitations")
-    assert response.status_code == 403
-    assert response.json()["detail"] == "You are not a member of any organisation."
-
-
-def test_the_worker_token_opens_the_worker_api_alone(api, engineer, settings):
+    assert (response.status_code, response.json()["detail"]) == (403, "You are not a member of any organisation.")
     settings.WORKER_TOKEN = "the worker's"
     worker = Client(headers={"Authorization": "Bearer the worker's"})
     assert worker.get("/api/frame/worker").status_code == 200
@@ -43,8 +46,7 @@ def test_the_worker_token_opens_the_worker_api_alone(api, engineer, settings):
     assert api(engineer).get("/api/frame/worker").status_code == 401
 
 
-def test_a_person_has_one_limit_for_all_tokens(api, engineer, account, settings, monkeypatch):
-    monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
+def test_a_person_has_one_limit_for_all_tokens(api, engineer, account, settings, set_clock):
     settings.API_REQUESTS_PER_MINUTE = 2
     eager, another, calm = api(engineer), api(engineer), api(account)
     answers = [each.get("/api/frame/invitations").status_code for each in (eager, another, eager)]
@@ -53,12 +55,11 @@ def test_a_person_has_one_limit_for_all_tokens(api, engineer, account, settings,
     assert limited["Content-Type"] == "application/problem+json"
     assert limited["Retry-After"] == "20"
     assert calm.get("/api/frame/invitations").status_code == 200
-    monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_020.0))
+    set_clock(20)
     assert eager.get("/api/frame/invitations").status_code == 200
 
 
-def test_an_organisation_has_a_limit(api, engineer, account, foreigner, settings, monkeypatch):
-    monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
+def test_an_organisation_has_a_limit(api, engineer, account, foreigner, settings, set_clock):
     settings.ORGANISATION_REQUESTS_PER_MINUTE = 2
     answers = [api(each).get("/api/frame/invitations").status_code for each in (engineer, account, engineer)]
     assert answers == [200, 200, 429]
@@ -66,8 +67,7 @@ def test_an_organisation_has_a_limit(api, engineer, account, foreigner, settings
 
 
 @pytest.mark.urls("workbench.urls")
-def test_forms_of_pages_are_limited_apart_from_the_api(api, browser, engineer, settings, monkeypatch):
-    monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
+def test_forms_of_pages_are_limited_apart_from_the_api(api, browser, engineer, settings, set_clock):
     settings.API_REQUESTS_PER_MINUTE = 2
     client = api(engineer)
     assert [client.get("/api/v1/me").status_code for _ in range(3)] == [200, 200, 429]

@@ -32,37 +32,27 @@ CONTENT = {
 """A small model directory."""
 
 
-def test_every_operation_is_on_the_page_of_its_part(client):
+def test_every_operation_is_on_the_page_of_its_part_and_what_a_page_names_is_there(client):
     overview = client.get("/api/v1/docs").content.decode()
+    schemas = client.get("/api/v1/docs/schemas").content.decode()
+    defined = set(re.findall(r'id="(\w+)"', schemas))
+    pages = {part: client.get(f"/api/v1/docs/{part}").content.decode() for part in document.parts()}
     for part, operations in document.parts().items():
-        page = client.get(f"/api/v1/docs/{part}").content.decode()
         for operation in operations:
             assert f'href="/api/v1/docs/{part}#{operation.name}"' in overview
-            assert f'id="{operation.name}"' in page
+            assert f'id="{operation.name}"' in pages[part]
+            assert "/worker" not in operation.path, "workers have a document of their own"
+    assert "heartbeat" not in schemas
+    for page in (schemas, *pages.values()):
+        assert set(re.findall(r"docs/schemas#(\w+)", page)) <= defined
     assert client.get("/api/v1/docs/no-such-part").status_code == 404
-
-
-def test_what_a_page_names_is_there(client):
-    schemas = client.get("/api/v1/docs/schemas").content.decode()
-    there = set(re.findall(r'id="(\w+)"', schemas))
-    for address in ("schemas", *document.parts()):
-        page = client.get(f"/api/v1/docs/{address}").content.decode()
-        assert set(re.findall(r"docs/schemas#(\w+)", page)) <= there
-
-
-def test_the_document_has_the_icon_that_browsers_ask_for_beside_it(client):
-    found = client.get("/favicon.ico")
-    assert found.status_code == 302
-    assert finders.find(found["Location"].removeprefix("/static/"))
-
-
-def test_workers_have_a_document_of_their_own(client):
-    assert not [each.path for part in document.parts().values() for each in part if "/worker" in each.path]
-    assert "heartbeat" not in client.get("/api/v1/docs/schemas").content.decode()
+    icon = client.get("/favicon.ico")
+    assert icon.status_code == 302
+    assert finders.find(icon["Location"].removeprefix("/static/"))
 
 
 @pytest.fixture
-def variables(organisation: Any, admin: Any, api: Any) -> dict[str, dict[str, str]]:
+def variables(organisation, admin, api):
     """What the examples call `$RUN_ID` and the like, one of each kind, under ""; others by the operation's name."""
     done, kept, free, waits = (sample_runs.run(organisation, admin, state) for state in (*["done"] * 3, "queued"))
     webhook = Webhook.objects.create(organisation=organisation, url="https://x.test/", created_by=admin)

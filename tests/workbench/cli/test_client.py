@@ -1,11 +1,13 @@
-"""Patience with a server that is busy or restarting, and a POST that is done once."""
+"""Patience with a server that is busy or restarting, a POST that is done once, and `workbench tokens`."""
 
+import json
 import time
 from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from workbench.accounts.models import ApiToken
 from workbench.api.models import IdempotentRequest
 from workbench.cli import client as clients
 from workbench.cli.client import ApiClient
@@ -35,7 +37,7 @@ class Breaking(httpx.HTTPTransport):
 
 
 @pytest.fixture(autouse=True)
-def waits(monkeypatch, settings) -> list[float]:
+def waits(monkeypatch, settings):
     """The seconds that the client would have slept; sleeping lifts the rate limit."""
     slept: list[float] = []
 
@@ -47,10 +49,13 @@ def waits(monkeypatch, settings) -> list[float]:
     return slept
 
 
-def test_a_post_whose_answer_is_lost_is_done_once(live_server, secret):
+def test_a_post_whose_answer_is_lost_is_done_once_and_lists_are_read_page_by_page(live_server, secret, make_run):
     made = ApiClient(live_server.url, secret, Breaking(lost=2)).post("/workloads", WORKLOAD)
-    assert str(Workload.objects.get().id) == made["id"]
+    assert str(Workload.objects.get(name=made["name"]).id) == made["id"]
     assert IdempotentRequest.objects.count() == 1
+    made = [str(make_run().id) for _ in range(3)]
+    rows = ApiClient(live_server.url, secret).rows("/runs", limit=2)
+    assert [row["id"] for row in rows] == made[:0:-1]
 
 
 def test_a_stranger_is_given_up_sooner_than_a_server_that_answered(live_server, secret):
@@ -71,7 +76,29 @@ def test_it_waits_as_long_as_it_is_told(live_server, secret, settings, waits, mo
     assert waits == [20]
 
 
-def test_lists_are_read_page_by_page(live_server, secret, make_run):
-    made = [str(make_run().id) for _ in range(3)]
-    rows = ApiClient(live_server.url, secret).rows("/runs", limit=2)
-    assert [row["id"] for row in rows] == made[:0:-1]
+def test_a_token_is_made_used_listed_and_revoked(cli, monkeypatch):
+    made = cli("tokens", "make", "Nightly build", "--days", "7")
+    assert made.exit_code == 0, made.stderr
+    secret, token = made.stdout.strip(), ApiToken.objects.get(name="Nightly build")
+    assert token.prefix == secret[:12]
+    assert f"{token.expires_at:%Y-%m-%d}" in made.stderr
+
+    rows = json.loads(cli("tokens", "list", "--json").stdout)
+    assert [row["name"] for row in rows] == ["Nightly build", "cli"]
+    assert rows[1]["last_used_at"] is not None
+    listed = cli("tokens", "list").stdout
+    assert f"{token.expires_at:%Y-%m-%d}" in listed
+    assert "never" in listed
+
+    assert cli("tokens", "revoke", token.pk).exit_code == 0
+    monkeypatch.setenv("WORKBENCH_TOKEN", secret)
+    assert cli("runs").exit_code == 2
+
+
+def test_a_bad_request_and_an_expired_token_get_a_sentence(cli):
+    assert cli("tokens", "make", "x", "--days", "0").exit_code == 2
+    gone = cli("tokens", "revoke", "00000000-0000-4000-8000-000000000000")
+    assert (gone.exit_code, gone.stderr.count("workbench:")) == (2, 1)
+    ApiToken.objects.update(expires_at="2026-01-02T00:00:00Z")
+    refused = cli("runs")
+    assert (refused.exit_code, "This token expired on 2026-01-02" in refused.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""Watching a run to its end, and the exit code that a build is gated on."""
+"""Watching a run to its end, comparing runs, and the exit code that a build is gated on."""
 
 import json
 from types import SimpleNamespace
@@ -6,29 +6,31 @@ from types import SimpleNamespace
 import pytest
 from django.utils import timezone
 
+from tests import sample_runs
 from workbench.intake.models import Model
 from workbench.runs.models import Run, StageRun
 
 pytestmark = pytest.mark.django_db(transaction=True)
+VERDICTS = {"met": 0, "missed": 1, "not_enough_samples": 4, "too_close": 6}
 
 
 @pytest.mark.parametrize(
     ("state", "verdict", "code"),
     [
-        ("done", "met", 0),
-        ("done", "missed", 1),
-        ("failed", "", 3),
-        ("done", "not_enough_samples", 4),
-        ("done", "too_close", 6),
-        ("cancelled", "", 5),
-        ("lost", "", 5),
+        *(("done", verdict, code) for verdict, code in VERDICTS.items()),
+        *((state, "", code) for state, code in (("failed", 3), ("cancelled", 5), ("lost", 5))),
     ],
 )
 def test_the_exit_code_is_the_verdict(cli, finished_run, state, verdict, code):
     Run.objects.update(state=state, verdict=verdict)
-    assert cli("show", finished_run.id, "--wait").exit_code == code
-    assert cli("show", finished_run.id, "--wait", "--json").exit_code == code
     assert cli("show", finished_run.id).exit_code == 0
+    if state == "failed":
+        error = {"sentence": "the config is absurd", "refused": True, "file": "config.json", "field": "hidden_size"}
+        Run.objects.update(error=error)
+    waited = cli("show", finished_run.id, "--wait")
+    assert waited.exit_code == code
+    assert ("config.json: hidden_size: the config is absurd" in waited.stderr) == (state == "failed")
+    assert cli("show", finished_run.id, "--wait", "--json").exit_code == code
 
 
 def test_it_follows_the_stages_until_the_run_is_over(cli, finished_run, monkeypatch):
@@ -45,8 +47,7 @@ def test_it_follows_the_stages_until_the_run_is_over(cli, finished_run, monkeypa
     )
     monkeypatch.setattr("workbench.cli.follow.time", SimpleNamespace(sleep=lambda _: next(steps)()))
     done = cli("show", finished_run.id, "--wait")
-    assert done.exit_code == 0
-    assert "verify  running  interleaving before and after" in done.stderr
+    assert (done.exit_code, "verify  running  interleaving before and after" in done.stderr) == (0, True)
     assert "verify  running (attempt 2)  again" in done.stderr
     assert "verify  done" in done.stderr
 
@@ -64,35 +65,19 @@ def test_ctrl_c_leaves_the_run_alone(cli, finished_run, monkeypatch):
     assert Run.objects.get().state == "running"
 
 
-def test_a_failed_run_says_why(cli, finished_run):
-    error = {"sentence": "the config is absurd", "refused": True, "file": "config.json", "field": "hidden_size"}
-    Run.objects.update(state="failed", verdict="", error=error)
-    done = cli("show", finished_run.id, "--wait")
-    assert done.exit_code == 3
-    assert "config.json: hidden_size: the config is absurd" in done.stderr
-
-
-def test_before_and_after_say_where_they_come_from(cli, finished_run):
+def test_before_and_after_say_where_they_come_from_and_json_has_the_results(cli, finished_run):
     shown = cli("show", finished_run.id).stdout
-    for words in (
-        "TTF64 p50",
-        "(measured",
-        "81.0 ms",
-        "speedup (measured)",
-        "repeats",
-        "$/M tokens (speed measured",
-    ):
+    for words in ("TTF64 p50", "(measured", "81.0 ms", "speedup (measured)", "repeats", "$/M tokens (speed measured"):
         assert words in shown
-    assert "Measured on Test device (h200)" in shown
-    assert "$/M tokens, present deployment" in shown
-    assert "Verdict: met" in shown
+    for words in ("Measured on Test device (h200)", "$/M tokens, present deployment", "Verdict: met"):
+        assert words in shown
+    document = json.loads(cli("show", finished_run.id, "--json").stdout)
+    assert (document["verdict"], bool(document["results"]["verify"]["outcomes"])) == ("met", True)
 
 
-def test_the_latest_run_is_shown_cancelled_and_run_again(cli, make_run, finished_run):
+def test_the_latest_run_is_shown_cancelled_and_run_again_and_all_are_listed(cli, make_run, finished_run):
     shown = cli("show", "--latest").stdout
-    assert "verify  " in shown
-    assert "finished" in shown
-    assert "Verdict: met" in shown
+    assert all(words in shown for words in ("verify  ", "finished", "Verdict: met"))
     again = json.loads(cli("rerun", "--latest", "--json").stdout)
     assert (again["workload"], again["state"]) == (str(finished_run.workload_id), "queued")
     assert "is cancelled." in cli("cancel", again["id"][:8]).stdout
@@ -100,15 +85,7 @@ def test_the_latest_run_is_shown_cancelled_and_run_again(cli, make_run, finished
     assert (over.exit_code, "the run is over" in over.stderr) == (2, True)
     for none in (cli("show"), cli("cancel", finished_run.id, "--latest")):
         assert (none.exit_code, "Name a run or say --latest" in none.stderr) == (2, True)
-
-
-def test_json_is_the_run_with_its_results(cli, finished_run):
-    document = json.loads(cli("show", finished_run.id, "--json").stdout)
-    assert document["verdict"] == "met"
-    assert document["results"]["verify"]["outcomes"]
-
-
-def test_runs_and_models_are_listed(cli, make_run):
+    Run.objects.all().delete()
     made = {str(make_run().id) for _ in range(3)}
     assert {row["id"] for row in json.loads(cli("runs", "--json").stdout)} == made
     assert len(json.loads(cli("runs", "--limit", 2, "--json").stdout)) == 2
@@ -119,18 +96,74 @@ def test_runs_and_models_are_listed(cli, make_run):
     assert "This version cannot read the stored manifest" in cli("models").stdout
 
 
-def test_plan_and_report_are_written(cli, finished_run, tmp_path):
+def test_plan_and_report_are_written_or_a_sentence_says_why_not(cli, finished_run, tmp_path):
     plan, report = tmp_path / "p.json", tmp_path / "r.html"
     assert cli("plan", finished_run.id, "-o", plan).exit_code == 0
     assert json.loads(plan.read_text()) == StageRun.objects.get(stage="verify").result["plan"]
     assert cli("report", finished_run.id, "-o", report).exit_code == 0
     assert report.read_text() == "<!doctype html><title>report</title>"
-
-
-def test_what_cannot_be_written_or_found_is_a_sentence(cli, finished_run, tmp_path):
     unwritable = cli("plan", finished_run.id, "-o", tmp_path / "no" / "p.json")
     assert (unwritable.exit_code, "No such file or directory" in unwritable.stderr) == (2, True)
     foreign = cli("show", "00000000-0000-4000-8000-000000000000")
     assert (foreign.exit_code, "No such run in this organisation" in foreign.stderr) == (2, True)
     odd = cli("show", "../../etc")
     assert (odd.exit_code, "Traceback" not in odd.output) == (2, True)
+
+
+def finished(organisation, engineer, by: float = 1.0, count: int = 5):
+    """A run whose plan takes 81 ms times `by` in `count` processes."""
+    return sample_runs.in_processes(sample_runs.run(organisation, engineer), count, by)
+
+
+def test_a_slower_run_ends_with_seven_and_too_few_processes_with_four(cli, organisation, engineer):
+    kept, slower = finished(organisation, engineer), finished(organisation, engineer, by=1.05)
+    done = cli("show", slower.id, "--against", str(kept.id)[:8], "--fail-on-regression", "3%")
+    assert done.exit_code == 7, done.stderr
+    assert f"run {str(slower.id)[:8]}" in done.stderr
+    assert f"run {str(kept.id)[:8]}" in done.stderr
+    assert "by more than 3.0 %: median TTF64" in done.stderr
+    kept, same = finished(organisation, engineer), finished(organisation, engineer)
+    done = cli("show", same.id, "--wait", "--against", kept.id, "--fail-on-regression", "3")
+    assert done.exit_code == 0, done.stderr
+    assert "is not shown to be worse than" in done.stderr
+    kept, new = finished(organisation, engineer), finished(organisation, engineer, count=3)
+    done = cli("show", new.id, "--against", kept.id, "--fail-on-regression", "3%")
+    assert (done.exit_code, "A regression cannot be judged" in done.stderr) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--against", "{kept}"], "--against and --fail-on-regression go together."),
+        (["--against", "{kept}", "--fail-on-regression", "much"], "takes a percentage above 0 and up to 100"),
+        (["--against", "{kept}", "--fail-on-regression", "0%"], "takes a percentage above 0 and up to 100"),
+        (["--against", "{new}", "--fail-on-regression", "3%"], "--against names the same run"),
+        (["--against", "0123", "--fail-on-regression", "3%"], "there is no such run"),
+    ],
+)
+def test_options_that_make_no_sense(cli, organisation, engineer, options, said):
+    kept, new = finished(organisation, engineer), finished(organisation, engineer)
+    done = cli("show", new.id, *(each.format(kept=kept.id, new=new.id) for each in options))
+    assert (done.exit_code, said in done.stderr) == (2, True)
+
+
+def test_compare_prints_what_the_page_shows_and_runs_names_them(cli, organisation, engineer):
+    first, second = (sample_runs.run(organisation, engineer) for _ in range(2))
+    done = cli("compare", str(first.id)[:8], second.id)
+    assert done.exit_code == 0, done.stderr
+    titles = "Objectives,TTF64,TPOT,Speedup over its own before,Operations,Plans,Where it was measured,Cost"
+    for words in (*titles.split(","), f"A: {first.workload.name}"):
+        assert words in done.stdout
+    done = cli("compare", first.id)
+    assert (done.exit_code, "two to 6 runs" in done.stderr) == (2, True)
+    listed = cli("runs").stdout
+    assert all(words in listed for words in (first.workload.name[:10], first.workload.model.name, str(first.id)[:8]))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [("0123", "0123: there is no such run"), ("../runs", "../runs: this is no run's id"), ("last", "last: this is no")],
+)
+def test_an_id_that_no_run_has(cli, organisation, given, sentence):
+    done = cli("show", given)
+    assert (done.exit_code, sentence in done.stderr) == (2, True)

@@ -1,13 +1,17 @@
-"""`workbench measure` is a load test for a build: figures, a verdict, an exit code, and no torch."""
+"""The installed command, its table of loads, and `workbench measure`: a load test for a build, and no torch."""
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from rich.console import Console
+from sample_loads import under_load
 from typer.testing import CliRunner
 
 from tests.workers.loadtest.stub import running_stub
+from workbench.cli import load_tables
 from workbench.cli.commands import app
 from workers.documents.load import LoadResult
 
@@ -33,7 +37,7 @@ def measured(folder, url, *options, sla=SLA % 500):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_kept_promise_ends_with_0_and_leaves_its_figures_without_the_key(tmp_path, stub):
+def test_a_kept_promise_ends_with_0_and_its_figures_without_the_key_and_a_broken_one_with_1(tmp_path, stub):
     done = measured(tmp_path, stub.url, "--seconds", "2", "--json", "r.json", "--records", "all.jsonl")
     result = LoadResult.model_validate_json((tmp_path / "r.json").read_text())
     assert result.completed == result.requests > 20
@@ -44,9 +48,6 @@ def test_a_kept_promise_ends_with_0_and_leaves_its_figures_without_the_key(tmp_p
     assert sum(row["counted"] for row in rows) == result.requests
     assert all(row["intended_ns"] <= row["begun_ns"] <= row["sent_ns"] <= row["token_ns"][0] for row in rows)
     assert not any(KEY in each for each in (done.stdout, done.stderr, *(f.read_text() for f in tmp_path.iterdir())))
-
-
-def test_a_broken_promise_ends_with_1(tmp_path, stub):
     done = measured(tmp_path, stub.url, "--seconds", "1.5", sla=SLA % 1)
     assert done.returncode == (3 if "void" in done.stdout else 1), done.stdout + done.stderr
 
@@ -80,3 +81,44 @@ def test_what_cannot_be_measured_is_a_sentence(tmp_path, stub, options, code, se
     assert done.exit_code == code, done.stderr
     assert sentence in " ".join(done.stderr.split())
     assert KEY not in done.stdout + done.stderr
+
+
+def test_it_starts_without_django_or_torch():
+    code = (
+        "import sys, workbench.cli.commands\n"
+        "found = {name.split('.')[0] for name in sys.modules} & {'django', 'ninja', 'torch', 'celery'}\n"
+        "sys.exit(str(found) if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_serve_needs_only_what_the_servers_extra_installs():
+    """pip install '.[serve]' brings none of the packages of the other commands."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['typer', 'rich', 'httpx', 'yaml', 'django', 'celery']))\n"
+        "sys.argv[1:] = ['serve', '--help']; from workbench.cli import app; app()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--kv-gib" in done.stdout
+
+
+def test_the_script_explains_itself_and_names_what_is_missing():
+    script = Path(sys.executable).with_name("workbench")
+    done = subprocess.run([script, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    for command in ("submit", "runs", "show", "report", "plan", "models", "tokens", "up"):
+        assert command in done.stdout
+    assert CliRunner().invoke(app, ["submit"]).exit_code == 2
+
+
+def test_both_sides_stand_in_one_table_with_the_load_that_holds():
+    console = Console(record=True, width=160)
+    load_tables.under_load(under_load(), console)
+    printed = console.export_text()
+    rows = [line.split() for line in printed.splitlines() if line.strip("│ ").startswith(("before", "after"))]
+    assert len(rows) == 12
+    for words in ("TTF64 p50", "void", "kept with 20 users at once", "After: This workbench's server with the plan's"):
+        assert words in printed
+    assert "64 of its answers were held against the model's logits" in " ".join(printed.split())

@@ -5,10 +5,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
 from workbench.accounts.secrets import cipher
-from workbench.cli.commands import app
 from workbench.intake.models import Model, Recording, Upload, Workload
 from workbench.intake.services.endpoints import KEYS
 from workbench.runs.models import Run
@@ -16,35 +14,22 @@ from workbench.runs.models import Run
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_directory_becomes_a_model_and_a_run(cli, model_dir, sla_file):
+def test_a_directory_becomes_a_model_and_a_run_and_its_files_are_sent_once(cli, model_dir, sla_file, tmp_path):
     done = cli("submit", model_dir, "--sla", sla_file, "--json")
     assert done.exit_code == 0, done.output
+    assert "sending" in done.stderr
     run = Run.objects.get(pk=json.loads(done.stdout)["id"])
     files = dict(run.workload.model.files.values_list("path", "size"))
     assert set(files) == {"config.json", "model.safetensors", "tokenizer.json"}
     assert files["model.safetensors"] == (model_dir / "model.safetensors").stat().st_size
     assert run.workload.document["objectives"][0]["limit"] == 100
     assert not Upload.objects.open().exists()
-
-
-def test_the_same_files_are_not_sent_twice(cli, model_dir, sla_file):
-    assert "sending" in cli("submit", model_dir, "--sla", sla_file).stderr
-    assert "sending" not in cli("submit", model_dir, "--sla", sla_file).stderr
-    assert Model.objects.count() == 1
-    assert Run.objects.count() == 2
-
-
-def test_a_catalogue_name_needs_no_upload(cli, sla_file):
-    done = cli("submit", "tiny-llama", "--sla", sla_file, "--gpu-class", "cpu")
-    assert done.exit_code == 0, done.output
-    assert Run.objects.get().gpu_class == "cpu"
-
-
-def test_a_file_holds_the_text_that_quality_is_measured_on(cli, model_dir, sla_file, tmp_path):
     text = tmp_path / "calls.jsonl"
     text.write_text('{"text": "What they say."}\n')
-    assert cli("submit", model_dir, "--sla", sla_file, "--text", text).exit_code == 0
-    assert Run.objects.get().workload.sla.quality_text == text.read_text()
+    again = cli("submit", model_dir, "--sla", sla_file, "--text", text)
+    assert (again.exit_code, "sending" in again.stderr) == (0, False)
+    assert Model.objects.count() == 1
+    assert Run.objects.exclude(pk=run.pk).get().workload.sla.quality_text == text.read_text()
 
 
 RECORDED = (
@@ -130,35 +115,20 @@ def test_a_bad_text_is_named_by_file_and_line(cli, sla_file, tmp_path, content, 
 def test_a_bad_sla_is_named_by_file_field_and_reason(cli, sla_file, text, sentence):
     sla_file.write_text(text)
     done = cli("submit", "tiny-llama", "--sla", sla_file, "--wait")
-    assert done.exit_code == 2
-    assert f"workbench: {sentence}" in done.stderr.replace("\n", " ")
+    assert (done.exit_code, f"workbench: {sentence}" in done.stderr.replace("\n", " ")) == (2, True)
     assert "Traceback" not in done.output
     assert not Run.objects.exists()
 
 
-def test_a_missing_sla_or_directory_is_a_usage_error(cli, sla_file, tmp_path):
-    missing = cli("submit", "tiny-llama", "--sla", tmp_path / "none.yaml")
-    assert (missing.exit_code, "No such file" in missing.stderr) == (2, True)
-    nowhere = cli("submit", tmp_path / "nowhere", "--sla", sla_file)
-    assert (nowhere.exit_code, "there is no such file or directory" in nowhere.stderr) == (2, True)
-    file = cli("submit", sla_file, "--sla", sla_file)
-    assert (file.exit_code, "is a file; give the model's directory" in file.stderr) == (2, True)
-    empty = cli("submit", tmp_path, "--sla", sla_file)
-    assert (empty.exit_code, "config.json: the file is missing" in empty.stderr) == (2, True)
-
-
-def test_what_the_workbench_refuses_is_said_in_its_words(cli, model_dir, sla_file):
-    (model_dir / "model.safetensors").rename(model_dir / "pytorch_model.bin")
-    (model_dir / "tf_model.h5").write_bytes(b"x")
-    done = cli("submit", model_dir, "--sla", sla_file)
-    assert done.exit_code == 2
-    assert "pytorch_model.bin: this is a pickle format" in done.stderr
-    assert "tf_model.h5: .h5 weights are not taken" in done.stderr
-    assert not Model.objects.exists()
-    assert not Upload.objects.open().exists()
-
-
-def test_an_unknown_model_and_an_impossible_class_are_named(cli, sla_file):
+def test_a_missing_sla_directory_or_model_and_an_impossible_class_are_named(cli, sla_file, tmp_path):
+    for model, sla, sentence in (
+        ("tiny-llama", tmp_path / "none.yaml", "No such file"),
+        (tmp_path / "nowhere", sla_file, "there is no such file or directory"),
+        (sla_file, sla_file, "is a file; give the model's directory"),
+        (tmp_path, sla_file, "config.json: the file is missing"),
+    ):
+        refused = cli("submit", model, "--sla", sla)
+        assert (refused.exit_code, sentence in refused.stderr) == (2, True)
     unknown = cli("submit", "gpt-17", "--sla", sla_file)
     assert (unknown.exit_code, "model: there is no model 'gpt-17'" in unknown.stderr) == (2, True)
     impossible = cli("submit", "tiny-llama", "--sla", sla_file, "--gpu-class", "b200")
@@ -166,9 +136,21 @@ def test_an_unknown_model_and_an_impossible_class_are_named(cli, sla_file):
     assert not Workload.objects.exists(), "a refused submission leaves nothing behind"
 
 
-def test_a_project_and_tags_are_handed_in_and_listed(cli, sla_file):
-    tagged = ("--project", "Voice", "--tag", "nightly", "--tag", "main")
+def test_what_the_workbench_refuses_is_said_in_its_words(cli, model_dir, sla_file):
+    (model_dir / "model.safetensors").rename(model_dir / "pytorch_model.bin")
+    (model_dir / "tf_model.h5").write_bytes(b"x")
+    done = cli("submit", model_dir, "--sla", sla_file)
+    assert done.exit_code == 2
+    for sentence in ("pytorch_model.bin: this is a pickle format", "tf_model.h5: .h5 weights are not taken"):
+        assert sentence in done.stderr
+    assert not Model.objects.exists()
+    assert not Upload.objects.open().exists()
+
+
+def test_a_model_of_the_catalogue_a_project_and_tags_are_handed_in_and_listed(cli, sla_file):
+    tagged = ("--project", "Voice", "--tag", "nightly", "--tag", "main", "--gpu-class", "cpu")
     assert json.loads(cli("submit", "tiny-llama", "--sla", sla_file, "--json", *tagged).stdout)["project"] == "Voice"
+    assert Run.objects.get().gpu_class == "cpu"
     cli("rerun", "--latest", "--tag", "again")
     listed = cli("runs", "--tag", "nightly", "--project", "Voice").stdout
     assert listed.split("\n")[1].rstrip().endswith("main, nightly")
@@ -178,24 +160,17 @@ def test_a_project_and_tags_are_handed_in_and_listed(cli, sla_file):
     assert Workload.objects.count() == 1, "nothing is kept of what is refused"
 
 
-def test_without_a_token_it_says_where_to_get_one(sla_file, monkeypatch):
-    monkeypatch.delenv("WORKBENCH_TOKEN", raising=False)
-    done = CliRunner().invoke(app, ["--url", "http://127.0.0.1:9", "submit", "tiny-llama", "--sla", str(sla_file)])
-    assert done.exit_code == 2
-    assert "make a token at http://127.0.0.1:9/tokens/" in done.stderr
-
-
-def test_a_token_that_none_can_be_is_a_sentence(cli):
+def test_a_missing_or_wrong_token_and_a_dead_server_are_sentences(cli, sla_file, monkeypatch):
+    wrong = cli("--token", "kwb_wrong", "runs")
+    assert (wrong.exit_code, "does not know the token" in wrong.stderr) == (2, True)
     for token in ("kwb_ü", "kwb_a\nb"):
         done = cli("--token", token, "runs")
         assert (done.exit_code, "WORKBENCH_TOKEN is no token" in done.stderr) == (2, True)
-
-
-def test_a_wrong_token_and_a_dead_server_are_sentences(cli, monkeypatch):
-    wrong = cli("--token", "kwb_wrong", "runs")
-    assert (wrong.exit_code, "does not know the token" in wrong.stderr) == (2, True)
     monkeypatch.setattr("workbench.cli.client.time", SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic))
     dead = cli("--url", "http://127.0.0.1:9", "runs")
     assert (dead.exit_code, "http://127.0.0.1:9 cannot be reached" in dead.stderr) == (3, True)
     odd = cli("--url", "nonsense", "runs")
     assert (odd.exit_code, "Traceback" not in odd.output, "nonsense" in odd.stderr) == (2, True, True)
+    monkeypatch.delenv("WORKBENCH_TOKEN")
+    missing = cli("--url", "http://127.0.0.1:9", "submit", "tiny-llama", "--sla", sla_file)
+    assert (missing.exit_code, "make a token at http://127.0.0.1:9/tokens/" in missing.stderr) == (2, True)

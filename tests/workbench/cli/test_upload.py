@@ -44,7 +44,16 @@ def _small_chunks(monkeypatch):
     monkeypatch.setattr(uploading, "time", SimpleNamespace(sleep=lambda _: None))
 
 
-def _say(what: str, done: int, total: int) -> None:
+def _interrupted(live_server, secret, model_dir, first):
+    """An upload whose connection breaks before its PATCH of this number and does not come back."""
+    dead = Flaky({number: "before" for number in range(first, 100)})
+    with pytest.raises(CliError, match="submit again to go on from there") as raised:
+        uploading.upload(ApiClient(live_server.url, secret, dead), model_dir, _say)
+    assert raised.value.code == Exit.FAILED
+    return dead
+
+
+def _say(what, done, total):
     assert 0 <= done <= total
 
 
@@ -52,18 +61,20 @@ def _size(directory):
     return sum(path.stat().st_size for path in directory.iterdir() if path.is_file())
 
 
-def test_a_broken_connection_costs_no_byte_twice(live_server, secret, model_dir):
+def test_a_broken_connection_costs_no_byte_twice_and_what_is_left_out_is_named(live_server, secret, model_dir, capsys):
     line = Flaky({3: "before", 5: "after", 6: "before"})
     model = uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
     assert Model.objects.get().digest == model["digest"]
     assert line.sent == _size(model_dir)
+    (model_dir / "optimizer.pt").write_bytes(b"x")
+    (model_dir / "onnx").mkdir()
+    files = uploading.read_directory(model_dir, _say)
+    assert {"optimizer.pt", "onnx"}.isdisjoint(file.path for file in files)
+    assert "Left out, as the workbench does not read them: .cache/, onnx/, optimizer.pt." in capsys.readouterr().err
 
 
 def test_another_day_it_goes_on(live_server, secret, model_dir):
-    dead = Flaky({number: "before" for number in range(4, 100)})
-    with pytest.raises(CliError, match="submit again to go on from there") as raised:
-        uploading.upload(ApiClient(live_server.url, secret, dead), model_dir, _say)
-    assert raised.value.code == Exit.FAILED
+    dead = _interrupted(live_server, secret, model_dir, 4)
     kept = sum(UploadFile.objects.values_list("received", flat=True))
     assert 0 < kept == dead.sent
     line = Flaky({})
@@ -72,28 +83,19 @@ def test_another_day_it_goes_on(live_server, secret, model_dir):
     assert Model.objects.count() == 1
 
 
-def test_a_gguf_file_is_handed_in_alone(live_server, secret, tmp_path):
+def test_a_gguf_file_is_handed_in_alone(live_server, secret, tmp_path, monkeypatch):
+    monkeypatch.setattr(uploading, "MOST_CHUNK_BYTES", 2**20)
     path = write_gguf(tmp_path / "tiny.gguf")
     model = uploading.upload(ApiClient(live_server.url, secret), path, _say)
     assert (model["name"], [file["path"] for file in model["files"]]) == ("tiny", ["tiny.gguf"])
 
 
 def test_changed_files_start_anew(live_server, secret, model_dir):
-    dead = Flaky({number: "before" for number in range(3, 100)})
-    with pytest.raises(CliError):
-        uploading.upload(ApiClient(live_server.url, secret, dead), model_dir, _say)
+    _interrupted(live_server, secret, model_dir, 3)
     (model_dir / "tokenizer.json").write_text('{"other": 1}')
     line = Flaky({})
     uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
     assert line.sent == _size(model_dir)
-
-
-def test_what_is_left_out_is_named_and_not_hashed(model_dir, capsys):
-    (model_dir / "optimizer.pt").write_bytes(b"x")
-    (model_dir / "onnx").mkdir()
-    files = uploading.read_directory(model_dir, _say)
-    assert {"optimizer.pt", "onnx"}.isdisjoint(file.path for file in files)
-    assert "Left out, as the workbench does not read them: .cache/, onnx/, optimizer.pt." in capsys.readouterr().err
 
 
 def test_all_that_is_wrong_is_told_before_anything_is_sent(live_server, secret, model_dir):

@@ -1,15 +1,20 @@
-"""The generated client and the examples beside it, against the live server."""
+"""The generated client, the examples beside it against the live server, and the document that it is made from."""
 
+import json
+import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
 
+from scripts import make_client
 from workbench.runs.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,7 +30,7 @@ def _workload(**changes: Any) -> Any:
     return Workload(model="tiny-llama", traffic=Traffic(prompt_tokens=16), objectives=[promise], **changes)
 
 
-def test_it_submits_follows_and_reads_the_result(client, end_runs):
+def test_it_submits_follows_and_reads_the_result_or_the_refusal(client, end_runs):
     from kernel_workbench_client.api.runs import read_results, read_run, start_run
     from kernel_workbench_client.api.workloads import submit_workload
     from kernel_workbench_client.models import NewRun
@@ -40,9 +45,6 @@ def test_it_submits_follows_and_reads_the_result(client, end_runs):
     outcome = found.results.verify.outcomes[0]
     assert (outcome.objective.metric, outcome.objective.limit) == ("ttf_n", 100)
     assert outcome.after > 0
-
-
-def test_a_refusal_is_a_problem_with_its_sentence(client):
     from kernel_workbench_client.api.workloads import submit_workload
     from kernel_workbench_client.models import ProblemDocument
 
@@ -51,44 +53,47 @@ def test_a_refusal_is_a_problem_with_its_sentence(client):
     assert (refused.status, refused.errors[0].field) == (422, "duty_cycle")
 
 
-@pytest.mark.parametrize("program", [[sys.executable, "gate.py"], ["bash", "gate.sh"]], ids=["python", "curl"])
-@pytest.mark.parametrize(
-    ("state", "verdict", "code"),
-    [("done", "met", 0), ("done", "missed", 1), ("failed", "", 3)],
-)
-def test_a_gate_exits_with_the_verdict(environment, end_runs, program, state, verdict, code):
+PROGRAMS = pytest.mark.parametrize("program", ["gate.py", "gate.sh"])
+
+
+@pytest.fixture
+def gate(environment, capfd, monkeypatch):
+    """`gate("gate.py", "workload.json", WORKBENCH_TOKEN=None)`: its exit code, output and errors."""
+    monkeypatch.chdir(EXAMPLES)
+
+    def run(program, file, **changes):
+        known = {name: value for name, value in (environment | changes).items() if value is not None}
+        if program == "gate.sh":
+            done = subprocess.run(["bash", program, file], env=known, capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout, done.stderr
+        monkeypatch.setattr(sys, "argv", [program, str(file)])
+        with patch.dict(os.environ, known, clear=True), pytest.raises(SystemExit) as ended:
+            runpy.run_path(program, run_name="__main__")
+        return ended.value.code, *capfd.readouterr()
+
+    return run
+
+
+@PROGRAMS
+@pytest.mark.parametrize(("state", "verdict", "code"), [("done", "met", 0), ("done", "missed", 1), ("failed", "", 3)])
+def test_a_gate_exits_with_the_verdict(gate, end_runs, program, state, verdict, code):
     end_runs(state, verdict)
-    command = [*program, "workload.json"]
-    done = subprocess.run(
-        command, cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == code, done.stderr
-    assert done.stdout.startswith(verdict or state)
+    ended, out, errors = gate(program, "workload.json")
+    assert ended == code, errors
+    assert out.startswith(verdict or state)
 
 
-@pytest.mark.parametrize("program", [[sys.executable, "gate.py"], ["bash", "gate.sh"]], ids=["python", "curl"])
-def test_a_gate_says_what_is_wrong_with_the_workload(environment, tmp_path, program):
-    file = tmp_path / "workload.json"
-    file.write_text('{"model": "no-such-model", "objectives": [{"metric": "ttft", "limit": 5}]}')
-    done = subprocess.run([*program, file], cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "no-such-model" in done.stderr
-
-
-@pytest.mark.parametrize("program", [[sys.executable, "gate.py"], ["bash", "gate.sh"]], ids=["python", "curl"])
-@pytest.mark.parametrize(
-    ("arguments", "change", "code", "said"),
-    [
-        (["workload.json"], {"WORKBENCH_TOKEN": None}, 2, "usage: "),
-        (["workload.json"], {"WORKBENCH_URL": "nowhere://127.0.0.1"}, 3, "nowhere"),
-    ],
-)
-def test_a_gate_that_cannot_ask_is_no_missed_sla(environment, program, arguments, change, code, said):
-    asked = {name: value for name, value in (environment | change).items() if value is not None}
-    command = [*program, *arguments]
-    done = subprocess.run(command, cwd=EXAMPLES, env=asked, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    assert said in done.stderr
+@PROGRAMS
+def test_a_gate_that_cannot_ask_is_no_missed_sla_and_says_what_is_wrong(gate, tmp_path, program):
+    unknown = tmp_path / "workload.json"
+    unknown.write_text('{"model": "no-such-model", "objectives": [{"metric": "ttft", "limit": 5}]}')
+    for file, changes, code, words in (
+        (unknown, {}, 2, "no-such-model"),
+        ("workload.json", {"WORKBENCH_TOKEN": None}, 2, "usage: "),
+        ("workload.json", {"WORKBENCH_URL": "nowhere://127.0.0.1"}, 3, "nowhere"),
+    ):
+        ended, _, errors = gate(program, file, **changes)
+        assert (ended, words in errors) == (code, True), errors
 
 
 @pytest.mark.parametrize("file", ["github-actions.yml", "gitlab-ci.yml"])
@@ -111,3 +116,10 @@ def test_the_readme_does_what_it_says(environment):
         root = FOLDER.parents[1]
         done = subprocess.run(["bash", "-c", f"{line} --fail-with-body"], cwd=root, env=environment, check=False)
         assert done.returncode == 0, line
+
+
+def test_the_openapi_document_is_of_today_and_for_customers():
+    assert make_client.DOCUMENT.read_text("utf-8") == make_client.document(), "run `make client`"
+    paths = json.loads(make_client.document())["paths"]
+    assert len(paths) > 20
+    assert not [path for path in paths if "/worker" in path], "what workers call has a site of its own"

@@ -17,7 +17,7 @@ from workbench.notifications.models import Delivery, Kind, Notice
 from workbench.reports import services as reports
 
 
-def test_a_comment_is_read_by_members_and_mentions_reach_inbox_and_mail(
+def test_a_comment_is_read_and_mentions_reach_inbox_and_mail(
     browser, organisation, engineer, account, admin, foreigner, done
 ):
     notifications.choose(account.memberships.get(), [Kind.MENTIONED])
@@ -62,7 +62,7 @@ def test_who_is_mentioned(browser, engineer, account, done, text, told):
     assert Notice.objects.filter(kind=Kind.MENTIONED, member__user=account).exists() == told
 
 
-def test_a_comment_goes_by_its_author_or_an_admin_and_not_to_customers(
+def test_a_comment_is_deleted_and_not_shown_to_customers(
     browser, client, organisation, engineer, account, admin, report, monkeypatch
 ):
     for text in ("Between us.", "@account, a second thought."):

@@ -14,9 +14,9 @@ from pathlib import Path
 from tests.workbench.small_disk import fill
 from workbench.embedded.devices import Device
 from workbench.embedded.process import EmbeddedError
-from workbench.embedded.stack import Workbench
+from workbench.embedded.stack import RESTARTS_PER_MINUTE, Workbench
 
-KILLS = 8
+KILLS = RESTARTS_PER_MINUTE + 1
 SWEPT = "Task workbench.runs.tasks.sweep_runs"
 
 

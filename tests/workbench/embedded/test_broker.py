@@ -1,7 +1,6 @@
 """The embedded Redis keeps its jobs when it is killed, and each role has a user that reaches its own keys alone."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -19,7 +18,7 @@ Server = tuple[Service, RedisURLs]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("broker")
     service, urls = broker.redis_service(folder, folder / "redis.log", reserved_port())
     service.start()
@@ -34,26 +33,32 @@ def connect(url: str) -> redis.Redis:
     return client
 
 
-def test_a_queue_survives_a_kill(server: Server) -> None:
+def test_a_queue_survives_a_kill(server):
     service, urls = server
     connect(urls.gpu).lpush("gpu.cpu", "a job")
     folder = service.log.parent / "redis"
-    wait_for(
-        lambda: any(b"a job" in file.read_bytes() for file in folder.rglob("*.aof")),
-        120,
-        "what is written of the queue",
-    )
+    wait_for(lambda: any(b"a job" in file.read_bytes() for file in folder.rglob("*.aof")), 120, "the queue on disk")
     service.process.kill()
     service.process.wait()
     service.start()
     assert connect(urls.gpu).rpop("gpu.cpu") == b"a job"
 
 
-def test_it_never_evicts_and_refuses_who_has_no_password(server: Server) -> None:
+def test_nobody_gets_in_without_a_password_and_the_caches_and_the_ledgers_user_reach_their_own(server):
     assert b"maxmemory-policy noeviction" in server[0].stdin
     address = server[1].cache.rsplit("@", 1)[1]
     with pytest.raises(AuthenticationError):
         redis.Redis.from_url(f"redis://{address}").ping()
+    client = connect(server[1].cache)
+    assert client.set("cache:1:a", "1")
+    for foreign in (
+        lambda: client.lpush("ledger", "{}"),
+        lambda: client.get("unacked"),
+        lambda: client.publish("/1.celery.pidbox", "{}"),
+        lambda: connect(server[1].ledger).get("cache:1:login:somebody"),
+    ):
+        with pytest.raises(NoPermissionError):
+            foreign()
 
 
 FOREIGN: dict[str, Callable[[redis.Redis], object]] = {
@@ -90,27 +95,14 @@ def _subscribe(client: redis.Redis, channel: str) -> None:
 
 
 @pytest.mark.parametrize("attempt", FOREIGN)
-def test_a_gpu_workers_user_reaches_nothing_but_its_queues(server: Server, attempt: str) -> None:
+def test_a_gpu_workers_user_reaches_nothing_but_its_queues(server, attempt):
     client = connect(server[1].gpu)
     client.lpush("gpu.cpu", "a job")
     with pytest.raises(ResponseError, match=r"(?i)no permissions|user executing the script can't"):
         FOREIGN[attempt](client)
 
 
-def test_the_caches_user_reaches_no_queue_and_the_ledgers_no_counter(server: Server) -> None:
-    client = connect(server[1].cache)
-    assert client.set("cache:1:a", "1")
-    for foreign in (
-        lambda: client.lpush("ledger", "{}"),
-        lambda: client.get("unacked"),
-        lambda: client.publish("/1.celery.pidbox", "{}"),
-        lambda: connect(server[1].ledger).get("cache:1:login:somebody"),
-    ):
-        with pytest.raises(NoPermissionError):
-            foreign()
-
-
-def test_a_binding_that_a_gpu_worker_plants_leads_no_message_astray(server: Server) -> None:
+def test_a_binding_that_a_gpu_worker_plants_leads_no_message_astray(server):
     """kombu asks Redis which queues an exchange leads to; a GPU worker may write there, in its own database."""
     urls = server[1]
     connect(urls.gpu).sadd("_kombu.binding.gpu.cpu", "gpu.cpu\x06\x16\x06\x16ledger")
@@ -119,16 +111,12 @@ def test_a_binding_that_a_gpu_worker_plants_leads_no_message_astray(server: Serv
     assert connect(urls.ledger).llen("ledger") == 0
 
 
-def test_without_any_redis_it_says_so_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redis_beside_python_is_taken_and_without_any_it_says_so_in_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(broker.platform, "machine", lambda: "aarch64")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(broker.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(broker.sys, "executable", str(tmp_path / "python"))
     with pytest.raises(EmbeddedError, match=r"no redis-server was found: install Redis 6\.2 or newer"):
         broker.find_redis_server()
-
-
-def test_the_one_that_setup_put_beside_python_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "redis-server").touch(mode=0o755)
     monkeypatch.setattr(broker.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(broker.sys, "executable", str(tmp_path / "python"))
     assert broker.find_redis_server() == str(tmp_path / "redis-server")

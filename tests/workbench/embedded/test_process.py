@@ -1,4 +1,4 @@
-"""A service ends when it is told to, and when the one that started it dies."""
+"""A service ends when it is told to, and when the one that started it dies; each GPU that the driver names has one."""
 
 import os
 import signal
@@ -12,10 +12,11 @@ import pytest
 
 from tests.waiting import wait_for
 from workbench.embedded import Workbench
-from workbench.embedded.devices import Device
+from workbench.embedded.devices import Device, find_devices
 from workbench.embedded.process import EmbeddedError, Service, wait_until
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+IGNORING = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 
 
 def service(tmp_path: Path, command: list[str]) -> Service:
@@ -26,28 +27,18 @@ def is_gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_it_runs_logs_and_stops(tmp_path: Path) -> None:
-    sleeper = service(tmp_path, SLEEPER)
+@pytest.mark.parametrize(("ignored", "grace", "by"), [("", 120, signal.SIGTERM), (IGNORING, 0.2, signal.SIGKILL)])
+def test_it_runs_logs_and_stops_and_is_killed_where_it_ignores_the_signal(tmp_path, ignored, grace, by):
+    sleeper = service(tmp_path, [SLEEPER[0], "-c", ignored + SLEEPER[2]])
     sleeper.start()
     wait_until(lambda: "up" in sleeper.last_words(), [sleeper], 120, "the sleeper")
     assert sleeper.exit_status is None
-    sleeper.stop()
-    assert sleeper.exit_status == -signal.SIGTERM
-    sleeper.stop()
+    for _ in range(2):
+        sleeper.stop(grace_seconds=grace)
+        assert sleeper.exit_status == -by
 
 
-def test_one_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
-    code = (
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
-    )
-    stubborn = service(tmp_path, [sys.executable, "-c", code])
-    stubborn.start()
-    wait_until(lambda: "up" in stubborn.last_words(), [stubborn], 120, "the sleeper")
-    stubborn.stop(grace_seconds=0.2)
-    assert stubborn.exit_status == -signal.SIGKILL
-
-
-def test_workers_are_stopped_at_once_each_told_so_once(tmp_path: Path) -> None:
+def test_workers_are_stopped_at_once_each_told_so_once(tmp_path):
     """Each ends when the other one has been told to."""
     code = textwrap.dedent("""
         import os, pathlib, signal, sys, time
@@ -76,19 +67,16 @@ def test_workers_are_stopped_at_once_each_told_so_once(tmp_path: Path) -> None:
     assert [path.read_text() for path in paths] == ["told", "told"]
 
 
-def test_one_that_ends_while_starting_is_named_with_its_last_words(tmp_path: Path) -> None:
+def test_one_that_cannot_start_or_ends_while_starting_is_named_with_its_last_words(tmp_path):
     failing = service(tmp_path, [sys.executable, "-c", "raise SystemExit('no such table')"])
     failing.start()
     with pytest.raises(EmbeddedError, match=r"the sleeper ended with status 1 while starting(?s:.*)no such table"):
         wait_until(lambda: False, [failing], 120, "the sleeper")
-
-
-def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedError, match=r"the sleeper: /nowhere/at-all cannot be started: No such file"):
         service(tmp_path, ["/nowhere/at-all"]).start()
 
 
-def test_it_dies_with_the_launcher(tmp_path: Path) -> None:
+def test_it_dies_with_the_launcher(tmp_path):
     launcher = textwrap.dedent(f"""
         import os, signal, sys
         from pathlib import Path
@@ -101,3 +89,25 @@ def test_it_dies_with_the_launcher(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", launcher], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
     wait_for(lambda: is_gone(int(done.stdout)), 120, "the end of the sleeper")
+
+
+def driver_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+
+def test_every_known_gpu_gets_a_worker_and_several_of_a_class_one_more(tmp_path, monkeypatch):
+    h200, h100, a100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
+    for names, first, devices in (
+        ([h200, h100, a100], 0, [("h200", "GPU-0"), ("h100", "GPU-1"), ("a100", "GPU-2")]),
+        ([h200, a100, h200], 3, [("h200x2", "GPU-0,GPU-2")]),
+        ([h200] * 5, 5, [("h200x2", "GPU-0,GPU-1"), ("h200x4", "GPU-0,GPU-1,GPU-2,GPU-3")]),
+        ([h100] * 2, 2, [("h100x2", "GPU-0,GPU-1")]),
+        (["GeForce GT 710"], 0, [("cpu",)]),
+    ):
+        driver_says(tmp_path, monkeypatch, "\n".join(f"GPU-{number}, {name}" for number, name in enumerate(names)))
+        assert find_devices()[first:] == [Device(*each) for each in devices]
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert find_devices() == [Device("cpu")]

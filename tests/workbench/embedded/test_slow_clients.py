@@ -1,9 +1,10 @@
-"""Clients that send half a header, or a body in drips, hold up neither pages nor workers.
-
-Real sockets, real processes.
-"""
+"""`workbench up` with real processes: slow clients hold up nobody, what is killed is restarted, and nothing is left."""
 
 import json
+import os
+import re
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,40 +15,48 @@ from statistics import median
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from tests.sample_results import workload
 from tests.slow_clients import half_headers
 from tests.waiting import wait_for
 from tests.workers.pipeline.stack import ROOT
-from workbench.embedded import Workbench
-from workbench.embedded.devices import Device
+from workbench.embedded import EmbeddedError, Workbench
 from workers.documents.worker_api import CLAIM_HEADER
 
+UP = "from workbench.embedded import main; raise SystemExit(main(port=0))"
 UPLOADS = 20
 UPLOAD_BYTES = 2**22
 DRIP_BYTES = 2**15
 DRIP_SECONDS = 0.1
 HELD_UP_SECONDS = 6.0
-"""Who waits for a slow client waits longer: after two seconds an upload takes ten more, and half a header eight. A busy
-machine holds up one page, a slow client all of them.
-"""
+"""Who waits for a slow client waits longer: ten seconds for an upload, eight for half a header."""
 
 
 class Site:
-    """The embedded workbench, a member, a run whose baseline waits for `go`, and one that waits for a worker."""
+    """The running command, a member, a run whose baseline waits for `go`, and one that waits for a worker."""
 
-    def __init__(self, workbench: Workbench, told: Path) -> None:
+    def __init__(self, command: subprocess.Popen[str], url: str, told: Path) -> None:
+        self.command, self.url, self.told = command, url, told
+        self.web, env = self.process("workbench.wsgi"), self.process("workbench.wsgi").environ()
         seed = [sys.executable, str(ROOT / "tests/workers/pipeline/seed.py")]
-        made = json.loads(subprocess.check_output(seed, cwd=ROOT, env=workbench.env, text=True).splitlines()[-1])
-        self.workbench, self.told = workbench, told
+        made = json.loads(subprocess.check_output(seed, cwd=ROOT, env=env, text=True).splitlines()[-1])
         headers = {"Authorization": f"Bearer {made['token']}"}
-        self.api = httpx.Client(base_url=f"{workbench.url}/api/v1", headers=headers, timeout=120)
+        self.api = httpx.Client(base_url=f"{url}/api/v1", headers=headers, timeout=120)
         self.run_id = self._start(made["digest"])
         wait_for(self.at_work, 300, "the stage's start")
         self.waiting = {"run_id": self._start(made["digest"]), "stage": "admit", "attempt": 1}
-        headers = {"Authorization": f"Bearer {workbench.env['WORKER_TOKEN']}"}
-        self.worker = {"base_url": f"{workbench.worker_api_url}/api/v1/worker", "headers": headers, "timeout": 120}
+        headers = {"Authorization": f"Bearer {env['WORKER_TOKEN']}"}
+        self.worker = {"base_url": f"{env['WORKER_API_URL']}/api/v1/worker", "headers": headers, "timeout": 120}
+        self.ports = [int(each.rpartition(":")[2]) for each in (url, env["WORKER_API_URL"])]
+
+    def processes(self) -> list[psutil.Process]:
+        return psutil.Process(self.command.pid).children(recursive=True)
+
+    def process(self, module: str) -> psutil.Process:
+        """The first process that runs this module."""
+        return next(each for each in self.processes() if module in each.cmdline())
 
     def _start(self, digest: str) -> str:
         document = workload().model_copy(update={"name": "pause baseline", "model": digest})
@@ -69,7 +78,14 @@ class Site:
 
     def page(self) -> None:
         """Open a page on a new connection."""
-        assert httpx.get(f"{self.workbench.url}/login/", timeout=120).status_code == 200
+        assert httpx.get(f"{self.url}/login/", timeout=120).status_code == 200
+
+    def answers(self) -> bool:
+        try:
+            self.page()
+        except httpx.TransportError:
+            return False
+        return True
 
     def claim(self) -> None:
         """Take the run that waits behind the first one, as a second worker."""
@@ -98,9 +114,12 @@ def _drips() -> Iterator[bytes]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory):
+    """The command when it serves."""
     told = tmp_path_factory.mktemp("told")
     env = {
+        **os.environ,
+        "WORKBENCH_DATA": str(tmp_path_factory.mktemp("var")),
         "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages",
         "WORKBENCH_STAGE_TEST_DIR": str(told),
         "HEARTBEAT_SECONDS": "1",
@@ -109,18 +128,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "SWEEP_SECONDS": "1",
         "PYTHONPATH": str(ROOT),
     }
-    with Workbench(tmp_path_factory.mktemp("var"), port=0, devices=[Device("cpu")], env=env) as workbench:
-        yield Site(workbench, told)
+    command = subprocess.Popen([sys.executable, "-c", UP], env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        text = ""
+        while "Ctrl-C" not in text and (line := command.stdout.readline()):
+            text += line
+        address = re.search(r"serving on (http://\S+)", text)
+        assert address, text
+        assert re.search(r"email: +\S+@\S+\npassword: +\S+", text)
+        yield Site(command, address[1], told)
+    finally:
+        command.kill()
+        command.wait()
 
 
-def _port(url: str) -> int:
-    return int(url.rpartition(":")[2])
-
-
-def test_slow_clients_and_uploads_leave_pages_and_heartbeats_alone(site: Site) -> None:
+def test_slow_clients_and_uploads_leave_pages_and_heartbeats_alone(site):
     pages, heartbeats = [], []
-    ports = _port(site.workbench.url), _port(site.workbench.worker_api_url)
-    with half_headers(*ports) as dropped, ThreadPoolExecutor(UPLOADS) as pool:
+    with half_headers(*site.ports) as dropped, ThreadPoolExecutor(UPLOADS) as pool:
         uploads = [pool.submit(site.upload_slowly) for _ in range(UPLOADS)]
         time.sleep(2)
         site.claim()
@@ -130,10 +154,37 @@ def test_slow_clients_and_uploads_leave_pages_and_heartbeats_alone(site: Site) -
                 act()
                 seconds.append(time.monotonic() - began)
             time.sleep(0.2)
-        wait_for(lambda: set(dropped) == set(ports), 300, "the end of slow clients on both ports")
+        wait_for(lambda: set(dropped) == set(site.ports), 300, "the end of slow clients on both ports")
     assert [upload.result().status_code for upload in uploads] == [200] * UPLOADS
-    assert median(pages) < HELD_UP_SECONDS
+    assert median(pages) < HELD_UP_SECONDS, "a busy machine holds up one page, a slow client all of them"
     assert median(heartbeats) < HELD_UP_SECONDS
     (site.told / f"{site.run_id}.go").touch()
     wait_for(lambda: site.api.get(f"/runs/{site.run_id}").json()["state"] == "done", 300, "the run's end")
     assert "retried" not in {event["kind"] for event in site.events()}
+
+
+def test_it_restarts_what_is_killed_and_stops_everything_on_sigterm(site):
+    worker = site.process("workers.gpu")
+    assert worker.create_time() < site.web.create_time(), "it imports torch while the database is migrated"
+    site.web.kill()
+    wait_for(lambda: not site.web.is_running(), 180, "the end of the web server")
+    wait_for(site.answers, 180, "an answer")
+    children = site.processes()
+    assert len(children) >= 4
+    site.command.send_signal(signal.SIGTERM)
+    assert site.command.wait(180) == 0
+    wait_for(lambda: not any(child.is_running() for child in children), 180, "the end of all processes")
+
+
+def test_a_taken_port_and_data_in_use_are_one_clear_sentence(tmp_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(EmbeddedError, match=rf"port {port} of 127\.0\.0\.1 is taken .*; choose another with"):
+            Workbench(data=tmp_path, port=port).start()
+    first, second = Workbench(data=tmp_path, port=0), Workbench(data=tmp_path, port=0)
+    first._lock_data()
+    with pytest.raises(EmbeddedError, match=f"another workbench is running on {tmp_path}"):
+        second.start()
+    first.stop()

@@ -1,14 +1,19 @@
-"""The portfolio: what each role sees first, filters, several customers, the archive and the newest run."""
+"""The portfolio: what each role sees first, filters and the archive; activity, the command palette and first steps."""
 
 import re
+from datetime import timedelta
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.urls import reverse
 from django.utils import timezone
 
 from tests import sample_runs
 from workbench.accounts.models import Membership
+from workbench.comments import services as comments
+from workbench.home import activity
 from workbench.intake.models import Model, Workload
+from workbench.reports import services as reports
 from workbench.reports.services import freeze
 from workbench.runs import deletion
 from workbench.runs.models import Run
@@ -35,14 +40,10 @@ def test_a_newcomer_reaches_a_result_from_an_h200_by_two_clicks(browser, organis
     assert "Nothing of it was measured on your machines." in shown
 
 
-def test_an_account_is_not_offered_what_it_may_not_do(browser, organisation, account):
+def test_the_sample_starts_by_one_click_but_not_for_an_account(browser, organisation, engineer, account):
     page = browser(account).get(PORTFOLIO).content.decode()
-    assert reverse("sample") not in page
-    assert "Engineers hand in models" in page
+    assert (reverse("sample") in page, "Engineers hand in models" in page) == (False, True)
     assert browser(account).post(reverse("sample")).status_code == 403
-
-
-def test_the_sample_starts_by_one_click_and_is_stored_once(browser, organisation, engineer):
     client = browser(engineer)
     for _ in range(2):
         response = client.post(reverse("sample"))
@@ -52,29 +53,28 @@ def test_the_sample_starts_by_one_click_and_is_stored_once(browser, organisation
     assert Model.objects.filter(organisation=organisation).count() == 1
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("", {"done", "queued"}),
-        ("state=met", {"done"}),
-        ("state=open", {"queued"}),
-        ("state=missed", set()),
-        ("q=DON", {"done"}),
-        ("q=nothing-like-it", set()),
-        ("gpu=h200&sort=name", {"done", "queued"}),
-        ("state=nonsense&sort=nonsense", {"done", "queued"}),
-        ("stat=met", {"done", "queued"}),
-        ("archived=on&page=1", {"archived"}),
-    ],
-)
-def test_filters(browser, organisation, engineer, query, found):
+FILTERS = {
+    "state=met": {"done"},
+    "state=open": {"queued"},
+    "state=missed": set(),
+    "q=DON": {"done"},
+    "q=nothing-like-it": set(),
+    "gpu=h200&sort=name": {"done", "queued"},
+    "state=nonsense&sort=nonsense": {"done", "queued"},
+    "stat=met": {"done", "queued"},
+    "archived=on&page=1": {"archived"},
+}
+
+
+def test_filters(browser, organisation, engineer):
     for name, state in (("done", "done"), ("queued", "queued"), ("archived", "done")):
         run = sample_runs.run(organisation, engineer, state, "report" if state == "done" else "admit")
         at = timezone.now() if name == "archived" else None
         Workload.objects.filter(pk=run.workload_id).update(name=name, archived_at=at)
-    answer = browser(engineer).get(f"{PORTFOLIO}?{query}")
-    assert set(_names(answer)) == found
-    assert ("is left out." in answer.content.decode()) == ("nonsense" in query or "stat=" in query)
+    for query, names in FILTERS.items():
+        answer = browser(engineer).get(f"{PORTFOLIO}?{query}")
+        assert set(_names(answer)) == names, query
+        assert ("is left out." in answer.content.decode()) == ("nonsense" in query or "stat=" in query)
 
 
 def test_several_customers_in_one_portfolio(browser, make_user, organisation, engineer, foreigner):
@@ -89,22 +89,14 @@ def test_several_customers_in_one_portfolio(browser, make_user, organisation, en
     away = client.get(address)
     assert away.status_code == 404, "the session acts for the first customer"
     assert f"Switch to {other.name} and open it" in away.content.decode()
-    assert "Switch to" not in browser(make_user("stranger@x.test")).get(address).content.decode(), (
-        "nobody else is told whose it is"
-    )
+    stranger = browser(make_user("stranger@x.test"))
+    assert "Switch to" not in stranger.get(address).content.decode(), "nobody else is told whose it is"
     switched = client.post(reverse("switch-organisation"), {"organisation": other.pk, "next": address}, follow=True)
     assert switched.status_code == 200
     assert client.get(reverse("workload", args=[mine.workload_id])).status_code == 404
 
 
-def test_a_stranger_sees_none_of_it(browser, organisation, engineer, foreigner):
-    sample_runs.run(organisation, engineer)
-    page = browser(foreigner).get(PORTFOLIO)
-    assert page.context["newcomer"]
-    assert page.context["counts"]["all"] == 0
-
-
-def test_what_runs_and_what_awaits_review(browser, organisation, engineer, account):
+def test_what_runs_and_awaits_review_and_a_stranger_sees_none(browser, organisation, engineer, account, foreigner):
     freeze(sample_runs.run(organisation, engineer), engineer)
     sample_runs.run(organisation, engineer, "running", "compose")
     page = browser(account).get(PORTFOLIO)
@@ -112,6 +104,8 @@ def test_what_runs_and_what_awaits_review(browser, organisation, engineer, accou
     assert page.context["open_runs"][0].seconds is not None, "a run of this class has ended before"
     assert page.context["review_count"] == 1
     assert page.context["counts"] | {"all": 2, "open": 1, "met": 1} == page.context["counts"]
+    page = browser(foreigner).get(PORTFOLIO)
+    assert (page.context["newcomer"], page.context["counts"]["all"]) == (True, 0)
 
 
 def test_only_what_was_served_several_at_once_makes_tokens_cheaper(browser, organisation, engineer):
@@ -146,15 +140,6 @@ def test_prices_stand_in_the_portfolio_and_sort_it(browser, organisation, engine
     assert "$30.00 → <strong>$3.00</strong>" in page.content.decode()
 
 
-def test_an_archived_workload_returns(browser, organisation, engineer):
-    run = sample_runs.run(organisation, engineer)
-    client, address = browser(engineer), reverse("workload-archive", args=[run.workload_id])
-    client.post(address)
-    assert _names(client.get(PORTFOLIO)) == []
-    client.post(address)
-    assert _names(client.get(PORTFOLIO)) == [run.workload.name]
-
-
 def test_the_newest_run_is_kept_beside_the_workload(organisation, engineer, admin):
     first = sample_runs.run(organisation, engineer)
     second = create_run(first.workload, engineer)
@@ -164,15 +149,17 @@ def test_the_newest_run_is_kept_beside_the_workload(organisation, engineer, admi
     assert Workload.objects.get(pk=first.workload_id).newest_run_id == first.id
 
 
-def test_a_kept_row_shows_what_has_changed_since(browser, organisation, engineer):
+def test_a_kept_row_shows_what_has_changed_since_and_an_archived_workload_returns(browser, organisation, engineer):
     client, run = browser(engineer), sample_runs.run(organisation, engineer)
     first = client.get(PORTFOLIO).content.decode()
     assert client.get(PORTFOLIO).content.decode().count("badge-met") == first.count("badge-met") > 0
     Run.objects.filter(id=run.id).update(verdict="missed")
     Workload.objects.filter(id=run.workload_id).update(name="Another name")
     later = client.get(PORTFOLIO).content.decode()
-    assert later.count("badge-met") == 0
-    assert "Another name" in later
+    assert (later.count("badge-met"), "Another name" in later) == (0, True)
+    for names in ([], ["Another name"]):
+        client.post(reverse("workload-archive", args=[run.workload_id]))
+        assert _names(client.get(PORTFOLIO)) == names, "what is archived returns"
 
 
 def test_workloads_are_found_by_project_and_by_the_tags_of_their_runs(browser, organisation, engineer, account):
@@ -210,3 +197,76 @@ def test_a_view_is_saved_for_its_person_and_forgotten(browser, organisation, eng
     assert "Kept promises" not in browser(admin).get(PORTFOLIO).content.decode()
     client.post(reverse("view-delete", args=[view.pk]))
     assert not engineer.saved_views.exists()
+
+
+def test_members_read_what_was_done_newest_first_and_nothing_of_tokens(browser, engineer, account, foreigner, done):
+    report = reports.freeze(done, engineer)
+    comments.add(report, account, "Safe?")
+    browser(account).post("/tokens/", {"name": "secret-token", "scope": "read"})
+    page = browser(engineer).get("/activity/")
+    said = [(row.who, row.what, row.address) for row in page.context["rows"]]
+    assert said[0] == ("Account", "commented", f"/reports/{report.id}/")
+    assert said[1] == ("Engineer", "froze a report", f"/reports/{report.id}/")
+    assert ("Engineer", "started a run of", f"/runs/{done.id}/") in said
+    assert ("", "A run ended:", f"/runs/{done.id}/") in said
+    assert "secret-token" not in page.content.decode()
+    assert not browser(foreigner).get("/activity/").context["rows"]
+
+
+def test_older_activity_goes_on_where_the_page_ended(browser, engineer, done, monkeypatch):
+    monkeypatch.setattr(activity, "MOST_SHOWN", 2)
+    other = sample_runs.run(done.organisation, engineer)
+    Run.objects.filter(pk=other.pk).update(
+        created_at=done.created_at - timedelta(days=1), finished_at=done.created_at - timedelta(hours=1)
+    )
+    client, seen, address = browser(engineer), [], "/activity/"
+    for _ in range(2):
+        page = client.get(address)
+        seen += [row.at for row in page.context["rows"]]
+        address = f"/activity/?before={page.context['older'].replace('+', '%2B')}"
+    assert len(set(seen)) == 4
+    assert seen == sorted(seen, reverse=True)
+    for no_moment in ("nonsense", "2026-99-99T00:00", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"):
+        assert client.get(reverse("activity"), {"before": no_moment}).status_code == 200
+
+
+def test_the_palette_finds_things_of_the_organisation_alone(browser, engineer, foreigner, done):
+    reports.freeze(done, engineer)
+    for words, kinds in (
+        ("Voice agent", {"workload", "report"}),
+        ("llama", {"model", "report"}),
+        (str(done.id)[:6].upper(), {"run"}),
+    ):
+        matches = browser(engineer).get(reverse("palette"), {"q": words}).json()["matches"]
+        assert {each["kind"] for each in matches} == kinds
+        assert all(browser(engineer).get(each["address"]).status_code == 200 for each in matches)
+        assert browser(foreigner).get(reverse("palette"), {"q": words}).json()["matches"] == []
+
+
+def test_first_steps_remain_until_they_are_done_or_closed(browser, organisation, engineer, account, done):
+    steps = browser(engineer).get("/workloads/").context["first_steps"]
+    assert [step.done for step in steps] == [True, True, False]
+    reports.freeze(done, engineer)
+    assert browser(engineer).get("/workloads/").context["first_steps"] == [], "all that an engineer does is done"
+    client = browser(account)
+    assert [step.words for step in client.get("/workloads/").context["first_steps"]] == ["Review and publish a report"]
+    client.post(reverse("first-steps-close"))
+    assert "First steps" not in client.get("/workloads/").content.decode()
+
+
+def test_a_demo_organisation_is_made_by_one_command(client, db, settings, tmp_path, capsys):
+    settings.WORKBENCH_DATA = tmp_path
+    call_command("seed_demo", runs=12)
+    email, password = (line.split()[1] for line in capsys.readouterr().out.splitlines()[:2])
+    client.post("/login/", {"username": email, "password": password})
+    page = client.get("/workloads/")
+    assert page.context["counts"]["all"] == 3
+    copy = Run.objects.order_by("-created_at").first()
+    shown = client.get(f"/runs/{copy.id}/result/").content.decode()
+    assert "NVIDIA H200" in shown
+    assert "data-timeline" not in shown, "what is drawn has its file"
+    assert client.get(f"/runs/{copy.id}/report.html").status_code == 200
+    assert client.get("/reports/").context["page"].paginator.count == 2
+    for options, reason in (({"runs": 12}, "an organisation Demo already"), ({"runs": 0}, "a number from 1")):
+        with pytest.raises(CommandError, match=reason):
+            call_command("seed_demo", **options)

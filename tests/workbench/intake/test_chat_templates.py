@@ -3,13 +3,11 @@
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kernels.model_files import ModelRefused
-from tests.workbench.intake.conftest import Api, Files, nothing_kept
-from workbench.accounts.models import User
+from tests.workbench.intake.conftest import nothing_kept
 from workbench.intake.services.chat_templates import MAX_BYTES, check_templates
 
 USUAL = """{{- bos_token }}
@@ -40,7 +38,7 @@ PLACES = {
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Any:
+def files(tmp_path):
     """`files({path: text})`: the paths, with where the text lies."""
 
     def written(texts: dict[str, str]) -> dict[str, Path]:
@@ -52,13 +50,21 @@ def files(tmp_path: Path) -> Any:
     return written
 
 
-def test_usual_templates_pass_wherever_they_lie(files: Any) -> None:
+def test_usual_templates_pass_parsing_executes_nothing_and_many_count_together(files):
     check_templates(files({path: place(USUAL) for path, place in PLACES.items()}))
+    begun = time.process_time()
+    check_templates(files({"chat_template.jinja": "{% for a in range(99999) %}" * 3 + "x" + "{% endfor %}" * 3}))
+    assert time.process_time() - begun < 5, "a thousand million million rounds take longer"
+    half = "a" * (MAX_BYTES // 2 + 1)
+    both = {"chat_template.jinja": half, "tokenizer_config.json": json.dumps({"chat_template": half})}
+    with pytest.raises(ModelRefused, match="together"):
+        check_templates(files(both))
 
 
-@pytest.mark.parametrize("path", PLACES)
-@pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_templates_are_refused_wherever_they_lie(files: Any, path: str, case: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "case"), [*((path, "a power") for path in PLACES), *(("chat_template.jinja", case) for case in HOSTILE)]
+)
+def test_hostile_templates_are_refused_wherever_they_lie(files, path, case):
     source, sentence = HOSTILE[case]
     with pytest.raises(ModelRefused) as refused:
         check_templates(files({path: PLACES[path](source)}))
@@ -66,29 +72,11 @@ def test_hostile_templates_are_refused_wherever_they_lie(files: Any, path: str, 
     assert sentence in refused.value.reason
 
 
-def test_many_templates_count_together(files: Any) -> None:
-    half = "a" * (MAX_BYTES // 2 + 1)
-    with pytest.raises(ModelRefused, match="together"):
-        check_templates(
-            files({"chat_template.jinja": half, "tokenizer_config.json": json.dumps({"chat_template": half})})
-        )
-
-
-def test_parsing_executes_nothing(files: Any) -> None:
-    begun = time.process_time()
-    check_templates(files({"chat_template.jinja": "{% for a in range(99999) %}" * 3 + "x" + "{% endfor %}" * 3}))
-    assert time.process_time() - begun < 5, "a thousand million million rounds take longer"
-
-
-def test_an_upload_with_a_hostile_template_is_refused_and_leaves_nothing(
-    api: Api, engineer: User, model_files: Files, upload_model: Any, settings: Any
-) -> None:
+def test_an_upload_with_a_hostile_template_leaves_nothing(api, engineer, model_files, upload_model, settings):
     settings_file = json.dumps({"chat_template": HOSTILE["a power"][0]}).encode()
     answer = upload_model(api(engineer), model_files | {"tokenizer_config.json": settings_file})
-    assert answer.status_code == 422
-    assert answer.json()["detail"] == (
-        "tokenizer_config.json: chat_template: line 1 of the chat template raises to a power"
-    )
+    sentence = "tokenizer_config.json: chat_template: line 1 of the chat template raises to a power"
+    assert (answer.status_code, answer.json()["detail"]) == (422, sentence)
     assert nothing_kept(settings)
     usual = json.dumps({"chat_template": USUAL}).encode()
     assert upload_model(api(engineer), model_files | {"tokenizer_config.json": usual}).status_code == 201

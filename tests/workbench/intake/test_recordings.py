@@ -9,8 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from tests.workbench.intake.conftest import nothing_kept, outcome, send, sha
-from tests.workbench.intake.workload_documents import GOOD, Clients, fields, post, shown_errors
-from workbench.accounts.models import User
+from tests.workbench.intake.workload_documents import GOOD, fields, post, shown_errors
 from workbench.intake import blobs
 from workbench.intake.models import Recording, Upload, Workload
 from workbench.intake.services import checking, recordings
@@ -46,7 +45,7 @@ def replayed(**traffic: Any) -> dict[str, Any]:
     return GOOD | {"load": {"most_users": 8}, "traffic": AS_IT_CAME | {"recording": sha(CALLS)} | traffic}
 
 
-def test_a_recording_is_handed_in_and_named_by_a_workload(api: Clients, engineer: User) -> None:
+def test_a_recording_is_handed_in_named_by_a_workload_and_told_to_every_stage(api, engineer, foreigner):
     client = api(engineer)
     answer = hand_in(client)
     assert answer.status_code == 201
@@ -59,13 +58,20 @@ def test_a_recording_is_handed_in_and_named_by_a_workload(api: Clients, engineer
     assert workload.status_code == 201, workload.content
     assert workload.json()["document"]["traffic"]["recording"] == sha(CALLS)
     assert Workload.objects.get().recording == Recording.objects.get()
+    started = {"workload": workload.json()["id"]}
+    run = Run.objects.get(pk=client.post("/api/v1/runs", started, content_type="application/json").json()["id"])
+    for stage in ("admit", "load"):
+        key = StageKey(run_id=str(run.pk), stage=stage, attempt=1)
+        assert services.stage_input(run, key).recording == Recording.objects.get().document
+    assert post(api(foreigner), replayed()).status_code == 422
+    assert api(foreigner).get("/api/v1/recordings").json()["items"] == []
 
     again = hand_in(client, name="other.csv")
     assert (again.status_code, again.json()["name"]) == (201, "calls.csv"), "the same content is kept once"
     assert [each["sha256"] for each in client.get("/api/v1/recordings").json()["items"]] == [sha(CALLS)]
 
 
-def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api: Clients, browser: Any, engineer: User) -> None:
+def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api, browser, engineer):
     hand_in(api(engineer))
     kinds = {f"traffic.{name}.kind": "recorded" for name in AS_IT_CAME}
     sent = fields(GOOD) | kinds | {"traffic.recording": sha(CALLS), "traffic.arrivals.speed": "-2"}
@@ -92,9 +98,7 @@ def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api: Clients
         (b"", "holds no request"),
     ],
 )
-def test_a_broken_line_is_named_by_its_number_and_nothing_is_kept(
-    api: Clients, engineer: User, settings: Any, content: bytes, reason: str
-) -> None:
+def test_a_broken_line_is_named_by_its_number_and_nothing_is_kept(api, engineer, settings, content, reason):
     refused = hand_in(api(engineer), content)
     assert refused.status_code == 422
     assert refused.json()["detail"].startswith(f"calls.csv: {reason}")
@@ -103,7 +107,7 @@ def test_a_broken_line_is_named_by_its_number_and_nothing_is_kept(
     assert not Recording.objects.exists()
 
 
-def test_one_that_is_too_large_or_has_another_hash_is_refused(api: Clients, engineer: User, settings: Any) -> None:
+def test_one_that_is_too_large_or_has_another_hash_is_refused(api, engineer, settings):
     client = api(engineer)
     over = announce(client, files.MOST_BYTES + 1)
     assert over.status_code == 413
@@ -125,9 +129,7 @@ def test_one_that_is_too_large_or_has_another_hash_is_refused(api: Clients, engi
         ({"load": None}, "traffic.prompt_lengths", "a run without load measures equal requests"),
     ],
 )
-def test_a_workload_that_cannot_replay_it_is_refused(
-    api: Clients, engineer: User, changed: dict[str, Any], field: str, reason: str
-) -> None:
+def test_a_workload_that_cannot_replay_it_is_refused(api, engineer, changed, field, reason):
     client = api(engineer)
     assert hand_in(client).status_code == 201
     document = replayed(**changed.pop("traffic", {})) | changed
@@ -137,7 +139,7 @@ def test_a_workload_that_cannot_replay_it_is_refused(
     assert not Workload.objects.exists()
 
 
-def test_one_without_arrivals_and_one_that_is_too_long_for_the_model_are_refused(api: Clients, engineer: User) -> None:
+def test_one_without_arrivals_and_one_that_is_too_long_for_the_model_are_refused(api, engineer):
     client = api(engineer)
     content = b"prompt_tokens,output_tokens\n131072,64\n9,64\n"
     assert hand_in(client, content).status_code == 201
@@ -147,7 +149,7 @@ def test_one_without_arrivals_and_one_that_is_too_long_for_the_model_are_refused
     assert "131,072 and the longest answer 64 tokens" in errors[1]["reason"]
 
 
-def test_how_a_published_trace_was_read_is_told_everywhere(api: Clients, browser: Any, engineer: User) -> None:
+def test_how_a_published_trace_was_read_is_told_everywhere(api, browser, engineer):
     client = api(engineer)
     content = b"Timestamp,Model,Request tokens,Response tokens\n5,GPT-4,100,64\n6,GPT-4,100,0\n65,GPT-4,100,64\n"
     notes = hand_in(client, content).json()["notes"]
@@ -159,13 +161,7 @@ def test_how_a_published_trace_was_read_is_told_everywhere(api: Clients, browser
     assert all(note in page for note in ("calls.csv: 2 requests over 60 s.", *notes))
 
 
-def test_another_organisation_can_neither_name_it_nor_see_it(api: Clients, engineer: User, foreigner: User) -> None:
-    assert hand_in(api(engineer)).status_code == 201
-    assert post(api(foreigner), replayed()).status_code == 422
-    assert api(foreigner).get("/api/v1/recordings").json()["items"] == []
-
-
-def test_it_goes_with_the_last_workload_that_names_it(api: Clients, browser: Any, engineer: User) -> None:
+def test_it_goes_with_the_last_workload_that_names_it(api, browser, engineer):
     client = api(engineer)
     hand_in(client)
     first, second = (post(client, replayed()).json()["id"] for _ in range(2))
@@ -181,7 +177,7 @@ def test_it_goes_with_the_last_workload_that_names_it(api: Clients, browser: Any
     assert not Path(blobs.path_of(sha(CALLS))).exists()
 
 
-def test_one_that_no_workload_names_goes_after_a_day(api: Clients, engineer: User) -> None:
+def test_one_that_no_workload_names_goes_after_a_day(api, engineer):
     hand_in(api(engineer))
     assert recordings.sweep() == 0
     Recording.objects.update(touched_at=timezone.now() - timedelta(days=2))
@@ -190,15 +186,3 @@ def test_one_that_no_workload_names_goes_after_a_day(api: Clients, engineer: Use
     Workload.objects.all().delete()
     assert recordings.sweep() == 1
     assert not Recording.objects.exists()
-
-
-def test_every_stage_is_told_of_it(api: Clients, engineer: User) -> None:
-    client = api(engineer)
-    hand_in(client)
-    run = client.post(
-        "/api/v1/runs", {"workload": post(client, replayed()).json()["id"]}, content_type="application/json"
-    ).json()["id"]
-    row = Run.objects.get(pk=run)
-    kept = Recording.objects.get().document
-    for stage in ("admit", "load"):
-        assert services.stage_input(row, StageKey(run_id=run, stage=stage, attempt=1)).recording == kept

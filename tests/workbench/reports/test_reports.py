@@ -6,35 +6,29 @@ import sample_runs
 from workbench.audit.models import Action, Entry
 from workbench.reports import services
 from workbench.reports.models import Report
+from workbench.reports.schemas import MOST_NOTE
 
 
 def test_a_report_is_frozen_reviewed_and_published(browser, engineer, account, done):
     assert browser(engineer).post(f"/runs/{done.id}/freeze/").status_code == 302
     report = Report.objects.get()
-    client = browser(account)
-    assert b"Mark as reviewed" in client.get(f"/reports/{report.id}/").content
-    client.post(f"/reports/{report.id}/review/", {"note": "Safe <b>to</b> promise."})
-    page = client.get(f"/reports/{report.id}/").content.decode()
-    assert "Safe &lt;b&gt;to&lt;/b&gt; promise." in page
-    assert page.index('id="verdict"') < page.index('id="comments"')
-    client.post(f"/reports/{report.id}/publish/")
-    report.refresh_from_db()
-    assert (report.state, report.published_by) == ("published", account)
-    assert b"Publish" not in client.get(f"/reports/{report.id}/").content.replace(b"Published", b"")
-
-
-def test_an_engineer_does_not_review(browser, engineer, report):
-    client = browser(engineer)
-    assert b"Mark as reviewed" not in client.get(f"/reports/{report.id}/").content
-    assert client.post(f"/reports/{report.id}/review/", {"note": ""}).status_code == 403
+    address = f"/reports/{report.id}/"
+    assert b"Mark as reviewed" not in browser(engineer).get(address).content
+    assert browser(engineer).post(f"{address}review/", {"note": ""}).status_code == 403
     report.refresh_from_db()
     assert report.state == "draft"
-
-
-def test_a_report_keeps_what_was_frozen(browser, engineer, report, done):
+    client = browser(account)
+    assert b"Mark as reviewed" in client.get(address).content
+    client.post(f"{address}review/", {"note": "Safe <b>to</b> promise."})
     done.stages.filter(stage="verify").update(result=None, state="pending")
-    page = browser(engineer).get(f"/reports/{report.id}/").content.decode()
-    assert 'TTF64 p50 is <span class="nowrap">81.0 ms</span> against a limit' in page
+    page = client.get(address).content.decode()
+    assert 'TTF64 p50 is <span class="nowrap">81.0 ms</span> against a limit' in page, "it keeps what was frozen"
+    assert "Safe &lt;b&gt;to&lt;/b&gt; promise." in page
+    assert page.index('id="verdict"') < page.index('id="comments"')
+    client.post(f"{address}publish/")
+    report.refresh_from_db()
+    assert (report.state, report.published_by) == ("published", account)
+    assert b"Publish" not in client.get(address).content.replace(b"Published", b"")
 
 
 def test_transitions_are_compare_and_swap(report, account):
@@ -63,12 +57,6 @@ def test_a_note_that_somebody_else_was_faster_than_is_shown_and_not_lost(browser
     assert report.note == "First."
 
 
-def test_only_a_finished_run_is_frozen(organisation, engineer):
-    run = sample_runs.run(organisation, engineer, "running", "explore")
-    with pytest.raises(services.ReportError, match="Only a finished run"):
-        services.freeze(run, engineer)
-
-
 def test_where_four_eyes_are_asked_for_who_freezes_does_not_publish(browser, admin, account, done, organisation):
     client = browser(admin)
     assert client.post("/members/four-eyes/", {"four_eyes": "on"}).status_code == 302
@@ -82,3 +70,27 @@ def test_where_four_eyes_are_asked_for_who_freezes_does_not_publish(browser, adm
     assert Report.objects.get().state == "published"
     assert Entry.objects.filter(action=Action.FOUR_EYES_CHANGED).count() == 1
     assert browser(account).post("/members/four-eyes/").status_code == 403
+
+
+def test_the_api_freezes_reviews_and_publishes(api, engineer, account, organisation, done):
+    def post(client, path, **body):
+        return client.post(f"/api/v1/reports{path}", body, content_type="application/json")
+
+    made = post(api(engineer), "", run=str(done.id))
+    assert made.status_code == 201
+    report = made.json()
+    assert (report["state"], report["verdict"], report["run"]) == ("draft", "met", str(done.id))
+    client, address = api(account), f"/{report['id']}"
+    assert post(client, f"{address}/publish").status_code == 409
+    long = post(client, f"{address}/review", note="x" * (MOST_NOTE + 1))
+    assert long.status_code == 422, "the page would not show it in its form again"
+    wide = post(client, f"{address}/review", note=f"{'|a' * 300}\n{'|-' * 300}\n" + "|\n" * 1000)
+    assert (wide.status_code, "tables may have 2,000 cells" in wide.json()["detail"]) == (409, True)
+    assert post(client, f"{address}/review", note="ok").json()["note"] == "ok"
+    assert post(client, f"{address}/publish").json()["state"] == "published"
+    assert [each["id"] for each in client.get("/api/v1/reports").json()["items"]] == [report["id"]]
+    snapshot = client.get(f"/api/v1/reports{address}").json()["snapshot"]
+    assert snapshot["results"]["verify"]["verdict"] == "met"
+    unfinished = post(api(engineer), "", run=str(sample_runs.run(organisation, engineer, "running", "verify").id))
+    assert (unfinished.status_code, unfinished["Content-Type"]) == (409, "application/problem+json")
+    assert "Only a finished run" in unfinished.json()["detail"]

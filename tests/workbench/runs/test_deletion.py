@@ -14,7 +14,7 @@ from django.utils import timezone
 from tests.kernels import model_folders
 from tests.workbench.intake.conftest import CONFIG, announce, finish, send_files
 from workbench.accounts import tokens
-from workbench.accounts.models import ApiToken, User
+from workbench.accounts.models import ApiToken
 from workbench.api import quota
 from workbench.api.models import IdempotentRequest
 from workbench.intake import blobs
@@ -24,7 +24,7 @@ from workbench.runs.models import Event, Run, StoredArtifact
 
 
 @pytest.fixture
-def report(finished_run: Run, engineer: User) -> Report:
+def report(finished_run, engineer):
     return Report.objects.create(
         organisation=finished_run.organisation, run=finished_run, title="t", verdict="met", snapshot={}
     )
@@ -46,9 +46,7 @@ def _addresses(run: Run) -> dict[str, str]:
         ("run", (0, 0, 1), "1 report would be deleted with it"),
     ],
 )
-def test_it_says_beforehand_what_goes(
-    api: Any, engineer: User, report: Report, kind: str, counts: tuple[int, int, int], sentence: str
-) -> None:
+def test_it_says_beforehand_what_goes(api, engineer, report, kind, counts, sentence):
     client, address = api(engineer), _addresses(report.run)[kind]
     said = client.get(f"{address}/dependents").json()
     assert (said["workloads"], said["runs"], said["reports"], said["files"]) == (*counts, 1)
@@ -64,36 +62,40 @@ def test_it_says_beforehand_what_goes(
     assert Workload.objects.exists() == (kind == "run")
 
 
-def test_an_open_run_is_cancelled_first(api: Any, browser: Any, engineer: User, finished_run: Run) -> None:
+def test_an_open_run_is_cancelled_first_and_only_an_admin_deletes_a_published_report(
+    api, browser, engineer, admin, report
+):
+    run, client = report.run, api(engineer)
     Run.objects.update(state="running")
-    for address in _addresses(finished_run).values():
-        refused = api(engineer).delete(f"{address}?with_dependents=true")
-        assert refused.status_code == 409
-        assert "cancel them first" in refused.json()["detail"]
-    page = browser(engineer).post(f"/workloads/{finished_run.workload_id}/delete/", follow=True)
+    for address in _addresses(run).values():
+        refused = client.delete(f"{address}?with_dependents=true")
+        assert (refused.status_code, "cancel them first" in refused.json()["detail"]) == (409, True)
+    page = browser(engineer).post(f"/workloads/{run.workload_id}/delete/", follow=True)
     assert "Not deleted: 1 of its runs are not over" in page.content.decode()
     assert Run.objects.exists()
-
-
-def test_only_an_admin_deletes_a_published_report(api: Any, engineer: User, admin: User, report: Report) -> None:
+    Run.objects.update(state="done")
     Report.objects.update(state="published")
-    address = f"{_addresses(report.run)['workload']}?with_dependents=true"
-    assert api(engineer).delete(address).status_code == 403
+    address = f"{_addresses(run)['workload']}?with_dependents=true"
+    assert client.delete(address).status_code == 403
     assert Report.objects.exists()
     assert api(admin).delete(address).status_code == 204
 
 
-def test_others_delete_nothing(api: Any, browser: Any, account: User, foreigner: User, finished_run: Run) -> None:
+def test_others_delete_nothing_and_what_came_again_stays(api, browser, engineer, account, foreigner, finished_run):
     for kind, address in _addresses(finished_run).items():
         assert api(account).delete(address).status_code == 403
         assert api(foreigner).delete(address).status_code == 404
         key = address.rpartition("/")[2]
         assert browser(foreigner).post(f"/{kind}s/{key}/delete/").status_code == 404
     assert Run.objects.exists()
+    blob = blobs.path_of(StoredArtifact.objects.get().sha256)
+    os.utime(blob, (timezone.now().timestamp() + 1,) * 2)  # another run's stage sent it, and its result is yet to come
+    assert api(engineer).delete(_addresses(finished_run)["run"]).status_code == 204
+    assert blob.exists()
 
 
 @pytest.mark.parametrize("kind", ["model", "workload", "run"])
-def test_the_page_asks_and_deletes(browser: Any, engineer: User, report: Report, kind: str) -> None:
+def test_the_page_asks_and_deletes(browser, engineer, report, kind):
     client, key = browser(engineer), _addresses(report.run)[kind].rpartition("/")[2]
     asked = client.get(f"/{kind}s/{key}/delete/").content.decode()
     assert f"Delete the {kind}" in asked
@@ -116,7 +118,7 @@ def _upload(client: Client, tokenizer: bytes) -> dict[str, Any]:
     return model
 
 
-def test_the_space_is_free_at_once(api: Any, engineer: User) -> None:
+def test_the_space_is_free_at_once(api, engineer):
     """But for contents that somebody else refers to as well."""
     client = api(engineer)
     first, second = _upload(client, b"{}"), _upload(client, b'{"a": 1}')
@@ -129,17 +131,7 @@ def test_the_space_is_free_at_once(api: Any, engineer: User) -> None:
     assert not StoredFile.objects.exists()
 
 
-def test_a_content_that_came_again_meanwhile_stays(api: Any, engineer: User, finished_run: Run) -> None:
-    """Another run's stage has sent the same file, and its result is yet to come."""
-    blob = blobs.path_of(StoredArtifact.objects.get().sha256)
-    os.utime(blob, (timezone.now().timestamp() + 1,) * 2)
-    assert api(engineer).delete(_addresses(finished_run)["run"]).status_code == 204
-    assert blob.exists()
-
-
-def test_kept_files_count_against_the_quota_and_can_be_deleted(
-    api: Any, engineer: User, finished_run: Run, settings: Any
-) -> None:
+def test_kept_files_count_against_the_quota_and_can_be_deleted(api, engineer, finished_run, settings):
     client, artifact = api(engineer), StoredArtifact.objects.get()
     before = quota.used_bytes(finished_run.organisation)
     StoredArtifact.objects.update(size=artifact.size + 10_000)
@@ -148,8 +140,7 @@ def test_kept_files_count_against_the_quota_and_can_be_deleted(
     assert before + 10_000 == settings.ORGANISATION_QUOTA_BYTES
     body = {"workload": str(finished_run.workload_id)}
     refused = client.post("/api/v1/runs", body, content_type="application/json")
-    assert refused.status_code == 413
-    assert "the organisation's quota is used up" in refused.json()["detail"]
+    assert (refused.status_code, "the organisation's quota is used up" in refused.json()["detail"]) == (413, True)
     address = f"{_addresses(finished_run)['run']}/artifacts/{artifact.stage}/{artifact.name}"
     assert client.delete(address).status_code == 204
     assert client.get(address).status_code == 404
@@ -157,9 +148,7 @@ def test_kept_files_count_against_the_quota_and_can_be_deleted(
     assert client.post("/api/v1/runs", body, content_type="application/json").status_code == 201
 
 
-def test_a_schedule_removes_what_has_had_its_time(
-    browser: Any, api: Any, engineer: User, finished_run: Run, settings: Any
-) -> None:
+def test_a_schedule_removes_what_has_had_its_time(browser, api, engineer, finished_run, settings):
     now = timezone.now()
     browser(engineer)
     Session.objects.update(expire_date=now - timedelta(days=1))

@@ -1,9 +1,18 @@
-"""Each outcome has words of its own on its result's page, and no number breaks over two lines."""
+"""Each outcome has words of its own on the pages of its run, and no number breaks over two lines."""
 
 import pytest
 import sample_results
 import sample_runs
+from django.template.loader import render_to_string
 from sample_two_gpus import two_gpus
+
+from workbench.results import page_context
+from workbench.runs.models import Run
+from workbench.runs.services import minutes_wanted
+from workers.documents.measurement import Interval
+from workers.documents.quality import Measure, Quality
+from workers.documents.traffic import Traffic
+from workers.stages.price import price
 
 pytestmark = pytest.mark.django_db
 
@@ -21,43 +30,43 @@ def shown(browser, organisation, engineer):
     return show
 
 
-def test_a_speedup_inside_the_noise_is_none_and_says_within_one_process(shown):
+def test_a_speedup_inside_the_noise_is_none_and_a_plan_comes_with_the_commands_that_serve_it(shown):
     results = sample_results.results()
     speedup = results.verify.speedup
     ratio = speedup.ratio.model_copy(update={"value": 1.002, "low": 0.99, "high": 1.01})
     same = speedup.model_copy(update={"difference": False, "ratio": ratio, "processes": []})
     results.verify = results.verify.model_copy(update={"speedup": same})
     page = shown(results)
-    assert '<span class="stat-value">none</span>' in page
-    assert '<span class="nowrap">0.990 to 1.01</span>, within one process, lies inside the noise' in page
-    assert '<span class="badge badge-cancelled">No difference</span>' in page
+    for part in (
+        '<span class="stat-value">none</span>',
+        '<span class="nowrap">0.990 to 1.01</span>, within one process, lies inside the noise',
+        '<span class="badge badge-cancelled">No difference</span>',
+    ):
+        assert part in page
+    section = page.partition('id="serve"')[2].partition("</section>")[0]
+    for part in ("python -m kernels serve --plan plan.json --model llama-3.2-1b", "/v1/completions", "/plan.json"):
+        assert part in section
+    assert section.count("data-copy=") == 3
 
 
 def test_rounded_weights_say_what_they_bring_and_cost(shown):
     results = sample_results.results()
     assert "Weights in" not in shown(results)
     quality = results.verify.quality.model_copy(update={"called": "quality"})
-    plan = results.verify.plan | {"dtype": "bf16", "options": {"weights": "int8"}}
-    page = shown(
-        results.model_copy(update={"verify": results.verify.model_copy(update={"quality": quality, "plan": plan})})
-    )
-    assert (
-        "Weights in int8 take 1.06 bytes each in place of 2; the mean KL divergence from float32 is 0.00120 nats after "
-        "and 0.00110 before."
-    ) in page
-    plan["options"] = {"weights": "int4_minimum"}
-    page = shown(
-        results.model_copy(update={"verify": results.verify.model_copy(update={"quality": quality, "plan": plan})})
-    )
-    assert "Weights in int4 take 0.625 bytes each in place of 2, those of the LM head, in int8, 1.06; the mean" in page
+    for weights, words in (
+        ("int8", "Weights in int8 take 1.06 bytes each in place of 2; the mean KL divergence from float32 is 0.00120"),
+        ("int4_minimum", "Weights in int4 take 0.625 bytes each in place of 2, those of the LM head, in int8, 1.06"),
+    ):
+        plan = results.verify.plan | {"dtype": "bf16", "options": {"weights": weights}}
+        verified = results.verify.model_copy(update={"quality": quality, "plan": plan})
+        assert words in shown(results.model_copy(update={"verify": verified}))
 
 
 def test_a_plan_on_two_gpus_says_what_ran_on_how_many_and_what_an_hour_costs(shown):
     page = shown(two_gpus())
-    assert "after on 2 of the same kind." in page
-    assert "Two GPUs keep the promise and cost more per token than one" in page
-    assert ">$/hour</a>" in page
-    assert "<td>2 x Test device</td>" in page
+    costs = "Two GPUs keep the promise and cost more per token"
+    for part in ("after on 2 of the same kind.", costs, ">$/hour</a>", "<td>2 x Test device</td>"):
+        assert part in page
 
 
 def test_a_run_offers_its_result_once_something_is_measured(browser, organisation, engineer, account, done):
@@ -75,25 +84,109 @@ def test_a_run_offers_its_result_once_something_is_measured(browser, organisatio
     assert all(f"/runs/{run.id}/result/" in actions(run, account) for run in (profiled, done))
 
 
-def test_a_verified_plan_comes_with_the_commands_that_serve_it(shown):
-    page = shown(sample_results.results())
-    section = page.partition('id="serve"')[2].partition("</section>")[0]
-    assert "python -m kernels serve --plan plan.json --model llama-3.2-1b" in section
-    assert "curl localhost:8080/v1/completions" in section
-    assert section.count("data-copy=") == 3
-    assert "/plan.json" in section
-
-
-def test_loads_are_shown_with_what_served_them(browser, organisation, engineer):
+def test_loads_are_shown_with_what_served_them_and_the_recording_that_they_replay(browser, organisation, engineer):
     run = sample_runs.run(organisation, engineer, load=True)
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
     said = page.partition('id="objectives"')[0]
     assert "Before, no load is shown to keep every promise. After, every promise is kept with" in said, "at the top"
     assert said.index("Price under the promise") < said.index("Price at one load")
     assert "$1.28" in said
-    assert "Generate of transformers, in batches: whenever it is free, it takes all requests that wait" in page
-    assert "The price at each load, whatever the promise" in page
     assert "$0.0831" in page.partition('id="any-load"')[2].partition("</table>")[0]
-    assert "After: 64 of its answers were held against the model" in page
-    assert 'data-figure="figure-load"' in page
-    assert 'data-figure="figure-load_promise"' in page
+    for part in (
+        "Generate of transformers, in batches",
+        "The price at each load",
+        "After: 64 of its answers were held against the model",
+        'data-figure="figure-load"',
+        'data-figure="figure-load_promise"',
+    ):
+        assert part in page
+    run = sample_runs.run(organisation, engineer, load=True)
+    sample_runs.replaying(run, engineer)
+    client = browser(engineer)
+    result = " ".join(client.get(f"/runs/{run.id}/result/").content.decode().split())
+    assert "calls.csv: 12,000 requests over 600 s. Every load replays it" in result
+    assert "every promise is kept at 2 times the recorded speed" in result.replace("\N{NO-BREAK SPACE}", " ")
+    workload = " ".join(client.get(f"/workloads/{run.workload_id}/").content.decode().split())
+    assert "12,000 requests over 600 s" in workload
+    copy = client.get(f"/workloads/new/?from={run.workload_id}").content.decode()
+    assert f'<option value="{"c" * 64}" selected>calls.csv: 12,000 requests over 600 s</option>' in copy
+    assert copy.count('<option value="recorded" selected>') == 3
+
+
+def test_the_result_page_offers_the_minutes_that_were_missing_and_starts_such_a_run(browser, engineer, account, done):
+    client = browser(engineer)
+    assert b"Go on with" not in client.get(f"/runs/{done.id}/result/").content
+    answer = client.post(f"/runs/{done.id}/go-on/", follow=True)
+    assert "Not started: the run left out no plan for time." in answer.content.decode()
+    stage = done.stages.get(stage="verify")
+    stage.result |= {"verdict": "not_enough_samples", "minutes_wanted": 7.5}
+    stage.save()
+    assert b"Go on with" not in browser(account).get(f"/runs/{done.id}/result/").content
+    assert browser(account).post(f"/runs/{done.id}/go-on/").status_code == 403
+    assert Run.objects.count() == 1
+    page = client.get(f"/runs/{done.id}/result/").content
+    assert b"Go on with 7.5 minutes" in page
+    assert page.count(b"button-primary") == 1, "one thing is to be done next"
+    answer = client.post(f"/runs/{done.id}/go-on/")
+    longer = Run.objects.exclude(id=done.id).get()
+    assert answer.url == f"/runs/{longer.id}/"
+    assert longer.workload.sla.constraints.minutes == 7.5
+    assert longer.workload.sla.objectives == done.workload.sla.objectives
+    assert longer.workload.model.name == done.workload.model.name
+    assert minutes_wanted(longer) is None
+
+
+def test_the_page_of_a_model_of_images_counts_images():
+    model = sample_results.manifest().model_copy(update={"kind": "other", "counted": "images"})
+    workload = sample_results.workload().model_copy(update={"present": None, "traffic": Traffic(batch=8)})
+    known = sample_results.results()
+    quality = Quality(
+        called="quality",
+        tokens=300,
+        needed=300,
+        compared="answers",
+        change=Interval(value=0, low=0, high=0),
+        measures=[Measure(name="Another class is the most likely", before=0.01, after=0.0125)],
+        acceptable=True,
+        sentence="Quality over 300 images: acceptable.",
+    )
+    verified = known.verify.model_copy(update={"counted": "images", "quality": quality})
+    priced = price(workload, known.price.book, "h200", verified, model)
+    results = known.model_copy(update={"verify": verified, "price": priced})
+    page = render_to_string("results/_result.html", page_context.context(workload, model, results, []))
+    own = "transformers&#x27; own forward pass, eager"
+    for words in ("A dollar buys", quality.measures[0].name, "$/M images", "USD per M images", "one image a", own):
+        assert words in page
+    tokens = "tokens/s,Tokens/s,M tokens,million tokens,KL divergence,output tokens,own generate"
+    for words in tokens.split(","):
+        assert words not in page
+
+
+def test_a_run_that_was_cancelled_before_anything_was_measured_says_so(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "queued", "admit")
+    browser(engineer).post(f"/runs/{run.id}/cancel/")
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert "The run was cancelled. Nothing was measured before." in page
+    assert "Nothing was measured.</p>" in page
+    assert "yet" not in page.partition("<main")[2]
+    admit = page.partition('data-stage="admit"')[2].partition("</li>")[0]
+    assert '<span class="stage-message">Checking the model and predicting what is possible</span>' in admit
+
+
+@pytest.mark.parametrize(("state", "stage"), [("failed", "verify"), ("cancelled", "compose"), ("lost", "verify")])
+def test_a_run_without_a_verdict_leads_to_another(browser, engineer, account, done, organisation, state, stage):
+    run = sample_runs.run(organisation, engineer, state, stage)
+    again = f'href="/workloads/new/?from={run.workload_id}"'
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert (again in page, f'href="/runs/{run.id}/result/"' in page) == (True, True)
+    assert again not in browser(account).get(f"/runs/{run.id}/").content.decode()
+    assert "/workloads/new/?from=" not in browser(engineer).get(f"/runs/{done.id}/").content.decode()
+
+
+def test_a_run_that_failed_beside_other_programs_says_so(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "failed", "verify")
+    stage = run.stages.get(stage="compose")
+    stage.result["environment"] |= {"gpu_class": "cpu", "telemetry": {"others_cpu_share": 0.87}}
+    stage.save()
+    page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    assert "Other programs used 87 % of the CPU: run it again on an idle machine." in page

@@ -1,5 +1,7 @@
-"""A run of a workload whose plan is known verifies that plan, and searches for none."""
+"""A run of a workload whose plan is known searches for none; who is next for a GPU, and where a run stands in line."""
 
+import re
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -8,11 +10,12 @@ from django.utils import timezone
 
 from kernels.measure.environment import ROOT, sources_digest
 from workbench.prices.services import add_price_book
-from workbench.runs import state
-from workbench.runs.models import Run, StageRun
+from workbench.runs import run_queue, state
+from workbench.runs.models import Run, StageRun, Worker
 from workbench.runs.reuse import KNOWN_FOR, SEARCH
 from workbench.runs.services import create_run, stage_input
 from workers.documents.prices import default_price_book
+from workers.documents.stages import GPU_STAGES
 from workers.documents.worker_api import StageKey
 
 
@@ -33,8 +36,10 @@ def states(run):
     return dict(run.stages.values_list("stage", "state"))
 
 
-def test_the_search_is_taken_over_and_the_plan_verified_anew(engineer, known):
+def test_the_search_is_taken_over_and_the_plan_verified_anew(browser, engineer, known):
     run = create_run(known.workload, engineer)
+    when = f"{known.finished_at:%Y-%m-%d %H:%M} UTC"
+    assert f"Taken from the run of {when}" in browser(engineer).get(f"/runs/{run.id}/").content.decode()
     assert {states(run)[each] for each in SEARCH} == {StageRun.State.DONE}
     assert states(run)["verify"] == StageRun.State.PENDING
     admit = StageKey(run_id=str(run.id), stage="admit", attempt=1)
@@ -47,12 +52,6 @@ def test_the_search_is_taken_over_and_the_plan_verified_anew(engineer, known):
     assert document.results.verify is None
     kept = set(known.artifacts.filter(stage__in=SEARCH).values_list("stage", "name", "sha256"))
     assert set(run.artifacts.values_list("stage", "name", "sha256")) == kept
-
-
-def test_the_run_says_whose_search_it_is(browser, engineer, known):
-    run = create_run(known.workload, engineer)
-    when = f"{known.finished_at:%Y-%m-%d %H:%M} UTC"
-    assert f"Taken from the run of {when}" in browser(engineer).get(f"/runs/{run.id}/").content.decode()
 
 
 def test_a_new_search_is_made_where_it_is_asked_for(browser, engineer, known):
@@ -109,24 +108,116 @@ def test_other_runs_are_no_source(engineer, known, changes):
     assert states(run)["baseline"] == StageRun.State.PENDING
 
 
-def test_new_prices_are_searched_with(engineer, known):
-    add_price_book(known.organisation, engineer, default_price_book())
-    assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.PENDING
+def test_other_code_promises_prices_or_a_search_that_was_taken_over_itself_are_no_source(engineer, known):
+    def first_stage():
+        return states(create_run(known.workload, engineer))["baseline"]
 
-
-def test_other_code_another_promise_or_a_search_that_was_taken_over_itself_is_no_source(engineer, known):
     again = create_run(known.workload, engineer)
     Run.objects.filter(id=again.id).update(state="done", verdict="met", finished_at=timezone.now())
     Run.objects.filter(id=known.id).update(finished_at=timezone.now() - KNOWN_FOR - timedelta(minutes=1))
-    assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.PENDING
+    assert first_stage() == StageRun.State.PENDING
 
     Run.objects.filter(id=known.id).update(finished_at=timezone.now())
-    workload = known.workload
-    workload.document["traffic"]["prompt_tokens"] += 1
-    assert states(create_run(workload, engineer))["baseline"] == StageRun.State.PENDING
+    known.workload.document["traffic"]["prompt_tokens"] += 1
+    assert first_stage() == StageRun.State.PENDING
+    known.workload.document["traffic"]["prompt_tokens"] -= 1
+    assert first_stage() == StageRun.State.DONE
 
-    workload.document["traffic"]["prompt_tokens"] -= 1
     stage = known.stages.get(stage="compose")
-    stage.result["environment"]["sources"] = "0" * 64
+    own, stage.result["environment"]["sources"] = stage.result["environment"]["sources"], "0" * 64
     stage.save()
-    assert states(create_run(workload, engineer))["baseline"] == StageRun.State.PENDING
+    assert first_stage() == StageRun.State.PENDING
+    stage.result["environment"]["sources"] = own
+    stage.save()
+    add_price_book(known.organisation, engineer, default_price_book())
+    assert first_stage() == StageRun.State.PENDING
+
+
+@pytest.fixture
+def submit(db):
+    """`submit(organisation, user)`: a run of the organisation, which waits for class h200."""
+    begun = timezone.now() - timedelta(hours=1)
+    count = iter(range(1000))
+
+    def one(organisation, user):
+        run = Run(organisation=organisation, workload=sample_runs.workload(organisation, user), gpu_class="h200")
+        state.start(run)
+        Run.objects.filter(id=run.id).update(created_at=begun + timedelta(seconds=next(count)))
+        run.refresh_from_db()
+        return run
+
+    return one
+
+
+@pytest.fixture
+def other(foreigner):
+    return foreigner.memberships.get().organisation
+
+
+def _message(run):
+    return StageKey(run_id=str(run.id), stage="admit", attempt=1)
+
+
+def _order_of_ends(messages: list[StageKey]) -> Iterator[str]:
+    """One worker takes message after message; each stage that ends sends another. The runs as they end."""
+    for message in messages:
+        run = run_queue.claim(message, "gpu-0@host", "h200")
+        assert run is not None
+        key = run_queue.key_of(run)
+        assert state.advance(key, {})
+        if run.stage == "verify":
+            yield str(run.id)
+        else:
+            messages.append(key.model_copy(update={"stage": GPU_STAGES[GPU_STAGES.index(key.stage) + 1]}))
+
+
+def test_the_oldest_run_is_finished_first_unless_a_claim_without_a_class_names_another(submit, organisation, engineer):
+    runs = [submit(organisation, engineer) for _ in range(4)]
+    ended = list(_order_of_ends([_message(run) for run in runs]))
+    assert ended == [str(run.id) for run in runs]
+    first, second = submit(organisation, engineer), submit(organisation, engineer)
+    assert run_queue.claim(_message(second), "w", "").id == second.id
+    assert run_queue.claim(_message(first), "w", "b200") is None
+
+
+def test_organisations_take_turns(submit, organisation, engineer, other, foreigner):
+    """Many runs of one organisation do not keep the single run of another waiting."""
+    many = [submit(organisation, engineer) for _ in range(4)]
+    single = submit(other, foreigner)
+    ended = list(_order_of_ends([_message(run) for run in [*many, single]]))
+    assert ended.index(str(single.id)) == 1
+    runs = [submit(organisation, engineer), submit(organisation, engineer), submit(other, foreigner)]
+    taken = [run_queue.claim(_message(runs[0]), f"gpu-{number}@host", "h200") for number in range(2)]
+    assert {run.organisation_id for run in taken} == {organisation.id, other.id}
+
+
+def test_the_place_is_the_order_in_which_claims_are_granted(submit, organisation, engineer, other, foreigner):
+    mine = [submit(organisation, engineer) for _ in range(4)]
+    theirs = [submit(other, foreigner) for _ in range(2)]
+    places = {run.id: run_queue.place_of(run) for run in [*mine, *theirs]}
+    assert {place.length for place in places.values() if place} == {6}
+    taken = [run_queue.claim(_message(mine[0]), f"gpu-{number}@host", "h200") for number in range(6)]
+    assert [run.id for run in taken] == sorted(places, key=places.get)
+
+
+def test_the_estimate_goes_by_the_last_runs(submit, organisation, engineer, api, browser):
+    runs = [submit(organisation, engineer) for _ in range(3)]
+    assert run_queue.place_of(runs[2]) == run_queue.QueuePosition(3, 3, None)
+    now = timezone.now()
+    Worker.objects.create(name="gpu-0@host", gpu_class="h200", last_seen=now)
+    done = submit(organisation, engineer)
+    Run.objects.filter(id=done.id).update(state="done", started_at=now - timedelta(seconds=180), finished_at=now)
+    place = api(engineer).get(f"/api/v1/runs/{runs[2].id}").json()["place"]
+    assert place == {"position": 3, "length": 3, "seconds": 360}
+    page = browser(engineer).get(f"/runs/{runs[2].id}/").content.decode()
+    assert "Number 3 of 3 in line for class h200." in page
+    assert "It starts in about" in page
+    begun = submit(organisation, engineer)
+    Run.objects.filter(id=begun.id).update(state="running", started_at=now - timedelta(seconds=30))
+    running = browser(engineer).get(f"/runs/{begun.id}/").content.decode()
+    assert re.search(r"about 2 min \d\d s left", running)
+    assert "Measuring what runs today" in running, "what each stage does"
+    Run.objects.filter(id=begun.id).delete()
+    assert run_queue.claim(_message(runs[0]), "gpu-0@host", "h200") is not None
+    runs[0].refresh_from_db()
+    assert run_queue.place_of(runs[0]) is None

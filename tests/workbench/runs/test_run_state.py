@@ -33,27 +33,16 @@ def _kinds(run: Run) -> list[str]:
     return list(Event.objects.filter(run=run).values_list("kind", flat=True))
 
 
-def test_a_new_run_waits_with_all_its_stages(run: Run) -> None:
+def test_a_new_run_waits_and_a_result_queues_its_next_stage_once_if_it_is_claimed(run, key):
     assert (run.state, run.stage, run.attempt) == ("queued", "admit", 1)
     assert list(run.stages.values_list("stage", flat=True)) == list(stages_of(load=False))
     assert _kinds(run) == ["queued"]
-
-
-def test_an_attempt_is_claimed_once(run: Run, key: StageKey) -> None:
-    assert state.claim(key, "first") is not None
-    assert state.claim(key, "second") is None
+    assert not state.advance(key, ADMIT)
+    assert not state.fail(key, StageFailure(sentence="no"))
+    assert not state.retry(key, "no")
+    assert state.beat(key) is None
     run.refresh_from_db()
-    assert (run.state, run.worker) == ("running", "first")
-
-
-def test_a_claim_of_another_attempt_stage_or_class_is_refused(run: Run, key: StageKey) -> None:
-    assert state.claim(_again(key, attempt=2), "w") is None
-    assert state.claim(_again(key, stage="verify"), "w") is None
-    assert state.claim(key, "w", gpu_class="b200") is None
-    assert state.claim(key, "w", gpu_class=run.gpu_class) is not None
-
-
-def test_a_result_queues_the_next_stage_and_counts_once(run: Run, key: StageKey) -> None:
+    assert run.state == "queued"
     state.claim(key, "w")
     assert state.advance(key, ADMIT)
     assert not state.advance(key, ADMIT)
@@ -63,67 +52,61 @@ def test_a_result_queues_the_next_stage_and_counts_once(run: Run, key: StageKey)
     assert services.results(run).admit is not None
 
 
-def test_a_result_without_a_claim_changes_nothing(run: Run, key: StageKey) -> None:
-    assert not state.advance(key, ADMIT)
-    assert not state.fail(key, StageFailure(sentence="no"))
-    assert not state.retry(key, "no")
-    assert state.beat(key) is None
+def test_an_attempt_is_claimed_once_and_no_other_attempt_stage_or_class(run, key):
+    assert state.claim(_again(key, attempt=2), "w") is None
+    assert state.claim(_again(key, stage="verify"), "w") is None
+    assert state.claim(key, "w", gpu_class="b200") is None
+    assert state.claim(key, "first", gpu_class=run.gpu_class) is not None
+    assert state.claim(key, "second") is None
+    assert not state.stop(key), "nobody has cancelled it"
     run.refresh_from_db()
-    assert run.state == "queued"
+    assert (run.state, run.worker) == ("running", "first")
 
 
-def test_the_last_stage_finishes_the_run_with_its_verdict(run: Run) -> None:
-    results = sample_results.results()
-    for stage in stages_of(load=False):
+def _advance(run, results, *stages, changes=None):
+    """Each of these stages is claimed and has its result, `price` with these changes of what a token costs after."""
+    for stage in stages:
         key = StageKey(run_id=str(run.id), stage=stage, attempt=1)
         assert state.claim(key, "w") is not None
         document = getattr(results, stage)
-        assert state.advance(key, document.model_dump(mode="json") if document else {})
-    run.refresh_from_db()
-    assert (run.state, run.verdict) == ("done", "met")
-    assert run.finished_at is not None
-    assert run.usd_after == results.price.same_load.usd_after.value  # type: ignore[union-attr]
-
-
-def test_an_assumed_price_of_an_hour_is_no_cost_of_a_run(run: Run) -> None:
-    results = sample_results.results()
-    for stage in stages_of(load=False)[:-1]:
-        key = StageKey(run_id=str(run.id), stage=stage, attempt=1)
-        assert state.claim(key, "w") is not None
-        document = getattr(results, stage).model_dump(mode="json")
+        document = document.model_dump(mode="json") if document else {}
         if stage == "price":
-            document["same_load"]["after"]["price_basis"] = "modelled"
+            document["same_load"]["after"] |= changes or {}
         assert state.advance(key, document)
     run.refresh_from_db()
-    assert (run.stage, run.usd_after) == ("report", None)
+
+
+@pytest.mark.parametrize("basis", ["measured", "modelled"])
+def test_the_last_stage_finishes_the_run_with_its_verdict_and_a_cost_that_is_not_assumed(run, basis):
+    results = sample_results.results()
+    changes = {"price_basis": "modelled"} if basis == "modelled" else {}
+    _advance(run, results, *stages_of(load=False)[:-1], changes=changes)
+    assert run.usd_after == (None if changes else results.price.same_load.usd_after.value)
+    _advance(run, results, "report")
+    assert (run.state, run.verdict) == ("done", "met")
+    assert run.finished_at is not None
 
 
 @pytest.mark.parametrize("end", ["fail", "retry"])
-def test_a_load_stage_that_fails_leaves_a_sentence_and_the_verdict(end: str, workload: Any, engineer: Any) -> None:
+def test_a_load_stage_that_fails_leaves_a_sentence_and_the_verdict(end, workload, engineer):
     workload.document |= {"load": {"most_users": 4}}
     workload.save()
-    run = services.create_run(workload, engineer)
-    known = sample_results.results()
-    for stage in stages_of(load=True):
-        key = StageKey(run_id=str(run.id), stage=stage, attempt=1)
+    run, results = services.create_run(workload, engineer), sample_results.results()
+    before, after = stages_of(load=True)[: (at := stages_of(load=True).index("load"))], stages_of(load=True)[at + 1 :]
+    _advance(run, results, *before)
+    for attempt in (1,) if end == "fail" else (1, 2, 3):
+        key = StageKey(run_id=str(run.id), stage="load", attempt=attempt)
         assert state.claim(key, "w") is not None
-        if stage != "load":
-            document = getattr(known, stage)
-            assert state.advance(key, document.model_dump(mode="json") if document else {})
-        elif end == "fail":
-            assert state.fail(key, StageFailure(sentence="The server did not start."))
-        else:
-            for attempt in (1, 2, 3):
-                assert state.retry(key, "it was killed")
-                key = key.model_copy(update={"attempt": attempt + 1})
-                assert attempt == 3 or state.claim(key, "w") is not None
-    run.refresh_from_db()
+        failed = StageFailure(sentence="The server did not start.")
+        assert state.fail(key, failed) if end == "fail" else state.retry(key, "it was killed")
+    _advance(run, results, *after)
     assert (run.state, run.verdict) == ("done", "met")
-    kept = StageRun.objects.get(run=run, stage="load").result["sentence"]
-    assert kept in ("The server did not start.", "The load stage was tried 3 times; the last time it was killed.")
+    sentence = StageRun.objects.get(run=run, stage="load").result["sentence"]
+    lost = "The load stage was tried 3 times; the last time it was killed."
+    assert sentence == ("The server did not start." if end == "fail" else lost)
 
 
-def test_the_result_of_an_attempt_that_was_replaced_is_refused(run: Run, key: StageKey) -> None:
+def test_the_result_of_an_attempt_that_was_replaced_is_refused(run, key):
     state.claim(key, "slow")
     _expire(run)
     assert sweep().retried == 1
@@ -134,19 +117,7 @@ def test_the_result_of_an_attempt_that_was_replaced_is_refused(run: Run, key: St
     assert state.advance(second, ADMIT)
 
 
-def test_three_deaths_lose_the_run(run: Run, key: StageKey) -> None:
-    for attempt in (1, 2, 3):
-        state.claim(_again(key, attempt=attempt), "w")
-        assert state.retry(_again(key, attempt=attempt), "its process was killed by signal 9")
-    run.refresh_from_db()
-    assert run.state == "lost"
-    assert run.error["sentence"] == (
-        "The admit stage was tried 3 times; the last time its process was killed by signal 9."
-    )
-    assert _kinds(run)[-1] == "lost"
-
-
-def test_an_attempt_that_was_handed_back_does_not_count(run: Run, key: StageKey) -> None:
+def test_three_deaths_lose_the_run_and_an_attempt_that_was_handed_back_does_not_count(run, key):
     for attempt in range(1, 5):
         state.claim(_again(key, attempt=attempt), "w")
         assert state.hand_back(_again(key, attempt=attempt))
@@ -157,11 +128,11 @@ def test_an_attempt_that_was_handed_back_does_not_count(run: Run, key: StageKey)
         state.claim(_again(key, attempt=attempt), "w")
         assert state.retry(_again(key, attempt=attempt), "it died")
     run.refresh_from_db()
-    assert run.state == "lost"
+    assert (run.state, _kinds(run)[-1]) == ("lost", "lost")
     assert run.error["sentence"] == "The admit stage was tried 3 times; the last time it died."
 
 
-def test_the_sweep_leaves_a_lease_that_was_renewed(run: Run, key: StageKey) -> None:
+def test_the_sweep_leaves_a_lease_that_was_renewed(run, key):
     state.claim(key, "w")
     moment = timezone.now()
     state.beat(key)
@@ -169,7 +140,13 @@ def test_the_sweep_leaves_a_lease_that_was_renewed(run: Run, key: StageKey) -> N
     assert sweep().retried == 0
 
 
-def test_a_failure_is_kept_and_ends_the_stage(run: Run, key: StageKey) -> None:
+def test_progress_is_kept_with_its_partial_result_and_a_failure_ends_the_stage(run, key):
+    state.claim(key, "w")
+    lines = [Progress(fraction=0.2, message="one", partial={"a": 1}), Progress(fraction=0.4, message="two")]
+    assert state.progress(key, lines) is False
+    row = run.stages.get(stage="admit")
+    assert (row.progress, row.message, row.partial) == (0.4, "two", {"a": 1})
+    assert _kinds(run).count("progress") == 2
     state.claim(key, "w")
     failure = StageFailure(sentence="no such model", refused=True, file="config.json", field="model_type")
     assert state.fail(key, failure)
@@ -179,43 +156,26 @@ def test_a_failure_is_kept_and_ends_the_stage(run: Run, key: StageKey) -> None:
     assert run.stages.get(stage="admit").state == StageRun.State.FAILED
 
 
-def test_progress_is_kept_with_its_partial_result(run: Run, key: StageKey) -> None:
-    state.claim(key, "w")
-    lines = [Progress(fraction=0.2, message="one", partial={"a": 1}), Progress(fraction=0.4, message="two")]
-    assert state.progress(key, lines) is False
-    row = run.stages.get(stage="admit")
-    assert (row.progress, row.message, row.partial) == (0.4, "two", {"a": 1})
-    assert _kinds(run).count("progress") == 2
+ENDINGS = {
+    "stop": state.stop,
+    "advance": lambda key: state.advance(key, ADMIT),
+    "retry": lambda key: state.retry(key, "it died"),
+    "hand_back": state.hand_back,
+}
 
 
-def test_what_waits_is_cancelled_at_once(run: Run) -> None:
+@pytest.mark.parametrize("ending", ["none", *ENDINGS])
+def test_what_waits_is_cancelled_at_once_and_what_runs_when_its_attempt_ends(run, key, ending):
+    if ending != "none":
+        state.claim(key, "w")
+        assert state.beat(key) is False
     assert state.cancel(run.id, "me")
+    if ending != "none":
+        assert state.beat(key) is True
+        assert ENDINGS[ending](key)
     run.refresh_from_db()
     assert run.state == "cancelled"
     assert not state.cancel(run.id, "me")
-
-
-@pytest.mark.parametrize("ending", ["stop", "advance", "retry", "hand_back"])
-def test_what_runs_is_cancelled_when_its_attempt_ends(run: Run, key: StageKey, ending: str) -> None:
-    state.claim(key, "w")
-    assert state.beat(key) is False
-    assert state.cancel(run.id, "me")
-    assert state.beat(key) is True
-    assert {
-        "stop": lambda: state.stop(key),
-        "advance": lambda: state.advance(key, ADMIT),
-        "retry": lambda: state.retry(key, "it died"),
-        "hand_back": lambda: state.hand_back(key),
-    }[ending]()
-    run.refresh_from_db()
-    assert run.state == "cancelled"
-
-
-def test_a_worker_cannot_stop_what_nobody_cancelled(run: Run, key: StageKey) -> None:
-    state.claim(key, "w")
-    assert not state.stop(key)
-    run.refresh_from_db()
-    assert run.state == "running"
 
 
 def _minutes(minutes: float) -> WorkloadDocument:
@@ -223,7 +183,7 @@ def _minutes(minutes: float) -> WorkloadDocument:
     return document.model_copy(update={"constraints": document.constraints.model_copy(update={"minutes": minutes})})
 
 
-def test_time_that_a_stage_leaves_goes_to_those_after_it(run: Run, key: StageKey) -> None:
+def test_time_that_a_stage_leaves_goes_to_those_after_it(run, key):
     needed = budget.NEEDED_SECONDS
     assert seconds_left(run, "compose", _minutes(60)) == 3600 - needed["verify"]
     start = timezone.now()
@@ -235,7 +195,7 @@ def test_time_that_a_stage_leaves_goes_to_those_after_it(run: Run, key: StageKey
     assert seconds_left(run, "verify", _minutes(6)) == 20
 
 
-def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload: Any, engineer: Any) -> None:
+def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload, engineer):
     assert services.create_run(workload, engineer).gpu_class == "h200"
     Worker.objects.create(name="gpu-cpu-0@here", gpu_class="cpu", last_seen=timezone.now())
     Worker.objects.create(name="gone", gpu_class="h100", last_seen=timezone.now() - timedelta(minutes=5))
@@ -244,7 +204,7 @@ def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload: Any, 
         services.create_run(workload, engineer, gpu_class="b200")
 
 
-def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run: Run, workload: Any, engineer: Any) -> None:
+def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run, workload, engineer):
     fixed = services.create_run(workload, engineer, gpu_class="h200")
     assert services.waiting_for(run) == "Waiting for a worker of class h200."
     greet(Hello(worker="gpu-cpu-0@here", gpu_classes=["cpu"]))
@@ -256,7 +216,7 @@ def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run: Run, workload:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_broker_that_is_down_leaves_the_run_for_the_sweep(settings: Any, workload: Any, engineer: Any) -> None:
+def test_a_broker_that_is_down_leaves_the_run_for_the_sweep(settings, workload, engineer):
     settings.GPU_REDIS_URL = "redis://127.0.0.1:1/0"
     broker._sender_at.cache_clear()
     run = services.create_run(workload, engineer)

@@ -14,7 +14,7 @@ IDLE_SECONDS = 4
 pace.GRACE_SECONDS = 3
 pace.IDLE_SECONDS = IDLE_SECONDS
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
-FILE_BYTES = 2**28
+FILE_BYTES = 2**27
 QUERIES = 100
 _file = tempfile.NamedTemporaryFile()  # noqa: SIM115, it lives as long as the process
 _file.truncate(FILE_BYTES)

@@ -25,18 +25,13 @@ def asked(lane, count):
         lane.add(SimpleNamespace(requests=[SimpleNamespace(headers={"AUTHORIZATION": "Bearer a"})]))
 
 
-def test_more_than_may_wait_are_let_through_to_be_refused(lane):
+def test_more_than_may_wait_are_let_through_to_be_refused_and_begin_no_request_that_waits(lane):
     asked(lane, MOST + 3)
     assert len(lane.began) == MOST
     asked(lane, 1)
     assert len(lane.began) == MOST + 1
-
-
-def test_what_was_let_through_begins_no_request_that_waits(lane):
-    """Else more than MOST would be under way from then on, and each of them be refused."""
-    asked(lane, MOST + 3 + 1)
     lane.done("ours")
-    assert len(lane.began) == MOST + 1, "as many as may be are still under way"
+    assert len(lane.began) == MOST + 1, "as many as may be are still under way: it begins none that waits"
     for waiting in (1, 2, 3):
         lane.done("ours")
         assert len(lane.began) == MOST + 1 + waiting
