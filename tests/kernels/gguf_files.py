@@ -55,9 +55,7 @@ SCALES: dict[Type, tuple[int, ...]] = {
 def write_gguf(
     path: Path, kind: Type = Type.Q8_0, tied: bool = True, arch: str = "llama", factors: Any = None, **metadata: Any
 ) -> Path:
-    """A model of one layer. `metadata` overrides entries, dots written as two underscores, None leaves one out;
-    `factors` are those of rotary embeddings.
-    """
+    """A model of one layer."""
     writer = gguf.GGUFWriter(path, arch)
     entries: dict[str, Any] = {
         "context_length": 64,

@@ -1,7 +1,4 @@
-"""Every Triton kernel of ours and of docs/examples is right in Triton's interpreter: the files `interpreted_*.py`.
-
-They share one process: each of its own would import torch and Triton again, which takes as long as its tests.
-"""
+"""Every Triton kernel of ours and of docs/examples is right in Triton's interpreter: the files `interpreted_*.py`."""
 
 from pathlib import Path
 

@@ -26,12 +26,7 @@ SMALL = StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=9, d
 
 @pytest.mark.parametrize(
     ("head_dim", "group", "splits", "chunk", "element", "page"),
-    [
-        (64, 4, 8, 32, "bf16", 0),
-        (128, 8, 1, 128, "f16", 0),
-        (256, 8, 4, 64, "bf16", 16),
-        (64, 4, 1, 320, "bf16", 16),
-    ],
+    [(64, 4, 8, 32, "bf16", 0), (128, 8, 1, 128, "f16", 0), (256, 8, 4, 64, "bf16", 16), (64, 4, 1, 320, "bf16", 16)],
 )
 def test_it_compiles_without_spills(
     head_dim: int, group: int, splits: int, chunk: int, element: str, page: int

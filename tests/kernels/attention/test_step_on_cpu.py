@@ -39,9 +39,7 @@ def attended(
         "PAGE_SIZE": step_hopper_tiles.page_size_of(case),
     }
     kernel = library(
-        step_hopper_tiles.SOURCE,
-        ENTRY,
-        macros | step_hopper_tiles.sizes(macros) | {"ELEMENT": C_TYPES[case.dtype]},
+        step_hopper_tiles.SOURCE, ENTRY, macros | step_hopper_tiles.sizes(macros) | {"ELEMENT": C_TYPES[case.dtype]}
     )
     size = step_hopper_tiles.shared_bytes(case.head_dim, group, CHUNK, splits) + LARGER
     assert kernel.size_of_shared() <= size

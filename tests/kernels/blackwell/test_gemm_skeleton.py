@@ -1,7 +1,4 @@
-"""gemm_blackwell and grouped_blackwell without tensor cores: for Hopper, where copies, barriers and stores run.
-
-`tests/kernels/skeleton/tcgen05.cuh` takes the place of the tile layer's header: single threads play the tensor cores.
-"""
+"""gemm_blackwell and grouped_blackwell without tensor cores: for Hopper, where copies, barriers and stores run."""
 
 from pathlib import Path
 from typing import Any

@@ -15,10 +15,7 @@ from kernels.bring_up.document import BringUp
 from kernels.hardware import GPUS, class_of, read_entry, write_entry
 from kernels.ops import LinearCase, RmsNormCase
 
-FEW = [
-    RmsNormCase(m=1, n=64, dtype="fp32"),
-    LinearCase(m=1, n=64, k=64, dtype="fp32", weights="fp32"),
-]
+FEW = [RmsNormCase(m=1, n=64, dtype="fp32"), LinearCase(m=1, n=64, k=64, dtype="fp32", weights="fp32")]
 
 
 def test_a_bring_up_of_this_cpu_writes_its_report_and_goes_on(tmp_path, monkeypatch, capsys):

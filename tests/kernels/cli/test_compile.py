@@ -54,9 +54,7 @@ TRAFFIC, SERVER = BatchShape(2, 64, 64), RequestedSize(512, 12)
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
-    """The names of the binaries that were loaded, all of them compiled ahead, as all programs are proven ahead. CuPy,
-    the driver and torch's questions to a GPU are replaced; the binaries are empty files.
-    """
+    """The names of the binaries that were loaded, all of them compiled ahead, as all programs are proven ahead."""
     names: set[str] = set()
 
     def module(path: str) -> Any:

@@ -214,9 +214,7 @@ def test_calls_that_differ_for_triton_have_different_keys(name: str, case: Case,
 
 
 def _launched(call: Any, memory: Tensor) -> Any:
-    """What decides a launch: the grid, what Triton compiles for, and the values that are passed. Outputs and workspaces
-    lie outside of `memory`.
-    """
+    """What decides a launch: the grid, what Triton compiles for, and the values that are passed."""
     triton, begin, values = Specialised(call), memory.data_ptr(), []
     for each in triton.passed(call.arguments):
         inside = isinstance(each, Tensor) and begin <= each.data_ptr() < begin + memory.nbytes

@@ -31,10 +31,7 @@ def test_it_compiles_without_spills(epilogue: str) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "params"),
-    [
-        ({"dtype": "fp16", "weights": "fp16"}, PING_PONG[1]),
-        ({"weights": "fp8", "scales": "row"}, PING_PONG[0]),
-    ],
+    [({"dtype": "fp16", "weights": "fp16"}, PING_PONG[1]), ({"weights": "fp8", "scales": "row"}, PING_PONG[0])],
     ids=str,
 )
 def test_turns_compile_without_spills(fields: dict[str, Any], params: dict[str, Any]) -> None:

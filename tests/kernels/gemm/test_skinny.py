@@ -76,15 +76,7 @@ def test_rows_of_zeros_and_single_spikes_survive(weights):
     assert rounded.abs().sum() == rounded[3, 7].abs()
 
 
-SHAPES = [
-    (16384, 2048),
-    (2048, 8192),
-    (3072, 2048),
-    (2048, 1536),
-    (28672, 4096),
-    (4096, 14336),
-    (192, 320),
-]
+SHAPES = [(16384, 2048), (2048, 8192), (3072, 2048), (2048, 1536), (28672, 4096), (4096, 14336), (192, 320)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

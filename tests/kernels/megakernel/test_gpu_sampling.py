@@ -66,10 +66,7 @@ def test_a_seed_gives_the_same_answer_and_another_seed_another():
 
 
 def test_a_drawn_answer_is_that_of_its_own_logits():
-    """Logits of the whole answer, once more and forced: the kernel drew each token from the step's own logits.
-
-    The prompt's keys and values come from another pass here, so scores may differ by rounding.
-    """
+    """Logits of the whole answer, once more and forced: the kernel drew each token from the step's own logits."""
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
     how = Sampling(1.0, seed=3)

@@ -19,11 +19,7 @@ rounded to nearest (4.9 points)."""
 
 @cache
 def in_float32(weights: str, method: str) -> Runner:
-    """A runner of the model with such weights, computed in float32.
-
-    bf16 products round differently from one processor to the next, which moves the disagreement by half a point.
-    float32 products differ by too little to change the most likely token of more than a few in thousands.
-    """
+    """A runner of the model with such weights, computed in float32."""
     original = sample("bf16", "cpu")
     if weights == "bf16":
         return known(copy.deepcopy(original).float())

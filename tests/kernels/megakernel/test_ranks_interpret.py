@@ -1,7 +1,4 @@
-"""Several ranks of the interpreter run a model together: they make what one GPU makes, bit by bit, in any order.
-
-One GPU adds the same partials in the same order, if its layout has as many column parts as all ranks together.
-"""
+"""Several ranks of the interpreter run a model together: they make what one GPU makes, bit by bit, in any order."""
 
 from collections.abc import Callable, Generator
 from dataclasses import replace

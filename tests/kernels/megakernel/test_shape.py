@@ -2,8 +2,13 @@
 
 import pytest
 
+from kernels import registry
+from kernels.hardware import GPUS
 from kernels.megakernel.program.shape import Unsupported, shape_of
+from kernels.megakernel.program.weights import FORMATS
 from kernels.model_files.catalogue import entry, names
+from kernels.ops import ModelCase
+from kernels.runners.whole_model import WholeModel
 from tests.kernels.megakernel.published import CONFIGS
 
 REFUSED = {"tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m", "gpt-oss-20b"}
@@ -111,3 +116,27 @@ def test_a_window_is_that_of_all_layers_or_all_but_every_nth(change: dict, windo
 
 def test_a_sliding_window_that_is_off_is_served() -> None:
     assert shape_of(CONFIGS["qwen2.5-1.5b"] | {"sliding_window": 4096, "use_sliding_window": False})
+
+
+NAMES = {name: "megakernel" if name == "bf16" else f"megakernel_{name}" for name in FORMATS}
+
+
+def case(weights: str, batch: int = 1) -> ModelCase:
+    return ModelCase(model="llama-3.2-1b", weights=weights, batch=batch, prompt=128, tokens=64)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+def test_each_serves_its_own_precision(weights: str) -> None:
+    variant = registry.variant(NAMES[weights])
+    assert isinstance(variant, WholeModel)
+    assert variant.lossy == (weights != "bf16")
+    assert variant.options.get("weights", "bf16") == variant.weights == weights
+    for other in FORMATS:
+        assert (variant.serves(case(other), GPUS["h200"]) is None) == (other == weights)
+    assert all(variant.serves(case(weights, batch), GPUS["h200"]) is None for batch in range(1, 9))
+    for refusal, named in (
+        (variant.serves(case(weights, batch=9), GPUS["h200"]), "batch is 9"),
+        (variant.serves(case(weights), GPUS["a100"]), "Hopper"),
+    ):
+        assert refusal is not None
+        assert named in refusal.reason

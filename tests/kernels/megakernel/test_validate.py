@@ -20,13 +20,7 @@ from kernels.megakernel.proof import validate as validate_module
 from kernels.megakernel.proof.effects import Access, Effects, effects
 from kernels.megakernel.proof.ordering import Ordering
 from kernels.megakernel.proof.structure import instruction_rows
-from kernels.megakernel.proof.validate import (
-    InvalidProgram,
-    Proof,
-    check_programs,
-    check_programs_once,
-    validate,
-)
+from kernels.megakernel.proof.validate import InvalidProgram, Proof, check_programs, check_programs_once, validate
 from tests.kernels.megakernel.broken import changed, find, kinds, one_half, swapped, with_rows, without
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of

@@ -33,11 +33,7 @@ def test_an_answer_by_its_class(model_type, name, unit, form):
 
 @pytest.mark.parametrize(
     ("model_type", "name"),
-    [
-        ("llava", "LlavaForConditionalGeneration"),
-        ("clip", "CLIPModel"),
-        ("vilt", "ViltForQuestionAnswering"),
-    ],
+    [("llava", "LlavaForConditionalGeneration"), ("clip", "CLIPModel"), ("vilt", "ViltForQuestionAnswering")],
 )
 def test_a_model_of_images_and_text_is_refused(model_type, name):
     with pytest.raises(ModelRefused, match=f"{name} answers images and text together"):
@@ -65,11 +61,7 @@ def test_what_cannot_be_fed_is_refused_at_upload(model_type, name, taken):
 
 @pytest.mark.parametrize(
     ("model_type", "name"),
-    [
-        ("detr", "DetrForSegmentation"),
-        ("maskformer", "MaskFormerForInstanceSegmentation"),
-        ("sam", "SamModel"),
-    ],
+    [("detr", "DetrForSegmentation"), ("maskformer", "MaskFormerForInstanceSegmentation"), ("sam", "SamModel")],
 )
 def test_a_model_that_answers_with_masks_is_refused(model_type, name):
     with pytest.raises(ModelRefused, match=f"{name} answers with masks of objects, which the workbench does not judge"):

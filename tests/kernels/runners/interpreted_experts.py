@@ -20,8 +20,7 @@ def logits_of(tokens: int, count: int, dtype: torch.dtype) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize(
-    ("tokens", "count", "chosen", "normalised"),
-    [(1, 40, 6, True), (5, 8, 3, False), (3, 20, 4, True), (3, 2, 2, True)],
+    ("tokens", "count", "chosen", "normalised"), [(1, 40, 6, True), (5, 8, 3, False), (3, 20, 4, True), (3, 2, 2, True)]
 )
 def test_it_chooses_and_orders_as_torch_does(
     tokens: int, count: int, chosen: int, normalised: bool, dtype: torch.dtype

@@ -12,11 +12,7 @@ PASS_S, COLD_S, WHOLE_S = 0.008, 0.0025, 0.150
 
 
 class Clients:
-    """A runner whose first token takes PASS_S, and COLD_S longer after a whole request, which cools the caches.
-
-    On a `busy` host other programs stop each request for a while: mostly shorter than PASS_S, sometimes ten times as
-    long. It states its first token after `share` of the true time and `late_s`.
-    """
+    """A runner whose first token takes PASS_S, and COLD_S longer after a whole request, which cools the caches."""
 
     def __init__(self, seed: int = 0, *, busy: bool = False, share: float = 1.0, late_s: float = 0.0) -> None:
         self.traffic, self.unstated_s, self.served = SimpleNamespace(output_tokens=64), [1e-4], []

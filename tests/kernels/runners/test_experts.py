@@ -126,11 +126,7 @@ def test_planned_products_are_called(random_ids: torch.Tensor, monkeypatch: pyte
 def test_a_model_with_experts_in_fewer_bits_is_the_dequantised_one(
     name: str, weights: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel runs on the CPU in steps, and transformers with the values that the codes stand for.
-
-    A token goes to all experts, so that rounding does not choose others. Prompts read the model's own weights, which
-    are those values where it was stored in MXFP4.
-    """
+    """The kernel runs on the CPU in steps, and transformers with the values that the codes stand for."""
     variant = registry.variant(f"grouped_{weights}")
     monkeypatch.setattr(variant, "build", on_cpu)
     count = "num_local_experts" if name == "gpt-oss" else "num_experts"

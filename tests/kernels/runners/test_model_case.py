@@ -11,9 +11,7 @@ from tests.kernels.runners.engine_models import CONFIGS, SPARSE, load
 
 @pytest.mark.parametrize("name", ["llama", *SPARSE])
 def test_a_models_floor_counts_no_product_that_a_prompt_does_without(name):
-    """torch counts the same pass with the head for the last token alone, but all tokens in the last layer. Of experts
-    it counts those that tokens have.
-    """
+    """torch counts the same pass with the head for the last token alone, but all tokens in the last layer."""
     model = load(name)
     if name in SPARSE:
         model.set_experts_implementation("eager")

@@ -1,7 +1,4 @@
-"""vLLM beside this library's runners: what is said to its process, and what happens when that process misbehaves.
-
-The process runs a stand-in for vLLM's engine here, since vLLM needs a GPU; the real one is timed by `bench decode`.
-"""
+"""vLLM beside this library's runners: what is said to its process, and what happens when that process misbehaves."""
 
 from pathlib import Path
 from typing import Any
@@ -29,8 +26,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "engine"),
-    [("vllm", "in process"), ("vllm_async", "asynchronous, its core in a process of its own")],
+    ("name", "engine"), [("vllm", "in process"), ("vllm_async", "asynchronous, its core in a process of its own")]
 )
 def test_it_answers_in_batches_says_what_it_runs_with_and_starts_anew(
     model: Any, python: None, name: str, engine: str
@@ -88,11 +84,7 @@ def test_without_an_environment_it_does_not_start(model: Any, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("named", "number", "shown"),
     [
-        (
-            "GPU-2f6a53d0-0000",
-            3,
-            {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
-        ),
+        ("GPU-2f6a53d0-0000", 3, {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
         ("GPU-2f6a53d0-0000", None, {}),
         ("1", 1, {}),
         ("", 0, {}),

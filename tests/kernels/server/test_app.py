@@ -75,10 +75,7 @@ def test_what_autoscalers_read_has_vllms_names_too() -> None:
         ("serve_running_requests 3.0", 'vllm:num_requests_running{model_name="m"} 3.0'),
         ("serve_waiting_requests 2.0", 'vllm:num_requests_waiting{model_name="m"} 2.0'),
         ("serve_kv_cache_usage 0.4", 'vllm:kv_cache_usage_perc{model_name="m"} 0.4'),
-        (
-            "serve_time_to_first_token_seconds_count 1.0",
-            'vllm:time_to_first_token_seconds_count{model_name="m"} 1.0',
-        ),
+        ("serve_time_to_first_token_seconds_count 1.0", 'vllm:time_to_first_token_seconds_count{model_name="m"} 1.0'),
     ):
         assert {own, vllms} <= {*metrics.text.splitlines()}
     assert 'vllm:time_to_first_token_seconds_bucket{le="5.0",model_name="m"} 1.0' in metrics.text

@@ -1,9 +1,4 @@
-"""Drawn tokens have the distribution that their requests ask for: χ² of many draws through a step's own functions.
-
-Of each setting 9,600 tokens are drawn, by 64 requests with their own seeds, at 150 places. For any seeds, a right
-sampler fails one comparison with a probability of FALSE_ALARM. Seeds are fixed, so a comparison that passes once passes
-always. Each planted mistake fails.
-"""
+"""Drawn tokens have the distribution that their requests ask for: χ² of many draws through a step's own functions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -69,10 +64,7 @@ def cells(wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def chance(ids: np.ndarray, wanted: np.ndarray) -> float:
-    """The probability that right draws are as far from the `wanted` shares as these ids; 0 for one without a share.
-
-    It is twice the smaller one of two: of a χ² by token, and of one by `cells`.
-    """
+    """The probability that right draws are as far from the `wanted` shares as these ids; 0 for one without a share."""
     counts, expected = np.bincount(ids.ravel(), minlength=VOCAB), wanted * ids.size
     if counts[wanted == 0].any():
         return 0.0

@@ -34,15 +34,9 @@ def made(family: str):
 
 
 def served(
-    model,
-    requests: list[Request],
-    pages: int = 40,
-    ops: Sequence[PlannedOp] = (),
-    tokens: list[Token] | None = None,
+    model, requests: list[Request], pages: int = 40, ops: Sequence[PlannedOp] = (), tokens: list[Token] | None = None
 ) -> Engine:
-    """The engine after it has served them all; they arrive in the course of its first turns. `tokens` gets what it
-    told. `model` may be divided over several ranks.
-    """
+    """The engine after it has served them all; they arrive in the course of its first turns."""
     decoders = [*map(Decoder, tensor_parallel.parts_of(model))]
     decoder = decoders[0]
     limits = SchedulerLimits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
@@ -217,9 +211,7 @@ def check_logprobs(told: list[Logprobs | None], expected: torch.Tensor, ids: lis
         assert len({each for each, _ in found.likeliest}) == most
 
 
-def test_a_server_that_has_captured_a_part_answers_alike_and_captures_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_that_has_captured_a_part_answers_alike_and_captures_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it is idle one by one, under load those that steps ask for, some time apart."""
     model = made("llama")
     decoder = Decoder(model)

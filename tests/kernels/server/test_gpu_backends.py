@@ -43,11 +43,7 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
 def test_both_backends_give_the_models_answers(
     family: str, weights: str, at_once: int, devices: list[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them. Two `devices` have a rank each,
-    side by side where both are the same.
-
-    Triton compiles nothing while they are served. The instances for two sequences and more share their weights.
-    """
+    """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them."""
     monkeypatch.setattr(building, "crossing", lambda *given: 8)
     from triton import knobs
 
@@ -147,9 +143,7 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
 def test_a_mixture_of_experts_is_served(
     config: dict[str, Any], devices: list[int] | None, backends: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Graphs of single and mixed steps; over two GPUs the megakernel takes few sequences. Tokens go to all experts, so
-    that rounding chooses no others.
-    """
+    """Graphs of single and mixed steps; over two GPUs the megakernel takes few sequences."""
     if devices is not None:
         monkeypatch.setattr(building, "crossing", lambda *given: 4)
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")

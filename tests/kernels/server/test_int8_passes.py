@@ -56,9 +56,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
 def test_passes_of_few_rows_multiply_by_the_rounded_weights(
     rows: Counter[tuple[str, int]], weights: str, ranks: int
 ) -> None:
-    """Norms of ones are not folded into the matrices, which would be rounded as other ones. Every rank rounds its part
-    as the whole model is rounded.
-    """
+    """Norms of ones are not folded into the matrices, which would be rounded as other ones."""
     model: Any = runners.load(None, GPU_CONFIGS["llama"], seed=1, generated=True, dtype="bf16", device="cpu")
     for name, parameter in model.named_parameters():
         if "norm" in name:

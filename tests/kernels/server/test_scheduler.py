@@ -44,9 +44,7 @@ def serve(
     behind: int = 1,
     few: int = 0,
 ) -> dict[str, list[int]]:
-    """The tokens that each request was answered with. The host reads ids `behind` steps late. A step of up to `few`
-    requests makes up to 4 tokens of each, in sequences of at most 24, as the megakernel does.
-    """
+    """The tokens that each request was answered with. The host reads ids `behind` steps late."""
     scheduler, device = Scheduler(limits), Device(limits)
     sequences = Sequences(limits.max_num_seqs, limits.pages, limits.page_size)
     answers: dict[str, list[int]] = {request.name: [] for _, request in arrivals}
