@@ -110,12 +110,9 @@ def test_caches_may_be_halves_of_one_tensor_on_a_gpu() -> None:
 def wrong_arguments(good: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     shifted = good["qkv"].new_empty(good["qkv"].numel() + 1)[1:].view_as(good["qkv"])
     return {
-        "cos": good["cos"][:5],
-        "qkv": shifted,
-        "k_cache": good["k_cache"][:, :, :1],
-        "v_cache": good["v_cache"].float(),
-        "sin": good["sin"][:, ::2],
-    }
+        "cos": good["cos"][:5], "qkv": shifted, "k_cache": good["k_cache"][:, :, :1],
+        "v_cache": good["v_cache"].float(), "sin": good["sin"][:, ::2],
+    }  # fmt: skip
 
 
 def test_bad_arguments_are_named() -> None:

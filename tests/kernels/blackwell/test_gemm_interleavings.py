@@ -38,14 +38,10 @@ CASES: dict[str, dict[str, Any]] = {
     "bf16, three tiles of two steps": {"m": 384, "n": 128, "k": 128},
     "a pair of blocks, three tiles each": {"m": 768, "n": 128, "k": 64},
     "NVFP4 by a pair, three tiles of two steps": {
-        "m": 768,
-        "n": 128,
-        "k": 512,
-        "weights": "nvfp4",
-        "scales": "block16",
+        "m": 768, "n": 128, "k": 512, "weights": "nvfp4", "scales": "block16",
     },
     "MXFP8 by a pair, two tiles of 256 columns": {"m": 512, "n": 256, "k": 256, "weights": "fp8", "scales": "block32"},
-}
+}  # fmt: skip
 DYNAMIC = {
     "three tiles handed out one by one": {"m": 384, "n": 128, "k": 64},
     "three tiles handed out to a pair": {"m": 768, "n": 128, "k": 64},

@@ -30,28 +30,17 @@ def directory(tmp_path: Path) -> Path:
 
 def expected(**changes: Any) -> Expected:
     facts: dict[str, Any] = {
-        "metric": "ttf_n",
-        "n": 4,
-        "unit": "ms",
-        "value": 50,
-        "low": 0,
-        "high": 1e9,
-        "device": environment_info(device="cpu")["device"],
-        "batch": 1,
-        "prompt_tokens": 8,
-        "output_tokens": 4,
-    }
+        "metric": "ttf_n", "n": 4, "unit": "ms", "value": 50, "low": 0, "high": 1e9,
+        "device": environment_info(device="cpu")["device"], "batch": 1, "prompt_tokens": 8, "output_tokens": 4,
+    }  # fmt: skip
     return Expected(**facts | changes)
 
 
 def write_plan(directory: Path, **changes: Any) -> Path:
     facts: dict[str, Any] = {
-        "model_digest": model_digest(catalogue.entry("tiny-llama")[0], (), generated=True),
-        "gpu": "cpu",
-        "runner": "eager",
-        "dtype": "fp32",
-        "expected": expected(),
-    }
+        "model_digest": model_digest(catalogue.entry("tiny-llama")[0], (), generated=True), "gpu": "cpu",
+        "runner": "eager", "dtype": "fp32", "expected": expected(),
+    }  # fmt: skip
     path = directory.parent / "plan.json"
     path.write_text(Plan(**facts | changes).model_dump_json())
     return path

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.cuda import launch, nvrtc
+from kernels.cuda import driver, launch, nvrtc
 from kernels.cuda.launch import Launch, current_stream
 
 KERNEL = SimpleNamespace(kernel=SimpleNamespace(ptr=99))
@@ -89,3 +89,31 @@ def test_another_thread_may_be_the_first_to_call_it(tmp_path: Path):
     thread.start()
     thread.join()
     assert y.tolist() == [3] * 32
+
+
+class ClusterDriver:
+    """Stands in for libcuda: holds 65 clusters, or fails with `code`."""
+
+    def __init__(self, code=0):
+        self.code = code
+
+    def cuOccupancyMaxActiveClusters(self, count, function, config):
+        seen = config._obj
+        attribute = seen.attributes[0]
+        self.seen = (function.value, seen.grid[0], seen.block[0], seen.shared_bytes, seen.attribute_count)
+        self.attribute = (attribute.id, list(attribute.value)[:3])
+        count._obj.value = 65
+        return self.code
+
+
+def test_it_asks_for_clusters_of_this_launch(monkeypatch):
+    fake = ClusterDriver()
+    monkeypatch.setattr(driver, "driver", lambda: fake)
+    assert driver.clusters_at_once(99, 2, 384, 220_000) == 65
+    assert fake.seen == (99, 2, 384, 220_000, 1)
+    assert fake.attribute == (4, [2, 1, 1])
+
+
+def test_its_structures_are_cudas():
+    assert ctypes.sizeof(driver.Attribute) == 72
+    assert driver.LaunchConfig.stream.offset == 32

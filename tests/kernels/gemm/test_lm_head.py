@@ -17,12 +17,8 @@ from tests.kernels.compiling import compile_log
 
 CASE = LmHeadCase(m=4, vocab=200, k=64)
 VARIANTS = (
-    "lm_head_skinny",
-    "lm_head_skinny_int8",
-    "lm_head_skinny_fp8",
-    "lm_head_skinny_nvfp4",
-    "lm_head_skinny_int4",
-)
+    "lm_head_skinny", "lm_head_skinny_int8", "lm_head_skinny_fp8", "lm_head_skinny_nvfp4", "lm_head_skinny_int4",
+)  # fmt: skip
 
 
 def settings(m, temperature=1.0, top_p=1.0, device="cpu"):

@@ -17,15 +17,10 @@ from tests.kernels.compiling import compile_log, resources
 from tests.kernels.gemm.lane_by_lane import weight_of
 
 CONFIG_PARAMS = {
-    "same": {"splits": 2, "k_warps": 2},
-    "int8": {"splits": 2, "k_warps": 4},
-    "fp8": {"k_warps": 4},
-    "nvfp4": {"k_warps": 2, "row_tiles": 2},
-    "int4": {"splits": 2, "k_warps": 2},
-    "int4_zero": {"k_warps": 2},
-    "int4_minimum": {"k_warps": 4},
-    "mxfp4": {"k_warps": 2},
-}
+    "same": {"splits": 2, "k_warps": 2}, "int8": {"splits": 2, "k_warps": 4}, "fp8": {"k_warps": 4},
+    "nvfp4": {"k_warps": 2, "row_tiles": 2}, "int4": {"splits": 2, "k_warps": 2}, "int4_zero": {"k_warps": 2},
+    "int4_minimum": {"k_warps": 4}, "mxfp4": {"k_warps": 2},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "gates"), [(kind, at % 2 == 1) for at, kind in enumerate(KINDS)])
@@ -52,15 +47,10 @@ def test_lanes_find_every_value(kind, gates):
 @pytest.mark.parametrize(
     ("weights", "limit"),
     [
-        ("int8", 0.01),
-        ("fp8", 0.03),
-        ("nvfp4", 0.11),
-        ("mxfp4", 0.2),
-        ("int4", 0.11),
-        ("int4_zero", 0.12),
+        ("int8", 0.01), ("fp8", 0.03), ("nvfp4", 0.11), ("mxfp4", 0.2), ("int4", 0.11), ("int4_zero", 0.12),
         ("int4_minimum", 0.1),
     ],
-)
+)  # fmt: skip
 def test_rounding_costs_what_the_format_costs(weights, limit):
     weight = torch.randn(64, 512, generator=torch.Generator().manual_seed(2))
     error = (values(quantised(weight, weights)) - weight).norm() / weight.norm()

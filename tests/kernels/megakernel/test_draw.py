@@ -57,15 +57,10 @@ def test_the_threshold_is_exact(seed: int, how: Sampling, spread: float, bins: i
 
 
 MIXED = [
-    Sampling(0.9, seed=5),
-    Sampling(0.8, top_k=12, seed=6),
-    GREEDY,
-    Sampling(1.3, top_p=0.7, seed=7),
-    Sampling(1.0, top_k=70, top_p=0.9, seed=2**63),
-    Sampling(1.0, top_k=100_000, seed=9),
-    Sampling(0.5, top_k=1, seed=1),
-    Sampling(2.0, top_k=200, top_p=0.99, seed=3),
-]
+    Sampling(0.9, seed=5), Sampling(0.8, top_k=12, seed=6), GREEDY, Sampling(1.3, top_p=0.7, seed=7),
+    Sampling(1.0, top_k=70, top_p=0.9, seed=2**63), Sampling(1.0, top_k=100_000, seed=9),
+    Sampling(0.5, top_k=1, seed=1), Sampling(2.0, top_k=200, top_p=0.99, seed=3),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

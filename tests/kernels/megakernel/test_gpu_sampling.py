@@ -11,15 +11,10 @@ from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 pytestmark = pytest.mark.gpu
 
 MIXED = [
-    Sampling(0.9, seed=5),
-    Sampling(0.8, top_k=50, seed=6),
-    GREEDY,
-    Sampling(1.3, top_p=0.7, seed=7),
-    Sampling(1.0, top_k=700, top_p=0.9, seed=2**63),
-    Sampling(30.0, top_p=0.95, seed=9),
-    Sampling(0.5, top_k=1, seed=1),
+    Sampling(0.9, seed=5), Sampling(0.8, top_k=50, seed=6), GREEDY, Sampling(1.3, top_p=0.7, seed=7),
+    Sampling(1.0, top_k=700, top_p=0.9, seed=2**63), Sampling(30.0, top_p=0.95, seed=9), Sampling(0.5, top_k=1, seed=1),
     Sampling(2.0, top_k=4000, top_p=0.99, seed=3),
-]
+]  # fmt: skip
 TIE = 1e-4
 """Scores nearer than this may change places by the rounding of a logarithm or of a sum of masses."""
 

@@ -20,12 +20,9 @@ from tests.kernels.megakernel.orders import Links, laggard, round_robin, shuffle
 from tests.kernels.megakernel.tiny_models import LOWER, exact, gpu, logits_after, model, programs_of, start
 
 LAYOUTS: list[dict[str, Any]] = [
-    {"out_parts": 2},
-    {"splits": 0, "sms": 4},
-    {"splits": 0, "sms": 4, "pairs": True},
-    {"batch": 2, "splits": 2, "sliced": True, "heads": 1},
-    {"splits": 2, "sliced": True},
-]
+    {"out_parts": 2}, {"splits": 0, "sms": 4}, {"splits": 0, "sms": 4, "pairs": True},
+    {"batch": 2, "splits": 2, "sliced": True, "heads": 1}, {"splits": 2, "sliced": True},
+]  # fmt: skip
 NAMES = ["splits", "attending", "in pairs", "batch 2 in slices", "one sequence in slices"]
 CASES = [
     ("llama-of-4", 2, 2), ("llama-of-4", 4, 3), ("llama-of-4", 4, 4), ("qwen2-of-4", 4, 0), ("qwen2-of-4", 2, 1),

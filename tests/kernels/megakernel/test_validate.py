@@ -188,15 +188,10 @@ def later_columns(program: Program) -> Program:
 @pytest.mark.parametrize(
     ("breaks", "kind"),
     [
-        (attention_with_units, "bounds"),
-        (later_columns, "bounds"),
-        (packed_twice, "stream"),
-        (left_out, "coverage"),
-        (head_before_gate_up, "residual"),
-        (out_of_order, "deadlock"),
-        (two_partials, "duplicate"),
+        (attention_with_units, "bounds"), (later_columns, "bounds"), (packed_twice, "stream"), (left_out, "coverage"),
+        (head_before_gate_up, "residual"), (out_of_order, "deadlock"), (two_partials, "duplicate"),
     ],
-)
+)  # fmt: skip
 def test_each_kind_of_problem_is_called_by_its_name(breaks: object, kind: str) -> None:
     assert kind in kinds(breaks(SMALL))  # type: ignore[operator]
     with pytest.raises(InvalidProgram, match=r"SM \d|layer \d|bounds|stream"):

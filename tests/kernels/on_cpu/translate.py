@@ -18,14 +18,9 @@ HERE = Path(__file__).parent
 COMPILE = ["g++", "-std=c++20", "-O1", "-fPIC", "-w"]
 
 ARITHMETIC = (
-    "cluster_queue.cuh",
-    "descriptors.cuh",
-    "expert_rows.cuh",
-    "gumbel_max.cuh",
-    "rows.cuh",
-    "tcgen05_tiles.cuh",
+    "cluster_queue.cuh", "descriptors.cuh", "expert_rows.cuh", "gumbel_max.cuh", "rows.cuh", "tcgen05_tiles.cuh",
     "visible.cuh",
-)
+)  # fmt: skip
 """Headers of the tile layer without PTX: they run as they are."""
 
 BODIES: dict[str, str] = {

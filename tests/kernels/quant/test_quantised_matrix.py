@@ -13,6 +13,7 @@ from kernels.megakernel.host.pack import quantised, streams
 from kernels.megakernel.program.weights import FORMATS, format_of
 from kernels.quant import absmax
 from kernels.quant.formats import E2M1, INT4
+from kernels.quant.gf2 import gf2_inverse
 from kernels.quant.quantised_matrix import (
     QUANTISERS,
     STORED_SCALES,
@@ -69,14 +70,9 @@ def test_bytes_are_those_of_the_format(name: str) -> None:
     form = format_of(name)
     weights = 16 * 16 * form.chunk_tiles
     share = {
-        "bf16": 2.0,
-        "int8": 1 + 2 / 32,
-        "fp8": 1.0,
-        "nvfp4": 0.5 + 1 / 16,
-        "int4": 0.5 + 2 / 32,
-        "int4_zero": 0.5 + 4 / 64,
-        "int4_minimum": 0.5 + 4 / 32,
-    }[name]
+        "bf16": 2.0, "int8": 1 + 2 / 32, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 32,
+        "int4_zero": 0.5 + 4 / 64, "int4_minimum": 0.5 + 4 / 32,
+    }[name]  # fmt: skip
     assert form.unit_bytes(form.chunk_tiles) == share * weights + form.header
     assert form.slot_bytes % 128 == 0
     assert form.unit_bytes(1) % 16 == 0
@@ -251,3 +247,20 @@ def test_mxfp4_refuses_numbers_that_its_kernels_cannot_multiply() -> None:
     for number in (torch.inf, torch.nan, 2.0**116):
         with pytest.raises(ValueError, match="too large for mxfp4"):
             absmax.quantised(torch.tensor([[number] + [1.0] * 31]), "mxfp4")
+
+
+def test_an_inverse_gives_back_what_was_mapped():
+    def linear(word: int) -> int:
+        return word ^ (word << 5 & 0xFFFFFFFF)
+
+    adds = gf2_inverse(linear)
+    for word in (0, 1, 0x80000000, 0xDEADBEEF):
+        found = 0
+        for bit, added in enumerate(adds):
+            found ^= added * (linear(word) >> bit & 1)
+        assert found == word
+
+
+def test_a_map_without_an_inverse_is_refused():
+    with pytest.raises(ValueError, match="no inverse"):
+        gf2_inverse(lambda word: word & 0xFF)

@@ -4,11 +4,13 @@ import copy
 import itertools
 import random
 import threading
+from collections.abc import Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 import pytest
 import torch
+from torch import Tensor
 
 from kernels import runners
 from kernels.hardware import GPUS
@@ -26,8 +28,31 @@ from kernels.server.processes.worker import GrammarCompiler, serve
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request
 from kernels.server.spec import Spec
-from tests.kernels.megakernel.tiny_models import exact
-from tests.kernels.server.interpreted_instance import InterpretedInstance
+from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu, run
+from tests.kernels.megakernel.orders import round_robin
+from tests.kernels.megakernel.tiny_models import arrays_of, exact, programs_of
+
+
+class InterpretedInstance:
+    """The tiny model `name` on `ranks` GPUs of 4 SMs, with splits of 8 keys."""
+
+    def __init__(self, name: str, batch: int, capacity: int, ranks: int = 1) -> None:
+        self.batch, self.capacity, self.launches = batch, capacity, 0
+        layout = {"sms": 4, "splits": 3, "batch": batch, "sliced": batch > 1}
+        self._programs = programs_of(name, tensor_parallel_size=ranks, **layout)
+        self._arrays = [arrays_of(name, program.layout, rank) for rank, program in enumerate(self._programs)]
+        shape = self._programs[0].shape
+        size = shape.layers, batch, capacity, shape.kv_heads, shape.head_dim
+        self.caches = [(torch.full(size, float("nan")), torch.full(size, float("nan"))) for _ in range(ranks)]
+
+    def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
+        gpus = []
+        for program, arrays, (keys, values) in zip(self._programs, self._arrays, self.caches, strict=True):
+            context = DecodeStart(keys.numpy(), values.numpy(), first.numpy(), positions)
+            gpus.append(SimulatedGpu(program, arrays, context, len(tokens), split_keys=8, sampling=sampling))
+        tokens.copy_(torch.from_numpy(run(gpus, round_robin())))
+        self.launches += 1
+
 
 NAME, DIVIDED_NAME, CAPACITY = "llama-32", "llama-of-4", 48
 
@@ -170,14 +195,10 @@ def test_the_crossing_is_the_most_up_to_which_the_megakernel_is_faster(kernels, 
 @pytest.mark.parametrize(
     ("most", "free", "batches"),
     [
-        (8, 1000, [1, 2, 4, 8]),
-        (5, 1000, [1, 2, 4, 8]),
-        (3, 1000, [1, 2, 4]),
-        (1, 1000, [1]),
-        (0, 1000, []),
+        (8, 1000, [1, 2, 4, 8]), (5, 1000, [1, 2, 4, 8]), (3, 1000, [1, 2, 4]), (1, 1000, [1]), (0, 1000, []),
         (8, 30, [1, 2]),
     ],
-)
+)  # fmt: skip
 def test_the_smallest_instances_that_fit_are_built(most, free, batches) -> None:
     assert [*batches_within(most, free, lambda batch: 10 + batch)] == batches
 

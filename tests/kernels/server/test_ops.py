@@ -265,14 +265,10 @@ def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) 
 @pytest.mark.parametrize(
     ("weights", "excluded"),
     [
-        ("", []),
-        ("", ["skinny"]),
-        ("int8", ["skinny_int8"]),
-        ("int8", ["small_gemm_int8"]),
-        ("int4_zero", []),
+        ("", []), ("", ["skinny"]), ("int8", ["skinny_int8"]), ("int8", ["small_gemm_int8"]), ("int4_zero", []),
         ("int4_minimum", ["small_gemm_int8"]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("most", Copies)
 def test_memory_is_kept_for_every_copy_of_a_weight(
     backend: KernelsBackend, most: Copies, weights: str, excluded: list[str]
