@@ -22,7 +22,7 @@ from kernels.runners.clients import KEPT_BATCHES
 from kernels.runners.eager import EagerRunner
 
 CASE = ModelCase(model="tiny-llama", weights="fp32", batch=1, prompt=16, tokens=8)
-ROUNDS = 20
+ROUNDS = KEPT_BATCHES + 1
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.cuda.nvrtc import PREBUILT
-from kernels.megakernel import program as program_module
 from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.program.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.program.layout import Layout, can_attend, default_layout, fitted
@@ -99,12 +98,6 @@ def test_chunks_that_hold_no_rows_of_keys_are_for_programs_without_splits() -> N
     assert kinds(program_of("llama-32", splits=4, chunk_blocks=24)) == {"bounds"}
 
 
-def test_it_rejects_a_product_before_its_input() -> None:
-    sm, index, _ = find(SMALL, DOWN, layer=0)
-    assert instruction_rows(SMALL.instructions[sm])[index - 1]["op"] == GATE_UP
-    assert kinds(swapped(SMALL, sm, index - 1, index)) == {"deadlock"}
-
-
 def test_it_accepts_attention_in_another_order() -> None:
     attention = program_of("qwen2", splits=12)
     rows = instruction_rows(attention.instructions[0])
@@ -120,22 +113,6 @@ def test_it_accepts_a_product_on_another_sm() -> None:
     other.insert(theirs, rows.pop(index))
     assert sm != 5
     assert validate(with_rows(SMALL, {sm: rows, 5: other})) == []
-
-
-def test_it_rejects_sms_that_only_look_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More SMs than gate and up rows: nobody waits for the idle ones, and partials are overwritten under them."""
-    monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
-    shape = ModelShape(64, 32, 2, 1, 1, 64, 40, 1e-5, False, False, True)
-    assert kinds(build_program(shape, Layout(sms=24, splits=1))) == {"overwrite"}
-
-
-def test_it_rejects_column_parts_that_free_a_plane_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With several parts of `down`, a writer of partials waits for few SMs: each layer parity has its own half."""
-    shape = replace(shape_of(CONFIGS["smollm2-135m"]), layers=3, vocab=4000)  # too few rows of q, k, v for 132 SMs
-    program = build_program(shape, Layout(out_parts=2, down_parts=4))
-    assert kinds(program) == set()
-    monkeypatch.setattr(ordering, "effects", one_half)
-    assert kinds(program) == {"overwrite"}
 
 
 def test_an_idle_split_orders_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,15 @@ from kernels import runners
 from kernels.model import tensor_parallel
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import logit_gaps
 from kernels.server.execution import backend, building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.sizing import RequestedSize
-from kernels.server.scheduler.requests import Request, Token
+from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.on_gpu import models
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.test_gpu_experts import EVERY, GPT_OSS
+from tests.kernels.server.answers import assert_models_answers, run_all
 
 pytestmark = pytest.mark.gpu
 TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -76,12 +76,7 @@ def test_both_backends_give_the_models_answers(
     assert not compiled
     assert min(own.steps_of) > 5
     assert [request.answered for request in requests] == [request.max_tokens for request in requests]
-    eager = runners.runner("eager", model)
-    for request in requests:
-        if request.sampling.greedy:
-            ids, length = torch.tensor([request.ids], device="cuda"), request.prompt_length
-            gaps = logit_gaps(eager, ids[:, :length], [request.ids[length:]])
-            assert gaps.refusal(LARGEST_DIFFERENCE[weights or "bf16"]) is None
+    assert_models_answers(model, [request for request in requests if request.sampling.greedy], weights or "bf16")
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
@@ -113,18 +108,12 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
         )
         for number in range(20)
     ]
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        own.run_step()
+    run_all(own, requests)
     assert taken >= {"argmax", "top_k_p"}
+    assert_models_answers(model, [each for each in requests if each.sampling.greedy], dtype)
     eager = runners.runner("eager", model)
-    for each in requests:
+    for each in (each for each in requests if not each.sampling.greedy):
         ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
-        if each.sampling.greedy:
-            gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
-            assert gaps.refusal(LARGEST_DIFFERENCE[dtype]) is None
-            continue
         logits = eager.logits(ids)[0, length - 1 : -1].float()
         least = logits.topk(each.sampling.top_k).values[:, -1] - 2 * LARGEST_DIFFERENCE[dtype] * logits.std(-1)
         assert bool((logits.gather(1, ids[0, length:, None])[:, 0] >= least).all())
@@ -156,15 +145,8 @@ def test_a_mixture_of_experts_is_served(
         Request(str(number), [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 300)))], draw.choice((3, 40)))
         for number in range(20)
     ]
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        own.run_step()
-    eager = runners.runner("eager", model)
-    for each in requests:
-        ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
-        gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
-        assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+    run_all(own, requests)
+    assert_models_answers(model, requests)
 
 
 def test_log_probabilities_of_captured_passes_are_the_models() -> None:
@@ -182,11 +164,7 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
         )
         for number in range(20)
     ]
-    tokens: list[Token] = []
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        tokens += own.run_step()
+    tokens = run_all(own, requests)
     eager = runners.runner("eager", model)
     for each in requests:
         told = [token.logprobs for token in tokens if token.request is each]

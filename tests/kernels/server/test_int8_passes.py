@@ -12,8 +12,6 @@ from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.model.experts import experts_of
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import logit_gaps
 from kernels.quant import absmax
 from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import QUANTISERS
@@ -24,6 +22,7 @@ from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.engine_models import CONFIGS
+from tests.kernels.server.answers import assert_models_answers, run_all
 
 
 @pytest.fixture
@@ -74,16 +73,10 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(
     others = [name for name in VARIANTS if name not in LOWERED]
     own = Engine([KernelsBackend(decoders, GPUS["h200"], limits, exclude=others, weights=weights)])
     requests = [Request(str(each), [each + 1, 7 * each + 3, 5], 3 + each // 5) for each in range(20)]
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        own.run_step()
+    run_all(own, requests)
     few = {("skinny_int8", False), (f"skinny_{weights}", False)}
     assert {(name, count > 16) for name, count in rows} == {*few, ("small_gemm_int8", True)}
-    eager = runners.runner("eager", rounded)
-    for request in requests:
-        ids, length = torch.tensor([request.ids]), request.prompt_length
-        assert logit_gaps(eager, ids[:, :length], [request.ids[length:]]).refusal(LARGEST_DIFFERENCE["bf16"]) is None
+    assert_models_answers(rounded, requests)
 
 
 @pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])
@@ -103,13 +96,7 @@ def test_passes_of_few_rows_multiply_by_rounded_experts(
     others = [each for each in VARIANTS if each not in LOWERED or "grouped" not in each]
     own_engine = Engine([KernelsBackend(decoder, GPUS["h200"], limits, exclude=others, weights=weights)])
     requests = [Request(str(each), [*range(each + 1, each + 40)], 3) for each in range(2)]
-    for request in requests:
-        own_engine.add(request)
-    while not own_engine.idle:
-        own_engine.run_step()
+    run_all(own_engine, requests)
     assert {each for each, _ in rows} == {f"grouped_{weights}"}
     assert max(count for _, count in rows) <= 8 * 32
-    for request in requests:
-        ids, length = torch.tensor([request.ids]), request.prompt_length
-        gaps = logit_gaps(runners.runner("eager", model), ids[:, :length], [request.ids[length:]])
-        assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+    assert_models_answers(model, requests)

@@ -12,13 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import runners
 from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.ops.sampling import GREEDY, Sampling
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import logit_gaps
 from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
@@ -31,6 +28,7 @@ from kernels.server.spec import Spec
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu, run
 from tests.kernels.megakernel.orders import round_robin
 from tests.kernels.megakernel.tiny_models import arrays_of, exact, programs_of
+from tests.kernels.server.answers import assert_models_answers
 
 
 class InterpretedInstance:
@@ -92,14 +90,6 @@ def request_of(number: int, prompt: int, tokens: int, sampling: Sampling = GREED
     return Request(str(number), [draw.randrange(150) for _ in range(prompt)], tokens, sampling)
 
 
-def check_answers(model: torch.nn.Module, requests: list[Request]) -> None:
-    """Each greedy answer is what the model has as best, but for the rounding of bf16."""
-    eager = runners.runner("eager", model)
-    for request in requests:
-        prompt, ids = request.ids[: request.prompt_length], request.ids[request.prompt_length :]
-        assert not logit_gaps(eager, torch.tensor([prompt]), [ids]).refusal(LARGEST_DIFFERENCE["bf16"]), request.name
-
-
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_sequences_join_leave_and_change_over_both_ways(ranks: int) -> None:
     """One alone, then two, then more than the megakernel takes, and back; one is cancelled, one grows too long."""
@@ -112,7 +102,7 @@ def test_sequences_join_leave_and_change_over_both_ways(ranks: int) -> None:
     finished = [first, second, long, *burst]
     assert [each.reason for each in finished] == ["length"] * len(finished)
     assert [each.answered for each in finished] == [each.max_tokens for each in finished]
-    check_answers(model, finished)
+    assert_models_answers(model, finished)
     changes = set(itertools.pairwise(turns))
     assert {(0, 1), (1, 0)} <= changes
     assert all(instance.launches for instance in instances)
@@ -126,7 +116,7 @@ def test_a_sequence_that_comes_back_brings_the_rows_that_others_computed() -> No
     served(own, {0: [first], 5: [other]})
     assert alone.launches > 2
     assert min(own.steps_of) > 1
-    check_answers(model, [first, other])
+    assert_models_answers(model, [first, other])
 
 
 def test_both_backends_draw_the_same_answer() -> None:
@@ -150,7 +140,7 @@ def test_steps_with_log_probabilities_are_the_kernels() -> None:
     assert turns[4:10] == [1] * 6
     assert 0 in turns[:4]
     assert 0 in turns[10:]
-    check_answers(model, [silent, asking])
+    assert_models_answers(model, [silent, asking])
 
 
 def test_what_the_prefix_cache_had_is_told_with_the_first_tokens() -> None:

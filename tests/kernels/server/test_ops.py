@@ -296,6 +296,7 @@ def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of
     every |= {op.variant for _, ops, _ in of_experts.passes() for op in ops}
     for weights in ("int8", *INT4):
         lower = KernelsBackend(backend.model, H200, backend.limits, weights=weights)
+        lower.shapes = [shape for shape in lower.shapes if shape.decodes in (1, 48)]
         every |= {op.variant for _, ops, _ in lower.passes() for op in ops}
     for weights in EXPERTS:
         lower, copies = KernelsBackend(of_experts.model, H200, of_experts.limits, weights=weights), {}

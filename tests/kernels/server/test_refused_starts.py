@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -27,18 +25,9 @@ from kernels.server.http.web import listening
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.handed import NAME, HandedServer, ServerDeclined
 from kernels.server.spec import Spec
-from tests.kernels.server.conftest import MODEL, ROOT
+from tests.kernels.server.conftest import MODEL
 from tests.kernels.server.engines import becomes, short_of_memory
 from tests.ports import reserved_port
-
-
-def test_an_ever_so_small_memory_for_pages_is_refused_and_not_ignored() -> None:
-    """By the engine's process, whose sentence ends the whole server."""
-    command = [sys.executable, "-m", "kernels", "serve", "--device", "cpu", "--port", str(reserved_port())]
-    command += ["--model", str(MODEL), "--kv-gib", "1e-12"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
-    assert done.stderr.splitlines()[-1].startswith("kernels serve: kv_bytes: 1 hold no KV page")
 
 
 @pytest.mark.parametrize(("host", "said"), [("127.0.0.1", "address already in use$"), ("192.0.2.1", r"'192\.0\.2\.1'")])
@@ -105,14 +94,25 @@ def test_a_plan_of_such_numbers_is_refused_too(tmp_path: Path, serving: dict[str
         read_plan(tmp_path / "plan.json")
 
 
-def refused(model: Path) -> str:
-    """Why a server of the model does not start."""
+def started(model: Path, *more: str) -> int:
+    """The status of a server of the model that does not start."""
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
-    options = parser.parse_args(["--model", str(model), "--device", "cpu", "--port", str(reserved_port())])
+    options = ["--model", str(model), "--device", "cpu", "--port", str(reserved_port()), *more]
+    return asyncio.run(_serve(parser.parse_args(options), []))
+
+
+def refused(model: Path) -> str:
+    """Why a server of the model does not start."""
     with pytest.raises((ValueError, ModelRefused)) as raised:
-        asyncio.run(_serve(options, []))
+        started(model)
     return str(raised.value)
+
+
+def test_an_ever_so_small_memory_for_pages_is_refused_and_not_ignored(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the engine's process, whose sentence ends the whole server."""
+    assert started(MODEL, "--kv-gib", "1e-12") == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("kernels serve: kv_bytes: 1 hold no KV page")
 
 
 def test_files_that_hold_no_object_no_weights_or_half_a_model_are_refused(tmp_path: Path) -> None:

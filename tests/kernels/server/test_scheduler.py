@@ -81,7 +81,7 @@ def serve(
     return answers
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(limits=LIMITS, requests=REQUESTS, cancelled=CANCELLED, behind=st.integers(0, 2), few=st.integers(0, 4))
 def test_every_answer_is_that_of_the_request_alone(limits, requests, cancelled, behind, few) -> None:
     arrivals = [
