@@ -164,19 +164,25 @@ def test_broken_json_by_line_and_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("file", "content", "reason"),
     [
-        ('{"model_type": "llama", "model_type": "gpt2"}', "twice"),
-        ("[" * 100_000, "nested"),
-        ('{"vocab_size": ' + "9" * 5000 + "}", "digits"),
-        ("[1]", "object"),
-        ("", "the file is empty"),
+        ("config.json", b'{"model_type": "llama", "model_type": "gpt2"}', "twice"),
+        ("config.json", b"[" * 100_000, "nested"),
+        ("config.json", b'{"vocab_size": ' + b"9" * 5000 + b"}", "digits"),
+        ("config.json", b"[1]", "object"),
+        ("config.json", b"", "the file is empty"),
+        ("config.json", b'{"a": "\xff"}', "UTF-8"),
+        ("tokenizer_config.json", b'{"auto_map": {"AutoTokenizer": ["a.B", null]}}', ""),
+        ("adapter_config.json", b"{}", "merge"),
     ],
+    ids=range(8),
 )
-def test_json_that_is_no_configuration(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_file_that_is_refused_is_named(tmp_path: Path, file: str, content: bytes, reason: str) -> None:
     folder = write_model(tmp_path / "m")
-    (folder / "config.json").write_text(text)
-    assert reason in refusal(folder).reason
+    (folder / file).write_bytes(content)
+    refused = refusal(folder)
+    assert refused.file == file
+    assert reason in refused.reason
 
 
 def test_settings_that_no_model_has_so_many_of_are_refused(tmp_path: Path) -> None:
@@ -187,12 +193,6 @@ def test_settings_that_no_model_has_so_many_of_are_refused(tmp_path: Path) -> No
     inspect(write_model(tmp_path / "labels", LLAMA | labels))
     large = write_model(tmp_path / "large", tokenizer_config__json=b'{"a": "' + b"x" * 2**22 + b'"}')
     assert refusal(large).reason == "the file has 4,194,313 bytes, more than the 4,194,304 allowed"
-
-
-def test_config_that_is_not_utf8(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "m")
-    (folder / "config.json").write_bytes(b'{"a": "\xff"}')
-    assert "UTF-8" in refusal(folder).reason
 
 
 @pytest.mark.parametrize(
@@ -251,15 +251,6 @@ def test_more_parameters_than_any_model() -> None:
     big = {"hidden_size": 131_072, "num_hidden_layers": 1024, "intermediate_size": 1_048_576}
     with pytest.raises(ModelRefused, match="parameters"):
         inspect_config(LLAMA | big)
-
-
-def test_remote_code_in_the_tokenizer_is_refused(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "m", tokenizer_config__json=b'{"auto_map": {"AutoTokenizer": ["a.B", null]}}')
-    assert refusal(folder).file == "tokenizer_config.json"
-
-
-def test_adapters_are_refused(tmp_path: Path) -> None:
-    assert "merge" in refusal(write_model(tmp_path / "m", adapter_config__json=b"{}")).reason
 
 
 def test_it_imports_without_torch() -> None:
