@@ -125,9 +125,7 @@ def test_the_compiled_peers_of_a_case(case, names) -> None:
     [("torch_step_attention_compiled", {}), ("torch_step_flex", {"paged": True, "window": 9})],
     ids=["contiguous", "paged, a window"],
 )
-def test_the_function_that_is_compiled_for_a_step_is_right(
-    name: str, change: dict, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_function_that_is_compiled_for_a_step_is_right(name, change, monkeypatch):
     """The function alone: Inductor takes half a minute for it, and every bench gates what it compiled."""
     monkeypatch.setattr(torch, "compile", lambda function, **how: function)
     report = gate.check(registry.variant(name), STEP.model_copy(update=change), "cpu")

@@ -74,9 +74,7 @@ def test_it_reproduces_the_figure(directory: Path, capsys: pytest.CaptureFixture
         ({}, ["--device", "cuda"], 2, "torch finds no NVIDIA GPU"),
     ],
 )
-def test_each_end_has_its_status_and_its_sentence(
-    directory: Path, changes: Any, more: list[str], status: int, said: str, capsys: Any, monkeypatch: Any
-) -> None:
+def test_each_end_has_its_status_and_its_sentence(directory, changes, more, status, said, capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert command(write_plan(directory, **changes), directory, *more) == status
     printed = capsys.readouterr()
@@ -84,9 +82,7 @@ def test_each_end_has_its_status_and_its_sentence(
 
 
 @pytest.mark.parametrize("generated", [True, False], ids=["generated", "from files"])
-def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(
-    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, generated: bool
-) -> None:
+def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(directory, capsys, monkeypatch, generated):
     """Each in its GPU's place, made there or read from its slices of the files; a whole model fails the runner."""
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
     monkeypatch.setattr(run, "_suits", lambda plan, device: True)
@@ -101,9 +97,7 @@ def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(
     assert "num_key_value_heads 2: 4 GPUs need a multiple of 4" in capsys.readouterr().err
 
 
-def test_a_model_that_does_not_fit_is_one_sentence(
-    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_does_not_fit_is_one_sentence(directory, capsys, monkeypatch):
     def full(*given: Any, **more: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB.\nMore.")
 

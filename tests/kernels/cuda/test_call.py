@@ -97,9 +97,7 @@ def test_an_address_that_is_used_again_is_checked_and_packed_anew(doubled: Doubl
     assert doubled.prepared == [True, True]
 
 
-def test_other_values_outputs_streams_and_devices_are_other_calls(
-    doubled: Doubled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_values_outputs_streams_and_devices_are_other_calls(doubled, monkeypatch):
     x = torch.arange(6.0)
     doubled(x)
     assert torch.equal(doubled(x, 3.0), 3 * x)

@@ -29,9 +29,7 @@ UNLISTED = GpuSnapshot({OTHER: 2 * GIB}, frozenset())
         ([UNLISTED], None, None, None), ([], None, None, None),
     ],
 )  # fmt: skip
-def test_what_recorded_answers_say(
-    snapshots: list[GpuSnapshot], count: int | None, seconds: float | None, gib: float | None
-) -> None:
+def test_what_recorded_answers_say(snapshots, count, seconds, gib):
     found = measurement.Telemetry.model_validate(summary(snapshots, 0.25))
     assert (found.others_gpu_count, found.others_gpu_seconds, found.others_gpu_gib) == (count, seconds, gib)
     assert bool(found.void) == bool(seconds)

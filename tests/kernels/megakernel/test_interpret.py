@@ -72,9 +72,7 @@ def test_it_generates_what_transformers_generates(name: str, layout: str) -> Non
     ids=["batch 3", "in parts"],
 )
 @pytest.mark.parametrize("weights", LOWER)
-def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(
-    weights: str, name: str, layout: dict[str, Any]
-) -> None:
+def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(weights, name, layout):
     """It reads the packed codes and scales, transformers the bf16 matrices that they stand for: the same tolerance."""
     program = program_of(name, weights=weights, **layout)
     check_programs(program)

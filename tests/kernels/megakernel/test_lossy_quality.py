@@ -35,9 +35,7 @@ def in_float32(weights: str, method: str) -> Runner:
         ("nvfp4", "gptq", True, 0.0014, 0.035),
     ],
 )
-def test_the_sample_model_rounded(
-    weights: str, method: str, acceptable: bool, kl_most: float, disagreement_most: float
-) -> None:
+def test_the_sample_model_rounded(weights, method, acceptable, kl_most, disagreement_most):
     before, after = in_float32("bf16", ""), in_float32(weights, method)
     tokens, compared = on_its_text(after, "cpu", before=before)
     found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(ALLOWED))

@@ -82,9 +82,7 @@ def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, la
         ("olmoe-of-2", 2, {"batch": 5, "splits": 2, "sms": 5}),
     ],
 )
-def test_ranks_of_a_mixture_choose_alike_and_make_what_transformers_makes(
-    name: str, ranks: int, layout: dict[str, Any]
-) -> None:
+def test_ranks_of_a_mixture_choose_alike_and_make_what_transformers_makes(name, ranks, layout):
     """Each has some columns of every expert. A rounding may tip the router, so the median over tokens is compared."""
     made = programs_of(name, tensor_parallel_size=ranks, **layout)
     check_programs(*made)
@@ -163,9 +161,7 @@ FOUR = programs_of("qwen2-of-4", tensor_parallel_size=4, sms=4, splits=0, pairs=
 
 
 @pytest.mark.parametrize("made", [PAIR, FOUR], ids=["two GPUs", "four GPUs"])
-def test_words_that_reach_each_peer_at_another_time_give_the_same_bits(
-    made: list[Program], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_that_reach_each_peer_at_another_time_give_the_same_bits(made, monkeypatch):
     expected = outcome(made, round_robin())
     for seed in range(4):
         assert outcome(made, late(seed, monkeypatch)) == expected
@@ -180,9 +176,7 @@ def late(seed: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[int]], in
 
 @pytest.mark.parametrize("buffer", ["out_partials", "down_partials", "candidates"])
 @pytest.mark.parametrize("made", [PAIR, FOUR], ids=["two GPUs", "four GPUs"])
-def test_a_wait_for_peers_that_one_sm_drops_shows(
-    made: list[Program], buffer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_for_peers_that_one_sm_drops_shows(made, buffer, monkeypatch):
     """The last SM of the last GPU takes such words as they are; in each of these orders some have not arrived."""
     last, whole, expected = made[0].layout.all_sms - 1, StreamingMultiprocessor.take, outcome(made, round_robin())
 

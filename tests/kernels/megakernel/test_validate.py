@@ -44,9 +44,7 @@ def test_it_accepts_every_model(name: str, batch: int, capacity: int) -> None:
     st.integers(1, 40), st.sampled_from([0, 1, 3, 16]), st.integers(1, 3),
 )  # fmt: skip
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_it_accepts_small_models_of_any_size(
-    hidden: int, inner: int, kv: int, group: int, head_dim: int, sms: int, splits: int, out_parts: int
-) -> None:
+def test_it_accepts_small_models_of_any_size(hidden, inner, kv, group, head_dim, sms, splits, out_parts):
     shape = ModelShape(16 * hidden, 16 * inner, 2, kv * group, kv, head_dim, 101, 1e-5, False, False, True)
     layout = Layout(sms=sms, splits=splits, out_parts=out_parts)
     if splits or can_attend(shape, fitted(shape, layout)):

@@ -49,9 +49,7 @@ def test_it_rejects_a_dropped_instruction(programs: list[Program], rank: int, sm
 
 @given(ANY, st.integers(0, 3), *PLACES, st.integers(0, 9), st.integers(-1, 40))
 @MANY
-def test_it_rejects_another_value_in_any_field(
-    programs: list[Program], rank: int, sm: int, index: int, which: int, value: int
-) -> None:
+def test_it_rejects_another_value_in_any_field(programs, rank, sm, index, which, value):
     program = programs[rank % len(programs)]
     sm %= program.layout.sms
     rows = instruction_rows(program.instructions[sm])

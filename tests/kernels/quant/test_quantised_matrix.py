@@ -52,9 +52,7 @@ def test_codes_stand_for_the_values_of_their_formats() -> None:
     st.sampled_from([(name, blocks) for name in sorted(FORMATS) for blocks in (24, 32)]),
 )  # fmt: skip
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_a_stream_holds_exactly_the_rounded_matrix(
-    tiles: int, k_tiles: int, k_tile: int, seed: int, how: tuple[str, int]
-) -> None:
+def test_a_stream_holds_exactly_the_rounded_matrix(tiles, k_tiles, k_tile, seed, how):
     name, blocks = how
     form = replace(FORMATS[name], chunk_blocks=blocks)
     k_tile -= k_tile % form.together

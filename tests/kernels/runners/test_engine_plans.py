@@ -75,9 +75,7 @@ def test_each_call_gets_the_weight_in_its_own_layout_and_its_own_epilogue(monkey
 
 
 @pytest.mark.parametrize(("runner", "name"), [("eager", "gpt2"), ("compiled", "llama")])
-def test_planned_attention_is_called_and_changes_nothing(
-    runner: str, name: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_planned_attention_is_called_and_changes_nothing(runner, name, random_ids, monkeypatch):
     variant = registry.variant("sdpa_math")
     built: list[AttentionCase] = []
     build = variant.build

@@ -131,9 +131,7 @@ class TurningHead(registry.Variant):
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
-def test_a_head_may_make_the_turn_to_the_next_token(
-    name: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_head_may_make_the_turn_to_the_next_token(name, random_ids, monkeypatch):
     monkeypatch.setitem(registry._variants, "turning_head", TurningHead())
     model = planned_models.load(name)
     vocab, hidden = model.lm_head.weight.shape

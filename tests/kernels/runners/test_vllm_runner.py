@@ -28,9 +28,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "engine"), [("vllm", "in process"), ("vllm_async", "asynchronous, its core in a process of its own")]
 )
-def test_it_answers_in_batches_says_what_it_runs_with_and_starts_anew(
-    model: Any, python: None, name: str, engine: str
-) -> None:
+def test_it_answers_in_batches_says_what_it_runs_with_and_starts_anew(model, python, name, engine):
     """A batch has a token when every sequence has it; what the engine refuses is said in its words."""
     variant = registry.variant(name)
     assert isinstance(variant, WholeModel)
@@ -55,9 +53,7 @@ def test_it_answers_in_batches_says_what_it_runs_with_and_starts_anew(
     runner.close()
 
 
-def test_a_process_that_dies_is_a_sentence_with_the_end_of_its_log(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_dies_is_a_sentence_with_the_end_of_its_log(model, tmp_path, monkeypatch):
     failing = vllm_stand_in.program(tmp_path, "echo 'no such GPU' >&2; exit 1")
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(failing))
     runner = VllmRunner(model)
@@ -90,9 +86,7 @@ def test_without_an_environment_it_does_not_start(model: Any, monkeypatch: pytes
         ("", 0, {}),
     ],
 )
-def test_a_gpu_that_is_named_by_its_uuid_is_shown_by_its_number(
-    named: str, number: int | None, shown: dict[str, str]
-) -> None:
+def test_a_gpu_that_is_named_by_its_uuid_is_shown_by_its_number(named, number, shown):
     """vLLM reads numbers only; a worker's GPU is named by its UUID."""
     assert vllm_runner._visible(named, lambda: number) == shown
 

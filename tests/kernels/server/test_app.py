@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -116,17 +115,13 @@ def test_a_compressed_body_is_refused_by_its_encoding() -> None:
         ("Bearer sec ret", 401),
     ],
 )  # fmt: skip
-def test_a_key_is_that_of_bearer_without_the_spaces_around_it(
-    header: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_is_that_of_bearer_without_the_spaces_around_it(header, status, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, "secret \n")
     (answer,) = answers(post(headers={"Authorization": header}), key=_key(None))
     assert answer.status_code == status
 
 
-def test_a_key_of_spaces_is_refused_and_protects_nothing_silently(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_of_spaces_is_refused_and_protects_nothing_silently(tmp_path, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, " ")
     (tmp_path / "key").write_text("\n")
     for path, where in ((None, KEY_VARIABLE), (tmp_path / "key", "--api-key-file: ")):

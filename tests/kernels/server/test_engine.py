@@ -152,9 +152,7 @@ def test_a_stop_token_ends_the_answer() -> None:
 
 @pytest.mark.parametrize("pages", [40, 11])
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
-def test_log_probabilities_are_the_models_and_change_no_answer(
-    family: str, pages: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_probabilities_are_the_models_and_change_no_answer(family, pages, monkeypatch):
     """Prompts in chunks, pages from the prefix cache, answers greedy and drawn, preempted where pages are few."""
     monkeypatch.setattr(logprobs, "ROWS", 2)
     model = made(family)

@@ -1,7 +1,6 @@
 """On a Hopper GPU: both backends of one engine, and both arrangements of attention."""
 
 import random
-from typing import Any
 
 import pytest
 import torch
@@ -40,9 +39,7 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
         pytest.param("llama", "int4", 12, [0, 1], marks=TWO_GPUS),
     ],
 )
-def test_both_backends_give_the_models_answers(
-    family: str, weights: str, at_once: int, devices: list[int] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_backends_give_the_models_answers(family, weights, at_once, devices, monkeypatch):
     """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them."""
     monkeypatch.setattr(building, "crossing", lambda *given: 8)
     from triton import knobs
@@ -129,9 +126,7 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     ],
     ids=["qwen3-moe", "gpt-oss", "qwen3-moe over two", "gpt-oss over two"],
 )
-def test_a_mixture_of_experts_is_served(
-    config: dict[str, Any], devices: list[int] | None, backends: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mixture_of_experts_is_served(config, devices, backends, monkeypatch):
     """Graphs of single and mixed steps; over two GPUs the megakernel takes few sequences."""
     if devices is not None:
         monkeypatch.setattr(building, "crossing", lambda *given: 4)

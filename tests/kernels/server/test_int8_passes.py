@@ -52,9 +52,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
 
 @pytest.mark.parametrize(("weights", "ranks"), [("int8", 1), ("int4_minimum", 1), ("int8", 2)])
 @torch.no_grad()
-def test_passes_of_few_rows_multiply_by_the_rounded_weights(
-    rows: Counter[tuple[str, int]], weights: str, ranks: int
-) -> None:
+def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows, weights, ranks):
     """Norms of ones are not folded into the matrices, which would be rounded as other ones."""
     model: Any = runners.load(None, GPU_CONFIGS["llama"], seed=1, generated=True, dtype="bf16", device="cpu")
     for name, parameter in model.named_parameters():
@@ -81,9 +79,7 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(
 
 @pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])
 @torch.no_grad()
-def test_passes_of_few_rows_multiply_by_rounded_experts(
-    rows: Counter[tuple[str, int]], name: str, weights: str
-) -> None:
+def test_passes_of_few_rows_multiply_by_rounded_experts(rows, name, weights):
     """Of 8 experts with 32 rows each on average; longer passes take the model's own weights. A token goes to all."""
     config = CONFIGS[name] | {"num_experts_per_tok": 8}
     model: Any = runners.load(None, config, seed=1, generated=True, dtype="bf16", device="cpu")

@@ -62,9 +62,7 @@ LONG = "9" * 60
         ("--drain-seconds", "-1", "-1 is less than 0"),
     ],
 )
-def test_a_number_that_cannot_be_served_is_refused(
-    option: str, value: str, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_number_that_cannot_be_served_is_refused(option, value, sentence, capsys):
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
     assert serve(parser.parse_args(["--model", str(MODEL), f"{option}={value}"])) == 2

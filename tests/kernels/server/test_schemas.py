@@ -45,9 +45,7 @@ def test_checking_a_list_ends_at_its_first_mistake(kind: type[BaseModel], given:
         ("length_penalty", 0.5, 1.0),
     ],
 )
-def test_a_field_of_another_server_is_refused_unless_it_changes_nothing(
-    name: str, value: object, harmless: object
-) -> None:
+def test_a_field_of_another_server_is_refused_unless_it_changes_nothing(name, value, harmless):
     body = {"prompt": "a", "model": "m", "user": "ignored"}
     with pytest.raises(ApiError, match=f"^{name} is not served here") as raised:
         document(CompletionRequest, body | {name: value})
