@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from kernels.ops.sampling import GREEDY, Sampling, choose, scores
-from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
+from tests.kernels.megakernel.on_gpu import PROMPT, launched, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu
@@ -24,27 +24,19 @@ TIE = 1e-4
 )
 def test_every_draw_is_that_of_the_reference(sampling):
     """On the kernel's own logits, token by token; with forced tokens, so that one launch shows many contexts."""
-    from kernels.megakernel.host.machine import DecodeRequest
-    from kernels.megakernel.runner import pinned
-
     batch, steps = len(sampling), 40
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     runner.prepare(batch, PROMPT, 64)
-    machine = runner._machine
     forced = torch.randint(0, 4099, (steps + 1, batch), device="cuda")
     logits = torch.empty(steps, batch, 4099, device="cuda")
-    memory, made = pinned(steps * batch, -1)
-    asked = DecodeRequest(forced, 0, steps, forced=forced, logits=logits, sampling=sampling)
-    machine.launch(asked, made, runner._cancel[1])
-    machine.check()
-    rows, tokens, others = logits.cpu().numpy(), made.reshape(steps, batch), 0
+    tokens = launched(runner, forced, 0, steps, forced=forced, logits=logits, sampling=sampling)
+    rows, others = logits.cpu().numpy(), 0
     for step in range(steps):
         for b, how in enumerate(sampling):
             score = scores(rows[step, b], how, step + 1)
             assert score.max() - score[tokens[step, b]] < TIE, (step, how)
             others += choose(rows[step, b], how, step + 1) != tokens[step, b]
     assert others <= 1
-    del memory
 
 
 def test_a_seed_gives_the_same_answer_and_another_seed_another():
