@@ -38,8 +38,11 @@ def test_it_serves_what_it_promises(name: str) -> None:
     assert shape.qkv_rows == (shape.heads + 2 * shape.kv_heads) * shape.head_dim
 
 
-def test_bytes_of_a_step_are_the_matrices_once() -> None:
+def test_bytes_of_a_step_are_the_matrices_once_and_of_a_mixture_the_experts_of_one_token() -> None:
     assert shape_of(CONFIGS["llama-3.2-1b"]).step_bytes == 2_471_493_632  # 1,235,746,816 weights in matrices
+    mixture = shape_of(entry("qwen3-30b-a3b")[0])
+    assert (mixture.intermediate, mixture.expert_size) == (6144, 768)
+    assert mixture.step_bytes == 6_083_313_664  # 3.35 billion weights less the embedding
 
 
 @pytest.mark.parametrize(
@@ -94,17 +97,12 @@ def test_a_description_says_what_the_family_has(change: dict, fields: dict) -> N
     assert {name: getattr(shape, name) for name in fields} == fields
 
 
-def test_bytes_of_a_mixture_are_those_of_the_experts_of_one_token() -> None:
-    shape = shape_of(entry("qwen3-30b-a3b")[0])
-    assert (shape.intermediate, shape.expert_size) == (6144, 768)
-    assert shape.step_bytes == 6_083_313_664  # 3.35 billion weights less the embedding
-
-
 @pytest.mark.parametrize(
     ("change", "window", "first"),
     [
         ({"model_type": "mistral", "sliding_window": 4096}, (4096, 0), [4, 4]),
         (WINDOWED, (64, 0), [4036, 4036]),
+        (WINDOWED | {"use_sliding_window": False}, (0, 0), [0, 0]),
         (WINDOWED | {"layer_types": ["sliding_attention", "full_attention"] * 8}, (64, 2), [4036, 0]),
     ],
 )
@@ -112,10 +110,6 @@ def test_a_window_is_that_of_all_layers_or_all_but_every_nth(change: dict, windo
     shape = shape_of(CONFIGS["llama-3.2-1b"] | change)
     assert (shape.window, shape.full_every) == window
     assert [shape.first_key(layer, 4099) for layer in range(2)] == first
-
-
-def test_a_sliding_window_that_is_off_is_served() -> None:
-    assert shape_of(CONFIGS["qwen2.5-1.5b"] | {"sliding_window": 4096, "use_sliding_window": False})
 
 
 NAMES = {name: "megakernel" if name == "bf16" else f"megakernel_{name}" for name in FORMATS}
