@@ -147,8 +147,6 @@ def test_zero_points_of_four_bits_are_kept_with_their_codes(make: Callable[[Draw
     wanted = torch.tensor([[float(value(output, at)) for at in range(128)] for output in range(16)])
     weight = dequantised(own).bfloat16()
     form = layouts.kept(weight, layouts.of_groups(own))
-    assert form is not None
-    assert form.zeros is not None
     assert form.zeros.dtype == torch.int8
     for attribute, numbers in zip((STORED_SCALES, STORED_ZEROS), form, strict=True):
         setattr(weight, attribute, numbers)

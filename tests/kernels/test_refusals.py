@@ -152,7 +152,6 @@ NEVER_BUILT = ("decode_hopper", "flash_hopper", "flash_blackwell")
 @pytest.mark.parametrize(("name", "case", "gpu", "said"), ROWS)
 def test_a_refusal_names_the_field(name: str, case: Any, gpu: str, said: str) -> None:
     refusal = registry.variant(name).serves(case, GPUS[gpu])
-    assert refusal is not None
     assert said in refusal.reason
     if name in NEVER_BUILT and not said.startswith("device"):
         with pytest.raises(ValueError, match=said.split()[0]):

@@ -50,7 +50,6 @@ def case(dtype: str = "bf16", **change) -> LinearCase:
 )
 def test_they_refuse_what_they_cannot_run(examples, name, change, field):
     refusal = registry.variant(name).serves(case(**change), GPUS["h200"])
-    assert refusal is not None
     assert refusal.reason.startswith(field)
 
 

@@ -31,7 +31,6 @@ def test_a_bring_up_of_this_cpu_writes_its_report_and_goes_on(tmp_path, monkeypa
     found = BringUp.model_validate_json((tmp_path / "here" / "bring-up.json").read_text())
     assert (found.environment.gpu_class, found.stranger) == ("cpu", True)
     assert found.ceilings.read_tbps > 0
-    assert found.limits is not None
     assert found.limits.shared_tbps is None
     assert found.limits.absent["grid_barrier_us"] == "A CPU has no thread blocks."
     assert {race.case for race in found.races} == {case.key for case in FEW}

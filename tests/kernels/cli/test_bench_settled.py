@@ -25,22 +25,11 @@ def test_settled_times_have_ratios_of_their_own():
     times = {
         "torch_linear": (2.0, 4.0), "torch_linear_separate": (3.0, 3.0), "skinny": (1.0, 2.0), "small_gemm": (1.0, 0),
     }  # fmt: skip
-    trials = [
-        Trial(
-            op="linear",
-            case=case,
-            variant=name,
-            peer=name.startswith("torch"),
-            lossy=False,
-            gate="pass",
-            ms=burst,
-            ms_low=burst,
-            ms_high=burst,
-            raced=True,
-            settled=SettledTime(ms=settled, **rates) if settled else None,
-        )
-        for name, (burst, settled) in times.items()
-    ]
+    trials = []
+    for name, (burst, settled) in times.items():
+        facts = {"peer": name.startswith("torch"), "settled": SettledTime(ms=settled, **rates) if settled else None}
+        facts |= {"op": "linear", "lossy": False, "gate": "pass", "raced": True}
+        trials.append(Trial(case=case, variant=name, ms=burst, ms_low=burst, ms_high=burst, **facts))
     rows = {row.variant: row for row in bench_rows(trials)}
     assert {name: row.ratio_to_best_peer for name, row in rows.items()} == {
         "torch_linear": 1.0, "torch_linear_separate": 2 / 3, "skinny": 2.0, "small_gemm": 2.0,

@@ -24,16 +24,12 @@ def bytes_of(value):
 @pytest.mark.parametrize(
     ("value", "content"),
     [
-        (7, (7).to_bytes(8, "little")),
-        ((1 << 63) + 5, ((1 << 63) + 5).to_bytes(8, "little")),
-        (-1, b"\xff" * 8),
-        (True, b"\x01"),
-        (1.5, np.float64(1.5).tobytes()),
-        (np.float64(2.5), np.float64(2.5).tobytes()),
+        (7, (7).to_bytes(8, "little")), ((1 << 63) + 5, ((1 << 63) + 5).to_bytes(8, "little")), (-1, b"\xff" * 8),
+        (True, b"\x01"), (1.5, np.float64(1.5).tobytes()), (np.float64(2.5), np.float64(2.5).tobytes()),
         (np.float32(0.25), np.float32(0.25).tobytes()),
         (np.array((1, 2), dtype="i4,i8")[()], np.array((1, 2), dtype="i4,i8").tobytes()),
     ],
-)
+)  # fmt: skip
 def test_an_argument_keeps_its_bytes(value, content):
     assert bytes_of(value) == content
 

@@ -112,15 +112,12 @@ def test_a_weight_of_another_shape_is_named():
 @pytest.mark.parametrize(
     ("kind", "m", "dtype", "epilogue"),
     [
-        ("same", 16, "fp16", "rmsnorm_scale_swiglu"),
-        ("int8", 16, "bf16", "rmsnorm_scale_swiglu"),
-        ("fp8", 16, "bf16", "rmsnorm_scale_bias"),
-        ("nvfp4", 16, "bf16", "residual"),
-        ("int4", 16, "bf16", "rmsnorm_scale_swiglu"),
-        ("int4_zero", 16, "fp16", "none"),
+        ("same", 16, "fp16", "rmsnorm_scale_swiglu"), ("int8", 16, "bf16", "rmsnorm_scale_swiglu"),
+        ("fp8", 16, "bf16", "rmsnorm_scale_bias"), ("nvfp4", 16, "bf16", "residual"),
+        ("int4", 16, "bf16", "rmsnorm_scale_swiglu"), ("int4_zero", 16, "fp16", "none"),
         ("int4_minimum", 16, "bf16", "residual"),
     ],
-)
+)  # fmt: skip
 def test_nothing_is_spilled(kind, m, dtype, epilogue):
     case = LinearCase(m=m, n=4096, k=4096, epilogue=epilogue)
     found = configs(kind, m, case.weight_rows, case.k)

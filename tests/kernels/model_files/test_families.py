@@ -161,7 +161,6 @@ TINY = {
 
 def longest_tokens(config: dict[str, Any]) -> int:
     found = longest_sequence(config)
-    assert found is not None
     return found.tokens
 
 

@@ -165,7 +165,7 @@ def test_a_plan_for_several_gpus_runs_a_model_in_as_many_parts(monkeypatch: pyte
     assert eager.generate(prompt, 5).tokens == graphs.generate(prompt, 5).tokens
     with pytest.raises(ValueError, match="Inductor compiles no model that is divided"):
         runners.apply(parts, plan_of(tensor_parallel_size=2, runner="compiled"))
-    with pytest.raises(ValueError, match="tensor_parallel_size: the plan_of is for 1, and the model comes in 2 parts"):
+    with pytest.raises(ValueError, match="tensor_parallel_size: the plan is for 1, and the model comes in 2 parts"):
         runners.apply(parts, plan_of())
 
 

@@ -121,9 +121,6 @@ class TurningHead(registry.Variant):
         def head(x: torch.Tensor, w: torch.Tensor, feedback: TokenFeedback) -> None:
             feedback.token.copy_((x @ w.T).argmax(-1, keepdim=True))
             feedback.position.add_(feedback.moves)
-            assert feedback.embedding is not None
-            assert feedback.stream is not None
-            assert feedback.seen is not None
             feedback.stream.copy_(feedback.embedding[feedback.token[:, 0]])
             feedback.seen[feedback.position] = feedback.token.T
 

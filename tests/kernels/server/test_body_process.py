@@ -103,7 +103,6 @@ def test_the_event_loop_goes_on_while_a_large_body_is_read(reader: BodyReader) -
 
     async def whole() -> None:
         await asked(bytes_of(TEXT), reader)
-        assert reader._process is not None
         os.kill(reader._process.pid, signal.SIGSTOP)
         large = asyncio.ensure_future(asked(bytes_of(TEXT), reader))
         for _ in range(3):
@@ -134,7 +133,6 @@ def test_a_body_whose_process_is_killed_is_read_by_another(reading: bool, reader
     async def whole() -> None:
         await asked(bytes_of(TEXT), reader)
         first = reader._process
-        assert first is not None
         os.kill(first.pid, signal.SIGSTOP if reading else signal.SIGKILL)
         if not reading:
             os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
@@ -156,7 +154,6 @@ def test_a_body_that_ends_two_processes_fails_and_others_do_not() -> None:
             connection = super()._started()
             if self.kills:
                 self.kills -= 1
-                assert self._process is not None
                 self._process.kill()
             return connection
 
@@ -171,7 +168,6 @@ def test_a_body_that_ends_two_processes_fails_and_others_do_not() -> None:
 def test_signals_to_the_group_do_not_end_it_and_the_servers_end_does() -> None:
     reader = BodyReader()
     asyncio.run(asked(bytes_of(TEXT), reader))
-    assert reader._process is not None
     process = psutil.Process(reader._process.pid)
     for each in (signal.SIGINT, signal.SIGTERM):
         process.send_signal(each)

@@ -198,7 +198,6 @@ def check_logprobs(told: list[Logprobs | None], expected: torch.Tensor, ids: lis
     """Each token's log probabilities are those of `expected` [tokens, vocab], within float32's rounding."""
     assert len(told) == len(ids)
     for found, row, token in zip(told, expected, ids, strict=True):
-        assert found is not None
         assert found.own == pytest.approx(float(row[token]), abs=LOGPROB_ERROR)
         assert [value for _, value in found.likeliest] == pytest.approx(
             row.topk(most).values.tolist(), abs=LOGPROB_ERROR

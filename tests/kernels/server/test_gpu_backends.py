@@ -26,19 +26,13 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
 @pytest.mark.parametrize(
     ("family", "weights", "at_once", "devices"),
     [
-        ("llama", "", 12, None),
-        ("qwen2", "", 12, None),
-        ("qwen3", "", 12, None),
-        ("llama", "int8", 12, None),
-        ("qwen2", "int8", 24, None),
-        ("llama", "int4", 24, None),
-        ("llama", "", 12, [0, 0]),
-        ("llama", "int8", 12, [0, 0]),
-        pytest.param("llama", "", 12, [0, 1], marks=TWO_GPUS),
+        ("llama", "", 12, None), ("qwen2", "", 12, None), ("qwen3", "", 12, None), ("llama", "int8", 12, None),
+        ("qwen2", "int8", 24, None), ("llama", "int4", 24, None), ("llama", "", 12, [0, 0]),
+        ("llama", "int8", 12, [0, 0]), pytest.param("llama", "", 12, [0, 1], marks=TWO_GPUS),
         pytest.param("qwen3", "", 12, [0, 1], marks=TWO_GPUS),
         pytest.param("llama", "int4", 12, [0, 1], marks=TWO_GPUS),
     ],
-)
+)  # fmt: skip
 def test_both_backends_give_the_models_answers(family, weights, at_once, devices, monkeypatch):
     """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them."""
     monkeypatch.setattr(building, "crossing", lambda *given: 8)
@@ -170,7 +164,6 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
         limit = 2 * LARGEST_DIFFERENCE["bf16"] * float(logits.std(-1).max())
         rows = logits.log_softmax(-1).tolist()
         for found, row, token in zip(told, rows, each.ids[each.prompt_length :], strict=True):
-            assert found is not None
             assert found.own == pytest.approx(row[token], abs=limit)
             assert [value for _, value in found.likeliest] == pytest.approx(
                 [row[at] for at, _ in found.likeliest], abs=limit

@@ -131,7 +131,6 @@ def test_a_lack_of_memory_ends_no_server_that_has_served(tmp_path: Path) -> None
         own = EngineProcess(Spec(str(tmp_path / "starts")), main=short_of_memory)
         own.start()
         await becomes(own, "ready")
-        assert own.process is not None
         own.process.kill()
         sentence = "the memory does not hold the model and a server of this size, which --max-num-seqs"
         await becomes(own, f"the engine has ended and is started again; the last try failed: {sentence}")
