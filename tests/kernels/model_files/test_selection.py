@@ -105,7 +105,7 @@ def test_a_folder_on_the_disk_is_not_walked_through(tmp_path: Path) -> None:
     assert select_in(folder) == (["1_Pooling/config.json", "config.json", SINGLE], ["runs/"])
 
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 PLANS = sorted(
     each for each in RESULTS.rglob("*.plan.json") if each.name != "voice-agent.plan.json"
 )  # trained, not of the catalogue
