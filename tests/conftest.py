@@ -12,14 +12,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from tests.kernels.build_cache import folder, machine_digest
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 os.environ["WORKBENCH_DATA"] = tempfile.mkdtemp(prefix="workbench-test-")
-# What Inductor keeps in /tmp may have been compiled for other vector instructions. xdist's workers share the first's.
-os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(os.environ["WORKBENCH_DATA"], "inductor"))
+# What Inductor compiles is kept for later runs, by the processor's vector instructions and torch's version.
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder() / f"inductor-{machine_digest('torch')}"))
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # else 10 CPU seconds of trial builds for each new cache
 for name in (
     "DATABASE_URL",

@@ -42,9 +42,7 @@ def _compiled(source: Path, given: list[str]) -> tuple[str, bytes]:
 
 
 def cubin(source: Path, constants: Mapping[str, Any], architecture: str, headers: Path) -> tuple[str, bytes]:
-    """The log of compiling a source with these macros, and the binary. Headers in `headers` take the place of the tile
-    layer's. Raises RuntimeError with the errors.
-    """
+    """The log of compiling a source with these macros, and the binary."""
     return _compiled(source, [f"-I{headers}", *_options(source, constants, architecture)])
 
 

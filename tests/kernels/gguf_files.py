@@ -9,14 +9,10 @@ from gguf import GGMLQuantizationType as Type
 
 HIDDEN, INNER, HEADS, KV_HEADS, VOCABULARY = 256, 512, 4, 2, 300
 LAYER = {
-    "attn_q": (HIDDEN, HIDDEN),
-    "attn_k": (HIDDEN // 2, HIDDEN),
-    "attn_v": (HIDDEN // 2, HIDDEN),
-    "attn_output": (HIDDEN, HIDDEN),
-    "ffn_gate": (INNER, HIDDEN),
-    "ffn_up": (INNER, HIDDEN),
+    "attn_q": (HIDDEN, HIDDEN), "attn_k": (HIDDEN // 2, HIDDEN), "attn_v": (HIDDEN // 2, HIDDEN),
+    "attn_output": (HIDDEN, HIDDEN), "ffn_gate": (INNER, HIDDEN), "ffn_up": (INNER, HIDDEN),
     "ffn_down": (HIDDEN, INNER),
-}
+}  # fmt: skip
 NORMS = {"blk.0.attn_norm": (HIDDEN,), "blk.0.ffn_norm": (HIDDEN,), "output_norm": (HIDDEN,)}
 SHAPES = {"token_embd": (VOCABULARY, HIDDEN), **{f"blk.0.{name}": shape for name, shape in LAYER.items()}}
 END, BEGIN, TOOL = 256, 257, 260
@@ -42,32 +38,20 @@ def random_blocks(shape: tuple[int, ...], kind: Type, seed: int = 1) -> np.ndarr
 
 
 SCALES: dict[Type, tuple[int, ...]] = {
-    Type.Q4_0: (0,),
-    Type.Q4_1: (0, 2),
-    Type.Q8_0: (0,),
-    Type.Q4_K: (0, 2),
-    Type.Q5_K: (0, 2),
-    Type.Q6_K: (208,),
-}
+    Type.Q4_0: (0,), Type.Q4_1: (0, 2), Type.Q8_0: (0,), Type.Q4_K: (0, 2), Type.Q5_K: (0, 2), Type.Q6_K: (208,),
+}  # fmt: skip
 """Where the 16-bit scales of a block lie."""
 
 
 def write_gguf(
     path: Path, kind: Type = Type.Q8_0, tied: bool = True, arch: str = "llama", factors: Any = None, **metadata: Any
 ) -> Path:
-    """A model of one layer. `metadata` overrides entries, dots written as two underscores, None leaves one out;
-    `factors` are those of rotary embeddings.
-    """
+    """A model of one layer."""
     writer = gguf.GGUFWriter(path, arch)
     entries: dict[str, Any] = {
-        "context_length": 64,
-        "block_count": 1,
-        "feed_forward_length": INNER,
-        "embedding_length": HIDDEN,
-        "attention.head_count": HEADS,
-        "attention.head_count_kv": KV_HEADS,
-        "rope.dimension_count": HIDDEN // HEADS,
-    }
+        "context_length": 64, "block_count": 1, "feed_forward_length": INNER, "embedding_length": HIDDEN,
+        "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS, "rope.dimension_count": HIDDEN // HEADS,
+    }  # fmt: skip
     entries = {f"{arch}.{key}": value for key, value in entries.items()}
     entries |= {f"tokenizer.ggml.{name}_token_id": number for name, number in (("bos", BEGIN), ("eos", END))}
     given = {key.replace("__", "."): value for key, value in metadata.items()}

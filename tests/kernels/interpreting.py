@@ -35,10 +35,7 @@ def run_tests(*paths: Path) -> None:
 
 @torch.no_grad()
 def assert_right(variant: Variant, case: Case, params: dict[str, Any]) -> None:
-    """One function is right on inputs of each magnitude, by the accuracy gate's limits.
-
-    The gate itself calls it ten times, which takes the interpreter three times as long.
-    """
+    """One function is right on inputs of each magnitude, by the accuracy gate's limits."""
     function = variant.build(case, params)
     for seed, kind in enumerate(inputs.KINDS):
         drawn = inputs.draw(case, "cpu", seed, kind)

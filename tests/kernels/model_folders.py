@@ -11,17 +11,10 @@ from kernels.model_files import ModelRefused, inspect
 from kernels.model_files.families import FAMILIES, head_shape, is_tied
 
 LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 96,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-}
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96,
+    "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+}  # fmt: skip
 
 
 def safetensors(tensors: dict[str, tuple[str, list[int], bytes]]) -> bytes:

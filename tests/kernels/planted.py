@@ -200,6 +200,16 @@ class WrongShape(Planted):
         return F.linear(x, w).flatten()
 
 
+class BreaksOnLarge(Planted):
+    def call(self, x, w, bias=None, residual=None):
+        return F.linear(x.clamp(-8, 8), w)
+
+
+class LosesTiny(Planted):
+    def call(self, x, w, bias=None, residual=None):
+        return F.linear(torch.where(x.abs() < 1e-4, 0.0, x), w)
+
+
 class Raises(Planted):
     """Cannot run."""
 

@@ -153,13 +153,11 @@ FP8_BLOCKS = {"quant_method": "fp8", "weight_block_size": [64, 64]}
 FORMATS: dict[str, tuple[dict[str, Any], Callable[[Draw], Made], str]] = {
     "GPTQ": (GPTQ, lambda draw: gptq(draw, 4, 32, False), "GPTQ (4 bits)"),
     "GPTQ in the order of activations": (
-        GPTQ | {"desc_act": True},
-        lambda draw: gptq(draw, 4, 32, True),
+        GPTQ | {"desc_act": True}, lambda draw: gptq(draw, 4, 32, True),
         "GPTQ (4 bits)",
     ),
     "GPTQ, 8 bits, a group": (
-        {"quant_method": "gptq", "bits": 8, "group_size": -1},
-        lambda draw: gptq(draw, 8, draw.inputs, False),
+        {"quant_method": "gptq", "bits": 8, "group_size": -1}, lambda draw: gptq(draw, 8, draw.inputs, False),
         "GPTQ (8 bits)",
     ),
     "GPTQ, version 2": (
@@ -170,26 +168,22 @@ FORMATS: dict[str, tuple[dict[str, Any], Callable[[Draw], Made], str]] = {
     "AWQ": (AWQ, lambda draw: awq(draw, 4, 32), "AWQ (4 bits)"),
     "AWQ, 8 bits": (AWQ | {"bits": 8, "group_size": 16}, lambda draw: awq(draw, 8, 16), "AWQ (8 bits)"),
     "W4A16": (
-        compressed(4, group_size=32),
-        lambda draw: packed(draw, 4, draw.inputs // 32, False, False),
+        compressed(4, group_size=32), lambda draw: packed(draw, 4, draw.inputs // 32, False, False),
         "compressed-tensors (4 bits)",
     ),
     "W4A16 with zeros, in the order of activations": (
-        compressed(4, group_size=32, actorder="group"),
-        lambda draw: packed(draw, 4, draw.inputs // 32, True, True),
+        compressed(4, group_size=32, actorder="group"), lambda draw: packed(draw, 4, draw.inputs // 32, True, True),
         "compressed-tensors (4 bits)",
     ),
     "W8A16 packed": (compressed(8), lambda draw: packed(draw, 8, 1, True, False), "compressed-tensors (8 bits)"),
     "W8A16": (compressed(8), lambda draw: int8(draw, 1, False), "compressed-tensors (8 bits)"),
     "W8A16 with zeros": (compressed(8), lambda draw: int8(draw, 4, True), "compressed-tensors (8 bits)"),
     "fp8 of a tensor": (
-        compressed(8, "float", strategy="tensor"),
-        lambda draw: fp8(draw, (1,), (draw.outputs, draw.inputs)),
+        compressed(8, "float", strategy="tensor"), lambda draw: fp8(draw, (1,), (draw.outputs, draw.inputs)),
         "compressed-tensors (fp8)",
     ),
     "fp8 of a channel": (
-        compressed(8, "float", strategy="channel"),
-        lambda draw: fp8(draw, (draw.outputs, 1), (1, draw.inputs)),
+        compressed(8, "float", strategy="channel"), lambda draw: fp8(draw, (draw.outputs, 1), (1, draw.inputs)),
         "compressed-tensors (fp8)",
     ),
     "fp8 of a block": (
@@ -203,8 +197,7 @@ FORMATS: dict[str, tuple[dict[str, Any], Callable[[Draw], Made], str]] = {
         "fp8 in blocks of 64 × 64",
     ),
     "ModelOpt": (
-        {"quant_method": "modelopt", "quant_algo": "FP8"},
-        lambda draw: fp8(draw, (), (draw.outputs, draw.inputs)),
+        {"quant_method": "modelopt", "quant_algo": "FP8"}, lambda draw: fp8(draw, (), (draw.outputs, draw.inputs)),
         "ModelOpt's FP8",
     ),
 }  # fmt: skip

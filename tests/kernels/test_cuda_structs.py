@@ -1,6 +1,4 @@
-"""Structs that Python builds have the fields of the CUDA source, in its order. Their sizes are the compiler's to check:
-`static_assert` in every source. A test sees that none of them is missing here.
-"""
+"""Structs that Python builds have the fields of the CUDA source, in its order."""
 
 import re
 from pathlib import Path

@@ -107,10 +107,16 @@ def test_16_bit_weights_keep_their_values() -> None:
         assert torch.equal(torch.from_numpy(dequantised(stored, name)), values.to(dtype).float())
 
 
+def converted(path: Path, folder: Path) -> Path:
+    folder.mkdir()
+    convert({path.name: path}, folder)
+    return folder
+
+
 def test_q8_0_is_multiplied_by_the_codes_and_scales_that_the_file_has(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "model.gguf")
     config = inspect({path.name: path}).config
-    model = runners.load(plain_model(path, tmp_path / "plain"), config, dtype="bf16", device="cpu")
+    model = runners.load(converted(path, tmp_path / "plain"), config, dtype="bf16", device="cpu")
     header, content = read_gguf(path.name, path), path.read_bytes()
     blocks = {
         tensor.name: np.frombuffer(content[tensor.start : tensor.end], np.uint8).reshape(tensor.shape[0], -1, 34)
@@ -144,7 +150,7 @@ def test_q8_0_is_multiplied_by_the_codes_and_scales_that_the_file_has(tmp_path: 
 def test_q4_1_is_multiplied_by_the_codes_scales_and_minimums_that_the_file_has(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "model.gguf", Type.Q4_1, tied=False)
     config = inspect({path.name: path}).config
-    model = runners.load(plain_model(path, tmp_path / "plain"), config, dtype="bf16", device="cpu")
+    model = runners.load(converted(path, tmp_path / "plain"), config, dtype="bf16", device="cpu")
     compact = Decoder(model)
     assert stored_form("int4", [layer.o for layer in compact.layers]) == "int4_minimum"
     found = rounded_weights(model, compact, "int4_minimum", Rounding())
@@ -229,9 +235,8 @@ def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
     start = next(tensor.start for tensor in read_gguf(path.name, path).tensors if tensor.dtype == "Q8_0")
     content[start : start + 2] = np.float16("nan").tobytes()
     path.write_bytes(bytes(content))
-    (tmp_path / "plain").mkdir()
     with pytest.raises(ModelRefused, match=r"the weights are not all numbers once they are dequantised"):
-        convert({path.name: path}, tmp_path / "plain")
+        converted(path, tmp_path / "plain")
 
 
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
@@ -253,9 +258,7 @@ def test_a_model_that_becomes_a_gguf_file_comes_back(tmp_path: Path, arch: str) 
     for parameter in model.parameters():
         parameter.data.copy_(torch.randint(-50, 50, parameter.shape) / 256)
     path = write_model(tmp_path / "model.gguf", arch, model)
-    (tmp_path / "plain").mkdir()
-    convert({path.name: path}, tmp_path / "plain")
-    read = AutoModelForCausalLM.from_pretrained(tmp_path / "plain")
+    read = AutoModelForCausalLM.from_pretrained(converted(path, tmp_path / "plain"))
     theirs = model.state_dict()
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in read.state_dict().items())
     ids = torch.arange(40)[None]

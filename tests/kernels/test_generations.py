@@ -9,7 +9,7 @@ import pytest
 from kernels import registry
 from kernels.hardware import generation
 from kernels.ops import AttentionCase
-from tests.kernels.triton_compiling import Types, compiled
+from tests.kernels.triton_compiling import Types, compiled, stack_bytes
 
 ROOT = Path(__file__).parents[2]
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
@@ -92,3 +92,27 @@ def test_the_table_says_which_generations_a_variant_serves():
     table = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert "| `flash_triton` | yes | yes | yes | yes | yes | yes |" in table
     assert "| `gemm_hopper` | – | – | – | yes | – | – |" in table
+
+
+def test_they_compile_for_hopper_without_spilling() -> None:
+    from kernels.server.execution import embed_triton, rows_triton
+    from kernels.server.execution.sampling_triton import BLOCK, MOST_SPLITS, WARPS, _parts, _pick
+
+    types = {
+        "rows": ("*bf16", "i32:16", "i32:16"),
+        "settings": ("*fp32", "*fp32", "*i64", "*i64", "*i64", "*i64", "*i64"),
+        "parts": ("*fp32", "*i32"),
+        "splits": "i32",
+    }
+    constants = {"BLOCK": BLOCK}
+    assert stack_bytes(_parts, types, constants, WARPS, 3) == 0
+    assert (
+        stack_bytes(_pick, types | {"to": ("*i64", "*i64")}, constants | {"MOST": MOST_SPLITS, "BITS": 16}, WARPS, 3)
+        == 0
+    )
+    embed = {"given": "*i64", "source": "*i64", "last": "*i64", "table": "*bf16", "out": "*bf16", "hidden": "i32:16"}
+    assert stack_bytes(embed_triton._embed, embed, {"BLOCK": embed_triton.BLOCK}, embed_triton.WARPS, 3) == 0
+    assert next(param for param in rows_triton._move.params if param.name == "count").do_not_specialize
+    caches = "*bf16", "*bf16", "i64:16"
+    move = {"at": "*i64", "count": "i32", "source": caches, "target": caches, "width": "i32:16"}
+    assert stack_bytes(rows_triton._move, move, {"BLOCK": rows_triton.BLOCK}, rows_triton.WARPS, 3) == 0

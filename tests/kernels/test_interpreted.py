@@ -1,7 +1,4 @@
-"""Every Triton kernel of ours and of docs/examples is right in Triton's interpreter: the files `interpreted_*.py`.
-
-They share one process: each of its own would import torch and Triton again, which takes as long as its tests.
-"""
+"""Every Triton kernel of ours and of docs/examples is right in Triton's interpreter: the files `interpreted_*.py`."""
 
 from pathlib import Path
 
@@ -9,15 +6,10 @@ from tests.kernels import interpreting
 
 FOLDER = Path(__file__).parent
 FILES = (
-    "attention/interpreted_decode.py",
-    "attention/interpreted_prefill.py",
-    "runners/interpreted_experts.py",
-    "runners/interpreted_prompts.py",
-    "fused/interpreted_fused.py",
-    "server/interpreted_kernels.py",
-    "proof/interpreted_names.py",
-    "interpreted_examples.py",
-)
+    "attention/interpreted_decode.py", "attention/interpreted_prefill.py", "runners/interpreted_experts.py",
+    "runners/interpreted_prompts.py", "fused/interpreted_fused.py", "server/interpreted_kernels.py",
+    "proof/interpreted_names.py", "interpreted_examples.py",
+)  # fmt: skip
 
 
 def test_they_are_right_under_the_interpreter() -> None:

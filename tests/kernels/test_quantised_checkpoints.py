@@ -113,9 +113,7 @@ def test_every_weight_has_its_value_to_the_bit(tmp_path: Path, name: str) -> Non
         (2, torch.float16, {"zero": torch.full((8, 2), 9, dtype=torch.int8)}, False),
     ],
 )
-def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(
-    columns: int, dtype: torch.dtype, more: dict[str, torch.Tensor], known: bool
-) -> None:
+def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(columns, dtype, more, known):
     """Groups of 64 or 16 columns; scales in float32 are no float16 numbers, and -128 less 9 is no int8."""
     codes = torch.randint(-128, 128, (8, 128), dtype=torch.int8)
     codes[:, ::64] = -128
@@ -149,8 +147,6 @@ def test_zero_points_of_four_bits_are_kept_with_their_codes(make: Callable[[Draw
     wanted = torch.tensor([[float(value(output, at)) for at in range(128)] for output in range(16)])
     weight = dequantised(own).bfloat16()
     form = layouts.kept(weight, layouts.of_groups(own))
-    assert form is not None
-    assert form.zeros is not None
     assert form.zeros.dtype == torch.int8
     for attribute, numbers in zip((STORED_SCALES, STORED_ZEROS), form, strict=True):
         setattr(weight, attribute, numbers)

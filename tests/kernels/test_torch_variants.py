@@ -60,19 +60,9 @@ def test_int8_sums_by_halves_are_those_of_one_product():
 )
 def test_attention(batch, heads, head_dim, q_len, more, causal, window, dtype):
     kv_heads, group = heads
-    case = AttentionCase(
-        kind="decode" if q_len == 1 else "prefill",
-        head_dim=head_dim,
-        heads=kv_heads * group,
-        kv_heads=kv_heads,
-        batch=batch,
-        q_len=q_len,
-        kv_len=q_len + more,
-        causal=causal,
-        dtype=dtype,
-        kv_dtype=dtype,
-        window=window if causal else None,
-    )
+    sizes = {"head_dim": head_dim, "heads": kv_heads * group, "kv_heads": kv_heads, "batch": batch, "q_len": q_len}
+    how = {"causal": causal, "dtype": dtype, "kv_dtype": dtype, "window": window if causal else None}
+    case = AttentionCase(kind="decode" if q_len == 1 else "prefill", kv_len=q_len + more, **sizes, **how)
     assert passes(case) == {"sdpa_math", "sdpa_flash"}
 
 

@@ -46,15 +46,10 @@ def case(dtype: str = "bf16", **change) -> LinearCase:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("change", "field"),
-    [
-        ({"m": 2}, "m is 2"),
-        ({"weights": "fp8"}, "weights is fp8"),
-        ({"epilogue": "swiglu"}, "epilogue is swiglu"),
-    ],
+    [({"m": 2}, "m is 2"), ({"weights": "fp8"}, "weights is fp8"), ({"epilogue": "swiglu"}, "epilogue is swiglu")],
 )
 def test_they_refuse_what_they_cannot_run(examples, name, change, field):
     refusal = registry.variant(name).serves(case(**change), GPUS["h200"])
-    assert refusal is not None
     assert refusal.reason.startswith(field)
 
 

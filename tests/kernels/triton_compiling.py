@@ -13,10 +13,7 @@ Types = str | tuple["Types", ...]
 
 
 def stack_bytes(kernel: Any, types: dict[str, Types], constants: dict[str, Any], warps: int, stages: int) -> int:
-    """Bytes of stack a thread of the kernel takes: above 0 it spills registers. Arguments as those of `assembled`.
-
-    Raises RuntimeError when the binary cannot be read.
-    """
+    """Bytes of stack a thread of the kernel takes: above 0 it spills registers. Arguments as those of `assembled`."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(assembled(kernel, types, constants, warps, stages)["cubin"])
         file.flush()
@@ -39,11 +36,7 @@ def assembled(kernel: Any, types: dict[str, Types], constants: dict[str, Any], w
 def compiled(
     kernel: Any, types: dict[str, Types], constants: dict[str, Any], warps: int, stages: int, sm: int = 90
 ) -> Any:
-    """The kernel compiled for GPUs of compute capability `sm` / 10.
-
-    `types` by argument, such as `*bf16`, `i32` or `fp32`; a tuple of them for a tuple. Pointers are taken as aligned to
-    16 bytes and integers whose type ends in `:16` as divisible by 16.
-    """
+    """The kernel compiled for GPUs of compute capability `sm` / 10."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

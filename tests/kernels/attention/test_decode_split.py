@@ -16,15 +16,12 @@ VARIANT = registry.variant("decode_split")
 @pytest.mark.parametrize(
     "change",
     [
-        {},
-        {"head_dim": 256, "kv_heads": 32},
-        {"head_dim": 96, "softcap": 30.0, "window": 1024},
-        {"paged": True, "page_size": 16, "sinks": True, "heads": 64, "window": 128},
-        {"kv_dtype": "fp8"},
+        {}, {"head_dim": 256, "kv_heads": 32}, {"head_dim": 96, "softcap": 30.0, "window": 1024},
+        {"paged": True, "page_size": 16, "sinks": True, "heads": 64, "window": 128}, {"kv_dtype": "fp8"},
         {"q_len": 8, "heads": 64, "head_dim": 128},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_nothing_is_spilled(change):
     from kernels.attention.decode_triton import Config, decode, row_constants
 
@@ -88,3 +85,22 @@ def test_captured_graphs_follow_the_position_and_agree_with_plain_calls():
             graph.replay()
             torch.cuda.synchronize()
             assert torch.equal(out, call(q, k, v, position=position))
+
+
+CASE = AttentionCase(kind="decode", head_dim=64, heads=8, kv_heads=2, batch=3, q_len=1, kv_len=70)
+LONG = AttentionCase(kind="decode", head_dim=128, heads=32, kv_heads=8, batch=1, q_len=1, kv_len=65_536)
+NAMES = ("sdpa_flash_packed", "sdpa_cudnn_packed", "torch_flex_decode")
+
+
+def test_packed_heads_are_attention() -> None:
+    """By torch's flash kernel of a CPU, which the variant leaves to GPUs otherwise."""
+    report = gate.check(registry.variant("sdpa_flash_packed"), CASE, "cpu")
+    assert report.passed, report.sentence
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_are_peers_for_one_query_of_a_long_cache_on_a_gpu(name: str) -> None:
+    variant = registry.variant(name)
+    assert variant.peer
+    assert variant.serves(LONG, GPUS["h200"]) is None
+    assert variant.serves(LONG, GPUS["cpu"]) is not None

@@ -26,16 +26,9 @@ SMALL = StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=9, d
 
 @pytest.mark.parametrize(
     ("head_dim", "group", "splits", "chunk", "element", "page"),
-    [
-        (64, 4, 8, 32, "bf16", 0),
-        (128, 8, 1, 128, "f16", 0),
-        (256, 8, 4, 64, "bf16", 16),
-        (64, 4, 1, 320, "bf16", 16),
-    ],
+    [(64, 4, 8, 32, "bf16", 0), (128, 8, 1, 128, "f16", 0), (256, 8, 4, 64, "bf16", 16), (64, 4, 1, 320, "bf16", 16)],
 )
-def test_it_compiles_without_spills(
-    head_dim: int, group: int, splits: int, chunk: int, element: str, page: int
-) -> None:
+def test_it_compiles_without_spills(head_dim, group, splits, chunk, element, page):
     sizes = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "PAGE_SIZE": page}
     constants = sizes | {"PARTS": 2, "ELEMENT": element, "HEAD_NORMS": 1}
     used = resources(compile_log(step_hopper_tiles.SOURCE, constants | step_hopper_tiles.sizes(constants)))
@@ -53,9 +46,7 @@ def test_a_window_bounds_what_counts_as_long() -> None:
 
 
 @pytest.mark.parametrize("params", [{}, {"pdl": True}])
-def test_only_a_plan_lets_it_begin_before_what_precedes_it(
-    params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_plan_lets_it_begin_before_what_precedes_it(params, monkeypatch):
     """A direct call may follow the very kernel that wrote the position."""
     launched: list[bool] = []
     monkeypatch.setattr(nvrtc, "load", lambda *given: None)
@@ -115,12 +106,9 @@ def test_caches_may_be_halves_of_one_tensor_on_a_gpu() -> None:
 def wrong_arguments(good: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     shifted = good["qkv"].new_empty(good["qkv"].numel() + 1)[1:].view_as(good["qkv"])
     return {
-        "cos": good["cos"][:5],
-        "qkv": shifted,
-        "k_cache": good["k_cache"][:, :, :1],
-        "v_cache": good["v_cache"].float(),
-        "sin": good["sin"][:, ::2],
-    }
+        "cos": good["cos"][:5], "qkv": shifted, "k_cache": good["k_cache"][:, :, :1],
+        "v_cache": good["v_cache"].float(), "sin": good["sin"][:, ::2],
+    }  # fmt: skip
 
 
 def test_bad_arguments_are_named() -> None:

@@ -31,18 +31,12 @@ def attended(
     """o of the kernel; the caches in `given` have the new slots afterwards. `capacity` where their shape is another."""
     group = case.heads // case.kv_heads // parts
     macros: dict[str, Any] = {
-        "HEAD_DIM": case.head_dim,
-        "GROUP": group,
-        "PARTS": parts,
-        "SPLITS": splits,
-        "CHUNK": CHUNK,
+        "HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": CHUNK,
         "PAGE_SIZE": step_hopper_tiles.page_size_of(case),
         "HEAD_NORMS": int(case.norm_eps is not None),
-    }
+    }  # fmt: skip
     kernel = library(
-        step_hopper_tiles.SOURCE,
-        ENTRY,
-        macros | step_hopper_tiles.sizes(macros) | {"ELEMENT": C_TYPES[case.dtype]},
+        step_hopper_tiles.SOURCE, ENTRY, macros | step_hopper_tiles.sizes(macros) | {"ELEMENT": C_TYPES[case.dtype]}
     )
     size = step_hopper_tiles.shared_bytes(case.head_dim, group, CHUNK, splits) + LARGER
     assert kernel.size_of_shared() <= size

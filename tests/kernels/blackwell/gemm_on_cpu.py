@@ -47,9 +47,7 @@ extern "C" unsigned long long scales(unsigned address) { return scales_descripto
 
 
 def run(case: LinearCase, tile: Tile, given: dict[str, Tensor], blocks: int, seed: int) -> tuple[int, Tensor]:
-    """The status of a run of the kernel, 0 where it ended, and y. Operands and params are those of a launch. With an
-    even seed the dynamic scheduler refuses a third of the requests, though clusters are left.
-    """
+    """The status of a run of the kernel, 0 where it ended, and y. Operands and params are those of a launch."""
     return run_of(library(SOURCE, ENTRY, constants(case, tile)), case, tile, given, blocks, seed)
 
 

@@ -1,7 +1,4 @@
-"""flash_blackwell without its tensor cores: it compiles for Hopper, and there its softmax, copies and barriers run.
-
-`tests/kernels/skeleton/tcgen05.cuh` takes the place of the tile layer's header: single threads play the tensor cores.
-"""
+"""flash_blackwell without its tensor cores: it compiles for Hopper, and there its softmax, copies and barriers run."""
 
 from pathlib import Path
 from typing import Any

@@ -45,13 +45,7 @@ def instructions(source: Path, macros: Mapping[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("kind", "pair", "dynamic"),
-    [
-        ("bf16", True, True),
-        ("fp16", False, True),
-        ("fp8", True, False),
-        ("mxfp8", False, False),
-        ("nvfp4", True, True),
-    ],
+    [("bf16", True, True), ("fp16", False, True), ("fp8", True, False), ("mxfp8", False, False), ("nvfp4", True, True)],
 )
 def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair: bool, dynamic: bool) -> None:
     fields, product, copies = KINDS[kind]
@@ -73,14 +67,9 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair
 
 @pytest.mark.parametrize(
     ("fields", "product", "experts", "pair"),
-    [
-        ({"epilogue": "swiglu"}, "UTCHMMA", 8, False),
-        ({"epilogue": "swiglu", "scales": "row"}, "UTCQMMA", 128, True),
-    ],
+    [({"epilogue": "swiglu"}, "UTCHMMA", 8, False), ({"epilogue": "swiglu", "scales": "row"}, "UTCQMMA", 128, True)],
 )
-def test_the_grouped_product_compiles_to_them_as_well(
-    fields: dict[str, Any], product: str, experts: int, pair: bool
-) -> None:
+def test_the_grouped_product_compiles_to_them_as_well(fields, product, experts, pair):
     shape = GroupedCase(**{"rows": 4096, "experts": experts, "n": 4096, "k": 4096} | fields)
     tile = grouped_tiles.tile_of(shape, {"columns": 256, "pair": pair})
     names = instructions(grouped_tiles.SOURCE, grouped_tiles.constants(shape, tile))

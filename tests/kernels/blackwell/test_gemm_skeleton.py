@@ -1,7 +1,4 @@
-"""gemm_blackwell and grouped_blackwell without tensor cores: for Hopper, where copies, barriers and stores run.
-
-`tests/kernels/skeleton/tcgen05.cuh` takes the place of the tile layer's header: single threads play the tensor cores.
-"""
+"""gemm_blackwell and grouped_blackwell without tensor cores: for Hopper, where copies, barriers and stores run."""
 
 from pathlib import Path
 from typing import Any
@@ -91,9 +88,7 @@ def test_each_experts_rows_are_right_on_hopper(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 @each_case
-def test_its_copies_barriers_and_stores_are_right_on_hopper(
-    fields: dict[str, Any], params: dict[str, Any], tmp_path: Path
-) -> None:
+def test_its_copies_barriers_and_stores_are_right_on_hopper(fields, params, tmp_path):
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("the skeleton is compiled for sm_90a")
     shape = case(fields)

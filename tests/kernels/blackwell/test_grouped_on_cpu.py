@@ -48,9 +48,7 @@ def is_right(y: Tensor, truth: Tensor) -> bool:
     ids=["a pair", "swiglu", "disordered ends", "fp8"],
 )
 def test_every_row_is_its_experts_product(fields: dict[str, Any], params: dict[str, Any], ends: list[int]) -> None:
-    """Rows are left after the last end. Two column tiles and a short last step of K, by two blocks or pairs. The
-    engines work at other moments in each run.
-    """
+    """Rows are left after the last end. Two column tiles and a short last step of K, by two blocks or pairs."""
     case = GroupedCase(**{"rows": 460, "experts": len(ends), "n": 136, "k": 72} | fields)
     tile = tile_of(case, params)
     drawn, truth = given(case, ends)

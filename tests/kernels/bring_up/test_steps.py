@@ -36,12 +36,9 @@ def step(name, work, seconds=600.0, **arguments):
 
 def test_steps_that_fail_die_or_hang_cost_themselves_alone(tmp_path):
     steps = [
-        step("a", answer, value=[1]),
-        step("b", raise_error),
-        step("c", die),
-        step("d", sleep, 0.2, long=600),
+        step("a", answer, value=[1]), step("b", raise_error), step("c", die), step("d", sleep, 0.2, long=600),
         step("e", answer, value={"two": 2}),
-    ]
+    ]  # fmt: skip
     said: list[str] = []
     assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []
     assert [outcome(tmp_path, each.name).found for each in steps] == [[1], None, None, None, {"two": 2}]

@@ -22,7 +22,7 @@ from kernels.runners.clients import KEPT_BATCHES
 from kernels.runners.eager import EagerRunner
 
 CASE = ModelCase(model="tiny-llama", weights="fp32", batch=1, prompt=16, tokens=8)
-ROUNDS = 20
+ROUNDS = KEPT_BATCHES + 1
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,7 @@ def model():
 
 
 class Paced(EagerRunner):
-    """The eager runner with long pauses. They put the clock forward and take no time, so that they outweigh what a busy
-    machine takes. It counts its requests since it was prepared: one to warm up, then the timed ones.
-    """
+    """The eager runner with long pauses."""
 
     FIRST, STEP = 5.0, 1.0
     ahead_ns: ClassVar[int] = 0

@@ -51,9 +51,7 @@ def test_every_answer_is_counted_and_the_ids_that_were_served_are_the_models(tmp
 
 
 def test_the_floor_of_a_mixture_reads_the_experts_that_several_requests_choose(tmp_path: Path):
-    """32 tokens choose 111.8 of 128 experts evenly, of 9.4 MB in each of 48 layers, at 4 TB/s. Of a directory's own
-    router it is not known.
-    """
+    """32 tokens choose 111.8 of 128 experts evenly, of 9.4 MB in each of 48 layers, at 4 TB/s."""
     rates = {"read_tbps": 4.0, "copy_tbps": 4.0, "matrix_tflops": {"bf16": 700}, "launch_us": 1.0}
     model = prepared("qwen3-30b-a3b", "bf16", "cpu", tmp_path, weights=False)
     one, several = (model.floors(128, [count], rates)[count] for count in (1, 32))

@@ -54,9 +54,7 @@ TRAFFIC, SERVER = BatchShape(2, 64, 64), RequestedSize(512, 12)
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
-    """The names of the binaries that were loaded, all of them compiled ahead, as all programs are proven ahead. CuPy,
-    the driver and torch's questions to a GPU are replaced; the binaries are empty files.
-    """
+    """The names of the binaries that were loaded, all of them compiled ahead, as all programs are proven ahead."""
     names: set[str] = set()
 
     def module(path: str) -> Any:
@@ -235,9 +233,7 @@ def test_a_server_of_a_mixture_asks_for_the_product_of_tiles(size: int, monkeypa
     assert {(each["EPILOGUE"], each["TILED"]) for each in macros} == {("kNone", 1), ("kSwiglu", 1), *of_check}
 
 
-def test_what_is_there_is_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_there_is_not_made_again(tmp_path, monkeypatch, capsys):
     """Real builds and a proof, some of which are lost. What cannot be proven is said, and leaves no file."""
     proof = Proof(shape_of(CONFIG), Layout(sms=6))
     monkeypatch.setattr("kernels.cli.builds.served_builds", lambda *given: ())
@@ -279,8 +275,6 @@ def test_what_is_there_is_not_made_again(
         ([], "name a --model, or --checks"),
     ],
 )
-def test_what_has_no_builds_gets_a_sentence(
-    asked_for: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_has_no_builds_gets_a_sentence(asked_for, said, tmp_path, capsys):
     assert main(["compile", "--into", str(tmp_path), *asked_for]) == 2
     assert said in capsys.readouterr().err

@@ -30,28 +30,17 @@ def directory(tmp_path: Path) -> Path:
 
 def expected(**changes: Any) -> Expected:
     facts: dict[str, Any] = {
-        "metric": "ttf_n",
-        "n": 4,
-        "unit": "ms",
-        "value": 50,
-        "low": 0,
-        "high": 1e9,
-        "device": environment_info(device="cpu")["device"],
-        "batch": 1,
-        "prompt_tokens": 8,
-        "output_tokens": 4,
-    }
+        "metric": "ttf_n", "n": 4, "unit": "ms", "value": 50, "low": 0, "high": 1e9,
+        "device": environment_info(device="cpu")["device"], "batch": 1, "prompt_tokens": 8, "output_tokens": 4,
+    }  # fmt: skip
     return Expected(**facts | changes)
 
 
 def write_plan(directory: Path, **changes: Any) -> Path:
     facts: dict[str, Any] = {
-        "model_digest": model_digest(catalogue.entry("tiny-llama")[0], (), generated=True),
-        "gpu": "cpu",
-        "runner": "eager",
-        "dtype": "fp32",
-        "expected": expected(),
-    }
+        "model_digest": model_digest(catalogue.entry("tiny-llama")[0], (), generated=True), "gpu": "cpu",
+        "runner": "eager", "dtype": "fp32", "expected": expected(**changes.pop("expected", {})),
+    }  # fmt: skip
     path = directory.parent / "plan.json"
     path.write_text(Plan(**facts | changes).model_dump_json())
     return path
@@ -73,32 +62,27 @@ def test_it_reproduces_the_figure(directory: Path, capsys: pytest.CaptureFixture
     assert document.environment["versions"]["torch"]
 
 
-def test_it_says_when_the_figure_is_another_one(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(write_plan(directory, expected=expected(high=1e-6)), directory) == 1
-    assert "this lies outside its interval" in capsys.readouterr().out
-
-
-def test_another_device_is_no_failure(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(write_plan(directory, expected=expected(high=1e-6, device="NVIDIA H200")), directory) == 0
-    assert "on NVIDIA H200: another device, so the two need not agree" in capsys.readouterr().out
-
-
-def test_a_plan_for_another_model_is_refused(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(write_plan(directory, options={"seed": 4}), directory) == 2
-    assert "its configuration and files with seed 4 have the digest" in capsys.readouterr().err
-
-
-def test_what_cannot_be_done_here_is_one_sentence(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(write_plan(directory), directory, "--json", "/nowhere/run.json") == 2
-    assert "--json: there is no directory /nowhere" in capsys.readouterr().err
-    assert command(write_plan(directory, runner="megakernel"), directory) == 2
-    assert "written for Hopper GPUs" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("changes", "more", "status", "said"),
+    [
+        ({"expected": {"high": 1e-6}}, [], 1, "this lies outside its interval"),
+        ({"expected": {"high": 1e-6, "device": "NVIDIA H200"}}, [], 0, "on NVIDIA H200: another device"),
+        ({"expected": {"metric": "cost_per_mtok"}}, [], 2, "cost_per_mtok needs a price"),
+        ({"options": {"seed": 4}}, [], 2, "with seed 4 have the digest"),
+        ({"runner": "megakernel"}, [], 2, "written for Hopper GPUs"),
+        ({}, ["--json", "/nowhere/run.json"], 2, "--json: there is no directory /nowhere"),
+        ({}, ["--device", "cuda"], 2, "torch finds no NVIDIA GPU"),
+    ],
+)
+def test_each_end_has_its_status_and_its_sentence(directory, changes, more, status, said, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert command(write_plan(directory, **changes), directory, *more) == status
+    printed = capsys.readouterr()
+    assert said in (printed.err if status == 2 else printed.out)
 
 
 @pytest.mark.parametrize("generated", [True, False], ids=["generated", "from files"])
-def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(
-    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, generated: bool
-) -> None:
+def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(directory, capsys, monkeypatch, generated):
     """Each in its GPU's place, made there or read from its slices of the files; a whole model fails the runner."""
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
     monkeypatch.setattr(run, "_suits", lambda plan, device: True)
@@ -106,19 +90,14 @@ def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(
         config = catalogue.entry("tiny-llama")[0]
         runners.load(None, config, generated=True, dtype="fp32", device="cpu").save_pretrained(directory)
     digest = model_digest(*_config_and_hashes(directory), generated)
-    assert (
-        command(write_plan(directory, model_digest=digest, runner="megakernel", tensor_parallel_size=2), directory) == 0
-    )
+    divided = {"model_digest": digest, "runner": "megakernel"}
+    assert command(write_plan(directory, **divided, tensor_parallel_size=2), directory) == 0
     assert f"preparing the megakernel runner on 2 {expected().device}" in capsys.readouterr().err
-    assert (
-        command(write_plan(directory, model_digest=digest, runner="megakernel", tensor_parallel_size=4), directory) == 2
-    )
+    assert command(write_plan(directory, **divided, tensor_parallel_size=4), directory) == 2
     assert "num_key_value_heads 2: 4 GPUs need a multiple of 4" in capsys.readouterr().err
 
 
-def test_a_model_that_does_not_fit_is_one_sentence(
-    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_does_not_fit_is_one_sentence(directory, capsys, monkeypatch):
     def full(*given: Any, **more: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB.\nMore.")
 
@@ -129,14 +108,6 @@ def test_a_model_that_does_not_fit_is_one_sentence(
     options = {"weights": "fp8", "rounding": {"method": "gptq"}}
     assert command(write_plan(directory, runner="megakernel", tensor_parallel_size=2, options=options), directory) == 2
     assert "does not fit, and GPTQ rounds it whole on the first GPU before it is" in capsys.readouterr().err
-
-
-def test_a_gpu_that_is_not_there_is_one_sentence(
-    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert command(write_plan(directory), directory, "--device", "cuda") == 2
-    assert "torch finds no NVIDIA GPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -174,11 +145,6 @@ def test_a_plan_is_for_configuration_weights_and_tokenizer(directory: Path, weig
     (directory / "tokenizer.json").write_text("{ }")
     with pytest.raises(run.PlanRefused, match="the plan is for the model"):
         run.read_model(directory, plan)
-
-
-def test_a_metric_that_needs_a_price_is_refused(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(write_plan(directory, expected=expected(metric="cost_per_mtok")), directory) == 2
-    assert "cost_per_mtok needs a price" in capsys.readouterr().err
 
 
 def test_nothing_of_it_imports_torch(root: Path) -> None:

@@ -80,14 +80,11 @@ def test_new_outputs_need_no_new_check(doubled: Doubled) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        lambda x: x.view(4, 3),
-        lambda x: x.view(6, 2).T,
-        lambda x: x[:1],
-        lambda x: x.view(torch.int32),
+        lambda x: x.view(4, 3), lambda x: x.view(6, 2).T, lambda x: x[:1], lambda x: x.view(torch.int32),
         lambda x: x[:, 1:],
     ],
     ids=["shape", "strides", "fewer rows", "dtype", "pointer"],
-)
+)  # fmt: skip
 def test_an_address_that_is_used_again_is_checked_and_packed_anew(doubled: Doubled, other: Any) -> None:
     x = torch.arange(12.0).view(2, 6)
     doubled(x)
@@ -100,9 +97,7 @@ def test_an_address_that_is_used_again_is_checked_and_packed_anew(doubled: Doubl
     assert doubled.prepared == [True, True]
 
 
-def test_other_values_outputs_streams_and_devices_are_other_calls(
-    doubled: Doubled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_values_outputs_streams_and_devices_are_other_calls(doubled, monkeypatch):
     x = torch.arange(6.0)
     doubled(x)
     assert torch.equal(doubled(x, 3.0), 3 * x)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.cuda import launch, nvrtc
+from kernels.cuda import driver, launch, nvrtc
 from kernels.cuda.launch import Launch, current_stream
 
 KERNEL = SimpleNamespace(kernel=SimpleNamespace(ptr=99))
@@ -24,16 +24,12 @@ def bytes_of(value):
 @pytest.mark.parametrize(
     ("value", "content"),
     [
-        (7, (7).to_bytes(8, "little")),
-        ((1 << 63) + 5, ((1 << 63) + 5).to_bytes(8, "little")),
-        (-1, b"\xff" * 8),
-        (True, b"\x01"),
-        (1.5, np.float64(1.5).tobytes()),
-        (np.float64(2.5), np.float64(2.5).tobytes()),
+        (7, (7).to_bytes(8, "little")), ((1 << 63) + 5, ((1 << 63) + 5).to_bytes(8, "little")), (-1, b"\xff" * 8),
+        (True, b"\x01"), (1.5, np.float64(1.5).tobytes()), (np.float64(2.5), np.float64(2.5).tobytes()),
         (np.float32(0.25), np.float32(0.25).tobytes()),
         (np.array((1, 2), dtype="i4,i8")[()], np.array((1, 2), dtype="i4,i8").tobytes()),
     ],
-)
+)  # fmt: skip
 def test_an_argument_keeps_its_bytes(value, content):
     assert bytes_of(value) == content
 
@@ -89,3 +85,31 @@ def test_another_thread_may_be_the_first_to_call_it(tmp_path: Path):
     thread.start()
     thread.join()
     assert y.tolist() == [3] * 32
+
+
+class ClusterDriver:
+    """Stands in for libcuda: holds 65 clusters, or fails with `code`."""
+
+    def __init__(self, code=0):
+        self.code = code
+
+    def cuOccupancyMaxActiveClusters(self, count, function, config):
+        seen = config._obj
+        attribute = seen.attributes[0]
+        self.seen = (function.value, seen.grid[0], seen.block[0], seen.shared_bytes, seen.attribute_count)
+        self.attribute = (attribute.id, list(attribute.value)[:3])
+        count._obj.value = 65
+        return self.code
+
+
+def test_it_asks_for_clusters_of_this_launch(monkeypatch):
+    fake = ClusterDriver()
+    monkeypatch.setattr(driver, "driver", lambda: fake)
+    assert driver.clusters_at_once(99, 2, 384, 220_000) == 65
+    assert fake.seen == (99, 2, 384, 220_000, 1)
+    assert fake.attribute == (4, [2, 1, 1])
+
+
+def test_its_structures_are_cudas():
+    assert ctypes.sizeof(driver.Attribute) == 72
+    assert driver.LaunchConfig.stream.offset == 32

@@ -49,9 +49,7 @@ def drawn(case: Case) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
-def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(
-    name: str, case: Case, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(name, case, params, monkeypatch):
     for module in MODULES:
         if hasattr(module, "dependent"):
             monkeypatch.setattr(module, "dependent", lambda pdl, device: pdl)
@@ -83,9 +81,7 @@ def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(
 
 
 @pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
-def test_what_is_noted_on_the_meta_device_is_what_a_call_compiles(
-    name: str, case: Case, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_noted_on_the_meta_device_is_what_a_call_compiles(name, case, params, monkeypatch):
     with compiling_for(90, GPUS["h200"].sms) as noted:
         function, arguments = registry.variant(name).build(case, params), drawn(case)
         on_meta = {key: each.to("meta") if isinstance(each, Tensor) else each for key, each in arguments.items()}
@@ -214,9 +210,7 @@ def test_calls_that_differ_for_triton_have_different_keys(name: str, case: Case,
 
 
 def _launched(call: Any, memory: Tensor) -> Any:
-    """What decides a launch: the grid, what Triton compiles for, and the values that are passed. Outputs and workspaces
-    lie outside of `memory`.
-    """
+    """What decides a launch: the grid, what Triton compiles for, and the values that are passed."""
     triton, begin, values = Specialised(call), memory.data_ptr(), []
     for each in triton.passed(call.arguments):
         inside = isinstance(each, Tensor) and begin <= each.data_ptr() < begin + memory.nbytes
@@ -292,9 +286,7 @@ def test_an_argument_of_an_unknown_type_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
-def test_what_is_kept_of_a_call_holds_none_of_its_tensors(
-    name: str, case: Case, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_kept_of_a_call_holds_none_of_its_tensors(name, case, params, monkeypatch):
     def compiled(kernel: Any, arguments: Any, outputs: Any, **options: Any) -> Any:
         found = Jit()
         found.src = Specialised(Given(kernel, (1,), outputs, arguments, options)).source

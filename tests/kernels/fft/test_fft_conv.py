@@ -1,5 +1,7 @@
 """Long convolutions: what the op means, what each variant serves, and that the kernels compile without spills."""
 
+import ctypes
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +11,16 @@ from kernels import registry
 from kernels.cases.fft import bench, check
 from kernels.cuda.occupancy import RESERVED, SHARED_MOST
 from kernels.fft import fft_tiles, short_call
+from kernels.fft.fft_call import Arguments, packed_params
+from kernels.fft.fft_tiles import FftConfig
+from kernels.fft.toeplitz import Toeplitz
 from kernels.hardware import GPUS
-from kernels.ops import FftConvCase
+from kernels.ops import FftConvCase, reference
 from kernels.ops.reference import compute
-from kernels.proof import gate
+from kernels.proof import gate, inputs
 from kernels.proof.inputs import draw
 from tests.kernels.compiling import compile_log, resources
+from tests.kernels.on_cpu.translate import library
 
 CASE = FftConvCase(batch=2, width=4, length=1000, filter=1000)
 MILLION = FftConvCase(batch=1, width=768, length=1 << 20, filter=1 << 20)
@@ -89,3 +95,118 @@ def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
                 for params in variant.space(case):
                     report = gate.check(variant, case, "cuda", params)
                     assert report.passed, f"{variant.name} {params} {case.key}: {report.sentence}"
+
+
+ENTRY = """
+extern "C" int run(const Params* p, int blocks, long shared_bytes) {
+  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] { %s(*p); });
+}"""
+OUTER_ENTRY = """
+extern "C" int run(const Params* p, int blocks, long shared_bytes, int forward) {
+  return fibers::run(blocks, THREADS, 1, shared_bytes, [&] {
+    forward ? fft_outer_forward(*p) : fft_outer_backward(*p);
+  });
+}"""
+BEHIND = 2048
+"""Values behind the output, which nothing may write."""
+WIDE, LONG = FftConfig(4096, 128, 1), FftConfig(2048, 256, 1, 16, 128)
+
+
+def ran(source: Path, entry: str, macros: dict[str, Any], params: Any, *launch: Any) -> None:
+    given = params.ctypes.data_as(ctypes.c_void_p)
+    assert library(source, entry, macros).run(given, *launch) == 0, "all threads wait for each other"
+
+
+def convolved(case: FftConvCase, config: FftConfig, given: dict[str, torch.Tensor]) -> torch.Tensor:
+    """y of the kernels with transforms, as one block."""
+    params = packed_params(case, Arguments(**given | {"w": (packed := fft_tiles.spectrum(case, given["w"], config))}))
+    y, total = torch.full_like(given["u"], float("nan")), case.batch * case.width
+    words = torch.full((total, config.outer, config.points), -1, dtype=torch.int32)
+    exponents = torch.full((total, config.points // config.strip), -1, dtype=torch.int32)
+    params["y"], params["workspace"], params["exponents"] = (each.data_ptr() for each in (y, words, exponents))
+    strips, size = exponents.numel(), ctypes.c_long(config.outer_shared_bytes)
+    if config.outer > 1:
+        ran(fft_tiles.OUTER, OUTER_ENTRY, config.outer_macros(case), params, strips, size, 1)
+    shared_bytes = ctypes.c_long(config.shared_bytes)
+    ran(config.source, ENTRY % config.entry, config.macros(case), params, 1, shared_bytes)
+    if config.outer > 1:
+        ran(fft_tiles.OUTER, OUTER_ENTRY, config.outer_macros(case), params, strips, size, 0)
+    assert packed[0].shape == (case.filters or case.width, config.outer * config.points)
+    return y
+
+
+def check_answer(case: FftConvCase, given: dict[str, torch.Tensor], y: torch.Tensor) -> None:
+    """Asserts what the gate asks for."""
+    truth, own = reference.compute(case, given), case.native(given)
+    oracle = case.oracle(truth, own, reference.rounding(case, given), given, given)
+    for comparison in oracle.compare_all((y,), "here"):
+        assert comparison.holds, comparison
+
+
+@pytest.mark.parametrize(
+    ("changes", "config"),
+    [
+        ({"length": 200, "filter": 200, "skip": True, "batch": 3, "width": 7}, FftConfig(256, 128, 1)),
+        ({"length": 301, "filter": 1000, "skip": True, "batch": 3}, FftConfig(512, 64, 1)),
+        ({"length": 1024, "filter": 1000, "batch": 2, "width": 3}, FftConfig(1024, 128, 1)),
+        ({"length": 2048, "filter": 3000, "circular": True}, FftConfig(2048, 256, 1)),
+        ({"length": 4096, "filter": 7, "width": 4, "filters": 2}, WIDE),
+        ({"length": 8191, "filter": 8000, "gated": False}, FftConfig(8192, 256, 1)),
+        ({"length": 32_768, "filter": 32_768}, FftConfig(32_768, 512, 1)),
+        ({"length": 32_760, "filter": 32_768, "skip": True}, LONG),
+    ],
+)
+def test_transforms_are_right(changes: dict[str, Any], config: FftConfig) -> None:
+    case = FftConvCase(**({"batch": 1, "width": 1} | changes))
+    given = inputs.draw(case, "cpu", 1)
+    check_answer(case, given, convolved(case, config, given))
+
+
+@pytest.mark.parametrize(
+    ("changes", "segment"),
+    [
+        ({"length": 1030, "filter": 7, "skip": True, "batch": 2, "width": 2}, 4),
+        ({"length": 3000, "filter": 128, "width": 4, "filters": 2}, 8),
+        ({"length": 2048, "filter": 100, "gated": False, "dtype": "fp16"}, 4),
+        ({"length": 256, "filter": 7}, 4),
+    ],
+)
+def test_products_with_few_taps_are_right(changes: dict[str, Any], segment: int) -> None:
+    case = FftConvCase(**({"batch": 1, "width": 1} | changes))
+    given = inputs.draw(case, "cpu", 1)
+    params = packed_params(case, Arguments(**given | {"w": (packed := Toeplitz().pack(case, {}, given["w"]))}))
+    memory = torch.full((given["u"].numel() + BEHIND,), float("nan"), dtype=given["u"].dtype)
+    y, behind = memory[:-BEHIND].view(given["u"].shape), memory[-BEHIND:]
+    params["y"] = y.data_ptr()
+    blocks = short_call.blocks_of(case, segment)
+    ran(short_call.SOURCE, ENTRY % "short_conv", short_call.macros(case, segment), params, blocks, ctypes.c_long(0))
+    assert packed[0].dtype == given["u"].dtype
+    check_answer(case, given, y)
+    assert behind.isnan().all()
+
+
+def test_strips_of_unlike_magnitude_get_one_scale() -> None:
+    """The columns of each row from 1,000 on are larger by 2¹⁰⁰ than those before."""
+    case = FftConvCase(batch=1, width=1, length=32_760, filter=32_768, skip=True)
+    given = inputs.draw(case, "cpu", 2)
+    given["u"][..., torch.arange(case.length) % LONG.points >= 1000] *= 2.0**100
+    check_answer(case, given, convolved(case, LONG, given))
+
+
+def test_a_sequence_of_any_magnitude_is_right_and_nan_stays_in_its_own() -> None:
+    """Huge and tiny values in one sequence, the least of bf16's range, zeros, NaN, infinity, and a plain one."""
+    length = 4096
+    case = FftConvCase(batch=6, width=1, length=length, filter=length, gated=False)
+    given = inputs.draw(case, "cpu", 2)
+    u = given["u"]
+    u[0, 0, : length // 2] *= 2.0**100
+    u[1] *= 2.0**-120
+    u[2] = 0
+    u[3, 0, 77], u[4, 0, length - 1] = float("nan"), float("inf")
+    y = convolved(case, WIDE, given)
+    assert bool(y[3].isnan().all())
+    assert not bool(y[4].isfinite().any())
+    assert not bool(y[2].any())
+    for row in (0, 1, 5):
+        one = {name: value if name == "w" else value[row : row + 1] for name, value in given.items()}
+        check_answer(case.model_copy(update={"batch": 1}), one, y[row : row + 1])

@@ -148,16 +148,11 @@ def test_a_page_that_there_is_not_is_not_written():
 
 
 WRONG = {
-    "q": torch.zeros(2, 3, 4, 7),
-    "k": torch.zeros(2, 4, 2, 8),
-    "v": torch.zeros(2, 3, 2, 9),
-    "cos": torch.zeros(2, 3, 9),
-    "sin": torch.zeros(2, 3, 8, dtype=torch.int32),
-    "k_cache": torch.zeros(2, 4, 3, 8),
-    "v_cache": torch.zeros(27, 2, 8, 4).permute(0, 3, 1, 2),
-    "position": torch.zeros(3, dtype=torch.int64),
+    "q": torch.zeros(2, 3, 4, 7), "k": torch.zeros(2, 4, 2, 8), "v": torch.zeros(2, 3, 2, 9),
+    "cos": torch.zeros(2, 3, 9), "sin": torch.zeros(2, 3, 8, dtype=torch.int32), "k_cache": torch.zeros(2, 4, 3, 8),
+    "v_cache": torch.zeros(27, 2, 8, 4).permute(0, 3, 1, 2), "position": torch.zeros(3, dtype=torch.int64),
     "page_table": torch.zeros(2, 11, dtype=torch.int64),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -1,16 +1,23 @@
 """gemm_hopper: what it serves, how it packs, that every form compiles without spills; on a GPU, that it is right."""
 
+import itertools
 from typing import Any
 
 import pytest
 import torch
 
+from kernels import registry
 from kernels.cuda.occupancy import SHARED_MOST
-from kernels.gemm import hopper_call
+from kernels.gemm import hopper_call, small
 from kernels.gemm.hopper_tiles import PING_PONG, panels_of, space, tile_of
-from kernels.ops import LinearCase
+from kernels.gemm.small_tiles import configs
+from kernels.hardware import GPUS
+from kernels.model.bound_variants import BoundVariants
+from kernels.ops import LinearCase, LmHeadCase
 from kernels.proof import gate
 from kernels.registry import variant
+from kernels.runners.planned import PlannedLinear
+from kernels.tune.plan_search import planned_op
 from tests.kernels.compiling import compile_log, resources
 
 EPILOGUES = tuple(hopper_call.KINDS)
@@ -31,10 +38,7 @@ def test_it_compiles_without_spills(epilogue: str) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "params"),
-    [
-        ({"dtype": "fp16", "weights": "fp16"}, PING_PONG[1]),
-        ({"weights": "fp8", "scales": "row"}, PING_PONG[0]),
-    ],
+    [({"dtype": "fp16", "weights": "fp16"}, PING_PONG[1]), ({"weights": "fp8", "scales": "row"}, PING_PONG[0])],
     ids=str,
 )
 def test_turns_compile_without_spills(fields: dict[str, Any], params: dict[str, Any]) -> None:
@@ -133,3 +137,52 @@ def test_nan_and_infinity_stay_in_their_rows() -> None:
     assert y[7].isnan().all()
     assert not y[200].isfinite().any()
     assert int((~y.isfinite()).any(dim=1).sum()) == 2
+
+
+SHAPES = [(3072, 2048), (2048, 8192), (17_920, 1536), (28_672, 4096)]
+H200 = GPUS["h200"]
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "sizes"),
+    [
+        ("small_gemm", "bf16", (9, 64, 128, 192, 256)), ("skinny", "bf16", (1, 2, 8, 16)),
+        ("skinny_fp8", "fp8", (1, 16)), ("skinny_nvfp4", "nvfp4", (1, 16)), ("lm_head_skinny", "bf16", (1, 16)),
+    ],
+)  # fmt: skip
+def test_params_of_one_size_cut_every_other(name, weights, sizes):
+    variant, changed = registry.variant(name), 0
+    for (n, k), (planned, met) in itertools.product(SHAPES, itertools.permutations(sizes, 2)):
+        if variant.op == "lm_head":
+            one, other = (LmHeadCase(m=m, vocab=8 * n, k=k, weights=weights) for m in (planned, met))
+        else:
+            one, other = (LinearCase(m=m, n=n, k=k, weights=weights, epilogue="residual") for m in (planned, met))
+        if variant.serves(one, H200) or variant.serves(other, H200):
+            continue
+        for params in variant.space(one):
+            given = params | {"pdl": True}
+            found = variant.resized(other, given)
+            variant.build(other, found)
+            assert found["pdl"]
+            assert variant.resized(one, given) == given
+            changed += found != given
+    assert changed or variant.op == "lm_head"
+
+
+def test_a_name_that_no_cut_has_stays_wrong():
+    case = LinearCase(m=64, n=64, k=64)
+    variant = registry.variant("small_gemm")
+    with pytest.raises(ValueError, match="tile"):
+        variant.build(case, variant.resized(case, {"tile": 3}))
+
+
+def test_a_plan_for_short_prompts_serves_long_ones():
+    case = LinearCase(m=128, n=3072, k=2048)
+    longer, variant = case.model_copy(update={"m": 256}), registry.variant("small_gemm")
+    every = ({name: getattr(config, name) for name in small.CONFIG_PARAMS} for config in configs(case))
+    params = next(each for each in every if variant.resized(longer, each) != each)
+    ops = [planned_op(case, "small_gemm", params)]
+    for variants in (BoundVariants(ops, H200), PlannedLinear(ops, H200).variants):
+        found = variants.planned(longer)
+        assert found.variant is variant
+        assert callable(found.function)

@@ -24,12 +24,7 @@ def case(**fields: Any) -> LinearCase:
 
 @pytest.mark.parametrize(
     ("scales", "promote", "epilogue"),
-    [
-        ("tensor", True, "bias"),
-        ("row", False, "quantise"),
-        ("row", True, "residual"),
-        ("block", True, "bias"),
-    ],
+    [("tensor", True, "bias"), ("row", False, "quantise"), ("row", True, "residual"), ("block", True, "bias")],
 )
 def test_it_compiles_without_spills(scales: Scales, promote: bool, epilogue: str) -> None:
     shape = case(scales=scales, epilogue=epilogue)

@@ -17,12 +17,8 @@ from tests.kernels.compiling import compile_log
 
 CASE = LmHeadCase(m=4, vocab=200, k=64)
 VARIANTS = (
-    "lm_head_skinny",
-    "lm_head_skinny_int8",
-    "lm_head_skinny_fp8",
-    "lm_head_skinny_nvfp4",
-    "lm_head_skinny_int4",
-)
+    "lm_head_skinny", "lm_head_skinny_int8", "lm_head_skinny_fp8", "lm_head_skinny_nvfp4", "lm_head_skinny_int4",
+)  # fmt: skip
 
 
 def settings(m, temperature=1.0, top_p=1.0, device="cpu"):
@@ -111,12 +107,7 @@ def test_the_gate_tells_tokens_that_should_have_been_left_out(wrong):
 
 @pytest.mark.parametrize(
     ("weights", "m", "sampling", "kernels"),
-    [
-        ("bf16", 16, "top_k_p", 2),
-        ("fp8", 1, "top_k_p", 2),
-        ("nvfp4", 16, "argmax", 1),
-        ("int4", 16, "top_k_p", 2),
-    ],
+    [("bf16", 16, "top_k_p", 2), ("fp8", 1, "top_k_p", 2), ("nvfp4", 16, "argmax", 1), ("int4", 16, "top_k_p", 2)],
 )
 def test_nothing_is_spilled(weights, m, sampling, kernels):
     case = LmHeadCase(m=m, vocab=128_256, k=2048, weights=weights, sampling=sampling)

@@ -121,13 +121,10 @@ def test_experts_with_few_rows(weights, rows, experts, n, k, epilogue, dtype, wa
 @pytest.mark.parametrize(
     ("m", "vocab", "k", "sampling", "weights"),
     [
-        (5, 1009, 64, "argmax", "fp8"),
-        (3, 777, 72, "top_k_p", "int8"),
-        (16, 777, 72, "top_k_p", "nvfp4"),
-        (1, 1009, 64, "argmax", "bf16"),
-        (1, 777, 72, "top_k_p", "int4"),
+        (5, 1009, 64, "argmax", "fp8"), (3, 777, 72, "top_k_p", "int8"), (16, 777, 72, "top_k_p", "nvfp4"),
+        (1, 1009, 64, "argmax", "bf16"), (1, 777, 72, "top_k_p", "int4"),
     ],
-)
+)  # fmt: skip
 def test_lm_head(m, vocab, k, sampling, weights):
     case = LmHeadCase(m=m, vocab=vocab, k=k, sampling=sampling, weights=weights)
     variant = registry.variant("lm_head_skinny" if weights == "bf16" else f"lm_head_skinny_{weights}")

@@ -12,12 +12,9 @@ from tests.kernels.gemm.pdl_chain import assert_same_bits
 
 pytestmark = pytest.mark.gpu
 VARIANTS = {
-    "same": "skinny",
-    "int8": "skinny_int8",
-    "fp8": "skinny_fp8",
-    "nvfp4": "skinny_nvfp4",
+    "same": "skinny", "int8": "skinny_int8", "fp8": "skinny_fp8", "nvfp4": "skinny_nvfp4",
     **{name: f"skinny_{name}" for name in INT4},
-}
+}  # fmt: skip
 
 
 def case_of(kind, m, n, k, epilogue="none", dtype="bf16"):
@@ -30,17 +27,11 @@ def case_of(kind, m, n, k, epilogue="none", dtype="bf16"):
 @pytest.mark.parametrize(
     ("m", "n", "k", "epilogue"),
     [
-        (1, 200, 1000, "none"),
-        (3, 4104, 328, "bias"),
-        (8, 72, 2048, "residual"),
-        (9, 200, 520, "swiglu"),
-        (16, 520, 4096, "rmsnorm_scale"),
-        (5, 200, 1032, "rmsnorm_scale_bias"),
-        (16, 200, 1032, "rmsnorm_scale_swiglu"),
-        (2, 1, 8, "none"),
-        (0, 8, 64, "none"),
+        (1, 200, 1000, "none"), (3, 4104, 328, "bias"), (8, 72, 2048, "residual"), (9, 200, 520, "swiglu"),
+        (16, 520, 4096, "rmsnorm_scale"), (5, 200, 1032, "rmsnorm_scale_bias"), (16, 200, 1032, "rmsnorm_scale_swiglu"),
+        (2, 1, 8, "none"), (0, 8, 64, "none"),
     ],
-)
+)  # fmt: skip
 def test_every_cut_passes_the_gate(kind, dtype, m, n, k, epilogue):
     variant, case = registry.variant(VARIANTS[kind]), case_of(kind, m, n, k, epilogue, dtype)
     for params in [*variant.space(case), {"pdl": True, "dynamic": True}]:

@@ -91,14 +91,10 @@ def test_a_wrong_argument_is_named():
 @pytest.mark.parametrize(
     ("m", "dtype", "epilogue"),
     [
-        (32, "bf16", "rmsnorm_scale_bias"),
-        (128, "fp16", "rmsnorm_scale_swiglu"),
-        (192, "bf16", "residual"),
-        (256, "bf16", "rmsnorm_scale_bias"),
-        (64, "int8", "swiglu"),
-        (256, "int8", "residual"),
+        (32, "bf16", "rmsnorm_scale_bias"), (128, "fp16", "rmsnorm_scale_swiglu"), (192, "bf16", "residual"),
+        (256, "bf16", "rmsnorm_scale_bias"), (64, "int8", "swiglu"), (256, "int8", "residual"),
     ],
-)
+)  # fmt: skip
 def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
     activations = "bf16" if dtype == "int8" else dtype
     case = LinearCase(m=m, n=2048, k=2048, dtype=activations, weights=dtype, epilogue=epilogue)
@@ -135,18 +131,12 @@ def test_no_operand_in_registers_is_written_while_its_product_runs(m, n, epilogu
 @pytest.mark.parametrize(
     ("m", "n", "k", "epilogue"),
     [
-        (17, 200, 1000, "none"),
-        (20, 520, 1536, "rmsnorm_scale_bias"),
-        (32, 2056, 2048, "rmsnorm_scale_swiglu"),
-        (33, 4104, 328, "bias"),
-        (64, 72, 2048, "residual"),
-        (100, 200, 520, "swiglu"),
-        (128, 520, 4096, "rmsnorm_scale"),
-        (190, 200, 1032, "rmsnorm_scale_bias"),
-        (256, 200, 1032, "rmsnorm_scale_swiglu"),
-        (9, 8, 8, "none"),
+        (17, 200, 1000, "none"), (20, 520, 1536, "rmsnorm_scale_bias"), (32, 2056, 2048, "rmsnorm_scale_swiglu"),
+        (33, 4104, 328, "bias"), (64, 72, 2048, "residual"), (100, 200, 520, "swiglu"),
+        (128, 520, 4096, "rmsnorm_scale"), (190, 200, 1032, "rmsnorm_scale_bias"),
+        (256, 200, 1032, "rmsnorm_scale_swiglu"), (9, 8, 8, "none"),
     ],
-)
+)  # fmt: skip
 def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
     name, activations = ("small_gemm_int8", "bf16") if dtype == "int8" else ("small_gemm", dtype)
     variant = registry.variant(name)
@@ -161,13 +151,10 @@ def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
 @pytest.mark.parametrize(
     ("m", "n", "k", "epilogue"),
     [
-        (256, 1000, 264, "none"),
-        (256, 17_920, 72, "bias"),
-        (150, 1000, 264, "residual"),
-        (200, 1000, 1032, "rmsnorm_scale"),
-        (256, 520, 520, "rmsnorm_scale_swiglu"),
+        (256, 1000, 264, "none"), (256, 17_920, 72, "bias"), (150, 1000, 264, "residual"),
+        (200, 1000, 1032, "rmsnorm_scale"), (256, 520, 520, "rmsnorm_scale_swiglu"),
     ],
-)
+)  # fmt: skip
 def test_rows_of_w_across_pass_the_gate(dtype, m, n, k, epilogue):
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
     tried = [{name: getattr(config, name) for name in CONFIG_PARAMS} for config in configs(case) if config.wide]

@@ -1,12 +1,27 @@
 """What a server may make a load generator keep, and believe."""
 
+import asyncio
+import base64
 import json
+import socket
+import ssl
+import string
+import time
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from kernels.load.answer import AnswerParser
+from kernels.load.connection import Address, Connections
 from kernels.load.events import LONGEST_DOCUMENT, LONGEST_REFUSAL, DocumentReader, EventReader, RefusalReader
 from kernels.load.exchange import Exchange
 from kernels.load.planned import PlannedRequest
+from kernels.load.secrecy import without_key
+from kernels.load.server_process import reserved_port
 
 
 def an_exchange(tokens: int = 8) -> Exchange:
@@ -122,3 +137,131 @@ def test_the_arguments_of_a_call_are_tokens_and_an_error_of_null_is_none():
     assert answered(called, called, LAST).tokens == 3
     broken = answered(called, json.dumps({"object": "error", "message": "out of memory"}))
     assert broken.sentence == "The server broke off with an error: out of memory"
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Type: %s\r\n%s\r\n%s"
+
+
+def a_document(body: bytes, kind: bytes = b"application/json", more: bytes = b"") -> bytes:
+    return OK % (len(body), kind, more, body)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (a_document(b'{"error": {"message": "too busy"}}'), "The server answered 200 with an error: too busy"),
+        (a_document(b'{"choices": []}'), "The server answered with application/json, not with a stream of events."),
+        (
+            a_document(b"...", b"text/event-stream", b"Content-Encoding: gzip\r\n"),
+            "The server compressed its answer (gzip), though it was told not to.",
+        ),
+        (
+            b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x03\0\0\0\x64",
+            "The server speaks HTTP/2 only, and load is sent by HTTP/1.1. Give an address that takes HTTP/1.1.",
+        ),
+        (b"\x15\x03\x01\0\x02\x02\x46", "The server speaks TLS. Give its address with https."),
+    ],
+)
+def test_an_answer_that_is_no_stream_of_events_is_a_sentence(data, sentence):
+    exchange = an_exchange()
+    assert AnswerParser(exchange, streamed=True).feed(data, 5)
+    assert exchange.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("http://models.example", "/v1"),
+        ("http://models.example/api/v3", "/api/v3"),
+        ("https://models.example/v1beta/openai/", "/v1beta/openai"),
+        ("https://models.example/v1/chat/completions", "/v1"),
+    ],
+)
+def test_a_path_is_taken_as_it_is(url, base):
+    assert Address.parse(url).base == base
+
+
+def a_certificate(folder) -> ssl.SSLContext:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now, day = datetime.now(UTC), timedelta(days=1)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "both.pem").write_bytes(secret + made.sign(key, hashes.SHA256()).public_bytes(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "both.pem")
+    return context
+
+
+@pytest.mark.parametrize(
+    ("tls", "reason"),
+    [
+        (True, "its certificate is not trusted (self-signed certificate); SSL_CERT_FILE names a file of trusted ones"),
+        (False, "it does not speak TLS; give its address with http"),
+    ],
+)
+def test_why_a_server_of_tls_cannot_be_reached(tmp_path, tls, reason):
+    async def sentence() -> str:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=a_certificate(tmp_path) if tls else None)
+        port, exchange = server.sockets[0].getsockname()[1], an_exchange()
+        exchange.intended_ns = time.monotonic_ns()
+        async with server:
+            address = Address.parse(f"https://127.0.0.1:{port}")
+            await Connections(address).send("/completions", b"{}", True, exchange, 60)
+        return exchange.sentence
+
+    assert asyncio.run(sentence()).endswith(f" cannot be reached: {reason}.")
+
+
+KEY = "sk-proj-Tq7+Vx/0Zb9_mN4wRk2LpE8s"
+ENCODED = {
+    "base64": base64.b64encode(KEY.encode()).decode(),
+    "base64url": base64.urlsafe_b64encode(KEY.encode()).decode(),
+    "base64 of the header": base64.b64encode(f"Bearer {KEY}".encode()).decode(),
+    "base64 of name and password": base64.b64encode(f":{KEY}".encode()).decode(),
+    "hex": KEY.encode().hex(),
+    "a URL": quote(KEY, safe=""),
+}
+OF_BEARER = "QmVhcmVyIH"
+"""How base64 of the header begins, whatever the key."""
+SAID = {
+    "whole": KEY, "first 12": KEY[:12], "last 12": KEY[-12:], "first and last 4": f"{KEY[:4]}****{KEY[-4:]}",
+    "the middle": KEY[9:17], "backwards": KEY[::-1], "in two halves": f"{KEY[:16]} {KEY[16:]}", **ENCODED,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", SAID)
+def test_no_part_of_the_key_is_left(how: str) -> None:
+    shown = without_key(f"Incorrect API key: {SAID[how]}. Look at the manual.", KEY)
+    assert shown.startswith("Incorrect API key: ")
+    assert shown.endswith("Look at the manual.")
+    left = shown.removeprefix("Incorrect API key: ").removesuffix(" Look at the manual.").removeprefix(OF_BEARER)
+    assert "…" in left
+    assert len("".join(each for each in left if each in string.ascii_letters + string.digits)) <= 2, left
+
+
+def test_a_short_key_is_hidden_as_a_whole() -> None:
+    assert without_key("no such key: ab", "ab") == "no such key: …"
+
+
+def test_without_a_key_a_sentence_stays() -> None:
+    assert without_key("The server answered 429: Slow down", "") == "The server answered 429: Slow down"
+
+
+def test_a_reserved_port_is_for_servers_that_name_it_and_nobody_else() -> None:
+    port = reserved_port()
+    with socket.socket() as another, pytest.raises(OSError, match="Address already in use"):
+        another.bind(("127.0.0.1", port))
+    for options in ([socket.SO_REUSEADDR], [socket.SO_REUSEADDR, socket.SO_REUSEPORT]):  # as uvicorn, and as vLLM
+        with socket.socket() as server:
+            for option in options:
+                server.setsockopt(socket.SOL_SOCKET, option, 1)
+            server.bind(("127.0.0.1", port))
+            server.listen()
+            with socket.create_connection(("127.0.0.1", port), timeout=60):
+                server.accept()[0].close()

@@ -1,8 +1,11 @@
 """A load that several processes send is the load that one would send, and none of them outlives the program."""
 
 import asyncio
+import itertools
+import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -164,3 +167,24 @@ def test_there_are_as_many_processes_as_users_or_events_need_and_cpus_allow(monk
     assert (sharing.most_processes(here=True), sharing.most_processes(here=False)) == (10, 16)
     monkeypatch.setattr(sharing, "usable_cpus", lambda: 2)
     assert sharing.most_processes(here=True) == 1
+
+
+UNEQUAL = Lengths(128, 64, 0.8, 4)
+
+
+def test_a_list_is_the_same_each_time():
+    one, two = (RequestList.drawn(UNEQUAL, 400, 1000, 7, rate=50, judged=8) for _ in range(2))
+    assert one == two
+    assert one != RequestList.drawn(UNEQUAL, 400, 1000, 8, rate=50, judged=8)
+    assert 100 < statistics.median(each.prompt_tokens for each in one.planned) < 160
+    assert max(each.prompt_tokens for each in one.planned) <= 4 * 128
+    gaps = [later.at_s - each.at_s for each, later in itertools.pairwise(one.planned)]
+    assert 0.015 < statistics.mean(gaps) < 0.026
+
+
+def test_a_body_asks_for_exactly_the_planned_tokens_and_ids_of_those_that_are_judged():
+    found = RequestList.drawn(UNEQUAL, 20, 1000, 7, judged=3)
+    bodies = [json.loads(found.body("m", each)) for each in found.planned]
+    assert [len(body["prompt"]) for body in bodies] == [each.prompt_tokens for each in found.planned]
+    assert all(body["ignore_eos"] and max(body["prompt"]) < 1000 for body in bodies)
+    assert sum("return_token_ids" in body for body in bodies) == 3

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from kernels.measure.other_programs import GIB, GpuSnapshot, is_other, summary
-from kernels.measure.telemetry import TelemetrySampler
+from kernels.measure.telemetry import TelemetrySampler, power_record
 from workers.documents import measurement
 
 MINE, CHILD, OTHER = 100, 101, 900
@@ -24,19 +24,12 @@ UNLISTED = GpuSnapshot({OTHER: 2 * GIB}, frozenset())
 @pytest.mark.parametrize(
     ("snapshots", "count", "seconds", "gib"),
     [
-        ([ALONE] * 50, 0, 0, 0),
-        ([WITH_CHILD] * 50, 0, 0, 0),
-        ([*[ALONE] * 49, SHARED], 1, 0.25, 2),
-        ([SHARED] * 50, 1, 12.5, 2),
-        ([UNTOLD], 1, 0.25, 0),
-        ([UNLISTED, ALONE], 0, 0, 0),
-        ([UNLISTED], None, None, None),
-        ([], None, None, None),
+        ([ALONE] * 50, 0, 0, 0), ([WITH_CHILD] * 50, 0, 0, 0), ([*[ALONE] * 49, SHARED], 1, 0.25, 2),
+        ([SHARED] * 50, 1, 12.5, 2), ([UNTOLD], 1, 0.25, 0), ([UNLISTED, ALONE], 0, 0, 0),
+        ([UNLISTED], None, None, None), ([], None, None, None),
     ],
-)
-def test_what_recorded_answers_say(
-    snapshots: list[GpuSnapshot], count: int | None, seconds: float | None, gib: float | None
-) -> None:
+)  # fmt: skip
+def test_what_recorded_answers_say(snapshots, count, seconds, gib):
     found = measurement.Telemetry.model_validate(summary(snapshots, 0.25))
     assert (found.others_gpu_count, found.others_gpu_seconds, found.others_gpu_gib) == (count, seconds, gib)
     assert bool(found.void) == bool(seconds)
@@ -76,10 +69,29 @@ def test_another_process_on_the_gpu_is_seen() -> None:
     assert not telemetry.summary()["others_gpu_seconds"]
     read, write = os.pipe()
     orphan = subprocess.Popen([sys.executable, "-c", code], stdin=read, stdout=subprocess.PIPE, text=True)
-    assert orphan.stdout is not None
     assert orphan.stdout.readline() == "held\n"
     orphan.wait()
     with TelemetrySampler("cuda") as telemetry:
         pass
     os.close(write)
     assert telemetry.summary()["others_gpu_seconds"] > 0
+
+
+def test_the_mean_is_weighted_by_time_and_the_longest_gap_is_kept():
+    found = power_record([(10.0, 100.0), (11.0, 100.0), (15.0, 300.0)])
+    assert found["power_w_mean"] == pytest.approx((100 + 4 * 200) / 5)
+    assert found["power_gap_s"] == pytest.approx(4)
+
+
+@pytest.mark.parametrize("readings", [[], [(1.0, 100.0)]])
+def test_fewer_than_two_readings_say_nothing(readings):
+    assert power_record(readings) == {"power_w_mean": None, "power_gap_s": None}
+
+
+def test_power_is_read_between_two_times_where_they_are_given():
+    with TelemetrySampler("cpu", interval=60) as telemetry:
+        pass
+    telemetry._samples = [{"at": float(at), "watts": watts, "mhz": 1.0} for at, watts in enumerate([60, 400, 420, 60])]
+    whole, steady = telemetry.summary(), telemetry.summary(1.0, 2.0)
+    assert (steady["power_w_mean"], steady["power_w_median"], steady["power_gap_s"]) == (410, 410, 1)
+    assert whole["power_w_mean"] < 330

@@ -26,11 +26,7 @@ extern "C" int run(const char* given, int sms, int seed) {
 
 
 class CpuRun:
-    """One launch; `arrays` are those of `uploads`, and `seed` draws when copies land.
-
-    `tokens` int32 [count, batch], `logits` float32 [count, batch, vocab], `ended` 0 without a deadlock, and the `fault`
-    word.
-    """
+    """One launch; `arrays` are those of `uploads`, and `seed` draws when copies land."""
 
     def __init__(self, program: Program, arrays: dict[str, np.ndarray], begin: Start, count: int, seed: int) -> None:
         shape, layout = program.shape, program.layout

@@ -8,6 +8,7 @@ import torch
 
 from kernels import runners
 from kernels.megakernel.program.shape import shape_of
+from kernels.ops.sampling import choose
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, GPU_NEAR
 
 PROMPT = 20
@@ -80,6 +81,23 @@ def inputs_of_layers(model: Any, ids: torch.Tensor) -> torch.Tensor:
     for hook in hooks:
         hook.remove()
     return torch.stack(states)
+
+
+def assert_layers_are_near(own: torch.Tensor, model: Any, exact: Any, ids: torch.Tensor) -> None:
+    """`own` [layers + 1, tokens, hidden] is as near to float32 as torch's bf16 in every layer."""
+    truth, torchs = (inputs_of_layers(each, ids) for each in (exact, model))
+    assert own.shape == truth.shape
+    for layer in range(len(own)):
+        limit = 1.1 * (torchs[layer] - truth[layer]).norm() + 1e-6 * truth[layer].norm()
+        assert (own[layer] - truth[layer]).norm() <= limit, layer
+
+
+def assert_rule_draws(made: Any, logits: torch.Tensor, sampling: Sequence[Any]) -> None:
+    """Each token `made` [count, batch] is the one that the rule chooses from the step's own logits."""
+    rows = logits.cpu().numpy()
+    for step in range(len(rows)):
+        for b, how in enumerate(sampling):
+            assert made[step, b] == choose(rows[step, b], how, step + 1), (step, how)
 
 
 def launched(runner: Any, first: torch.Tensor, position: Any, count: int, **options: Any) -> Any:

@@ -33,12 +33,7 @@ def laggard(slow: int) -> Callable[[list[int]], int]:
 
 
 class Links:
-    """Words between GPUs that arrive late, in any order. `store` replaces `StreamingMultiprocessor.store`; `pick` is an
-    order of the SMs.
-
-    The interpreter writes into the memory of all ranks at once. Here a peer gets the words some moves after the GPU
-    that made them has them, each peer at another time.
-    """
+    """Words between GPUs that arrive late, in any order."""
 
     def __init__(self, seed: int) -> None:
         self._chance, self._flying = np.random.default_rng(seed), list[tuple[Any, Any, Any, Any]]()

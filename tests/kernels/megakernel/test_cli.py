@@ -101,9 +101,7 @@ def test_bad_input_gets_a_sentence(arguments: list[str], said: str, capsys: pyte
     assert said in capsys.readouterr().err
 
 
-def test_a_machine_without_a_gpu_cannot_record(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_without_a_gpu_cannot_record(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main(["megakernel", "record", "tiny-llama", "-o", "raw.npz"]) == 2
     assert "kernels megakernel: device: a timeline is recorded on a Hopper GPU" in capsys.readouterr().err

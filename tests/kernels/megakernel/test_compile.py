@@ -83,9 +83,7 @@ def assert_fits(log: str) -> None:
     ],
     ids=["four GPUs", "two GPUs", "experts", "notes words and times"],
 )
-def test_nothing_is_spilled_on_several_gpus(
-    name: str, ranks: int, layout: dict[str, Any], tuning: device.Tuning
-) -> None:
+def test_nothing_is_spilled_on_several_gpus(name, ranks, layout, tuning):
     """One kernel for all ranks: they differ in their programs and parameters."""
     shape = part_of(shape_of(catalogue.entry(name)[0]), ranks)
     first, *others = (

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from kernels.megakernel.host import device
+from kernels.megakernel.host.machine import fault_sentence
 from kernels.megakernel.program import build_program
+from kernels.megakernel.program.instructions import GATE_UP
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.ranks import part_of
 from kernels.megakernel.program.shape import shape_of
@@ -66,3 +68,25 @@ def test_two_ranks_side_by_side_need_room_for_the_pairs_of_both(compiled: list[d
     alone, both = (device.built(part, layout, device.Tuning(), beside) for beside in (1, 2))
     assert [program.rank for program in alone.programs] == [0, 1]
     assert [made.constants["PAIRS"] for made in (alone, both)] == [1, 0]
+
+
+SOURCE = (device.SOURCES / "machine.cuh").read_text()
+
+
+def word(sm: int, index: int, op: int, rank: int = 0) -> int:
+    """As `give_up` of machine.cuh makes it."""
+    assert "1ull << 63 | (u64)blockIdx.x << 32 | ((u32)in.index << 8 | (u32)in.op)" in SOURCE
+    assert "who | (u64)p.rank << 56" in SOURCE
+    return 1 << 63 | rank << 56 | sm << 32 | index << 8 | op
+
+
+@pytest.mark.parametrize(
+    ("word", "gpus", "sentence"),
+    [
+        (word(131, 65535, GATE_UP), 1, "SM 131 waited too long at instruction 65535 (gate_up)"),
+        (word(7, 3, GATE_UP, rank=3), 4, "GPU 3, SM 7 waited too long at instruction 3 (gate_up)"),
+        (0, 2, ""),
+    ],
+)
+def test_a_fault_names_its_gpu_its_sm_and_its_instruction(word: int, gpus: int, sentence: str) -> None:
+    assert fault_sentence(word, gpus) == sentence

@@ -61,9 +61,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int, int, str], 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("sampling", [None, Sampling(0.8, top_k=20, top_p=0.9)], ids=["greedy", "top-k and top-p"])
-def test_instructions_touch_what_they_declare_and_nothing_else(
-    name: str, sampling: Sampling | None, touched: dict
-) -> None:
+def test_instructions_touch_what_they_declare_and_nothing_else(name, sampling, touched):
     name, program = name.split()[0], program_of(name.split()[0], **LAYOUTS[name])
     begin = start(name, program.layout.batch, POSITION, 64)
     gpu(name, program, begin, COUNT, split_keys=SPLIT_KEYS, sampling=sampling).run(round_robin())

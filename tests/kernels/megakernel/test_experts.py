@@ -1,8 +1,4 @@
-"""Mixtures of experts: the interpreter agrees with transformers, and the CUDA source on a CPU with the interpreter.
-
-Tolerance as in test_interpret.py. A rounding may tip the router, which then chooses another expert; so the median over
-tokens is compared, and the largest difference where the choice was the reference's.
-"""
+"""Mixtures of experts: the interpreter agrees with transformers, and the CUDA source on a CPU with the interpreter."""
 
 import copy
 import itertools
@@ -26,16 +22,7 @@ from tests.kernels.megakernel.cuda_on_cpu import CpuRun
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 from tests.kernels.megakernel.interpreter.sm import matrix_of_tiles
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
-from tests.kernels.megakernel.tiny_models import (
-    arrays_of,
-    as_numpy,
-    exact,
-    gpu,
-    logits_after,
-    model,
-    program_of,
-    start,
-)
+from tests.kernels.megakernel.tiny_models import arrays_of, as_numpy, exact, gpu, logits_after, model, program_of, start
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "splits": {"out_parts": 2},
@@ -176,9 +163,7 @@ def test_what_is_not_served_is_named() -> None:
     ids=["one sequence", "two sequences"],
 )
 def test_the_cuda_source_computes_the_same_on_a_cpu(name: str, layout: dict[str, Any]) -> None:
-    """Every thread of every SM, with copies that land late, in an order drawn by chance. Of equal gates the first
-    experts are chosen, as torch does on a GPU, each with the same share.
-    """
+    """Every thread of every SM, with copies that land late, in an order drawn by chance."""
     program, begin = program_of(name, **layout), start(name, layout.get("batch", 1), 21, 64)
     for arrays in (arrays_of(name, program.layout), with_equal_gates(program, name)):
         run = CpuRun(program, arrays, begin, 2, seed=7)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.kernels.megakernel.on_gpu import models, runner_of
+from tests.kernels.megakernel.on_gpu import launched, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu
@@ -15,14 +15,10 @@ COUNT = 8
 @pytest.mark.parametrize("family", ["llama", "llama-32", "qwen3"])
 def test_each_answers_as_if_all_were_so_long(family: str, positions: tuple[int, ...]) -> None:
     """The same bits of every logit."""
-    from kernels.megakernel.host.machine import DecodeRequest  # both need CuPy
-    from kernels.megakernel.runner import pinned
-
     batch, vocab = len(positions), GPU_CONFIGS[family]["vocab_size"]
     runner = runner_of(models(GPU_CONFIGS[family])[0])
     runner.prepare(batch, 800, COUNT)
     machine = runner._machine
-    assert machine is not None
     rows = [torch.randn_like(each) for each in (machine.keys, machine.values)]
     first = torch.arange(batch, device="cuda")
 
@@ -30,11 +26,7 @@ def test_each_answers_as_if_all_were_so_long(family: str, positions: tuple[int, 
         machine.keys.copy_(rows[0])
         machine.values.copy_(rows[1])
         made = torch.empty(COUNT, batch, vocab, device="cuda")
-        memory, host = pinned(COUNT * batch, -1)
-        cancel, never = pinned(1, 0)
-        machine.launch(DecodeRequest(first, at, COUNT, logits=made), host, never)
-        machine.check()
-        del memory, cancel
+        launched(runner, first, at, COUNT, logits=made)
         return made
 
     mixed = logits(positions)

@@ -9,7 +9,7 @@ import torch
 from kernels.megakernel.host import trace
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.interpreter.attend import splits_of
-from tests.kernels.megakernel.on_gpu import FAMILIES, PROMPT, batches_of, inputs_of_layers, models, runner_of
+from tests.kernels.megakernel.on_gpu import FAMILIES, PROMPT, assert_layers_are_near, batches_of, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.megakernel.touched import differences
 
@@ -42,11 +42,7 @@ def test_each_layer_leaves_the_residual_of_the_reference(family, batch):
     ids = torch.randint(0, 4096, (1, 24), device="cuda")
     runner.logits(ids)
     own = runner._machine.residuals[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
-    truth, torchs = (inputs_of_layers(each, ids) for each in (exact, model))
-    assert own.shape == truth.shape
-    for layer in range(len(own)):
-        limit = 1.1 * (torchs[layer] - truth[layer]).norm() + 1e-6 * truth[layer].norm()
-        assert (own[layer] - truth[layer]).norm() <= limit, layer
+    assert_layers_are_near(own, model, exact, ids)
 
 
 def test_two_models_on_two_streams_never_hang():

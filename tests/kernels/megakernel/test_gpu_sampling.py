@@ -5,21 +5,16 @@ import pytest
 import torch
 
 from kernels.ops.sampling import GREEDY, Sampling, choose, scores
-from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
+from tests.kernels.megakernel.on_gpu import PROMPT, launched, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu
 
 MIXED = [
-    Sampling(0.9, seed=5),
-    Sampling(0.8, top_k=50, seed=6),
-    GREEDY,
-    Sampling(1.3, top_p=0.7, seed=7),
-    Sampling(1.0, top_k=700, top_p=0.9, seed=2**63),
-    Sampling(30.0, top_p=0.95, seed=9),
-    Sampling(0.5, top_k=1, seed=1),
+    Sampling(0.9, seed=5), Sampling(0.8, top_k=50, seed=6), GREEDY, Sampling(1.3, top_p=0.7, seed=7),
+    Sampling(1.0, top_k=700, top_p=0.9, seed=2**63), Sampling(30.0, top_p=0.95, seed=9), Sampling(0.5, top_k=1, seed=1),
     Sampling(2.0, top_k=4000, top_p=0.99, seed=3),
-]
+]  # fmt: skip
 TIE = 1e-4
 """Scores nearer than this may change places by the rounding of a logarithm or of a sum of masses."""
 
@@ -29,27 +24,19 @@ TIE = 1e-4
 )
 def test_every_draw_is_that_of_the_reference(sampling):
     """On the kernel's own logits, token by token; with forced tokens, so that one launch shows many contexts."""
-    from kernels.megakernel.host.machine import DecodeRequest
-    from kernels.megakernel.runner import pinned
-
     batch, steps = len(sampling), 40
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     runner.prepare(batch, PROMPT, 64)
-    machine = runner._machine
     forced = torch.randint(0, 4099, (steps + 1, batch), device="cuda")
     logits = torch.empty(steps, batch, 4099, device="cuda")
-    memory, made = pinned(steps * batch, -1)
-    asked = DecodeRequest(forced, 0, steps, forced=forced, logits=logits, sampling=sampling)
-    machine.launch(asked, made, runner._cancel[1])
-    machine.check()
-    rows, tokens, others = logits.cpu().numpy(), made.reshape(steps, batch), 0
+    tokens = launched(runner, forced, 0, steps, forced=forced, logits=logits, sampling=sampling)
+    rows, others = logits.cpu().numpy(), 0
     for step in range(steps):
         for b, how in enumerate(sampling):
             score = scores(rows[step, b], how, step + 1)
             assert score.max() - score[tokens[step, b]] < TIE, (step, how)
             others += choose(rows[step, b], how, step + 1) != tokens[step, b]
     assert others <= 1
-    del memory
 
 
 def test_a_seed_gives_the_same_answer_and_another_seed_another():
@@ -66,10 +53,7 @@ def test_a_seed_gives_the_same_answer_and_another_seed_another():
 
 
 def test_a_drawn_answer_is_that_of_its_own_logits():
-    """Logits of the whole answer, once more and forced: the kernel drew each token from the step's own logits.
-
-    The prompt's keys and values come from another pass here, so scores may differ by rounding.
-    """
+    """Logits of the whole answer, once more and forced: the kernel drew each token from the step's own logits."""
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
     how = Sampling(1.0, seed=3)

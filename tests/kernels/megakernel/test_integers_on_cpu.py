@@ -57,17 +57,11 @@ def products(form: Format, matrix: torch.Tensor, x: torch.Tensor, kept: bool) ->
 @pytest.mark.parametrize(
     ("weights", "batch", "hidden", "kept"),
     [
-        ("int8", 1, 2048, False),
-        ("int8", 3, 1536, True),
-        ("int8", 6, 2048, False),
-        ("int4", 1, 2048, True),
-        ("int4", 2, 1536, False),
-        ("int4", 6, 2048, True),
-        ("int4_zero", 1, 2048, False),
-        ("int4_zero", 6, 2048, True),
+        ("int8", 1, 2048, False), ("int8", 3, 1536, True), ("int8", 6, 2048, False), ("int4", 1, 2048, True),
+        ("int4", 2, 1536, False), ("int4", 6, 2048, True), ("int4_zero", 1, 2048, False), ("int4_zero", 6, 2048, True),
         ("int4_minimum", 2, 1536, True),
     ],
-)
+)  # fmt: skip
 def test_products_are_right_within_the_bound_of_their_inputs(weights: str, batch: int, hidden: int, kept: bool) -> None:
     """Whole chunks and a part with half a block; groups with one large element, of zeros, of tiny and of equal ones."""
     form = replace(format_of(weights), chunk_blocks=fitting_chunk(weights, hidden // 16))

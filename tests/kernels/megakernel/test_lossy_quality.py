@@ -19,11 +19,7 @@ rounded to nearest (4.9 points)."""
 
 @cache
 def in_float32(weights: str, method: str) -> Runner:
-    """A runner of the model with such weights, computed in float32.
-
-    bf16 products round differently from one processor to the next, which moves the disagreement by half a point.
-    float32 products differ by too little to change the most likely token of more than a few in thousands.
-    """
+    """A runner of the model with such weights, computed in float32."""
     original = sample("bf16", "cpu")
     if weights == "bf16":
         return known(copy.deepcopy(original).float())
@@ -39,9 +35,7 @@ def in_float32(weights: str, method: str) -> Runner:
         ("nvfp4", "gptq", True, 0.0014, 0.035),
     ],
 )
-def test_the_sample_model_rounded(
-    weights: str, method: str, acceptable: bool, kl_most: float, disagreement_most: float
-) -> None:
+def test_the_sample_model_rounded(weights, method, acceptable, kl_most, disagreement_most):
     before, after = in_float32("bf16", ""), in_float32(weights, method)
     tokens, compared = on_its_text(after, "cpu", before=before)
     found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(ALLOWED))

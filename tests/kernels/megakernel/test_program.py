@@ -20,9 +20,7 @@ from tests.kernels.megakernel.published import CONFIGS
 @given(
     st.integers(1, 400), st.integers(1, 64), st.integers(1, 8), st.integers(16, 140), st.integers(0, 999), st.booleans()
 )
-def test_shares_cover_a_matrix_once(
-    tiles: int, columns: int, parts: int, sms: int, rotation: int, in_pairs: bool
-) -> None:
+def test_shares_cover_a_matrix_once(tiles, columns, parts, sms, rotation, in_pairs):
     parts, sms = min(parts, columns), sms - sms % 2 if in_pairs else sms
     used = np.zeros((tiles, columns), dtype=int)
     found_shares = shares(tiles, columns, parts, sms, rotation, 2 if in_pairs else 1)
@@ -127,9 +125,7 @@ def test_the_layout_that_is_chosen(name: str, options: dict[str, Any], wanted: d
         ),
     ],
 )
-def test_copies_and_pairs_are_for_layouts_that_can_have_them(
-    name: str, field: str, plain: Any, others: list[dict[str, int]]
-) -> None:
+def test_copies_and_pairs_are_for_layouts_that_can_have_them(name, field, plain, others):
     shape = shape_of(CONFIGS[name])
     layout = default_layout(shape, capacity=192)
     assert getattr(layout, field) != plain

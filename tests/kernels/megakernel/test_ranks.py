@@ -140,9 +140,7 @@ def test_it_rejects_ranks_that_are_missing_or_doubled_or_divided_otherwise() -> 
     assert "different shapes or layouts" in str(validate(PAIR[0], other)[0])
 
 
-def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it(monkeypatch):
     """As on one GPU, `down_partials` has two halves; with one, a rank may overwrite what a slow peer still reads."""
     shape = replace(part_of(shape_of(CONFIGS["qwen2.5-0.5b"]), 2), layers=3, vocab=4000)
     two_programs = programs(shape, default_layout(shape, tensor_parallel_size=2))

@@ -1,7 +1,4 @@
-"""Several ranks of the interpreter run a model together: they make what one GPU makes, bit by bit, in any order.
-
-One GPU adds the same partials in the same order, if its layout has as many column parts as all ranks together.
-"""
+"""Several ranks of the interpreter run a model together: they make what one GPU makes, bit by bit, in any order."""
 
 from collections.abc import Callable, Generator
 from dataclasses import replace
@@ -23,12 +20,9 @@ from tests.kernels.megakernel.orders import Links, laggard, round_robin, shuffle
 from tests.kernels.megakernel.tiny_models import LOWER, exact, gpu, logits_after, model, programs_of, start
 
 LAYOUTS: list[dict[str, Any]] = [
-    {"out_parts": 2},
-    {"splits": 0, "sms": 4},
-    {"splits": 0, "sms": 4, "pairs": True},
-    {"batch": 2, "splits": 2, "sliced": True, "heads": 1},
-    {"splits": 2, "sliced": True},
-]
+    {"out_parts": 2}, {"splits": 0, "sms": 4}, {"splits": 0, "sms": 4, "pairs": True},
+    {"batch": 2, "splits": 2, "sliced": True, "heads": 1}, {"splits": 2, "sliced": True},
+]  # fmt: skip
 NAMES = ["splits", "attending", "in pairs", "batch 2 in slices", "one sequence in slices"]
 CASES = [
     ("llama-of-4", 2, 2), ("llama-of-4", 4, 3), ("llama-of-4", 4, 4), ("qwen2-of-4", 4, 0), ("qwen2-of-4", 2, 1),
@@ -88,9 +82,7 @@ def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, la
         ("olmoe-of-2", 2, {"batch": 5, "splits": 2, "sms": 5}),
     ],
 )
-def test_ranks_of_a_mixture_choose_alike_and_make_what_transformers_makes(
-    name: str, ranks: int, layout: dict[str, Any]
-) -> None:
+def test_ranks_of_a_mixture_choose_alike_and_make_what_transformers_makes(name, ranks, layout):
     """Each has some columns of every expert. A rounding may tip the router, so the median over tokens is compared."""
     made = programs_of(name, tensor_parallel_size=ranks, **layout)
     check_programs(*made)
@@ -169,9 +161,7 @@ FOUR = programs_of("qwen2-of-4", tensor_parallel_size=4, sms=4, splits=0, pairs=
 
 
 @pytest.mark.parametrize("made", [PAIR, FOUR], ids=["two GPUs", "four GPUs"])
-def test_words_that_reach_each_peer_at_another_time_give_the_same_bits(
-    made: list[Program], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_that_reach_each_peer_at_another_time_give_the_same_bits(made, monkeypatch):
     expected = outcome(made, round_robin())
     for seed in range(4):
         assert outcome(made, late(seed, monkeypatch)) == expected
@@ -186,9 +176,7 @@ def late(seed: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[int]], in
 
 @pytest.mark.parametrize("buffer", ["out_partials", "down_partials", "candidates"])
 @pytest.mark.parametrize("made", [PAIR, FOUR], ids=["two GPUs", "four GPUs"])
-def test_a_wait_for_peers_that_one_sm_drops_shows(
-    made: list[Program], buffer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_for_peers_that_one_sm_drops_shows(made, buffer, monkeypatch):
     """The last SM of the last GPU takes such words as they are; in each of these orders some have not arrived."""
     last, whole, expected = made[0].layout.all_sms - 1, StreamingMultiprocessor.take, outcome(made, round_robin())
 

@@ -2,8 +2,13 @@
 
 import pytest
 
+from kernels import registry
+from kernels.hardware import GPUS
 from kernels.megakernel.program.shape import Unsupported, shape_of
+from kernels.megakernel.program.weights import FORMATS
 from kernels.model_files.catalogue import entry, names
+from kernels.ops import ModelCase
+from kernels.runners.whole_model import WholeModel
 from tests.kernels.megakernel.published import CONFIGS
 
 REFUSED = {"tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m", "gpt-oss-20b"}
@@ -33,8 +38,11 @@ def test_it_serves_what_it_promises(name: str) -> None:
     assert shape.qkv_rows == (shape.heads + 2 * shape.kv_heads) * shape.head_dim
 
 
-def test_bytes_of_a_step_are_the_matrices_once() -> None:
+def test_bytes_of_a_step_are_the_matrices_once_and_of_a_mixture_the_experts_of_one_token() -> None:
     assert shape_of(CONFIGS["llama-3.2-1b"]).step_bytes == 2_471_493_632  # 1,235,746,816 weights in matrices
+    mixture = shape_of(entry("qwen3-30b-a3b")[0])
+    assert (mixture.intermediate, mixture.expert_size) == (6144, 768)
+    assert mixture.step_bytes == 6_083_313_664  # 3.35 billion weights less the embedding
 
 
 @pytest.mark.parametrize(
@@ -89,17 +97,12 @@ def test_a_description_says_what_the_family_has(change: dict, fields: dict) -> N
     assert {name: getattr(shape, name) for name in fields} == fields
 
 
-def test_bytes_of_a_mixture_are_those_of_the_experts_of_one_token() -> None:
-    shape = shape_of(entry("qwen3-30b-a3b")[0])
-    assert (shape.intermediate, shape.expert_size) == (6144, 768)
-    assert shape.step_bytes == 6_083_313_664  # 3.35 billion weights less the embedding
-
-
 @pytest.mark.parametrize(
     ("change", "window", "first"),
     [
         ({"model_type": "mistral", "sliding_window": 4096}, (4096, 0), [4, 4]),
         (WINDOWED, (64, 0), [4036, 4036]),
+        (WINDOWED | {"use_sliding_window": False}, (0, 0), [0, 0]),
         (WINDOWED | {"layer_types": ["sliding_attention", "full_attention"] * 8}, (64, 2), [4036, 0]),
     ],
 )
@@ -109,5 +112,24 @@ def test_a_window_is_that_of_all_layers_or_all_but_every_nth(change: dict, windo
     assert [shape.first_key(layer, 4099) for layer in range(2)] == first
 
 
-def test_a_sliding_window_that_is_off_is_served() -> None:
-    assert shape_of(CONFIGS["qwen2.5-1.5b"] | {"sliding_window": 4096, "use_sliding_window": False})
+NAMES = {name: "megakernel" if name == "bf16" else f"megakernel_{name}" for name in FORMATS}
+
+
+def case(weights: str, batch: int = 1) -> ModelCase:
+    return ModelCase(model="llama-3.2-1b", weights=weights, batch=batch, prompt=128, tokens=64)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+def test_each_serves_its_own_precision(weights: str) -> None:
+    variant = registry.variant(NAMES[weights])
+    assert isinstance(variant, WholeModel)
+    assert variant.lossy == (weights != "bf16")
+    assert variant.options.get("weights", "bf16") == variant.weights == weights
+    for other in FORMATS:
+        assert (variant.serves(case(other), GPUS["h200"]) is None) == (other == weights)
+    assert all(variant.serves(case(weights, batch), GPUS["h200"]) is None for batch in range(1, 9))
+    for refusal, named in (
+        (variant.serves(case(weights, batch=9), GPUS["h200"]), "batch is 9"),
+        (variant.serves(case(weights), GPUS["a100"]), "Hopper"),
+    ):
+        assert named in refusal.reason

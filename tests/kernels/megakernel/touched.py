@@ -1,8 +1,4 @@
-"""What a debug build tells of a real launch, held against what is declared.
-
-With `Tuning(debug=True)` the kernel notes every word that it reads or writes, bit by bit for each SM and instruction,
-in the functions that all accesses to words go through; and SM 0 keeps every version of its residual.
-"""
+"""What a debug build tells of a real launch, held against what is declared."""
 
 import math
 from collections.abc import Iterator
@@ -26,10 +22,7 @@ SHOWN = 3
 
 
 def declared(program: Program, sm: int, words: dict[str, int], splits: int, drawing: bool = False) -> Touched:
-    """What the effects say of an instruction while `splits` splits of the keys are at work, in its rank's memory.
-
-    `drawing` when some sequence has top-k or top-p; temperature alone uses one area of `counts` only.
-    """
+    """What the effects say of an instruction while `splits` splits of the keys are at work, in its rank's memory."""
     shape, layout = program.shape, program.layout
     found: Touched = {kind: {} for kind in KINDS}
     if words["op"] == ATTENTION and words["split"] >= splits:
@@ -57,10 +50,7 @@ def declared(program: Program, sm: int, words: dict[str, int], splits: int, draw
 
 
 def words_of(shape: ModelShape, layout: Layout, access: Access) -> NDArray[np.int64]:
-    """The words of the access's blocks, of all sequences: flat indexes into the buffer, int64, ascending.
-
-    They are the 8-byte words that the kernel may access, counted from the start of the buffer.
-    """
+    """The words of the access's blocks, of all sequences: flat indexes into the buffer, int64, ascending."""
     size = word_shapes(shape, layout)[access.buffer]
     numbers = np.arange(math.prod(size)).reshape(size)
     half, each = TILE // 2, shape.head_dim // TILE
@@ -108,10 +98,7 @@ def noted(bits: NDArray[np.uint32], program: Program, starts: dict[str, int]) ->
 def differences(
     program: Program, bits: NDArray[np.uint32], starts: dict[str, int], splits: int, drawing: bool = False
 ) -> Iterator[str]:
-    """A sentence for each instruction and buffer whose words differ from the declared ones.
-
-    `bits` [sms, instructions, 2, n] are those of `SingleGpuMegakernel.touched`, of tokens that all had `splits` splits.
-    """
+    """A sentence for each instruction and buffer whose words differ from the declared ones."""
     for sm, table in enumerate(program.instructions):
         for words in instruction_rows(table):
             expected = declared(program, sm, words, splits, drawing)

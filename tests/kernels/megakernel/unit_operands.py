@@ -14,10 +14,7 @@ INPUT_ERROR = 1 / 32600
 
 
 def operands(matrix: Tensor, x: Tensor, form: Format) -> tuple[Tensor, Tensor]:
-    """A unit [16, 16 k] and x [batch, 16 k] as bytes of the stream, and as bf16 in the order of `store_input`.
-
-    Sequences that only fill the batch up are NaN.
-    """
+    """A unit [16, 16 k] and x [batch, 16 k] as bytes of the stream, and as bf16 in the order of `store_input`."""
     tiles = matrix.shape[1] // 16
     filled = torch.cat([x, torch.full((columns_of(len(x)) - len(x), tiles * 16), torch.nan)])
     permuted = filled.view(-1, tiles, 2, 4, 2).permute(1, 0, 3, 2, 4).contiguous()  # tile, sequence, t, half, pair

@@ -13,18 +13,10 @@ from kernels.model_files import ModelFacts, ModelRefused, inspect, inspect_confi
 from tests.kernels.model_folders import LLAMA
 
 CONFIG: dict[str, Any] = LLAMA | {
-    "head_dim": 8,
-    "max_position_embeddings": 512,
-    "rms_norm_eps": 1e-5,
-    "text_config": {"hidden_size": 8},
-    "type_vocab_size": 2,
-    "n_inner": None,
-    "is_encoder_decoder": False,
-    "num_experts": 4,
-    "moe_intermediate_size": 32,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": [],
-}
+    "head_dim": 8, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "text_config": {"hidden_size": 8},
+    "type_vocab_size": 2, "n_inner": None, "is_encoder_decoder": False, "num_experts": 4, "moe_intermediate_size": 32,
+    "decoder_sparse_step": 1, "mlp_only_layers": [],
+}  # fmt: skip
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted(CONFIG)), inner, max_size=3),

@@ -5,7 +5,6 @@ import resource
 import struct
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -149,9 +148,7 @@ def test_a_hostile_header_is_one_sentence(tmp_path: Path, content: bytes, senten
         ({"tokenizer__ggml__eos_token_id": 10**6}, "the special token is none of the vocabulary"),
     ],
 )
-def test_metadata_that_contradict_the_model_are_one_sentence(
-    tmp_path: Path, changes: dict[str, Any], sentence: str
-) -> None:
+def test_metadata_that_contradict_the_model_are_one_sentence(tmp_path, changes, sentence):
     assert sentence in refused(write_gguf(tmp_path / "model.gguf", **changes))
 
 

@@ -1,21 +1,4 @@
-"""A model checker for warps that meet at mbarriers: every order in which a cluster's steps can happen is tried.
-
-A run of the kernel on a CPU notes what each warp does (`noted.py`). That run computes the right result.
-The checker lets warps, copies and tensor cores take the same steps in every possible order. It proves that
-
-- every block always ends: no step waits for ever;
-- a step that reads memory never begins before the step that wrote what it reads has ended, and a step that writes never
-  begins before all steps that read or wrote there have ended, in shared memory and in TMEM. All orders then move the
-  same values as the run that was right;
-- TMEM is taken before and given back after all else.
-
-A copy runs from its issue until its bytes land, at any time. Copies that a warp issues one right after the other, to
-the same barrier, land together: a barrier that counts all of them completes with the last one, and until then all of
-their memory is in use. Products and copies of scales run one after the other, at any time after their issue. A warp's
-steps between two waits, TMEM reads or looks at an answer of the scheduler are one step here: what they arrive at, issue
-or store could only come later, which waits allow, and no step reads memory between them. A cluster that takes over
-others is checked with the work that it took over in the noted run.
-"""
+"""A model checker for warps that meet at mbarriers: every order in which a cluster's steps can happen is tried."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

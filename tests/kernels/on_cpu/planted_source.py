@@ -15,9 +15,7 @@ SHARED = ("expert_rows.cuh", "visible.cuh")
 
 
 def mistaken(source: Path, mistakes: Mistakes, entry: str, macros: Mapping[str, int], folder: Path) -> ctypes.CDLL:
-    """`library` of the source with all mistakes; `make(number)` makes the one of that number, counted from 1. What a
-    mistake replaces stands once in the source, its own headers and those in SHARED.
-    """
+    """`library` of the source with all mistakes; `make(number)` makes the one of that number, counted from 1."""
     texts = {path.name: path.read_text() for path in (source, *own_headers(source))}
     included = [name for name in SHARED if any(f'"{name}"' in text for text in texts.values())]
     texts |= {name: (TILES / name).read_text() for name in included if name not in texts}

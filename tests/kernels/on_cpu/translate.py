@@ -2,7 +2,7 @@
 
 import ctypes
 import fcntl
-import os
+import hashlib
 import platform
 import re
 import subprocess
@@ -11,21 +11,16 @@ from functools import cache
 from pathlib import Path
 
 from kernels.cuda.nvrtc import TILES
-from tests.kernels.build_cache import cached_build
+from tests.kernels.build_cache import cached_build, folder
 from tests.kernels.cuda_sources import own_headers
 
 HERE = Path(__file__).parent
 COMPILE = ["g++", "-std=c++20", "-O1", "-fPIC", "-w"]
 
 ARITHMETIC = (
-    "cluster_queue.cuh",
-    "descriptors.cuh",
-    "expert_rows.cuh",
-    "gumbel_max.cuh",
-    "rows.cuh",
-    "tcgen05_tiles.cuh",
+    "cluster_queue.cuh", "descriptors.cuh", "expert_rows.cuh", "gumbel_max.cuh", "rows.cuh", "tcgen05_tiles.cuh",
     "visible.cuh",
-)
+)  # fmt: skip
 """Headers of the tile layer without PTX: they run as they are."""
 
 BODIES: dict[str, str] = {
@@ -77,15 +72,17 @@ def _closing(source: str, opening: int) -> int:
 
 @cache
 def _precompiled() -> Path:
-    """A folder with the header of threads precompiled: four CPU seconds, which xdist's workers take once together."""
-    folder = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).with_name("fibers")
-    folder.mkdir(parents=True, exist_ok=True)
-    made = folder / "fibers.hpp.gch"
-    with (folder / "lock").open("w") as lock:
+    """A folder with the header of threads precompiled, which takes four CPU seconds."""
+    where = folder() / f"fibers-{hashlib.sha256(_compiler().encode()).hexdigest()[:16]}"
+    where.mkdir(exist_ok=True)
+    made = where / "fibers.hpp.gch"
+    with (where / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
-            _run([*COMPILE, "-x", "c++-header", str(HERE / "fibers.hpp"), "-o", str(made)])
-    return folder
+            part = where / "part"
+            _run([*COMPILE, "-x", "c++-header", str(HERE / "fibers.hpp"), "-o", str(part)])
+            part.replace(made)
+    return where
 
 
 def _run(command: list[str]) -> None:
@@ -111,11 +108,10 @@ def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> c
     texts["main.cpp"] = defined + translated(source.read_text()) + entry
 
     def compiled(into: Path) -> None:
-        folder = into.parent
         for name, text in texts.items():
-            (folder / name).write_text(text)
-        given = ["-include", "fibers.hpp", *(f"-I{each}" for each in (folder, _precompiled(), HERE))]
-        _run([*COMPILE, "-Winvalid-pch", "-shared", *given, str(folder / "main.cpp"), "-o", str(into)])
+            (into.parent / name).write_text(text)
+        given = ["-include", "fibers.hpp", *(f"-I{each}" for each in (into.parent, _precompiled(), HERE))]
+        _run([*COMPILE, "-Winvalid-pch", "-shared", *given, str(into.parent / "main.cpp"), "-o", str(into)])
 
     return ctypes.CDLL(str(cached_build(repr((_compiler(), texts)).encode(), "so", compiled)))
 

@@ -108,10 +108,7 @@ CASES: list[tuple[Case, str]] = [
     (LinearCase(m=4096, n=4096, k=4096), "gemm_hopper"),
     (GatedCase(m=128, n=8192), "gated_triton"),
     (GatedCase(m=16_384, n=8192), "gated_triton"),
-    (
-        AttentionCase(kind="decode", head_dim=128, heads=32, kv_heads=8, batch=8, q_len=1, kv_len=8192),
-        "decode_hopper",
-    ),
+    (AttentionCase(kind="decode", head_dim=128, heads=32, kv_heads=8, batch=8, q_len=1, kv_len=8192), "decode_hopper"),
 ]
 
 

@@ -13,6 +13,7 @@ from kernels.megakernel.host.pack import quantised, streams
 from kernels.megakernel.program.weights import FORMATS, format_of
 from kernels.quant import absmax
 from kernels.quant.formats import E2M1, INT4
+from kernels.quant.gf2 import gf2_inverse
 from kernels.quant.quantised_matrix import (
     QUANTISERS,
     STORED_SCALES,
@@ -51,9 +52,7 @@ def test_codes_stand_for_the_values_of_their_formats() -> None:
     st.sampled_from([(name, blocks) for name in sorted(FORMATS) for blocks in (24, 32)]),
 )  # fmt: skip
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_a_stream_holds_exactly_the_rounded_matrix(
-    tiles: int, k_tiles: int, k_tile: int, seed: int, how: tuple[str, int]
-) -> None:
+def test_a_stream_holds_exactly_the_rounded_matrix(tiles, k_tiles, k_tile, seed, how):
     name, blocks = how
     form = replace(FORMATS[name], chunk_blocks=blocks)
     k_tile -= k_tile % form.together
@@ -69,14 +68,9 @@ def test_bytes_are_those_of_the_format(name: str) -> None:
     form = format_of(name)
     weights = 16 * 16 * form.chunk_tiles
     share = {
-        "bf16": 2.0,
-        "int8": 1 + 2 / 32,
-        "fp8": 1.0,
-        "nvfp4": 0.5 + 1 / 16,
-        "int4": 0.5 + 2 / 32,
-        "int4_zero": 0.5 + 4 / 64,
-        "int4_minimum": 0.5 + 4 / 32,
-    }[name]
+        "bf16": 2.0, "int8": 1 + 2 / 32, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 32,
+        "int4_zero": 0.5 + 4 / 64, "int4_minimum": 0.5 + 4 / 32,
+    }[name]  # fmt: skip
     assert form.unit_bytes(form.chunk_tiles) == share * weights + form.header
     assert form.slot_bytes % 128 == 0
     assert form.unit_bytes(1) % 16 == 0
@@ -116,7 +110,6 @@ def test_int8_rounds_to_the_nearest_by_scales_that_cut_nothing_off() -> None:
     """Each weight is within half a step; a step is the largest of 32 over 127, in float16, rounded up."""
     weight = matrix(32, 80, 6).float()
     found = int8_groups(weight)
-    assert found.block_scales is not None
     assert found.block_scales.shape == (32, 3)
     steps = found.block_scales.float().repeat_interleave(32, dim=1)[:, :80]
     largest = torch.nn.functional.pad(weight, (0, 16)).abs().unflatten(1, (-1, 32)).amax(-1)
@@ -169,7 +162,6 @@ def test_four_bits_with_zeros_keep_the_codes_of_a_file(name: str, wide: int) -> 
     setattr(stored, STORED_SCALES, scales)
     setattr(stored, STORED_ZEROS, zeros)
     again = QUANTISERS[stored_form("int4", [stored, torch.zeros(2, 2), stored])](stored)
-    assert again.zeros is not None
     assert again.zeros.dtype == zeros.dtype
     assert torch.equal(again.codes.view(torch.int8), codes)
     assert torch.equal(again.values(torch.float32), exact)
@@ -251,3 +243,20 @@ def test_mxfp4_refuses_numbers_that_its_kernels_cannot_multiply() -> None:
     for number in (torch.inf, torch.nan, 2.0**116):
         with pytest.raises(ValueError, match="too large for mxfp4"):
             absmax.quantised(torch.tensor([[number] + [1.0] * 31]), "mxfp4")
+
+
+def test_an_inverse_gives_back_what_was_mapped():
+    def linear(word: int) -> int:
+        return word ^ (word << 5 & 0xFFFFFFFF)
+
+    adds = gf2_inverse(linear)
+    for word in (0, 1, 0x80000000, 0xDEADBEEF):
+        found = 0
+        for bit, added in enumerate(adds):
+            found ^= added * (linear(word) >> bit & 1)
+        assert found == word
+
+
+def test_a_map_without_an_inverse_is_refused():
+    with pytest.raises(ValueError, match="no inverse"):
+        gf2_inverse(lambda word: word & 0xFF)

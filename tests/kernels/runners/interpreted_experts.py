@@ -20,12 +20,9 @@ def logits_of(tokens: int, count: int, dtype: torch.dtype) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize(
-    ("tokens", "count", "chosen", "normalised"),
-    [(1, 40, 6, True), (5, 8, 3, False), (3, 20, 4, True), (3, 2, 2, True)],
+    ("tokens", "count", "chosen", "normalised"), [(1, 40, 6, True), (5, 8, 3, False), (3, 20, 4, True), (3, 2, 2, True)]
 )
-def test_it_chooses_and_orders_as_torch_does(
-    tokens: int, count: int, chosen: int, normalised: bool, dtype: torch.dtype
-) -> None:
+def test_it_chooses_and_orders_as_torch_does(tokens, count, chosen, normalised, dtype):
     w, logits = layer_of(count, chosen, normalised, dtype == torch.float16), logits_of(tokens, count, dtype)
     shares, numbers = experts_triton.routed(logits, w)
     wanted, expected = experts.routed(logits, w)

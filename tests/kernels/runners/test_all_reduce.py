@@ -70,9 +70,7 @@ def test_gpus_sum_as_copies_do(ranks: int) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("ranks", on_gpus(2, 4))
-def test_a_rank_that_does_not_come_is_named_and_the_next_sum_is_right(
-    ranks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_that_does_not_come_is_named_and_the_next_sum_is_right(ranks, monkeypatch):
     monkeypatch.setattr(all_reduce, "TIMEOUT_NS", 20_000_000)
     adds = all_reduce.AllReduceByPeerAccess(gpus(ranks), 4, 2048)
     streams, partials = drawn(ranks, 4, 2048, gpus(ranks))

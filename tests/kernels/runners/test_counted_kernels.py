@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from kernels.measure import forward_pass
 from kernels.measure.pass_time import HEAD_NORMS, MIXTURE_KERNELS
 from kernels.model import loading
 from kernels.model.inputs import forward_inputs, zeros
+from kernels.model.loading import skeleton
+from kernels.model.model_case import model_case
 from kernels.model_files import catalogue
 from kernels.runners.sessions import ModuleSession
+from tests.kernels.runners.engine_models import CONFIGS, SPARSE, load
 
 WITHOUT = {"view", "_unsafe_view", "expand", "transpose", "t", "slice", "select", "unsqueeze", "permute", "detach"}
 WITHOUT |= {"split", "empty", "empty_like", "new_empty", "_local_scalar_dense", "alias", "as_strided", "squeeze"}
@@ -76,3 +80,34 @@ def test_a_layer_of_an_encoder_under_cuda_graphs(config: dict[str, Any]) -> None
         return {"forward": lambda: model(**inputs)}
 
     assert of_a_layer(forward, config)["forward"] == forward_pass.KERNELS["cuda_graphs"]
+
+
+@pytest.mark.parametrize("name", ["llama", *SPARSE])
+def test_a_models_floor_counts_no_product_that_a_prompt_does_without(name):
+    """torch counts the same pass with the head for the last token alone, but all tokens in the last layer."""
+    model = load(name)
+    if name in SPARSE:
+        model.set_experts_implementation("eager")
+    with FlopCounterMode(display=False) as flops:
+        model(torch.zeros(1, 64, dtype=torch.int64), logits_to_keep=1)
+    layers, hidden = model.config.num_hidden_layers, model.config.hidden_size
+    attention = 4 * layers * hidden * 64 * 64
+    floor = model_case(model, name, "fp32", 1, 64, 1).flops
+    assert (1 - 1.2 / layers) * (flops.get_total_flops() - attention) < floor < flops.get_total_flops()
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_a_step_of_a_mixture_reads_at_least_the_experts_of_one_token(batch):
+    """Of 8 experts in 3 layers a token has 3, each of 3 · 48 · 64 parameters. Keys and values are the whole model's."""
+    config = CONFIGS["qwen3-moe"]
+    model = skeleton(config, "bf16")
+    every = sum(parameter.numel() for parameter in model.parameters()) - config["vocab_size"] * config["hidden_size"]
+    case = model_case(model, "qwen3-moe", "bf16", batch, 32, 8)
+    assert case.parameters == every - 3 * 5 * 3 * 48 * 64
+    assert case.bytes_per_token == 2 * case.parameters + 2 * 2 * batch * 3 * 2 * 32 * (32 + 8 / 2)
+
+
+@pytest.mark.parametrize("change", [{"mlp_only_layers": [1]}, {"model_type": "qwen2_moe"}])
+def test_a_mixture_whose_parameters_of_a_token_are_not_known_bounds_nothing(change):
+    case = model_case(skeleton(CONFIGS["qwen3-moe"] | change, "bf16"), "other", "bf16", 1, 32, 8)
+    assert (case.parameters, case.bytes_per_token, case.last_only) == (0, 0, None)

@@ -57,9 +57,7 @@ def parameters(found: TensorParallelModel) -> Iterator[tuple[str, torch.Tensor]]
 
 
 @pytest.mark.parametrize(("config", "ranks"), DIVIDED, ids=NAMES)
-def test_weights_are_slices_of_the_whole_models_wherever_they_come_from(
-    config: Any, ranks: int, tmp_path: Path
-) -> None:
+def test_weights_are_slices_of_the_whole_models_wherever_they_come_from(config, ranks, tmp_path):
     """Made from the seed, read from files, or copied from a loaded model."""
     model = whole(config)
     model.save_pretrained(tmp_path / "one by one", max_shard_size="64KB")  # every expert alone, but of gpt-oss

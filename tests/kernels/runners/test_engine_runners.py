@@ -122,3 +122,38 @@ def test_graphs_on_a_gpu_give_the_tokens_of_transformers(name: str, options: Any
     assert_clock(done, 16)
     expected = EagerRunner(model).logits(random_ids[:1].cuda())
     torch.testing.assert_close(runner.logits(random_ids[:1].cuda()), expected, atol=2e-3, rtol=1e-3)
+
+
+RUNNERS: dict[str, dict[str, Any]] = {"eager": {}, "compiled": {"compile": False}, "kernels": {}}
+
+
+@pytest.mark.parametrize("name", RUNNERS)
+def test_a_request_without_ids_or_tokens_is_refused(name: str) -> None:
+    model = load("llama", seed=1)
+    runner = runners.runner(name, model, RUNNERS[name])
+    ids = torch.ones(1, 5, dtype=torch.int64)
+    for prompt in (ids[:, :0], ids[:0], ids[0], ids.float()):
+        with pytest.raises(ValueError, match=r"^prompt: "):
+            runner.generate(prompt, 4)
+    for tokens in (0, -1):
+        with pytest.raises(ValueError, match=r"^tokens: "):
+            runner.generate(ids, tokens)
+
+
+ANSWERS = {
+    "model_type": "bert", "architectures": ["BertForQuestionAnswering"], "hidden_size": 32, "intermediate_size": 64,
+    "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 300, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("call", ["logits", "encode"])
+def test_an_answer_to_a_question_has_a_start_and_an_end(call):
+    model = runners.load(None, ANSWERS, generated=True, dtype="fp32", device="cpu")
+    runner, ids = runners.runner("eager", model), torch.arange(32).reshape(2, 16)
+    found = runner.logits(ids) if call == "logits" else runner.encode(ids).output
+    assert found is not None
+    expected = model(input_ids=ids)
+    assert found.shape == (2, 2, 16)
+    assert torch.equal(found[:, 0], expected.start_logits)
+    assert torch.equal(found[:, 1], expected.end_logits)

@@ -123,14 +123,8 @@ def test_planned_products_are_called(random_ids: torch.Tensor, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])
-def test_a_model_with_experts_in_fewer_bits_is_the_dequantised_one(
-    name: str, weights: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel runs on the CPU in steps, and transformers with the values that the codes stand for.
-
-    A token goes to all experts, so that rounding does not choose others. Prompts read the model's own weights, which
-    are those values where it was stored in MXFP4.
-    """
+def test_a_model_with_experts_in_fewer_bits_is_the_dequantised_one(name, weights, random_ids, monkeypatch):
+    """The kernel runs on the CPU in steps, and transformers with the values that the codes stand for."""
     variant = registry.variant(f"grouped_{weights}")
     monkeypatch.setattr(variant, "build", on_cpu)
     count = "num_local_experts" if name == "gpt-oss" else "num_experts"
@@ -268,9 +262,7 @@ def test_tiles_are_taken_only_where_their_products_are_right(name: str, monkeypa
 
 
 @pytest.mark.parametrize(("tiles_ms", "taken"), [(1.04, True), (1.06, False)])
-def test_tiles_are_taken_only_where_they_are_no_slower_than_rows(
-    tiles_ms: float, taken: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_are_taken_only_where_they_are_no_slower_than_rows(tiles_ms, taken, monkeypatch):
     built: list[tuple[GroupedCase, dict[str, Any]]] = []
     monkeypatch.setattr(expert_tiles.registry, "variant", lambda name: SimpleNamespace(build=build))
 

@@ -7,6 +7,9 @@ import pytest
 import torch
 
 from kernels import runners
+from kernels.model.decoder import refusal
+from kernels.model.layer_by_layer import float32_logits
+from kernels.model.loading import skeleton
 from kernels.runners import eager
 from kernels.runners.eager import Float32Runner
 from tests.kernels.runners.engine_models import CONFIGS
@@ -47,3 +50,22 @@ def test_a_model_that_fails_gets_its_weights_back() -> None:
     with pytest.raises(IndexError):
         Float32Runner(model).logits(torch.full((1, 4), 10**6))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+
+
+KNOWN = {name: config for name, config in CONFIGS.items() if refusal(skeleton(config, "fp32")) is None}
+CPU = torch.device("cpu")
+THREE_IDS = torch.randint(3, 300, (3, 24), generator=torch.Generator().manual_seed(4))
+
+
+@pytest.mark.parametrize("config", KNOWN.values(), ids=KNOWN)
+def test_they_are_the_whole_models(config: dict[str, Any]) -> None:
+    """With windows shorter than the sequences, experts, biases, and an embedding that is the LM head too."""
+    model = runners.load(None, config, seed=7, generated=True, dtype="fp32", device="cpu")
+    found = float32_logits(config, THREE_IDS, CPU, seed=7)
+    torch.testing.assert_close(found, runners.runner("eager", model).logits(THREE_IDS), atol=1e-5, rtol=1e-5)
+    assert (found - float32_logits(config, THREE_IDS, CPU, seed=8)).abs().max() > 0.1
+
+
+def test_a_model_without_these_layers_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match="no float32 logits layer by layer: model_type 'gpt2' is not one of"):
+        float32_logits(CONFIGS["gpt2"], THREE_IDS, CPU)

@@ -95,9 +95,7 @@ def test_experts_in_fewer_bits_are_the_rounded_model(config: dict[str, Any], wei
 
 
 @pytest.mark.parametrize("config", [EVERY, GPT_OSS], ids=["qwen3-moe", "gpt-oss"])
-def test_it_chooses_by_itself_and_is_the_model(
-    config: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
+def test_it_chooses_by_itself_and_is_the_model(config, capsys, monkeypatch):
     monkeypatch.setattr("kernels.runners.defaults.TUNING_SECONDS", 2.0)
     monkeypatch.setattr("kernels.runners.defaults.CASE_RULE.seconds", 0.05)
     model = load(config, "bf16")

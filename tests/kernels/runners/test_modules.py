@@ -5,18 +5,19 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import registry
+from kernels import registry, runners
 from kernels.hardware import GPUS
 from kernels.model.bound_variants import BoundVariants
+from kernels.model.loading import configuration
 from kernels.ops import RmsNormCase
-from kernels.plan import PlannedOp
+from kernels.plan import Plan, PlannedOp
 from kernels.runners.eager import EagerRunner
 from kernels.runners.modules import GROUPS, install_norms, pack_projections
-from tests.kernels.runners.engine_models import CONFIGS
+from kernels.runners.sessions import BucketSession, positions
+from tests.kernels.runners.engine_models import CONFIGS, SIZES
 from tests.kernels.runners.planned_models import applied, load, planned
 
 OLMO2 = {"model_type": "olmo2"}
-SIZES = {name: CONFIGS["llama-bias"][name] for name in CONFIGS["llama-bias"] if "_bias" not in name}
 
 
 def norm_op(m: int, n: int) -> PlannedOp:
@@ -82,3 +83,68 @@ def test_projections_of_different_inputs_stay_right() -> None:
     pack_projections(module, torch.nn.functional.linear, lambda n, k: False)
     for _ in range(2):
         torch.testing.assert_close(module(x, y), expected)
+
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "starcoder2": CONFIGS["starcoder2"],
+    "gpt2": CONFIGS["gpt2"],
+    "qwen3-moe-mixed": CONFIGS["qwen3-moe"] | {"mlp_only_layers": [1]},
+}
+LONG_ROPE = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8, "rope_theta": 10000.0}
+LENGTHS = (100, 1, 65, 118)
+
+
+def kernels_runner(model: Any) -> Any:
+    return runners.apply(model, Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32"))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_one_session_serves_prompts_of_any_length(name: str) -> None:
+    model = load(FAMILIES[name])
+    eager, runner = EagerRunner(load(FAMILIES[name])), kernels_runner(model)
+    runner.prepare(2, 100, 20)
+    session = runner._session
+    generator = torch.Generator().manual_seed(2)
+    for length in LENGTHS:
+        ids = torch.randint(3, 300, (2, length), generator=generator)
+        assert runner.generate(ids, 10).tokens == eager.generate(ids, 10).tokens, length
+    assert runner._session is session
+    assert sorted(session._graphs) == [64, 128]
+
+
+def test_a_model_that_gives_every_logit_is_asked_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some take `logits_to_keep` for a number of last rows only."""
+    model = load(FAMILIES["starcoder2"])
+    forward = type(model).forward
+
+    def without_rows(self: Any, logits_to_keep: Any = 0, **given: Any) -> Any:
+        rows = int(logits_to_keep) if isinstance(logits_to_keep, int) else 0
+        return forward(self, logits_to_keep=rows, **given)
+
+    monkeypatch.setattr(type(model), "forward", without_rows)
+    ids = torch.randint(3, 300, (1, 70), generator=torch.Generator().manual_seed(4))
+    assert kernels_runner(model).generate(ids, 6).tokens == EagerRunner(model).generate(ids, 6).tokens
+
+
+def test_a_prompt_is_not_filled_up_beyond_the_positions_that_there_are() -> None:
+    model = load(CONFIGS["gpt2"] | {"n_positions": 120})
+    ids = torch.randint(3, 300, (1, 110), generator=torch.Generator().manual_seed(4))
+    session = BucketSession(model, 1, 110, 128)
+    assert session.size(110) == 120
+    assert session.size(40) == 64
+    assert kernels_runner(model).generate(ids, 6).tokens == EagerRunner(model).generate(ids, 6).tokens
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt-oss"])
+def test_a_rotation_scaled_for_all_lengths_ends_no_sequence(name: str) -> None:
+    assert positions(configuration(CONFIGS[name])) == 512
+
+
+def test_a_prompt_is_not_filled_up_to_where_its_rotation_changes() -> None:
+    config = SIZES | {"model_type": "phi3", "original_max_position_embeddings": 90, "rope_scaling": LONG_ROPE}
+    model = load(config)
+    assert positions(model.config) == 90
+    runner, eager = kernels_runner(model), EagerRunner(load(config))
+    for length in (80, 100):
+        ids = torch.randint(3, 300, (1, length), generator=torch.Generator().manual_seed(length))
+        assert runner.generate(ids, 6).tokens == eager.generate(ids, 6).tokens

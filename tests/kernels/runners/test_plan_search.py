@@ -132,9 +132,7 @@ def test_passes_are_timed_as_a_whole() -> None:
     assert all(ms > 0 for queries in (1, 64) for ms in timer(queries, [ops, []]))
 
 
-def test_a_runner_without_a_plan_takes_the_kept_choices_and_says_why(
-    monkeypatch: pytest.MonkeyPatch, random_ids: torch.Tensor, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_runner_without_a_plan_takes_the_kept_choices_and_says_why(monkeypatch, random_ids, capsys):
     asked: list[Case] = []
 
     def kept(self: TuningCache, case: Case, bench: Any, seconds: float = 0) -> TunedVariant:

@@ -56,9 +56,7 @@ def test_the_convolution_is_the_sum_that_defines_it() -> None:
 
 
 @pytest.mark.parametrize(("name", "options"), [("eager", {}), ("compiled", {"compile": False}), ("kernels", {})])
-def test_every_runner_gives_the_tokens_of_the_model_without_a_cache(
-    name: str, options: dict[str, Any], ids: torch.Tensor, whole: torch.Tensor
-) -> None:
+def test_every_runner_gives_the_tokens_of_the_model_without_a_cache(name, options, ids, whole):
     runner = runners.runner(name, loaded(), options)
     runner.prepare(2, PROMPT, TOKENS)
     generated = runner.generate(ids, TOKENS)
@@ -66,9 +64,7 @@ def test_every_runner_gives_the_tokens_of_the_model_without_a_cache(
     torch.testing.assert_close(runner.logits(ids), whole[:, :PROMPT], rtol=1e-4, atol=1e-4)
 
 
-def test_a_plans_variant_computes_its_long_convolutions(
-    ids: torch.Tensor, whole: torch.Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plans_variant_computes_its_long_convolutions(ids, whole, monkeypatch):
     """Also of another length than the planned one, and never of another width."""
     model = loaded()
     mixer = model.model.layers[0].mixer

@@ -1,7 +1,4 @@
-"""vLLM beside this library's runners: what is said to its process, and what happens when that process misbehaves.
-
-The process runs a stand-in for vLLM's engine here, since vLLM needs a GPU; the real one is timed by `bench decode`.
-"""
+"""vLLM beside this library's runners: what is said to its process, and what happens when that process misbehaves."""
 
 from pathlib import Path
 from typing import Any
@@ -29,12 +26,9 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "engine"),
-    [("vllm", "in process"), ("vllm_async", "asynchronous, its core in a process of its own")],
+    ("name", "engine"), [("vllm", "in process"), ("vllm_async", "asynchronous, its core in a process of its own")]
 )
-def test_it_answers_in_batches_says_what_it_runs_with_and_starts_anew(
-    model: Any, python: None, name: str, engine: str
-) -> None:
+def test_it_answers_in_batches_says_what_it_runs_with_and_starts_anew(model, python, name, engine):
     """A batch has a token when every sequence has it; what the engine refuses is said in its words."""
     variant = registry.variant(name)
     assert isinstance(variant, WholeModel)
@@ -59,9 +53,7 @@ def test_it_answers_in_batches_says_what_it_runs_with_and_starts_anew(
     runner.close()
 
 
-def test_a_process_that_dies_is_a_sentence_with_the_end_of_its_log(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_dies_is_a_sentence_with_the_end_of_its_log(model, tmp_path, monkeypatch):
     failing = vllm_stand_in.program(tmp_path, "echo 'no such GPU' >&2; exit 1")
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(failing))
     runner = VllmRunner(model)
@@ -88,19 +80,13 @@ def test_without_an_environment_it_does_not_start(model: Any, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("named", "number", "shown"),
     [
-        (
-            "GPU-2f6a53d0-0000",
-            3,
-            {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
-        ),
+        ("GPU-2f6a53d0-0000", 3, {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
         ("GPU-2f6a53d0-0000", None, {}),
         ("1", 1, {}),
         ("", 0, {}),
     ],
 )
-def test_a_gpu_that_is_named_by_its_uuid_is_shown_by_its_number(
-    named: str, number: int | None, shown: dict[str, str]
-) -> None:
+def test_a_gpu_that_is_named_by_its_uuid_is_shown_by_its_number(named, number, shown):
     """vLLM reads numbers only; a worker's GPU is named by its UUID."""
     assert vllm_runner._visible(named, lambda: number) == shown
 

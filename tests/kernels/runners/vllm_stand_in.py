@@ -1,9 +1,4 @@
-"""A stand-in for vLLM, which needs a GPU: a folder like a virtual environment, with a package `vllm` of few lines.
-
-Its engine has the interface that `kernels/runners/vllm_process.py` uses, and runs the model by transformers. Its server
-speaks OpenAI's API over HTTP and answers with one word for each token that is asked for, a millisecond apart; one
-that is not honest gives the ids of those words.
-"""
+"""A stand-in for vLLM, which needs a GPU: a folder like a virtual environment, with a package `vllm` of few lines."""
 
 import sys
 from pathlib import Path
@@ -191,10 +186,7 @@ def program(folder: Path, script: str) -> Path:
 
 
 def environment(folder: Path, honest: bool = True, log: str = "") -> Path:
-    """Makes `folder` an environment of the stand-in and gives its Python; one that is not honest answers with id 7.
-
-    With a `log` the plug-in is there too, and the server prints it where a plan is named.
-    """
+    """Makes `folder` an environment of the stand-in and gives its Python; one that is not honest answers with id 7."""
     package = folder / "site" / "vllm"
     (package / "v1" / "executor").mkdir(parents=True)
     (package / "v1" / "__init__.py").touch()

@@ -25,11 +25,7 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (COMPLETION + b'"temperature": NaN}', 400, "not finite"),
     (COMPLETION + b'"n": 0}', 400, "n: it must be 1 or more"),
     (COMPLETION + b'"n": 200}', 400, "n: it must be 128 at most"),
-    (
-        COMPLETION + b'"stop": ' + json.dumps(["x"] * 100).encode() + b"}",
-        400,
-        "stop: it must be a list of 16 at most",
-    ),
+    (COMPLETION + b'"stop": ' + json.dumps(["x"] * 100).encode() + b"}", 400, "stop: it must be a list of 16 at most"),
     (COMPLETION + b'"stop": "' + b"x" * 1001 + b'"}', 400, "1,000 characters at most"),
     (COMPLETION + b'"stop": ["a", 5]}', 400, "stop.1: it must be a text"),
     (COMPLETION + b'"stop_token_ids": [-1]}', 400, "stop_token_ids.0: it must be 0 or more"),

@@ -63,9 +63,7 @@ def engine_of(server: subprocess.Popen[bytes]) -> int:
 
 @contextmanager
 def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    """A server of the sample model, which leads a process group of its own, and a client of it. It writes to `output`,
-    and is killed at the end.
-    """
+    """A server of the sample model, which leads a process group of its own, and a client of it."""
     port = reserved_port()
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}

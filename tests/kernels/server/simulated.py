@@ -44,9 +44,7 @@ class Device:
         return [list(ids) for ids in zip(*passes, strict=True)]
 
     def _pass(self, step: Step, done: int) -> list[int]:
-        """Writes the tokens of all parts into their pages, then chooses the next ones from what the pages hold. `done`
-        passes of the step came before.
-        """
+        """Writes the tokens of all parts into their pages, then chooses the next ones from what the pages hold."""
         size = self.limits.page_size
         assert len(step.prefill_chunks) <= self.limits.max_prefill_chunks
         assert len({id(each.request) for each in step.parts}) == len(step.parts) <= self.limits.max_num_seqs

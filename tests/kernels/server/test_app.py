@@ -2,15 +2,16 @@
 
 import asyncio
 import gzip
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from kernels.cli.serve import KEY_VARIABLE, _key
+from kernels.server.http.app import Server
 from kernels.server.http.client import EngineClient
 from kernels.server.http.engine_state import EngineState
+from kernels.server.http.text import ByteText
 from kernels.server.messages import AddRequest, EngineReport, News, Ready
 from kernels.server.processes.web_process import WebSpec
 from kernels.server.spec import Spec
@@ -75,10 +76,7 @@ def test_what_autoscalers_read_has_vllms_names_too() -> None:
         ("serve_running_requests 3.0", 'vllm:num_requests_running{model_name="m"} 3.0'),
         ("serve_waiting_requests 2.0", 'vllm:num_requests_waiting{model_name="m"} 2.0'),
         ("serve_kv_cache_usage 0.4", 'vllm:kv_cache_usage_perc{model_name="m"} 0.4'),
-        (
-            "serve_time_to_first_token_seconds_count 1.0",
-            'vllm:time_to_first_token_seconds_count{model_name="m"} 1.0',
-        ),
+        ("serve_time_to_first_token_seconds_count 1.0", 'vllm:time_to_first_token_seconds_count{model_name="m"} 1.0'),
     ):
         assert {own, vllms} <= {*metrics.text.splitlines()}
     assert 'vllm:time_to_first_token_seconds_bucket{le="5.0",model_name="m"} 1.0' in metrics.text
@@ -113,25 +111,17 @@ def test_a_compressed_body_is_refused_by_its_encoding() -> None:
 @pytest.mark.parametrize(
     ("header", "status"),
     [
-        ("Bearer secret", 200),
-        ("bearer  secret ", 200),
-        ("secret", 401),
-        ("Basic secret", 401),
-        ("Bearer", 401),
+        ("Bearer secret", 200), ("bearer  secret ", 200), ("secret", 401), ("Basic secret", 401), ("Bearer", 401),
         ("Bearer sec ret", 401),
     ],
-)
-def test_a_key_is_that_of_bearer_without_the_spaces_around_it(
-    header: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+)  # fmt: skip
+def test_a_key_is_that_of_bearer_without_the_spaces_around_it(header, status, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, "secret \n")
     (answer,) = answers(post(headers={"Authorization": header}), key=_key(None))
     assert answer.status_code == status
 
 
-def test_a_key_of_spaces_is_refused_and_protects_nothing_silently(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_of_spaces_is_refused_and_protects_nothing_silently(tmp_path, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, " ")
     (tmp_path / "key").write_text("\n")
     for path, where in ((None, KEY_VARIABLE), (tmp_path / "key", "--api-key-file: ")):
@@ -139,3 +129,28 @@ def test_a_key_of_spaces_is_refused_and_protects_nothing_silently(
             _key(path)
     monkeypatch.setenv(KEY_VARIABLE, "")
     assert _key(None) is None
+
+
+class Broken(ByteText):
+    """A tokenizer with a mistake."""
+
+    def encode(self, text: str, most: float = 0) -> list[int]:
+        raise RuntimeError("a mistake")
+
+
+def test_errors_that_nobody_foresaw_are_counted_and_refused_requests_have_no_tokens() -> None:
+    async def whole() -> tuple[httpx.Response, httpx.Response, str]:
+        client = EngineClient(lambda message: None)
+        client.state_changed(EngineState(Ready(64, 256, "cpu", pause_ms=12.5)))
+        transport = httpx.ASGITransport(Server(client, Broken(frozenset()), "m").app(), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://m") as api:
+            failed = await api.post("/v1/completions", json={"model": "m", "prompt": "a"})
+            refused = await api.post("/v1/completions", json={"model": "m", "prompt": [1, 2], "temperature": -1})
+            return failed, refused, (await api.get("/metrics")).text
+
+    failed, refused, metrics = asyncio.run(whole())
+    assert (failed.status_code, set(failed.json()["error"])) == (500, {"message", "type", "param", "code"})
+    assert 'serve_requests_total{path="/v1/completions",status="500"} 1.0' in metrics
+    assert refused.status_code == 400
+    assert "serve_longest_pause_seconds 0.0125" in metrics
+    assert "serve_prompt_tokens_total 0.0" in metrics

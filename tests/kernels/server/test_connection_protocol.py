@@ -1,10 +1,13 @@
 """Requests of clients that would rather speak HTTP/2, and of those that speak HTTP/1.0."""
 
 import asyncio
+import json
 import shutil
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +19,8 @@ from starlette.routing import Route
 
 from kernels.server.http.client import EngineClient
 from kernels.server.http.web import LONGEST_HEAD, WebServer, accepting, listening
+from kernels.server.http.writing import piece_by_piece, with_list
+from kernels.server.processes.connections import TAKEN, GivenConnections
 
 BODY = b'{"prompt": "A list is"}'
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n" % len(BODY)
@@ -90,3 +95,56 @@ def test_javas_own_client_is_answered() -> None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
     assert served(work).splitlines() == [f"200 {BODY.decode()}"] * 2
+
+
+def test_what_a_process_has_taken_does_not_come_back_when_it_ends_before_it_took_the_rest() -> None:
+    back: list[socket.socket] = []
+
+    async def whole() -> None:
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control.setblocking(False)
+        given = GivenConnections(control, back.append)
+        taken, left = socket.socket(), socket.socket()
+        assert given.give(taken)
+        assert given.give(left)
+        _, descriptors, _, _ = socket.recv_fds(theirs, 1, 1)
+        socket.close(descriptors[0])
+        theirs.send(TAKEN)
+        theirs.close()
+        given.close()  # its end is told by another pipe, so it may come before the loop has read the answer
+        assert back == [left]
+        assert taken.fileno() == -1
+        left.close()
+
+    asyncio.run(whole())
+
+
+def written(elements: Iterator[object], others: dict) -> tuple[bytes, int]:
+    """The JSON, and how many turns others had meanwhile."""
+
+    async def whole() -> tuple[bytes, int]:
+        turns, writing = 0, asyncio.ensure_future(with_list("choices", elements, others))
+        while not writing.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return await writing, turns
+
+    return asyncio.run(whole())
+
+
+@pytest.mark.parametrize("elements", [[], [{"text": 'ä"\n'}], [{"a": at} for at in range(500)]], ids=len)
+def test_others_get_a_turn_behind_each_element(elements: list) -> None:
+    found, turns = written(iter(elements), {"id": "é", "usage": {"b": None}})
+    assert json.loads(found) == {"id": "é", "usage": {"b": None}, "choices": elements}
+    assert turns > len(elements)
+
+
+def test_others_go_on_while_a_large_document_is_written_in_a_thread() -> None:
+    document = {"tokens": [*range(500_000)], "token_strs": ["ä"]}
+    with ThreadPoolExecutor(1) as pool:
+        writing, turns = pool.submit(piece_by_piece, document), 0
+        while not writing.done():
+            turns += 1
+            time.sleep(0.001)
+    assert json.loads(writing.result()) == document
+    assert turns > 4

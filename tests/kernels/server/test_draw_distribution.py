@@ -1,9 +1,4 @@
-"""Drawn tokens have the distribution that their requests ask for: χ² of many draws through a step's own functions.
-
-Of each setting 9,600 tokens are drawn, by 64 requests with their own seeds, at 150 places. For any seeds, a right
-sampler fails one comparison with a probability of FALSE_ALARM. Seeds are fixed, so a comparison that passes once passes
-always. Each planted mistake fails.
-"""
+"""Drawn tokens have the distribution that their requests ask for: χ² of many draws through a step's own functions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,16 +16,58 @@ from kernels.model.products import Stream
 from kernels.ops.sampling import Sampling
 from kernels.plan import PlannedOp
 from kernels.server.execution.heads import drawing_head, head_case
-from kernels.server.execution.inputs import Fields
+from kernels.server.execution.inputs import Fields, Sequences, size, views
 from kernels.server.execution.sampling import draw_tokens
+from kernels.server.execution.shapes import Shape
+from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from tests.kernels.runners.engine_models import load
-from tests.kernels.server.drawing import Draw, Rows, seeded
+
+PAGE, PAGES = 16, 1
+GOLDEN = 0x9E3779B97F4A7C15
+"""Its multiples are seeds that use all 64 bits."""
+Draw = Callable[[Fields], Tensor]
+"""Fields of a pass ↦ ids [rows]."""
+
+
+def seeded(settings: Sequence[Sampling], each: int) -> list[Sampling]:
+    """`each` samplings for each of the settings in turn; no two have the same seed and stream."""
+    found = []
+    for number in range(len(settings) * each):
+        how = settings[number // each]
+        found.append(replace(how, seed=(number // 3 + 1) * GOLDEN % (1 << 64), stream=number % 3))
+    return found
+
+
+class Rows:
+    """A request for each sampling. `fields` fills a pass of decodes for all of them."""
+
+    def __init__(self, hows: Sequence[Sampling], device: str = "cpu") -> None:
+        self.shape = Shape(len(hows), 0, PAGE, 0)
+        self._sequences = Sequences(len(hows), PAGES, PAGE)
+        self._host = torch.zeros(size(self.shape, PAGES), dtype=torch.uint8)
+        self._memory = self._host.to(device)
+        self._requests = [Request(str(slot), [1], 1, how) for slot, how in enumerate(hows)]
+        for slot, request in enumerate(self._requests):
+            request.slot, request.admitted, request.pages = slot, 1, [0]
+
+    def fields(self, place: int) -> Fields:
+        """The fields in which every request's next token is the one at `place` of its sequence."""
+        arrays = {name: each.numpy() for name, each in views(self._host, self.shape, PAGES)._asdict().items()}
+        step = Step([ScheduledTokens(request, 0, 1, True, place) for request in self._requests])
+        self._sequences.fill(step, self.shape, arrays)
+        self._memory.copy_(self._host)
+        return views(self._memory, self.shape, PAGES)
+
+    def drawn(self, draw: Draw, places: int, same_place: bool = False) -> np.ndarray:
+        """The ids [places, rows] of the tokens at places 1, 2, … of all sequences."""
+        return np.stack([draw(self.fields(1 if same_place else at + 1)).cpu().numpy() for at in range(places)])
+
 
 FALSE_ALARM = 1e-6
 LEAST_EXPECTED = 8.0
 """Tokens that are expected less often are counted together."""
 CELLS = 12
-REQUESTS, PLACES, VOCAB = 64, 150, 300
+REQUESTS, PLACES, VOCAB = 64, 100, 100
 WHOLE, HOT = Sampling(0.9), Sampling(1.6)
 TOP_K, TOP_P, BOTH = Sampling(1.3, top_k=12), Sampling(1.1, top_p=0.4), Sampling(1.2, top_k=40, top_p=0.75)
 SETTINGS = {"temperature": WHOLE, "high temperature": HOT, "top-k": TOP_K, "top-p": TOP_P, "both": BOTH}
@@ -41,7 +78,7 @@ def one_likely() -> Tensor:
     temperature moves much mass.
     """
     found = 0.4 * torch.randn(VOCAB, generator=torch.Generator().manual_seed(1))
-    found[77] = 5.0
+    found[77] = 4.2
     assert len(found.unique()) == VOCAB
     return found
 
@@ -51,10 +88,10 @@ def shares(logits: Tensor, how: Sampling) -> np.ndarray:
     many as reach top-p.
     """
     scaled = logits.double().numpy() / how.temperature
-    order = np.argsort(-scaled, kind="stable")[: how.top_k or VOCAB]
+    order = np.argsort(-scaled, kind="stable")[: how.top_k or len(logits)]
     mass = np.exp(scaled[order] - scaled.max())
     mass = mass[: 1 + int(np.searchsorted(mass.cumsum(), how.top_p * mass.sum()))] if how.top_p < 1 else mass
-    found = np.zeros(VOCAB)
+    found = np.zeros(len(logits))
     found[order[: len(mass)]] = mass / mass.sum()
     return found
 
@@ -69,15 +106,13 @@ def cells(wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def chance(ids: np.ndarray, wanted: np.ndarray) -> float:
-    """The probability that right draws are as far from the `wanted` shares as these ids; 0 for one without a share.
-
-    It is twice the smaller one of two: of a χ² by token, and of one by `cells`.
-    """
-    counts, expected = np.bincount(ids.ravel(), minlength=VOCAB), wanted * ids.size
+    """The probability that right draws are as far from the `wanted` shares as these ids; 0 for one without a share."""
+    counts, expected = np.bincount(ids.ravel(), minlength=len(wanted)), wanted * ids.size
     if counts[wanted == 0].any():
         return 0.0
     order, cell = cells(wanted)
-    token = np.unique(np.where(expected[order] >= LEAST_EXPECTED, np.arange(len(order)), VOCAB), return_inverse=True)[1]
+    alone = np.where(expected[order] >= LEAST_EXPECTED, np.arange(len(order)), len(order))
+    token = np.unique(alone, return_inverse=True)[1]
     found = []
     for groups in (token, cell):
         seen, hoped = (np.bincount(groups, weights=each[order]) for each in (counts, expected))

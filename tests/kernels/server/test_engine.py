@@ -34,15 +34,9 @@ def made(family: str):
 
 
 def served(
-    model,
-    requests: list[Request],
-    pages: int = 40,
-    ops: Sequence[PlannedOp] = (),
-    tokens: list[Token] | None = None,
+    model, requests: list[Request], pages: int = 40, ops: Sequence[PlannedOp] = (), tokens: list[Token] | None = None
 ) -> Engine:
-    """The engine after it has served them all; they arrive in the course of its first turns. `tokens` gets what it
-    told. `model` may be divided over several ranks.
-    """
+    """The engine after it has served them all; they arrive in the course of its first turns."""
     decoders = [*map(Decoder, tensor_parallel.parts_of(model))]
     decoder = decoders[0]
     limits = SchedulerLimits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
@@ -175,9 +169,7 @@ def test_a_stop_token_ends_the_answer() -> None:
 
 @pytest.mark.parametrize("pages", [40, 11])
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
-def test_log_probabilities_are_the_models_and_change_no_answer(
-    family: str, pages: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_probabilities_are_the_models_and_change_no_answer(family, pages, monkeypatch):
     """Prompts in chunks, pages from the prefix cache, answers greedy and drawn, preempted where pages are few."""
     monkeypatch.setattr(logprobs, "ROWS", 2)
     model = made(family)
@@ -223,7 +215,6 @@ def check_logprobs(told: list[Logprobs | None], expected: torch.Tensor, ids: lis
     """Each token's log probabilities are those of `expected` [tokens, vocab], within float32's rounding."""
     assert len(told) == len(ids)
     for found, row, token in zip(told, expected, ids, strict=True):
-        assert found is not None
         assert found.own == pytest.approx(float(row[token]), abs=LOGPROB_ERROR)
         assert [value for _, value in found.likeliest] == pytest.approx(
             row.topk(most).values.tolist(), abs=LOGPROB_ERROR
@@ -234,9 +225,7 @@ def check_logprobs(told: list[Logprobs | None], expected: torch.Tensor, ids: lis
         assert len({each for each, _ in found.likeliest}) == most
 
 
-def test_a_server_that_has_captured_a_part_answers_alike_and_captures_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_that_has_captured_a_part_answers_alike_and_captures_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it is idle one by one, under load those that steps ask for, some time apart."""
     model = made("llama")
     decoder = Decoder(model)

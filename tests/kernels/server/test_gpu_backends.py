@@ -1,7 +1,6 @@
 """On a Hopper GPU: both backends of one engine, and both arrangements of attention."""
 
 import random
-from typing import Any
 
 import pytest
 import torch
@@ -10,15 +9,15 @@ from kernels import runners
 from kernels.model import tensor_parallel
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import logit_gaps
 from kernels.server.execution import backend, building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.sizing import RequestedSize
-from kernels.server.scheduler.requests import Request, Token
+from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.on_gpu import models
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.test_gpu_experts import EVERY, GPT_OSS
+from tests.kernels.server.answers import assert_models_answers, run_all
 
 pytestmark = pytest.mark.gpu
 TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -27,27 +26,15 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
 @pytest.mark.parametrize(
     ("family", "weights", "at_once", "devices"),
     [
-        ("llama", "", 12, None),
-        ("qwen2", "", 12, None),
-        ("qwen3", "", 12, None),
-        ("llama", "int8", 12, None),
-        ("qwen2", "int8", 24, None),
-        ("llama", "int4", 24, None),
-        ("llama", "", 12, [0, 0]),
-        ("llama", "int8", 12, [0, 0]),
-        pytest.param("llama", "", 12, [0, 1], marks=TWO_GPUS),
+        ("llama", "", 12, None), ("qwen2", "", 12, None), ("qwen3", "", 12, None), ("llama", "int8", 12, None),
+        ("qwen2", "int8", 24, None), ("llama", "int4", 24, None), ("llama", "", 12, [0, 0]),
+        ("llama", "int8", 12, [0, 0]), pytest.param("llama", "", 12, [0, 1], marks=TWO_GPUS),
         pytest.param("qwen3", "", 12, [0, 1], marks=TWO_GPUS),
         pytest.param("llama", "int4", 12, [0, 1], marks=TWO_GPUS),
     ],
-)
-def test_both_backends_give_the_models_answers(
-    family: str, weights: str, at_once: int, devices: list[int] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them. Two `devices` have a rank each,
-    side by side where both are the same.
-
-    Triton compiles nothing while they are served. The instances for two sequences and more share their weights.
-    """
+)  # fmt: skip
+def test_both_backends_give_the_models_answers(family, weights, at_once, devices, monkeypatch):
+    """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them."""
     monkeypatch.setattr(building, "crossing", lambda *given: 8)
     from triton import knobs
 
@@ -80,12 +67,7 @@ def test_both_backends_give_the_models_answers(
     assert not compiled
     assert min(own.steps_of) > 5
     assert [request.answered for request in requests] == [request.max_tokens for request in requests]
-    eager = runners.runner("eager", model)
-    for request in requests:
-        if request.sampling.greedy:
-            ids, length = torch.tensor([request.ids], device="cuda"), request.prompt_length
-            gaps = logit_gaps(eager, ids[:, :length], [request.ids[length:]])
-            assert gaps.refusal(LARGEST_DIFFERENCE[weights or "bf16"]) is None
+    assert_models_answers(model, [request for request in requests if request.sampling.greedy], weights or "bf16")
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
@@ -117,18 +99,12 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
         )
         for number in range(20)
     ]
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        own.run_step()
+    run_all(own, requests)
     assert taken >= {"argmax", "top_k_p"}
+    assert_models_answers(model, [each for each in requests if each.sampling.greedy], dtype)
     eager = runners.runner("eager", model)
-    for each in requests:
+    for each in (each for each in requests if not each.sampling.greedy):
         ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
-        if each.sampling.greedy:
-            gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
-            assert gaps.refusal(LARGEST_DIFFERENCE[dtype]) is None
-            continue
         logits = eager.logits(ids)[0, length - 1 : -1].float()
         least = logits.topk(each.sampling.top_k).values[:, -1] - 2 * LARGEST_DIFFERENCE[dtype] * logits.std(-1)
         assert bool((logits.gather(1, ids[0, length:, None])[:, 0] >= least).all())
@@ -144,12 +120,8 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     ],
     ids=["qwen3-moe", "gpt-oss", "qwen3-moe over two", "gpt-oss over two"],
 )
-def test_a_mixture_of_experts_is_served(
-    config: dict[str, Any], devices: list[int] | None, backends: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Graphs of single and mixed steps; over two GPUs the megakernel takes few sequences. Tokens go to all experts, so
-    that rounding chooses no others.
-    """
+def test_a_mixture_of_experts_is_served(config, devices, backends, monkeypatch):
+    """Graphs of single and mixed steps; over two GPUs the megakernel takes few sequences."""
     if devices is not None:
         monkeypatch.setattr(building, "crossing", lambda *given: 4)
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
@@ -162,15 +134,8 @@ def test_a_mixture_of_experts_is_served(
         Request(str(number), [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 300)))], draw.choice((3, 40)))
         for number in range(20)
     ]
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        own.run_step()
-    eager = runners.runner("eager", model)
-    for each in requests:
-        ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
-        gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
-        assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+    run_all(own, requests)
+    assert_models_answers(model, requests)
 
 
 def test_log_probabilities_of_captured_passes_are_the_models() -> None:
@@ -188,11 +153,7 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
         )
         for number in range(20)
     ]
-    tokens: list[Token] = []
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        tokens += own.run_step()
+    tokens = run_all(own, requests)
     eager = runners.runner("eager", model)
     for each in requests:
         told = [token.logprobs for token in tokens if token.request is each]
@@ -203,7 +164,6 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
         limit = 2 * LARGEST_DIFFERENCE["bf16"] * float(logits.std(-1).max())
         rows = logits.log_softmax(-1).tolist()
         for found, row, token in zip(told, rows, each.ids[each.prompt_length :], strict=True):
-            assert found is not None
             assert found.own == pytest.approx(row[token], abs=limit)
             assert [value for _, value in found.likeliest] == pytest.approx(
                 [row[at] for at, _ in found.likeliest], abs=limit

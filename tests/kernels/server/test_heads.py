@@ -32,15 +32,12 @@ def step_of(*hows: Sampling, logprobs: int | None = None, chunk: bool = False) -
 @pytest.mark.parametrize(
     ("step", "head"),
     [
-        (step_of(GREEDY, GREEDY), "argmax"),
-        (step_of(GREEDY, LIMITED, OTHER_LIMIT), "top_k_p"),
-        (step_of(LIMITED, WHOLE), None),
-        (step_of(Sampling(1.0, top_k=MOST_TOP_K + 1)), None),
-        (step_of(Sampling(1.0, top_p=0.9)), None),
-        (step_of(GREEDY, logprobs=0), None),
+        (step_of(GREEDY, GREEDY), "argmax"), (step_of(GREEDY, LIMITED, OTHER_LIMIT), "top_k_p"),
+        (step_of(LIMITED, WHOLE), None), (step_of(Sampling(1.0, top_k=MOST_TOP_K + 1)), None),
+        (step_of(Sampling(1.0, top_p=0.9)), None), (step_of(GREEDY, logprobs=0), None),
         (step_of(GREEDY, chunk=True), None),
     ],
-)
+)  # fmt: skip
 def test_a_head_takes_the_steps_whose_tokens_it_can_draw(step: Step, head: str | None) -> None:
     assert drawn_by(step) == head
 

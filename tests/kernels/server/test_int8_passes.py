@@ -12,8 +12,6 @@ from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.model.experts import experts_of
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import logit_gaps
 from kernels.quant import absmax
 from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import QUANTISERS
@@ -24,6 +22,7 @@ from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.engine_models import CONFIGS
+from tests.kernels.server.answers import assert_models_answers, run_all
 
 
 @pytest.fixture
@@ -53,12 +52,8 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
 
 @pytest.mark.parametrize(("weights", "ranks"), [("int8", 1), ("int4_minimum", 1), ("int8", 2)])
 @torch.no_grad()
-def test_passes_of_few_rows_multiply_by_the_rounded_weights(
-    rows: Counter[tuple[str, int]], weights: str, ranks: int
-) -> None:
-    """Norms of ones are not folded into the matrices, which would be rounded as other ones. Every rank rounds its part
-    as the whole model is rounded.
-    """
+def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows, weights, ranks):
+    """Norms of ones are not folded into the matrices, which would be rounded as other ones."""
     model: Any = runners.load(None, GPU_CONFIGS["llama"], seed=1, generated=True, dtype="bf16", device="cpu")
     for name, parameter in model.named_parameters():
         if "norm" in name:
@@ -76,23 +71,15 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(
     others = [name for name in VARIANTS if name not in LOWERED]
     own = Engine([KernelsBackend(decoders, GPUS["h200"], limits, exclude=others, weights=weights)])
     requests = [Request(str(each), [each + 1, 7 * each + 3, 5], 3 + each // 5) for each in range(20)]
-    for request in requests:
-        own.add(request)
-    while not own.idle:
-        own.run_step()
+    run_all(own, requests)
     few = {("skinny_int8", False), (f"skinny_{weights}", False)}
     assert {(name, count > 16) for name, count in rows} == {*few, ("small_gemm_int8", True)}
-    eager = runners.runner("eager", rounded)
-    for request in requests:
-        ids, length = torch.tensor([request.ids]), request.prompt_length
-        assert logit_gaps(eager, ids[:, :length], [request.ids[length:]]).refusal(LARGEST_DIFFERENCE["bf16"]) is None
+    assert_models_answers(rounded, requests)
 
 
 @pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])
 @torch.no_grad()
-def test_passes_of_few_rows_multiply_by_rounded_experts(
-    rows: Counter[tuple[str, int]], name: str, weights: str
-) -> None:
+def test_passes_of_few_rows_multiply_by_rounded_experts(rows, name, weights):
     """Of 8 experts with 32 rows each on average; longer passes take the model's own weights. A token goes to all."""
     config = CONFIGS[name] | {"num_experts_per_tok": 8}
     model: Any = runners.load(None, config, seed=1, generated=True, dtype="bf16", device="cpu")
@@ -105,13 +92,7 @@ def test_passes_of_few_rows_multiply_by_rounded_experts(
     others = [each for each in VARIANTS if each not in LOWERED or "grouped" not in each]
     own_engine = Engine([KernelsBackend(decoder, GPUS["h200"], limits, exclude=others, weights=weights)])
     requests = [Request(str(each), [*range(each + 1, each + 40)], 3) for each in range(2)]
-    for request in requests:
-        own_engine.add(request)
-    while not own_engine.idle:
-        own_engine.run_step()
+    run_all(own_engine, requests)
     assert {each for each, _ in rows} == {f"grouped_{weights}"}
     assert max(count for _, count in rows) <= 8 * 32
-    for request in requests:
-        ids, length = torch.tensor([request.ids]), request.prompt_length
-        gaps = logit_gaps(runners.runner("eager", model), ids[:, :length], [request.ids[length:]])
-        assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+    assert_models_answers(model, requests)

@@ -4,19 +4,18 @@ import copy
 import itertools
 import random
 import threading
+from collections.abc import Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 import pytest
 import torch
+from torch import Tensor
 
-from kernels import runners
 from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.ops.sampling import GREEDY, Sampling
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import logit_gaps
 from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
@@ -26,8 +25,32 @@ from kernels.server.processes.worker import GrammarCompiler, serve
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request
 from kernels.server.spec import Spec
-from tests.kernels.megakernel.tiny_models import exact
-from tests.kernels.server.interpreted_instance import InterpretedInstance
+from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu, run
+from tests.kernels.megakernel.orders import round_robin
+from tests.kernels.megakernel.tiny_models import arrays_of, exact, programs_of
+from tests.kernels.server.answers import assert_models_answers
+
+
+class InterpretedInstance:
+    """The tiny model `name` on `ranks` GPUs of 4 SMs, with splits of 8 keys."""
+
+    def __init__(self, name: str, batch: int, capacity: int, ranks: int = 1) -> None:
+        self.batch, self.capacity, self.launches = batch, capacity, 0
+        layout = {"sms": 4, "splits": 3, "batch": batch, "sliced": batch > 1}
+        self._programs = programs_of(name, tensor_parallel_size=ranks, **layout)
+        self._arrays = [arrays_of(name, program.layout, rank) for rank, program in enumerate(self._programs)]
+        shape = self._programs[0].shape
+        size = shape.layers, batch, capacity, shape.kv_heads, shape.head_dim
+        self.caches = [(torch.full(size, float("nan")), torch.full(size, float("nan"))) for _ in range(ranks)]
+
+    def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
+        gpus = []
+        for program, arrays, (keys, values) in zip(self._programs, self._arrays, self.caches, strict=True):
+            context = DecodeStart(keys.numpy(), values.numpy(), first.numpy(), positions)
+            gpus.append(SimulatedGpu(program, arrays, context, len(tokens), split_keys=8, sampling=sampling))
+        tokens.copy_(torch.from_numpy(run(gpus, round_robin())))
+        self.launches += 1
+
 
 NAME, DIVIDED_NAME, CAPACITY = "llama-32", "llama-of-4", 48
 
@@ -67,14 +90,6 @@ def request_of(number: int, prompt: int, tokens: int, sampling: Sampling = GREED
     return Request(str(number), [draw.randrange(150) for _ in range(prompt)], tokens, sampling)
 
 
-def check_answers(model: torch.nn.Module, requests: list[Request]) -> None:
-    """Each greedy answer is what the model has as best, but for the rounding of bf16."""
-    eager = runners.runner("eager", model)
-    for request in requests:
-        prompt, ids = request.ids[: request.prompt_length], request.ids[request.prompt_length :]
-        assert not logit_gaps(eager, torch.tensor([prompt]), [ids]).refusal(LARGEST_DIFFERENCE["bf16"]), request.name
-
-
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_sequences_join_leave_and_change_over_both_ways(ranks: int) -> None:
     """One alone, then two, then more than the megakernel takes, and back; one is cancelled, one grows too long."""
@@ -87,7 +102,7 @@ def test_sequences_join_leave_and_change_over_both_ways(ranks: int) -> None:
     finished = [first, second, long, *burst]
     assert [each.reason for each in finished] == ["length"] * len(finished)
     assert [each.answered for each in finished] == [each.max_tokens for each in finished]
-    check_answers(model, finished)
+    assert_models_answers(model, finished)
     changes = set(itertools.pairwise(turns))
     assert {(0, 1), (1, 0)} <= changes
     assert all(instance.launches for instance in instances)
@@ -101,7 +116,7 @@ def test_a_sequence_that_comes_back_brings_the_rows_that_others_computed() -> No
     served(own, {0: [first], 5: [other]})
     assert alone.launches > 2
     assert min(own.steps_of) > 1
-    check_answers(model, [first, other])
+    assert_models_answers(model, [first, other])
 
 
 def test_both_backends_draw_the_same_answer() -> None:
@@ -125,7 +140,7 @@ def test_steps_with_log_probabilities_are_the_kernels() -> None:
     assert turns[4:10] == [1] * 6
     assert 0 in turns[:4]
     assert 0 in turns[10:]
-    check_answers(model, [silent, asking])
+    assert_models_answers(model, [silent, asking])
 
 
 def test_what_the_prefix_cache_had_is_told_with_the_first_tokens() -> None:
@@ -170,14 +185,10 @@ def test_the_crossing_is_the_most_up_to_which_the_megakernel_is_faster(kernels, 
 @pytest.mark.parametrize(
     ("most", "free", "batches"),
     [
-        (8, 1000, [1, 2, 4, 8]),
-        (5, 1000, [1, 2, 4, 8]),
-        (3, 1000, [1, 2, 4]),
-        (1, 1000, [1]),
-        (0, 1000, []),
+        (8, 1000, [1, 2, 4, 8]), (5, 1000, [1, 2, 4, 8]), (3, 1000, [1, 2, 4]), (1, 1000, [1]), (0, 1000, []),
         (8, 30, [1, 2]),
     ],
-)
+)  # fmt: skip
 def test_the_smallest_instances_that_fit_are_built(most, free, batches) -> None:
     assert [*batches_within(most, free, lambda batch: 10 + batch)] == batches
 

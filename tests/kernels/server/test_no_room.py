@@ -116,7 +116,6 @@ def test_an_engine_that_can_open_no_file_as_it_starts_again_ends_no_server(tmp_p
         own = EngineProcess(Spec(str(tmp_path / "starts")), main=without_files_itself)
         own.start()
         await becomes(own, "ready")
-        assert own.process is not None
         own.process.kill()
         await becomes(own, "the engine has ended and is started again; the last try failed: [Errno 24] Too many open")
         await becomes(own, "ready")

@@ -178,9 +178,7 @@ def of_experts() -> KernelsBackend:
     return backend_of(CONFIGS["qwen3-moe"])
 
 
-def test_the_products_of_experts_are_planned_with_their_rows_and_take_the_models_own_weights(
-    of_experts: KernelsBackend,
-) -> None:
+def test_the_products_of_experts_are_planned_with_their_rows_and_take_the_models_own_weights(of_experts):
     """Each of 8 experts has 48 rows of gate and as many of up; a token has 3 rows."""
     for shape, ops, head in of_experts.passes():
         noted = NotedVariants(ops, H200)
@@ -196,9 +194,7 @@ def test_the_products_of_experts_are_planned_with_their_rows_and_take_the_models
     assert sum(copied.values()) == packed_bytes(of_experts.model, H200)
 
 
-def test_tiles_of_experts_are_multiplied_with_their_activation_by_the_product_of_tiles(
-    of_experts: KernelsBackend,
-) -> None:
+def test_tiles_of_experts_are_multiplied_with_their_activation_by_the_product_of_tiles(of_experts):
     """Whatever a plan names for products that take the weights row by row."""
     planned = [op for _, ops, _ in of_experts.passes() for op in ops if op.op == "grouped"]
     tiled = backend_of(CONFIGS["qwen3-moe"], tiled=True, ops=planned)
@@ -265,18 +261,12 @@ def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) 
 @pytest.mark.parametrize(
     ("weights", "excluded"),
     [
-        ("", []),
-        ("", ["skinny"]),
-        ("int8", ["skinny_int8"]),
-        ("int8", ["small_gemm_int8"]),
-        ("int4_zero", []),
+        ("", []), ("", ["skinny"]), ("int8", ["skinny_int8"]), ("int8", ["small_gemm_int8"]), ("int4_zero", []),
         ("int4_minimum", ["small_gemm_int8"]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("most", Copies)
-def test_memory_is_kept_for_every_copy_of_a_weight(
-    backend: KernelsBackend, most: Copies, weights: str, excluded: list[str]
-) -> None:
+def test_memory_is_kept_for_every_copy_of_a_weight(backend, most, weights, excluded):
     fewer = KernelsBackend(backend.model, H200, backend.limits, copies=most, exclude=excluded, weights=weights)
     copies = Usable(H200, most, excluded, weights).copies
     made: dict[tuple[object, ...], int] = {}
@@ -291,15 +281,14 @@ def test_memory_is_kept_for_every_copy_of_a_weight(
     assert packed_bytes(backend.model, GPUS["a100"], copies) == 0
 
 
-def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of_them(
-    backend: KernelsBackend, of_experts: KernelsBackend
-) -> None:
+def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of_them(backend, of_experts):
     prompts = Shape(0, LONG // 16, 16, 1)
     every = {op.variant for _, ops, _ in backend.passes() for op in ops}
     every |= {op.variant for op in packed_ops(backend.model, prompts, 16, 512, Usable(H200))}
     every |= {op.variant for _, ops, _ in of_experts.passes() for op in ops}
     for weights in ("int8", *INT4):
         lower = KernelsBackend(backend.model, H200, backend.limits, weights=weights)
+        lower.shapes = [shape for shape in lower.shapes if shape.decodes in (1, 48)]
         every |= {op.variant for _, ops, _ in lower.passes() for op in ops}
     for weights in EXPERTS:
         lower, copies = KernelsBackend(of_experts.model, H200, of_experts.limits, weights=weights), {}

@@ -3,33 +3,31 @@
 import argparse
 import asyncio
 import json
+import os
 import re
 import shutil
 import socket
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kernels.cli.serve import ABOVE, NUMBERS, _serve, serve, serve_arguments, wrong_number
-from kernels.model_files import ModelRefused
+from kernels.load.connection import Address, handed_over
+from kernels.load.generator import LoadDuration
+from kernels.load.lists import Lengths, RequestList
+from kernels.load.sharing import Sending
+from kernels.model_files import ModelRefused, catalogue
+from kernels.model_files.digests import model_digest
+from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.http.web import listening
 from kernels.server.processes.engine_process import EngineProcess
+from kernels.server.processes.handed import NAME, HandedServer, ServerDeclined
 from kernels.server.spec import Spec
-from tests.kernels.server.conftest import MODEL, ROOT
+from tests.kernels.server.conftest import MODEL
 from tests.kernels.server.engines import becomes, short_of_memory
 from tests.ports import reserved_port
-
-
-def test_an_ever_so_small_memory_for_pages_is_refused_and_not_ignored() -> None:
-    """By the engine's process, whose sentence ends the whole server."""
-    command = [sys.executable, "-m", "kernels", "serve", "--device", "cpu", "--port", str(reserved_port())]
-    command += ["--model", str(MODEL), "--kv-gib", "1e-12"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
-    assert done.stderr.splitlines()[-1].startswith("kernels serve: kv_bytes: 1 hold no KV page")
 
 
 @pytest.mark.parametrize(("host", "said"), [("127.0.0.1", "address already in use$"), ("192.0.2.1", r"'192\.0\.2\.1'")])
@@ -64,9 +62,7 @@ LONG = "9" * 60
         ("--drain-seconds", "-1", "-1 is less than 0"),
     ],
 )
-def test_a_number_that_cannot_be_served_is_refused(
-    option: str, value: str, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_number_that_cannot_be_served_is_refused(option, value, sentence, capsys):
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
     assert serve(parser.parse_args(["--model", str(MODEL), f"{option}={value}"])) == 2
@@ -96,14 +92,25 @@ def test_a_plan_of_such_numbers_is_refused_too(tmp_path: Path, serving: dict[str
         read_plan(tmp_path / "plan.json")
 
 
-def refused(model: Path) -> str:
-    """Why a server of the model does not start."""
+def started(model: Path, *more: str) -> int:
+    """The status of a server of the model that does not start."""
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
-    options = parser.parse_args(["--model", str(model), "--device", "cpu", "--port", str(reserved_port())])
+    options = ["--model", str(model), "--device", "cpu", "--port", str(reserved_port()), *more]
+    return asyncio.run(_serve(parser.parse_args(options), []))
+
+
+def refused(model: Path) -> str:
+    """Why a server of the model does not start."""
     with pytest.raises((ValueError, ModelRefused)) as raised:
-        asyncio.run(_serve(options, []))
+        started(model)
     return str(raised.value)
+
+
+def test_an_ever_so_small_memory_for_pages_is_refused_and_not_ignored(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the engine's process, whose sentence ends the whole server."""
+    assert started(MODEL, "--kv-gib", "1e-12") == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("kernels serve: kv_bytes: 1 hold no KV page")
 
 
 def test_files_that_hold_no_object_no_weights_or_half_a_model_are_refused(tmp_path: Path) -> None:
@@ -124,7 +131,6 @@ def test_a_lack_of_memory_ends_no_server_that_has_served(tmp_path: Path) -> None
         own = EngineProcess(Spec(str(tmp_path / "starts")), main=short_of_memory)
         own.start()
         await becomes(own, "ready")
-        assert own.process is not None
         own.process.kill()
         sentence = "the memory does not hold the model and a server of this size, which --max-num-seqs"
         await becomes(own, f"the engine has ended and is started again; the last try failed: {sentence}")
@@ -133,3 +139,34 @@ def test_a_lack_of_memory_ends_no_server_that_has_served(tmp_path: Path) -> None
         await own.stop()
 
     asyncio.run(whole())
+
+
+def test_a_server_that_cannot_serve_says_so(tmp_path):
+    with HandedServer(Spec(model=str(tmp_path)), os.environ) as server:
+        with pytest.raises(ServerDeclined, match=r"config\.json: it cannot be read"):
+            server.wait_ready(300)
+        server.process.wait(120)
+        with pytest.raises(OSError, match="Broken pipe"):
+            handed_over(server.handing)
+
+
+def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_processes(tmp_path):
+    digest = model_digest(catalogue.entry("tiny-llama")[0], (), True, 0)
+    plan = Plan(model_digest=digest, gpu="cpu", runner="kernels", dtype="fp32")
+    plan.serving = Serving(
+        basis="measured", max_num_seqs=4, graph_rows=[1, 3], kv_bytes=2**18, token_ms={1: {"kernels": 0.5}}
+    )
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    spec = Spec(model="tiny-llama", plan=str(tmp_path / "plan.json"), device="cpu", max_num_seqs=4)
+    with HandedServer(spec, os.environ) as server:
+        device = server.wait_ready(300)
+        found = Serving.model_validate(server.serving)
+        requests = RequestList.drawn(Lengths(6, 4), 12, 64, 7)
+        address = Address("localhost", 80, False, "/v1", handing=server.handing)
+        sent = asyncio.run(Sending(address, partial(requests.load, NAME, 3), LoadDuration(60), processes=2).run())
+    assert sorted(exchange.planned.index for exchange in sent.exchanges) == list(range(12))
+    assert {(exchange.error, exchange.tokens) for exchange in sent.exchanges} == {("", 4)}
+    assert server.process.returncode == 0
+    assert (found.basis, found.max_num_seqs, found.graph_rows, found.device) == ("measured", 4, [1, 3, 4], device)
+    assert found.token_ms == plan.serving.token_ms
+    assert 0 < found.kv_bytes <= 2**18

@@ -45,9 +45,7 @@ def test_checking_a_list_ends_at_its_first_mistake(kind: type[BaseModel], given:
         ("length_penalty", 0.5, 1.0),
     ],
 )
-def test_a_field_of_another_server_is_refused_unless_it_changes_nothing(
-    name: str, value: object, harmless: object
-) -> None:
+def test_a_field_of_another_server_is_refused_unless_it_changes_nothing(name, value, harmless):
     body = {"prompt": "a", "model": "m", "user": "ignored"}
     with pytest.raises(ApiError, match=f"^{name} is not served here") as raised:
         document(CompletionRequest, body | {name: value})
@@ -131,13 +129,7 @@ def test_what_an_assistant_says_of_no_call_is_taken() -> None:
     assert Message.model_validate({"role": "user", "content": "a", "name": "Ann"}).document["name"] == "Ann"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ApiError(400, "a" * 10_000_000),
-        ApiError(400, prompt_too_long(1, 10**4000, 8)),
-    ],
-)
+@pytest.mark.parametrize("error", [ApiError(400, "a" * 10_000_000), ApiError(400, prompt_too_long(1, 10**4000, 8))])
 def test_an_error_repeats_no_more_than_a_part_of_a_request(error: ApiError) -> None:
     assert len(error.document["error"]["message"]) == LONGEST_MESSAGE
     assert error.document["error"]["message"].endswith("…")

@@ -194,15 +194,8 @@ def test_a_chat_has_the_log_probabilities_of_its_text(api: httpx.Client) -> None
         assert {len(each["top_logprobs"]) for each in entries} == {3}
 
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "kind": {"enum": ["list", "set"]},
-        "sizes": {"type": "array", "items": {"enum": [1, 20]}, "maxItems": 3},
-    },
-    "required": ["kind", "sizes"],
-    "additionalProperties": False,
-}
+KINDS = {"kind": {"enum": ["list", "set"]}, "sizes": {"type": "array", "items": {"enum": [1, 20]}, "maxItems": 3}}
+SCHEMA = {"type": "object", "properties": KINDS, "required": ["kind", "sizes"], "additionalProperties": False}
 
 
 @pytest.mark.parametrize(

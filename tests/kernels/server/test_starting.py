@@ -56,7 +56,6 @@ def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:
         assert client.ready == own.state.ready
         assert list(own.state.seconds) == ["process", "weights", "other"]
         assert all(second >= 0 for second in own.state.seconds.values())
-        assert own.process is not None
         own.process.kill()
         await becomes(own, "the engine has ended")
         assert client.ready is None
@@ -96,7 +95,6 @@ def test_an_engine_that_dies_while_it_is_sent_something_leaves_no_traceback(monk
         monkeypatch.setattr(Connection, "_check_writable", between_check_and_write)
         own.send("go on")
         await asyncio.to_thread(sending.wait, 60)
-        assert own.process is not None
         own.process.kill()
         await becomes(own, "the engine has ended")
         died.set()

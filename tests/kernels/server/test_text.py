@@ -148,9 +148,7 @@ def test_log_probabilities_are_written_as_openai_writes_them() -> None:
     }
 
 
-def test_a_model_without_a_tokenizer_is_served_by_bytes_and_ids(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_model_without_a_tokenizer_is_served_by_bytes_and_ids(tmp_path, caplog):
     text_of(None, {})
     assert not caplog.messages
     text = text_of(tmp_path, {"eos_token_id": [3, 4]})

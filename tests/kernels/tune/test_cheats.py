@@ -51,30 +51,22 @@ def flat(values):
 
 
 @pytest.mark.parametrize(
-    ("cheat", "said"),
+    ("cheat", "calls", "said"),
     [
-        (planted.CachedByVersion, "It returned an earlier answer when its input tensors held new values."),
-        (planted.RemembersLater, "Its timed calls give other answers than the gate saw, as if it remembered"),
-        (planted.AnswersLater, "Its timed calls give other answers than the gate saw, as if it remembered"),
-        (planted.NothingLater, "A timed call gave no answer that can be read: AttributeError: "),
+        (planted.CachedByVersion, 0, "It returned an earlier answer when its input tensors held new values."),
+        (planted.RemembersLater, 0, "Its timed calls give other answers than the gate saw, as if it remembered"),
+        (planted.AnswersLater, 0, "Its timed calls give other answers than the gate saw, as if it remembered"),
+        (planted.NothingLater, 0, "A timed call gave no answer that can be read: AttributeError: "),
+        # three values are the same in many calls, and the others are not
+        (planted.KnowsThreeValues, 200, "Its timed calls give other answers than the gate saw, as if it remembered"),
     ],
 )
-def test_a_variant_that_does_not_do_the_work_is_refused(plant, cheat, said):
+def test_a_variant_that_does_not_do_the_work_is_refused(plant, cheat, calls, said):
     plant(cheat)
-    found = tried(cheat.name)
+    found = tried(cheat.name, calls=calls)
     assert found[cheat.name].gate == "fail"
     assert found[cheat.name].reason.startswith(said)
     assert not found[cheat.name].chosen
-    assert found["torch_linear"].chosen
-
-
-def test_a_variant_that_knows_its_input_by_three_values_is_refused(plant):
-    """They are the same in many calls, and the other values are not."""
-    plant(planted.KnowsThreeValues)
-    found = tried("planted_knows_three_values", calls=1000)
-    trial = found["planted_knows_three_values"]
-    assert trial.gate == "fail"
-    assert trial.reason.startswith("Its timed calls give other answers than the gate saw, as if it remembered")
     assert found["torch_linear"].chosen
 
 

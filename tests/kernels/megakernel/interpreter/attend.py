@@ -1,7 +1,4 @@
-"""How the interpreter's SMs attend: to a split of the keys, or in OUT to all; and how splits are merged.
-
-Functions of one SM, generators as its instructions are. Imports without torch.
-"""
+"""How the interpreter's SMs attend: to a split of the keys, or in OUT to all; and how splits are merged."""
 
 from collections.abc import Generator
 from typing import TYPE_CHECKING
@@ -160,11 +157,7 @@ def _sums(
     taken: tuple[Floats, Floats, Floats],
     keeps: bool,
 ) -> tuple[Floats, Floats, Floats]:
-    """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights.
-
-    `taken` are the queries and the newest key and value. If the SM `keeps` the newest row, and the row is in its span,
-    it appends the row to the caches.
-    """
+    """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights."""
     q, key, value = taken
     newest = sm.length(b) - 1
     keys, values = sm.gpu.keys[layer, b, span, kv].copy(), sm.gpu.values[layer, b, span, kv].copy()

@@ -1,9 +1,4 @@
-"""The megakernel on a CPU: runs the uploaded arrays, SM by SM, in any order. Imports without torch.
-
-Python generators stand for the blocks of `decode.cu`. They compute in float32 with the kernel's roundings (inputs of
-products, keys and values to bf16; words to 24 bits; sums in another order). This module holds the memory that they
-share; the caller chooses the order in which they run; block.py and attend.py hold their code.
-"""
+"""The megakernel on a CPU: runs the uploaded arrays, SM by SM, in any order. Imports without torch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,11 +35,7 @@ class DecodeStart:
 
 
 class SimulatedGpu:
-    """Global memory, and a block for each SM. `arrays` are those of `uploads`, as numpy (bf16 as uint16).
-
-    `group` are the GPUs that run the model together, in the order of their ranks; their SMs write into each other's
-    words. `logits` are those of the rank's part of the vocabulary, and NaN elsewhere.
-    """
+    """Global memory, and a block for each SM. `arrays` are those of `uploads`, as numpy (bf16 as uint16)."""
 
     def __init__(
         self, program: Program, arrays: dict[str, Any], context: DecodeStart, count: int, split_keys: int = 64,
@@ -67,11 +58,7 @@ class SimulatedGpu:
 
 
 def run(gpus: Sequence[SimulatedGpu], pick: Pick) -> NDArray[np.int64]:
-    """Runs all SMs of all ranks to their end. `pick` chooses the next SM among those that may run, by its number among
-    all ranks' SMs. Returns the tokens [count, batch] that rank 0 chose.
-
-    Raises Deadlock.
-    """
+    """Runs all SMs of all ranks to their end."""
     for gpu in gpus:
         gpu.group = list(gpus)
     sms = {sm.everywhere: sm for gpu in gpus for sm in gpu.sms}

@@ -1,7 +1,4 @@
-"""One SM of the interpreter: the arithmetic of each instruction, without the kernel's optimisations.
-
-A generator yields True after progress and False while words that it needs are missing. Imports without torch.
-"""
+"""One SM of the interpreter: the arithmetic of each instruction, without the kernel's optimisations."""
 
 import functools
 from collections.abc import Callable, Generator, Iterator
@@ -50,9 +47,7 @@ def matrix_of_tiles(values: NDArray[np.uint16]) -> Floats:
 
 
 class StreamingMultiprocessor:
-    """One block: its instructions, its position in its stream of weights, its copy of the residual. `everywhere` is its
-    number among the SMs of all ranks.
-    """
+    """One block: its instructions, its position in its stream of weights, its copy of the residual."""
 
     def __init__(self, gpu: "SimulatedGpu", number: int, first: NDArray[np.int64]) -> None:
         self.gpu, self.number, self.token = gpu, number, first

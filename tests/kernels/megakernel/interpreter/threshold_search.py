@@ -1,15 +1,4 @@
-"""The search for the smallest logit that top-k and top-p keep; all SMs take part. Imports without torch.
-
-The threshold lies in a bracket [low, top) of logits. Each round divides the bracket into bins. Every SM publishes the
-mass and the count of its own tokens in each bin. All SMs add the same numbers in the same order, find the bin in which
-the wanted count (top-k), then the wanted mass (top-p) is reached, and make it the bracket. The search ends when a bin's
-edge meets the count, when the bin holds one token, or when it cannot be divided: then all its tokens are equal. The
-result is exact for any k and p, except that masses are rounded to float32.
-
-**Rounds.** Rounds use two areas of `counts` alternately, and each round has a flag of its own. An SM that writes round
-r + 2 has read round r + 1 from all SMs, and each of these had read round r before it wrote r + 1: no SM still reads
-what it overwrites. The rounds of a token continue the numbering of the last token's.
-"""
+"""The search for the smallest logit that top-k and top-p keep; all SMs take part. Imports without torch."""
 
 import numpy as np
 
