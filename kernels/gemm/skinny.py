@@ -144,7 +144,7 @@ for weights, described in WEIGHTS.items():
     register_like(_Lossy, __name__, name=f"skinny_{weights}", summary=described, weights=weights)
 
 
-def _configs(case: LinearCase) -> list[TileConfig]:
+def _configs(case: LinearCase) -> tuple[TileConfig, ...]:
     rows = 2 * (-(-case.n // 8) * 8) if case.gates else case.n
     row_bytes = 4 * case.adds_bias + 2 * case.m * (case.epilogue == "residual")
     return configs(weight_kind(case), max(1, case.m), rows, case.k, row_bytes=row_bytes)

@@ -5,7 +5,7 @@ block finishes together. The blocks of a cluster (`splits`) share units and divi
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST, clusters_at_once
 from kernels.ops import LinearCase
@@ -203,9 +203,10 @@ def weight_kind(case: LinearCase) -> str:
     return "same" if case.weights == case.dtype else case.weights
 
 
+@cache
 def configs(
     kind: str, m: int, rows: int, k: int, keep: bool = False, spare: int = 0, row_bytes: int = 0
-) -> list[TileConfig]:
+) -> tuple[TileConfig, ...]:
     """Every tile config that fits into shared memory, the best guess first."""
     four_bit = kind not in ("same", "fp8", "int8")
     candidates = [
@@ -217,4 +218,4 @@ def configs(
         if k_warps <= warps
     ]
     fitting = (config for config in candidates if config.stages(H200_CLUSTERS[config.splits], False))
-    return sorted(fitting, key=TileConfig.microseconds)
+    return tuple(sorted(fitting, key=TileConfig.microseconds))

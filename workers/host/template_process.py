@@ -37,7 +37,7 @@ INDUCTOR = ("torch._dynamo", "torch._inductor.compile_fx", "torch._inductor.cpu_
 """The same of torch.compile, on a machine without a GPU: these may open one, which survives no fork."""
 VECTORS_BUILD = "TORCHINDUCTOR_VEC_ISA_OK"
 """Inductor's variable that spares it the trial of `vectors_build`."""
-_learned: dict[str, str] = {}
+_more_environment: dict[str, str] = {}
 """Variables of every fork, beside those that it is given."""
 READY = b"ready"
 ANSWER_SECONDS = 30
@@ -187,7 +187,7 @@ def _spare_trials() -> None:
     from torch._inductor import config
 
     config.cpp.vec_isa_ok = True
-    _learned[VECTORS_BUILD] = "1"
+    _more_environment[VECTORS_BUILD] = "1"
 
 
 def _fork_idle() -> int:
@@ -231,7 +231,7 @@ def _run(request: dict[str, Any]) -> NoReturn:
     system.prctl(system.DUMPABLE, 1)  # as after execve; a change of user takes it away, and with it /proc/self
     inherited = {"", ROOT, *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     os.environ.clear()
-    os.environ.update(_learned | request["env"])
+    os.environ.update(_more_environment | request["env"])
     os.chdir(request["cwd"])
     search = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:] = [request["cwd"], *search, *(path for path in sys.path if path not in inherited)]

@@ -135,6 +135,19 @@ def test_fewer_decodes_than_where_one_arrangement_is_the_fastest_are_not_timed(m
     assert variants == {8: "separate", 4: "step_attention", 2: "step_attention", 1: "step_attention"}
 
 
+@pytest.mark.parametrize("with_step", [True, False])
+def test_fewer_decodes_may_multiply_fewer_bits_where_more_multiply_the_models_own(with_step: bool) -> None:
+    decoder = Decoder(made("llama"))
+    limits = SchedulerLimits(40, 8, 8, 96, 2 * block_of(decoder), block_of(decoder), 3)
+    kernels = KernelsBackend(decoder, GPUS["cpu"], limits)
+    names = (["step_attention"] if with_step else []) + ["separate", "own_weights"]
+    kernels._arrangements = lambda shape: {name: [] for name in names}  # type: ignore[method-assign]
+    kernels._fastest = {Shape(8, 0, 16, 0): "own_weights"}
+    assert [*kernels._possible(Shape(4, 0, 16, 0))] == [names[0], "own_weights"]
+    kernels._fastest[Shape(4, 0, 16, 0)] = names[0]
+    assert [*kernels._possible(Shape(2, 0, 16, 0))] == names[:1]
+
+
 def test_sampled_answers_are_those_of_the_eager_runner_alone() -> None:
     model = made("llama")
     runner = runners.runner("eager", model)
