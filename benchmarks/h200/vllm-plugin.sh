@@ -7,6 +7,9 @@
 #   --trace vllm vllm_plugin            also the kernels of a step of both
 #   LIMIT=280 ONLY='install vllm' … --servers vllm vllm_plugin+3eager vllm_plugin+3 --users 1 --users 8 --users 32
 #   --rounds 8 --vllm-option=--max-num-seqs=128 --seconds 200       drafts beside prompts without and with graphs, 167 s
+#   LIMIT=590 … --model qwen3-30b-a3b --servers vllm vllm_plugin+1 --users 1 --users 8 --users 32 --rounds 6 --turns 2
+#   --vllm-option=--max-num-seqs=128 --seconds 490      a mixture, alone on its GPU: 125 s to write and hash the weights,
+#   210 to start both, 45 a turn of a server, 80 to judge. Predicted TPOT: 3.4, 8.4 and 14.5 ms; vLLM 3.8, 8.7 and 15.1
 #
 # Writes vllm-plugin.json. Predicted: 370 s for four servers, of which 126 went into starting them at once at 0e1217aa, and
 # 147 into two turns but for their last load; 30 for loads of unequal lengths, 25 for judging. 400 for the 8B.
