@@ -33,8 +33,6 @@ ROOT = str(Path(__file__).resolve().parents[2])
 START = f"import sys; sys.path.insert(0, {ROOT!r}); from workers.host.template_process import main; main()"
 IMPORTED_LATE = ("triton", "cupy", "transformers.generation", "transformers.models.llama.modeling_llama")
 """What the modules that bring torch import only when it is needed."""
-INDUCTOR = ("torch._dynamo", "torch._inductor.compile_fx", "torch._inductor.cpu_vec_isa")
-"""The same of torch.compile, on a machine without a GPU: these may open one, which survives no fork."""
 VECTORS_BUILD = "TORCHINDUCTOR_VEC_ISA_OK"
 """Inductor's variable that spares it the trial of `vectors_build`."""
 _more_environment: dict[str, str] = {}
@@ -123,13 +121,11 @@ def main() -> None:
     die_with_parent(worker)
     for name in sys.argv[3:]:
         importlib.import_module(name)
-    compiles_for_cpu = "torch" in sys.modules and not Path(f"{GPUS}0").exists()
-    late = IMPORTED_LATE if "torch" in sys.modules else ()
-    for name in (*late, *(INDUCTOR if compiles_for_cpu else ())):
+    for name in IMPORTED_LATE if "torch" in sys.modules else ():
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     os.waitpid(_fork_idle(), 0)
-    trial = _fork_trial() if compiles_for_cpu else None
+    trial = _fork_trial() if "torch" in sys.modules and not Path(f"{GPUS}0").exists() else None
     link.send(READY)
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, REQUEST_BYTES, DESCRIPTORS)
@@ -183,7 +179,10 @@ def _fork_trial() -> int:
 
 
 def _spare_trials() -> None:
-    """Has Inductor in this process, in its forks and in what these start build for all vector instructions."""
+    """Has Inductor in this process, in its forks and in what these start build for all vector instructions.
+
+    Its code cache is not imported here: it takes the folder of its headers from the environment at its import.
+    """
     from torch._inductor import config
 
     config.cpp.vec_isa_ok = True
