@@ -1,6 +1,7 @@
-"""The compilers of a stage work confined: torch.compile with its caches, as a worker starts it."""
+"""The compilers of a stage work confined: torch.compile with its caches, in a process forked as a worker does."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.proof.validate import Proof
 from kernels.model_files.catalogue import entry
 from tests.workers import one_command
+from tests.workers.templates import ready_template
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.host.child_environment import stage_environment
 from workers.host.stage_files import code_folder, readable, user_of
@@ -50,7 +52,7 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
     lines: list[str] = []
     protections: list[Protection] = []
     caches = tmp_path / "caches/ours"
-    with scratch(tmp_path / "stages") as directory:
+    with closing(ready_template("transformers")) as template, scratch(tmp_path / "stages") as directory:
         env = stage_environment(outer, directory, caches, code_folder(directory, []))
         ended = one_command.run(
             one_command.code_command(CODE, env, directory),
@@ -60,6 +62,7 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
             ),
             lines.append,
             protections.append,
+            template=template,
         )
         log = (directory / "log").read_text()
     assert (ended.code, ended.why) == (0, "exit"), log
