@@ -16,6 +16,9 @@ from workers.documents.worker_api import WORKER_ALIVE_SECONDS
 from workers.documents.workload import Workload
 from workers.prediction import promises
 
+FASTER_ON_CPU = 1.2
+"""The promise that a form begins with where only CPUs are there."""
+
 
 class TooLarge(Exception):
     """The model fits no GPU of a living worker; the message is a sentence."""
@@ -117,18 +120,22 @@ def missed_by_fewer(
 def suited(workload: Workload, manifest: ModelManifest) -> Workload:
     """The workload that a form begins with for a model: on classes that hold it, with promises above its floor there.
 
-    Where no class holds it, the classes stay. A limit that no GPU can keep becomes 1.5 times the lowest floor.
+    Where no class holds it, the classes stay. A limit that no GPU can keep becomes 1.5 times the lowest floor. Where
+    only CPUs are there, whose rates nobody knows, a limit in ms becomes FASTER_ON_CPU times faster than today.
     """
     constraints = workload.constraints
     if not any(fewest_gpus(manifest, workload, name) for name in constraints.gpu_classes):
         larger = [name for name in get_args(GpuClass) if name != "cpu" and fewest_gpus(manifest, workload, name)]
         constraints = constraints.model_copy(update={"gpu_classes": larger or constraints.gpu_classes})
     gpus = [name for name in constraints.gpu_classes if name != "cpu"]
+    only_cpus = alive() == {"cpu"}
     objectives = []
     for objective in workload.objectives:
         floors = [promises.floor_ms(objective, workload, manifest, name) for name in gpus]
         if objective.limit and objective.unit == "ms" and floors and min(floors) > objective.limit:
             objective = objective.model_copy(update={"limit": float(f"{1.5 * min(floors):.2g}")})
+        if objective.limit and objective.unit == "ms" and only_cpus:
+            objective = objective.model_copy(update={"limit": None, "at_least_faster": FASTER_ON_CPU})
         objectives.append(objective)
     return workload.model_copy(update={"constraints": constraints, "objectives": objectives})
 
