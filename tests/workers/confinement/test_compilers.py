@@ -52,7 +52,7 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
     lines: list[str] = []
     protections: list[Protection] = []
     caches = tmp_path / "caches/ours"
-    with closing(ready_template("transformers")) as template, scratch(tmp_path / "stages") as directory:
+    with closing(ready_template("torch")) as template, scratch(tmp_path / "stages") as directory:
         env = stage_environment(outer, directory, caches, code_folder(directory, []))
         ended = one_command.run(
             one_command.code_command(CODE, env, directory),

@@ -16,7 +16,7 @@ from workers.documents.worker_api import WORKER_ALIVE_SECONDS
 from workers.documents.workload import Workload
 from workers.prediction import promises
 
-FASTER_ON_CPU = 1.2
+FASTER_ON_CPU = 1.1
 """The promise that a form begins with where only CPUs are there."""
 
 
