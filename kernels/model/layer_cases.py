@@ -28,8 +28,8 @@ def fits_step(w: Weights, shape: LayerShape) -> bool:
     return by_head and shape.softcap is None and not shape.sinks and default_scale(shape)
 
 
-def head_norms(w: Weights) -> dict[str, Tensor]:
-    """The arguments of a decode step in one kernel that a layer with norms of its heads has."""
+def head_norm_weights(w: Weights) -> dict[str, Tensor]:
+    """`q_norm` and `k_norm` [head_dim], as arguments of a decode step in one kernel; {} of a layer without them."""
     return {} if w.q_norm is None or w.k_norm is None else {"q_norm": w.q_norm, "k_norm": w.k_norm}
 
 

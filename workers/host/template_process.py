@@ -33,8 +33,10 @@ ROOT = str(Path(__file__).resolve().parents[2])
 START = f"import sys; sys.path.insert(0, {ROOT!r}); from workers.host.template_process import main; main()"
 IMPORTED_LATE = ("triton", "cupy", "transformers.generation", "transformers.models.llama.modeling_llama")
 """What the modules that bring torch import only when it is needed."""
-VECTORS_BUILD = "TORCHINDUCTOR_VEC_ISA_OK"
-"""Inductor's variable that spares it the trial of `vectors_build`."""
+VEC_ISA_OK = "TORCHINDUCTOR_VEC_ISA_OK"
+"""Inductor's variable that spares it the check of `all_isas_build`."""
+CHECK_SECONDS = 20.0
+"""The longest that the first fork waits for the end of that check, which would disturb what a stage measures."""
 _more_environment: dict[str, str] = {}
 """Variables of every fork, beside those that it is given."""
 READY = b"ready"
@@ -125,16 +127,16 @@ def main() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     os.waitpid(_fork_idle(), 0)
-    trial = _fork_trial() if "torch" in sys.modules and not Path(f"{GPUS}0").exists() else None
+    check = _fork_isa_check() if "torch" in sys.modules and not Path(f"{GPUS}0").exists() else None
     link.send(READY)
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, REQUEST_BYTES, DESCRIPTORS)
         if not message:
             return
-        if trial and (ended := os.waitpid(trial, os.WNOHANG))[0]:
-            trial = None
-            if ended[1] == 0:
-                _spare_trials()
+        if check is not None:
+            if _passed(check):
+                _skip_isa_checks()
+            check = None
         answer = why_not() or str(_fork_guard(json.loads(message), descriptors, worker))
         for descriptor in descriptors:
             os.close(descriptor)
@@ -153,9 +155,9 @@ def why_not() -> str:
     return "it has initialized CUDA" if torch and torch.cuda.is_initialized() else ""
 
 
-def vectors_build() -> bool:
-    """Whether the compiler builds code for every vector instruction of this CPU. Inductor tries it anew for each run's
-    cache, in 10 seconds of a CPU.
+def all_isas_build() -> bool:
+    """Whether the compiler builds code for every vector instruction set of this CPU. Inductor checks it anew for each
+    run's cache, in 10 seconds of a CPU.
     """
     from torch._inductor.cpu_vec_isa import supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
 
@@ -164,29 +166,43 @@ def vectors_build() -> bool:
     return bool(flags) and len(valid_vec_isa_list()) == len(known)
 
 
-def _fork_trial() -> int:
-    """The id of a process that ends with code 0 if `vectors_build`."""
+def _fork_isa_check() -> int:
+    """The id of a process, the leader of its group, that ends with code 0 if `all_isas_build`."""
     template = os.getpid()
     pid = os.fork()
     if pid:
         return pid
+    os.setpgid(0, 0)
     die_with_parent(template)
     code = 1
     with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as cache:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
-        code = int(not vectors_build())
+        code = int(not all_isas_build())
     os._exit(code)
 
 
-def _spare_trials() -> None:
-    """Has Inductor in this process, in its forks and in what these start build for all vector instructions.
+def _passed(check: int) -> bool:
+    """Whether the process ends with code 0 within CHECK_SECONDS; one that does not is killed with its group."""
+    until = time.monotonic() + CHECK_SECONDS
+    while time.monotonic() < until:
+        ended, status = os.waitpid(check, os.WNOHANG)
+        if ended:
+            return status == 0
+        time.sleep(0.01)
+    os.killpg(check, signal.SIGKILL)
+    os.waitpid(check, 0)
+    return False
+
+
+def _skip_isa_checks() -> None:
+    """Has Inductor in this process, in its forks and in what these start build for all vector instruction sets.
 
     Its code cache is not imported here: it takes the folder of its headers from the environment at its import.
     """
     from torch._inductor import config
 
     config.cpp.vec_isa_ok = True
-    _more_environment[VECTORS_BUILD] = "1"
+    _more_environment[VEC_ISA_OK] = "1"
 
 
 def _fork_idle() -> int:

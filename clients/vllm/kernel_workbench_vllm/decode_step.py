@@ -20,7 +20,7 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.hardware import Gpu
 from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.model.decoder import Decoder, LayerShape
-from kernels.model.layer_cases import attention_case, fits_step, head_norms, rope_case, step_case
+from kernels.model.layer_cases import attention_case, fits_step, head_norm_weights, rope_case, step_case
 from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.ops import TORCH_VARIANTS
@@ -172,7 +172,11 @@ class DecodeStep:
         whole = step_case(w, shape, rows, capacity, dtype, page_size)
         decode = attention_case(shape, "decode", rows, 1, capacity, dtype, page_size)
         if fits_step(w, shape) and (variants.planned(whole) or not variants.planned(decode)):
-            step, norms, (cos, sin) = variants.bound(whole).function, head_norms(w), (self.model.cos, self.model.sin)
+            step, norms, (cos, sin) = (
+                variants.bound(whole).function,
+                head_norm_weights(w),
+                (self.model.cos, self.model.sin),
+            )
             return lambda qkv, keys, values, given: step(
                 qkv, cos, sin, keys, values, given.position, page_table=given.page_table, **norms
             )

@@ -45,10 +45,12 @@ TIMED_STEPS = 3
 TIMED_FROM = 24
 """Singles of a pass from which on its arrangements are timed; with fewer, one kernel for attention and norms within the
 products are expected to be faster by far."""
-ARRANGEMENTS = ("step_attention", "separate_norms", "own_weights", "separate"), ("separate", "own_weights")
-"""The arrangements of a pass without chunks, with attention in one kernel and without, in the order in which each
-becomes the fastest as decodes become more.
-"""
+ARRANGEMENTS = {
+    "step_attention": ("step_attention", "separate_norms", "own_weights", "separate"),
+    "separate": ("separate", "own_weights"),
+}
+"""The arrangements of a pass without chunks, in the order in which each becomes the fastest as decodes become more: by
+the first one, where attention is one kernel and where it is not."""
 
 
 def block_of(model: decoder.Decoder) -> int:
@@ -205,7 +207,7 @@ class KernelsBackend:
         arrangements = self._arrangements(shape)
         if shape.blocks:
             return arrangements
-        order = next(names for names in ARRANGEMENTS if next(iter(arrangements)) in names[:1])
+        order = ARRANGEMENTS[next(iter(arrangements))]
         ranks = [(other.decodes, order.index(name)) for other, name in self._fastest.items() if name in order]
         first = max((rank for decodes, rank in ranks if decodes < shape.decodes), default=0)
         last = min((rank for decodes, rank in ranks if decodes > shape.decodes), default=len(order))
