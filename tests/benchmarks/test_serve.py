@@ -11,9 +11,9 @@ def test_a_row_of_the_paged_engine_counts_every_token_and_is_judged(tmp_path: Pa
     path = tmp_path / "serve.json"
     options = ["--model", "tiny-llama", "--at-once", "3", "--prompt", "12", "--tokens", "6", "--rounds", "2"]
     assert serve_engine.main([*options, "--json", str(path)]) == 0
-    found = json.loads(path.read_text())
-    (row,) = found["rows"]
-    assert found["device"]
+    document = json.loads(path.read_text())
+    (row,) = document["rows"]
+    assert document["device"]
     assert (row["case"]["requests"], row["concurrency"], row["gate"]) == (6, 3, "pass")
     assert row["tokens_per_second"] > 0
     assert 0 < row["ttft_ms"]["p50"] <= row["ttf6_ms"]["p50"] <= row["ttf6_ms"]["p99"]
@@ -47,13 +47,13 @@ def test_a_long_load_loses_nothing_and_counts_every_token(tmp_path: Path, monkey
     path = tmp_path / "steady.json"
     options = ["--model", "tiny-llama", "--minutes", "0.05", "--rate", "15", "--sample-seconds", "0.1"]
     assert serve_steady.main([*options, "--json", str(path)]) == 0
-    found = json.loads(path.read_text())
-    assert found["requests"] > 15
-    assert found["requests"] == found["answered"] + found["gone_away"]
-    assert found["gone_away"] > 0
-    assert found["prompt_tokens"] == found["prompt_tokens_counted_by_the_server"]
-    more = found["tokens_counted_by_the_server"] - found["tokens_of_whole_answers"]
-    assert 0 <= more <= found["gone_away"] * serve_steady.LENGTHS.tokens * serve_steady.LENGTHS.most
-    assert found["all_pages_free_again"]
-    assert found["memory_mib"][0]["engine"] > 10
-    assert found["growth_mib"]["server"] is not None
+    document = json.loads(path.read_text())
+    assert document["requests"] > 15
+    assert document["requests"] == document["answered"] + document["gone_away"]
+    assert document["gone_away"] > 0
+    assert document["prompt_tokens"] == document["prompt_tokens_counted_by_the_server"]
+    more = document["tokens_counted_by_the_server"] - document["tokens_of_whole_answers"]
+    assert 0 <= more <= document["gone_away"] * serve_steady.LENGTHS.tokens * serve_steady.LENGTHS.most
+    assert document["all_pages_free_again"]
+    assert document["memory_mib"][0]["engine"] > 10
+    assert document["growth_mib"]["server"] is not None

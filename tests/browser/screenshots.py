@@ -89,12 +89,12 @@ def main() -> None:
         Workbench(data=Path(data), port=0, devices=[]) as workbench,
         sync_playwright() as playwright,
     ):
-        made = seeded(workbench.env)
+        seeds = seeded(workbench.env)
         chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         if chosen.tour:
-            tour(chromium, workbench.url, made, chosen.tour)
+            tour(chromium, workbench.url, seeds, chosen.tour)
         else:
-            for_readme(chromium, workbench.url, made)
+            for_readme(chromium, workbench.url, seeds)
         chromium.close()
 
 

@@ -248,14 +248,14 @@ def test_a_plans_server_takes_its_words_and_its_key_and_ends_its_open_requests(
     helm: Helm, templates: dict[str, dict[str, Any]]
 ) -> None:
     container = _container(templates, "serve-llama")
-    found = options(*container["args"])
-    assert (found.model, found.name, str(found.plan), found.port) == ("/model", "llama", "/plan/plan.json", 8080)
+    flags = options(*container["args"])
+    assert (flags.model, flags.name, str(flags.plan), flags.port) == ("/model", "llama", "/plan/plan.json", 8080)
     assert {each["name"] for each in container["env"]} == {KEY_VARIABLE}
     mounts = {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
     assert mounts == {"/model": True, "/plan": True, "/cache": False, "/dev/shm": False, "/tmp": False}
     paths = [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")]
     assert paths == ["/health", "/health", "/livez"]
-    assert templates["serve-llama"]["spec"]["terminationGracePeriodSeconds"] > found.drain_seconds
+    assert templates["serve-llama"]["spec"]["terminationGracePeriodSeconds"] > flags.drain_seconds
     plain = {key: value for key, value in SERVER.items() if key != "planConfigMap"}
     rendered = helm.objects({"servers": [plain]})
     assert options(*_container(pods(rendered), "serve-llama")["args"]).plan is None

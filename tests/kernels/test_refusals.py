@@ -209,9 +209,9 @@ GIVEN = torch.empty(4, 8, dtype=BF16)
 
 def elsewhere(*shape: int) -> Any:
     """What the checks ask of a tensor, on the second of two GPUs."""
-    held = torch.empty(shape, dtype=BF16)
-    said = {name: getattr(held, name) for name in ("shape", "dtype", "stride", "is_contiguous", "numel", "dim")}
-    return SimpleNamespace(**said, device=torch.device("cuda", 1))
+    tensor = torch.empty(shape, dtype=BF16)
+    attributes = {name: getattr(tensor, name) for name in ("shape", "dtype", "stride", "is_contiguous", "numel", "dim")}
+    return SimpleNamespace(**attributes, device=torch.device("cuda", 1))
 
 
 CHECKS: dict[str, Callable[[Any], object]] = {

@@ -121,16 +121,18 @@ from workbench.serving.worker import BufferingWorker
 BufferingWorker.setup()
 from django.conf import settings
 configured = settings.configured
-told = settings.CACHES["results"]
-print(json.dumps([configured, told["BACKEND"], told["LOCATION"], oct(os.stat(told["LOCATION"]).st_mode)]))
+cache = settings.CACHES["results"]
+print(json.dumps([configured, cache["BACKEND"], cache["LOCATION"], oct(os.stat(cache["LOCATION"]).st_mode)]))
 """
 
 
 def test_the_first_process_makes_the_folder_and_removes_it(tmp_path):
     env = {**os.environ, "DJANGO_SETTINGS_MODULE": "workbench.settings", "WORKBENCH_DATA": str(tmp_path)}
     env = {**env, "PYTHONPATH": str(ROOT)}
-    said = subprocess.run([sys.executable, "-c", FIRST_PROCESS], cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE)
-    configured, backend, folder, mode = json.loads(said.stdout)
+    process = subprocess.run(
+        [sys.executable, "-c", FIRST_PROCESS], cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE
+    )
+    configured, backend, folder, mode = json.loads(process.stdout)
     assert not configured, "the folder is made before a site says which settings it has"
     assert (backend, mode) == ("workbench.web.cache.ForgivingFolderCache", "0o40700")
     assert not any(Path(folder).is_relative_to(writable) for writable in SYSTEM_WRITABLE), "where no stage may write"

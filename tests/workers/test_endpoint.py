@@ -63,26 +63,26 @@ def test_both_rounds_make_one_result_beside_the_plan(stub: Stub):
     there.measure("after verify")
     written = stub.log()
     punctual(there)
-    found = there.result([AFTER.model_dump()])
-    assert found.load, found.sentence
-    assert [each.when for each in found.rounds] == ["before verify", "after verify"]
-    assert found.load.requests == sum(each.requests for each in found.rounds) == found.load.completed
-    assert found.load.users == 3, "as many clients as the batch"
-    assert [each.verdict for each in found.load.outcomes] == ["met"]
+    result = there.result([AFTER.model_dump()])
+    assert result.load, result.sentence
+    assert [each.when for each in result.rounds] == ["before verify", "after verify"]
+    assert result.load.requests == sum(each.requests for each in result.rounds) == result.load.completed
+    assert result.load.users == 3, "as many clients as the batch"
+    assert [each.verdict for each in result.load.outcomes] == ["met"]
     served = [row for row in written.values() if len(row["token_ns"]) == 8]
     truth = statistics.median((row["token_ns"][-1] - row["read_ns"]) / 1e6 for row in served)
-    metrics = {(each.metric, each.n): each for each in found.load.metrics}
+    metrics = {(each.metric, each.n): each for each in result.load.metrics}
     assert metrics.keys() >= {("ttf_n", 8), ("ttft", None), ("tpot", None)}
     median = metrics["ttf_n", 8].percentiles["p50"]
     assert truth < median.value + 1, "the way there and back is inside"
-    (ratio,) = found.ratios
+    (ratio,) = result.ratios
     assert ratio.ratio.value == pytest.approx(median.value / 5)
     assert ratio.ratio.low == pytest.approx(median.low / 5)
-    assert (found.server.kind, found.server.hardware) == ("endpoint", "two A100 of the customer")
-    assert "requests of 3 clients in 2 rounds" in found.sentence
-    assert any("network" in each for each in found.server.caveats)
-    assert any("batch" in each for each in found.server.caveats)
-    assert KEY not in found.model_dump_json()
+    assert (result.server.kind, result.server.hardware) == ("endpoint", "two A100 of the customer")
+    assert "requests of 3 clients in 2 rounds" in result.sentence
+    assert any("network" in each for each in result.server.caveats)
+    assert any("batch" in each for each in result.server.caveats)
+    assert KEY not in result.model_dump_json()
     sent = sum(len(sent.exchanges) for _, _, sent in there._rounds)
     assert len(written) == sent + 4, "no prompt was sent twice: those of two rounds, each with two requests before it"
 
@@ -91,24 +91,24 @@ def test_a_promise_relative_to_before_has_its_figure_there_and_no_verdict(stub: 
     there = at(stub.url, seconds=0.5, objectives=[{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}])
     there.measure("before verify")
     punctual(there)
-    found = there.result([AFTER.model_dump()])
-    assert ("ttf_n", 8) in {(each.metric, each.n) for each in found.load.metrics}
-    assert [(each.metric, each.n) for each in found.ratios] == [("ttf_n", 8)]
-    assert (found.load.outcomes, found.load.verdict) == ([], None)
+    result = there.result([AFTER.model_dump()])
+    assert ("ttf_n", 8) in {(each.metric, each.n) for each in result.load.metrics}
+    assert [(each.metric, each.n) for each in result.ratios] == [("ttf_n", 8)]
+    assert (result.load.outcomes, result.load.verdict) == ([], None)
     there._client._endpoint = Endpoint(url=stub.url, model="stub-429")
     there.measure("after verify")
-    found = there.result([])
-    assert [each.when for each in found.rounds] == ["before verify"], "what was measured before it failed stands"
-    assert "Then it failed: The server answered 429" in found.sentence
+    result = there.result([])
+    assert [each.when for each in result.rounds] == ["before verify"], "what was measured before it failed stands"
+    assert "Then it failed: The server answered 429" in result.sentence
 
 
 def test_an_encoder_is_asked_for_embeddings(stub: Stub):
     promised = [{"metric": "batch_latency", "limit": 10_000}]
     there = at(stub.url, api="embeddings", seconds=0.5, objectives=promised)
     there.measure("before verify")
-    found = there.result([])
-    assert found.load, found.sentence
-    assert [each.metric for each in found.load.metrics] == ["batch_latency"]
+    result = there.result([])
+    assert result.load, result.sentence
+    assert [each.metric for each in result.load.metrics] == ["batch_latency"]
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_whatever_it_does_is_one_sentence_and_nothing_more_is_sent(stub: Stub, m
     there.measure("before verify")
     stub.log()
     there.measure("after verify")
-    found = there.result([AFTER.model_dump()])
+    result = there.result([AFTER.model_dump()])
     assert not stub.log(), "a server that failed is left alone"
-    assert (found.load, found.ratios) == (None, [])
-    assert found.sentence.startswith("The endpoint was not measured. ")
-    assert sentence in found.sentence
-    assert KEY not in found.model_dump_json()
+    assert (result.load, result.ratios) == (None, [])
+    assert result.sentence.startswith("The endpoint was not measured. ")
+    assert sentence in result.sentence
+    assert KEY not in result.model_dump_json()
 
 
 @pytest.mark.parametrize(

@@ -184,9 +184,9 @@ def test_verify_leaves_out_plans_that_hang_and_keeps_what_it_measured(run_stage)
 
 def left_out_after(reason: str) -> float:
     """The seconds after which a plan counted as hanging."""
-    found = re.fullmatch(f"{LEFT_OUT}: it did not end within ([0-9]+) s.", reason)
-    assert found, reason
-    return float(found[1])
+    match = re.fullmatch(f"{LEFT_OUT}: it did not end within ([0-9]+) s.", reason)
+    assert match, reason
+    return float(match[1])
 
 
 def test_verify_tries_no_other_plan_where_one_hung_past_its_time(run_stage):

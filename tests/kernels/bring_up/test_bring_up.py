@@ -100,8 +100,8 @@ def row(variant, ms, peer=False, gate="pass"):
 
 def test_the_fastest_that_passed_counts():
     rows = [row("mine", 3.0), row("slow", 4.0), row("wrong", 1.0, gate="fail"), row("torch", 2.0, peer=True)]
-    found = race_of("a case", rows, 1.5)
-    assert (found.own, found.own_ms, found.peer, found.peer_ms, found.floor_ms) == ("mine", 3.0, "torch", 2.0, 1.5)
+    race = race_of("a case", rows, 1.5)
+    assert (race.own, race.own_ms, race.peer, race.peer_ms, race.floor_ms) == ("mine", 3.0, "torch", 2.0, 1.5)
     assert race_of("a case", [row("wrong", 1.0, gate="fail")], None) == Race(case="a case")
 
 
@@ -121,17 +121,17 @@ def races(ops, **of_op):
 
 def test_a_gap_is_what_a_request_would_save(ops):
     kinds = {"linear": {"peer_ms": 1.25}, "lm_head": {"own": "", "own_ms": None}}
-    found = cost("tiny-llama", ops, races(ops, **kinds))
+    estimate = cost("tiny-llama", ops, races(ops, **kinds))
     by_op = {}
-    for gap in found.gaps:
+    for gap in estimate.gaps:
         by_op.setdefault(gap.case.split()[0], gap)
     head = by_op["op=lm_head"]
     assert (head.kind, head.variant, head.calls, head.ms) == ("missing", "torch", 64, 64 * (3.0 - 1.0))
     linear = by_op["op=linear"]
     assert (linear.kind, linear.calls, linear.ms) == ("behind", 252, 252 * (2.0 - 1.25))
-    norm = next(gap for gap in found.gaps if gap.case.startswith("op=rmsnorm") and gap.calls == 64)
+    norm = next(gap for gap in estimate.gaps if gap.case.startswith("op=rmsnorm") and gap.calls == 64)
     assert (norm.kind, norm.ms) == ("above", 64 * 1.0)
-    assert [gap.ms for gap in found.gaps] == sorted((gap.ms for gap in found.gaps), reverse=True)
+    assert [gap.ms for gap in estimate.gaps] == sorted((gap.ms for gap in estimate.gaps), reverse=True)
 
 
 def test_the_cheapest_arrangement_is_the_one_that_counts(ops):
@@ -167,7 +167,7 @@ def test_failures_come_before_gaps_and_large_gaps_before_small_ones():
 
 
 def test_shares_of_an_op_are_medians_and_what_cannot_be_does_not_count():
-    found = op_shares(
+    shares = op_shares(
         [
             Race(case="op=linear m=1", own="mine", own_ms=2.0, peer="torch", peer_ms=1.0, floor_ms=0.5),
             Race(case="op=linear m=2", own="mine", own_ms=1.0, peer="torch", peer_ms=3.0, floor_ms=0.8),
@@ -175,4 +175,4 @@ def test_shares_of_an_op_are_medians_and_what_cannot_be_does_not_count():
             Race(case="op=rope"),
         ]
     )
-    assert found == [OpShare("linear", 3, 0.65, 0.5, 1.75), OpShare("rope", 1, None, None, None)]
+    assert shares == [OpShare("linear", 3, 0.65, 0.5, 1.75), OpShare("rope", 1, None, None, None)]

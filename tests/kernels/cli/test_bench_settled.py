@@ -83,9 +83,9 @@ def test_every_op_has_a_case_with_a_compiled_peer() -> None:
 
 
 def test_every_reason_is_that_of_a_case() -> None:
-    said = {without(case) for case in cases("library", cpu=False)} - {""}
-    assert said == {reason for _, reason in WITHOUT}
-    assert all(reason.endswith(".") for reason in said)
+    labels = {without(case) for case in cases("library", cpu=False)} - {""}
+    assert labels == {reason for _, reason in WITHOUT}
+    assert all(reason.endswith(".") for reason in labels)
 
 
 @pytest.mark.parametrize(

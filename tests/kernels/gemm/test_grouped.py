@@ -191,13 +191,13 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 def tiles_of(scheduler: ctypes.CDLL, ends: list[int], blocks: int) -> list[np.ndarray]:
     """Of each block its tiles in order: expert, first row, end, width, first row of w."""
-    found = np.full((blocks, MOST_TILES, 5), -1, np.int32)
-    held = np.array(ends, np.int32)
+    schedule = np.full((blocks, MOST_TILES, 5), -1, np.int32)
+    row_ends = np.array(ends, np.int32)
     params = np.zeros((), grouped_tiles.PARAMS)
-    params["ends"], params["rows"], params["column_pairs"] = held.ctypes.data, ROWS, COLUMN_PAIRS
-    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (params, found)]
+    params["ends"], params["rows"], params["column_pairs"] = row_ends.ctypes.data, ROWS, COLUMN_PAIRS
+    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (params, schedule)]
     assert scheduler.run(pointers[0], blocks, pointers[1], MOST_TILES) == 0
-    return [each[each[:, 0] >= 0] for each in found]
+    return [each[each[:, 0] >= 0] for each in schedule]
 
 
 def is_right(ends: list[int], blocks: list[np.ndarray]) -> bool:

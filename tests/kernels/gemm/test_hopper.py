@@ -161,11 +161,11 @@ def test_params_of_one_size_cut_every_other(name, weights, sizes):
             continue
         for params in variant.space(one):
             given = params | {"pdl": True}
-            found = variant.resized(other, given)
-            variant.build(other, found)
-            assert found["pdl"]
+            resized = variant.resized(other, given)
+            variant.build(other, resized)
+            assert resized["pdl"]
             assert variant.resized(one, given) == given
-            changed += found != given
+            changed += resized != given
     assert changed or variant.op == "lm_head"
 
 
@@ -183,6 +183,6 @@ def test_a_plan_for_short_prompts_serves_long_ones():
     params = next(each for each in every if variant.resized(longer, each) != each)
     ops = [planned_op(case, "small_gemm", params)]
     for variants in (BoundVariants(ops, H200), PlannedLinear(ops, H200).variants):
-        found = variants.planned(longer)
-        assert found.variant is variant
-        assert callable(found.function)
+        planned = variants.planned(longer)
+        assert planned.variant is variant
+        assert callable(planned.function)

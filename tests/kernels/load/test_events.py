@@ -185,10 +185,12 @@ def a_certificate(folder) -> ssl.SSLContext:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now, day = datetime.now(UTC), timedelta(days=1)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
+    certificate = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), now - day, now + day
+    )
     pem = serialization.Encoding.PEM
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "both.pem").write_bytes(secret + made.sign(key, hashes.SHA256()).public_bytes(pem))
+    (folder / "both.pem").write_bytes(secret + certificate.sign(key, hashes.SHA256()).public_bytes(pem))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "both.pem")
     return context

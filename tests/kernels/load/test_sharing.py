@@ -183,8 +183,8 @@ def test_a_list_is_the_same_each_time():
 
 
 def test_a_body_asks_for_exactly_the_planned_tokens_and_ids_of_those_that_are_judged():
-    found = RequestList.drawn(UNEQUAL, 20, 1000, 7, judged=3)
-    bodies = [json.loads(found.body("m", each)) for each in found.planned]
-    assert [len(body["prompt"]) for body in bodies] == [each.prompt_tokens for each in found.planned]
+    drawn_list = RequestList.drawn(UNEQUAL, 20, 1000, 7, judged=3)
+    bodies = [json.loads(drawn_list.body("m", each)) for each in drawn_list.planned]
+    assert [len(body["prompt"]) for body in bodies] == [each.prompt_tokens for each in drawn_list.planned]
     assert all(body["ignore_eos"] and max(body["prompt"]) < 1000 for body in bodies)
     assert sum("return_token_ids" in body for body in bodies) == 3

@@ -124,8 +124,8 @@ def test_it_compiles_for_every_generation(sm: int) -> None:
 
 
 def test_a_cpu_says_why_it_has_none() -> None:
-    found = limits.measure_limits("cpu")
-    assert found == {
+    rates = limits.measure_limits("cpu")
+    assert rates == {
         "absent": {
             "block_barrier_us": "A CPU has no thread blocks.",
             "grid_barrier_us": "A CPU has no thread blocks.",
@@ -164,12 +164,12 @@ def test_limits_of_a_gpu_are_plausible() -> None:
     """Shared memory gives 128 bytes a clock on each SM at most."""
     from kernels.measure.environment import environment_info
 
-    found = limits.measure_limits("cuda")
+    rates = limits.measure_limits("cuda")
     sheet = GPUS[environment_info()["gpu_class"]]
-    assert 0 < found["block_barrier_us"] < 1
-    assert found["block_barrier_us"] < found["grid_barrier_us"] < 20
+    assert 0 < rates["block_barrier_us"] < 1
+    assert rates["block_barrier_us"] < rates["grid_barrier_us"] < 20
     most = sheet.sms * 128 * sheet.max_clock_ghz / 1000
-    assert 0.4 * most < found["shared_tbps"] <= 1.02 * most
+    assert 0.4 * most < rates["shared_tbps"] <= 1.02 * most
     several = torch.cuda.device_count() > 1
-    assert ("exchange_tbps" in found) == several
-    assert bool(found["absent"]) != several
+    assert ("exchange_tbps" in rates) == several
+    assert bool(rates["absent"]) != several

@@ -78,9 +78,9 @@ def test_another_process_on_the_gpu_is_seen() -> None:
 
 
 def test_the_mean_is_weighted_by_time_and_the_longest_gap_is_kept():
-    found = power_record([(10.0, 100.0), (11.0, 100.0), (15.0, 300.0)])
-    assert found["power_w_mean"] == pytest.approx((100 + 4 * 200) / 5)
-    assert found["power_gap_s"] == pytest.approx(4)
+    power = power_record([(10.0, 100.0), (11.0, 100.0), (15.0, 300.0)])
+    assert power["power_w_mean"] == pytest.approx((100 + 4 * 200) / 5)
+    assert power["power_gap_s"] == pytest.approx(4)
 
 
 @pytest.mark.parametrize("readings", [[], [(1.0, 100.0)]])

@@ -183,10 +183,10 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
     name = "qwen2"
     program = program_of(name, out_parts=2, down_parts=3, weights=weights)
     source = copy.deepcopy(model(name))
-    found = rounded_weights(source, Decoder(source), weights, Rounding()) if before else None
+    own_rounding = rounded_weights(source, Decoder(source), weights, Rounding()) if before else None
     arrays = {
         key: as_numpy(value)
-        for key, value in uploads(source, program, 8, pack(Decoder(source), program, found)).items()
+        for key, value in uploads(source, program, 8, pack(Decoder(source), program, own_rounding)).items()
     }
     block = model(name).model.layers
     matrices = {
@@ -204,7 +204,7 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
     }
     head = model(name).lm_head.weight
     matrices[program.shape.layers, HEAD] = torch.cat([head, head.new_zeros(-len(head) % 16, head.shape[1])])
-    held = {
+    addresses = {
         place: rounded(weight.detach(), of_head(weights) if place[1] == HEAD else weights, torch.float32).numpy()
         for place, weight in matrices.items()
     }
@@ -217,7 +217,7 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
             columns = slice(s.k_tile * 16, (s.k_tile + s.k_tiles) * 16)
             for tile in range(s.tile, s.tile + s.units):
                 unit = matrix_of_unit(arrays["weights"][at : at + size], s.k_tiles, form)
-                np.testing.assert_array_equal(unit, held[s.layer, s.matrix][tile * 16 : tile * 16 + 16, columns])
+                np.testing.assert_array_equal(unit, addresses[s.layer, s.matrix][tile * 16 : tile * 16 + 16, columns])
                 at += size
         assert at <= arrays["weight_offset"][sm + 1]
     assert len(arrays["weights"]) == arrays["weight_offset"][-1]

@@ -111,8 +111,8 @@ def test_a_foreign_family_is_estimated_within_a_third() -> None:
 )
 def test_an_answer_by_its_class(model_type, name, unit, form):
     config = {"model_type": model_type, "is_encoder_decoder": model_type in ("t5", "bart", "whisper")}
-    found = answer_of_config(config | ({"architectures": [name]} if name else {}))
-    assert (found.unit, found.form) == (unit, form)
+    answer = answer_of_config(config | ({"architectures": [name]} if name else {}))
+    assert (answer.unit, answer.form) == (unit, form)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ TINY = {
 
 
 def longest_tokens(config: dict[str, Any]) -> int:
-    found = longest_sequence(config)
-    return found.tokens
+    longest = longest_sequence(config)
+    return longest.tokens
 
 
 @pytest.mark.parametrize(

@@ -75,13 +75,13 @@ def _precompiled() -> Path:
     """A folder with the header of threads precompiled, which takes four CPU seconds."""
     where = folder() / f"fibers-{hashlib.sha256(_compiler().encode()).hexdigest()[:16]}"
     where.mkdir(exist_ok=True)
-    made = where / "fibers.hpp.gch"
+    header = where / "fibers.hpp.gch"
     with (where / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
+        if not header.exists():
             part = where / "part"
             _run([*COMPILE, "-x", "c++-header", str(HERE / "fibers.hpp"), "-o", str(part)])
-            part.replace(made)
+            part.replace(header)
     return where
 
 

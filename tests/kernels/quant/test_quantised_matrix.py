@@ -251,10 +251,10 @@ def test_an_inverse_gives_back_what_was_mapped():
 
     adds = gf2_inverse(linear)
     for word in (0, 1, 0x80000000, 0xDEADBEEF):
-        found = 0
+        count = 0
         for bit, added in enumerate(adds):
-            found ^= added * (linear(word) >> bit & 1)
-        assert found == word
+            count ^= added * (linear(word) >> bit & 1)
+        assert count == word
 
 
 def test_a_map_without_an_inverse_is_refused():

@@ -151,9 +151,9 @@ ANSWERS = {
 def test_an_answer_to_a_question_has_a_start_and_an_end(call):
     model = runners.load(None, ANSWERS, generated=True, dtype="fp32", device="cpu")
     runner, ids = runners.runner("eager", model), torch.arange(32).reshape(2, 16)
-    found = runner.logits(ids) if call == "logits" else runner.encode(ids).output
-    assert found is not None
+    output = runner.logits(ids) if call == "logits" else runner.encode(ids).output
+    assert output is not None
     expected = model(input_ids=ids)
-    assert found.shape == (2, 2, 16)
-    assert torch.equal(found[:, 0], expected.start_logits)
-    assert torch.equal(found[:, 1], expected.end_logits)
+    assert output.shape == (2, 2, 16)
+    assert torch.equal(output[:, 0], expected.start_logits)
+    assert torch.equal(output[:, 1], expected.end_logits)

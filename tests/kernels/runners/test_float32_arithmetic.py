@@ -25,12 +25,12 @@ def test_they_are_those_of_a_float32_copy(config: dict[str, Any]) -> None:
     before = {name: each.clone() for name, each in model.state_dict().items()}
     places = {name: each.data_ptr() for name, each in model.named_parameters()}
     copied = runners.runner("eager", copy.deepcopy(model).float()).logits(IDS)
-    found = Float32Runner(model).logits(IDS)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, copied, atol=1e-5, rtol=1e-5)
+    logits = Float32Runner(model).logits(IDS)
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits, copied, atol=1e-5, rtol=1e-5)
     assert {name: each.data_ptr() for name, each in model.named_parameters()} == places
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
-    assert (runners.runner("eager", model).logits(IDS).float() - found).abs().max() > 1e-4
+    assert (runners.runner("eager", model).logits(IDS).float() - logits).abs().max() > 1e-4
 
 
 def test_a_large_head_is_cast_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +61,9 @@ THREE_IDS = torch.randint(3, 300, (3, 24), generator=torch.Generator().manual_se
 def test_they_are_the_whole_models(config: dict[str, Any]) -> None:
     """With windows shorter than the sequences, experts, biases, and an embedding that is the LM head too."""
     model = runners.load(None, config, seed=7, generated=True, dtype="fp32", device="cpu")
-    found = float32_logits(config, THREE_IDS, CPU, seed=7)
-    torch.testing.assert_close(found, runners.runner("eager", model).logits(THREE_IDS), atol=1e-5, rtol=1e-5)
-    assert (found - float32_logits(config, THREE_IDS, CPU, seed=8)).abs().max() > 0.1
+    logits = float32_logits(config, THREE_IDS, CPU, seed=7)
+    torch.testing.assert_close(logits, runners.runner("eager", model).logits(THREE_IDS), atol=1e-5, rtol=1e-5)
+    assert (logits - float32_logits(config, THREE_IDS, CPU, seed=8)).abs().max() > 0.1
 
 
 def test_a_model_without_these_layers_is_refused_by_its_name() -> None:

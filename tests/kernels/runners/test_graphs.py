@@ -136,9 +136,9 @@ def test_a_head_may_make_the_turn_to_the_next_token(name, random_ids, monkeypatc
     eager, runner = EagerRunner(model), applied(model, [planned(case, "turning_head")])
     runner.prepare(2, 20, 12)
     for _ in range(2):
-        made = runner.generate(random_ids[:, :20], 12)
-        assert made.tokens == eager.generate(random_ids[:, :20], 12).tokens
-        assert len(made.times_ns) == 12
+        generation = runner.generate(random_ids[:, :20], 12)
+        assert generation.tokens == eager.generate(random_ids[:, :20], 12).tokens
+        assert len(generation.times_ns) == 12
     torch.testing.assert_close(runner.logits(random_ids), eager.logits(random_ids), atol=2e-4, rtol=1e-4)
 
 

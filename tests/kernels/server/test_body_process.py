@@ -32,17 +32,17 @@ TEXT = {"model": "m", "prompt": 'ä"' * LARGE_BODY, "top_k": -1, "stop": "x"}
 
 @pytest.fixture
 def reader() -> Iterator[BodyReader]:
-    found = BodyReader()
-    yield found
-    found.close()
+    body_reader = BodyReader()
+    yield body_reader
+    body_reader.close()
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[BodyReader]:
     """For bodies that leave its process as it was."""
-    found = BodyReader()
-    yield found
-    found.close()
+    body_reader = BodyReader()
+    yield body_reader
+    body_reader.close()
 
 
 def bytes_of(document: Any) -> bytes:
@@ -65,9 +65,9 @@ def bytes_of(document: Any) -> bytes:
 )
 def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], shared: BodyReader) -> None:
     body = bytes_of(given)
-    found = asyncio.run(shared.read(kind, body, LONGEST))
-    assert found == document_in(body, kind, LONGEST)
-    assert found.model_fields_set == document_in(body, kind, LONGEST).model_fields_set
+    value = asyncio.run(shared.read(kind, body, LONGEST))
+    assert value == document_in(body, kind, LONGEST)
+    assert value.model_fields_set == document_in(body, kind, LONGEST).model_fields_set
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ Draw = Callable[[Fields], Tensor]
 
 def seeded(settings: Sequence[Sampling], each: int) -> list[Sampling]:
     """`each` samplings for each of the settings in turn; no two have the same seed and stream."""
-    found = []
+    tokens = []
     for number in range(len(settings) * each):
         how = settings[number // each]
-        found.append(replace(how, seed=(number // 3 + 1) * GOLDEN % (1 << 64), stream=number % 3))
-    return found
+        tokens.append(replace(how, seed=(number // 3 + 1) * GOLDEN % (1 << 64), stream=number % 3))
+    return tokens
 
 
 class Rows:
@@ -91,9 +91,9 @@ def shares(logits: Tensor, how: Sampling) -> np.ndarray:
     order = np.argsort(-scaled, kind="stable")[: how.top_k or len(logits)]
     mass = np.exp(scaled[order] - scaled.max())
     mass = mass[: 1 + int(np.searchsorted(mass.cumsum(), how.top_p * mass.sum()))] if how.top_p < 1 else mass
-    found = np.zeros(len(logits))
-    found[order[: len(mass)]] = mass / mass.sum()
-    return found
+    counts = np.zeros(len(logits))
+    counts[order[: len(mass)]] = mass / mass.sum()
+    return counts
 
 
 def cells(wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -113,11 +113,11 @@ def chance(ids: np.ndarray, wanted: np.ndarray) -> float:
     order, cell = cells(wanted)
     alone = np.where(expected[order] >= LEAST_EXPECTED, np.arange(len(order)), len(order))
     token = np.unique(alone, return_inverse=True)[1]
-    found = []
+    tokens = []
     for groups in (token, cell):
         seen, hoped = (np.bincount(groups, weights=each[order]) for each in (counts, expected))
-        found.append(tail(((seen - hoped) ** 2 / hoped).sum(), len(hoped) - 1))
-    return 2 * min(found)
+        tokens.append(tail(((seen - hoped) ** 2 / hoped).sum(), len(hoped) - 1))
+    return 2 * min(tokens)
 
 
 def tail(distance: float, freedom: int) -> float:

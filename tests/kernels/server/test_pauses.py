@@ -136,18 +136,18 @@ def test_the_engine_goes_on_while_the_server_does_not_read() -> None:
     report = server.recv().report
     assert (report["free_pages"], report["running"]) == (report["pages"], 0)
     wait_for(lambda: own.steps >= TOKENS and own.idle, 300, "an engine that has served them all")
-    told: dict[str, list[int | None]] = {name: [] for name in "abcd"}
+    answers: dict[str, list[int | None]] = {name: [] for name in "abcd"}
     logprobs: dict[str, list[Logprobs]] = {"b": []}
-    while any(len(tokens) < TOKENS for tokens in told.values()):
+    while any(len(tokens) < TOKENS for tokens in answers.values()):
         news = server.recv()
         assert isinstance(news, News)
         for name, token, _ in news.tokens:
-            told[name].append(token)
+            answers[name].append(token)
         for name, found in news.logprobs.items():
             logprobs[name] += found  # of no other request
-    assert told["a"] == told["b"] == told["c"] == told["d"]
+    assert answers["a"] == answers["b"] == answers["c"] == answers["d"]
     assert [each.likeliest for each in logprobs["b"]] == [
-        [(token, each.own)] for token, each in zip(told["b"], logprobs["b"], strict=True)
+        [(token, each.own)] for token, each in zip(answers["b"], logprobs["b"], strict=True)
     ]
     server.close()
     working.join(60)

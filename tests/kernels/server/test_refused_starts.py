@@ -160,13 +160,13 @@ def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_pro
     spec = Spec(model="tiny-llama", plan=str(tmp_path / "plan.json"), device="cpu", max_num_seqs=4)
     with HandedServer(spec, os.environ) as server:
         device = server.wait_ready(300)
-        found = Serving.model_validate(server.serving)
+        served = Serving.model_validate(server.serving)
         requests = RequestList.drawn(Lengths(6, 4), 12, 64, 7)
         address = Address("localhost", 80, False, "/v1", handing=server.handing)
         sent = asyncio.run(Sending(address, partial(requests.load, NAME, 3), LoadDuration(60), processes=2).run())
     assert sorted(exchange.planned.index for exchange in sent.exchanges) == list(range(12))
     assert {(exchange.error, exchange.tokens) for exchange in sent.exchanges} == {("", 4)}
     assert server.process.returncode == 0
-    assert (found.basis, found.max_num_seqs, found.graph_rows, found.device) == ("measured", 4, [1, 3, 4], device)
-    assert found.token_ms == plan.serving.token_ms
-    assert 0 < found.kv_bytes <= 2**18
+    assert (served.basis, served.max_num_seqs, served.graph_rows, served.device) == ("measured", 4, [1, 3, 4], device)
+    assert served.token_ms == plan.serving.token_ms
+    assert 0 < served.kv_bytes <= 2**18

@@ -63,11 +63,11 @@ def flat(values):
 )
 def test_a_variant_that_does_not_do_the_work_is_refused(plant, cheat, calls, said):
     plant(cheat)
-    found = tried(cheat.name, calls=calls)
-    assert found[cheat.name].gate == "fail"
-    assert found[cheat.name].reason.startswith(said)
-    assert not found[cheat.name].chosen
-    assert found["torch_linear"].chosen
+    trial = tried(cheat.name, calls=calls)
+    assert trial[cheat.name].gate == "fail"
+    assert trial[cheat.name].reason.startswith(said)
+    assert not trial[cheat.name].chosen
+    assert trial["torch_linear"].chosen
 
 
 def test_a_variant_that_knows_whole_inputs_never_meets_them_again(plant):
@@ -101,10 +101,10 @@ def test_a_variant_that_runs_anothers_kernels_as_its_own_is_refused(plant, monke
 
     plant(Fast)
     monkeypatch.setattr(autotune, "kernels_seen", seen)
-    found = tried("planted_fast")
-    assert found["planted_fast"].gate == "fail"
-    assert found["planted_fast"].reason == f"It claims kernels of its own, but runs {owner}: {kernel}."
-    assert found["torch_linear"].chosen
+    trial = tried("planted_fast")
+    assert trial["planted_fast"].gate == "fail"
+    assert trial["planted_fast"].reason == f"It claims kernels of its own, but runs {owner}: {kernel}."
+    assert trial["torch_linear"].chosen
 
 
 SMALL = {"dtype": "fp32"}

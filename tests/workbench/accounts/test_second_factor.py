@@ -116,8 +116,8 @@ def test_an_operator_resets_a_lost_factor_and_the_audit_log_keeps_it(protected, 
     assert _log_in(engineer.email)[1]["Location"] == "/members/"
     with pytest.raises(CommandError, match=r"no login nobody@voice\.test"):
         call_command("reset_second_factor", "nobody@voice.test")
-    kept = Entry.objects.filter(action__startswith="second_factor", details__kind="totp").order_by("id")
-    assert [(row.action, row.actor_email, row.subject) for row in kept] == [
+    entries = Entry.objects.filter(action__startswith="second_factor", details__kind="totp").order_by("id")
+    assert [(row.action, row.actor_email, row.subject) for row in entries] == [
         ("second_factor.added", engineer.email, engineer.email),
         ("second_factor.removed", "", engineer.email),
     ]

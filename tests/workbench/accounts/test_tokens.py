@@ -108,16 +108,16 @@ def test_the_form_lets_one_choose_the_end(browser, engineer, chosen, days):
 def test_the_api_makes_lists_and_revokes(browser, organisation, engineer, account):
     tokens.issue(organisation, account, "somebody else's", "read")
     _, secret = tokens.issue(organisation, engineer, "first", "write")
-    made = _post(_client(secret), days=7)
-    assert made.status_code == 201
-    assert _me(made.json()["secret"]).status_code == 200
+    response = _post(_client(secret), days=7)
+    assert response.status_code == 201
+    assert _me(response.json()["secret"]).status_code == 200
     listed = {row["name"]: row for row in _client(secret).get("/api/v1/tokens").json()["items"]}
     assert set(listed) == {"first", "CI"}
     assert listed["CI"]["last_used_at"] is not None
-    assert listed["CI"]["expires_at"] == made.json()["expires_at"]
+    assert listed["CI"]["expires_at"] == response.json()["expires_at"]
     assert "secret" not in listed["CI"]
-    assert _client(secret).delete(f"/api/v1/tokens/{made.json()['id']}").status_code == 204
-    assert _me(made.json()["secret"]).status_code == 401
+    assert _client(secret).delete(f"/api/v1/tokens/{response.json()['id']}").status_code == 204
+    assert _me(response.json()["secret"]).status_code == 401
 
 
 def test_a_token_makes_none_that_outlives_it(organisation, engineer):

@@ -134,8 +134,8 @@ def test_the_export_is_paged_json_lines(api, admin, account, foreigner, organisa
         assert len(lines) <= 3
         seen += [json.loads(line) for line in lines]
         after = seen[-1]["id"]
-    kept = Entry.objects.of(organisation).order_by("id")
-    assert [each["id"] for each in seen] == list(kept.values_list("id", flat=True))
+    entries = Entry.objects.of(organisation).order_by("id")
+    assert [each["id"] for each in seen] == list(entries.values_list("id", flat=True))
     assert {each["organisation"] for each in seen} == {str(organisation.id)}
     assert api(account).get("/api/v1/audit").status_code == 403
     assert "token 4" not in api(foreigner).get("/api/v1/audit").content.decode()

@@ -50,12 +50,12 @@ def waits(monkeypatch, settings):
 
 
 def test_a_post_whose_answer_is_lost_is_done_once_and_lists_are_read_page_by_page(live_server, secret, make_run):
-    made = ApiClient(live_server.url, secret, Breaking(lost=2)).post("/workloads", WORKLOAD)
-    assert str(Workload.objects.get(name=made["name"]).id) == made["id"]
+    run_ids = ApiClient(live_server.url, secret, Breaking(lost=2)).post("/workloads", WORKLOAD)
+    assert str(Workload.objects.get(name=run_ids["name"]).id) == run_ids["id"]
     assert IdempotentRequest.objects.count() == 1
-    made = [str(make_run().id) for _ in range(3)]
+    run_ids = [str(make_run().id) for _ in range(3)]
     rows = ApiClient(live_server.url, secret).rows("/runs", limit=2)
-    assert [row["id"] for row in rows] == made[:0:-1]
+    assert [row["id"] for row in rows] == run_ids[:0:-1]
 
 
 def test_a_stranger_is_given_up_sooner_than_a_server_that_answered(live_server, secret):
@@ -77,11 +77,11 @@ def test_it_waits_as_long_as_it_is_told(live_server, secret, settings, waits, mo
 
 
 def test_a_token_is_made_used_listed_and_revoked(cli, monkeypatch):
-    made = cli("tokens", "make", "Nightly build", "--days", "7")
-    assert made.exit_code == 0, made.stderr
-    secret, token = made.stdout.strip(), ApiToken.objects.get(name="Nightly build")
+    result = cli("tokens", "make", "Nightly build", "--days", "7")
+    assert result.exit_code == 0, result.stderr
+    secret, token = result.stdout.strip(), ApiToken.objects.get(name="Nightly build")
     assert token.prefix == secret[:12]
-    assert f"{token.expires_at:%Y-%m-%d}" in made.stderr
+    assert f"{token.expires_at:%Y-%m-%d}" in result.stderr
 
     rows = json.loads(cli("tokens", "list", "--json").stdout)
     assert [row["name"] for row in rows] == ["Nightly build", "cli"]

@@ -41,12 +41,12 @@ class Site:
         self.command, self.url, self.told = command, url, told
         self.web, env = self.process("workbench.wsgi"), self.process("workbench.wsgi").environ()
         seed = [sys.executable, str(ROOT / "tests/workers/pipeline/seed.py")]
-        made = json.loads(subprocess.check_output(seed, cwd=ROOT, env=env, text=True).splitlines()[-1])
-        headers = {"Authorization": f"Bearer {made['token']}"}
+        ids = json.loads(subprocess.check_output(seed, cwd=ROOT, env=env, text=True).splitlines()[-1])
+        headers = {"Authorization": f"Bearer {ids['token']}"}
         self.api = httpx.Client(base_url=f"{url}/api/v1", headers=headers, timeout=120)
-        self.run_id = self._start(made["digest"])
+        self.run_id = self._start(ids["digest"])
         wait_for(self.at_work, 300, "the stage's start")
-        self.waiting = {"run_id": self._start(made["digest"]), "stage": "admit", "attempt": 1}
+        self.waiting = {"run_id": self._start(ids["digest"]), "stage": "admit", "attempt": 1}
         headers = {"Authorization": f"Bearer {env['WORKER_TOKEN']}"}
         self.worker = {"base_url": f"{env['WORKER_API_URL']}/api/v1/worker", "headers": headers, "timeout": 120}
         self.ports = [int(each.rpartition(":")[2]) for each in (url, env["WORKER_API_URL"])]

@@ -204,11 +204,11 @@ def test_members_read_what_was_done_newest_first_and_nothing_of_tokens(browser, 
     comments.add(report, account, "Safe?")
     browser(account).post("/tokens/", {"name": "secret-token", "scope": "read"})
     page = browser(engineer).get("/activity/")
-    said = [(row.who, row.what, row.address) for row in page.context["rows"]]
-    assert said[0] == ("Account", "commented", f"/reports/{report.id}/")
-    assert said[1] == ("Engineer", "froze a report", f"/reports/{report.id}/")
-    assert ("Engineer", "started a run of", f"/runs/{done.id}/") in said
-    assert ("", "A run ended:", f"/runs/{done.id}/") in said
+    rows = [(row.who, row.what, row.address) for row in page.context["rows"]]
+    assert rows[0] == ("Account", "commented", f"/reports/{report.id}/")
+    assert rows[1] == ("Engineer", "froze a report", f"/reports/{report.id}/")
+    assert ("Engineer", "started a run of", f"/runs/{done.id}/") in rows
+    assert ("", "A run ended:", f"/runs/{done.id}/") in rows
     assert "secret-token" not in page.content.decode()
     assert not browser(foreigner).get("/activity/").context["rows"]
 

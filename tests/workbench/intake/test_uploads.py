@@ -134,7 +134,7 @@ def test_quotas(api, engineer, model_files, settings):
 def test_a_large_body_is_streamed(api, engineer):
     size = 200 * 2**20
     files = [{"path": "config.json", "size": 1}, {"path": "model.safetensors", "size": size}]
-    made = api(engineer).post("/api/v1/uploads", {"name": "big", "files": files}, content_type="application/json")
+    response = api(engineer).post("/api/v1/uploads", {"name": "big", "files": files}, content_type="application/json")
 
     class Endless:
         def read(self, wanted):
@@ -142,5 +142,5 @@ def test_a_large_body_is_streamed(api, engineer):
             return bytes(wanted)
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert append(Upload.objects.get(pk=made.json()["id"]), 1, 0, Endless(), size).received == size
+    assert append(Upload.objects.get(pk=response.json()["id"]), 1, 0, Endless(), size).received == size
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024

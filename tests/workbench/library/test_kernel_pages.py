@@ -25,9 +25,9 @@ def test_every_page_is_shown_and_its_links_lead_somewhere(browser, engineer):
         assert ".md" not in "".join(links)
         for target in links:
             address, _, anchor = target.partition("#")
-            found = open_page(address or f"/kernels/{name}/")
-            assert found.status_code == 200, target
-            assert f'id="{anchor}"' in found.content.decode() or not anchor, target
+            opened = open_page(address or f"/kernels/{name}/")
+            assert opened.status_code == 200, target
+            assert f'id="{anchor}"' in opened.content.decode() or not anchor, target
 
 
 def test_the_list_names_every_variant_and_a_kernel_is_shown_with_its_source(browser, engineer):
@@ -79,9 +79,9 @@ def defined(client: Any) -> set[str]:
 def test_every_figure_of_a_result_leads_to_its_line_and_every_term_explains_itself(browser, engineer, done):
     client = browser(engineer)
     page = client.get(f"/runs/{done.id}/result/").content.decode()
-    asked = set(re.findall(r'href="/method/#([^"]*)"', page))
-    assert asked <= defined(client), asked - defined(client)
-    assert {"ttf-n", "tpot", "verdict", "speedup", "noise-floor", "roofline", "m-tokens", "output-tokens"} <= asked
+    anchors = set(re.findall(r'href="/method/#([^"]*)"', page))
+    assert anchors <= defined(client), anchors - defined(client)
+    assert {"ttf-n", "tpot", "verdict", "speedup", "noise-floor", "roofline", "m-tokens", "output-tokens"} <= anchors
     labels = re.findall(r'<span class="stat-label">(.*?)</span>', page)
     assert labels
     assert [each for each in labels if "/method/#" not in each] == []

@@ -30,8 +30,8 @@ PUBLIC = "1.1.1.1 93.184.215.14 2606:4700:4700::1111 2a00:1450:4001::1"
 def test_special_ranges_are_inside_and_one_such_address_is_enough_to_refuse(monkeypatch):
     inside = f"{V4} {MORE} {V6}".split()
     assert [each for each in inside + PUBLIC.split() if is_inside(ipaddress.ip_address(each))] == inside
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 443)) for each in ("1.1.1.1", "10.0.0.1")]
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, flags=0, **__: [] if flags else found)
+    resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 443)) for each in ("1.1.1.1", "10.0.0.1")]
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, flags=0, **__: [] if flags else resolved)
     with pytest.raises(AddressRefused):
         posting.post(parse("https://example.com/"), {}, b"{}")
 

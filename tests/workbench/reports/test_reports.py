@@ -76,9 +76,9 @@ def test_the_api_freezes_reviews_and_publishes(api, engineer, account, organisat
     def post(client, path, **body):
         return client.post(f"/api/v1/reports{path}", body, content_type="application/json")
 
-    made = post(api(engineer), "", run=str(done.id))
-    assert made.status_code == 201
-    report = made.json()
+    response = post(api(engineer), "", run=str(done.id))
+    assert response.status_code == 201
+    report = response.json()
     assert (report["state"], report["verdict"], report["run"]) == ("draft", "met", str(done.id))
     client, address = api(account), f"/{report['id']}"
     assert post(client, f"{address}/publish").status_code == 409

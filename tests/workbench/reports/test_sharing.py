@@ -65,8 +65,8 @@ def test_a_password_is_asked_for_once_and_guesses_are_counted(browser, account, 
     settings.LOGIN_ATTEMPTS = 3
     form = {"days": 7, "password": "an open secret"}
     client = browser(account)
-    made = client.post(f"/reports/{published.id}/share/", form)
-    assert made.status_code == 302, "loaded again it makes no second one"
+    response = client.post(f"/reports/{published.id}/share/", form)
+    assert response.status_code == 302, "loaded again it makes no second one"
     link = _address(client.get(f"/reports/{published.id}/"))
     reader, guesser = Client(), Client(REMOTE_ADDR="10.0.0.9")
     assert "Safe to promise" not in reader.get(link).content.decode()

@@ -167,10 +167,10 @@ def text(page):
 
 
 def test_the_page_and_the_api_show_it_beside_before_and_after(browser, api, engineer, beside):
-    found = sample_endpoint.measured(sample_results.results())
-    run, client = beside(found), browser(engineer)
+    results = sample_endpoint.measured(sample_results.results())
+    run, client = beside(results), browser(engineer)
     page = client.get(f"/runs/{run.pk}/result/").content.decode()
-    said = text(page)
+    words = text(page)
     for part in (
         "TTF64 p50 at your endpoint190 ms",
         "The median TTF64 there is 190 ms, 2.35x the plan's 81.0 ms here (2.21 to 2.53 by the ends of both",
@@ -179,9 +179,9 @@ def test_the_page_and_the_api_show_it_beside_before_and_after(browser, api, engi
         "TPOT p95 3.12 ms",
         "is the verdict From your endpoint to after. The SLA is missed at the endpoint and met after. The median",
         "The run's verdict is that of the plan.",
-        *found.server.caveats,
+        *results.server.caveats,
     ):
-        assert part in said
+        assert part in words
     (anchor,) = set(re.findall(r'href="/method/#([^"]*endpoint[^"]*)"', page))
     assert f'id="{anchor}"' in client.get("/method/").content.decode()
     answer = api(engineer).get(f"/api/v1/runs/{run.pk}/result").json()["results"]["verify"]["endpoint"]
@@ -216,13 +216,15 @@ def test_the_loads_that_hold_at_the_endpoint_and_after_and_their_prices_come_fir
         "The endpoint is not shown to hold every objective at any load; after, here (this workbench's server, the "
         "plan's kernels), holds every objective up to 20 requests at once, 13,342 tokens/s."
     )
-    held = results.load.endpoint.limit
-    held.users, held.loads[2].verdict = 4, "met"
+    limit = results.load.endpoint.limit
+    limit.users, limit.loads[2].verdict = 4, "met"
     *_, loads, prices = against_endpoint.sentences(results, sample_results.workload())
     assert loads.startswith("The endpoint holds every objective up to 4 requests at once, 1,202 tokens/s; after, ")
     assert loads.endswith("20 requests at once, 13,342 tokens/s, 11.10x.")
-    said = "At these loads a million output tokens costs 1.43 USD there, at 6.20 USD an hour as stated, and 0.087 USD"
-    assert prices == f"{said} after."
+    sentence = (
+        "At these loads a million output tokens costs 1.43 USD there, at 6.20 USD an hour as stated, and 0.087 USD"
+    )
+    assert prices == f"{sentence} after."
     results.verify.recommended = False
     assert against_endpoint.sentences(results, None) == []
     assert "2.35x the baseline runner's 81.0 ms here" in endpoint.words(results)

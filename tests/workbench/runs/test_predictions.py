@@ -168,8 +168,10 @@ def test_it_does_not_wait_for_more_gpus_where_a_worker_might_keep_it(of_8b, engi
 def test_it_waits_for_them_and_goes_to_no_worker_of_fewer(of_8b, engineer):
     _worker("h200", 140)
     run = services.create_run(of_8b(["h200", "h200x4"]), engineer)
-    said = "Waiting for a worker of class h200x4. TPOT p50 of 1.50 ms is impossible on NVIDIA H200: it takes at least 3"
-    assert services.waiting_for(run).startswith(said)
+    sentence = (
+        "Waiting for a worker of class h200x4. TPOT p50 of 1.50 ms is impossible on NVIDIA H200: it takes at least 3"
+    )
+    assert services.waiting_for(run).startswith(sentence)
     _worker("h200x2", 140, "pair@host")
     run.refresh_from_db()
     assert run.gpu_class == "h200x4"
@@ -219,9 +221,9 @@ def test_all_tell_one_figure(figure, organisation, engineer, tmp_path, case, mea
     for each in (fewer, more):
         Worker.objects.create(name=each, gpu_class=each, last_seen=timezone.now(), memory_gib=131.0)
     by = "by measured rates" if measured and fewer.startswith("h200") else "by the datasheet"
-    found = figure(model, fewer, 900, precisions)
-    assert found[1] == by
-    limit = 0.99 * float(found[0])
+    predicted = figure(model, fewer, 900, precisions)
+    assert predicted[1] == by
+    limit = 0.99 * float(predicted[0])
     of_more, by_more, _ = figure(model, more, limit, precisions)
     assert by_more == by
 
@@ -238,7 +240,7 @@ def test_all_tell_one_figure(figure, organisation, engineer, tmp_path, case, mea
     run = services.create_run(workload, engineer)
     assert run.gpu_class == more
     Worker.objects.filter(name=more).delete()
-    why = f"On {fewer} the median TPOT is predicted to be {found[0]} ms (modelled, {by}); promised are at most"
+    why = f"On {fewer} the median TPOT is predicted to be {predicted[0]} ms (modelled, {by}); promised are at most"
     assert why in services.waiting_for(run)
 
     (tmp_path / "config.json").write_text(json.dumps(workload.model.facts.config))

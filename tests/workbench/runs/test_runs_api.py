@@ -106,8 +106,8 @@ def test_a_run_is_worse_beyond_what_was_asked(compared, by, percent, regressed):
 )
 def test_what_cannot_be_compared_is_said(compared, count, query, status, said, foreigner):
     foreign = sample_runs.in_processes(sample_runs.run(foreigner.memberships.get().organisation, foreigner))
-    found = compared(count=count, query=query.replace("{foreign}", str(foreign.id)))
-    assert (found[0], found[1]["detail"].startswith(said)) == (status, True), found
+    response = compared(count=count, query=query.replace("{foreign}", str(foreign.id)))
+    assert (response[0], response[1]["detail"].startswith(said)) == (status, True), response
 
 
 FILE = {"version": 1, "duration_ns": 10, "names": ["gemm"], "lanes": []}

@@ -52,8 +52,8 @@ def test_nothing_is_lost_on_an_error_and_objectives_are_added_and_removed_withou
     assert 'name="objectives[1].limit"' in page
     two = fields(GOOD | {"objectives": [*GOOD["objectives"], {"metric": "tpot", "limit": 3}]})
     page = client.post("/workloads/new/", two | {"do": "remove 0"}).content.decode()
-    kept = 'name="objectives[0].limit" id="f-objectives-0-limit" value="3"'
-    assert (kept in page, "objectives[1]" in page) == (True, False)
+    field = 'name="objectives[0].limit" id="f-objectives-0-limit" value="3"'
+    assert (field in page, "objectives[1]" in page) == (True, False)
     assert not Workload.objects.exists()
 
 

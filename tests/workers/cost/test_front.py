@@ -59,10 +59,15 @@ def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
         traces: list[Figure] = figure(with_front(those), workload().objectives[0], "tokens")["data"]
         return [each for each in traces if each["mode"] == "markers"]
 
-    made = [point("cheap", 90, 0.2), point("beaten", 95, 0.3), point("quick", 20, 0.9), point("unpriced", 5, None)]
-    made += [point("modelled", 10, 0.1, basis="modelled"), point("there", 15, 0.1, group="endpoint")]
-    assert [each.plan for each in with_front(made) if each.on_front] == ["quick", "cheap"]
-    drawn = figure(with_front(made), workload().objectives[0], "tokens")
+    candidates = [
+        point("cheap", 90, 0.2),
+        point("beaten", 95, 0.3),
+        point("quick", 20, 0.9),
+        point("unpriced", 5, None),
+    ]
+    candidates += [point("modelled", 10, 0.1, basis="modelled"), point("there", 15, 0.1, group="endpoint")]
+    assert [each.plan for each in with_front(candidates) if each.on_front] == ["quick", "cheap"]
+    drawn = figure(with_front(candidates), workload().objectives[0], "tokens")
     names = {each["name"]: each["x"] for each in drawn["data"]}
     assert names["Front"] == [20, 90]
     assert names["h200, modelled"] == [10]
@@ -73,7 +78,7 @@ def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
     assert list(colours) == ["h200, measured", "h100, measured", "Baseline, measured"]
     assert len(set(colours.values())) == 3
     assert "unpriced" not in str(drawn)
-    rows = table(with_front(made), workload().objectives[0], "tokens")[1]
+    rows = table(with_front(candidates), workload().objectives[0], "tokens")[1]
     assert [row[1] for row in rows] == ["unpriced", "modelled", "there", "quick", "cheap", "beaten"]
 
 

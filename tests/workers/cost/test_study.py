@@ -90,11 +90,11 @@ def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
 
 def test_tokens_per_dollar_at_the_loads_that_hold():
     load = sample_held_loads.under_load()
-    found = money(load)
-    assert found.before_after_ratio == pytest.approx(4000 / 400)
+    costs = money(load)
+    assert costs.before_after_ratio == pytest.approx(4000 / 400)
     loads = "the highest loads that hold, 2 requests at once before and 8 requests at once after"
-    assert f"10.0x the tokens at {loads}." in found.sentence
-    assert found.loads == loads
+    assert f"10.0x the tokens at {loads}." in costs.sentence
+    assert costs.loads == loads
     same = sample_held_loads.under_load(before_users=8)
     at_eight = money(same)
     assert at_eight.loads == "the highest load that holds, 8 requests at once"
@@ -103,31 +103,31 @@ def test_tokens_per_dollar_at_the_loads_that_hold():
 
 def test_after_is_priced_at_its_load_where_before_could_not_be_measured_under_load():
     load = sample_held_loads.under_load().model_copy(update={"before": None})
-    found = money(load)
-    before, after = found.lines[:2]
+    costs = money(load)
+    before, after = costs.lines[:2]
     assert (before.usd_per_mtok, before.holds_sla) == (None, None)
     assert "not measured under load" in before.note
     assert after.tokens_per_second == 4000
     assert after.note.startswith("At the highest load that holds, 8 requests at once, by after."), "which server it was"
-    assert (found.economics.after.users, found.economics.before) == (8, None)
-    assert found.before_after_ratio is None
-    assert "before is not known" in found.sentence
+    assert (costs.economics.after.users, costs.economics.before) == (8, None)
+    assert costs.before_after_ratio is None
+    assert "before is not known" in costs.sentence
     load = sample_held_loads.under_load()
     load.before.server.gpu_class = ""
-    found = money(load)
-    assert (found.lines[0].usd_per_mtok, found.before_after_ratio) == (None, None), "hardware that is not ours"
-    assert "before is not known" in found.sentence
+    costs = money(load)
+    assert (costs.lines[0].usd_per_mtok, costs.before_after_ratio) == (None, None), "hardware that is not ours"
+    assert "before is not known" in costs.sentence
 
 
 def test_a_side_that_holds_at_no_load_has_no_price():
     load = sample_held_loads.under_load(before_users=0)
-    found = money(load)
-    assert found.lines[0].usd_per_mtok is None
-    assert found.lines[0].note.startswith("No load ")
-    assert found.before_after_ratio is None
-    assert "Before, no load kept the promise." in found.sentence
-    assert found.loads == found.load == "the highest load that holds, 8 requests at once"
-    assert found.lines[0].holds_sla is False
+    costs = money(load)
+    assert costs.lines[0].usd_per_mtok is None
+    assert costs.lines[0].note.startswith("No load ")
+    assert costs.before_after_ratio is None
+    assert "Before, no load kept the promise." in costs.sentence
+    assert costs.loads == costs.load == "the highest load that holds, 8 requests at once"
+    assert costs.lines[0].holds_sla is False
 
 
 def test_a_side_of_which_too_little_is_known_is_not_said_to_miss_the_sla():
@@ -138,15 +138,15 @@ def test_a_side_of_which_too_little_is_known_is_not_said_to_miss_the_sla():
     after = curve_of(load.after.server, load.after.limit)
     assert "too few requests to say" in after.sentence
     assert "too few requests to say" not in curve_of(load.before.server, load.before.limit).sentence
-    found = money(load)
-    assert [each.holds_sla for each in found.lines[:2]] == [False, None]
-    assert found.sentence.startswith("Not even the lowest load is shown to keep")
-    assert "not shown to miss" in found.lines[1].note
+    costs = money(load)
+    assert [each.holds_sla for each in costs.lines[:2]] == [False, None]
+    assert costs.sentence.startswith("Not even the lowest load is shown to keep")
+    assert "not shown to miss" in costs.lines[1].note
     load.after.limit.loads[-1].verdict = "missed"
     after = curve_of(load.after.server, load.after.limit)
     assert "The lowest, one user, served too few requests to say" in after.sentence
-    found = money(load)
-    assert found.lines[1].holds_sla is None
+    costs = money(load)
+    assert costs.lines[1].holds_sla is None
     load.after.limit.loads[0].verdict = "missed"
     none = money(load)
     assert none.lines[1].holds_sla is False

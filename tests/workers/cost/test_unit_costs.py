@@ -79,13 +79,13 @@ def test_a_demand_without_a_number_and_hardware_without_a_price_have_no_bill():
 
 
 def test_energy_of_a_token_is_the_mean_power_by_the_rate_where_it_counts():
-    found = energy_of(Telemetry(power_w_mean=350, power_gap_s=0.1), 1000)
-    assert (found.joules, found.reason) == (pytest.approx(0.35), "")
+    energy = energy_of(Telemetry(power_w_mean=350, power_gap_s=0.1), 1000)
+    assert (energy.joules, energy.reason) == (pytest.approx(0.35), "")
     for seen, reason in (
         (Telemetry(), "no power"),
         (Telemetry(power_w_mean=350, power_gap_s=3.5), "not read for 3.5 s, and more than 3 s"),
         (Telemetry(power_w_mean=350, power_gap_s=0.1, others_gpu_count=1, others_gpu_seconds=2), "Another program"),
     ):
-        found = energy_of(seen, 1000)
-        assert found.joules is None
-        assert reason in found.reason
+        energy = energy_of(seen, 1000)
+        assert energy.joules is None
+        assert reason in energy.reason

@@ -46,10 +46,10 @@ def test_rotated_vectors_are_not_acceptable_and_their_distance_is_the_cosines():
     def rotated(output):
         return output + 0.2 * output.roll(1, -1)
 
-    found = judged(vectors(), rotated, VECTORS)
-    assert not found.acceptable
-    assert found.change.low > 0.01
-    assert found.kl_after is None
+    judgement = judged(vectors(), rotated, VECTORS)
+    assert not judgement.acceptable
+    assert judgement.change.low > 0.01
+    assert judgement.kl_after is None
     assert judged(vectors(), rotated, VECTORS, before=rotated).acceptable
 
 
@@ -72,13 +72,13 @@ def test_one_wrong_value_among_many_or_longer_vectors_of_the_same_direction_are_
         output[0, 0, 0] += 3
         return output
 
-    found = judged(vectors(), damaged, VECTORS)
-    assert found.change.high < 0.01
-    assert found.measures[3].after > answers.largest_error(0.01)
-    assert not found.acceptable
-    found = judged(vectors(), lambda output: 1.5 * output, VECTORS)
-    assert found.measures[0].after == pytest.approx(0, abs=1e-12)
-    assert not found.acceptable
+    judgement = judged(vectors(), damaged, VECTORS)
+    assert judgement.change.high < 0.01
+    assert judgement.measures[3].after > answers.largest_error(0.01)
+    assert not judgement.acceptable
+    judgement = judged(vectors(), lambda output: 1.5 * output, VECTORS)
+    assert judgement.measures[0].after == pytest.approx(0, abs=1e-12)
+    assert not judgement.acceptable
 
 
 def test_another_box_is_not_acceptable_though_its_logits_are_right():
@@ -87,20 +87,20 @@ def test_another_box_is_not_acceptable_though_its_logits_are_right():
         return output
 
     outputs = [torch.cat([10 * each[..., :12], each[..., 12:].sigmoid()], -1) for each in vectors()]
-    found = judged(outputs, moved, VECTORS._replace(boxes=4))
-    assert found.change.high < 0.01
-    assert found.measures[3].after == 0
-    assert found.measures[4].after > 0.9
-    assert not found.acceptable
+    judgement = judged(outputs, moved, VECTORS._replace(boxes=4))
+    assert judgement.change.high < 0.01
+    assert judgement.measures[3].after == 0
+    assert judgement.measures[4].after > 0.9
+    assert not judgement.acceptable
     assert judged(outputs, moved, VECTORS).acceptable, "a coordinate is small beside logits"
 
 
 def test_vectors_of_few_requests_are_no_proof_however_many_they_are():
-    found = judged(vectors(requests=4, tokens=2048), lambda output: output, VECTORS)
-    assert (found.tokens, found.needed) == (4 * 2048, answers.LEAST_REQUESTS * 2048)
-    assert "acceptable so far. 8,192 of the 65,536 vectors" in found.sentence
-    found = judged(vectors(requests=32, tokens=128), lambda output: output, VECTORS)
-    assert (found.tokens, found.needed) == (4096, 4096)
+    judgement = judged(vectors(requests=4, tokens=2048), lambda output: output, VECTORS)
+    assert (judgement.tokens, judgement.needed) == (4 * 2048, answers.LEAST_REQUESTS * 2048)
+    assert "acceptable so far. 8,192 of the 65,536 vectors" in judgement.sentence
+    judgement = judged(vectors(requests=32, tokens=128), lambda output: output, VECTORS)
+    assert (judgement.tokens, judgement.needed) == (4096, 4096)
 
 
 def test_another_class_in_one_of_twenty_is_not_acceptable():
@@ -110,54 +110,54 @@ def test_another_class_in_one_of_twenty_is_not_acceptable():
     def change(output):
         return output.flip(-1) if next(changed) % 20 == 0 else output
 
-    found = judged(outputs, change, CLASSES)
-    assert 0.02 < found.top1_after < 0.1
-    assert not found.acceptable
+    judgement = judged(outputs, change, CLASSES)
+    assert 0.02 < judgement.top1_after < 0.1
+    assert not judgement.acceptable
 
 
 def test_a_shift_of_the_probabilities_that_keeps_every_class_is_not_acceptable():
     """Neither the classes nor the largest error see it: logits grow by a tenth, and the limit is 14 %."""
-    found = judged(classes(), lambda output: 1.1 * output, CLASSES)
-    assert found.change.high == 0
-    assert found.measures[-1].after < answers.largest_error(0.01)
-    assert found.kl_change.high > 0.001
-    assert not found.acceptable
-    assert f"{found.kl_change.high:.2g} nats by its 95 % interval" in found.sentence
-    assert "1 % of answers, 0.001 nats and 14 % of the largest value are allowed" in found.sentence
+    judgement = judged(classes(), lambda output: 1.1 * output, CLASSES)
+    assert judgement.change.high == 0
+    assert judgement.measures[-1].after < answers.largest_error(0.01)
+    assert judgement.kl_change.high > 0.001
+    assert not judgement.acceptable
+    assert f"{judgement.kl_change.high:.2g} nats by its 95 % interval" in judgement.sentence
+    assert "1 % of answers, 0.001 nats and 14 % of the largest value are allowed" in judgement.sentence
     assert judged(classes(), lambda output: 1.02 * output, CLASSES).acceptable
 
 
 def test_a_single_score_is_judged_by_its_value():
-    found = judged(classes(count=1), lambda output: output + 0.5, CLASSES)
-    assert not found.acceptable
-    assert [each.name for each in found.measures] == ["Largest error of a logit"]
-    assert "most likely" not in found.sentence
-    assert "14 % of the largest value are allowed" in found.sentence
+    judgement = judged(classes(count=1), lambda output: output + 0.5, CLASSES)
+    assert not judgement.acceptable
+    assert [each.name for each in judgement.measures] == ["Largest error of a logit"]
+    assert "most likely" not in judgement.sentence
+    assert "14 % of the largest value are allowed" in judgement.sentence
     assert judged(classes(count=1), lambda output: output * 1.01, CLASSES).acceptable
 
 
 @pytest.mark.parametrize(("outputs", "answer"), [(vectors(), VECTORS), (classes(), CLASSES)])
 @pytest.mark.parametrize("loss", [0.01, None])
 def test_values_that_are_no_numbers_never_pass(outputs, answer, loss):
-    found = judged(outputs, lambda output: output * float("nan"), answer, loss)
-    assert not found.acceptable
-    assert "after are no numbers" in found.sentence
+    judgement = judged(outputs, lambda output: output * float("nan"), answer, loss)
+    assert not judgement.acceptable
+    assert "after are no numbers" in judgement.sentence
 
 
 def test_the_labels_of_a_text_are_one_answer_and_too_few_answers_are_admitted():
     labels = torch.randn(10, 32, 3, generator=torch.Generator().manual_seed(0)).split(2)
-    found = judged(labels, lambda output: output, CLASSES)
-    assert "acceptable so far. 10 of the 300 answers" in found.sentence
-    found = judged(labels, lambda output: output * float("nan"), CLASSES)
-    assert "10 answers after are no numbers" in found.sentence
-    found = judged(classes(requests=40), lambda output: output, CLASSES)
-    assert found.tokens < found.needed
-    assert "acceptable so far. 40 of the 300 answers" in found.sentence
+    judgement = judged(labels, lambda output: output, CLASSES)
+    assert "acceptable so far. 10 of the 300 answers" in judgement.sentence
+    judgement = judged(labels, lambda output: output * float("nan"), CLASSES)
+    assert "10 answers after are no numbers" in judgement.sentence
+    judgement = judged(classes(requests=40), lambda output: output, CLASSES)
+    assert judgement.tokens < judgement.needed
+    assert "acceptable so far. 40 of the 300 answers" in judgement.sentence
 
 
 def test_the_interval_is_of_texts_whose_labels_change_together():
     labels = torch.randn(300, 32, 3, generator=torch.Generator().manual_seed(0)).split(1)
     changed = iter(range(len(labels)))
-    found = judged(labels, lambda output: output.flip(-1) if next(changed) < 3 else output, CLASSES)
-    assert found.tokens == 300
-    assert found.change.high - found.change.low > 0.01
+    judgement = judged(labels, lambda output: output.flip(-1) if next(changed) < 3 else output, CLASSES)
+    assert judgement.tokens == 300
+    assert judgement.change.high - judgement.change.low > 0.01

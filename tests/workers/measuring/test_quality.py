@@ -44,35 +44,35 @@ def judged(after, tokens=None, allowed=POINT):
 
 
 def damaged(factor: float):
-    made = model("bf16")
+    reference = model("bf16")
     with torch.no_grad():
-        made.model.layers[1].mlp.down_proj.weight.mul_(factor)
-    return made
+        reference.model.layers[1].mlp.down_proj.weight.mul_(factor)
+    return reference
 
 
 def test_the_same_precision_loses_nothing_and_a_fall_is_not_called_a_rise():
-    found = judged(model("bf16"))
-    assert found.tokens == 4096
-    assert found.change.value == 0.0
-    assert found.kl_before == found.kl_after > 0
-    assert found.acceptable
-    assert "differing tokens does not rise and the divergence does not rise; " in found.sentence
-    assert "1 point and 0.001 nats are allowed" in found.sentence
-    found = judged(model())
-    assert found.change.high < 0
-    assert re.search(r"falls by at least \d\.\d\d points and the divergence falls by at least \d", found.sentence)
+    judgement = judged(model("bf16"))
+    assert judgement.tokens == 4096
+    assert judgement.change.value == 0.0
+    assert judgement.kl_before == judgement.kl_after > 0
+    assert judgement.acceptable
+    assert "differing tokens does not rise and the divergence does not rise; " in judgement.sentence
+    assert "1 point and 0.001 nats are allowed" in judgement.sentence
+    judgement = judged(model())
+    assert judgement.change.high < 0
+    assert re.search(r"falls by at least \d\.\d\d points and the divergence falls by at least \d", judgement.sentence)
 
 
 def test_damaged_weights_are_acceptable_only_where_so_much_loss_or_unverified_quality_is_allowed():
-    found = judged(damaged(3))
-    assert found.top1_after > found.top1_before + 0.05
-    assert found.change.low > 0.01
-    assert f"rises by at most {100 * found.change.high:.2f} points" in found.sentence
-    assert not found.acceptable
-    assert "not acceptable" in found.sentence
-    found = judged(damaged(3), allowed=None)
-    assert found.acceptable
-    assert "unverified" in found.sentence
+    judgement = judged(damaged(3))
+    assert judgement.top1_after > judgement.top1_before + 0.05
+    assert judgement.change.low > 0.01
+    assert f"rises by at most {100 * judgement.change.high:.2f} points" in judgement.sentence
+    assert not judgement.acceptable
+    assert "not acceptable" in judgement.sentence
+    judgement = judged(damaged(3), allowed=None)
+    assert judgement.acceptable
+    assert "unverified" in judgement.sentence
     assert judged(damaged(1.2), allowed=Tolerances.stated(0.5)).acceptable
     assert not judged(damaged(1.2), allowed=Tolerances.stated(0.0)).acceptable
 
@@ -124,10 +124,10 @@ def test_a_default_allows_what_bf16_loses_and_less_than_as_much_again():
 
 
 def test_the_default_is_at_least_half_of_what_today_loses_itself():
-    found = judged(model("bf16"), allowed=Tolerances(0.0, 0.0, share=0.5))
-    allowed = Tolerances(found.top1_before / 2, found.kl_before / 2)
-    assert found.acceptable
-    assert f"{100 * allowed.rate:.3g} points and {allowed.nats_words} are allowed, 50 %" in found.sentence
+    judgement = judged(model("bf16"), allowed=Tolerances(0.0, 0.0, share=0.5))
+    allowed = Tolerances(judgement.top1_before / 2, judgement.kl_before / 2)
+    assert judgement.acceptable
+    assert f"{100 * allowed.rate:.3g} points and {allowed.nats_words} are allowed, 50 %" in judgement.sentence
     assert not judged(damaged(1.2), allowed=Tolerances(0.0, 0.0, share=0.5)).acceptable
 
 
@@ -148,9 +148,9 @@ def test_nan_logits_never_pass(allowed):
     broken = model("bf16")
     with torch.no_grad():
         broken.model.norm.weight.fill_(float("nan"))
-    found = judged(broken, allowed=allowed)
-    assert not found.acceptable
-    assert "4,096 tokens the logits after are no numbers" in found.sentence
+    judgement = judged(broken, allowed=allowed)
+    assert not judgement.acceptable
+    assert "4,096 tokens the logits after are no numbers" in judgement.sentence
 
 
 @pytest.fixture
@@ -166,9 +166,9 @@ def model_dir(tmp_path):
 def test_perplexity_is_that_of_real_text_only_and_too_few_tokens_are_admitted(model_dir):
     (model_dir / "quality.txt").write_text(" ".join(WORDS * 100))
     assert judged(model("bf16"), texts.from_text(model_dir, "", 64, 4096, 256)).perplexity_after > 1
-    found = judged(model("bf16"), texts.random(256, 64, 512))
-    assert (found.perplexity_after, found.tokens) == (None, 512)
-    assert "Fewer than the 4,096 tokens" in found.sentence
+    judgement = judged(model("bf16"), texts.random(256, 64, 512))
+    assert (judgement.perplexity_after, judgement.tokens) == (None, 512)
+    assert "Fewer than the 4,096 tokens" in judgement.sentence
 
 
 def test_a_short_text_is_filled_up_with_what_the_model_writes_if_it_writes(tmp_path, model_dir):
@@ -177,9 +177,9 @@ def test_a_short_text_is_filled_up_with_what_the_model_writes_if_it_writes(tmp_p
     assert texts.from_text(model_dir, "", 32, 128, 256) is None, "too short"
     (model_dir / "quality.txt").write_text(" ".join(WORDS * 20))
     sizes = {"vocabulary": 256, "length": 32, "most": 256}
-    found = texts.for_quality(model(), model_dir, "", writes=True, **sizes)
-    assert (found.ids.shape, found.written) == ((8, 32), 5)
-    assert found.source == "the model's quality.txt and tokens sampled from the model itself"
+    tokens = texts.for_quality(model(), model_dir, "", writes=True, **sizes)
+    assert (tokens.ids.shape, tokens.written) == ((8, 32), 5)
+    assert tokens.source == "the model's quality.txt and tokens sampled from the model itself"
     assert texts.for_quality(model(), model_dir, "", writes=False, **sizes).ids.shape == (5, 32)
 
 

@@ -73,16 +73,16 @@ def test_a_text_that_cannot_be_read_is_refused_by_its_line(text, sentence):
 
 def test_the_workloads_text_comes_before_the_models_own(model_dir):
     (model_dir / "quality.txt").write_text("weights " * 20)
-    found = texts.from_text(model_dir, "the kernel reads its " * 4, 8, 100, 256)
-    assert words_of(found.ids[0]) == ["the", "kernel", "reads", "its"] * 2
-    assert (found.source, found.written) == ("the workload's text", 2)
+    ids = texts.from_text(model_dir, "the kernel reads its " * 4, 8, 100, 256)
+    assert words_of(ids.ids[0]) == ["the", "kernel", "reads", "its"] * 2
+    assert (ids.source, ids.written) == ("the workload's text", 2)
     assert texts.from_text(model_dir, "", 8, 100, 256).source == "the model's quality.txt"
 
 
 def test_a_chat_is_rendered_by_the_models_own_template(model_dir):
     (model_dir / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
-    found = texts.from_text(model_dir, json.dumps({"messages": CHAT}), 9, 100, 256)
-    assert words_of(found.ids) == ["user", ":", "the", "kernel", "assistant", ":", "reads", "its", "weights"]
+    ids = texts.from_text(model_dir, json.dumps({"messages": CHAT}), 9, 100, 256)
+    assert words_of(ids.ids) == ["user", ":", "the", "kernel", "assistant", ":", "reads", "its", "weights"]
     (model_dir / "chat_template.jinja").write_text("weights " * 9)
     assert words_of(texts.from_text(model_dir, json.dumps({"messages": CHAT}), 9, 100, 256).ids) == ["weights"] * 9
 
@@ -97,16 +97,16 @@ def test_each_sequence_begins_and_ends_as_the_tokenizer_has_it(model_dir):
     tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=special[:1])
     tokenizer.save(str(path))
     first, last = special[0][1], special[1][1]
-    found = texts.from_text(model_dir, "the kernel reads its weights " * 3, 5, 100, 256).ids
-    assert [words_of(row[1:]) for row in found] == [WORDS[3:7], [WORDS[7], *WORDS[3:6]], [*WORDS[6:8], *WORDS[3:5]]]
-    assert found[:, 0].tolist() == [first] * 3
+    ids = texts.from_text(model_dir, "the kernel reads its weights " * 3, 5, 100, 256).ids
+    assert [words_of(row[1:]) for row in ids] == [WORDS[3:7], [WORDS[7], *WORDS[3:6]], [*WORDS[6:8], *WORDS[3:5]]]
+    assert ids[:, 0].tolist() == [first] * 3
     (model_dir / "chat_template.jinja").write_text("<bos>the kernel reads")
-    found = texts.from_text(model_dir, json.dumps([{"messages": CHAT}] * 2), 4, 100, 256).ids
-    assert found[:, :2].tolist() == [[first, 4]] * 2
+    ids = texts.from_text(model_dir, json.dumps([{"messages": CHAT}] * 2), 4, 100, 256).ids
+    assert ids[:, :2].tolist() == [[first, 4]] * 2
     tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A <end>", special_tokens=special)
     tokenizer.save(str(path))
-    found = texts.from_text(model_dir, "the kernel reads its weights", 4, 100, 256).ids
-    assert [[row[0], row[-1]] for row in found.tolist()] == [[first, last]] * 2
+    ids = texts.from_text(model_dir, "the kernel reads its weights", 4, 100, 256).ids
+    assert [[row[0], row[-1]] for row in ids.tolist()] == [[first, last]] * 2
 
 
 @pytest.mark.parametrize(

@@ -105,26 +105,26 @@ def quick(label, value, width=0.01, gate="pass"):
 
 
 def test_the_best_plan_must_be_better_than_the_noise_whichever_way_is_better():
-    found = [quick("eager", 100), quick("compiled", 50), quick("tuned", 49.5), quick("broken", 1, gate="fail")]
-    ranking.explain(found, True, ranking.fastest(found, lower_is_better=True))
-    assert [each.chosen for each in found] == [False, True, False, False]
-    assert found[0].reason == "2.00x slower than compiled."
-    assert "2.00x faster than eager" in found[1].reason
-    assert "compiled lies inside the noise" in found[2].reason
-    found = [quick("eager", 100), quick("compiled", 50)]
-    ranking.explain(found, False, ranking.fastest(found, lower_is_better=False))
-    assert found[0].chosen
-    assert found[0].reason.startswith("The baseline; ")
-    assert found[1].reason == "2.00x slower than eager."
+    tried = [quick("eager", 100), quick("compiled", 50), quick("tuned", 49.5), quick("broken", 1, gate="fail")]
+    ranking.explain(tried, True, ranking.fastest(tried, lower_is_better=True))
+    assert [each.chosen for each in tried] == [False, True, False, False]
+    assert tried[0].reason == "2.00x slower than compiled."
+    assert "2.00x faster than eager" in tried[1].reason
+    assert "compiled lies inside the noise" in tried[2].reason
+    tried = [quick("eager", 100), quick("compiled", 50)]
+    ranking.explain(tried, False, ranking.fastest(tried, lower_is_better=False))
+    assert tried[0].chosen
+    assert tried[0].reason.startswith("The baseline; ")
+    assert tried[1].reason == "2.00x slower than eager."
 
 
 def test_plans_in_different_precisions_are_never_compared_by_a_ratio():
-    found = [quick("eager", 100), quick("megakernel", 50), quick("megakernel_fp8", 30)]
-    for each, options in zip(found, ({}, {}, {"weights": "fp8"}), strict=True):
+    tried = [quick("eager", 100), quick("megakernel", 50), quick("megakernel_fp8", 30)]
+    for each, options in zip(tried, ({}, {}, {"weights": "fp8"}), strict=True):
         plan = Plan(model_digest="0", gpu="h200", runner="megakernel", options=options)
         each.plan = plan.model_dump()
-    found[2].reason = "Its mean KL divergence is at most 0.001 nats."
-    ranking.explain(found, True, ranking.fastest(found, lower_is_better=True))
-    assert found[1].reason.startswith("Slower than megakernel_fp8, ")
-    assert found[2].reason.startswith("The best of all, in another precision than eager")
-    assert found[2].reason.endswith("Its mean KL divergence is at most 0.001 nats.")
+    tried[2].reason = "Its mean KL divergence is at most 0.001 nats."
+    ranking.explain(tried, True, ranking.fastest(tried, lower_is_better=True))
+    assert tried[1].reason.startswith("Slower than megakernel_fp8, ")
+    assert tried[2].reason.startswith("The best of all, in another precision than eager")
+    assert tried[2].reason.endswith("Its mean KL divergence is at most 0.001 nats.")

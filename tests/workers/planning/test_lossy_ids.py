@@ -79,13 +79,13 @@ def refusals(
 def test_a_plan_of_lower_precision_is_accepted_unless_it_skips_a_layer_where_it_is_timed(context, monkeypatch):
     """By the model's logits alone that passes as well: NVFP4 explains mean gaps of up to 0.9."""
     assert refusals(Rounded, stage_input("verify"), context, monkeypatch) == ["", "", ""]
-    said = refusals(SkipsLayer, stage_input("verify"), context, monkeypatch)
-    assert all(each.startswith(CONTRADICTS) for each in said)
+    reasons = refusals(SkipsLayer, stage_input("verify"), context, monkeypatch)
+    assert all(each.startswith(CONTRADICTS) for each in reasons)
 
 
 def test_an_encoder_of_lower_precision_whose_timed_answers_are_not_its_own_is_refused(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(EMBEDDER))
     context, document = Context(tmp_path, tmp_path, seconds=20), documents("verify", EMBEDDER)
-    said = refusals(Approximates, document, context, monkeypatch)
-    assert all("differs from its own output by 20.0%; rounding explains 1%" in each for each in said)
+    reasons = refusals(Approximates, document, context, monkeypatch)
+    assert all("differs from its own output by 20.0%; rounding explains 1%" in each for each in reasons)
     assert refusals(EagerRunner, document, context, monkeypatch) == ["", "", ""]

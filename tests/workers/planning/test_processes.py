@@ -60,8 +60,8 @@ def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():
     fast, slow = Alternation(served(80, 60), served(80, 60)), Alternation(served(400, 20), served(400, 20))
     found = outcomes_of([E2E], [fast, slow, fast], None)[0]
     assert (found.verdict, found.verdict_before, found.missed_in) == ("too_close", "too_close", 1)
-    said = sentence([found], speedup(E2E, [fast], None), None, "too_close")
-    assert "the requests of 1 of the processes miss it" in said
+    words = sentence([found], speedup(E2E, [fast], None), None, "too_close")
+    assert "the requests of 1 of the processes miss it" in words
 
 
 def test_what_further_processes_take_is_kept_for_them_where_it_is_left(tmp_path):

@@ -27,8 +27,8 @@ TRAFFIC = {"prompt_tokens": 128, "output_tokens": 64}
 def document(stage="compose", objectives=(PROMISE,), gpu_class="h200", model="llama-3.2-1b", **constraints):
     sla = {"traffic": TRAFFIC, "objectives": list(objectives)}
     sla["constraints"] = {"gpu_classes": [gpu_class], **constraints}
-    found = stage_input(stage, manifest(catalogue.entry(model)[0]), gpu_class=gpu_class, **sla)
-    return found.model_copy(update={"ceilings": {"h200": CEILINGS}})
+    staged = stage_input(stage, manifest(catalogue.entry(model)[0]), gpu_class=gpu_class, **sla)
+    return staged.model_copy(update={"ceilings": {"h200": CEILINGS}})
 
 
 def trial(label, ms, runner, keeps="missed", gpus=1, **more):

@@ -59,9 +59,9 @@ def refusal(document, context) -> StageError:
 
 def test_a_whole_model_is_admitted_without_a_note_but_that_of_a_worker_without_vllm(saved, tmp_path, monkeypatch):
     document, context = uploaded(saved, tmp_path)
-    found = admit.run(document, context)
-    assert found.notes == []
-    assert found.parameters > 0
+    result = admit.run(document, context)
+    assert result.notes == []
+    assert result.parameters > 0
     named = document.workload.model_copy(update={"baseline_runner": "vllm"})
     document = document.model_copy(update={"workload": named})
     monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
@@ -81,8 +81,8 @@ def test_a_missing_or_misshapen_tensor_is_named_and_a_surplus_one_is_noted(saved
     assert "[32, 64]" in failure.sentence
     assert "[64, 64]" in failure.sentence
     surplus = {"stranger.weight": torch.zeros(64)}
-    found = admit.run(*uploaded(saved, tmp_path, change=lambda tensors: tensors.update(surplus)))
-    assert "stranger.weight" in found.notes[0]
+    result = admit.run(*uploaded(saved, tmp_path, change=lambda tensors: tensors.update(surplus)))
+    assert "stranger.weight" in result.notes[0]
 
 
 def test_families_without_their_own_file_checks_are_compared_too(tmp_path):
@@ -121,10 +121,10 @@ def test_a_model_too_large_says_how_much_it_needs(context):
 )
 def test_the_fewest_gpus_that_hold_the_model(gpu_class, changes, size, words):
     of = manifest(catalogue.entry("llama-3.1-70b")[0] | changes)
-    found = admit.feasibility(gpu_class, stage_input("admit").workload, of, "bf16")
-    assert (found.tensor_parallel_size, found.feasible) == (size or 1, size is not None)
-    assert words in found.reason
-    assert bool(found.reason) == (size is None)
+    result = admit.feasibility(gpu_class, stage_input("admit").workload, of, "bf16")
+    assert (result.tensor_parallel_size, result.feasible) == (size or 1, size is not None)
+    assert words in result.reason
+    assert bool(result.reason) == (size is None)
 
 
 def test_what_runs_today_is_divided_over_the_gpus_that_hold_it_unless_torch_compile_runs_it(context):
@@ -268,6 +268,6 @@ def test_it_predicts_the_plan_in_every_precision_that_may_be_used(tmp_path):
         document = stage_input("admit", manifest(config), constraints=allowed | generated)
         (tmp_path / "config.json").write_text(json.dumps(config))
         document = document.model_copy(update={"ceilings": {"cpu": ceilings}})
-        found = admit.run(document, Context(tmp_path, tmp_path, seconds=30))
-        assert [each.weights for each in found.predicted.plans] == weights
-        assert found.predicted.basis == "modelled"
+        result = admit.run(document, Context(tmp_path, tmp_path, seconds=30))
+        assert [each.weights for each in result.predicted.plans] == weights
+        assert result.predicted.basis == "modelled"

@@ -54,16 +54,16 @@ def test_whole_models_and_parts_are_tried_and_explained(context):
     context._listener = said.append
     candidates = [candidate("torch_linear", 2.0), candidate("int8_dynamic_cpu", 1.0, "int8")]
     result = composed(context, candidates, constraints=ALLOWED)
-    found = by_label(result)
-    assert found["eager"].gate == "pass"
+    labelled = by_label(result)
+    assert labelled["eager"].gate == "pass"
     # On a busy machine requests that follow each other are alike, and count as fewer.
-    assert found["eager"].keeps in ("met", "not_enough_samples")
-    assert found["eager"].primary.low <= found["eager"].primary.value <= found["eager"].primary.high
-    assert found["cuda_graphs"].gate == "refused"
-    assert "C++ compiler" in found["compiled"].reason
+    assert labelled["eager"].keeps in ("met", "not_enough_samples")
+    assert labelled["eager"].primary.low <= labelled["eager"].primary.value <= labelled["eager"].primary.high
+    assert labelled["cuda_graphs"].gate == "refused"
+    assert "C++ compiler" in labelled["compiled"].reason
     assert all(trial.reason for trial in result.trials)
     assert sum(trial.chosen for trial in result.trials) == 1
-    with_int8 = found["eager + int8_dynamic_cpu"]
+    with_int8 = labelled["eager + int8_dynamic_cpu"]
     assert with_int8.gate == "pass"
     assert with_int8.primary is not None
     plan = Plan.model_validate(with_int8.plan)
@@ -193,10 +193,10 @@ def test_lower_precision_makes_a_kernels_plan_of_its_own(context, composing):
 
 def test_what_the_workload_excludes_is_not_tried(context, composing):
     result = composed(context, kernels_candidates(), constraints={"exclude": ["kernels", "megakernel", "eager"]})
-    found = by_label(result)
-    assert found["kernels"].reason == found["megakernel"].reason == "The workload excludes it."
-    assert found["kernels"].gate == "refused"
-    assert found["eager"].primary is not None
+    labelled = by_label(result)
+    assert labelled["kernels"].reason == labelled["megakernel"].reason == "The workload excludes it."
+    assert labelled["kernels"].gate == "refused"
+    assert labelled["eager"].primary is not None
 
 
 class PlantedRounded(WholeModel):

@@ -92,8 +92,8 @@ def document_of(chosen: int, *trials: tuple[str, str, float], **sla) -> StageInp
 
 
 def verified(document: StageInput, context: Context, seconds: float = 60) -> tuple[VerifyResult, Results]:
-    found = verify.run(document, Context(context.model_dir, context.artifacts, seconds=seconds))
-    return found, document.results.model_copy(update={"verify": found})
+    result = verify.run(document, Context(context.model_dir, context.artifacts, seconds=seconds))
+    return result, document.results.model_copy(update={"verify": result})
 
 
 def confirmed(found: VerifyResult) -> dict[str, bool]:
@@ -165,13 +165,13 @@ def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stand
         return further_process(Result(environment=ENVIRONMENT, refusal=wrong, **sides))
 
     monkeypatch.setattr(processes, "FurtherProcess", process)
-    found = verify.run(cheap, Context(context.model_dir, context.artifacts, seconds=120, startup_seconds=1))
-    assert found.recommended
-    assert found.plan["runner"] == "megakernel"
-    assert len(found.speedup.processes) == ENOUGH_PROCESSES
-    assert confirmed(found) == {"eager in fp32": False, "megakernel in fp32": True}
-    assert found.checks[0].reason == "The plan is refused. In process 2: Wrong ids."
-    assert found.refusal == ""
+    result = verify.run(cheap, Context(context.model_dir, context.artifacts, seconds=120, startup_seconds=1))
+    assert result.recommended
+    assert result.plan["runner"] == "megakernel"
+    assert len(result.speedup.processes) == ENOUGH_PROCESSES
+    assert confirmed(result) == {"eager in fp32": False, "megakernel in fp32": True}
+    assert result.checks[0].reason == "The plan is refused. In process 2: Wrong ids."
+    assert result.refusal == ""
 
 
 def test_the_next_plans_to_verify_beat_todays_the_cheapest_that_keep_the_promise_first():

@@ -83,15 +83,15 @@ def unloadable(monkeypatch) -> None:
 def test_both_sides_have_a_curve_of_three_loads(run, verified):
     """After is the server with a plan over several GPUs."""
     plan = {"plan": verified.plan | {"runner": "megakernel", "tensor_parallel_size": 2}}
-    found = run(plan, constraints=CPU | {"exclude": ["step_hopper", "skinny", "eager"]})
-    assert found.notes == []
-    assert "the plan's kernels" in found.after.server.label
-    assert found.after.server.gpus == 2
-    assert any("skinny and step_hopper" in each for each in found.after.server.caveats)
-    assert [each.limit for each in found.objectives] == [2000.0]  # 3000 ms before, 1.5 times faster
-    assert found.after.server.kind == "server"
-    assert found.before.server.kind == "batches"
-    for side in (found.before, found.after):
+    result = run(plan, constraints=CPU | {"exclude": ["step_hopper", "skinny", "eager"]})
+    assert result.notes == []
+    assert "the plan's kernels" in result.after.server.label
+    assert result.after.server.gpus == 2
+    assert any("skinny and step_hopper" in each for each in result.after.server.caveats)
+    assert [each.limit for each in result.objectives] == [2000.0]  # 3000 ms before, 1.5 times faster
+    assert result.after.server.kind == "server"
+    assert result.before.server.kind == "batches"
+    for side in (result.before, result.after):
         loads = side.limit.loads
         assert [each.users for each in loads][:2] == [1, 2]
         assert len(loads) >= 3
@@ -103,23 +103,23 @@ def test_both_sides_have_a_curve_of_three_loads(run, verified):
         assert side.served_ids.largest_gap < 0.01
         assert "held against the model's logits" in side.served_ids.sentence
 
-    chosen = serving.served_plan(Results(verify=verified.model_copy(update=plan), load=found))["serving"]
+    chosen = serving.served_plan(Results(verify=verified.model_copy(update=plan), load=result))["serving"]
     assert (chosen["basis"], chosen["max_num_seqs"], chosen["graph_rows"]) == ("measured", 4, [1, 2, 4])
     assert chosen["exclude"] == ["skinny", "step_hopper"]
     assert chosen["kv_bytes"] > 0
-    assert Plan.model_validate(plan["plan"] | {"serving": chosen}).serving.device == found.after.server.hardware
-    assert found.sentence.startswith("Before, ")
-    assert ". After, " in found.sentence
-    assert "each at 99.9 % confidence." in found.before.sentence
+    assert Plan.model_validate(plan["plan"] | {"serving": chosen}).serving.device == result.after.server.hardware
+    assert result.sentence.startswith("Before, ")
+    assert ". After, " in result.sentence
+    assert "each at 99.9 % confidence." in result.before.sentence
 
 
 def test_users_who_think_and_go_away_are_served_in_batches(run):
     traffic = {"prompt_tokens": 16, "output_tokens": 8, "output_lengths": {"kind": "uniform", "low": 3, "high": 8}}
     traffic |= {"arrivals": {"kind": "closed", "think_s": 0.01}, "cancellations": {"share": 1, "after_tokens": 2}}
-    found = run(PLAIN, traffic=traffic, objectives=TTFT)
-    assert found.after is None
-    assert found.notes == [ALONE]
-    loads = found.before.limit.loads
+    result = run(PLAIN, traffic=traffic, objectives=TTFT)
+    assert result.after is None
+    assert result.notes == [ALONE]
+    loads = result.before.limit.loads
     assert sum(each.cancelled for each in loads)
     assert not sum(each.completed for each in loads)
     assert all("e2e" not in {metric.metric for metric in each.metrics} for each in loads)
@@ -131,17 +131,17 @@ def test_a_recording_is_replayed_to_both_sides_and_forms_of_after_at_rising_spee
     recorded = {"kind": "recorded"}
     lengths = {"prompt_tokens": 16, "output_tokens": 8, "prompt_lengths": recorded, "output_lengths": recorded}
     traffic = lengths | {"arrivals": recorded | {"speed": 16}, "recording": SHA256}
-    found = run({"plan": verified.plan | {"runner": "eager"}}, traffic=traffic, objectives=TTFT)
-    assert found.notes == []
+    result = run({"plan": verified.plan | {"runner": "eager"}}, traffic=traffic, objectives=TTFT)
+    assert result.notes == []
     labels = {"server": "this workbench's server, the library's kernels"}
     labels["batches"] = "generate of transformers in batches"
-    taken = labels.pop(found.after.server.kind)
-    assert found.after.server.label == taken
-    assert f". {taken[:1].upper()}{taken[1:]}: " in found.choice
-    assert f"; {labels.popitem()[1]}: " in found.choice
-    assert found.after.served_ids.acceptable
-    assert found.recording.words == "calls.csv: 801 requests over 40 s"
-    for side in (found.before, found.after):
+    taken = labels.pop(result.after.server.kind)
+    assert result.after.server.label == taken
+    assert f". {taken[:1].upper()}{taken[1:]}: " in result.choice
+    assert f"; {labels.popitem()[1]}: " in result.choice
+    assert result.after.served_ids.acceptable
+    assert result.recording.words == "calls.csv: 801 requests over 40 s"
+    for side in (result.before, result.after):
         loads = side.limit.loads
         assert [each.speed for each in loads][:3] == [0.25, 0.5, 1]
         assert not any(each.failures for each in loads)
@@ -151,7 +151,7 @@ def test_a_recording_is_replayed_to_both_sides_and_forms_of_after_at_rising_spee
         assert side.limit.most_speed == 16
         assert side.limit.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
         assert "recorded speed" in side.sentence or not any(each.verdict for each in loads)
-    results = Results(load=found)
+    results = Results(load=result)
     assert under_load.table(results)[0][1] == "times the recorded speed"
     assert under_load.figure(results)["layout"]["xaxis"]["title"]["text"] == "times the recorded speed"
 
@@ -159,14 +159,14 @@ def test_a_recording_is_replayed_to_both_sides_and_forms_of_after_at_rising_spee
 @pytest.mark.usefixtures("unloadable")
 def test_a_side_that_cannot_be_measured_leaves_a_sentence(run, verified):
     for excluded, why in (([], ""), (["kernels"], "the workload excludes kernels, of which the")):
-        found = run(config="{", constraints=CPU | {"exclude": excluded})
-        assert (found.before, found.after, found.sentence) == (None, None, "No load was measured.")
-        before, server, after = found.notes
+        result = run(config="{", constraints=CPU | {"exclude": excluded})
+        assert (result.before, result.after, result.sentence) == (None, None, "No load was measured.")
+        before, server, after = result.notes
         assert f"server does not run the model: {why}" in server
         assert after == "After was not measured under load: The model does not fit."
         assert before == "Before was not measured under load: The model does not fit."
-    found = run({"plan": verified.plan | {"runner": "compiled"}})
-    hurry, after = found.notes[1:]
+    result = run({"plan": verified.plan | {"runner": "compiled"}})
+    hurry, after = result.notes[1:]
     assert "both take 40 s, and 0 s were left for after" in hurry, "it is in batches alone"
     assert after == "After was not measured under load: The model does not fit."
 
@@ -213,8 +213,8 @@ def test_before_and_after_in_vllm_have_its_version_and_settings_where_it_says_th
 ):
     python = vllm_stand_in.environment(tmp_path / "vllm", log=log)
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(python))
-    found = run(**VLLM, after_runner="vllm")
-    server, loads = found.before.server, found.before.limit.loads
+    result = run(**VLLM, after_runner="vllm")
+    server, loads = result.before.server, result.before.limit.loads
     assert (server.kind, server.label, server.version) == ("vllm", "vLLM 0.0", "0.0")
     assert server.settings["options"] in server.sentence
     assert "--dtype float32 --max-model-len 88 --max-num-seqs 4" in server.settings["options"]
@@ -222,16 +222,16 @@ def test_before_and_after_in_vllm_have_its_version_and_settings_where_it_says_th
     assert not any(each.failures for each in loads)
     assert {each.tokens.prompt for each in loads} == {each.tokens.prompt_wanted for each in loads}
     assert any(each.tokens_per_second for each in loads)
-    assert found.before.served_ids is None
+    assert result.before.served_ids is None
     assert "none that ended gave its ids" in server.caveats[-1]
     if why:
-        assert found.notes == [f"After was not measured under load: {why.format(python=python)}"]
+        assert result.notes == [f"After was not measured under load: {why.format(python=python)}"]
         return
-    server = found.after.server
+    server = result.after.server
     assert (server.kind, server.label) == ("vllm", "vLLM 0.0 with the plan")
     assert server.sentence.endswith(" skinny in steps of 1, 2, 4 sequences.")
-    assert ". After (vLLM 0.0 with the plan), " in found.sentence
-    assert len(found.after.limit.loads) >= 3
+    assert ". After (vLLM 0.0 with the plan), " in result.sentence
+    assert len(result.after.limit.loads) >= 3
     (plan,) = tmp_path.rglob("vllm-plan.json")
     digest = digested(plan.with_name("vllm-model"), 0)[-1]
     assert Plan.model_validate_json(plan.read_text()).model_digest == digest, "the plug-in refuses other files"
@@ -254,26 +254,26 @@ def test_a_vllm_that_does_not_start_is_a_sentence_with_the_end_of_its_log(tmp_pa
     last = "ValueError: Free memory on device is less than desired."
     script = f'if [ "$1" = -c ]; then echo 0.0; else echo "INFO ready soon" >&2; echo "{last}" >&2; exit 1; fi'
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.program(tmp_path / "vllm", script)))
-    found = run(PLAIN, **VLLM)
-    assert found.before is None
-    assert found.notes[0].endswith(f"its log ends: {last.rstrip('.')}.")
+    result = run(PLAIN, **VLLM)
+    assert result.before is None
+    assert result.notes[0].endswith(f"its log ends: {last.rstrip('.')}.")
 
 
 def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_so(monkeypatch, run):
     monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
     monkeypatch.setattr(load.Sides, "server", _fails)
-    found = run(**VLLM, after_runner="vllm")
-    assert found.notes[:2] == [NO_VLLM, AFTER_HERE]
-    assert found.before.server.kind == "batches"
+    result = run(**VLLM, after_runner="vllm")
+    assert result.notes[:2] == [NO_VLLM, AFTER_HERE]
+    assert result.before.server.kind == "batches"
 
 
 def test_a_server_whose_answers_are_not_the_models_does_not_count(tmp_path, monkeypatch, run):
     python = vllm_stand_in.environment(tmp_path / "vllm", honest=False)
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(python))
-    found = run(PLAIN, **VLLM)
-    assert (found.before, found.sentence) == (None, "No load was measured.")
-    assert found.notes[0] == ALONE
-    assert "The ids that it served are not the model's: over " in found.notes[1]
+    result = run(PLAIN, **VLLM)
+    assert (result.before, result.sentence) == (None, "No load was measured.")
+    assert result.notes[0] == ALONE
+    assert "The ids that it served are not the model's: over " in result.notes[1]
 
 
 def _fails(*arguments, **more):

@@ -51,13 +51,13 @@ def test_each_stage_of_a_run_states_what_it_measured(measured):
     assert measured.baseline.environment.gpu_class == "cpu"
     assert measured.baseline.environment.versions["torch"]
     assert measured.baseline.tokens_per_second > 0
-    found = measured.verify
-    assert found.verdict == "met"
-    assert found.outcomes[0].samples >= found.outcomes[0].needed >= 8
-    assert found.plan["expected"]["low"] <= found.plan["expected"]["value"] <= found.plan["expected"]["high"]
-    assert found.plan["expected"]["metric"] == "ttf_n"
-    assert "SLA is met" in found.sentence
-    judged = found.quality
+    result = measured.verify
+    assert result.verdict == "met"
+    assert result.outcomes[0].samples >= result.outcomes[0].needed >= 8
+    assert result.plan["expected"]["low"] <= result.plan["expected"]["value"] <= result.plan["expected"]["high"]
+    assert result.plan["expected"]["metric"] == "ttf_n"
+    assert "SLA is met" in result.sentence
+    judged = result.quality
     assert judged.called == "numerical fidelity"
     assert judged.tokens >= 4096
     assert judged.acceptable

@@ -45,9 +45,9 @@ def test_one_that_cannot_be_started_is_a_sentence(context, monkeypatch):
         if python:
             monkeypatch.setenv("KERNELS_VLLM_PYTHON", python)
         monkeypatch.setattr(context, "_deadline", time.monotonic() + 30.4 + seconds)
-        found = peers.measure_vllm(document, context, model, 0.1)
-        assert (found.gate, found.primary) == ("error" if seconds else "refused", None)
-        assert found.sentence.startswith(f"vLLM was not measured: {said}")
+        peer = peers.measure_vllm(document, context, model, 0.1)
+        assert (peer.gate, peer.primary) == ("error" if seconds else "refused", None)
+        assert peer.sentence.startswith(f"vLLM was not measured: {said}")
 
 
 def test_an_engine_that_serves_other_ids_has_no_figure(context, monkeypatch, tmp_path):
@@ -55,9 +55,9 @@ def test_an_engine_that_serves_other_ids_has_no_figure(context, monkeypatch, tmp
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(context, "_deadline", context._deadline + 600)
     document = stage_input("compose")
-    found = peers.measure_vllm(document, context, load(document, context), 0.1)
-    assert (found.gate, found.primary) == ("fail", None)
-    assert "is refused. " in found.sentence
+    peer = peers.measure_vllm(document, context, load(document, context), 0.1)
+    assert (peer.gate, peer.primary) == ("fail", None)
+    assert "is refused. " in peer.sentence
 
 
 def test_one_that_was_begun_in_time_may_start_a_little_late_and_no_more(context, monkeypatch, tmp_path):
@@ -68,6 +68,6 @@ def test_one_that_was_begun_in_time_may_start_a_little_late_and_no_more(context,
     document = stage_input("compose")
     model = load(document, context)
     monkeypatch.setattr(context, "_deadline", time.monotonic() + 2)
-    found = peers.measure_vllm(document, context, model, 0.1)
-    assert found.gate == "error"
-    assert re.match(r"vLLM was not measured: vLLM gave no answer within [0-2](\.\d+)? s", found.sentence)
+    peer = peers.measure_vllm(document, context, model, 0.1)
+    assert peer.gate == "error"
+    assert re.match(r"vLLM was not measured: vLLM gave no answer within [0-2](\.\d+)? s", peer.sentence)

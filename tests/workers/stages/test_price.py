@@ -62,31 +62,31 @@ def test_a_million_tokens_by_hand_and_a_ratio_of_tokens_per_dollar_for_a_change_
     assert usd_per_mtok(3.60, 1000, duty_cycle=0.25) == pytest.approx(4.0)
     for recommended in (True, False):
         verify = verified().model_copy(update={"recommended": recommended})
-        found = price(workload(traffic=Traffic(batch=8)), BOOK, "h100", verify)
-        assert (found.before_after_ratio is not None) == recommended
-        assert ("A dollar buys" in found.sentence) == recommended
-        assert (found.same_load is not None) == recommended
+        priced = price(workload(traffic=Traffic(batch=8)), BOOK, "h100", verify)
+        assert (priced.before_after_ratio is not None) == recommended
+        assert ("A dollar buys" in priced.sentence) == recommended
+        assert (priced.same_load is not None) == recommended
 
 
 def test_281_to_77_ms_is_3_65x_and_7_2x_only_with_the_price_ratio():
     same_price = workload(present=Deployment(metric="ttf_n", n=64, latency_ms=281, gpu="H100", usd_per_hour=3))
     dearer = workload(present=Deployment(metric="ttf_n", n=64, latency_ms=281, gpu="B200", usd_per_hour=5.92))
     assert price(same_price, BOOK, "h100", verified()).present_ratio == pytest.approx(3.65, abs=0.005)
-    found = price(dearer, BOOK, "h100", verified())
-    assert found.present_ratio == pytest.approx(7.2, abs=0.01)
-    assert all(factor in found.sentence for factor in ("3.65x faster", "1.97x cheaper", "together 7.20x"))
-    assert "A dollar buys" not in found.sentence
+    priced = price(dearer, BOOK, "h100", verified())
+    assert priced.present_ratio == pytest.approx(7.2, abs=0.01)
+    assert all(factor in priced.sentence for factor in ("3.65x faster", "1.97x cheaper", "together 7.20x"))
+    assert "A dollar buys" not in priced.sentence
 
 
 @pytest.mark.parametrize(("batch", "words"), [(1, "one request at a time"), (32, "32 requests at once")])
 def test_a_price_says_the_load_that_it_stands_at(batch, words):
     asked = workload(traffic=Traffic(batch=batch))
-    found = price(asked, BOOK, "h100", verified(before="met"))
+    priced = price(asked, BOOK, "h100", verified(before="met"))
     ratio = f"A dollar buys 3.65x the tokens at {words}."
-    assert (ratio in found.sentence) == (found.before_after_ratio is not None) == (batch > 1)
-    assert f"These prices stand at {words}, before as well as after." in found.sentence
+    assert (ratio in priced.sentence) == (priced.before_after_ratio is not None) == (batch > 1)
+    assert f"These prices stand at {words}, before as well as after." in priced.sentence
     alone = "it is no ratio of tokens per dollar"
-    assert (alone in found.sentence) == (found.before_after_ratio is None) == (batch == 1)
+    assert (alone in priced.sentence) == (priced.before_after_ratio is None) == (batch == 1)
     one_side = price(asked, BOOK, "h100", verified(before="missed"))
     assert one_side.lines[0].usd_per_mtok is None
     assert f"These prices stand at {words}." in one_side.sentence
@@ -154,9 +154,9 @@ def plan(gpus=1, **options) -> Plan:
 
 
 def trial(made: Plan, rate: float, ms: float) -> PlanTrial:
-    found = Interval(value=ms, low=ms, high=ms)
+    interval = Interval(value=ms, low=ms, high=ms)
     label = f"megakernel on {made.tensor_parallel_size}"
-    return PlanTrial(label=label, plan=made.model_dump(), primary=found, gate="pass", tokens_per_second=rate)
+    return PlanTrial(label=label, plan=made.model_dump(), primary=interval, gate="pass", tokens_per_second=rate)
 
 
 def price_with(verify, trials=(), **changes):
@@ -188,8 +188,8 @@ def test_the_present_deployment_is_held_against_the_price_of_both():
 
 def test_a_fleet_counts_gpus_and_not_servers():
     after = price_with(on(2)).economics.after
-    found = fleet(Demand(users=10, spare=0), after)
-    assert (found.gpus.value, after.usd_per_hour) == (20, 6)
+    priced = fleet(Demand(users=10, spare=0), after)
+    assert (priced.gpus.value, after.usd_per_hour) == (20, 6)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_a_fleet_counts_gpus_and_not_servers():
 )
 def test_it_says_whether_a_token_costs_more_than_on_one(rate, words):
     trials = [trial(plan(), 1000, 120), trial(plan(2), rate, 77)]
-    said = price_with(on(2), trials).sentence
-    assert "Two GPUs keep the promise" in said
-    assert f"{words} megakernel on 1, which does not keep the promise" in said
+    sentence = price_with(on(2), trials).sentence
+    assert "Two GPUs keep the promise" in sentence
+    assert f"{words} megakernel on 1, which does not keep the promise" in sentence
     assert "GPUs keep" not in price_with(on(1), trials).sentence
     assert "GPUs keep" not in price_with(on(2), trials[1:]).sentence
     assert "Two GPUs cost" in price_with(on(2, after="missed"), trials).sentence

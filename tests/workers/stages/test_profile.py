@@ -110,9 +110,9 @@ def test_the_trace_is_kept_as_an_artifact(profiled):
 
 
 def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
-    found = profile.run(stage_input("profile"), context)
-    idle = sum(each.share for each in found.bottlenecks if each.bound == "idle")  # much, where the machine is busy
-    first = next(each for each in found.bottlenecks if each.bound != "idle")
+    result = profile.run(stage_input("profile"), context)
+    idle = sum(each.share for each in result.bottlenecks if each.bound == "idle")  # much, where the machine is busy
+    first = next(each for each in result.bottlenecks if each.bound != "idle")
     assert "SlowMLP" in first.op
     assert "sort" in first.op
     assert first.share > 0.3 * (1 - idle)
@@ -121,9 +121,9 @@ def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
 
 def test_patches_of_images_are_a_convolution_with_a_floor(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(IMAGES))
-    found = profile.run(documents("profile", IMAGES), Context(tmp_path, tmp_path, seconds=20))
+    result = profile.run(documents("profile", IMAGES), Context(tmp_path, tmp_path, seconds=20))
     patches, width = (IMAGES["image_size"] // IMAGES["patch_size"]) ** 2, 3 * IMAGES["patch_size"] ** 2
-    (row,) = (each for each in found.rows if each.op == "convolution projection")
+    (row,) = (each for each in result.rows if each.op == "convolution projection")
     assert row.flops == 2 * SLA["traffic"]["batch"] * patches * IMAGES["hidden_size"] * width
     assert row.floor_ms
-    assert not [each.op for each in found.rows if "Conv2d" in each.op]
+    assert not [each.op for each in result.rows if "Conv2d" in each.op]

@@ -60,8 +60,8 @@ def test_more_requests_are_needed_where_answers_are_of_unlike_lengths():
 def test_a_load_errs_as_often_as_the_page_says(name):
     quoted = quoted_shares("benchmarks.simulations.load_verdict_errors")[name]
     for percentile, share in zip(load_verdict_errors.PERCENTILES, quoted, strict=True):
-        found = load_verdict_errors.called_met(load_verdict_errors.SERVERS[name], percentile, loads=50)
-        assert agrees(found, share, 50)
+        met_share = load_verdict_errors.called_met(load_verdict_errors.SERVERS[name], percentile, loads=50)
+        assert agrees(met_share, share, 50)
         assert share <= 0.01
 
 
@@ -77,8 +77,8 @@ def test_users_who_are_independent_have_a_verdict_within_a_minute_and_a_load_of_
     name, server = next(iter(load_verdict_errors.ALL_KEPT.items()))
     quoted = quoted_shares("benchmarks.simulations.load_verdict_errors")[name]
     for percentile, share in zip(load_verdict_errors.PERCENTILES, quoted, strict=True):
-        found = load_verdict_errors.called_met(server, percentile, load_verdict_errors.KEPT, loads=20)
-        assert agrees(found, share, 20)
+        met_share = load_verdict_errors.called_met(server, percentile, load_verdict_errors.KEPT, loads=20)
+        assert agrees(met_share, share, 20)
         assert share > 0.9
     search, server = LimitSearch(64), load_verdict_errors.SERVERS["two batches in one line"]
     assert f"{search.confidence:.2%}" == "99.92%"

@@ -58,8 +58,8 @@ def test_kernels_belong_to_the_scope_and_operation_that_launched_them(tmp_path):
         event("cpu_op", "aten::argmax", 120, 10),
         event("cuda_runtime", "cudaLaunchKernel", 122, 2, correlation=13),
     )
-    found = {each.kernel: (each.label, each.phase) for each in work}
-    assert found == {
+    named_work = {each.kernel: (each.label, each.phase) for each in work}
+    assert named_work == {
         "late_gemm": ("linear q_proj", "prefill"),
         "softmax": ("attention", "prefill"),
         "argmax": ("sampling", "prefill"),
@@ -129,9 +129,9 @@ def test_replayed_kernels_are_named_by_their_place_and_their_name(tmp_path):
     ]
     once = [f"linear {name}" for name in LAYER] + ["lm_head"]
     counts = [counted(name, "prefill") for name in once] + [counted(name, "decode") for name in 2 * once]
-    found = graph_replays.name_replays(attributed(tmp_path, *launches, *kernels), counts)
-    assert [work.phase for work in found].count("prefill") == len(PACKED_KERNELS)
-    assert [work.label for work in found] == [expected for _, expected in PACKED_KERNELS] * 3
+    named_work = graph_replays.name_replays(attributed(tmp_path, *launches, *kernels), counts)
+    assert [work.phase for work in named_work].count("prefill") == len(PACKED_KERNELS)
+    assert [work.label for work in named_work] == [expected for _, expected in PACKED_KERNELS] * 3
 
 
 MIXTURE = [
@@ -150,12 +150,12 @@ MIXTURE = [
 
 @pytest.mark.parametrize("product", ["grouped", "cutlass_grouped_gemm"])
 def test_replays_of_a_mixture_are_named_whether_names_tell_its_products_or_not(tmp_path, product):
-    kernels = [(product if name == "grouped" else name, found) for name, found in MIXTURE]
+    kernels = [(product if name == "grouped" else name, named_work) for name, named_work in MIXTURE]
     once = ["linear q_proj", "linear k_proj", "linear v_proj", "linear o_proj", "linear router", "experts", "lm_head"]
     work = attributed(tmp_path, *replayed(*(name for name, _ in kernels)))
-    found = graph_replays.name_replays(work, [counted(name, "prefill") for name in once])
+    named_work = graph_replays.name_replays(work, [counted(name, "prefill") for name in once])
     expected = ["experts" if name == "cutlass_grouped_gemm" else wanted for name, wanted in kernels]
-    assert [piece.label for piece in found] == expected
+    assert [piece.label for piece in named_work] == expected
 
 
 INVENTED = ["frobnicate", "void enormous_kernel<float>", "cosmos_v2", "business_logic_kernel", "photocopying"]
@@ -163,19 +163,19 @@ INVENTED = ["frobnicate", "void enormous_kernel<float>", "cosmos_v2", "business_
 
 def test_replays_that_fit_no_sequence_are_named_by_kind_and_invented_ones_not_at_all(tmp_path):
     counts = [counted(f"linear {name}", "prefill") for name in LAYER]
-    found = graph_replays.name_replays(attributed(tmp_path, *replayed("nvjet_tst_64", "mystery")), counts)
-    assert [work.label for work in found] == ["linear", "unattributed"]
-    found = graph_replays.name_replays(attributed(tmp_path, *replayed(*INVENTED)), [])
-    assert [work.label for work in found] == ["unattributed"] * len(INVENTED)
-    assert table.attributed_share(table.rows(found, [], CEILINGS, table.TraceScale())) == 0
+    named_work = graph_replays.name_replays(attributed(tmp_path, *replayed("nvjet_tst_64", "mystery")), counts)
+    assert [work.label for work in named_work] == ["linear", "unattributed"]
+    named_work = graph_replays.name_replays(attributed(tmp_path, *replayed(*INVENTED)), [])
+    assert [work.label for work in named_work] == ["unattributed"] * len(INVENTED)
+    assert table.attributed_share(table.rows(named_work, [], CEILINGS, table.TraceScale())) == 0
 
 
 def test_replays_of_a_model_that_does_not_generate_are_its_forward_pass(tmp_path):
     copied = event("kernel", "Memcpy HtoD", 5, 1, tid=7, correlation=6)
     counts = [counted(f"linear {name}", "forward") for name in ("fc1", "fc2")]
-    found = graph_replays.name_replays(attributed(tmp_path, copied, *replayed("nvjet_a", "nvjet_b")), counts)
-    assert {work.phase for work in found} == {"forward"}
-    assert [work.label for work in found[1:]] == ["linear fc1", "linear fc2"]
+    named_work = graph_replays.name_replays(attributed(tmp_path, copied, *replayed("nvjet_a", "nvjet_b")), counts)
+    assert {work.phase for work in named_work} == {"forward"}
+    assert [work.label for work in named_work[1:]] == ["linear fc1", "linear fc2"]
 
 
 GENERIC = {
@@ -192,9 +192,9 @@ GENERIC = {
 def test_kernels_whose_names_tell_their_kind_alone_are_not_attributed(tmp_path):
     """In a CUDA graph; where a module or a function launched them, their place tells the operation."""
     named = event("kernel", "triton_red_fused_argmax_4", 50, len(GENERIC), tid=7, correlation=5)
-    found = graph_replays.name_replays(attributed(tmp_path, *replayed(*GENERIC), named), [])
-    assert [piece.label for piece in found] == [*GENERIC.values(), "sampling"]
-    share = table.attributed_share(table.rows(found, [], CEILINGS, table.TraceScale()))
+    named_work = graph_replays.name_replays(attributed(tmp_path, *replayed(*GENERIC), named), [])
+    assert [piece.label for piece in named_work] == [*GENERIC.values(), "sampling"]
+    share = table.attributed_share(table.rows(named_work, [], CEILINGS, table.TraceScale()))
     assert share == pytest.approx(0.5)
 
     events = [scope("step", "decode", "", 0, 100), scope("unit", "rope", "", 10, 80)]

@@ -19,9 +19,9 @@ def test_the_sentence_names_vllm_where_it_is_before():
 def test_the_result_says_up_to_how_many_users_the_megakernel_serves():
     results = sample_loads.results()
     server = results.load.after.server
-    said = under_load.kernels_by_load(results.load)
-    assert said.startswith("The megakernel serves up to 8 requests at once.")
-    assert all(each in said for each in ("0.58 ms by it and 0.73 ms", "with 1 at once; 0.71 and 0.81 ms with 8."))
+    lines = under_load.kernels_by_load(results.load)
+    assert lines.startswith("The megakernel serves up to 8 requests at once.")
+    assert all(each in lines for each in ("0.58 ms by it and 0.73 ms", "with 1 at once; 0.71 and 0.81 ms with 8."))
     (line,) = under_load.figure(results)["layout"]["shapes"]
     assert (line["xref"], line["x0"]) == ("x", 8)
     server.settings = {"basis": "measured", "megakernel_up_to": 0}

@@ -28,17 +28,17 @@ def results(**plan) -> Results:
 @pytest.mark.parametrize("runner", ["eager", "compiled", "kernels", "megakernel"])
 def test_the_command_is_one_that_serve_takes(runner: str) -> None:
     model = sample_results.manifest().model_copy(update={"name": "Ann's model (2)", "source": "upload"})
-    found = serving.offer(results(runner=runner, options={}, ops=[]), model)
-    words = shlex.split(found.command)
+    offered = serving.offer(results(runner=runner, options={}, ops=[]), model)
+    words = shlex.split(offered.command)
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
     options = parser.parse_args(words[4:])
     assert words[:4] == ["python", "-m", "kernels", "serve"]
     assert (str(options.plan), options.model, options.name) == ("plan.json", "DIR", "Ann-s-model-2")
-    asked = json.loads(shlex.split(found.request)[-1])
-    assert asked["model"] == options.name
-    assert f"localhost:{options.port}/v1/completions" in found.request
-    assert found.install == "pip install '.[gpu,serve]'"
+    request = json.loads(shlex.split(offered.request)[-1])
+    assert request["model"] == options.name
+    assert f"localhost:{options.port}/v1/completions" in offered.request
+    assert offered.install == "pip install '.[gpu,serve]'"
 
 
 def test_whether_replicas_are_cheaper_stands_beside_the_command() -> None:
@@ -81,10 +81,10 @@ def test_the_plan_from_python_is_code_of_this_library() -> None:
 def test_the_size_is_the_plans_and_a_catalogue_model_needs_no_directory() -> None:
     model = sample_results.manifest().model_copy(update={"name": "llama-3.2-1b", "source": "catalogue"})
     settings = {"basis": "default", "max_model_len": 1024, "max_num_seqs": 128}
-    found = serving.offer(results(runner="kernels", options={}, ops=[], serving=settings), model)
-    assert "--model llama-3.2-1b" in found.command
+    offered = serving.offer(results(runner="kernels", options={}, ops=[], serving=settings), model)
+    assert "--model llama-3.2-1b" in offered.command
     size = ("Up to 128 requests", "up to 1,024 tokens", "defaults, not measured")
-    assert [each for each in size if each not in found.notes[-1]] == []
+    assert [each for each in size if each not in offered.notes[-1]] == []
 
 
 def test_what_the_server_chose_under_load_stands_in_place_of_the_defaults() -> None:

@@ -37,9 +37,9 @@ def test_more_minutes_are_no_advice_on_a_busy_machine(share, idle):
     beside = {"gpu_class": "cpu", "telemetry": Telemetry(others_cpu_share=share)}
     busy = compose.model_copy(update={"environment": compose.environment.model_copy(update=beside)})
     known = results().model_copy(update={"compose": busy})
-    said = out_of_time(stage_input().model_copy(update={"stage": "verify", "results": known}))
-    assert said.startswith("Out of time while measuring the best plan")
-    assert ("used 87 % of the CPU" in said, "idle machine" in said, "more minutes" in said) == (idle, idle, not idle)
+    words = out_of_time(stage_input().model_copy(update={"stage": "verify", "results": known}))
+    assert words.startswith("Out of time while measuring the best plan")
+    assert ("used 87 % of the CPU" in words, "idle machine" in words, "more minutes" in words) == (idle, idle, not idle)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def profile(*rows: OpRow) -> PlanProfile:
 
 
 def test_parts_of_the_megakernel_stand_below_a_line_with_their_sums():
-    found = plan_profile.lines(
+    lines = plan_profile.lines(
         profile(
             row("linear", 60, 80),
             row("megakernel, gate and up projections", 20, floor_ms=25),
@@ -97,7 +97,7 @@ def test_parts_of_the_megakernel_stand_below_a_line_with_their_sums():
             row("norm", 10, 7),
         )
     )
-    assert [(each.label, each.part) for each in found] == [
+    assert [(each.label, each.part) for each in lines] == [
         ("linear", False),
         ("megakernel", False),
         ("gate and up projections", True),
@@ -105,16 +105,16 @@ def test_parts_of_the_megakernel_stand_below_a_line_with_their_sums():
         ("between instructions", True),
         ("norm", False),
     ]
-    whole = found[1]
+    whole = lines[1]
     assert (whole.ms, whole.share, whole.floor_ms, whole.launches) == (30, pytest.approx(0.3), 30, 13)
-    assert sum(each.ms for each in found if not each.part) == 100
+    assert sum(each.ms for each in lines if not each.part) == 100
 
 
 @pytest.mark.parametrize(("count", "said"), [(MOST + 1, "op 1"), (MOST + 5, "5 others")])
 def test_no_operation_is_left_out(count, said):
-    found = plan_profile.lines(profile(*(row(f"op {each}", each, 2, 0.5) for each in range(1, count + 1))))
-    assert len(found) == MOST + 1
-    assert sum(each.ms for each in found) == count * (count + 1) / 2
-    assert sum(each.launches or 0 for each in found) == 2 * count
-    last = found[-1]
+    lines = plan_profile.lines(profile(*(row(f"op {each}", each, 2, 0.5) for each in range(1, count + 1))))
+    assert len(lines) == MOST + 1
+    assert sum(each.ms for each in lines) == count * (count + 1) / 2
+    assert sum(each.launches or 0 for each in lines) == 2 * count
+    last = lines[-1]
     assert (last.label, last.phase) == (said, "decode")
