@@ -19,13 +19,13 @@ beside=()
 if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=3)
 bench=("$PYTHON" -m kernels bench)
-users=(--users 1 --users 8 --users 32)
+users=(--users 1 --users 8 --users 32 --users 128)
 
 step product 90 "${pytest[@]}" tests/kernels/gemm/test_grouped.py
 step checks 100 "${pytest[@]}" tests/kernels/megakernel/test_gpu_experts.py -k "touch or near"
 step decode 180 "${bench[@]}" decode --model qwen3-30b-a3b --model olmoe-1b-7b --model llama-3.2-1b --batch 1 --batch 8 \
     --prompt 128 --runner megakernel --seconds 3 --json "$OUT/decode-moe.json"
-step serve 120 "${bench[@]}" serve --model qwen3-30b-a3b "${users[@]}" "${beside[@]}" --json "$OUT/serve-moe.json"
+step serve 260 "${bench[@]}" serve --model qwen3-30b-a3b "${users[@]}" "${beside[@]}" --json "$OUT/serve-moe.json"
 step serve-small 60 "${bench[@]}" serve --model olmoe-1b-7b "${users[@]}" "${beside[@]}" \
     --json "$OUT/serve-moe.json" --append
 starts 170 --model qwen3-30b-a3b
