@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 ROWS_OF_EXPERT = 32
 """Rows for each expert, on average, up to which a case is served: every 16 of one unpack its weights again."""
-WARPS = 4
 
 
 class _GroupedFew(Variant):
     """The base of the variants of both formats; docs/kernels/formats.md.
 
-    Params: `warps` of a block, which divide k. A launch is a dependent one: weights must not be written meanwhile.
+    Params: `k_warps`, warps that divide k. A launch is a dependent one: weights must not be written meanwhile.
     """
 
     op = "grouped"
@@ -57,12 +56,12 @@ class _GroupedFew(Variant):
         return arguments | {"w": values(quantised(w.flatten(0, 1), self.weights)).view(w.shape)}
 
     def space(self, case: GroupedCase) -> list[dict[str, Any]]:
-        return [{"warps": WARPS}, {"warps": 2 * WARPS}]
+        return [{"k_warps": 2}, {"k_warps": 4}]
 
     def cuda_builds(self, case: GroupedCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
-        from kernels.gemm.grouped_few_call import SOURCE, constants
+        from kernels.gemm.grouped_few_call import SOURCE, constants, k_warps_of
 
-        return [Build.of(SOURCE, constants(case, **({"warps": WARPS} | params)))]
+        return [Build.of(SOURCE, constants(case, params.get("k_warps") or k_warps_of(case)))]
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x [·, k], w, ends [experts] int32, most=None, token [rows] int64, bias) -> y [rows, n].
@@ -70,11 +69,11 @@ class _GroupedFew(Variant):
         w is what `pack` returned; `token`, where the case gathers, names the row of x of each row of y. `most` is how
         many rows an expert has at most, if fewer than `rows`. Of `ends` as `grouped_hopper`.
         """
-        from kernels.gemm.grouped_few_call import GroupedFew
+        from kernels.gemm.grouped_few_call import GroupedFew, k_warps_of
 
         check_served(self, case)
-        check_params(self.name, params, ("warps",))
-        return GroupedFew(case, **({"warps": WARPS} | params))
+        check_params(self.name, params, ("k_warps",))
+        return GroupedFew(case, params.get("k_warps") or k_warps_of(case))
 
 
 @register

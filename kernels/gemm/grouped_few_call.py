@@ -20,13 +20,18 @@ from kernels.ops import GroupedCase
 from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT
 
 SOURCE = Path(__file__).with_name("grouped_few.cu")
-MOST_WARPS = 8
 GATES = {"swiglu": 1, "swigluoai": 2}
 """`Gate` of grouped_few.cu by the epilogue."""
 TILE_ROWS = 16
+WARPS = 4
+"""Warps of a block."""
+MANY_UNITS = 4000
+"""Units of 16 rows from which two warps divide k, below them all of a block. Measured with MXFP4 on an H200: four warps
+are faster by 9 and 18 % with 1,440 and 720 units, two by 21 and 34 % with 11,520 and 5,760.
+"""
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("stream", "x", "token", "ends", "bias", "y")]
-    + [(name, np.int32) for name in ("rows", "n", "k", "steps", "x_bytes", "most")],
+    + [(name, np.int32) for name in ("rows", "n", "k", "units", "steps", "x_bytes", "most")],
     align=True,
 )
 """`Params` of grouped_few.cu."""
@@ -60,11 +65,18 @@ def packed(case: GroupedCase, weight: Tensor) -> Tensor:
     return skinny_call.packed(config_of(case), own, case.dtype, gates=False)[0]
 
 
-def constants(case: GroupedCase, warps: int) -> dict[str, Any]:
+def k_warps_of(case: GroupedCase) -> int:
+    """Warps that divide k, for as many experts as can have rows."""
+    units = padded_rows(case) // TILE_ROWS * min(case.rows, case.experts)
+    return 2 if units >= MANY_UNITS else WARPS
+
+
+def constants(case: GroupedCase, k_warps: int) -> dict[str, Any]:
     """The macros of grouped_few.cu."""
     return {
         "HALF": int(case.dtype == "fp16"), "WEIGHTS": KINDS.index(str(case.weights)), "SINGLE": 0, "ROW_TILES": 1,
-        "N_TILES": tiles_of(case), "WARPS": warps, "EXPERTS": case.experts, "GATE": GATES.get(case.epilogue, 0),
+        "N_TILES": tiles_of(case), "WARPS": WARPS, "K_WARPS": k_warps, "EXPERTS": case.experts,
+        "GATE": GATES.get(case.epilogue, 0),
         "SWIGLUOAI_ALPHA": SWIGLUOAI_ALPHA, "SWIGLUOAI_LIMIT": SWIGLUOAI_LIMIT, "PARAMS_BYTES": PARAMS.itemsize,
     }  # fmt: skip
 
@@ -76,7 +88,7 @@ def tiles_of(case: GroupedCase) -> int:
 
 def dynamic_most(case: GroupedCase) -> int:
     """The most dynamic shared memory of a block, in bytes, beside its static one."""
-    return SHARED_MOST - (4 * MOST_WARPS * 8 * tiles_of(case) * 21 + 256)
+    return SHARED_MOST - 4 * 8 * tiles_of(case) * (21 * WARPS + 1) - 256
 
 
 def parameters(case: GroupedCase, most: int | None = None, **given: Any) -> tuple[Any, int]:
@@ -84,20 +96,26 @@ def parameters(case: GroupedCase, most: int | None = None, **given: Any) -> tupl
     steps = -(-case.k // STEP_K[str(case.weights)])
     x_bytes = -(-steps * STEP_K[str(case.weights)] * 2 // 128) * 128 + 64  # no two rows meet in a bank
     rows = max(1, min(8 * tiles_of(case), case.rows if most is None else most, dynamic_most(case) // x_bytes))
-    own = {"rows": case.rows, "n": case.n, "k": case.k, "steps": steps, "x_bytes": x_bytes, "most": rows}
+    own = {"rows": case.rows, "n": case.n, "k": case.k, "units": padded_rows(case) // TILE_ROWS, "steps": steps}
+    own |= {"x_bytes": x_bytes, "most": rows}
     params = np.zeros((), PARAMS)
     for name, value in (own | given).items():
         params[name] = value.data_ptr() if isinstance(value, Tensor) else value
     return params, rows * x_bytes
 
 
+def grid_of(case: GroupedCase, k_warps: int) -> tuple[int, int]:
+    """Blocks of an expert, and experts that can have rows."""
+    return -(-padded_rows(case) // TILE_ROWS * k_warps // WARPS), min(case.rows, case.experts)
+
+
 class GroupedFew(CudaCall):
     """See `_GroupedFew.build`."""
 
-    def __init__(self, case: GroupedCase, warps: int) -> None:
+    def __init__(self, case: GroupedCase, k_warps: int) -> None:
         super().__init__()
-        self.case, self.warps = case, warps
-        self.compiled = Build.of(SOURCE, constants(case, warps))
+        self.case, self.k_warps = case, k_warps
+        self.compiled = Build.of(SOURCE, constants(case, k_warps))
 
     def _prepare(
         self,
@@ -117,13 +135,13 @@ class GroupedFew(CudaCall):
         if not case.rows:
             return Prepared(allocate, lambda _: nothing)
         params, shared = parameters(case, most, stream=w, x=x, ends=ends, **more)
-        grid = padded_rows(case) // TILE_ROWS, min(case.rows, case.experts)
+        grid = grid_of(case, self.k_warps)
         entry = skinny_call.kernel(self.compiled, "grouped_few", dynamic_most(case))
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()
             mine["y"] = y.data_ptr()
-            return Launch(entry, grid, 32 * self.warps, (mine,), stream, shared, pdl=True)
+            return Launch(entry, grid, 32 * WARPS, (mine,), stream, shared, pdl=True)
 
         return Prepared(allocate, bind)
 

@@ -27,8 +27,14 @@ constexpr int kInputs = kScaleSums ? 2 : N_TILES;  // pieces of x that a lane mu
 
 __device__ __forceinline__ uint4 fragment(const char* at) { return *(const uint4*)(at + threadIdx.x % 32 * 16); }
 
+// The scales of rows g and g + 8 behind the codes of a step, where a row has one for 32 columns.
+__device__ __forceinline__ u32 scales_of_rows(const char* at) {
+  return *(const u32*)(at + 512 + threadIdx.x % 32 / 4 * 4);
+}
+
 struct Inputs {  // x of 32 columns: two products' worth
   uint4 at[kInputs];
+  Inputs() = default;
   __device__ __forceinline__ Inputs(const char* const (&x)[kInputs], int columns) {
 #pragma unroll
     for (int i = 0; i < kInputs; i++) at[i] = *(const uint4*)(x[i] + columns * 2);
@@ -83,23 +89,24 @@ struct Step<kFp8> {
 template <>
 struct Step<kInt8> {
   static constexpr int kK = 32, kBytes = 512 + 32;
-  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[kInputs]) {
-    const Inputs in(x, 0);
+  static __device__ __forceinline__ void multiply(Sums& sums, const uint4& f, u32 scales, const Inputs (&in)[1]) {
+    const float2 scale = unpack<f16>(scales);
+    const u32 words[4] = {f.x, f.y, f.z, f.w};
+    Sums group = {};
 #pragma unroll
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-      const uint4 f = fragment(w + tile * kBytes);
-      const float2 scale = unpack<f16>(*(const u32*)(w + tile * kBytes + 512 + threadIdx.x % 32 / 4 * 4));
-      const u32 words[4] = {f.x, f.y, f.z, f.w};
-      Sums group = {};
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const uint2 left = int8x4_to_f16x4(words[half * 2]), right = int8x4_to_f16x4(words[half * 2 + 1]);
-        const u32 a[4] = {left.x, left.y, right.x, right.y};
-        in.multiply(group, a, half);
-      }
-#pragma unroll
-      for (int i = 0; i < N_TILES * 4; i++) sums[tile][i / 4][i % 4] += (i % 4 < 2 ? scale.x : scale.y) * group[i / 4][i % 4];
+    for (int half = 0; half < 2; half++) {
+      const uint2 left = int8x4_to_f16x4(words[half * 2]), right = int8x4_to_f16x4(words[half * 2 + 1]);
+      const u32 a[4] = {left.x, left.y, right.x, right.y};
+      in[0].multiply(group, a, half);
     }
+#pragma unroll
+    for (int i = 0; i < N_TILES * 4; i++) sums[i / 4][i % 4] += (i % 4 < 2 ? scale.x : scale.y) * group[i / 4][i % 4];
+  }
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[kInputs]) {
+    const Inputs in[1] = {{x, 0}};
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; tile++)
+      multiply(sums[tile], fragment(w + tile * kBytes), scales_of_rows(w + tile * kBytes), in);
   }
 };
 
@@ -150,27 +157,27 @@ struct Step<kMxfp4> {
   static __device__ __forceinline__ float scale_of(u32 exponents, int at) {
     return __uint_as_float(((exponents >> 8 * at & 255) + 14) << 23);
   }
+  static __device__ __forceinline__ void multiply(Sums& sums, const uint4& f, u32 exponents, const Inputs (&in)[2]) {
+    const u32 words[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      Sums group = {};
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        u32 a[4];
+        eight_e2m1(a, words[2 * half + i]);
+        in[half].multiply(group, a, i);
+      }
+      const float low = scale_of(exponents, 2 * half), high = scale_of(exponents, 2 * half + 1);
+#pragma unroll
+      for (int i = 0; i < N_TILES * 4; i++) sums[i / 4][i % 4] += (i % 4 < 2 ? low : high) * group[i / 4][i % 4];
+    }
+  }
   static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[kInputs]) {
     const Inputs in[2] = {{x, 0}, {x, 32}};
 #pragma unroll
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-      const uint4 f = fragment(w + tile * kBytes);
-      const u32 words[4] = {f.x, f.y, f.z, f.w};
-      const u32 exponents = *(const u32*)(w + tile * kBytes + 512 + threadIdx.x % 32 / 4 * 4);
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        Sums group = {};
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-          u32 a[4];
-          eight_e2m1(a, words[2 * half + i]);
-          in[half].multiply(group, a, i);
-        }
-        const float low = scale_of(exponents, 2 * half), high = scale_of(exponents, 2 * half + 1);
-#pragma unroll
-        for (int i = 0; i < N_TILES * 4; i++) sums[tile][i / 4][i % 4] += (i % 4 < 2 ? low : high) * group[i / 4][i % 4];
-      }
-    }
+    for (int tile = 0; tile < ROW_TILES; tile++)
+      multiply(sums[tile], fragment(w + tile * kBytes), scales_of_rows(w + tile * kBytes), in);
   }
 };
 

@@ -8,7 +8,6 @@ import torch
 
 from kernels.dtypes import DTYPES
 from kernels.gemm import grouped_few_call
-from kernels.gemm.grouped_few import WARPS
 from kernels.ops import GroupedCase
 from tests.kernels.on_cpu.translate import library
 
@@ -21,10 +20,9 @@ extern "C" int run(const Params* p, int columns, int experts, int threads, long 
 
 def on_cpu(case: GroupedCase, params: dict[str, Any]) -> Callable[..., torch.Tensor]:
     """What `build` of the variant gives, on a CPU."""
-    warps = params.get("warps", WARPS)
-    kernel = library(grouped_few_call.SOURCE, ENTRY, grouped_few_call.constants(case, warps))
-    grid = grouped_few_call.padded_rows(case) // 16, min(case.rows, case.experts)
-    threads = 32 * warps
+    k_warps = params.get("k_warps") or grouped_few_call.k_warps_of(case)
+    kernel = library(grouped_few_call.SOURCE, ENTRY, grouped_few_call.constants(case, k_warps))
+    grid, threads = grouped_few_call.grid_of(case, k_warps), 32 * grouped_few_call.WARPS
 
     def product(
         x: torch.Tensor, w: torch.Tensor, ends: torch.Tensor, most: int | None = None, **more: torch.Tensor
