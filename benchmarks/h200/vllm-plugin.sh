@@ -8,8 +8,8 @@
 #   LIMIT=280 ONLY='install vllm' … --servers vllm vllm_plugin+3eager vllm_plugin+3 --users 1 --users 8 --users 32
 #   --rounds 8 --vllm-option=--max-num-seqs=128 --seconds 200       drafts beside prompts without and with graphs, 167 s
 #   LIMIT=590 … --model qwen3-30b-a3b --servers vllm vllm_plugin+1 --users 1 --users 8 --users 32 --rounds 6 --turns 2
-#   --vllm-option=--max-num-seqs=128 --seconds 490      a mixture, alone on its GPU: 125 s to write and hash the weights,
-#   210 to start both, 45 a turn of a server, 80 to judge. Predicted TPOT: 3.4, 8.4 and 14.5 ms; vLLM 3.8, 8.7 and 15.1
+#   --vllm-option=--max-num-seqs=128 --seconds 490      a mixture, alone on its GPU: 135 s to write and hash the weights,
+#   220 to start both, 30 a turn of a server, 80 to judge. TPOT at 4a541490: 3.15, 8.69 and 15.1 ms; vLLM 3.80, 8.66 and 15.0
 #
 # Writes vllm-plugin.json. Predicted: 370 s for four servers, of which 126 went into starting them at once at 0e1217aa, and
 # 147 into two turns but for their last load; 30 for loads of unequal lengths, 25 for judging. 400 for the 8B.
@@ -36,6 +36,6 @@ lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in names.items()) for 
 (info / "entry_points.txt").write_text("".join(lines))
 END
 step gate 40 "$PYTHON" -m pytest -q -x -m gpu tests/kernels/attention/test_step_attention.py -k halves
-step vllm 430 "$PYTHON" -m benchmarks.vllm_plugin --site "$site" --json "$OUT/vllm-plugin.json" \
+step vllm 590 "$PYTHON" -m benchmarks.vllm_plugin --site "$site" --json "$OUT/vllm-plugin.json" \
     --seconds $((LIMIT - SECONDS - 75)) "$@"
 finish
