@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernels.hardware import Gpu, generation
-from kernels.ops import AttentionCase
+from kernels.ops import AttentionCase, StepAttentionCase
 from kernels.registry import Refusal, Variant, check_params
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def check_qkv(
         check_tensor(name, given, shape, (DTYPES[case.dtype],), device)
 
 
-def check_sinks(case: AttentionCase, sinks: "torch.Tensor | None", device: "torch.device") -> None:
+def check_sinks(case: AttentionCase | StepAttentionCase, sinks: "torch.Tensor | None", device: "torch.device") -> None:
     """Checks the sinks [heads] of a call, in the case's dtype, as `check_tensor`."""
     from kernels.dtypes import DTYPES
 

@@ -91,8 +91,9 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   const Angles angles(call.cosines + (long long)last * HEAD_DIM, call.sines + (long long)last * HEAD_DIM);
   const HeadNorm query_norm(call.query_norm), key_norm(call.key_norm);
   if (threadIdx.x < GROUP) {
-    shared.top[threadIdx.x] = -infinity();
-    shared.total[threadIdx.x] = 0;
+    const bool sink = SINKS && split == 0;  // it joins the sums of the first keys
+    shared.top[threadIdx.x] = sink ? (float)call.sinks[group * GROUP + threadIdx.x] * kLog2e : -infinity();
+    shared.total[threadIdx.x] = sink;
   }
   griddepcontrol_wait();
 

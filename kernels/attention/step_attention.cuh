@@ -36,6 +36,7 @@ constexpr int kExchangedBytes = SPLITS * (kOwn * 4 + GROUP * 16);  // bytes to e
 struct Call {
   const Element *qkv, *cosines, *sines;
   const Element *query_norm, *key_norm;  // [HEAD_DIM], HEAD_NORMS
+  const Element* sinks;                  // [heads], SINKS
   Element *keys, *values, *out;
   const long long* position;
   const int* tables;  // [batch, table_step]; PAGE_SIZE

@@ -66,11 +66,11 @@ class StepHopper(Variant):
         return [{"pdl": True, "splits": splits, "parts": parts} for splits, parts in dict.fromkeys(cuts)]
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None, q_norm=None, k_norm=None)
+        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None, q_norm=None, k_norm=None, sinks=None)
         -> o [batch, heads · head_dim].
 
         cos and sin [capacity, head_dim]; position [1] or [batch] int64; page_table [batch, max_pages] int32 of paged
-        caches; q_norm and k_norm [head_dim] of a case with `norm_eps`.
+        caches; q_norm and k_norm [head_dim] of a case with `norm_eps`; sinks [heads] of a case with sinks.
         A position outside the cache gives NaN, and so does an entry of the table that is no page.
         `splits` blocks share the keys of one head, `parts` clusters of them its query heads; a block holds `chunk` keys
         at once (0: as many as fit). `pdl` is a dependent launch: see the class. Raises ValueError that names the
@@ -116,5 +116,5 @@ def _build(variant: Variant, case: StepAttentionCase, params: dict[str, Any]) ->
     chunk = min(params.get("chunk") or CHUNK_MOST[case.head_dim], CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
     defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
     defines |= {"ELEMENT": C_TYPES[case.dtype], "PAGE_SIZE": page_size_of(case)}
-    defines["HEAD_NORMS"] = int(case.norm_eps is not None)
+    defines |= {"HEAD_NORMS": int(case.norm_eps is not None), "SINKS": int(bool(case.sinks))}
     return Build.of(SOURCE, defines | sizes(defines))

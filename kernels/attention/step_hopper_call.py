@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kernels.attention.step_hopper_tiles import FIELDS, THREADS, page_size_of
-from kernels.check_args import TensorLayout, check_out, check_presence, check_tensor
+from kernels.check_args import TensorLayout, check_out, check_presence, check_sinks, check_tensor
 from kernels.cuda.call import CudaCall, Prepared, layout, nothing
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
@@ -30,12 +30,13 @@ class StepArguments(NamedTuple):
     page_table: Tensor | None = None
     q_norm: Tensor | None = None
     k_norm: Tensor | None = None
+    sinks: Tensor | None = None
 
 
 def contiguous_layout(values: Iterable[Any]) -> tuple[Any, ...]:
-    """What can differ between the output and arguments of two right calls without pages and norms: the case fixes all
-    shapes but the capacity and strides of the caches and the number of positions, one for all sequences or one for
-    each.
+    """What can differ between the output and arguments of two right calls without pages, norms and sinks: the case
+    fixes all shapes but the capacity and strides of the caches and the number of positions, one for all sequences or
+    one for each.
     """
     out, qkv, cos, sin, k_cache, v_cache, position, *_ = values
     return (
@@ -53,12 +54,12 @@ class StepCall(CudaCall):
         self, case: StepAttentionCase, kernel: Any, grid: tuple[int, int, int], shared_bytes: int, pdl: bool
     ) -> None:
         super().__init__()
-        self.open_layout = layout if case.paged or case.norm_eps is not None else contiguous_layout
+        self.open_layout = layout if case.paged or case.norm_eps is not None or case.sinks else contiguous_layout
         self.case, self.kernel, self.grid, self.shared_bytes, self.pdl = case, kernel, grid, shared_bytes, pdl
 
     def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
         given = StepArguments(*arguments, **named)
-        qkv, cos, sin, k_cache, v_cache, position, table, *norms = given
+        qkv, cos, sin, k_cache, v_cache, position, table, *weights = given
         case = self.case
         shape = (case.batch, case.heads * case.head_dim)
         if check:
@@ -67,7 +68,7 @@ class StepCall(CudaCall):
         allocate = partial(torch.empty, *shape, dtype=qkv.dtype, device=qkv.device)
         if not case.batch:
             return Prepared(allocate, lambda _: nothing)
-        read = (0 if tensor is None else tensor.data_ptr() for tensor in (qkv, cos, sin, *norms, k_cache, v_cache))
+        read = (0 if tensor is None else tensor.data_ptr() for tensor in (qkv, cos, sin, *weights, k_cache, v_cache))
         step, window = (0 if len(position) == 1 else 1), case.window or 0
         tables, table_step = (0, 0) if table is None else (table.data_ptr(), table.stride(0))
         fields = (
@@ -93,12 +94,13 @@ def held_of(given: StepArguments) -> int:
 
 def check_step(case: StepAttentionCase, given: StepArguments) -> None:
     """Raises ValueError that names the argument whose shape, dtype, layout or device the kernel cannot take."""
-    qkv, cos, sin, k_cache, v_cache, position, table, q_norm, k_norm = given
+    qkv, cos, sin, k_cache, v_cache, position, table, q_norm, k_norm, sinks = given
     check_presence("page_table", table, case.paged, f"the case's paged {case.paged}")
     for name, weight in (("q_norm", q_norm), ("k_norm", k_norm)):
         check_presence(name, weight, case.norm_eps is not None, f"the case's norm_eps {case.norm_eps}")
         if weight is not None:
             check_tensor(name, weight, (case.head_dim,), (DTYPES[case.dtype],), qkv.device, layout="contiguous")
+    check_sinks(case, sinks, qkv.device)
     capacity = held_of(given)
     if len(cos) < capacity:
         raise ValueError(f"cos has {len(cos)} rows and the cache {capacity} slots")

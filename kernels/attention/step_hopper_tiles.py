@@ -12,7 +12,7 @@ SOURCE = Path(__file__).with_name("step_attention.cu")
 THREADS, WARPS = 256, 8
 
 FIELDS = [
-    *((name, "u8") for name in ("qkv", "cosines", "sines", "query_norm", "key_norm", "keys", "values", "out")),
+    *((name, "u8") for name in ("qkv", "cosines", "sines", "query_norm", "key_norm", "sinks", "keys", "values", "out")),
     *((name, "u8") for name in ("position", "tables")),
     *((name, "i8") for name in ("position_step", "table_step", "page_step")),
     *((name, "i4") for name in ("token_step", "head_step", "capacity", "window", "pages")),

@@ -35,7 +35,7 @@ class TorchStepAttention(Variant):
         return refusal(case)
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None, q_norm=None, k_norm=None) -> o."""
+        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None, q_norm=None, k_norm=None, sinks=None) -> o."""
         from functools import partial
 
         from kernels.ops.step_attention import step_attention
@@ -58,6 +58,8 @@ class TorchStepFlex(Variant):
     build_seconds = BUILD_SECONDS
 
     def serves(self, case: StepAttentionCase, gpu: Gpu) -> Refusal | None:
+        if case.sinks:
+            return Refusal("sinks are given: flex_attention has none")
         return no_compiler(gpu) or refusal(case)
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:

@@ -168,15 +168,15 @@ def _tiny() -> list[Case]:
 
 
 def check_step(dtype: DType, cpu: bool) -> list[Case]:
-    """What `check step_attention` proves in one dtype: contexts of one and of several chunks, windows, batches; then
-    cases at random to 128k keys and 32 sequences; then some of them on pages.
+    """What `check step_attention` proves in one dtype: contexts of one and of several chunks, windows, batches;
+    cases at random to 128k keys and 32 sequences; some with norms, some with sinks; then some of them on pages.
     """
     shapes = ((64, 8, 2, 1, 33, None), (128, 6, 1, 3, 200, None), (64, 4, 4, 2, 100, 16), (128, 8, 1, 1, 2100, None))
     draw = random.Random(f"step {dtype}")
     cases: list[Case] = [
         _step_case(dtype, *shape) for shape in (*shapes, *(_drawn_step(draw) for _ in range(0 if cpu else 12)))
     ]
-    cases += [case.model_copy(update={"norm_eps": 1e-6}) for case in cases[:3]]
+    cases += [case.model_copy(update=more) for more in ({"norm_eps": 1e-6}, {"sinks": True}) for case in cases[:3]]
     paged = [cases[0], cases[2], *cases[4::3]]
     return cases + [case.model_copy(update={"paged": True, "page_size": draw.choice(PAGES)}) for case in paged]
 

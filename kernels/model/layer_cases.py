@@ -23,14 +23,17 @@ def default_scale(shape: LayerShape) -> bool:
 
 
 def fits_step(w: Weights, shape: LayerShape) -> bool:
-    """Whether a variant may do a layer's whole decode step: none norms all heads together, caps scores or has sinks."""
+    """Whether a variant may do a layer's whole decode step: none norms all heads together or caps scores."""
     by_head = w.q_norm is None or len(w.q_norm) == shape.head_dim
-    return by_head and shape.softcap is None and not shape.sinks and default_scale(shape)
+    return by_head and shape.softcap is None and default_scale(shape)
 
 
-def head_norm_weights(w: Weights) -> dict[str, Tensor]:
-    """`q_norm` and `k_norm` [head_dim], as arguments of a decode step in one kernel; {} of a layer without them."""
-    return {} if w.q_norm is None or w.k_norm is None else {"q_norm": w.q_norm, "k_norm": w.k_norm}
+def step_weights(w: Weights) -> dict[str, Tensor]:
+    """`q_norm` and `k_norm` [head_dim] and `sinks` [heads] of a layer that has them, as arguments of a decode step in
+    one kernel.
+    """
+    of_layer = {"q_norm": w.q_norm, "k_norm": w.k_norm, "sinks": w.sinks}
+    return {name: weight for name, weight in of_layer.items() if weight is not None}
 
 
 def rope_case(
@@ -67,8 +70,13 @@ def step_case(
     w: Weights, shape: LayerShape, batch: int, length: int, dtype: DType, page_size: int | None = None
 ) -> StepAttentionCase:
     """What lies between two products of a layer's decode step in one kernel, over up to `length` keys."""
-    of_layer = {"window": shape.window_within(length), "norm_eps": None if w.q_norm is None else shape.eps}
-    return StepAttentionCase(kv_len=length, **of_layer, **_shared(shape, batch, dtype, page_size))
+    return StepAttentionCase(
+        kv_len=length,
+        window=shape.window_within(length),
+        norm_eps=None if w.q_norm is None else shape.eps,
+        sinks=shape.sinks or None,
+        **_shared(shape, batch, dtype, page_size),
+    )
 
 
 def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase | None, GroupedCase]:

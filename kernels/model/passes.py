@@ -20,7 +20,7 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.head import Head
-from kernels.model.layer_cases import attention_case, default_scale, fits_step, head_norm_weights, rope_case, step_case
+from kernels.model.layer_cases import attention_case, default_scale, fits_step, rope_case, step_case, step_weights
 from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.model.state import State
@@ -164,8 +164,8 @@ class Pass:
         planned = self.variants.planned(step_case(w, shape, self.state.batch, self.state.capacity, self.dtype))
         if planned is None:
             return None
-        function, state, norms = planned.function, self.state, head_norm_weights(w)
-        return lambda qkv, positions: function(qkv, state.cos, state.sin, keys, values, state.position, **norms)
+        function, state, weights = planned.function, self.state, step_weights(w)
+        return lambda qkv, positions: function(qkv, state.cos, state.sin, keys, values, state.position, **weights)
 
     def _rope(
         self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor

@@ -20,6 +20,7 @@ class StepAttentionCase(BaseCase):
     qkv is [batch, (heads + 2 · kv_heads) · head_dim], the caches [batch, capacity, kv_heads, head_dim], or with `paged`
     [pages, page_size, kv_heads, head_dim] of `page_size` tokens (None: 16). `kv_len` is the number of keys that a query
     sees, its own included; `window` bounds it. With `norm_eps` each head of q and of k is normed before its rotation.
+    With `sinks` [heads] e^sink joins each sum of exponentials.
     """
 
     part = "attention"
@@ -36,6 +37,7 @@ class StepAttentionCase(BaseCase):
     dtype: DType = "bf16"
     page_size: int | None = Field(default=None, gt=0)
     norm_eps: float | None = Field(default=None, ge=0)
+    sinks: Literal[True] | None = None
 
     @property
     def seen(self) -> int:
@@ -71,6 +73,8 @@ class StepAttentionCase(BaseCase):
         tables = {"cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
         if self.norm_eps is not None:
             table |= {name: 1 + make.normal(self.head_dim, scale=0.1) for name in ("q_norm", "k_norm")}
+        if self.sinks:
+            table["sinks"] = make.normal(self.heads, scale=2.0)
         return {"qkv": qkv} | tables | caches | {"position": position} | table
 
     def reference(self, arguments: Arguments) -> Outputs:
@@ -131,11 +135,13 @@ def step_attention(
     v_cache: "Tensor",
     position: "Tensor",
     page_table: "Tensor | None" = None,
+    sinks: "Tensor | None" = None,
     **norms: "Tensor",
 ) -> "Tensor":
     """o [batch, heads · head_dim]; writes the rotated k, and v, into slot position[b] of the caches.
 
-    Paged caches take page_table [batch, max_pages] int32, a case with `norm_eps` q_norm and k_norm [head_dim].
+    Paged caches take page_table [batch, max_pages] int32, a case with `norm_eps` q_norm and k_norm [head_dim], one
+    with sinks these [heads].
     """
     import torch
 
@@ -149,6 +155,10 @@ def step_attention(
     if case.window is not None:
         seen = seen & (slot > at[:, None] - case.window)
     scores = scores.masked_fill(~seen[:, None, None], float("-inf"))
+    if sinks is not None:
+        own = sinks.to(wide).view(1, kv_heads, -1, 1).expand(*scores.shape[:3], 1)
+        scores = torch.cat((scores, own), dim=-1)
     values = torch.where(seen[:, :, None, None], values, values.new_zeros(())).to(wide)
-    out = torch.einsum("bhgl,blhd->bhgd", torch.softmax(scores, dim=-1), values)
+    shares = torch.softmax(scores, dim=-1)[..., : keys.shape[1]]
+    out = torch.einsum("bhgl,blhd->bhgd", shares, values)
     return out.to(qkv.dtype).reshape(case.batch, heads * head_dim)

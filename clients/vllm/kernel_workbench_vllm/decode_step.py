@@ -20,7 +20,7 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.hardware import Gpu
 from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.model.decoder import Decoder, LayerShape
-from kernels.model.layer_cases import attention_case, fits_step, head_norm_weights, rope_case, step_case
+from kernels.model.layer_cases import attention_case, fits_step, rope_case, step_case, step_weights
 from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.ops import TORCH_VARIANTS
@@ -174,7 +174,7 @@ class DecodeStep:
         if fits_step(w, shape) and (variants.planned(whole) or not variants.planned(decode)):
             step, norms, (cos, sin) = (
                 variants.bound(whole).function,
-                head_norm_weights(w),
+                step_weights(w),
                 (self.model.cos, self.model.sin),
             )
             return lambda qkv, keys, values, given: step(

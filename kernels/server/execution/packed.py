@@ -23,7 +23,7 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.all_reduce import AllReduce
 from kernels.model.bound_variants import BoundVariants
-from kernels.model.layer_cases import attention_case, default_scale, fits_step, head_norm_weights, rope_case, step_case
+from kernels.model.layer_cases import attention_case, default_scale, fits_step, rope_case, step_case, step_weights
 from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.model.tensor_parallel_pass import follow, join, run_halves
@@ -179,9 +179,9 @@ class PackedPass:
                 step_case(w, shape, self.shape.rows, state.positions, self.dtype, state.page_size)
             )
         if step is not None:
-            function, norms = step.function, head_norm_weights(w)
+            function, weights = step.function, step_weights(w)
             return lambda qkv, _: function(
-                qkv, state.cos, state.sin, keys, values, fields.position, page_table=fields.tables, **norms
+                qkv, state.cos, state.sin, keys, values, fields.position, page_table=fields.tables, **weights
             )
         rotate, attend = self._rope(w, shape, keys, values), self._attend_apart(w.sinks, shape, keys, values)
         count = [shape.heads, shape.kv_heads, shape.kv_heads]

@@ -33,7 +33,7 @@ def attended(
     macros: dict[str, Any] = {
         "HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": CHUNK,
         "PAGE_SIZE": step_hopper_tiles.page_size_of(case),
-        "HEAD_NORMS": int(case.norm_eps is not None),
+        "HEAD_NORMS": int(case.norm_eps is not None), "SINKS": int(bool(case.sinks)),
     }  # fmt: skip
     kernel = library(
         step_hopper_tiles.SOURCE, ENTRY, macros | step_hopper_tiles.sizes(macros) | {"ELEMENT": C_TYPES[case.dtype]}
@@ -44,8 +44,8 @@ def attended(
     call = np.zeros((), np.dtype(step_hopper_tiles.FIELDS, align=True))
     names = {"qkv": "qkv", "cosines": "cos", "sines": "sin", "keys": "k_cache", "values": "v_cache"}
     norms = {"query_norm": "q_norm", "key_norm": "k_norm"} if case.norm_eps is not None else {}
-    for field, name in (names | norms | {"position": "position"}).items():
-        call[field] = given[name].data_ptr()
+    for field, name in (names | norms | {"position": "position", "sinks": "sinks"}).items():
+        call[field] = given[name].data_ptr() if name in given else 0
     call["out"], call["position_step"], call["capacity"] = o.data_ptr(), 1, capacity or given["k_cache"].shape[1]
     call["window"], call["scale"] = case.window or 0, case.head_dim**-0.5
     call["norm_eps"] = case.norm_eps or 0
@@ -67,6 +67,7 @@ def attended(
         (StepAttentionCase(batch=1, heads=12, kv_heads=1, head_dim=128, kv_len=77, dtype="fp16"), 2, 3),
         (StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=64, kv_len=60, window=16), 2, 1),
         (StepAttentionCase(batch=1, heads=4, kv_heads=1, head_dim=64, kv_len=1), 4, 2),
+        (StepAttentionCase(batch=2, heads=8, kv_heads=1, head_dim=64, kv_len=90, window=40, sinks=True), 2, 2),
         (StepAttentionCase(batch=2, heads=8, kv_heads=2, head_dim=128, kv_len=50, norm_eps=1e-2), 2, 2),
         (StepAttentionCase(batch=3, heads=8, kv_heads=2, head_dim=64, kv_len=90, paged=True), 2, 2),
         (StepAttentionCase(batch=1, heads=2, kv_heads=2, head_dim=64, kv_len=40, paged=True, page_size=8), 4, 1),
