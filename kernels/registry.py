@@ -78,7 +78,7 @@ class Variant(ABC):
       the caches as an append does; row p of cos and sin [positions, head_dim] belongs to position p.
     - lm_head: `f(x, w) -> ids [m] int64`. A case that samples also takes the settings of `SETTING_DTYPES`, by name, and
       `top_k`: a number for all rows, or int64 [m].
-    - grouped: `f(x, w, ends) -> y`, with `bias` where the epilogue adds one, and `token` where the case gathers.
+    - grouped: `f(x, w, offs) -> y`, with `bias` where the epilogue adds one, and `token` where the case gathers.
     - fft_conv: `f(u, w, w_pre=None, w_post=None, d=None) -> y`.
 
     Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++ or Triton also take `out=` and
@@ -100,7 +100,7 @@ class Variant(ABC):
     """Patterns of kernels of others that it may run beside its own, such as those that copy."""
     device_lengths: ClassVar[bool] = False
     """Attention: the call takes `position` [batch] or [1], read on the device, and a cache that may be longer than the
-    keys that are used. Grouped: the host does not read `ends`."""
+    keys that are used. Grouped: the host does not read `offs`."""
     advances_token: ClassVar[bool] = False
     """LM head: the call takes `feedback`, a `TokenFeedback`. Each row of x may be scaled by any positive factor."""
     in_a_model: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)

@@ -7,7 +7,7 @@
 #include "expert_rows.cuh"
 
 struct Params : Operands {
-  const int* ends;  // [EXPERTS]: where the rows of each expert end
+  const int* offs;  // [EXPERTS]: where the rows of each expert end
   OUT* y;
   int weight_rows;  // of one expert
 };
@@ -17,7 +17,7 @@ struct Schedule {
   int row_ends[EXPERTS], tile_ends[EXPERTS];
   // One warp.
   __device__ __forceinline__ void begin(const Params& p) {
-    find_row_ends<EXPERTS>(row_ends, p.ends, p.rows);
+    find_row_ends<EXPERTS>(row_ends, p.offs, p.rows);
     __syncwarp();
     const auto tiles = [&](int e) { return (rows_of(row_ends, e) + kRows * BLOCKS - 1) / (kRows * BLOCKS); };
     add_up<EXPERTS>(tile_ends, tiles);

@@ -45,9 +45,9 @@ class GroupedBlackwell(Variant):
         return space(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n], rows sorted by expert.
+        """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], rows sorted by expert.
 
-        `ends` stays on the device. Ends that are out of order or exceed the rows cause no access outside the tensors.
+        `offs` stays on the device. Ends that are out of order or exceed the rows cause no access outside the tensors.
         Rows after the last end are not written. Raises ValueError that names the argument.
         """
         from kernels.blackwell.grouped_call import GroupedBlackwellProduct

@@ -24,7 +24,7 @@ Parts = tuple[Tensor, Tensor | None]
 
 
 class GroupedBlackwellProduct(CudaCall):
-    """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n], compiled; with scales x and w are pairs
+    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], compiled; with scales x and w are pairs
     (values, scales). Raises ValueError that names a param.
     """
 
@@ -35,17 +35,17 @@ class GroupedBlackwellProduct(CudaCall):
         self.case, self.tile = case, tile_of(case, params)
         self.kernel = nvrtc.load(build_of(case, self.tile), "gemm", self.tile.shared_bytes)
 
-    def _prepare(self, check: bool, stream: int, out: Any, x: Any, w: Any, ends: Tensor) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, x: Any, w: Any, offs: Tensor) -> Prepared:
         case, tile = self.case, self.tile
         (x, x_scales), (w, w_scales) = parts(case, x), parts(case, w)
         if check:
-            check_arguments(case, x, w, ends, out)
+            check_arguments(case, x, w, offs, out)
             self._check_scales(x, x_scales, w_scales)
         rows = x.shape[0]
         allocate = partial(torch.empty, rows, case.n, dtype=DTYPES[case.dtype], device=x.device)
         if not rows:
             return Prepared(allocate, lambda _: nothing)
-        params = parameters(case, tile, rows, ends, (x_scales, w_scales))
+        params = parameters(case, tile, rows, offs, (x_scales, w_scales))
         maps, row = np.zeros((), MAPS), ROW_BYTES // x.element_size()
         maps["x"] = named("x", x, (ROWS, row))
         maps["w"] = named("w", w.view(-1, case.k), (tile.columns // tile.blocks, row))
@@ -74,13 +74,13 @@ def parts(case: GroupedCase, operand: Any) -> Parts:
 
 
 def parameters(
-    case: GroupedCase, tile: Tile, rows: int, ends: Tensor, scales: tuple[Tensor | None, Tensor | None]
+    case: GroupedCase, tile: Tile, rows: int, offs: Tensor, scales: tuple[Tensor | None, Tensor | None]
 ) -> np.ndarray:
-    """The `Params` of a launch without y. It holds the addresses of `ends` and of x's and w's scales."""
+    """The `Params` of a launch without y. It holds the addresses of `offs` and of x's and w's scales."""
     packed = np.zeros((), PARAMS)
     for name, value in sizes(case, tile, rows).items():
         packed[name] = value
-    tensors = {"ends": ends, "x_scales": scales[0], "w_scales": scales[1]}
+    tensors = {"offs": offs, "x_scales": scales[0], "w_scales": scales[1]}
     for name, tensor in tensors.items():
         packed[name] = 0 if tensor is None else tensor.data_ptr()
     return packed

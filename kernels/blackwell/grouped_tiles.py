@@ -13,7 +13,7 @@ from kernels.ops import GroupedCase, LinearCase
 
 SOURCE = Path(__file__).with_name("grouped.cu")
 
-PARAMS = np.dtype([*OPERANDS, ("ends", np.uint64), ("y", np.uint64), ("weight_rows", np.int32)], align=True)
+PARAMS = np.dtype([*OPERANDS, ("offs", np.uint64), ("y", np.uint64), ("weight_rows", np.int32)], align=True)
 """`struct Params` of grouped.cu."""
 
 

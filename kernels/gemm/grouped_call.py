@@ -24,7 +24,7 @@ W_BOX = 8, COLUMNS // TILE, 8 * TILE
 
 
 class GroupedProduct(CudaCall):
-    """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n]. Of `tiled` weights w is
+    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n]. Of `tiled` weights w is
     [experts, n / 16, k / 16, 256].
     """
 
@@ -36,10 +36,10 @@ class GroupedProduct(CudaCall):
         self.case, self.tiled = case, tiled
         self.kernel = nvrtc.load(nvrtc.Build.of(SOURCE, macros), "grouped", self.shared_bytes)
 
-    def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, offs: Tensor) -> Prepared:
         case = self.case
         if check:
-            check_arguments(case, x, w, ends, out, self.tiled)
+            check_arguments(case, x, w, offs, out, self.tiled)
         rows = x.shape[0]
         allocate = partial(torch.empty, rows, case.n, dtype=x.dtype, device=x.device)
         if not rows:
@@ -48,7 +48,7 @@ class GroupedProduct(CudaCall):
         most_tiles = rows // MOST_ROWS + case.experts  # each expert may end in the middle of a tile
         grid = (2 * min(clusters_at_once(2, THREADS, SHARED_MOST), most_tiles * pairs),)
         weight_rows = TILE * rows_apart(w) if self.tiled else case.weight_rows
-        fields = (ends.data_ptr(), 0, rows, case.n, case.k, weight_rows, pairs)
+        fields = (offs.data_ptr(), 0, rows, case.n, case.k, weight_rows, pairs)
         params = np.array(fields, dtype=PARAMS)
         maps = *(named("x", x, (size, 64)) for size in X_BOXES), self._map_of(w)
 
@@ -80,7 +80,7 @@ def by_columns(w: Tensor) -> Tensor:
 
 
 def check_arguments(
-    case: GroupedCase, x: Tensor, w: Tensor, ends: Tensor, out: Tensor | None, tiled: bool = False
+    case: GroupedCase, x: Tensor, w: Tensor, offs: Tensor, out: Tensor | None, tiled: bool = False
 ) -> None:
     """Raises ValueError that names a wrong argument of a grouped product; x and w are the values, w maybe `tiled`."""
     dtype = (DTYPES[case.dtype],)
@@ -92,5 +92,5 @@ def check_arguments(
             raise ValueError(f"w has strides {list(w.stride())}: the tiles of an expert lie one after the other")
     else:
         check_tensor("w", w, (case.experts, case.weight_rows, case.k), operand, layout="contiguous")
-    check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
+    check_tensor("offs", offs, (case.experts,), (torch.int32,), layout="contiguous")
     check_out(out, (x.shape[0], case.n), dtype)

@@ -9,7 +9,7 @@ constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2, kMost = 256;
 constexpr int kOutColumns = EPILOGUE == kSwiglu ? 32 : 64;   // of y, a warpgroup's of a tile
 constexpr int kStagedRows = 128, kChunks = kOutColumns / 8;  // rows of y staged at a time; 8 columns each
 struct GroupedParams {
-  const int* ends;  // [EXPERTS]: where the rows of each expert end
+  const int* offs;  // [EXPERTS]: where the rows of each expert end
   TYPE* y;
   int rows, columns, k, weight_rows, column_pairs;  // weight_rows: of w, from an expert to the next
 };
@@ -57,7 +57,7 @@ __device__ __forceinline__ void count_tiles(Shared& s) {
 
 // Fills in what is in `s` of experts and tiles (all threads).
 __device__ __forceinline__ void find_tiles(Shared& s, const GroupedParams& p) {
-  if (threadIdx.x < 32) find_row_ends<EXPERTS>(s.row_ends, p.ends, p.rows);
+  if (threadIdx.x < 32) find_row_ends<EXPERTS>(s.row_ends, p.offs, p.rows);
   __syncthreads();
   sort_experts(s);
   __syncthreads();

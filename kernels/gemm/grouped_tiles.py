@@ -18,7 +18,7 @@ X_BOXES = (64, 32, 16, 8)
 """Rows of x that one TMA copy may load."""
 
 PARAMS = np.dtype(
-    [("ends", np.uint64), ("y", np.uint64)]
+    [("offs", np.uint64), ("y", np.uint64)]
     + [(name, np.int32) for name in ("rows", "columns", "k", "weight_rows", "column_pairs")],
     align=True,
 )

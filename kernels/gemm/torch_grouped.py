@@ -33,7 +33,7 @@ def operands_refusal(case: GroupedCase) -> Refusal | None:
 
 @register
 class TorchGroupedLoop(Variant):
-    """torch.mm (cuBLAS on a GPU) once for each expert with rows; reads `ends` on the host."""
+    """torch.mm (cuBLAS on a GPU) once for each expert with rows; reads `offs` on the host."""
 
     name = "torch_grouped_loop"
     op = "grouped"
@@ -44,15 +44,15 @@ class TorchGroupedLoop(Variant):
         return operands_refusal(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""
+        """f(x, w, offs) -> y. Takes no params; raises ValueError when given any."""
         import torch
 
         self.refuse_params(params)
 
-        def product(x: "torch.Tensor", w: "torch.Tensor", ends: "torch.Tensor") -> "torch.Tensor":
+        def product(x: "torch.Tensor", w: "torch.Tensor", offs: "torch.Tensor") -> "torch.Tensor":
             y = torch.empty(case.rows, case.weight_rows, dtype=x.dtype, device=x.device)
             start = 0
-            for expert, end in enumerate(ends.tolist()):
+            for expert, end in enumerate(offs.tolist()):
                 if end > start:
                     torch.mm(x[start:end], w[expert].t(), out=y[start:end])
                 start = end
@@ -83,11 +83,11 @@ class TorchGrouped(Variant):
         return operands_refusal(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""
+        """f(x, w, offs) -> y. Takes no params; raises ValueError when given any."""
         import torch
 
         self.refuse_params(params)
-        return lambda x, w, ends: _gated(case, torch._grouped_mm(x, w.transpose(-2, -1), offs=ends))
+        return lambda x, w, offs: _gated(case, torch._grouped_mm(x, w.transpose(-2, -1), offs=offs))
 
 
 @register
@@ -99,5 +99,5 @@ class TorchGroupedCompiled(TorchGrouped):
     build_seconds = BUILD_SECONDS
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, ends) -> y. Takes no params; raises ValueError when given any. Compiles at the first call."""
+        """f(x, w, offs) -> y. Takes no params; raises ValueError when given any. Compiles at the first call."""
         return compiled(super().build(case, params))

@@ -98,14 +98,14 @@ def check_products(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
     for CHECKED tokens whose rows fall evenly to the experts.
     """
     w, tiled = _both(config, mlp, tiles)
-    x, ends = _rows_of(w, CHECKED)
+    x, offs = _rows_of(w, CHECKED)
     wide, _, narrow = expert_cases(tiled, CHECKED, DTYPE_NAMES[tiles.dtype])
-    inner = swiglu(torch_grouped(x, w.gate_up, ends))
+    inner = swiglu(torch_grouped(x, w.gate_up, offs))
     for case, given, own, expected in (
         (wide, x, tiled.gate_up, inner),
-        (narrow, inner, tiled.down, torch_grouped(inner, w.down, ends)),
+        (narrow, inner, tiled.down, torch_grouped(inner, w.down, offs)),
     ):
-        product = registry.variant("grouped_hopper").build(case, {"tiled": True})(given, own, ends)
+        product = registry.variant("grouped_hopper").build(case, {"tiled": True})(given, own, offs)
         if not (product - expected).abs().max() <= ROUNDING * expected.abs().max():
             raise ValueError(f"the product of tiles differs from torch's: {case.key}")
 
@@ -126,8 +126,8 @@ def check_times(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
     """
     w, tiled = _both(config, mlp, tiles)
     for m in TIMED:
-        x, ends = _rows_of(w, m)
-        calls = {name: _products(own, m, x, ends) for name, own in (("rows", w), ("tiles", tiled))}
+        x, offs = _rows_of(w, m)
+        calls = {name: _products(own, m, x, offs) for name, own in (("rows", w), ("tiles", tiled))}
         times = interleaved(calls, tiles.device, StoppingRule(seconds=0.3))
         if times["tiles"].ms > MOST_SLOWER * times["rows"].ms:
             took = f"{times['tiles'].ms:.3g} ms of tiles, {times['rows'].ms:.3g} of rows"
@@ -142,21 +142,21 @@ def _both(config: Any, mlp: Any, tiles: "torch.Tensor") -> tuple[Experts, Expert
 
 
 def _rows_of(w: Experts, m: int) -> "tuple[torch.Tensor, torch.Tensor]":
-    """The rows [m · chosen, hidden] of m tokens, normal, and the `ends` by which they fall evenly to the experts."""
+    """The rows [m · chosen, hidden] of m tokens, normal, and the `offs` by which they fall evenly to the experts."""
     import torch
 
     (experts, hidden), rows, device = w.router.shape, m * w.chosen, w.router.device
-    ends = (torch.arange(1, experts + 1, device=device) * rows // experts).int()
+    offs = (torch.arange(1, experts + 1, device=device) * rows // experts).int()
     x = torch.randn(rows, hidden, device=device, generator=torch.Generator(device).manual_seed(1))
-    return x.to(w.down.dtype), ends
+    return x.to(w.down.dtype), offs
 
 
-def _products(w: Experts, m: int, x: "torch.Tensor", ends: "torch.Tensor") -> Callable[[], Any]:
+def _products(w: Experts, m: int, x: "torch.Tensor", offs: "torch.Tensor") -> Callable[[], Any]:
     """A call that computes gate and up, and then down, of as many rows."""
     wide, _, narrow = expert_cases(w, m, DTYPE_NAMES[w.down.dtype])
     gate_up, down = (registry.variant("grouped_hopper").build(case, _params(w)) for case in (wide, narrow))
     inner = x.new_ones(len(x), w.inner)
-    return partial(_call, (partial(gate_up, x, w.gate_up, ends), partial(down, inner, w.down, ends)))
+    return partial(_call, (partial(gate_up, x, w.gate_up, offs), partial(down, inner, w.down, offs)))
 
 
 def _params(w: Experts) -> dict[str, Any]:

@@ -27,7 +27,7 @@ FEW = 3
 """A weight that is copied is moved so many times: read, written and read again."""
 
 Grouped = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""f(x [rows, k], w [experts, n, k], ends [experts] int32) -> [rows, n]: the rows of expert e end at ends[e]."""
+"""f(x [rows, k], w [experts, n, k], offs [experts] int32) -> [rows, n]: the rows of expert e end at offs[e]."""
 
 
 class Experts(NamedTuple):
@@ -62,12 +62,12 @@ class Experts(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Tokens' rows sorted by expert: `token` [m · chosen] of each sorted row, `ends` [experts] int32 of the experts'
+    """Tokens' rows sorted by expert: `token` [m · chosen] of each sorted row, `offs` [experts] int32 of the experts'
     rows, and `place` [m, chosen] of each token's rows among them.
     """
 
     token: Tensor
-    ends: Tensor
+    offs: Tensor
     place: Tensor
 
 
@@ -134,9 +134,9 @@ def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
 def ordered(chosen: Tensor, experts: int) -> Order:
     """The order of the rows of `chosen` [m, chosen] by expert, and by token where the expert is the same."""
     sorted_experts, order = chosen.flatten().sort(stable=True)
-    ends = torch.searchsorted(sorted_experts, torch.arange(experts, device=chosen.device), right=True, out_int32=True)
+    offs = torch.searchsorted(sorted_experts, torch.arange(experts, device=chosen.device), right=True, out_int32=True)
     place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=chosen.device))
-    return Order(order // chosen.shape[1], ends, place.view_as(chosen))
+    return Order(order // chosen.shape[1], offs, place.view_as(chosen))
 
 
 def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:
@@ -177,24 +177,24 @@ def apply_experts(x: Tensor, w: Experts, by: Products, routing: Routing) -> Tens
 
 def gathering(product: Grouped, w: Tensor) -> Callable[[Tensor, Order], Tensor]:
     """The product of each token's rows of x [m, hidden]."""
-    return lambda x, order: product(x[order.token], w, order.ends)
+    return lambda x, order: product(x[order.token], w, order.offs)
 
 
 def of_sorted(product: Grouped, w: Tensor) -> Callable[[Tensor, Order], Tensor]:
     """The product of rows that are sorted already."""
-    return lambda x, order: product(x, w, order.ends)
+    return lambda x, order: product(x, w, order.offs)
 
 
 def then(product: Grouped, activate: Callable[[Tensor], Tensor]) -> Grouped:
     """The product, and the activation of what it gives."""
-    return lambda x, w, ends: activate(product(x, w, ends))
+    return lambda x, w, offs: activate(product(x, w, offs))
 
 
 def biased(product: Grouped, bias: Tensor | None) -> Grouped:
     """The product, with the bias [experts, n] of each row's expert added to what it gives."""
     if bias is None:
         return product
-    return lambda x, w, ends: product(x, w, ends) + bias[_expert_of_rows(x, ends)]
+    return lambda x, w, offs: product(x, w, offs) + bias[_expert_of_rows(x, offs)]
 
 
 def torch_experts(x: Tensor, w: Experts) -> Tensor:
@@ -218,44 +218,44 @@ def swiglu(gate_up: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-def torch_grouped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+def torch_grouped(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
     """A `Grouped` by torch alone. On a GPU the host reads nothing: a Hopper GPU runs torch's grouped product in bf16.
     Otherwise few rows copy the weights of their experts, and of more rows every expert multiplies all.
     """
     if x.is_meta:
         return x.new_empty(len(x), w.shape[1])
     if not x.is_cuda:
-        return _looped(x, w, ends)
+        return _looped(x, w, offs)
     if x.dtype == torch.bfloat16 and torch.cuda.get_device_capability(x.device) == (9, 0) and x.shape[1] % 8 == 0:
-        return torch._grouped_mm(x, w.transpose(-2, -1), offs=ends)
-    return _gathered(x, w, ends) if FEW * len(x) <= len(w) else _masked(x, w, ends)
+        return torch._grouped_mm(x, w.transpose(-2, -1), offs=offs)
+    return _gathered(x, w, offs) if FEW * len(x) <= len(w) else _masked(x, w, offs)
 
 
-def _looped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
-    """A product for each expert that has rows; the host reads the ends."""
+def _looped(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
+    """A product for each expert that has rows; the host reads `offs`."""
     y, begin = x.new_empty(len(x), w.shape[1]), 0
-    for expert, end in enumerate(ends.tolist()):
+    for expert, end in enumerate(offs.tolist()):
         if end > begin:
             torch.mm(x[begin:end], w[expert].t(), out=y[begin:end])
         begin = end
     return y
 
 
-def _expert_of_rows(x: Tensor, ends: Tensor) -> Tensor:
+def _expert_of_rows(x: Tensor, offs: Tensor) -> Tensor:
     """The expert of each row, int64."""
-    at = torch.searchsorted(ends, torch.arange(len(x), device=x.device, dtype=ends.dtype), right=True)
-    return at.clamp_max(len(ends) - 1)
+    at = torch.searchsorted(offs, torch.arange(len(x), device=x.device, dtype=offs.dtype), right=True)
+    return at.clamp_max(len(offs) - 1)
 
 
-def _gathered(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+def _gathered(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
     """Each row times its expert's weights, which are copied for it."""
-    own = w[_expert_of_rows(x, ends)]
+    own = w[_expert_of_rows(x, offs)]
     return torch.bmm(own, x[..., None])[..., 0]
 
 
-def _masked(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+def _masked(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
     """Every expert's product with all rows: as many times the FLOPs as there are experts, but of fixed shapes."""
-    expert = _expert_of_rows(x, ends)
+    expert = _expert_of_rows(x, offs)
     y = x.new_zeros(len(x), w.shape[1])
     for number, matrix in enumerate(w):
         y = torch.where((expert == number)[:, None], F.linear(x, matrix), y)

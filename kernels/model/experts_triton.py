@@ -63,7 +63,7 @@ def _route_tokens(logits, shares, chosen, experts, C: tl.constexpr):
 
 
 @triton.jit
-def _place_tokens(logits, shares, token, ends, place, tokens, experts, C: tl.constexpr):
+def _place_tokens(logits, shares, token, offs, place, tokens, experts, C: tl.constexpr):
     """What `_route_tokens` and `_order_rows` give of up to C.TOKENS tokens together."""
     CHOSEN: tl.constexpr = C.CHOSEN
     row = tl.arange(0, C.TOKENS)[:, None]
@@ -97,11 +97,11 @@ def _place_tokens(logits, shares, token, ends, place, tokens, experts, C: tl.con
     tl.store(token + at, (slot // C.CHOSEN_BLOCK).to(tl.int64), mask=taken)
     of = tl.arange(0, C.BLOCK)
     before = tl.sum((key[None, :] < (of[:, None] + 1) * slots).to(tl.int32), axis=1)
-    tl.store(ends + of, before, mask=of < experts)
+    tl.store(offs + of, before, mask=of < experts)
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _order_rows(chosen, token, ends, place, rows, CHOSEN: tl.constexpr, BLOCK: tl.constexpr):
+def _order_rows(chosen, token, offs, place, rows, CHOSEN: tl.constexpr, BLOCK: tl.constexpr):
     """The places of an expert's rows, behind those of all experts before it, in the order of the tokens."""
     expert = tl.program_id(0)
     before = 0
@@ -117,7 +117,7 @@ def _order_rows(chosen, token, ends, place, rows, CHOSEN: tl.constexpr, BLOCK: t
         tl.store(place + row, at.to(tl.int64), mask=own != 0)
         tl.store(token + at, (row // CHOSEN).to(tl.int64), mask=own != 0)
         before += tl.sum(own, axis=0)
-    tl.store(ends + expert, before)
+    tl.store(offs + expert, before)
 
 
 @triton.jit
@@ -149,10 +149,10 @@ def placed(logits: Tensor, w: Experts) -> tuple[Tensor, Order]:
         return shares, ordered(chosen, experts)
     shares = torch.empty(m, w.chosen, dtype=torch.float32, device=logits.device)
     token, place = (torch.empty(m, w.chosen, dtype=torch.int64, device=logits.device) for _ in range(2))
-    ends = torch.empty(experts, dtype=torch.int32, device=logits.device)
-    arguments, outputs = (logits, shares, token, ends, place, m, experts), (shares, token, ends, place)
+    offs = torch.empty(experts, dtype=torch.int32, device=logits.device)
+    arguments, outputs = (logits, shares, token, offs, place, m, experts), (shares, token, offs, place)
     launched(_place_tokens, (1,), (*arguments, constants), outputs, num_warps=WARPS)
-    return shares, Order(token.view(-1), ends, place)
+    return shares, Order(token.view(-1), offs, place)
 
 
 def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
@@ -167,11 +167,11 @@ def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
 def ordered(chosen: Tensor, experts: int) -> Order:
     """See `kernels.model.experts.ordered`; `chosen` is int32 and contiguous."""
     token, place = (torch.empty(chosen.shape, dtype=torch.int64, device=chosen.device) for _ in range(2))
-    ends = torch.empty(experts, dtype=torch.int32, device=chosen.device)
+    offs = torch.empty(experts, dtype=torch.int32, device=chosen.device)
     rows = chosen.numel()
     constants = chosen.shape[1], BLOCKS[rows > BLOCKS[0]]
-    launched(_order_rows, (experts,), (chosen, token, ends, place, rows, *constants), (token, ends), num_warps=WARPS)
-    return Order(token.view(-1), ends, place)
+    launched(_order_rows, (experts,), (chosen, token, offs, place, rows, *constants), (token, offs), num_warps=WARPS)
+    return Order(token.view(-1), offs, place)
 
 
 def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:

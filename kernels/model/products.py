@@ -166,7 +166,7 @@ def _gated_experts(rows: Rows, w: Experts) -> Callable[[Tensor, Order], Tensor]:
     few_row_case, _ = few_expert_cases(w, rows.m, rows.dtype)
     if not w.tiled and _nearer(rows.variants, few_row_case, wide):
         function = _packed(rows, few_row_case, w.gate_up, w.gate_up_bias)
-        return lambda x, order: function(x, order.ends, token=order.token)
+        return lambda x, order: function(x, order.offs, token=order.token)
     product = _grouped(rows, wide, w.gate_up, w.tiled)
     if gate is None:
         return gathering(product, w.gate_up)
@@ -178,16 +178,16 @@ def _down_of_experts(rows: Rows, w: Experts) -> Callable[[Tensor, Order], Tensor
     few_row_case = few_expert_cases(w, rows.m, rows.dtype)[-1]
     if few_row_case != narrow and _nearer(rows.variants, few_row_case, narrow):
         function = _packed(rows, few_row_case, w.down, w.down_bias)
-        return lambda x, order: function(x, order.ends)
+        return lambda x, order: function(x, order.offs)
     return of_sorted(biased(_grouped(rows, narrow, w.down, w.tiled), w.down_bias), w.down)
 
 
 def _packed(rows: Rows, case: GroupedCase, w: Tensor, bias: Tensor | None) -> Callable[..., Tensor]:
-    """f(x, ends, token) of the planned variant, which holds its own form of w; an expert has a row a token at most."""
+    """f(x, offs, token) of the planned variant, which holds its own form of w; an expert has a row a token at most."""
     bound = rows.variants.bound(case)
     packed = rows.variants.pack(bound, w)
     more = {"most": rows.m} | ({} if bias is None else {"bias": bias})
-    return lambda x, ends, **given: bound.function(x, packed, ends, **more, **given)
+    return lambda x, offs, **given: bound.function(x, packed, offs, **more, **given)
 
 
 def _routing(router: Tensor) -> Routing:
@@ -211,7 +211,7 @@ def _grouped(rows: Rows, case: GroupedCase, w: Tensor, tiled: bool) -> Grouped:
     if not planned.variant.lossy:
         return planned.function
     function = _packed(rows, case, w, None)
-    return lambda x, _, ends: function(x, ends)
+    return lambda x, _, offs: function(x, offs)
 
 
 def _scaled(rows: Rows, case: LinearCase, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:

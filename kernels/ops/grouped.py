@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class GroupedCase(BaseCase):
     """y[rows, n] = epilogue(x[rows, k] · w[e]ᵀ) of a mixture of experts: rows sorted by expert e, w [experts, n, k].
 
-    `ends` [experts] int32 is the end of each expert's rows. For swiglu w is [experts, 2n, k], gate rows first. With
+    `offs` [experts] int32 is the end of each expert's rows. For swiglu w is [experts, 2n, k], gate rows first. With
     `scales` of `row` x and w are e4m3, each a pair (values, scales) with a float32 scale for each row: of x [rows, 1],
     of w [experts, n, 1].
 
@@ -28,7 +28,7 @@ class GroupedCase(BaseCase):
     part = "products"
     torch_variants = ("torch_grouped_loop",)
     packs_weight = True
-    constant = ("w", "ends")
+    constant = ("w", "offs")
 
     op: Literal["grouped"] = "grouped"
     rows: int = Field(ge=0)
@@ -83,7 +83,7 @@ class GroupedCase(BaseCase):
         return {
             "x": make.normal(tokens, self.k, scale=scale),
             "w": make.normal(self.experts, self.weight_rows, self.k, scale=1 / math.sqrt(self.k)),
-            "ends": counts.cumsum(0).to(torch.int32),
+            "offs": counts.cumsum(0).to(torch.int32),
             **more,
         }
 
@@ -91,10 +91,10 @@ class GroupedCase(BaseCase):
         """y [rows, n]: each expert's rows of x, up to its end, times its w, and the epilogue."""
         import torch
 
-        x, w, ends = (arguments[name] for name in ("x", "w", "ends"))
+        x, w, offs = (arguments[name] for name in ("x", "w", "offs"))
         x = x[arguments["token"]] if self.gathers else x
         own: Epilogue = "swiglu" if self.epilogue == "swiglu" else "none"
-        expert, starts = LinearCase(m=self.rows, n=self.n, k=self.k, epilogue=own), [0, *ends.tolist()]
+        expert, starts = LinearCase(m=self.rows, n=self.n, k=self.k, epilogue=own), [0, *offs.tolist()]
         biases = arguments["bias"] if self.adds_bias else [None] * self.experts
         each = zip(starts, starts[1:], w, biases, strict=False)
         y = torch.cat([linear(expert, x[a:b], weight, bias) for a, b, weight, bias in each])

@@ -24,10 +24,10 @@ __device__ __forceinline__ void add_up(int* to, const Value& value) {
   scan<Count>(to, value, [](int a, int b) { return a + b; });
 }
 
-// Where the rows of each expert end: `ends`, those outside of the rows or out of order clamped. One warp calls it.
+// Where the rows of each expert end: `offs`, those outside of the rows or out of order clamped. One warp calls it.
 template <int Experts>
-__device__ __forceinline__ void find_row_ends(int* to, const int* ends, int rows) {
-  const auto clamped = [&](int e) { return min(max(ends[e], 0), rows); };
+__device__ __forceinline__ void find_row_ends(int* to, const int* offs, int rows) {
+  const auto clamped = [&](int e) { return min(max(offs[e], 0), rows); };
   scan<Experts>(to, clamped, [](int a, int b) { return max(a, b); });
 }
 

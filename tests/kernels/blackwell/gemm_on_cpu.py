@@ -88,7 +88,7 @@ def run_grouped(
     x, of_x = grouped_call.parts(case, case.passed(given)["x"])
     w, of_w = grouped_call.parts(case, offered.pack(case, {}, given["w"]))
     y = torch.full((len(x), case.n), float("nan"), dtype=DTYPES[case.dtype])
-    params = grouped_call.parameters(case, tile, len(x), given["ends"], (of_x, of_w))
+    params = grouped_call.parameters(case, tile, len(x), given["offs"], (of_x, of_w))
     params["y"] = y.data_ptr()
     matrices = [(each, *each.shape, each.element_size()) for each in (x, w.view(-1, case.k), y)]
     return launched(kernel, tile, matrices, params, blocks, seed), y

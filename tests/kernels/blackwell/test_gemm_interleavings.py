@@ -64,7 +64,7 @@ def notes(name: str) -> list[Note]:
     if name in GROUPED:
         ends = torch.tensor(GROUPED[name], dtype=torch.int32)
         grouped = GroupedCase(rows=int(ends[-1]), experts=len(ends), n=128, k=64)
-        given = inputs.draw(grouped, "cpu", 1) | {"ends": ends}
+        given = inputs.draw(grouped, "cpu", 1) | {"offs": ends}
         found = noted(grouped, grouped_tiles.tile_of(grouped, params), given)
     else:
         case = LinearCase(**(CASES | DYNAMIC)[name])

@@ -77,10 +77,10 @@ def test_each_experts_rows_are_right_on_hopper(tmp_path: Path) -> None:
         pytest.skip("the skeleton is compiled for sm_90a")
     given = inputs.draw(GROUPED, "cuda", 1)
     ends = [0, 1, *[170] * 30, 171, 171, *[400] * 6]
-    given["ends"] = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    given["offs"] = torch.tensor(ends, dtype=torch.int32, device="cuda")
     truth = GROUPED.reference(given | {"x": given["x"][: ends[-1]].double(), "w": given["w"].double()})[0]
     call, y = GroupedSkeleton(GROUPED, {"columns": 128}, tmp_path), torch.full((460, 136), 7.0).bfloat16().cuda()
-    call(given["x"], variant("grouped_blackwell").pack(GROUPED, {}, given["w"]), given["ends"], out=y)
+    call(given["x"], variant("grouped_blackwell").pack(GROUPED, {}, given["w"]), given["offs"], out=y)
     torch.cuda.synchronize()
     assert (y[: ends[-1]].double() - truth).abs().max() <= torch.finfo(y.dtype).eps * truth.abs().max()
     assert (y[ends[-1] :] == 7).all(), "rows of no expert are not written"

@@ -22,10 +22,10 @@ RAGGED = (0, 1, 130, 0, 31, 256, 32, 0, 3)
 
 def given(case: GroupedCase, ends: list[int]) -> tuple[dict[str, Tensor], Tensor]:
     """Inputs with these ends, and y in float64: NaN in rows that belong to no expert."""
-    drawn = inputs.draw(case, "cpu", 1) | {"ends": torch.tensor(ends, dtype=torch.int32)}
+    drawn = inputs.draw(case, "cpu", 1) | {"offs": torch.tensor(ends, dtype=torch.int32)}
     clamped = torch.tensor(ends).clamp(0, case.rows).cummax(0).values
     held = variant("grouped_blackwell_fp8").rounded(case, {}, drawn) if case.scales else drawn
-    inside = drawn | {"ends": clamped, "x": held["x"][: clamped[-1]].double(), "w": held["w"].double()}
+    inside = drawn | {"offs": clamped, "x": held["x"][: clamped[-1]].double(), "w": held["w"].double()}
     y = torch.full((case.rows, case.n), float("nan"), dtype=torch.float64)
     y[: clamped[-1]] = case.reference(inside)[0]
     return drawn, y

@@ -64,7 +64,7 @@ def test_rows_that_fill_pairs_are_tried_by_pairs_first() -> None:
 
 def test_rows_fall_to_experts_in_order_and_to_some_not_at_all() -> None:
     drawn = inputs.draw(case(rows=40, experts=64), "cpu", 5)
-    ends = drawn["ends"].tolist()
+    ends = drawn["offs"].tolist()
     assert ends == sorted(ends)
     assert ends[-1] == 40
     assert len(set(ends)) < 64
@@ -139,8 +139,8 @@ def test_disordered_ends_stay_inside_the_rows() -> None:
     for ends in ([-5, 9000, 3, 256], [2**31 - 1] * 4, [-(2**31)] * 4):
         product(drawn["x"], drawn["w"], torch.tensor(ends, dtype=torch.int32, device="cuda"))
     torch.cuda.synchronize()
-    with pytest.raises(ValueError, match="ends is"):
-        product(drawn["x"], drawn["w"], drawn["ends"].long())
+    with pytest.raises(ValueError, match="offs is"):
+        product(drawn["x"], drawn["w"], drawn["offs"].long())
 
 
 EXPERTS, ROWS, COLUMN_PAIRS, MOST_TILES = 70, 2600, 3, 400
@@ -194,7 +194,7 @@ def tiles_of(scheduler: ctypes.CDLL, ends: list[int], blocks: int) -> list[np.nd
     schedule = np.full((blocks, MOST_TILES, 5), -1, np.int32)
     row_ends = np.array(ends, np.int32)
     params = np.zeros((), grouped_tiles.PARAMS)
-    params["ends"], params["rows"], params["column_pairs"] = row_ends.ctypes.data, ROWS, COLUMN_PAIRS
+    params["offs"], params["rows"], params["column_pairs"] = row_ends.ctypes.data, ROWS, COLUMN_PAIRS
     pointers = [ctypes.c_void_p(each.ctypes.data) for each in (params, schedule)]
     assert scheduler.run(pointers[0], blocks, pointers[1], MOST_TILES) == 0
     return [each[each[:, 0] >= 0] for each in schedule]

@@ -62,11 +62,11 @@ def test_the_order_holds_each_experts_rows_together(tokens: int, most: int) -> N
     chosen = torch.stack([torch.randperm(most, generator=draw)[:3] for _ in range(tokens)])
     order: Order = experts.ordered(chosen, 8)
     begin, seen = 0, []
-    for expert, end in enumerate(order.ends.tolist()):
+    for expert, end in enumerate(order.offs.tolist()):
         seen += [(token, expert) for token in order.token[begin:end].tolist()]
         begin = end
     assert begin == 3 * tokens
-    assert order.ends.dtype == torch.int32
+    assert order.offs.dtype == torch.int32
     assert sorted(seen) == sorted((token, expert) for token, row in enumerate(chosen.tolist()) for expert in row)
     found = [[seen[place] for place in places] for places in order.place.tolist()]
     assert found == [[(token, expert) for expert in row] for token, row in enumerate(chosen.tolist())]
@@ -189,12 +189,12 @@ def test_the_routing_compiles_for_hopper_without_spilling(count: int, chosen: in
     w = Experts(*(torch.empty(count, 1) for _ in range(3)), chosen, True, True)
     route = {"logits": "*bf16", "shares": "*fp32", "chosen": "*i32", "experts": "i32"}
     assert stack_bytes(kernels._route_tokens, route, {"C": kernels.constants_of(w)}, 1, 3) == 0
-    names = {"logits": "*bf16", "shares": "*fp32", "token": "*i64", "ends": "*i32", "place": "*i64"}
+    names = {"logits": "*bf16", "shares": "*fp32", "token": "*i64", "offs": "*i32", "place": "*i64"}
     few = names | {"tokens": "i32", "experts": "i32"}
     own = kernels.constants_of(w)
     most = min(kernels.FEW_ROWS, kernels.FEW_PAIRS // own.BLOCK) // own.CHOSEN_BLOCK
     assert stack_bytes(kernels._place_tokens, few, {"C": own._replace(TOKENS=most)}, kernels.WARPS, 3) == 0
-    order = {"chosen": "*i32", "token": "*i64", "ends": "*i32", "place": "*i64", "rows": "i32"}
+    order = {"chosen": "*i32", "token": "*i64", "offs": "*i32", "place": "*i64", "rows": "i32"}
     constants = {"CHOSEN": chosen, "BLOCK": kernels.BLOCKS[-1]}
     assert stack_bytes(kernels._order_rows, order, constants, kernels.WARPS, 3) == 0
     combine = {"y": "*bf16", "shares": "*fp32", "place": "*i64", "out": "*bf16", "hidden": "i32:16", "stride": "i32:16"}

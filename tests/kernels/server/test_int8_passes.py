@@ -35,7 +35,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
         def build(case: Any, params: Any, name: str = name) -> Any:
             def call(x: torch.Tensor, w: torch.Tensor, *ends: torch.Tensor, **more: Any) -> torch.Tensor:
                 calls[name, getattr(case, "m", len(x))] += 1
-                own = dict(zip(("ends",), ends, strict=False)) or {"eps": more.pop("eps", 1e-6)}
+                own = dict(zip(("offs",), ends, strict=False)) or {"eps": more.pop("eps", 1e-6)}
                 found: torch.Tensor = case.reference({"x": x, "w": w, **own, **more})[0]
                 return found
 

@@ -149,6 +149,6 @@ def test_weights_and_lengths_stay_while_the_other_inputs_change():
     assert not own["x"].equal(before["x"][0])
     assert own["x"]._version == before["x"][1]
     assert own["w"].equal(before["w"][0])
-    assert own["ends"].equal(before["ends"][0])
+    assert own["offs"].equal(before["offs"][0])
     for judged in range(JUDGED):
-        assert inputs.drawn(judged)["ends"].equal(own["ends"])
+        assert inputs.drawn(judged)["offs"].equal(own["offs"])
