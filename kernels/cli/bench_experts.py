@@ -95,6 +95,6 @@ def with_even_experts(case: ModelCase, config: dict[str, Any]) -> ModelCase:
 
 def _with_distinct(case: ModelCase, sizes: ExpertSizes, mean: float) -> ModelCase:
     """The case with the bytes of so many different experts of each layer."""
-    extra_bytes = (mean - sizes.chosen) * sizes.parameters * MODEL_BYTES[case.weights]
+    extra_bytes = (mean - sizes.top_k) * sizes.parameters * MODEL_BYTES[case.weights]
     counted = {"bytes_per_token": case.bytes_per_token + extra_bytes, "distinct_experts": round(mean, 2)}
     return case.model_copy(update=counted)

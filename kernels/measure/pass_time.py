@@ -105,7 +105,7 @@ class ModelSizes:
         of = self.experts
         if of is None:
             return self.body
-        return self.body + of.parameters * (self.expert_share * distinct(of, rows) - of.chosen)
+        return self.body + of.parameters * (self.expert_share * distinct(of, rows) - of.top_k)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class LayerTime:
 
 def distinct(of: ExpertSizes, tokens: float) -> float:
     """How many experts so many tokens have between them, in the mean, where each chooses evenly and by itself."""
-    return of.experts * (1 - (1 - of.chosen / of.experts) ** tokens)
+    return of.experts * (1 - (1 - of.top_k / of.experts) ** tokens)
 
 
 def decoder(config: dict[str, Any], parameters: int, tensor_parallel_size: int = 1) -> ModelSizes:

@@ -142,10 +142,10 @@ def _both(config: Any, mlp: Any, tiles: "torch.Tensor") -> tuple[Experts, Expert
 
 
 def _rows_of(w: Experts, m: int) -> "tuple[torch.Tensor, torch.Tensor]":
-    """The rows [m · chosen, hidden] of m tokens, normal, and the `offs` by which they fall evenly to the experts."""
+    """The rows [m · top_k, hidden] of m tokens, normal, and the `offs` by which they fall evenly to the experts."""
     import torch
 
-    (experts, hidden), rows, device = w.router.shape, m * w.chosen, w.router.device
+    (experts, hidden), rows, device = w.router.shape, m * w.top_k, w.router.device
     offs = (torch.arange(1, experts + 1, device=device) * rows // experts).int()
     x = torch.randn(rows, hidden, device=device, generator=torch.Generator(device).manual_seed(1))
     return x.to(w.down.dtype), offs

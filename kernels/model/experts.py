@@ -1,6 +1,6 @@
 """Layers of experts: a router chooses some of the experts for each token, and what these give is added up.
 
-    x ─► router, softmax, best ─► rows sorted by expert ─► gate and up, SwiGLU ─► down ─► times their shares, summed
+    x ─► router, softmax, best ─► rows sorted by expert ─► gate and up, SwiGLU ─► down ─► times their weights, summed
                                   └────────── products of all experts: one each ──────┘
 
 All shapes depend on the number of tokens alone, and the host reads nothing, so that a CUDA graph can hold it. Here are
@@ -19,9 +19,9 @@ from kernels.ops.gated import swigluoai
 
 MODEL_TYPES = ("qwen3_moe", "mixtral", "olmoe", "gpt_oss")
 NORMALISED = ("mixtral", "gpt_oss")
-"""Families whose shares always sum to 1; the others' configurations say it by `norm_topk_prob`."""
-FLOAT_SHARES = ("mixtral",)
-"""Families whose shares stay float32; the others round them to the dtype of the activations."""
+"""Families whose weights always sum to 1; the others' configurations say it by `norm_topk_prob`."""
+FLOAT_WEIGHTS = ("mixtral",)
+"""Families whose weights stay float32; the others round them to the dtype of the activations."""
 
 FEW = 3
 """A weight that is copied is moved so many times: read, written and read again."""
@@ -33,7 +33,7 @@ Grouped = Callable[[Tensor, Tensor, Tensor], Tensor]
 class Experts(NamedTuple):
     """The weights of one layer's experts: `router` [experts, hidden], `gate_up` [experts, 2 · inner, hidden] with the
     gate first, and `down` [experts, hidden, inner]; or the latter two as tiles (expert_tiles.py). A token goes to
-    `chosen` of them. Shares that are `normalised` sum to 1; `rounded` ones are rounded to the dtype of the activations.
+    `top_k` of them. Weights that are `normalised` sum to 1; `rounded` ones are rounded to the dtype of the activations.
 
     gpt-oss's have biases, of the router [experts], of gate and up [experts, 2 · inner] and of down [experts, hidden];
     their activation is `swigluoai`, for which rows of gate and up alternate.
@@ -42,7 +42,7 @@ class Experts(NamedTuple):
     router: Tensor
     gate_up: Tensor
     down: Tensor
-    chosen: int
+    top_k: int
     normalised: bool
     rounded: bool
     router_bias: Tensor | None = None
@@ -62,13 +62,13 @@ class Experts(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Tokens' rows sorted by expert: `token` [m · chosen] of each sorted row, `offs` [experts] int32 of the experts'
-    rows, and `place` [m, chosen] of each token's rows among them.
+    """Tokens' rows sorted by expert: `token` [m · top_k] of each sorted row, `offs` [experts] int32 of the experts'
+    rows, and `inverse` [m, top_k] of each token's rows among them.
     """
 
     token: Tensor
     offs: Tensor
-    place: Tensor
+    inverse: Tensor
 
 
 def has_experts(config: Any) -> bool:
@@ -96,9 +96,9 @@ def experts_of(config: Any, mlp: Any) -> Experts:
         router=router.weight,
         gate_up=_turned(own.gate_up_proj) if turned else own.gate_up_proj,
         down=_turned(own.down_proj) if turned else own.down_proj,
-        chosen=config.num_experts_per_tok,
+        top_k=config.num_experts_per_tok,
         normalised=family in NORMALISED or bool(getattr(config, "norm_topk_prob", False)),
-        rounded=family not in FLOAT_SHARES,
+        rounded=family not in FLOAT_WEIGHTS,
         router_bias=getattr(router, "bias", None),
         gate_up_bias=getattr(own, "gate_up_proj_bias", None),
         down_bias=getattr(own, "down_proj_bias", None),
@@ -113,7 +113,7 @@ def _turned(parameter: Tensor) -> Tensor:
     return turned
 
 
-def unchosen(config: Any, mlp: Any) -> int:
+def unused_parameters(config: Any, mlp: Any) -> int:
     """The parameters of the experts of a layer's `mlp` in a transformers model that multiply nothing of one token."""
     experts = len(router_of(mlp).weight)
     size = sum(parameter.numel() for parameter in mlp.experts.parameters()) // experts
@@ -121,35 +121,35 @@ def unchosen(config: Any, mlp: Any) -> int:
 
 
 def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
-    """Shares [m, chosen] float32 and numbers [m, chosen] int64 of the experts that the router's logits [m, experts]
+    """Weights [m, top_k] float32 and ids [m, top_k] int64 of the experts that the router's logits [m, experts]
     choose.
     """
     chances = torch.softmax(logits, dim=-1, dtype=torch.float32)
-    shares, chosen = chances.topk(w.chosen, dim=-1)
+    topk_weights, topk_ids = chances.topk(w.top_k, dim=-1)
     if w.normalised:
-        shares = shares / shares.sum(-1, keepdim=True)
-    return shares.to(logits.dtype).float() if w.rounded else shares, chosen
+        topk_weights = topk_weights / topk_weights.sum(-1, keepdim=True)
+    return topk_weights.to(logits.dtype).float() if w.rounded else topk_weights, topk_ids
 
 
-def ordered(chosen: Tensor, experts: int) -> Order:
-    """The order of the rows of `chosen` [m, chosen] by expert, and by token where the expert is the same."""
-    sorted_experts, order = chosen.flatten().sort(stable=True)
-    offs = torch.searchsorted(sorted_experts, torch.arange(experts, device=chosen.device), right=True, out_int32=True)
-    place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=chosen.device))
-    return Order(order // chosen.shape[1], offs, place.view_as(chosen))
+def ordered(topk_ids: Tensor, experts: int) -> Order:
+    """The order of the rows of `topk_ids` [m, top_k] by expert, and by token where the expert is the same."""
+    sorted_experts, order = topk_ids.flatten().sort(stable=True)
+    offs = torch.searchsorted(sorted_experts, torch.arange(experts, device=topk_ids.device), right=True, out_int32=True)
+    inverse = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=topk_ids.device))
+    return Order(order // topk_ids.shape[1], offs, inverse.view_as(topk_ids))
 
 
-def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:
-    """[m, hidden], in the dtype of y: each token's rows of y [m · chosen, hidden] times their shares, summed in
+def combined(y: Tensor, topk_weights: Tensor, inverse: Tensor) -> Tensor:
+    """[m, hidden], in the dtype of y: each token's rows of y [m · top_k, hidden] times their weights, summed in
     float32.
     """
-    return (y[place].float() * shares[..., None]).sum(1).to(y.dtype)
+    return (y[inverse].float() * topk_weights[..., None]).sum(1).to(y.dtype)
 
 
 def placed(logits: Tensor, w: Experts) -> tuple[Tensor, Order]:
-    """The shares of `routed`, and the order of the rows that it chooses."""
-    shares, chosen = routed(logits, w)
-    return shares, ordered(chosen, len(w.router))
+    """The weights of `routed`, and the order of the rows that it chooses."""
+    topk_weights, topk_ids = routed(logits, w)
+    return topk_weights, ordered(topk_ids, len(w.router))
 
 
 class Routing(NamedTuple):
@@ -171,8 +171,8 @@ class Products(NamedTuple):
 
 def apply_experts(x: Tensor, w: Experts, by: Products, routing: Routing) -> Tensor:
     """y [m, hidden] of x [m, hidden]."""
-    shares, order = routing.placed(by.router(x), w)
-    return routing.combined(by.down(by.gated(x, order), order), shares, order.place)
+    topk_weights, order = routing.placed(by.router(x), w)
+    return routing.combined(by.down(by.gated(x, order), order), topk_weights, order.inverse)
 
 
 def gathering(product: Grouped, w: Tensor) -> Callable[[Tensor, Order], Tensor]:
@@ -185,7 +185,7 @@ def of_sorted(product: Grouped, w: Tensor) -> Callable[[Tensor, Order], Tensor]:
     return lambda x, order: product(x, w, order.offs)
 
 
-def then(product: Grouped, activate: Callable[[Tensor], Tensor]) -> Grouped:
+def activated(product: Grouped, activate: Callable[[Tensor], Tensor]) -> Grouped:
     """The product, and the activation of what it gives."""
     return lambda x, w, offs: activate(product(x, w, offs))
 
@@ -205,9 +205,10 @@ def torch_experts(x: Tensor, w: Experts) -> Tensor:
 
 def products_of(w: Experts, product: Grouped) -> Products:
     """torch's router and activation around a product."""
+    activate = swiglu if w.activation == "silu" else swigluoai
     return Products(
         lambda rows: F.linear(rows, w.router, w.router_bias),
-        gathering(then(biased(product, w.gate_up_bias), swiglu if w.activation == "silu" else swigluoai), w.gate_up),
+        gathering(activated(biased(product, w.gate_up_bias), activate), w.gate_up),
         of_sorted(biased(product, w.down_bias), w.down),
     )
 

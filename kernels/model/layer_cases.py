@@ -80,12 +80,12 @@ def step_case(
 
 
 def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase | None, GroupedCase]:
-    """Gate and up, activation, and down of a layer's experts for `m` tokens. Each token has `chosen` rows.
+    """Gate and up, activation, and down of a layer's experts for `m` tokens. Each token has `top_k` rows.
 
     Tiles have gate and up interleaved, and the product itself gates. Otherwise the activation is a kernel of its own:
     a copy of the weights for it would be more than half of the model.
     """
-    (experts, hidden), rows = w.router.shape, m * w.chosen
+    (experts, hidden), rows = w.router.shape, m * w.top_k
     down = GroupedCase(rows=rows, experts=experts, n=hidden, k=w.inner, dtype=dtype)
     if w.tiled:
         return GroupedCase(rows=rows, experts=experts, n=w.inner, k=hidden, dtype=dtype, epilogue="swiglu"), None, down
@@ -97,7 +97,7 @@ def few_expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, Gro
     """Gate and up, which also gather, add a bias and activate, and down with its bias, of a layer's experts for `m`
     tokens: as variants of weights in fewer bits take them.
     """
-    (experts, hidden), rows = w.router.shape, m * w.chosen
+    (experts, hidden), rows = w.router.shape, m * w.top_k
     gates: Literal["swiglu", "swigluoai"] = "swiglu" if w.gate_up_bias is None else "swigluoai"
     wide = GroupedCase(rows=rows, experts=experts, n=w.inner, k=hidden, dtype=dtype, epilogue=gates, gathers=True)
     added: Literal["none", "bias"] = "none" if w.down_bias is None else "bias"

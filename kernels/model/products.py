@@ -13,11 +13,11 @@ from kernels.model.experts import (
     Order,
     Products,
     Routing,
+    activated,
     apply_experts,
     biased,
     gathering,
     of_sorted,
-    then,
     torch_grouped,
 )
 from kernels.model.layer_cases import expert_cases, few_expert_cases
@@ -170,7 +170,7 @@ def _gated_experts(rows: Rows, w: Experts) -> Callable[[Tensor, Order], Tensor]:
     product = _grouped(rows, wide, w.gate_up, w.tiled)
     if gate is None:
         return gathering(product, w.gate_up)
-    return gathering(then(biased(product, w.gate_up_bias), rows.variants.bound(gate).function), w.gate_up)
+    return gathering(activated(biased(product, w.gate_up_bias), rows.variants.bound(gate).function), w.gate_up)
 
 
 def _down_of_experts(rows: Rows, w: Experts) -> Callable[[Tensor, Order], Tensor]:

@@ -273,26 +273,26 @@ def normed_over_heads(config: dict[str, Any]) -> bool:
 
 
 class ExpertSizes(NamedTuple):
-    """A token of a mixture goes to `chosen` of `experts`. One expert has `parameters` in all layers together."""
+    """A token of a mixture goes to `top_k` of `experts`. One expert has `parameters` in all layers together."""
 
     experts: int
-    chosen: int
+    top_k: int
     parameters: int
 
     @property
     def of_one_token(self) -> int:
         """The parameters of the experts that a token goes to."""
-        return self.chosen * self.parameters
+        return self.top_k * self.parameters
 
 
 def expert_sizes(config: dict[str, Any]) -> ExpertSizes | None:
     """The experts of a mixture; None where they are not known, and for other models."""
-    family, chosen = FAMILIES.get(config.get("model_type", "")), value(config, "chosen")
-    if family is None or family.mixture is None or chosen is None:
+    family, top_k = FAMILIES.get(config.get("model_type", "")), value(config, "chosen")
+    if family is None or family.mixture is None or top_k is None:
         return None
     experts = value(config, "experts") or family.mixture.experts
     sizes = (math.prod(shape) for name, shape in family.shapes(config) if ".mlp.experts." in name)
-    return ExpertSizes(experts, min(chosen, experts), sum(size // experts for size in sizes))
+    return ExpertSizes(experts, min(top_k, experts), sum(size // experts for size in sizes))
 
 
 def unchosen_parameters(config: dict[str, Any]) -> int | None:
@@ -300,7 +300,7 @@ def unchosen_parameters(config: dict[str, Any]) -> int | None:
     if not is_mixture(config):
         return 0
     of = expert_sizes(config)
-    return None if of is None else (of.experts - of.chosen) * of.parameters
+    return None if of is None else (of.experts - of.top_k) * of.parameters
 
 
 def check_family_fields(config: dict[str, Any]) -> None:

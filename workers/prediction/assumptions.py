@@ -119,8 +119,8 @@ def _of_experts(sizes: ModelSizes) -> list[str]:
         return []
     counts = [pass_time.kernels_of(sizes, runner, False) for runner in ("kernels", "compiled", "cuda_graphs")]
     return [
-        f"Each token chooses {of.chosen} of {of.experts} experts evenly and by itself: n tokens read {of.experts} · "
-        f"(1 − (1 − {of.chosen}/{of.experts})ⁿ) of them, and each is multiplied by its own.",
+        f"Each token chooses {of.top_k} of {of.experts} experts evenly and by itself: n tokens read {of.experts} · "
+        f"(1 − (1 − {of.top_k}/{of.experts})ⁿ) of them, and each is multiplied by its own.",
         f"A layer of a step has {counts[0]} such kernels in the kernels runner. transformers' modules are taken to "
         f"have {counts[1]} under torch.compile and {counts[2]} under CUDA graphs, as their code implies.",
     ]

@@ -398,13 +398,13 @@ def dense_of(mlp: Any) -> Dense:
 
 
 def experts_of(mlp: Any) -> Experts:
-    """The weights of one of vLLM's layers of experts, whose shares stay float32."""
+    """The weights of one of vLLM's layers of experts, whose weights stay float32."""
     experts = mlp.experts.routed_experts
     return Experts(
         router=mlp.gate.weight,
         gate_up=experts.w13_weight,
         down=experts.w2_weight,
-        chosen=experts.top_k,
+        top_k=experts.top_k,
         normalised=experts.renormalize,
         rounded=False,
     )

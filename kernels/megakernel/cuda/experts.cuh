@@ -7,9 +7,9 @@
 constexpr int kLaneExperts = (EXPERTS + 63) / 64 * 2;  // of one lane of the warp that routes a sequence
 
 // The units and column tiles of an instruction that belong to experts which some sequence chose, `distinct` in all. The
-// last group at work may have fewer than CHOSEN.
+// last group at work may have fewer than TOP_K.
 __device__ __forceinline__ int experts_at_work(int group, int distinct) {
-  return GROUPS == 1 ? CHOSEN : max(0, min(CHOSEN, distinct - group * CHOSEN));
+  return GROUPS == 1 ? TOP_K : max(0, min(TOP_K, distinct - group * TOP_K));
 }
 __device__ __forceinline__ int units_at_work(const Instruction& in, int distinct) {
   if (GROUPS == 1 || in.op != kGateUp) return in.units;
@@ -22,12 +22,12 @@ __device__ __forceinline__ int tiles_at_work(const Instruction& in, int distinct
 }
 // The partials of DOWN that these experts leave on all ranks, which choose alike.
 __device__ __forceinline__ int partials_at_work(int distinct) {
-  return GROUPS == 1 ? DOWN_PARTIALS : (distinct + CHOSEN - 1) / CHOSEN * RANKS * kDownParts;
+  return GROUPS == 1 ? DOWN_PARTIALS : (distinct + TOP_K - 1) / TOP_K * RANKS * kDownParts;
 }
 
-// Finds the CHOSEN largest of a sequence's logits, of equal ones the first: bit i of the result stands for this lane's
+// Finds the TOP_K largest of a sequence's logits, of equal ones the first: bit i of the result stands for this lane's
 // expert `lane * kLaneExperts + i`. Each `share` becomes that expert's, or 0. Whole warps call it. Whatever the logits
-// are, CHOSEN experts are found.
+// are, TOP_K experts are found.
 __device__ __forceinline__ u32 choose_experts(const u64* logits, const ulonglong2 (&words)[kLaneExperts / 2],
                                               float (&share)[kLaneExperts]) {
   const int lane = threadIdx.x % 32;
@@ -42,7 +42,7 @@ __device__ __forceinline__ u32 choose_experts(const u64* logits, const ulonglong
   }
   float most = 0;
 #pragma unroll 1
-  for (int k = 0; k < CHOSEN; k++) {
+  for (int k = 0; k < TOP_K; k++) {
     u32 best = keys[0];
 #pragma unroll
     for (int i = 1; i < kLaneExperts; i++) best = max(best, keys[i]);

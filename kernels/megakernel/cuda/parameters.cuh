@@ -10,8 +10,8 @@
 //     many layers take the second one, 0: windowed layers; SCORE_CAP LOGIT_CAP: soft caps of scores and logits, 0: none
 //   WINDOW: keys that a token attends to, 0: all; FULL_EVERY: every so many layers it attends to all, 0: in none
 //   NORM_BEFORE NORM_AFTER: whether products of the residual are of its norm; whether what is added to it is normed
-//   EXPERTS: experts of a layer, 0 without; CHOSEN: those of a token, of which INTER is the size of all; NORMALISED: their
-//     shares sum to 1; GROUPS: groups of CHOSEN experts that may be at work in a layer
+//   EXPERTS: experts of a layer, 0 without; TOP_K: those of a token, of which INTER is the size of all; NORMALISED: their
+//     shares sum to 1; GROUPS: groups of TOP_K experts that may be at work in a layer
 //   BATCH: sequences, 1 to 8
 //   WARPS: consumer warps
 //   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4); HEAD_BITS: those of the LM head, 8 for int4
@@ -61,8 +61,8 @@ constexpr int kOutParts = OUT_PARTIALS / RANKS, kDownParts = DOWN_PARTIALS / RAN
 constexpr int kQkvWords = BATCH * kQkvRows / 2, kOutWords = OUT_PARTIALS * BATCH * HIDDEN / 2;
 constexpr int kDownWords = DOWN_PARTIALS * BATCH * HIDDEN / 2, kGatedWords = GROUPS * (INTER / 8) * BATCH * 4;
 // Experts lie one after the other, each with its units of gate and up, then those of down.
-constexpr int kExpertUnits = INTER / CHOSEN / 8, kExpertTiles = INTER / CHOSEN / 16, kRouterWords = (EXPERTS + 15) / 16 * 16;
-constexpr int kSlots = BATCH * CHOSEN < EXPERTS ? BATCH * CHOSEN : EXPERTS;  // experts that may be at work in a layer
+constexpr int kExpertUnits = INTER / TOP_K / 8, kExpertTiles = INTER / TOP_K / 16, kRouterWords = (EXPERTS + 15) / 16 * 16;
+constexpr int kSlots = BATCH * TOP_K < EXPERTS ? BATCH * TOP_K : EXPERTS;  // experts that may be at work in a layer
 constexpr u32 kGateUpUnit = HIDDEN / 16 * kBlock, kDownUnit = kExpertTiles * kBlock;
 constexpr u32 kExpertBytes = kExpertUnits * kGateUpUnit + HIDDEN / 16 * kDownUnit;
 __device__ __forceinline__ int copy_read() { return blockIdx.x % COPIES; }

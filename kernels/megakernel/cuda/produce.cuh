@@ -87,7 +87,7 @@ struct Producer {
         if (!room() || !announce((last - tile) * kBlock, wide ? LONG_IN_FLIGHT : IN_FLIGHT, LONG_IN_FLIGHT)) return false;
 #pragma unroll 1
         for (int from = tile; from < last;) {
-          const int slot = in.group * CHOSEN + (wide ? row / kExpertUnits : from / kExpertTiles);
+          const int slot = in.group * TOP_K + (wide ? row / kExpertUnits : from / kExpertTiles);
           const int to = wide ? last : min(last, from / kExpertTiles * kExpertTiles + kExpertTiles);
           const u32 place = wide ? row % kExpertUnits * kGateUpUnit + from * kBlock
                                  : kExpertUnits * kGateUpUnit + row * kDownUnit + from % kExpertTiles * kBlock;

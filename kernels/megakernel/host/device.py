@@ -159,7 +159,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "UNROTATED_EVERY": shape.unrotated_every, "SCORE_CAP": f"{shape.score_cap!r}f",
         "LOGIT_CAP": f"{shape.logit_cap!r}f",
         "NORM_BEFORE": int(shape.norm_before), "NORM_AFTER": int(shape.norm_after),
-        "EXPERTS": shape.experts, "CHOSEN": shape.chosen, "NORMALISED": int(shape.normalised),
+        "EXPERTS": shape.experts, "TOP_K": shape.top_k, "NORMALISED": int(shape.normalised),
         "GROUPS": layout.expert_groups, "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
@@ -251,7 +251,7 @@ def scratch_bytes(
 
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
-    slots = min(constants["BATCH"] * constants["CHOSEN"], constants["EXPERTS"])
+    slots = min(constants["BATCH"] * constants["TOP_K"], constants["EXPERTS"])
     names = ("ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
     integers = bool(constants["INTEGERS"])
     wanted = [

@@ -95,8 +95,8 @@ def bytes_of(programs: Sequence[Program], keys: float) -> dict[str, float]:
     by_op: dict[str, float] = {}
     for program in programs:
         shape, layout = program.shape, program.layout
-        experts = ExpertSizes(shape.experts, shape.chosen, 0)
-        at_work = distinct(experts, layout.batch) / (layout.expert_groups * shape.chosen) if shape.experts else 1.0
+        experts = ExpertSizes(shape.experts, shape.top_k, 0)
+        at_work = distinct(experts, layout.batch) / (layout.expert_groups * shape.top_k) if shape.experts else 1.0
         cached = 2 * KEY_BYTES * keys * shape.kv_heads * shape.head_dim * layout.batch * shape.layers
         by_op[ATTENTION_NAME] = by_op.get(ATTENTION_NAME, 0.0) + cached / len(programs)
         for words in (words for table in program.instructions for words in instruction_rows(table)):

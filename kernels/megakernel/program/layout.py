@@ -344,12 +344,12 @@ def products(shape: ModelShape, layout: Layout) -> dict[int, tuple[int, int, int
 
 def experts_at_once(shape: ModelShape, batch: int) -> int:
     """The most different experts of a layer that `batch` sequences choose; of a dense MLP 0."""
-    return min(batch * shape.chosen, shape.experts)
+    return min(batch * shape.top_k, shape.experts)
 
 
 def expert_groups(shape: ModelShape, batch: int) -> int:
-    """The groups of `shape.chosen` experts of a layer that `batch` sequences need at most; of a dense MLP 1."""
-    return -(-experts_at_once(shape, batch) // shape.chosen) if shape.experts else 1
+    """The groups of `shape.top_k` experts of a layer that `batch` sequences need at most; of a dense MLP 1."""
+    return -(-experts_at_once(shape, batch) // shape.top_k) if shape.experts else 1
 
 
 def strided(tiles: int, sms: int, rotation: int) -> list[tuple[int, int]]:

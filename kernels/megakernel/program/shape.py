@@ -55,7 +55,7 @@ class ModelShape:
       the second is that of windowed layers or, where these are given, of every `unrotated_every`-th layer.
     - `score_cap`, `logit_cap`: soft caps of scores and logits, 0: none.
 
-    In a mixture a token goes to `chosen` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
+    In a mixture a token goes to `top_k` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
     `intermediate` is then that of all its experts together.
     """
 
@@ -71,7 +71,7 @@ class ModelShape:
     qk_norm: bool
     tied: bool
     experts: int = 0
-    chosen: int = 1
+    top_k: int = 1
     normalised: bool = False
     whole_norm: bool = False
     score_scale: float = 0.0
@@ -121,7 +121,7 @@ class ModelShape:
     @property
     def expert_size(self) -> int:
         """The intermediate size of one expert; of a dense MLP, its own."""
-        return self.intermediate // self.chosen
+        return self.intermediate // self.top_k
 
 
 def shape_of(config: dict[str, Any]) -> ModelShape:
@@ -134,7 +134,7 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
     experts = value(config, "experts") or 0
     if bool(experts) != (family in MIXTURES):
         raise Unsupported(f"{family} with {experts} experts: the megakernel serves experts in {', '.join(MIXTURES)}")
-    chosen = config["num_experts_per_tok"] if experts else 1
+    top_k = config["num_experts_per_tok"] if experts else 1
     size = value(config, "expert_size") if family == "qwen3_moe" else None
     heads = config["num_attention_heads"]
     head_dim, (qkv_bias, out_bias) = head_size(config), attention_biases(config)
@@ -147,7 +147,7 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
     window, full_every = _windows(windows(config))
     shape = ModelShape(
         hidden=config["hidden_size"],
-        intermediate=chosen * (size or config["intermediate_size"]),
+        intermediate=top_k * (size or config["intermediate_size"]),
         layers=config["num_hidden_layers"],
         heads=heads,
         kv_heads=config.get("num_key_value_heads") or heads,
@@ -158,7 +158,7 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         qk_norm=family in ("qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3", "exaone4", "gemma3_text"),
         tied=bool(config.get("tie_word_embeddings")) and by.embedding == 1,
         experts=experts,
-        chosen=chosen,
+        top_k=top_k,
         normalised=family == "mixtral" or bool(config.get("norm_topk_prob")),
         whole_norm=family in ("olmoe", "olmo2", "olmo3"),
         score_scale=0.0 if math.isclose(by.scores, head_dim**-0.5) else by.scores,
@@ -216,8 +216,8 @@ def _windows(layers: list[int]) -> tuple[int, int]:
 def _check_mixture(shape: ModelShape, config: dict[str, Any]) -> None:
     if shape.experts > EXPERTS_MOST:
         raise Unsupported(f"{shape.experts} experts: the megakernel serves up to {EXPERTS_MOST}")
-    if not 1 <= shape.chosen <= shape.experts:
-        raise Unsupported(f"num_experts_per_tok {shape.chosen} of {shape.experts} experts")
+    if not 1 <= shape.top_k <= shape.experts:
+        raise Unsupported(f"num_experts_per_tok {shape.top_k} of {shape.experts} experts")
     if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
         raise Unsupported("mlp_only_layers, decoder_sparse_step: the megakernel needs experts in every layer")
     if config.get("clip_qkv") is not None:

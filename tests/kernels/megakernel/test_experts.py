@@ -172,6 +172,6 @@ def test_the_cuda_source_computes_the_same_on_a_cpu(name: str, layout: dict[str,
         machine = SimulatedGpu(program, arrays, context, 2)
         np.testing.assert_array_equal(run.tokens, machine.run(round_robin()))
         assert np.abs(run.logits - machine.logits).max() < 0.03
-    assert machine.sms[0].experts.tolist() == list(range(program.shape.chosen))
-    shares = 1 / (program.shape.chosen if program.shape.normalised else program.shape.experts)
+    assert machine.sms[0].experts.tolist() == list(range(program.shape.top_k))
+    shares = 1 / (program.shape.top_k if program.shape.normalised else program.shape.experts)
     np.testing.assert_allclose(machine.sms[0].shares, shares, rtol=1e-6)

@@ -57,10 +57,10 @@ def test_logits_that_are_no_numbers_choose_experts_that_there_are() -> None:
     assert 0 <= int(numbers.min()) <= int(numbers.max()) < 5
     order = experts_triton.ordered(numbers, 5)
     assert order.offs[-1] == 4
-    assert sorted(order.place.flatten().tolist()) == [0, 1, 2, 3]
+    assert sorted(order.inverse.flatten().tolist()) == [0, 1, 2, 3]
     _, order = experts_triton.placed(logits, layer_of(5, 2, True, False))
     assert order.offs[-1] == 4
-    assert sorted(order.place.flatten().tolist()) == [0, 1, 2, 3]
+    assert sorted(order.inverse.flatten().tolist()) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("name", SPARSE)

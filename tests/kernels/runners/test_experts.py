@@ -68,7 +68,7 @@ def test_the_order_holds_each_experts_rows_together(tokens: int, most: int) -> N
     assert begin == 3 * tokens
     assert order.offs.dtype == torch.int32
     assert sorted(seen) == sorted((token, expert) for token, row in enumerate(chosen.tolist()) for expert in row)
-    found = [[seen[place] for place in places] for places in order.place.tolist()]
+    found = [[seen[place] for place in places] for places in order.inverse.tolist()]
     assert found == [[(token, expert) for expert in row] for token, row in enumerate(chosen.tolist())]
 
 
@@ -187,18 +187,19 @@ def test_the_routing_compiles_for_hopper_without_spilling(count: int, chosen: in
     from kernels.model import experts_triton as kernels
 
     w = Experts(*(torch.empty(count, 1) for _ in range(3)), chosen, True, True)
-    route = {"logits": "*bf16", "shares": "*fp32", "chosen": "*i32", "experts": "i32"}
+    route = {"logits": "*bf16", "topk_weights": "*fp32", "topk_ids": "*i32", "experts": "i32"}
     assert stack_bytes(kernels._route_tokens, route, {"C": kernels.constants_of(w)}, 1, 3) == 0
-    names = {"logits": "*bf16", "shares": "*fp32", "token": "*i64", "offs": "*i32", "place": "*i64"}
+    names = {"logits": "*bf16", "topk_weights": "*fp32", "token": "*i64", "offs": "*i32", "inverse": "*i64"}
     few = names | {"tokens": "i32", "experts": "i32"}
     own = kernels.constants_of(w)
-    most = min(kernels.FEW_ROWS, kernels.FEW_PAIRS // own.BLOCK) // own.CHOSEN_BLOCK
+    most = min(kernels.FEW_ROWS, kernels.FEW_PAIRS // own.BLOCK) // own.TOP_K_BLOCK
     assert stack_bytes(kernels._place_tokens, few, {"C": own._replace(TOKENS=most)}, kernels.WARPS, 3) == 0
-    order = {"chosen": "*i32", "token": "*i64", "offs": "*i32", "place": "*i64", "rows": "i32"}
-    constants = {"CHOSEN": chosen, "BLOCK": kernels.BLOCKS[-1]}
+    order = {"topk_ids": "*i32", "token": "*i64", "offs": "*i32", "inverse": "*i64", "rows": "i32"}
+    constants = {"TOP_K": chosen, "BLOCK": kernels.BLOCKS[-1]}
     assert stack_bytes(kernels._order_rows, order, constants, kernels.WARPS, 3) == 0
-    combine = {"y": "*bf16", "shares": "*fp32", "place": "*i64", "out": "*bf16", "hidden": "i32:16", "stride": "i32:16"}
-    constants = {"CHOSEN": chosen, "COLUMNS": kernels.COLUMNS}
+    combine = {"y": "*bf16", "topk_weights": "*fp32", "inverse": "*i64", "out": "*bf16"}
+    combine |= {"hidden": "i32:16", "stride": "i32:16"}
+    constants = {"TOP_K": chosen, "COLUMNS": kernels.COLUMNS}
     assert stack_bytes(kernels._combine_rows, combine, constants, kernels.WARPS, 3) == 0
 
 

@@ -124,6 +124,6 @@ def test_the_routing_in_triton_is_torchs_on_the_chip() -> None:
         ):
             assert torch.equal(one, other)
         y = torch.randn(tokens * chosen, 200, device="cuda").bfloat16()
-        place = experts.ordered(numbers.long(), count).place
+        place = experts.ordered(numbers.long(), count).inverse
         found, sums = (each.combined(y, shares, place) for each in (experts_triton, experts))
         torch.testing.assert_close(found, sums, atol=0.02, rtol=0.02)

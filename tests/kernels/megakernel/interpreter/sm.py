@@ -131,7 +131,7 @@ class StreamingMultiprocessor:
         partials = self._partials(buffer, of)
         if self.shape.experts and buffer == "down_partials":
             each = self.layout.tensor_parallel_size * self.layout.down_parts
-            partials = partials[: -(-len(self.experts) // self.shape.chosen) * each]
+            partials = partials[: -(-len(self.experts) // self.shape.top_k) * each]
         added = np.zeros_like(self.residual[:, columns]) if self.shape.norm_after else self.residual[:, columns]
         for partial in partials:
             at = partial, slice(None), slice(columns.start // 2, columns.stop // 2)
@@ -204,7 +204,7 @@ class StreamingMultiprocessor:
         words = yield from self.take("router", slice(None), self.flag(layer))
         logits = value_of(words).view(np.float32)[:, : self.shape.experts]
         chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-        chosen = np.argsort(-logits, axis=1, kind="stable")[:, : self.shape.chosen]
+        chosen = np.argsort(-logits, axis=1, kind="stable")[:, : self.shape.top_k]
         kept = np.zeros_like(chances)
         np.put_along_axis(kept, chosen, np.take_along_axis(chances, chosen, axis=1), axis=1)
         kept /= (kept if self.shape.normalised else chances).sum(axis=1, keepdims=True)
@@ -213,11 +213,11 @@ class StreamingMultiprocessor:
 
     def _at_work(self, group: int) -> int:
         """How many experts of the group some sequence has chosen."""
-        return min(max(len(self.experts) - group * self.shape.chosen, 0), self.shape.chosen)
+        return min(max(len(self.experts) - group * self.shape.top_k, 0), self.shape.top_k)
 
     def _expert(self, layer: int, group: int, place: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
         """The tiles of gate and up, and of down, of an expert of a group."""
-        tiles = self.gpu.arrays["experts"][layer, self.experts[group * self.shape.chosen + place]]
+        tiles = self.gpu.arrays["experts"][layer, self.experts[group * self.shape.top_k + place]]
         end = 2 * self.shape.expert_size * self.shape.hidden
         return tiles[:end], tiles[end:]
 
@@ -234,9 +234,9 @@ class StreamingMultiprocessor:
             matrix = matrix_of_tiles(own[unit * size : (unit + 1) * size])
             rows = x[:, : words["k_tiles"] * 16] @ matrix.T
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
-            share = self.shares[group * self.shape.chosen + place][:, None]
+            share = self.shares[group * self.shape.top_k + place][:, None]
             gated = np.where(share == 0, 0, gate / (1 + np.exp(-gate)) * up * share)
-            at = group * self.shape.chosen * units + tile
+            at = group * self.shape.top_k * units + tile
             self.store("gated", at, eight_gated(gated.astype(np.float32), self.flag(layer)))
             yield True
 
@@ -246,7 +246,7 @@ class StreamingMultiprocessor:
             return
         first, count = words["k_tile"], min(words["k_tiles"], self._at_work(group) * each - words["k_tile"])
         count, size = max(count, 0), 16 * self.shape.expert_size
-        begin = 2 * (group * self.shape.chosen * each + first)
+        begin = 2 * (group * self.shape.top_k * each + first)
         taken = yield from self.take("gated", slice(begin, begin + 2 * count), self.flag(layer))
         x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 16)
         for tile in range(words["tile"], words["tile"] + words["units"]):
