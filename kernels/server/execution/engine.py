@@ -76,7 +76,7 @@ class Engine:
         behind, rest = 0, None
         if step is not None:
             backend = next(candidate for candidate in self.backends if candidate.can_run(step))
-            step = self.scheduler.lengthen(step, backend.count, backend.longest)
+            step = self.scheduler.multi_step(step, backend.count, backend.longest)
             rest = backend.launch(step)
             self._pending.append((step, backend))
             self.steps += 1

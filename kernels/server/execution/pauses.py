@@ -39,7 +39,7 @@ def within(
     timed: dict[Shape, float] = {}
     tried, pause = limits, 0.0
     for size in dict.fromkeys([limits.max_num_batched_tokens, *sizes]):
-        tried = replace(limits, shared_tokens=None if size == limits.max_num_batched_tokens else size)
+        tried = replace(limits, mixed_step_tokens=None if size == limits.max_num_batched_tokens else size)
         passes = longest_passes(tried, shapes)
         timed |= {shape: ms(shape) for shape in passes if shape not in timed}
         pause = max(timed[shape] for shape in passes)

@@ -32,7 +32,7 @@ class Piece:
     choice: int
     text: str = ""
     ids: list[int] = field(default_factory=list)
-    reason: str | None = None
+    finish_reason: str | None = None
     entries: list[LogprobEntry] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
 
@@ -162,16 +162,16 @@ class Completion:
                     state.repeat(piece, texts, ids, events[0].prompt or [] if of_prompt else None)
                 for event in events:
                     if request.limit == 0:  # the answer's only token was made for the sake of the prompt
-                        piece.reason = "length"
+                        piece.finish_reason = "length"
                         break
                     state.extend(piece, event)
-                    if piece.reason:
+                    if piece.finish_reason:
                         break
                 count += len(piece.ids)
                 self.usage.completion += len(piece.ids)
                 self.metrics.tokens.inc(len(piece.ids))
                 yield piece
-                if piece.reason:
+                if piece.finish_reason:
                     break
         now = time.monotonic()
         self.metrics.whole.observe(now - began)
@@ -202,20 +202,20 @@ class StreamState:
         """Adds one token to a piece. The text of a token that ends the answer by itself is not part of it."""
         assert event.token is not None
         piece.ids.append(event.token)
-        new = "" if event.reason == "stop" else self.pieces.add(event.token)
-        if event.logprobs is not None and event.reason != "stop":
+        new = "" if event.finish_reason == "stop" else self.pieces.add(event.token)
+        if event.logprobs is not None and event.finish_reason != "stop":
             self.entries.add(event.token, event.logprobs, len(new))
-        text, stopped = self.stops.add(new + (self.pieces.rest() if event.reason else ""))
-        piece.reason = "stop" if stopped or event.reason == "complete" else event.reason
-        text += self.stops.rest() if event.reason and not stopped else ""
+        text, stopped = self.stops.add(new + (self.pieces.rest() if event.finish_reason else ""))
+        piece.finish_reason = "stop" if stopped or event.finish_reason == "complete" else event.finish_reason
+        text += self.stops.rest() if event.finish_reason and not stopped else ""
         if self.tools is None:
             piece.text += text
         else:
-            content, calls = self.tools.add(text, piece.reason is not None)
+            content, calls = self.tools.add(text, piece.finish_reason is not None)
             piece.text += content
             piece.calls += calls
-            if piece.reason == "stop" and self.tools.count:
-                piece.reason = "tool_calls"
+            if piece.finish_reason == "stop" and self.tools.count:
+                piece.finish_reason = "tool_calls"
         if event.logprobs is not None:
             piece.entries += self.entries.told(len(text))
-            piece.entries += self.entries.rest() if event.reason and not stopped else []
+            piece.entries += self.entries.rest() if event.finish_reason and not stopped else []

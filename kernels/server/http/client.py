@@ -20,7 +20,7 @@ class TokenEvent(NamedTuple):
     """
 
     token: int | None
-    reason: str | None
+    finish_reason: str | None
     cached: int = 0
     logprobs: Logprobs | None = None
     prompt: list[Logprobs] | None = None
@@ -101,14 +101,14 @@ class EngineClient:
                 while not queue.empty():
                     received.append(queue.get_nowait())
                 events = [each for each in received if isinstance(each, TokenEvent)]
-                if events and events[-1].reason == "deadline":
+                if events and events[-1].finish_reason == "deadline":
                     raise self._overloaded()
-                if events and events[-1].reason == "failed":
+                if events and events[-1].finish_reason == "failed":
                     sentence = "response_format: the answer went beyond what its grammar can follow"
                     raise ApiError(400, sentence, "response_format")
                 if events:
                     yield events
-                if events and events[-1].reason:
+                if events and events[-1].finish_reason:
                     return
                 for each in received:
                     if isinstance(each, ApiError):

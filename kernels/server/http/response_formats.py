@@ -35,7 +35,7 @@ class Form:
                 whole.ids += piece.ids
                 whole.entries += piece.entries
                 whole.calls += piece.calls
-                whole.reason = piece.reason
+                whole.finish_reason = piece.finish_reason
         choices = (self.choice(whole, answer) for whole in wholes)
         return await with_list("choices", choices, head | {"object": self.name, "usage": answer.usage.document})
 
@@ -57,7 +57,7 @@ class Form:
         try:
             yield event(first)
             async for piece in pieces:
-                if piece.text or piece.calls or piece.reason or answer.request.return_token_ids:
+                if piece.text or piece.calls or piece.finish_reason or answer.request.return_token_ids:
                     yield event(piece)
             if usage:
                 yield _event(head | {"choices": [], "usage": answer.usage.document})
@@ -91,7 +91,7 @@ class Form:
         if answer.request.likeliest is not None:
             write = of_completion if self.name == "text_completion" else of_chat
             logprobs = write(piece.entries, answer.text)
-        choice = {"index": piece.choice, **content, "logprobs": logprobs, "finish_reason": piece.reason}
+        choice = {"index": piece.choice, **content, "logprobs": logprobs, "finish_reason": piece.finish_reason}
         if not answer.request.return_token_ids:
             return choice
         prompt = {"prompt_token_ids": answer.prompts[piece.choice // answer.request.n]} if first else {}

@@ -136,7 +136,7 @@ class ResponseForm:
         text, reason = "", None
         async with aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
-                text, reason = text + piece.text, piece.reason
+                text, reason = text + piece.text, piece.finish_reason
         return json.dumps(self._ended(answer, head, f"msg_{secrets.token_hex(12)}", text, reason)).encode()
 
     async def events(
@@ -144,7 +144,7 @@ class ResponseForm:
     ) -> AsyncIterator[bytes]:
         """Server-sent events, numbered: the response and its only message begin, text comes, and all end."""
         numbers = iter(range(1 << 62))
-        name, text, reason = f"msg_{secrets.token_hex(12)}", first.text, first.reason
+        name, text, reason = f"msg_{secrets.token_hex(12)}", first.text, first.finish_reason
         place = {"item_id": name, "output_index": 0, "content_index": 0}
 
         def event(kind: str, **fields: Any) -> bytes:
@@ -161,7 +161,7 @@ class ResponseForm:
             if first.text:
                 yield event("response.output_text.delta", **place, delta=first.text, logprobs=[])
             async for piece in pieces:
-                text, reason = text + piece.text, piece.reason
+                text, reason = text + piece.text, piece.finish_reason
                 if piece.text:
                     yield event("response.output_text.delta", **place, delta=piece.text, logprobs=[])
         except ApiError as error:

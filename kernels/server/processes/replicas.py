@@ -1,8 +1,8 @@
 """Several engines of one model behind the same web servers: data parallelism.
 
 A request goes to the replica that has read the longest beginning of its prompt, which that one's prefix cache may still
-hold, as long as this replica is not busier than the least busy one by more than SLACK requests. Otherwise the least
-busy one gets it. A replica that dies ends its own requests with an error; the others go on.
+hold, as long as this replica is not busier than the least busy one by more than IMBALANCE_THRESHOLD requests. Otherwise
+the least busy one gets it. A replica that dies ends its own requests with an error; the others go on.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ BLOCK = 16
 """The tokens of a prompt that are compared at once: those of a KV page."""
 BLOCKS_KEPT = 1 << 16
 """So many blocks of the newest prompts are remembered of each replica."""
-SLACK = 8
+IMBALANCE_THRESHOLD = 8
 """A replica may be busier by so many requests than the least busy one and still get prompts whose beginning it read."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -97,7 +97,7 @@ class EngineReplicas:
         if not serving:
             return None
         blocks = [*_blocks(ids)]
-        most = min(len(replica.open) for replica in serving) + SLACK
+        most = min(len(replica.open) for replica in serving) + IMBALANCE_THRESHOLD
         able = [replica for replica in serving if len(replica.open) <= most]
         chosen = max(able, key=lambda replica: (replica.read(blocks), -len(replica.open)))
         chosen.remember(blocks)

@@ -201,7 +201,7 @@ def _report(engine: "Engine") -> EngineReport:
     return EngineReport(
         running=len(scheduler.running),
         waiting=len(scheduler.waiting),
-        free_pages=scheduler.pages.free,
+        free_pages=scheduler.pages.num_free,
         pages=scheduler.limits.pages - 1,
         preempted=scheduler.preempted,
         steps=engine.steps,

@@ -39,8 +39,8 @@ class SchedulerLimits:
     `pages` of `page_size` tokens, `max_num_seqs` requests, sequences of at most `max_model_len` tokens. A step takes at
     most `max_prefill_chunks` chunks of prompts; each counts as a multiple of `chunk_rows` tokens. Beside chunks,
     decodes count as the next number in `mixed`, or as `max_num_seqs`. Together they count as `max_num_batched_tokens`
-    at most, but chunks may have half of these beside any number of decodes. `shared_tokens`, if given, takes the place
-    of `max_num_batched_tokens` in a step that has decodes, so that it keeps nobody waiting for longer than
+    at most, but chunks may have half of these beside any number of decodes. `mixed_step_tokens`, if given, takes the
+    place of `max_num_batched_tokens` in a step that has decodes, so that it keeps nobody waiting for longer than
     `kernels.server.execution.pauses` found.
     """
 
@@ -52,7 +52,7 @@ class SchedulerLimits:
     chunk_rows: int = 1
     max_prefill_chunks: int = 16
     mixed: tuple[int, ...] = MIXED_DECODES
-    shared_tokens: int | None = None
+    mixed_step_tokens: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -71,13 +71,13 @@ class SchedulerLimits:
     def prefill_budget(self, decodes: int) -> int:
         """The tokens that chunks may have beside so many decodes, a multiple of `chunk_rows`."""
         counted = min(each for each in (*self.mixed, self.max_num_seqs) if each >= decodes)
-        tokens = self.shared_tokens if decodes and self.shared_tokens else self.max_num_batched_tokens
+        tokens = self.mixed_step_tokens if decodes and self.mixed_step_tokens else self.max_num_batched_tokens
         room = max(tokens - counted, tokens // 2)
         return max(1, room // self.chunk_rows) * self.chunk_rows
 
     def prefill_chunks_beside(self, decodes: int) -> int:
         """The most chunks beside so many decodes: those of the smallest pass that has the room."""
-        if not (decodes and self.shared_tokens):
+        if not (decodes and self.mixed_step_tokens):
             return self.max_prefill_chunks
         return min(self.max_prefill_chunks, max(1, self.prefill_budget(decodes) // TOKENS_OF_A_CHUNK))
 
@@ -138,7 +138,7 @@ class Scheduler:
             used += self._plan(self.running[-1], step, room - used, chunks)
         return step if step.decodes or step.prefill_chunks else None
 
-    def lengthen(self, step: Step, count: int, longest: int) -> Step:
+    def multi_step(self, step: Step, count: int, longest: int) -> Step:
         """The step that `next_step` has just planned, as up to `count` passes, if it has no chunks.
 
         There are no more passes than the shortest answer still needs, than free pages hold, and than keep each sequence
@@ -149,13 +149,14 @@ class Scheduler:
         for part in step.decodes:
             request = part.request
             count = min(count, 1 + request.max_tokens - request.scheduled, longest - part.start)
-        while count > 1 and sum(self._missing(decode.request, count - 1) for decode in step.decodes) > self.pages.free:
+        free = self.pages.num_free
+        while count > 1 and sum(self._missing(decode.request, count - 1) for decode in step.decodes) > free:
             count -= 1
         if count <= 1:
             return step
         for part in step.decodes:
             request = part.request
-            request.pages.extend(self.pages.take() for _ in range(self._missing(request, count - 1)))
+            request.pages.extend(self.pages.allocate() for _ in range(self._missing(request, count - 1)))
             request.computed += count - 1
             request.scheduled += count - 1
         return Step(step.decodes, [], count)
@@ -225,12 +226,12 @@ class Scheduler:
         missing = self.pages.needed(tokens) - len(request.pages)
         if missing <= 0:
             return True
-        while self.pages.free < missing:
+        while self.pages.num_free < missing:
             last = self.running[-1]
             self._preempt(last)
             if last is request:
                 return False
-        request.pages.extend(self.pages.take() for _ in range(missing))
+        request.pages.extend(self.pages.allocate() for _ in range(missing))
         return True
 
     def _admit(self, request: Request) -> bool:
@@ -241,10 +242,10 @@ class Scheduler:
         blocks = 0 if request.echo and not request.answered else (known - 1) // self.limits.page_size
         cached_pages = self.pages.prefix(self._block_hashes(request, blocks))
         missing = self.pages.needed(min(known + 1, self.limits.longest)) - len(cached_pages)
-        if self.pages.free - self.pages.unread(cached_pages) < missing:
+        if self.pages.num_free - self.pages.evictable(cached_pages) < missing:
             return False
         for page in cached_pages:
-            self.pages.share(page)
+            self.pages.touch(page)
         self.waiting.popleft()
         request.pages, request.computed = cached_pages, len(cached_pages) * self.limits.page_size
         if not request.scheduled:
@@ -266,12 +267,12 @@ class Scheduler:
             self._leave(request)
         else:
             self.waiting.remove(request)
-        request.state, request.reason = "finished", reason
+        request.state, request.finish_reason = "finished", reason
 
     def _leave(self, request: Request) -> None:
         """Takes a running request's pages and slot."""
         self.running.remove(request)
-        self.pages.release(request.pages)
+        self.pages.free(request.pages)
         self._slots.append(request.slot)
         request.pages, request.slot = [], -1
 

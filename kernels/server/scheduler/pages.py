@@ -1,8 +1,8 @@
 """The KV pages of a server: which are free, how many sequences read each, and which full pages hold a known prefix.
 
-A page of the cache has a reference count. A full page is cached by a hash of all tokens up to its end (prefix caching),
-so that a prompt with the same beginning reads it again. A page that nobody reads stays cached until it is taken for
-other tokens; the one unread for longest is taken first (LRU).
+A page has a reference count, `ref_cnt`. A full page is cached by a hash of all tokens up to its end (prefix caching),
+so that a prompt with the same beginning reads it again. A page that nobody reads stays cached until it is allocated for
+other tokens: the least recently used one is evicted first.
 """
 
 from array import array
@@ -28,47 +28,47 @@ class Pages:
         if count < 2 or size < 1:
             raise ValueError(f"pages: {count} of {size} tokens leave none for a sequence")
         self.count, self.size = count, size
-        self.readers = [0] * count
+        self.ref_cnt = [0] * count
         self._empty = deque(range(1, count))
-        self._unread: OrderedDict[int, None] = OrderedDict()
+        self._evictable: OrderedDict[int, None] = OrderedDict()
         self._page_of_hash: dict[bytes, int] = {}
         self._hash_of_page: dict[int, bytes] = {}
 
     @property
-    def free(self) -> int:
-        """Pages that `take` can give, cached ones included."""
-        return len(self._empty) + len(self._unread)
+    def num_free(self) -> int:
+        """Pages that `allocate` can give, cached ones included."""
+        return len(self._empty) + len(self._evictable)
 
     def needed(self, tokens: int) -> int:
         """The number of pages that hold `tokens` tokens."""
         return -(-tokens // self.size)
 
-    def take(self) -> int:
+    def allocate(self) -> int:
         """A page for one sequence alone. Raises IndexError when none is free."""
         if self._empty:
             page = self._empty.popleft()
-        elif self._unread:
-            page, _ = self._unread.popitem(last=False)
+        elif self._evictable:
+            page, _ = self._evictable.popitem(last=False)
             del self._page_of_hash[self._hash_of_page.pop(page)]
         else:
             raise IndexError("no KV page is free")
-        self.readers[page] = 1
+        self.ref_cnt[page] = 1
         return page
 
-    def share(self, page: int) -> None:
+    def touch(self, page: int) -> None:
         """One more sequence reads a cached page."""
-        if not self.readers[page]:
-            del self._unread[page]
-        self.readers[page] += 1
+        if not self.ref_cnt[page]:
+            del self._evictable[page]
+        self.ref_cnt[page] += 1
 
-    def release(self, pages: Iterable[int]) -> None:
-        """A sequence leaves its pages, given in their order. Later ones are taken again before earlier ones."""
+    def free(self, pages: Iterable[int]) -> None:
+        """A sequence leaves its pages, given in their order. Later ones are evicted before earlier ones."""
         for page in reversed(list(pages)):
-            self.readers[page] -= 1
-            if self.readers[page]:
+            self.ref_cnt[page] -= 1
+            if self.ref_cnt[page]:
                 continue
             if page in self._hash_of_page:
-                self._unread[page] = None
+                self._evictable[page] = None
             else:
                 self._empty.append(page)
 
@@ -87,6 +87,6 @@ class Pages:
             pages.append(page)
         return pages
 
-    def unread(self, pages: Iterable[int]) -> int:
+    def evictable(self, pages: Iterable[int]) -> int:
         """How many of the pages are free although cached."""
-        return sum(not self.readers[page] for page in pages)
+        return sum(not self.ref_cnt[page] for page in pages)

@@ -79,7 +79,7 @@ class Request:
     prompt_length: int = field(init=False)
     arrival: int = field(init=False, default=-1)
     state: RequestState = field(init=False, default="waiting")
-    reason: FinishReason | None = field(init=False, default=None)
+    finish_reason: FinishReason | None = field(init=False, default=None)
     scheduled: int = field(init=False, default=0)
     computed: int = field(init=False, default=0)
     cached: int = field(init=False, default=0)
@@ -165,11 +165,11 @@ class Logprobs(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A token that a request was answered with, or with `token` None only its end. `reason` is given at the end,
+    """A token that a request was answered with, or with `token` None only its end. `finish_reason` is given at the end,
     `logprobs` where the request asks for them.
     """
 
     request: Request
     token: int | None
-    reason: FinishReason | None
+    finish_reason: FinishReason | None
     logprobs: Logprobs | None = None

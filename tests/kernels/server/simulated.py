@@ -89,8 +89,8 @@ def check_pages(scheduler: Scheduler) -> None:
         assert len(set(request.pages)) == len(request.pages)
         for page in request.pages:
             readers[page] += 1
-    assert readers == pages.readers
-    assert pages.free == sum(not reader for reader in readers[1:])
+    assert readers == pages.ref_cnt
+    assert pages.num_free == sum(not reader for reader in readers[1:])
     for request in scheduler.running:  # a page that several read is full of tokens they have in common
         for at, page in enumerate(request.pages):
             if readers[page] > 1:

@@ -176,8 +176,8 @@ def test_a_stop_token_ends_the_answer() -> None:
     stopped = Request("stopped", [1, 2, 3], 12, stop_ids=frozenset({stop}))
     own = served(model, [stopped])
     assert stopped.ids == free.ids[: free.ids.index(stop, 3) + 1]
-    assert stopped.reason == "stop"
-    assert own.scheduler.pages.free == own.scheduler.limits.pages - 1
+    assert stopped.finish_reason == "stop"
+    assert own.scheduler.pages.num_free == own.scheduler.limits.pages - 1
 
 
 @pytest.mark.parametrize("pages", [40, 11])

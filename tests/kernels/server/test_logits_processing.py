@@ -82,7 +82,8 @@ def test_answers_follow_their_grammars_and_end_with_them(grammars: Grammars) -> 
     for request in requests[:2]:
         text = bytes(request.ids[request.prompt_length :]).decode()
         assert re.fullmatch(PATTERN, text)
-        assert [each.reason for each in tokens if each.request is request] == [None] * (len(text) - 1) + ["complete"]
+        reasons = [each.finish_reason for each in tokens if each.request is request]
+        assert reasons == [None] * (len(text) - 1) + ["complete"]
     assert requests[2].ids == alone.ids
 
 

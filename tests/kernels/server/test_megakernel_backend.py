@@ -98,15 +98,15 @@ def test_sequences_join_leave_and_change_over_both_ways(ranks: int) -> None:
     burst = [request_of(number, 3 + number, 5) for number in range(4, 8)]
     gone = request_of(9, 6, 30)
     turns = served(own, {0: [first], 3: [second], 5: [gone], 7: burst, 14: [long]}, {9: gone})
-    assert gone.reason == "cancelled"
+    assert gone.finish_reason == "cancelled"
     finished = [first, second, long, *burst]
-    assert [each.reason for each in finished] == ["length"] * len(finished)
+    assert [each.finish_reason for each in finished] == ["length"] * len(finished)
     assert [each.answered for each in finished] == [each.max_tokens for each in finished]
     assert_models_answers(model, finished)
     changes = set(itertools.pairwise(turns))
     assert {(0, 1), (1, 0)} <= changes
     assert all(instance.launches for instance in instances)
-    assert own.scheduler.pages.free == own.scheduler.limits.pages - 1
+    assert own.scheduler.pages.num_free == own.scheduler.limits.pages - 1
 
 
 def test_a_sequence_that_comes_back_brings_the_rows_that_others_computed() -> None:

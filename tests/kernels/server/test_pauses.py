@@ -54,12 +54,12 @@ def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: 
         scheduler.commit(step, [[1]] * len(step.parts))
     assert stated / 2 < longest <= stated
     assert whole > 1500  # where nobody waits for a token, prompts have the whole step
-    assert (limits.shared_tokens is None) == (most == 100.0)
+    assert (limits.mixed_step_tokens is None) == (most == 100.0)
 
 
 def test_the_shortest_step_is_taken_and_stated_where_none_is_within_the_bound() -> None:
     limits, stated = within(LIMITS, shapes(LIMITS), ms, 0.1)
-    assert limits.shared_tokens == LIMITS.chunk_rows
+    assert limits.mixed_step_tokens == LIMITS.chunk_rows
     assert stated == max(ms(shape) for shape in longest_passes(limits, shapes(LIMITS))) > 0.1
 
 

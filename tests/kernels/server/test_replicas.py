@@ -13,7 +13,7 @@ from kernels.server.http.errors import ApiError
 from kernels.server.messages import AddRequest, News, Ping, Ready, Stop
 from kernels.server.processes import replicas
 from kernels.server.processes.engine_process import EngineProcess
-from kernels.server.processes.replicas import SLACK, EngineReplicas
+from kernels.server.processes.replicas import IMBALANCE_THRESHOLD, EngineReplicas
 from kernels.server.spec import Spec
 
 FIRST, OTHER = list(range(40)), list(range(100, 140))
@@ -71,8 +71,8 @@ def test_a_prompt_goes_where_its_beginning_was_read_unless_others_are_less_busy(
         other = await answered_by(client, OTHER)
         assert other != first
         assert [await answered_by(client, [*FIRST, 7]), await answered_by(client, [*OTHER, 7])] == [first, other]
-        more = [await left_open(client, FIRST) for _ in range(SLACK + 1)]
-        assert [process for _, process in more] == [first] * SLACK + [other]
+        more = [await left_open(client, FIRST) for _ in range(IMBALANCE_THRESHOLD + 1)]
+        assert [process for _, process in more] == [first] * IMBALANCE_THRESHOLD + [other]
         for task in (opened, *(task for task, _ in more)):
             task.cancel()
         await asyncio.sleep(0)

@@ -58,7 +58,7 @@ def serve(
                 scheduler.cancel(request)
         step = scheduler.next_step()
         if step is not None and len(step.parts) <= few and all(part.start < 24 for part in step.parts):
-            step = scheduler.lengthen(step, 4, 24)
+            step = scheduler.multi_step(step, 4, 24)
         check_pages(scheduler)
         if step is not None:
             for each in (part.request for part in step.parts):
@@ -77,7 +77,7 @@ def serve(
         assert scheduler.commit(*left) == []
     assert not scheduler.running
     assert not scheduler.waiting
-    assert scheduler.pages.free == limits.pages - 1
+    assert scheduler.pages.num_free == limits.pages - 1
     return answers
 
 
@@ -94,11 +94,11 @@ def test_every_answer_is_that_of_the_request_alone(limits, requests, cancelled, 
         assert not held(request)
         prompt = request.ids[: request.prompt_length]
         expected, found = alone(prompt, request.max_tokens, request.stop_ids), answers[request.name]
-        if request.reason == "cancelled":
+        if request.finish_reason == "cancelled":
             assert found == expected[: len(found)]
         else:
             assert found == expected
-            assert request.reason == ("stop" if found[-1] in request.stop_ids else "length")
+            assert request.finish_reason == ("stop" if found[-1] in request.stop_ids else "length")
 
 
 def test_preemption_takes_the_request_that_came_last() -> None:
@@ -190,7 +190,7 @@ def test_a_request_that_waited_too_long_is_given_up() -> None:
     scheduler.next_step()
     scheduler.add(second)
     assert scheduler.expire(9.0) == []
-    assert [(each.request, each.reason) for each in scheduler.expire(11.0)] == [(second, "deadline")]
+    assert [(each.request, each.finish_reason) for each in scheduler.expire(11.0)] == [(second, "deadline")]
     assert not scheduler.waiting
 
 
@@ -217,15 +217,15 @@ def test_what_can_never_be_served_is_refused_in_a_sentence(prompt: int, tokens: 
 
 def test_a_remembered_page_is_taken_when_no_other_is_free() -> None:
     pages = Pages(3, 2)
-    first = pages.take()
+    first = pages.allocate()
     name = hash_block(b"\0" * 32, [1, 2])
     pages.cache_full_block(first, name)
-    pages.release([first])
+    pages.free([first])
     assert pages.prefix([name]) == [first]
-    assert {pages.take(), pages.take()} == {1, 2}
+    assert {pages.allocate(), pages.allocate()} == {1, 2}
     assert pages.prefix([name]) == []
     with pytest.raises(IndexError):
-        pages.take()
+        pages.allocate()
 
 
 def test_a_step_makes_no_more_tokens_than_answers_pages_and_length_allow() -> None:
@@ -236,7 +236,7 @@ def test_a_step_makes_no_more_tokens_than_answers_pages_and_length_allow() -> No
     for request in (first, second):
         scheduler.add(request)
     while (step := scheduler.next_step()) is not None:
-        step = scheduler.lengthen(step, 4, 14)
+        step = scheduler.multi_step(step, 4, 14)
         counts.append(step.count)
         scheduler.commit(step, device.run(step))
     assert counts == [1, 3, 4, 4, 1, 1]

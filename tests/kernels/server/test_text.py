@@ -104,7 +104,7 @@ def entries_of(stop: list[str], reason: str = "length") -> tuple[str, list[tuple
         answer += piece.text
         found += [(chr(entry.token), entry.offset) for entry in piece.entries]
         assert all(offset < len(answer) for _, offset in found)
-        if piece.reason:
+        if piece.finish_reason:
             break
     return answer, found
 

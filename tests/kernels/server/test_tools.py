@@ -36,7 +36,7 @@ def answer(text: str, form: ToolFormat, parallel: bool = True) -> tuple[str, lis
         content += piece.text
         assert [call.index for call in piece.calls] == list(range(len(calls), len(calls) + len(piece.calls)))
         calls += [(call.name, call.arguments) for call in piece.calls]
-    return content, calls, piece.reason
+    return content, calls, piece.finish_reason
 
 
 @pytest.mark.parametrize(
