@@ -10,7 +10,7 @@
 #include "decode_hopper.cuh"
 using namespace tiles;
 
-struct Call {
+struct Params {
   const char *q, *k, *v;
   ELEMENT* o;
   float *parts, *sums;
@@ -24,7 +24,7 @@ struct Call {
   int wide, more, capacity, pages;  // wide: lengths are int64
   float scale;
 };
-static_assert(sizeof(Call) == PARAMS_BYTES, "decode_hopper_call.CALL");
+static_assert(sizeof(Params) == PARAMS_BYTES, "decode_hopper_tiles.PARAMS");
 
 struct Shared {
   float out[WARPS][GROUP][HEAD_DIM], base[WARPS][GROUP], sum[WARPS][GROUP];
@@ -56,37 +56,37 @@ extern "C" __global__ void
 #if CLUSTER > 1
 __cluster_dims__(CLUSTER, 1, 1)
 #endif
-    __launch_bounds__(kThreads, 1) decode_hopper(const Call call) {
+    __launch_bounds__(kThreads, 1) decode_hopper(const Params p) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const int split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, pair = sequence * gridDim.y + head;
   if (CLUSTER > 1) cluster_arrive_relaxed();
-  long long length = call.capacity;
+  long long length = p.capacity;
   if (LENGTHS) {
-    const char* from = call.lengths + sequence * call.lengths_step * (call.wide ? 8 : 4);
-    length = (call.wide ? *(const long long*)from : *(const int*)from) + call.more;
+    const char* from = p.lengths + sequence * p.lengths_step * (p.wide ? 8 : 4);
+    length = (p.wide ? *(const long long*)from : *(const int*)from) + p.more;
   }
-  const bool wrong = length < 0 || length > call.capacity;
+  const bool wrong = length < 0 || length > p.capacity;
   const long long first = PAGE ? 0 : sequence;
-  const char* k = call.k + first * call.k_first + head * call.k_head + u64(g) * call.k_token + 16 * t;
+  const char* k = p.k + first * p.k_first + head * p.k_head + u64(g) * p.k_token + 16 * t;
   const char* v =
-      call.v + first * call.v_first + head * call.v_head + u64(2 * t) * call.v_token + g * min(kRow / 8, 16);
+      p.v + first * p.v_first + head * p.v_head + u64(2 * t) * p.v_token + g * min(kRow / 8, 16);
   const Cache cache = {k,
                        v,
-                       call.table + sequence * call.table_step,
+                       p.table + sequence * p.table_step,
                        wrong ? 0 : (int)length,
-                       call.pages,
-                       call.k_token,
-                       call.v_token,
-                       call.k_first,
-                       call.v_first};
+                       p.pages,
+                       p.k_token,
+                       p.v_token,
+                       p.k_first,
+                       p.v_first};
   const long long tiles = (cache.end + kTile - 1) / kTile;
   const int begin = tiles * split / SPLITS, end = tiles * (split + 1) / SPLITS;
   Sums sums;
-  const float scale = call.scale * (FP8 ? call.k_scale[head] : 1.f);
-  const char* q = call.q + sequence * call.q_batch + (head * GROUP + min(g, GROUP - 1)) * call.q_head;
+  const float scale = p.scale * (FP8 ? p.k_scale[head] : 1.f);
+  const char* q = p.q + sequence * p.q_batch + (head * GROUP + min(g, GROUP - 1)) * p.q_head;
   if (begin + warp < end) attend(sums, cache, q, scale, begin + warp, end);
 
 #pragma unroll
@@ -107,8 +107,8 @@ __cluster_dims__(CLUSTER, 1, 1)
   if (CLUSTER > 1) cluster_wait();
   __syncthreads();
 
-  const float factor = (wrong ? CUDART_NAN_F : 1.f) * (FP8 ? call.v_scale[head] : 1.f);
-  ELEMENT* o = call.o + (long long)pair * kOutputs;
+  const float factor = (wrong ? CUDART_NAN_F : 1.f) * (FP8 ? p.v_scale[head] : 1.f);
+  ELEMENT* o = p.o + (long long)pair * kOutputs;
   const long long at = (long long)pair * SPLITS;
   for (int i = threadIdx.x; i < kOutputs; i += kThreads) {
     const int h = i / HEAD_DIM;
@@ -129,8 +129,8 @@ __cluster_dims__(CLUSTER, 1, 1)
       st_cluster(&shared.parts[split][i], 0, out);
       if (i % HEAD_DIM == 0) st_cluster(&shared.weights[split][h], 0, weight);
     } else {
-      call.parts[(at + split) * kOutputs + i] = out;
-      if (i % HEAD_DIM == 0) call.sums[(at + split) * GROUP + h] = weight;
+      p.parts[(at + split) * kOutputs + i] = out;
+      if (i % HEAD_DIM == 0) p.sums[(at + split) * GROUP + h] = weight;
     }
   }
   if constexpr (CLUSTER > 1) {
@@ -142,14 +142,14 @@ __cluster_dims__(CLUSTER, 1, 1)
   } else if constexpr (SPLITS > 1) {
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) shared.last = atomicAdd(call.arrivals + pair, 1) == SPLITS - 1;
+    if (threadIdx.x == 0) shared.last = atomicAdd(p.arrivals + pair, 1) == SPLITS - 1;
     __syncthreads();
     if (!shared.last) return;
     __threadfence();
-    if (threadIdx.x == 0) call.arrivals[pair] = 0;
+    if (threadIdx.x == 0) p.arrivals[pair] = 0;
     for (int i = threadIdx.x; i < kOutputs; i += kThreads)
       o[i] =
-          (ELEMENT)(factor * merged<SPLITS>([&](int j) { return __ldcg(call.sums + (at + j) * GROUP + i / HEAD_DIM); },
-                                            [&](int j) { return __ldcg(call.parts + (at + j) * kOutputs + i); }));
+          (ELEMENT)(factor * merged<SPLITS>([&](int j) { return __ldcg(p.sums + (at + j) * GROUP + i / HEAD_DIM); },
+                                            [&](int j) { return __ldcg(p.parts + (at + j) * kOutputs + i); }));
   }
 }

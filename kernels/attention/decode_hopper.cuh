@@ -95,7 +95,7 @@ struct Sums {
   float out[kSteps16][4] = {}, base[2] = {-CUDART_MAX_NORMAL_F, -CUDART_MAX_NORMAL_F}, sum[2] = {};
 
   __device__ __forceinline__ void move_base(const float (&tops)[2]) {
-    float shrink[2];
+    float scores_scale[2];
 #pragma unroll
     for (int j = 0; j < 2; j++) {
       float top = tops[j];
@@ -103,13 +103,13 @@ struct Sums {
       for (int step = 4; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
       const float before = base[j];
       base[j] = fmaxf(before, top);
-      shrink[j] = ex2_ftz(before - base[j]);
-      sum[j] *= shrink[j];
+      scores_scale[j] = ex2_ftz(before - base[j]);
+      sum[j] *= scores_scale[j];
     }
 #pragma unroll
     for (int e = 0; e < kSteps16; e++)
 #pragma unroll
-      for (int i = 0; i < 4; i++) out[e][i] *= shrink[i % 2];
+      for (int i = 0; i < 4; i++) out[e][i] *= scores_scale[i % 2];
   }
 };
 

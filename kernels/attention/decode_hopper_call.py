@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.attention.decode_call import CacheAttention, DecodeArguments, KeyCounts, processors
-from kernels.attention.decode_hopper_tiles import CALL, STEP, build_of, page_of, shared_bytes, split_count
+from kernels.attention.decode_hopper_tiles import PARAMS, STEP, build_of, page_of, shared_bytes, split_count
 from kernels.cuda import nvrtc
 from kernels.cuda.call import Prepared
 from kernels.cuda.launch import Launch
@@ -63,8 +63,8 @@ class HopperCall(CacheAttention):
 
 
 def _strides(q: Tensor, k: Tensor, v: Tensor) -> Any:
-    """`CALL` with strides in bytes. Raises ValueError for an address or stride that is no multiple of 16 bytes."""
-    call = np.zeros((), CALL)
+    """`PARAMS` with strides in bytes. Raises ValueError for an address or stride that is no multiple of 16 bytes."""
+    call = np.zeros((), PARAMS)
     for name, given in (("q", q), ("k", k), ("v", v)):
         steps = [step * given.element_size() for step in given.stride()[:3]]
         if given.data_ptr() % 16 or any(step % 16 for step in steps) or steps[1] >= 1 << 31:

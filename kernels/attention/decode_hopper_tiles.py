@@ -17,7 +17,7 @@ STEP = 16
 
 POINTERS = ("q", "k", "v", "o", "parts", "sums", "arrivals", "lengths", "table", "k_scale", "v_scale")
 STRIDES = ("q_batch", "q_head", "k_first", "k_head", "v_first", "v_head")
-CALL = np.dtype(
+PARAMS = np.dtype(
     [(name, np.uint64) for name in POINTERS]
     + [(name, np.int64) for name in (*STRIDES, "lengths_step", "table_step")]
     + [(name, np.uint32) for name in ("k_token", "v_token")]
@@ -25,7 +25,7 @@ CALL = np.dtype(
     + [("scale", np.float32)],
     align=True,
 )
-"""`struct Call` of decode_hopper.cu; strides in bytes, except those of lengths and table."""
+"""`struct Params` of decode_hopper.cu; strides in bytes, except those of lengths and table."""
 
 
 def constants(case: AttentionCase, tuning: dict[str, int], splits: int, counted: bool, page: int) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def constants(case: AttentionCase, tuning: dict[str, int], splits: int, counted:
         "GROUP": case.heads // case.kv_heads, "WARPS": tuning["warps"], "STEPS": tuning["steps"],
         "SPLITS": splits, "CLUSTER": splits if splits <= MOST_CLUSTER else 1, "PAGE": page, "LENGTHS": int(counted),
     }  # fmt: skip
-    return given | {"PARAMS_BYTES": CALL.itemsize, "SHARED_BYTES": shared_bytes(given)}
+    return given | {"PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": shared_bytes(given)}
 
 
 def build_of(case: AttentionCase, tuning: dict[str, int], splits: int, counted: bool, page: int) -> Build:

@@ -124,10 +124,10 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
     const auto softmax_block =
         [&](int block) {  // scores become exponentials while the values of the block before are multiplied
           apply_mask(s, shape, first, block);
-          exponentials(s, rows, shape.scale, [&](const float(&shrink)[2]) {
+          exponentials(s, rows, shape.scale, [&](const float(&scores_scale)[2]) {
             wgmma_wait<0>();
             fence_operand(o);
-            scale_rows(o, shrink);
+            scale_rows(o, scores_scale);
             fence_operand(o);
           });
         };

@@ -34,9 +34,9 @@ struct RowSoftmax {
     const float before = base;
     base = max_or_nan(base, top * scale);
     limit = base >= -kDeepest ? __float_as_int(fmaxf(0.f, __fdividef(base + kHeadroom, scale))) : kAlways;
-    const float shrink = ex2_ftz(before - base);
-    sum *= shrink;
-    return shrink;
+    const float scores_scale = ex2_ftz(before - base);
+    sum *= scores_scale;
+    return scores_scale;
   }
 
   // One over the row's sum, over its four threads. 0 for a row that sees no key.
@@ -46,8 +46,8 @@ struct RowSoftmax {
   }
 };
 
-// Scores become exponentials, which are added to the rows' sums. When a base is raised, rescale(shrink) must multiply
-// row r of the weighted sums so far by shrink[r].
+// Scores become exponentials, which are added to the rows' sums. When a base is raised, rescale(scores_scale) must
+// multiply row r of the weighted sums so far by scores_scale[r].
 template <int N, typename Rescale>
 __device__ __forceinline__ void exponentials(Accumulator<N>& s, RowSoftmax (&rows)[2], float scale,
                                              const Rescale& rescale) {
@@ -59,12 +59,12 @@ __device__ __forceinline__ void exponentials(Accumulator<N>& s, RowSoftmax (&row
   }
   const bool over = max(bits[0], bits[2]) >= rows[0].limit || max(bits[1], bits[3]) >= rows[1].limit;
   if (__any_sync(~0u, over)) {
-    float top[2] = {-CUDART_INF_F, -CUDART_INF_F}, shrink[2];
+    float top[2] = {-CUDART_INF_F, -CUDART_INF_F}, scores_scale[2];
 #pragma unroll
     for (int i = 0; i < N / 2; i++) top[i / 2 % 2] = max_or_nan(top[i / 2 % 2], s.at[i]);
 #pragma unroll
-    for (int r = 0; r < 2; r++) shrink[r] = rows[r].rescale(top[r], scale);
-    rescale(shrink);
+    for (int r = 0; r < 2; r++) scores_scale[r] = rows[r].rescale(top[r], scale);
+    rescale(scores_scale);
   }
 #pragma unroll
   for (int i = 0; i < N / 2; i++) {

@@ -40,7 +40,8 @@ __device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
   }
   for (int i = kThreads - 1 - threadIdx.x; i < SPLITS * GROUP; i += kThreads) {
     const int g = i % GROUP;
-    st_async(&shared.state[split][g], i / GROUP, make_float4(shared.top[g], shared.total[g], 0, 0), shared.arrived);
+    const float4 state = make_float4(shared.row_max[g], shared.row_sum[g], 0, 0);
+    st_async(&shared.state[split][g], i / GROUP, state, shared.arrived);
   }
 }
 
@@ -48,21 +49,21 @@ __device__ void gather(Shared& shared, Eight (&out)[GROUP], int split) {
 __device__ void merge(const Shared& shared, Element* out, int rank) {
   for (int own = threadIdx.x; own < kOwn; own += kThreads) {
     const int i = rank * kOwn + own, g = i / HEAD_DIM;
-    float top = -infinity(), sum = 0, total = 0;
+    float row_max = -infinity(), sum = 0, row_sum = 0;
 #pragma unroll
-    for (int split = 0; split < SPLITS; ++split) top = fmaxf(top, shared.state[split][g].x);
+    for (int split = 0; split < SPLITS; ++split) row_max = fmaxf(row_max, shared.state[split][g].x);
 #pragma unroll
     for (int split = 0; split < SPLITS; ++split) {
       const float4 state = shared.state[split][g];
-      const float weight = state.x == -infinity() ? 0.f : exp2f(state.x - top);
+      const float weight = state.x == -infinity() ? 0.f : exp2f(state.x - row_max);
       sum += weight * shared.out[split][own];
-      total += weight * state.y;
+      row_sum += weight * state.y;
     }
-    out[i] = (Element)(sum / total);
+    out[i] = (Element)(sum / row_sum);
   }
 }
 
-extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThreads) step_attention(const Call call) {
+extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThreads) step_attention(const Params p) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const int split = blockIdx.x, group = blockIdx.y, head = group / PARTS, sequence = blockIdx.z;
@@ -76,42 +77,42 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   }
   cluster_arrive_relaxed();  // the block has started, so others may write to its shared memory
 
-  const long long position = call.position[sequence * call.position_step];
-  const int* table = PAGE_SIZE ? call.tables + sequence * call.table_step : nullptr;
-  const Slots slots{table, call.pages, call.token_step, call.page_step};
-  const long long newest = position >= 0 && position < call.capacity ? slots.of((int)position) : -1;
+  const long long position = p.position[sequence * p.position_step];
+  const int* table = PAGE_SIZE ? p.tables + sequence * p.table_step : nullptr;
+  const Slots slots{table, p.pages, p.token_step, p.page_step};
+  const long long newest = position >= 0 && position < p.capacity ? slots.of((int)position) : -1;
   const bool inside = newest >= 0;
-  const int last = inside ? (int)position : 0, seen = call.window > 0 ? min(last + 1, call.window) : last + 1;
+  const int last = inside ? (int)position : 0, seen = p.window > 0 ? min(last + 1, p.window) : last + 1;
   const int share = (seen + SPLITS - 1) / SPLITS, begin = last + 1 - seen + split * share;
   const int end = min(begin + share, last + 1);
-  const long long cache = (PAGE_SIZE ? 0 : sequence * call.page_step) + (long long)head * call.head_step;
-  const Element *keys = call.keys + cache, *values = call.values + cache;
+  const long long cache = (PAGE_SIZE ? 0 : sequence * p.page_step) + (long long)head * p.head_step;
+  const Element *keys = p.keys + cache, *values = p.values + cache;
   const bool owner = begin <= last && end == last + 1;
   fetch(shared, keys, values, slots, begin, min(end - begin, CHUNK));
-  const Angles angles(call.cosines + (long long)last * HEAD_DIM, call.sines + (long long)last * HEAD_DIM);
-  const HeadNorm query_norm(call.query_norm), key_norm(call.key_norm);
+  const Angles angles(p.cosines + (long long)last * HEAD_DIM, p.sines + (long long)last * HEAD_DIM);
+  const HeadNorm query_norm(p.query_norm), key_norm(p.key_norm);
   if (threadIdx.x < GROUP) {
     const bool sink = SINKS && split == 0;  // it joins the sums of the first keys
-    shared.top[threadIdx.x] = sink ? (float)call.sinks[group * GROUP + threadIdx.x] * kLog2e : -infinity();
-    shared.total[threadIdx.x] = sink;
+    shared.row_max[threadIdx.x] = sink ? (float)p.sinks[group * GROUP + threadIdx.x] * kLog2e : -infinity();
+    shared.row_sum[threadIdx.x] = sink;
   }
   griddepcontrol_wait();
 
-  const Element* from = call.qkv + (long long)sequence * (groups * GROUP * HEAD_DIM + 2 * row);
+  const Element* from = p.qkv + (long long)sequence * (groups * GROUP * HEAD_DIM + 2 * row);
   for (int g = warp; g < GROUP; g += kWarps) {
     const Element* query = from + (group * GROUP + g) * HEAD_DIM;
-    const float factor = query_norm.factor(query, call.norm_eps);
+    const float factor = query_norm.factor(query, p.norm_eps);
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
       const int i = lane + 32 * e;
       const float2 rotated = angles.apply_rope(query_norm.apply(query, factor, e), e);
-      shared.query[g][i] = rotated.x * call.scale * kLog2e;
-      shared.query[g][i + kHalf] = rotated.y * call.scale * kLog2e;
+      shared.query[g][i] = rotated.x * p.scale * kLog2e;
+      shared.query[g][i + kHalf] = rotated.y * p.scale * kLog2e;
     }
   }
   if (owner && inside && warp == kWarps - 1) {
     const Element *key = from + (GROUP * groups + head) * HEAD_DIM, *value = key + kv_heads * HEAD_DIM;
-    const float factor = key_norm.factor(key, call.norm_eps);
+    const float factor = key_norm.factor(key, p.norm_eps);
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
       const int i = lane + 32 * e;
@@ -123,10 +124,10 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
       shared.fresh_value[i + kHalf] = high;
       if (group % PARTS) continue;
       const long long to = cache + newest;
-      call.keys[to + i] = (Element)rotated.x;
-      call.keys[to + i + kHalf] = (Element)rotated.y;
-      call.values[to + i] = low;
-      call.values[to + i + kHalf] = high;
+      p.keys[to + i] = (Element)rotated.x;
+      p.keys[to + i + kHalf] = (Element)rotated.y;
+      p.values[to + i] = low;
+      p.values[to + i + kHalf] = high;
     }
   }
 
@@ -148,7 +149,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(kThr
   cluster_wait();
   gather(shared, out, split);
   wait(shared.arrived, 0);
-  Element* to = call.out + ((long long)sequence * groups + group) * GROUP * HEAD_DIM;
+  Element* to = p.out + ((long long)sequence * groups + group) * GROUP * HEAD_DIM;
   if (inside) {
     merge(shared, to, split);
   } else {

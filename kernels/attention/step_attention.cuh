@@ -25,7 +25,7 @@ struct Shared {
   Element fresh_value[HEAD_DIM];
   float query[GROUP][HEAD_DIM];
   float scores[GROUP][CHUNK];
-  float top[GROUP], total[GROUP], shrink[GROUP];
+  float row_max[GROUP], row_sum[GROUP], scores_scale[GROUP];
   alignas(16) float out[SPLITS][kOwn];  // of all blocks
   float4 state[SPLITS][GROUP];          // their maxima and sums
   Barrier arrived;
@@ -33,7 +33,7 @@ struct Shared {
 static_assert(sizeof(Shared) <= SHARED_BYTES, "step_hopper_tiles.shared_bytes");
 constexpr int kExchangedBytes = SPLITS * (kOwn * 4 + GROUP * 16);  // bytes to each block
 
-struct Call {
+struct Params {
   const Element *qkv, *cosines, *sines;
   const Element *query_norm, *key_norm;  // [HEAD_DIM], HEAD_NORMS
   const Element* sinks;                  // [heads], SINKS
@@ -45,7 +45,7 @@ struct Call {
   int capacity, window, pages;
   float scale, norm_eps;
 };
-static_assert(sizeof(Call) == PARAMS_BYTES, "step_hopper_tiles.FIELDS");
+static_assert(sizeof(Params) == PARAMS_BYTES, "step_hopper_tiles.FIELDS");
 
 struct Eight {
   float at[8];
@@ -178,27 +178,27 @@ __device__ void score(Shared& shared, int count, int fresh) {
   }
 }
 
-// Replaces scores by weights 2^(score - running maximum). `shrink` is the factor for the earlier sums.
+// Replaces scores by weights 2^(score - running maximum). `scores_scale` is the factor for the earlier sums.
 __device__ void normalise(Shared& shared, int count) {
   const int lane = threadIdx.x % 32;
   for (int g = threadIdx.x / 32; g < GROUP; g += kWarps) {
-    const float before = shared.top[g];
-    float top = before, sum = 0;
-    for (int key = lane; key < count; key += 32) top = fmaxf(top, shared.scores[g][key]);
+    const float before = shared.row_max[g];
+    float row_max = before, sum = 0;
+    for (int key = lane; key < count; key += 32) row_max = fmaxf(row_max, shared.scores[g][key]);
 #pragma unroll
-    for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+    for (int step = 16; step; step /= 2) row_max = fmaxf(row_max, __shfl_xor_sync(~0u, row_max, step));
     for (int key = lane; key < count; key += 32) {
-      const float found = shared.scores[g][key], share = found == -infinity() ? 0.f : exp2f(found - top);
+      const float found = shared.scores[g][key], share = found == -infinity() ? 0.f : exp2f(found - row_max);
       shared.scores[g][key] = share;
       sum += share;
     }
 #pragma unroll
     for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
     if (lane == 0) {
-      const float shrink = before == -infinity() ? 0.f : exp2f(before - top);
-      shared.shrink[g] = shrink;
-      shared.top[g] = top;
-      shared.total[g] = shared.total[g] * shrink + sum;
+      const float scores_scale = before == -infinity() ? 0.f : exp2f(before - row_max);
+      shared.scores_scale[g] = scores_scale;
+      shared.row_max[g] = row_max;
+      shared.row_sum[g] = shared.row_sum[g] * scores_scale + sum;
     }
   }
 }
@@ -208,7 +208,7 @@ __device__ void add_values(Shared& shared, Eight (&out)[GROUP], int count, int f
 #pragma unroll
   for (int g = 0; g < GROUP; ++g)
 #pragma unroll
-    for (int e = 0; e < 8; ++e) out[g].at[e] *= shared.shrink[g];
+    for (int e = 0; e < 8; ++e) out[g].at[e] *= shared.scores_scale[g];
   for (int key = threadIdx.x / 32 * kKeys + lane / kLanes; key < count; key += kWarps * kKeys) {
     const Eight v = read_eight((key == fresh ? shared.fresh_value : shared.values[key]) + part);
 #pragma unroll

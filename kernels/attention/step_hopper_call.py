@@ -15,7 +15,7 @@ from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.ops import StepAttentionCase
 
-CALL = np.dtype(FIELDS, align=True)
+PARAMS = np.dtype(FIELDS, align=True)
 
 
 class StepArguments(NamedTuple):
@@ -76,7 +76,7 @@ class StepCall(CudaCall):
             k_cache.stride(1), k_cache.stride(2), held_of(given), window, len(k_cache), case.head_dim**-0.5,
             case.norm_eps or 0.0,
         )  # fmt: skip
-        params = np.array(fields, CALL)
+        params = np.array(fields, PARAMS)
 
         def bind(o: Tensor) -> Launch:
             mine = params.copy()

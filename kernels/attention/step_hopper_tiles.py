@@ -18,7 +18,7 @@ FIELDS = [
     *((name, "i4") for name in ("token_step", "head_step", "capacity", "window", "pages")),
     *((name, "f4") for name in ("scale", "norm_eps")),
 ]
-"""The fields of `struct Call` of step_attention.cuh."""
+"""The fields of `struct Params` of step_attention.cuh."""
 
 
 def page_size_of(case: StepAttentionCase) -> int:

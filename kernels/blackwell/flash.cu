@@ -166,12 +166,12 @@ __device__ __forceinline__ void attend(Shared& s, const Shape& shape, const Tens
       mask(x, shape, first, row + lane, block);
       const float top = largest(x) * shape.scale;
       if (__any_sync(~0u, top > base + kHeadroom)) {  // only then it waits for the values of the block before
-        const float raised = fmaxf(base, top), shrink = ex2_ftz(base - raised);
+        const float raised = fmaxf(base, top), scores_scale = ex2_ftz(base - raised);
         base = raised;
-        sum *= shrink;
+        sum *= scores_scale;
         if (block + 1 < mine.end) {
           wait_for(s.sums[half], phase - 1);
-          tmem_scale<HEAD_DIM>(sums, shrink);
+          tmem_scale<HEAD_DIM>(sums, scores_scale);
         }
       }
 #pragma unroll

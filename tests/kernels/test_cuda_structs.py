@@ -20,9 +20,9 @@ KERNELS = Path(__file__).parents[2] / "kernels"
 OPERANDS = np.dtype(gemm_tiles.OPERANDS).names or ()
 
 STRUCTS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("attention/decode_hopper.cu", "Call"): decode_hopper_tiles.CALL.names or (),
+    ("attention/decode_hopper.cu", "Params"): decode_hopper_tiles.PARAMS.names or (),
     ("tiles/visible.cuh", "Shape"): flash_tiles.SHAPE.names or (),
-    ("attention/step_attention.cuh", "Call"): np.dtype(step_hopper_tiles.FIELDS).names or (),
+    ("attention/step_attention.cuh", "Params"): np.dtype(step_hopper_tiles.FIELDS).names or (),
     ("model/all_reduce.cu", "Params"): all_reduce.params_of(2).names or (),
     ("blackwell/epilogue.cuh", "Operands"): OPERANDS,
     ("blackwell/gemm.cu", "Params"): (gemm_tiles.PARAMS.names or ())[len(OPERANDS) :],
