@@ -21,7 +21,7 @@
 #include "epilogue.cuh"
 
 // Of a stage: instructions, values of K (NVFP4: bytes).
-constexpr int kInstructions = 4, kStep = KIND == kBf16 || KIND == kF16 ? 64 : 128;
+constexpr int kInstructions = 4, kTileK = KIND == kBf16 || KIND == kF16 ? 64 : 128;
 // Whether there are block scales, and whether each block of a pair sends half of w's to both.
 constexpr bool kBlocks = is_block_scaled(KIND), kBoth = kBlocks && BLOCKS == 2 && BN == 2 * kRows;
 // Of 128 rows and a stage: tiles of scales, their bytes, their columns of TMEM.
@@ -58,8 +58,8 @@ __device__ __forceinline__ void produce(Shared& s, const Params& p, const Maps& 
       Barrier& full = s.full[at.stage];
       wait(s.empty[at.stage], at.parity ^ 1);
       arrive_expect_tx_first(full, kStageBytes);
-      tma_load_first<BLOCKS>(s.x[at.stage].at, maps.x, full, step * kStep, tile.row);
-      tma_load_first<BLOCKS>(s.w[at.stage].at, maps.w, full, step * kStep, tile.weights + tile.rank * kOwn);
+      tma_load_first<BLOCKS>(s.x[at.stage].at, maps.x, full, step * kTileK, tile.row);
+      tma_load_first<BLOCKS>(s.w[at.stage].at, maps.w, full, step * kTileK, tile.weights + tile.rank * kOwn);
       if (!kBlocks) continue;
       tma_load_first<BLOCKS>(s.x_scales[at.stage], maps.x_scales, full, 0, step * kScaleTiles, tile.row / kRows);
       tma_load_both<BLOCKS, kBoth>(s.w_scales[at.stage] + kBoth * tile.rank * kScaleBytes, maps.w_scales, full, 0,

@@ -20,9 +20,9 @@ __device__ __forceinline__ void produce(Shared& s, const GroupedParams& p, const
   PipelineState<STAGES> at;
   while (tiles.advance()) {
     const int half = (tiles.width + 15) / 16 * 8, mine = tiles.rank * half;
-    for (int k = 0; k < p.k; k += kStep, at.advance()) {
+    for (int k = 0; k < p.k; k += kTileK, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
-      arrive_expect_tx(s.full[at.stage], s.w[0].kBytes + 2 * half * kStep * sizeof(TYPE));
+      arrive_expect_tx(s.full[at.stage], s.w[0].kBytes + 2 * half * kTileK * sizeof(TYPE));
       const int first = tiles.expert * p.weight_rows + tiles.column;
       if (TILED)  // w is [k / 8][rows / 16][128]: core_matrices.py
         tma_load(s.w[at.stage].at, w, s.full[at.stage], 0, first / 16, k / 8);
@@ -54,7 +54,7 @@ struct Consumer {
         multiply(d, s.w[stage].panel(0, 64 * me), s.x[stage].panel(0), !first);
       wgmma_commit();
     };
-    each_stage(d, s, at, p.k, kStep, product, [] {});
+    each_stage(d, s, at, p.k, kTileK, product, [] {});
   }
 
   // Byte offset of 8 columns of y in a staged row.

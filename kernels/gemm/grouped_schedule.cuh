@@ -5,7 +5,7 @@
 #include "mainloops.cuh"
 using namespace epilogue;
 
-constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2, kMost = 256;
+constexpr int kTileK = 128 / sizeof(TYPE), kConsumers = 2, kMost = 256;
 constexpr int kOutColumns = EPILOGUE == kSwiglu ? 32 : 64;   // of y, a warpgroup's of a tile
 constexpr int kStagedRows = 128, kChunks = kOutColumns / 8;  // rows of y staged at a time; 8 columns each
 struct GroupedParams {
@@ -15,8 +15,8 @@ struct GroupedParams {
 };
 
 struct Shared {
-  SharedTile<TYPE, kRows, kStep> w[STAGES];
-  SharedTile<TYPE, kMost, kStep> x[STAGES];
+  SharedTile<TYPE, kRows, kTileK> w[STAGES];
+  SharedTile<TYPE, kMost, kTileK> x[STAGES];
   alignas(1024) TYPE y[kConsumers][kStagedRows * kOutColumns];
   Barrier full[STAGES], empty[STAGES];
   // Of each expert: where its rows end, and how many rows a tile has. Then in order of falling tile width: the expert

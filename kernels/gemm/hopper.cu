@@ -13,7 +13,7 @@ using namespace epilogue;
 
 // NORMALISE: each row is divided by the root mean square of its x. PROMOTE: sums over 128 of k are added to a second
 // accumulator. SCALES of e4m3 operands: 0 none, 1 one for each tensor, 2 one for each row, 3 one for each block.
-constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2;
+constexpr int kTileK = 128 / sizeof(TYPE), kConsumers = 2;
 constexpr bool kIsResidual = EPILOGUE == kResidual, kBlockScales = SCALES == 3;
 constexpr int kOutColumns = EPILOGUE == kSwiglu ? BN / 2 : BN;  // columns of y in a tile
 constexpr int kPanelColumns = 128 / sizeof(OUT), kPanels = kOutColumns / kPanelColumns;
@@ -23,8 +23,8 @@ constexpr bool kHolds = !PROMOTE && EPILOGUE != kQuantise && kPanels > 1;
 static_assert(!kIsResidual || kStaged * 2 == kPanels, "a half of the residual fills the place of w");
 
 struct Shared {
-  SharedTile<TYPE, kRows, kStep> x[STAGES];
-  SharedTile<TYPE, BN, kStep> w[STAGES];
+  SharedTile<TYPE, kRows, kTileK> x[STAGES];
+  SharedTile<TYPE, BN, kTileK> w[STAGES];
   SharedTile<OUT, 64, kStaged * kPanelColumns> y[kConsumers];
   float w_scales[kConsumers][SCALES == 2 ? BN : 1], scales[STAGES][kBlockScales ? kRows + BN / 128 : 1];
   OUT bias[kConsumers][EPILOGUE == kBias ? BN : 2];
@@ -40,7 +40,7 @@ __device__ __forceinline__ void produce(Shared& s, const Params& p, const Tensor
   PipelineState<STAGES> at;
   const int half = tiles.rank * (BN / kBlocks);
   while (tiles.advance()) {
-    for (int k = 0; k < p.k; k += kStep, at.advance()) {
+    for (int k = 0; k < p.k; k += kTileK, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
       arrive_expect_tx(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
       tma_load(s.x[at.stage].at, x, s.full[at.stage], k, tiles.row);
@@ -115,9 +115,9 @@ struct Consumer {
       };
       if constexpr (PROMOTE) {
         overlapped_prologue();
-        multiply_tile_promoted<kBlockScales, TYPE>(d, s, at, me, p.steps(kStep));
+        multiply_tile_promoted<kBlockScales, TYPE>(d, s, at, me, p.steps(kTileK));
       } else {
-        sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.steps(kStep), overlapped_prologue);
+        sum = multiply_tile<NORMALISE, TYPE>(d, s, at, me, p.steps(kTileK), overlapped_prologue);
       }
       if (NORMALISE) by = root_mean_squares(sum, p.k, p.epsilon);
       if (NORMALISE || SCALES == 1 || SCALES == 2) scale_rows(d, by);
@@ -156,7 +156,7 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
   if (warpgroup() == kConsumers) {
     setmaxnreg_dec<40>();
     if (warp_of_warpgroup() == 0 && elect_one()) produce(s, p, x, w, residual);
-    if (kBlockScales && warp_of_warpgroup() == 1) put_scales<BN, STAGES>(s, p, p.steps(kStep) + kResidualSteps);
+    if (kBlockScales && warp_of_warpgroup() == 1) put_scales<BN, STAGES>(s, p, p.steps(kTileK) + kResidualSteps);
   } else {
     setmaxnreg_inc<232>();
     Consumer{s, p, y, warpgroup(), Tiles(p)}.run();

@@ -10,12 +10,12 @@
 using namespace epilogue;
 
 // SCALES of e4m3 operands: 0 none, 1 one for each tensor, 2 one for each row.
-constexpr int kStep = 128 / sizeof(TYPE), kConsumers = 2, kPanels = BN / 64, kStaged = PANELS;
+constexpr int kTileK = 128 / sizeof(TYPE), kConsumers = 2, kPanels = BN / 64, kStaged = PANELS;
 static_assert(sizeof(OUT) == 2 && kPanels % kStaged == 0, "whole rounds of panels of 16-bit values");
 
 struct Shared {
-  SharedTile<TYPE, kRows, kStep> x[STAGES];
-  SharedTile<TYPE, BN, kStep> w[STAGES];
+  SharedTile<TYPE, kRows, kTileK> x[STAGES];
+  SharedTile<TYPE, BN, kTileK> w[STAGES];
   SharedTile<OUT, 64, kStaged * 64> y[kConsumers];
   float w_scales[kConsumers][SCALES == 2 ? BN : 1];
   Barrier full[STAGES], empty[STAGES];
@@ -28,7 +28,7 @@ __device__ __forceinline__ void produce(Shared& s, const Params& p, const Tensor
   PipelineState<STAGES> at;
   const int half = tiles.rank * (BN / kBlocks);
   while (tiles.advance())
-    for (int k = 0; k < p.k; k += kStep, at.advance()) {
+    for (int k = 0; k < p.k; k += kTileK, at.advance()) {
       wait(s.empty[at.stage], at.parity ^ 1);
       arrive_expect_tx(s.full[at.stage], s.x[0].kBytes + s.w[0].kBytes);
       tma_load(s.x[at.stage].at, x, s.full[at.stage], k, tiles.row);
@@ -69,7 +69,7 @@ __device__ __forceinline__ void multiply_whole(Accumulator<BN> (&d)[2], Shared& 
 }
 
 __device__ __forceinline__ void consume(Shared& s, const Params& p, const TensorMap& y) {
-  const int me = warpgroup(), steps = p.steps(kStep);
+  const int me = warpgroup(), steps = p.steps(kTileK);
   Tiles tiles(p);
   PipelineState<STAGES> at;
   Accumulator<BN> d[2];

@@ -26,7 +26,8 @@ __device__ __forceinline__ float summed(const Params& p, const Shared& s, int bu
 }
 
 // Scales of the weight rows of one output. Those of a static unit come from shared memory; those of a dynamic unit from
-// device memory, requested before the unit's weights have arrived (such a unit has one output a thread).
+// device memory, requested before the unit's weights have arrived (such a unit has one output a thread). PAIRED:
+// `value` is of a gate's row and `above` of its up row, 8 rows further in the tile.
 struct Scales {
   float value = 1, above = 1;
   __device__ __forceinline__ void fetch(const Params& p, int unit) {
@@ -50,9 +51,9 @@ struct Output {
   __device__ __forceinline__ int n() const { return (unit * kUnitTiles + tile) * kTileRows + row; }
 };
 
-// Calls finish(output, value, above) for every output of a unit, the n-th of the block. Neighbouring rows are in
-// neighbouring threads. With KEEP the sums stay in shared memory instead, for split-K products and for kernels that
-// read them again.
+// Calls finish(output, value, above), see Scales, for every output of a unit, the n-th of the block. Neighbouring rows
+// are in neighbouring threads. With KEEP the sums stay in shared memory instead, for split-K products and for kernels
+// that read them again.
 template <class Finish>
 __device__ __forceinline__ void finish_unit(const Params& p, const SharedLayout& at, int unit, int n, bool is_static,
                                             Scales scales, Finish finish) {

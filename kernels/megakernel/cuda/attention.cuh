@@ -54,7 +54,7 @@ __device__ __forceinline__ void load_heads(const Params& p, Shared& s, const Ins
     const int group = is_query ? 0 : (row - span.heads) / 2;
     const int from = (is_query ? span.head + row : HEADS + is_value * KV_HEADS + kv + group) * HEAD_DIM + d;
     const auto apart = [](int i) { return i / 2 * kEach * 2 + i % 2 * kHalf; };  // from `d` to the pair's dimensions
-    const size_t table = ROPES > 1 ? (size_t)position * ROPES + second_table(in.layer) : (size_t)position;
+    const size_t table = ROPES > 1 ? (size_t)position * ROPES + uses_second_rope(in.layer) : (size_t)position;
     float4 angles[kPieces];  // cosine and sine of two angles
 #pragma unroll
     for (int i = 0; i < kPieces; i++)

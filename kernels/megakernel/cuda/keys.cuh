@@ -11,13 +11,14 @@ __device__ __forceinline__ float soft_capped(float x, float cap) {
 
 #define kLowest __int_as_float(0xff800000)  // minus infinity: NVRTC has no INFINITY
 
-// The first key that the token at `position` attends to in a layer, and how many those are.
+// Whether a layer attends to a window of keys; whether it rotates by the second of two tables.
 __device__ __forceinline__ bool windowed(int layer) {
   return WINDOW && (!FULL_EVERY || (layer + 1) % (FULL_EVERY ? FULL_EVERY : 1));
 }
-__device__ __forceinline__ bool second_table(int layer) {
+__device__ __forceinline__ bool uses_second_rope(int layer) {
   return UNROTATED_EVERY ? (layer + 1) % (UNROTATED_EVERY ? UNROTATED_EVERY : 1) == 0 : windowed(layer);
 }
+// The first key that the token at `position` attends to in a layer, and how many those are.
 __device__ __forceinline__ int first_key(int layer, int position) {
   return windowed(layer) ? max(0, position + 1 - WINDOW) : 0;
 }
