@@ -17,7 +17,7 @@ PARAMS = np.dtype([*OPERANDS, ("offs", np.uint64), ("y", np.uint64), ("weight_ro
 """`struct Params` of grouped.cu."""
 
 
-def of_all_rows(case: GroupedCase) -> LinearCase:
+def dense_case(case: GroupedCase) -> LinearCase:
     """The product of all rows with one expert's w: the plain kernel's case of the same types and sizes."""
     weights: Any = case.matrix_precision
     return LinearCase(m=case.rows, n=case.n, k=case.k, dtype=case.dtype, weights=weights, epilogue=case.epilogue,
@@ -32,7 +32,7 @@ def equal_rows(case: GroupedCase) -> Sequence[int]:
 
 def space(case: GroupedCase) -> list[dict[str, Any]]:
     """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first."""
-    kind, rows = gemm_tiles.matrix_kind(of_all_rows(case)), equal_rows(case)
+    kind, rows = gemm_tiles.matrix_kind(dense_case(case)), equal_rows(case)
     tiles = [{"columns": columns, "stages": gemm_tiles.most_stages(kind, columns, pair, case.experts), "pair": pair}
              for columns in COLUMNS for pair in (True, False) if not pair or case.rows > ROWS]  # fmt: skip
     return sorted(tiles, key=lambda tile: gemm_tiles.work(rows, case.weight_rows, tile["columns"], tile["pair"]))
@@ -40,7 +40,7 @@ def space(case: GroupedCase) -> list[dict[str, Any]]:
 
 def tile_of(case: GroupedCase, params: dict[str, Any]) -> Tile:
     """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
-    kind, takes = gemm_tiles.matrix_kind(of_all_rows(case)), ("columns", "stages", "pair")
+    kind, takes = gemm_tiles.matrix_kind(dense_case(case)), ("columns", "stages", "pair")
     return gemm_tiles.chosen(kind, params or space(case)[0], takes, case.experts)
 
 
@@ -60,7 +60,7 @@ def most_tiles(case: GroupedCase, tile: Tile, rows: int) -> int:
 
 def constants(case: GroupedCase, tile: Tile) -> dict[str, Any]:
     """The macros of grouped.cu for a case."""
-    plain = gemm_tiles.constants(of_all_rows(case), tile)
+    plain = gemm_tiles.constants(dense_case(case), tile)
     return plain | {"EXPERTS": case.experts, "PARAMS_BYTES": PARAMS.itemsize}
 
 

@@ -32,7 +32,7 @@ def cost(model: str, ops: "LayerOps", races: Mapping[str, Race]) -> ModelCost | 
     calls: dict[Case, float] = {}
     for queries, passes in ops.traffic.phases:
         layer = _fastest(ops.arrangements(queries), races)
-        around = _fastest([ops.around()], races)
+        around = _fastest([ops.final_ops()], races)
         if layer is None or around is None:
             return None
         for cases, times in ((layer, ops.layers), (around, 1)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.cases import GROUPS, check_cases
 from kernels.cli.numbers import positive
 from kernels.ops import Case
-from kernels.tune.jobs import shared_out
+from kernels.tune.jobs import parallel_map
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +46,7 @@ def check(options: argparse.Namespace) -> int:
         if (variant.name == options.variant if options.variant else options.compiled or not variant.build_seconds)
     ]
     one = partial(gate_rows, wanted, device, gpu)
-    rows = [row for part in shared_out(one, cases, options.jobs) for row in part]
+    rows = [row for part in parallel_map(one, cases, options.jobs) for row in part]
     failures = [row for row in rows if row["gate"] not in ("pass", "refused")]
     if options.json:
         print(json.dumps({"device": str(device), "rows": rows}, indent=1))

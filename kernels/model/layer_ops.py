@@ -63,7 +63,7 @@ class LayerOps:
             chains.append(tuple(cases))
         return chains
 
-    def around(self) -> list[Case]:
+    def final_ops(self) -> list[Case]:
         """The ops after the last layer, in their one form, for the last token of each row."""
         vocab, hidden = self._model.lm_head.shape
         batch = self.traffic.batch
@@ -84,7 +84,7 @@ class LayerOps:
         counts: dict[Case, float] = {}
         for queries, passes in self.traffic.phases:
             once = {case for cases in self.arrangements(queries) for case in cases}
-            for case, count in {**dict.fromkeys(once, self.layers), **dict.fromkeys(self.around(), 1)}.items():
+            for case, count in {**dict.fromkeys(once, self.layers), **dict.fromkeys(self.final_ops(), 1)}.items():
                 counts[case] = counts.get(case, 0) + count * passes
         return counts
 

@@ -87,8 +87,10 @@ class Pass:
 
     def begin(self, ids: Tensor, length: Tensor | None) -> LayerInput:
         """What `run` does before the layers."""
-        begins = self.state.stream if self.queries == 1 else None
-        stream = Stream(F.embedding(ids, self.model.embedding).view(self._rows.m, -1) if begins is None else begins)
+        hidden_states = self.state.stream if self.queries == 1 else None
+        if hidden_states is None:
+            hidden_states = F.embedding(ids, self.model.embedding).view(self._rows.m, -1)
+        stream = Stream(hidden_states)
         positions = self._positions() if self._rotates else None
         return LayerInput(stream, positions, None if length is None else length - 1)
 

@@ -51,7 +51,7 @@ def prompt_ops(
     small = gpu.sm == 90 and rows <= FEW and "small_gemm" in usable
     many = gpu.sm == 90 and rows >= LONG and "gemm_hopper" in usable
     fused = ({"swiglu"} if small or many else set()) | ({"residual"} if small and not divided else set())
-    cases = dict.fromkeys([*_layer(layer_ops, fused), *layer_ops.around()])
+    cases = dict.fromkeys([*_layer(layer_ops, fused), *layer_ops.final_ops()])
     if divided:
         cases = dict.fromkeys(_without_residual(case) for case in cases)
     ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]

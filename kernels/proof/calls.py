@@ -44,7 +44,7 @@ def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0][:200] if lines else 'no message'}"
 
 
-def spoil(answer: Any) -> None:
+def poison_answer(answer: Any) -> None:
     """Fills the tensors of an answer with NaN (-1 for integers): the memory's next answer is not right by chance."""
     for output in answer if isinstance(answer, tuple | list) else (answer,):
         if isinstance(output, torch.Tensor):

@@ -17,7 +17,7 @@ import torch
 from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed
 from kernels.proof import gate, inputs
-from kernels.proof.calls import copied_outputs, first_line, outputs_of, overwrite, spoil
+from kernels.proof.calls import copied_outputs, first_line, outputs_of, overwrite, poison_answer
 from kernels.proof.reference_cache import ReferenceCache, copied
 from kernels.registry import Variant
 
@@ -149,7 +149,7 @@ class TimedAnswers:
                 self._kept[self._place] = self._met - 1, outputs
             except Exception as error:  # a variant may answer anything
                 self._unreadable = first_line(error)
-        spoil(answer)
+        poison_answer(answer)
 
     @torch.no_grad()
     def refusal(self, judged: int, references: ReferenceCache) -> str:

@@ -135,7 +135,7 @@ class CompiledRunner(Runner):
         rows = []
         for group in ids.split(session.batch):
             filled = F.pad(group, (0, 0, 0, session.batch - len(group)))
-            rows.append(session.forced(filled)[: len(group)])
+            rows.append(session.teacher_forced_logits(filled)[: len(group)])
         return torch.cat(rows)
 
     @torch.no_grad()

@@ -119,7 +119,7 @@ class KernelsSession(Session):
         seen = self.state.seen
         return super().reader(length, tokens) if seen is None else SeenReader(seen, length, tokens)
 
-    def forced(self, ids: Tensor) -> Tensor:
+    def teacher_forced_logits(self, ids: Tensor) -> Tensor:
         """Logits by the request's own path: as many ids as the last prompt had in one pass, the others one by one.
 
         A plan of lower precision reads half of the ids as a prompt and half one by one, since either path may lose
@@ -199,8 +199,8 @@ class TensorParallelSession(KernelsSession):
         """Captures the decode step."""
         self.step = captured_together(self._step, self._devices)
 
-    def forced(self, ids: Tensor) -> Tensor:
-        logits = super().forced(ids)
+    def teacher_forced_logits(self, ids: Tensor) -> Tensor:
+        logits = super().teacher_forced_logits(ids)
         self.prompts.check()
         self._steps.exchange.check()
         return logits

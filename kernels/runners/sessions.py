@@ -51,7 +51,7 @@ class Session(ABC):
         return True
 
     @abstractmethod
-    def forced(self, ids: Tensor) -> Tensor:
+    def teacher_forced_logits(self, ids: Tensor) -> Tensor:
         """Logits [b, length, vocab] of ids [b, length ≤ capacity], by the captured calls."""
 
 
@@ -125,7 +125,7 @@ class DecoderSession(ExactSession):
     def _step(self) -> None:
         self._step_hidden = self._pass(self.token)
 
-    def forced(self, ids: Tensor) -> Tensor:
+    def teacher_forced_logits(self, ids: Tensor) -> Tensor:
         length = self.prompt.shape[1]
         self.prompt.copy_(F.pad(ids[:, :length], (0, max(0, length - ids.shape[1]))))
         self.prefill()
@@ -189,7 +189,7 @@ class ModuleSession(ExactSession):
         self.token.copy_(logits.argmax(-1, keepdim=True))
         return logits
 
-    def forced(self, ids: Tensor) -> Tensor:
+    def teacher_forced_logits(self, ids: Tensor) -> Tensor:
         self._rewind()
         logits = []
         for at in range(ids.shape[1]):

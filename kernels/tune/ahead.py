@@ -10,7 +10,7 @@ from kernels.ops import Case
 from kernels.proof import gate
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.tune.autotune import Bench
-from kernels.tune.jobs import shared_out
+from kernels.tune.jobs import parallel_map
 from kernels.tune.trial import Trial
 
 
@@ -25,7 +25,7 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gat
     groups.sort(key=lambda group: group[0].id)  # shuffled, so that the largest cases do not meet in memory
     reports: dict[str, gate.GateReport] = {}
     for processes in (jobs, 1):
-        for proven in shared_out(partial(_reports, bench.device), groups, processes):
+        for proven in parallel_map(partial(_reports, bench.device), groups, processes):
             reports |= proven
         groups = [left for group in groups if (left := [trial for trial in group if reports[trial.id].gate == "error"])]
     return reports

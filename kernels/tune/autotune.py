@@ -121,7 +121,7 @@ def try_case(
                     ready.append(_Runnable(trial, answers))
     finalists = _tune(bench, ready)
     noise = _race(bench, finalists, proving.end)
-    _settle(bench, ready, proving.end)
+    _time_doubtful_again(bench, ready, proving.end)
     _judge(bench, ready)
     choose([finalist.trial for finalist in finalists], noise)
     for trial in trials:
@@ -209,7 +209,7 @@ def _rule(bench: Bench, end: float) -> StoppingRule:
     return replace(bench.rule, seconds=max(0.2, min(bench.rule.seconds, end - time.monotonic())))
 
 
-def _settle(bench: Bench, ready: list[_Runnable], end: float) -> None:
+def _time_doubtful_again(bench: Bench, ready: list[_Runnable], end: float) -> None:
     """Measures times that lie below their floors once more, and the ceilings: what is still in doubt is impossible.
 
     A floor that was too high by the first ceilings is replaced by that of the second; there is no share of it. What

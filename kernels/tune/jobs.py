@@ -9,15 +9,15 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
-def shared_out(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> list[Found]:
+def parallel_map(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> list[Found]:
     """`one(item)` for each item, in order. With `jobs` above 1 it runs in fresh processes: `one` and the items are
     pickled.
     """
-    return list(one_by_one(one, items, jobs))
+    return list(parallel_imap(one, items, jobs))
 
 
-def one_by_one(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[Found]:
-    """As `shared_out`, but yields each result as soon as it and all before it have come."""
+def parallel_imap(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[Found]:
+    """As `parallel_map`, but yields each result as soon as it and all before it have come."""
     if jobs <= 1:
         yield from map(one, items)
         return

@@ -85,9 +85,9 @@ def _search_pass(
     goes_on: Callable[[], bool],
     chosen: Chosen,
 ) -> None:
-    around = [_best(options, case) for case in layer_ops.around()]
+    final = [_best(options, case) for case in layer_ops.final_ops()]
     ranked = sorted(layer_ops.arrangements(queries), key=lambda cases: _sum(options, cases))
-    plans = [_merged(around, [_best(options, case) for case in cases]) for cases in ranked[:ARRANGEMENTS]]
+    plans = [_merged(final, [_best(options, case) for case in cases]) for cases in ranked[:ARRANGEMENTS]]
     fixed = list(chosen.ops)
     plan = plans[0]
     if timer is not None and goes_on():

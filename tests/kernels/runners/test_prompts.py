@@ -177,7 +177,7 @@ def test_a_plans_prompt_ops_are_those_of_its_bucket() -> None:
     cases: list[Any] = [RmsNormCase(m=m, n=64) for m in (2, 128)]
     cases += [GroupedCase(rows=rows, experts=8, n=64, k=64) for rows in (4, 256)]
     cases.append(StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=80))
-    cases += [place.model_copy() for place in LayerOps(Decoder(load("llama")), BatchShape(2, 50, 8)).around()]
+    cases += [place.model_copy() for place in LayerOps(Decoder(load("llama")), BatchShape(2, 50, 8)).final_ops()]
     ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="any") for case in cases]
     of_bucket = [(op.op, op.case.get("m") or op.case["rows"]) for op in of_prompts(ops, BatchShape(2, 50, 8))]
     assert of_bucket == [("rmsnorm", 128), ("grouped", 256), ("lm_head", 2)]

@@ -11,7 +11,7 @@ from kernels.ops import AttentionCase, LinearCase
 from kernels.proof import gate
 from kernels.tune.ahead import prove_ahead
 from kernels.tune.autotune import Bench, try_case
-from kernels.tune.jobs import shared_out
+from kernels.tune.jobs import parallel_map
 from kernels.tune.trial import Trial
 from tests.kernels import planted
 from tests.kernels.tune.scripted import CASE, QUICK, FakeTimer, Fast, Slow, by_name, scripted
@@ -195,7 +195,7 @@ def test_what_is_proven_is_timed_however_little_time_is_left(plant):
 
 
 def test_work_is_shared_out_in_order():
-    assert shared_out(abs, [-3, 2, -1], 2) == [3, 2, 1] == shared_out(abs, [-3, 2, -1], 1)
+    assert parallel_map(abs, [-3, 2, -1], 2) == [3, 2, 1] == parallel_map(abs, [-3, 2, -1], 1)
 
 
 def test_what_could_not_run_ahead_is_tried_again_alone(plant):

@@ -7,7 +7,7 @@ from kernels.cases import GROUPS, check_cases
 from kernels.hardware import GPUS
 from kernels.measure.timing import StoppingRule
 from kernels.ops import GatedCase, GroupedCase, LinearCase, LmHeadCase, RopeCase
-from kernels.proof.calls import spoil
+from kernels.proof.calls import poison_answer
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.proof.timed_answers import JUDGED, KEPT, ChangingInputs, TimedAnswers
 from kernels.registry import variant
@@ -136,7 +136,7 @@ def test_honest_answers_to_changing_inputs_are_right_in_every_op(case, name):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int64])
 def test_the_memory_of_a_timed_answer_is_spoiled(dtype):
     answer = torch.ones(3, 4).to(dtype).t()
-    spoil((answer, None))
+    poison_answer((answer, None))
     assert (answer.float().isnan() | (answer.float() == -1)).all()
 
 
