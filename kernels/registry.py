@@ -17,7 +17,6 @@ from kernels.ops import Case
 
 MODULES: tuple[str, ...] = (
     "kernels.attention.torch_sdpa",
-    "kernels.attention.torch_sdpa",
     "kernels.attention.torch_decode",
     "kernels.attention.flash_triton",
     "kernels.attention.flash_hopper",
@@ -27,7 +26,6 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.decode_split",
     "kernels.attention.decode_hopper",
     "kernels.gemm.torch_linear",
-    "kernels.gemm.hopper",
     "kernels.gemm.hopper",
     "kernels.blackwell.gemm",
     "kernels.gemm.torch_scaled",

@@ -55,10 +55,6 @@ class Sampling:
     def greedy(self) -> bool:
         return self.temperature == 0
 
-    def truncates(self, vocab: int) -> bool:
-        """Whether some of `vocab` tokens may be left out."""
-        return not self.greedy and (0 < self.top_k < vocab or self.top_p < 1)
-
 
 GREEDY = Sampling()
 Samplings = Sampling | Sequence[Sampling] | None

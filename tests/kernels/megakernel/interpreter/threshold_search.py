@@ -29,7 +29,7 @@ class ThresholdSearch:
         self.how, self.largest, self.bins = how, largest, bins
         self.top_k = how.top_k if how.top_k < vocab else 0
         self.goal = COUNT if self.top_k else MASS
-        if not how.truncates(vocab) or not np.isfinite(largest):
+        if how.greedy or not (self.top_k or how.top_p < 1) or not np.isfinite(largest):
             self.goal = FOUND
         self.threshold = self.low = LOWEST
         self.top = HIGHEST
