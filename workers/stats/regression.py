@@ -25,7 +25,7 @@ from workers.wording.text import percent, plain, quantity
 
 LEAST_PROCESSES = 4
 """Processes that each run must have: with fewer, processes of two kinds raise more than 1 % false alarms."""
-STUDENT = {
+STUDENT_BONFERRONI = {
     1: {6: 3.708, 7: 3.500, 8: 3.356, 9: 3.250, 10: 3.170},
     2: {6: 4.317, 7: 4.030, 8: 3.833, 9: 3.690, 10: 3.582},
     4: {6: 4.981, 7: 4.595, 8: 4.334, 9: 4.146, 10: 4.005},
@@ -82,7 +82,7 @@ def ratio_of(kept: Sequence[float], new: Sequence[float], metrics: int = 1) -> I
     pooled = math.sqrt(((n - 1) * variance(logs[0]) + (m - 1) * variance(logs[1])) / (n + m - 2))
     middle, half = (
         fmean(logs[1]) - fmean(logs[0]),
-        STUDENT[together(metrics)][n + m - 2] * pooled * math.sqrt(1 / n + 1 / m),
+        STUDENT_BONFERRONI[together(metrics)][n + m - 2] * pooled * math.sqrt(1 / n + 1 / m),
     )
     return Interval(value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
 
@@ -127,7 +127,7 @@ def _shared(kept: KeptRun, new: KeptRun) -> tuple[list[Objective], list[str]]:
     first, *others = by_key
     counts = [len(_medians(run, by_key[first])) for run in (kept, new)]
     both = [key for key in others if [len(_medians(run, by_key[key])) for run in (kept, new)] == counts]
-    most = min(max(STUDENT), 1 << max(0, sum(counts) - 2 * LEAST_PROCESSES))
+    most = min(max(STUDENT_BONFERRONI), 1 << max(0, sum(counts) - 2 * LEAST_PROCESSES))
     judged = [first, *both][:most]
     not_judged = [by_key[key].title for key in others if key not in judged]
     words = [f"Not judged, for want of processes or figures: {', '.join(not_judged)}."] if not_judged else []

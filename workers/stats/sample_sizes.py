@@ -60,6 +60,7 @@ def needed(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_
 
 
 def _spacing(objective: Objective, processes: Sequence[Sequence[Served]]) -> int:
+    """`independent_spacing` of the process whose batches depend on each other most."""
     return max((independent_spacing(objective.metric, served) for served in processes), default=1)
 
 

@@ -16,19 +16,25 @@ HEADS_MOST = 8
 GROUPS_MOST = 8
 """The most key-value heads that one instruction attends to: each has a warp."""
 HEADS_DEFAULT = 4
+"""The query heads of one key-value head in an instruction of a long context; in a short one there may be fewer."""
 SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
+"""Up to the first capacity a context is short. The column parts of an OUT that attends by itself, over all ranks, and
+of another; the most splits of the keys."""
 WHOLE_CONTEXT, SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 8192, 64, 48, 256
 """Above the first capacity an attention instruction has all query heads of its key-value head. Neighbours then share
 up to SHARED_SPLITS if there are SHARED_FROM, or if a part of OUT has no more columns than NARROW_COLUMNS."""
 EVEN_SMS, EVEN_HIDDEN = 128, 1024
+"""One sequence takes so many SMs at most where the hidden size is a multiple of EVEN_HIDDEN: see `default_layout`."""
 SMALL_HIDDEN = 1024
 """Up to this hidden size more partials and copies of words save time: measured in megakernel.md."""
 COPIES_DEFAULT, SMALL_DOWN_PARTS = 4, 4
+"""Copies of words, and column parts of DOWN over all ranks, of one sequence up to SMALL_HIDDEN."""
 ONE_PASS_HIDDEN = 2048
 """Up to this hidden size OUT gets twice as many partials if that saves a second pass over the keys."""
 ATTENDED_COLUMNS_MOST = 256
 """The most columns of key-value heads for which OUT attends by itself; with more, splits of the keys take less time."""
 GATED_KILOBYTES_MOST = 40
+"""The most KB of gated values of one column part of DOWN: they must fit beside the ring."""
 SHARED_COLUMNS_MOST = 1024
 """The most columns of OUT's input when SMs share its keys: a thread sends 4."""
 MERGED_COLUMNS_MOST = 512

@@ -52,7 +52,9 @@ IN_PROCESS = "No HTTP and no tokenizer stand between users and runner, as they d
 
 
 class Sides:
-    """Measures one side after the other, on the same device, with the same users and objectives."""
+    """Measures one side after the other, on the same device, with the same users and objectives. A side is a server, or
+    a runner in batches.
+    """
 
     def __init__(self, document: StageInput, context: Context, objectives: list[Objective], hardware: str) -> None:
         self.document, self.context, self._objectives = document, context, objectives
