@@ -38,24 +38,25 @@ class LoginThrottle:
         limits = {self._here: settings.LOGIN_ATTEMPTS, self._address: settings.LOGIN_ATTEMPTS * ADDRESS_FACTOR}
         if not cache.get(self._known):
             limits[self._account] = settings.LOGIN_ATTEMPTS * ACCOUNT_FACTOR
-        over = [_count(key, 1) > limit for key, limit in limits.items()]
+        over = [count(key, settings.LOGIN_WINDOW_SECONDS) > limit for key, limit in limits.items()]
         return math.ceil(settings.LOGIN_WINDOW_SECONDS / 60) if any(over) else 0
 
     def succeeded(self) -> None:
         """Takes the attempt back, forgets the earlier failures from here, and knows the address from now on."""
-        _count(self._address, -1)
+        count(self._address, settings.LOGIN_WINDOW_SECONDS, -1)
         if not cache.get(self._known):
-            _count(self._account, -1)
+            count(self._account, settings.LOGIN_WINDOW_SECONDS, -1)
         cache.delete(self._here)
         cache.set(self._known, 1, KNOWN_SECONDS)
 
     def logs_in_too_often(self) -> bool:
         """Counts a login of the account: each writes a session, and an entry of the audit log that stays."""
-        return _count(self._logins, 1) > settings.LOGIN_ATTEMPTS * ACCOUNT_FACTOR
+        return count(self._logins, settings.LOGIN_WINDOW_SECONDS) > settings.LOGIN_ATTEMPTS * ACCOUNT_FACTOR
 
 
-def _count(key: str, change: int) -> int:
-    cache.add(key, 0, settings.LOGIN_WINDOW_SECONDS)
+def count(key: str, seconds: int, change: int = 1) -> int:
+    """Changes a counter, which ends `seconds` after its first change, and returns it."""
+    cache.add(key, 0, seconds)
     try:
         return cache.incr(key, change)
     except ValueError:  # it ended between the two calls

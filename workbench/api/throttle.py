@@ -4,10 +4,10 @@ import time
 from typing import Any
 
 from django.conf import settings
-from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from workbench.accounts.throttle import count
 from workbench.api.auth import SAFE_METHODS
 from workbench.api.problems import API, respond
 from workbench.web.middleware import Middleware
@@ -36,15 +36,7 @@ def _over(request: Any, in_api: bool) -> bool:
     if request.organisation is not None:
         limits[f"organisation:{request.organisation.pk}"] = settings.ORGANISATION_REQUESTS_PER_MINUTE
     minute = int(time.time()) // WINDOW_SECONDS
-    return any([_count(f"rate:{where}:{caller}:{minute}") > limit for caller, limit in limits.items()])
-
-
-def _count(key: str) -> int:
-    cache.add(key, 0, WINDOW_SECONDS)
-    try:
-        return cache.incr(key)
-    except ValueError:  # the counter ended between the two calls
-        return 1
+    return any([count(f"rate:{where}:{caller}:{minute}", WINDOW_SECONDS) > limit for caller, limit in limits.items()])
 
 
 def _refuse(request: HttpRequest, in_api: bool) -> HttpResponse:
