@@ -74,7 +74,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "workbench.accounts.middleware.CallerMiddleware",
-    "workbench.api.under_way.UnderWayMiddleware",
+    "workbench.api.concurrency_limit.ConcurrencyLimitMiddleware",
     "workbench.audit.services.AuditMiddleware",
     "workbench.api.throttle.RateLimitMiddleware",
     "workbench.accounts.middleware.LoginRequiredMiddleware",

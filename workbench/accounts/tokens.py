@@ -88,7 +88,7 @@ def _record_use(token: ApiToken, now: datetime) -> None:
     try:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     except DatabaseError as error:
-        if not (disk.is_full(error) or database.is_away(error)):
+        if not (disk.is_full(error) or database.is_unavailable(error)):
             raise
 
 

@@ -17,7 +17,7 @@ WAIT_SECONDS = 1
 SENTENCE = "Your organisation has too many requests under way; try again in a second."
 
 
-class UnderWayMiddleware:
+class ConcurrencyLimitMiddleware:
     """Answers 429 to one request more than ORGANISATION_REQUESTS of an organisation in one lane of this process.
 
     So slow requests of one organisation leave threads to the others. The server lets requests wait whose credential it

@@ -89,15 +89,15 @@ def _on_crash(request: HttpRequest, error: Exception) -> HttpResponse:
     if disk.is_full(error):
         log.error("the disk is full in %s %s: %s", request.method, request.path, error)
         return respond(507, DETAILS[507])
-    if database.is_away(error):
-        log.error("the database is locked or away in %s %s: %s", request.method, request.path, error)
+    if database.is_unavailable(error):
+        log.error("the database is locked or unavailable in %s %s: %s", request.method, request.path, error)
         return retry_later()
     log.exception("unhandled error in %s %s", request.method, request.path)
     return respond(500, DETAILS[500])
 
 
 def retry_later() -> HttpResponse:
-    """The 503 while the database is locked or away."""
+    """The 503 while the database is locked or unavailable."""
     response = respond(503, DETAILS[503])
     response["Retry-After"] = str(database.RETRY_SECONDS)
     return response

@@ -109,7 +109,7 @@ def _timed(send: Send) -> tuple[DeliveryOutcome, float]:
     try:
         outcome = send()
     except Exception:
-        log.exception("a try failed in a way that is not foreseen")
+        log.exception("unexpected error while sending a notice")
         outcome = DeliveryOutcome(False, "The sender failed; its log says why.")
     return outcome, time.monotonic() - started
 

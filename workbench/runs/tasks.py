@@ -33,7 +33,7 @@ def sweep_runs() -> None:
     """Retry what died, send again what was not delivered, remove blobs that nothing refers to."""
     swept = sweep()
     if swept.retried or swept.published:
-        log.info("swept: %s", swept)
+        log.info("swept: %d attempts retried, %d messages sent again", swept.retried, swept.published)
     garbage.collect_when_due()
     disk.shrink_database()
 
@@ -53,7 +53,7 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
 def _run_stage(key: StageKey, worker: str) -> None:
     run = state.claim(key, worker)
     if run is None:
-        log.info("dropped %s of run %s, attempt %s: it is not to be had", key.stage, key.run_id, key.attempt)
+        log.info("dropped %s of run %s, attempt %s: it is already claimed or ended", key.stage, key.run_id, key.attempt)
         return
     try:
         _perform(key, services.stage_input(run, key))
@@ -64,7 +64,7 @@ def _run_stage(key: StageKey, worker: str) -> None:
     except Exception as error:
         if disk.is_full(error):
             raise  # the same: there may be space by then
-        log.exception("stage %s of run %s", key.stage, key.run_id)
+        log.exception("stage %s of run %s failed", key.stage, key.run_id)
         state.fail(key, StageFailure(sentence=f"The {key.stage} stage failed: {error_sentence(error)}"))
 
 

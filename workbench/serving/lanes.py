@@ -1,4 +1,4 @@
-"""Lanes: requests that read a page have threads of their own, so that they are answered while others take long.
+"""Lanes (bulkheads): requests that read a page have threads of their own, so they are answered while others take long.
 
 In each lane an organisation has so many requests under way at most. Its others wait their turn, without a thread.
 """

@@ -1,4 +1,4 @@
-"""A database that is locked or away: how that shows, and how long a page's server waits for it."""
+"""A database that is locked or unavailable: how that shows, and how long a page's server waits for it."""
 
 import sqlite3
 
@@ -15,12 +15,12 @@ POSTGRES_LOCKED = {"55P03", "40P01", "53300"}
 """A lock was not had in time, two transactions waited for each other, or there were too many connections."""
 
 
-def is_away(error: BaseException | None) -> bool:
+def is_unavailable(error: BaseException | None) -> bool:
     """Whether `error`, or one that it comes from, says that the database is locked or cannot be reached."""
-    return any(_says_away(cause) for cause in chain(error))
+    return any(_says_unavailable(cause) for cause in chain(error))
 
 
-def _says_away(error: BaseException) -> bool:
+def _says_unavailable(error: BaseException) -> bool:
     if isinstance(error, sqlite3.OperationalError):
         return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in SQLITE_LOCKED
     if not isinstance(error, psycopg.OperationalError):

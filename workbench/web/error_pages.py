@@ -43,7 +43,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """The page of a view or a middleware that failed: 507 when the disk is full, 503 while the database is away."""
     error = sys.exception()
     full = disk.is_full(error)
-    if not full and database.is_away(error):
+    if not full and database.is_unavailable(error):
         context = {"status": 503, "title": "Busy", "reason": BUSY}
         page = render(None, "refused.html", context, status=503)
         page["Retry-After"] = str(database.RETRY_SECONDS)
