@@ -26,7 +26,7 @@ struct Params {
   const char* stream;      // [EXPERTS, units, steps, Weight::kBytes]
   const Value* x;          // [·, k]
   const long long* token;  // the row of x of each row of y; null where it is the same one
-  const int* ends;         // [EXPERTS]
+  const int* offs;         // [EXPERTS]: where the rows of each expert end
   const Value* bias;       // [EXPERTS, n or 2n], as the model has it, or null
   Value* y;                // [rows, n]
   int rows, n, k, units, steps, x_bytes, most;  // most: rows of x at once, at most kColumns
@@ -44,8 +44,8 @@ __device__ __forceinline__ Share share_of(const Params& p) {
 #pragma unroll
   for (int round = 0; round < kRounds; round++) {
     const int expert = round * 32 + lane;
-    end[round] = expert < EXPERTS ? min(p.ends[expert], p.rows) : 0;
-    begin[round] = expert > 0 && expert < EXPERTS ? max(p.ends[expert - 1], 0) : 0;
+    end[round] = expert < EXPERTS ? min(p.offs[expert], p.rows) : 0;
+    begin[round] = expert > 0 && expert < EXPERTS ? max(p.offs[expert - 1], 0) : 0;
   }
   int wanted = blockIdx.y;
   Share share = {0, 0, 0};

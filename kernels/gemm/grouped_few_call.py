@@ -30,7 +30,7 @@ MANY_UNITS = 4000
 are faster by 9 and 18 % with 1,440 and 720 units, two by 21 and 34 % with 11,520 and 5,760.
 """
 PARAMS = np.dtype(
-    [(name, np.uint64) for name in ("stream", "x", "token", "ends", "bias", "y")]
+    [(name, np.uint64) for name in ("stream", "x", "token", "offs", "bias", "y")]
     + [(name, np.int32) for name in ("rows", "n", "k", "units", "steps", "x_bytes", "most")],
     align=True,
 )
@@ -124,17 +124,17 @@ class GroupedFew(CudaCall):
         out: Any,
         x: Tensor,
         w: Tensor,
-        ends: Tensor,
+        offs: Tensor,
         most: int | None = None,
         **more: Tensor,
     ) -> Prepared:
         case = self.case
         if check:
-            self._check(x, w, ends, out, **more)
+            self._check(x, w, offs, out, **more)
         allocate = partial(torch.empty, case.rows, case.n, dtype=x.dtype, device=x.device)
         if not case.rows:
             return Prepared(allocate, lambda _: nothing)
-        params, shared = parameters(case, most, stream=w, x=x, ends=ends, **more)
+        params, shared = parameters(case, most, stream=w, x=x, offs=offs, **more)
         grid = grid_of(case, self.k_warps)
         entry = skinny_call.kernel(self.compiled, "grouped_few", dynamic_most(case))
 
@@ -149,7 +149,7 @@ class GroupedFew(CudaCall):
         self,
         x: Tensor,
         w: Tensor,
-        ends: Tensor,
+        offs: Tensor,
         out: Tensor | None,
         token: Tensor | None = None,
         bias: Tensor | None = None,
@@ -159,7 +159,7 @@ class GroupedFew(CudaCall):
         config = config_of(case)
         stream_bytes = config.units * config.steps * STEP_BYTES[config.kind]
         check_tensor("w", w, (stream_bytes,), (torch.uint8,), layout="contiguous", aligned=16)
-        check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
+        check_tensor("offs", offs, (case.experts,), (torch.int32,), layout="contiguous")
         check_presence("token", token, bool(case.gathers), f"gathers is {case.gathers}")
         if token is not None:
             check_tensor("token", token, (case.rows,), (torch.int64,), layout="contiguous")
