@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from workbench.cli import regression, tables, tokens
 from workbench.cli.client import ApiClient
-from workbench.cli.consoles import err, out
+from workbench.cli.consoles import complain, err, out
 from workbench.cli.errors import CliError, Exit
 from workbench.cli.follow import OVER, exit_code, follow, print_json, print_run, started
 from workbench.cli.measure import find_limit, measure
@@ -32,18 +32,14 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except CliError as error:
             for line in error.lines:
-                _complain(line)
+                complain(line)
             raise typer.Exit(error.code) from None
         except KeyboardInterrupt:
-            _complain("Interrupted.")
+            complain("Interrupted.")
             raise typer.Exit(Exit.INTERRUPTED) from None
         except (ValueError, LookupError, TypeError, httpx.HTTPError) as error:
-            _complain(f"The server's answer was not understood ({type(error).__name__}); is it of another version?")
+            complain(f"The server's answer was not understood ({type(error).__name__}); is it of another version?")
             raise typer.Exit(Exit.FAILED) from None
-
-
-def _complain(line: str) -> None:
-    err.print(f"workbench: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)

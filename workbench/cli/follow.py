@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TaskProgre
 
 from workbench.cli import tables
 from workbench.cli.client import ApiClient
-from workbench.cli.consoles import err, out
+from workbench.cli.consoles import complain, err, out
 from workbench.cli.errors import CliError, Exit
 from workbench.cli.load_tables import under_load
 from workers.documents.stages import Results
@@ -127,7 +127,7 @@ def started(api: ApiClient, run: dict[str, Any], wait: bool, as_json: bool) -> N
 
 
 def print_run(api: ApiClient, run: dict[str, Any], as_json: bool) -> None:
-    """Prints what is known of the run. Raises CliError where it has failed."""
+    """Prints what is known of the run, and why it has failed."""
     over = run["state"] in OVER
     result = api.get(f"/runs/{run['id']}/result") if over else None
     if as_json:
@@ -141,7 +141,7 @@ def print_run(api: ApiClient, run: dict[str, Any], as_json: bool) -> None:
         if results.price and results.price.economics and results.price.economics.stated:
             out.print(results.price.economics.stated.sentence, highlight=False, markup=False, soft_wrap=True)
     if run["error"]:
-        raise CliError(_failure(run["error"]), exit_code(run))
+        complain(_failure(run["error"]))
     if over and run["state"] != "done":
         err.print(f"The run was {run['state']}.")
 

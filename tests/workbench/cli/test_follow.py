@@ -23,10 +23,11 @@ VERDICTS = {"met": 0, "missed": 1, "not_enough_samples": 4, "too_close": 6}
 )
 def test_the_exit_code_is_the_verdict(cli, finished_run, state, verdict, code):
     Run.objects.update(state=state, verdict=verdict)
-    assert cli("show", finished_run.id).exit_code == 0
     if state == "failed":
         error = {"sentence": "the config is absurd", "refused": True, "file": "config.json", "field": "hidden_size"}
         Run.objects.update(error=error)
+    for form in ([], ["--json"]):
+        assert cli("show", finished_run.id, *form).exit_code == 0, "only a command that waits ends as the run does"
     waited = cli("show", finished_run.id, "--wait")
     assert waited.exit_code == code
     assert ("config.json: hidden_size: the config is absurd" in waited.stderr) == (state == "failed")
