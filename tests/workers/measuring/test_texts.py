@@ -178,9 +178,9 @@ def test_a_model_writes_behind_the_tokens_that_begin_a_text():
 @pytest.mark.parametrize("by_graphs", [True, False])
 def test_what_a_model_writes_has_its_own_probabilities_and_is_cut_short_where_the_time_is_over(by_graphs, monkeypatch):
     """The mean surprise of ids that are drawn from a distribution is its entropy."""
-    if not by_graphs:
-        monkeypatch.setattr(texts.decoder, "refusal", lambda model: "another family")
     model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
+    assert not texts.under_graphs(model), "a CPU has no graphs, and its time counts"
+    monkeypatch.setattr(texts, "under_graphs", lambda model: by_graphs)
     time_left = [True, True, True]
     ids = texts.sampled(model, 256, 24, 96 * 24, lambda: bool(time_left and time_left.pop()), before=[5]).ids
     assert ids.shape[0] == texts.WRITTEN_AT_ONCE, "sequences that were hardly begun are left out"
