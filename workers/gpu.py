@@ -256,8 +256,9 @@ def _stopped(key: StageKey, reporter: Reporter) -> Outcome:
 def _start_template(**_: Any) -> None:
     """Import what stages import in the background, in a process that is forked for each run."""
     global _template
-    modules = stage_modules(WorkerConfig.from_environment().stage_package)
-    _template = Template(modules, template_environment(os.environ))
+    config = WorkerConfig.from_environment()
+    kept = {"TORCHINDUCTOR_CACHE_DIR": str(config.data / "compiler-check")}  # no stage can write there
+    _template = Template(stage_modules(config.stage_package), template_environment(os.environ) | kept)
 
 
 @worker_ready.connect

@@ -99,6 +99,28 @@ def test_what_the_compiler_builds_is_tried_once_for_all_forks(tmp_path: Path, bu
         assert _lines(tmp_path, code, template) == ["1 True" if builds == "1" else "None False"]
 
 
+def test_what_an_earlier_template_has_built_is_not_built_again(tmp_path: Path) -> None:
+    """The compiler is one that builds nothing of what it is given, and counts."""
+    built, compiler = tmp_path / "built", tmp_path / "g++"
+    compiler.write_text(
+        f"""#!/bin/sh
+case "$*" in
+*-o*) echo . >> {built}; while [ "$1" != -o ]; do shift; done; exec g++ -shared -o "$2" -x c++ /dev/null ;;
+*) exec g++ "$@" ;;
+esac
+"""
+    )
+    compiler.chmod(0o755)
+    env = {**template_environment(os.environ), "CXX": str(compiler), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kept")}
+    env.pop(VEC_ISA_OK)
+    builds = []
+    for _ in range(2):
+        with closing(ready_template("torch", env=env)) as template:
+            _lines(tmp_path, IMPORTED, template)
+        builds.append(built.read_text().count("."))
+    assert builds[0] == builds[1] > 0
+
+
 STATES = {"thread": "it runs 2 threads", "device": "it has opened /dev/zero", "cuda": "it has initialized CUDA"}
 
 

@@ -157,7 +157,7 @@ def why_not() -> str:
 
 def all_isas_build() -> bool:
     """Whether the compiler builds code for every vector instruction set of this CPU. Inductor checks it anew for each
-    run's cache, in 10 seconds of a CPU.
+    cache, in 10 seconds of a CPU.
     """
     from torch._inductor.cpu_vec_isa import supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
 
@@ -167,7 +167,9 @@ def all_isas_build() -> bool:
 
 
 def _fork_isa_check() -> int:
-    """The id of a process, the leader of its group, that ends with code 0 if `all_isas_build`."""
+    """The id of a process, the leader of its group, that ends with code 0 if `all_isas_build`, by what an earlier one
+    has built where the environment names a cache: Inductor knows it by the compiler's version, the flags and torch's.
+    """
     template = os.getpid()
     pid = os.fork()
     if pid:
@@ -176,7 +178,7 @@ def _fork_isa_check() -> int:
     die_with_parent(template)
     code = 1
     with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as cache:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", cache)
         code = int(not all_isas_build())
     os._exit(code)
 
