@@ -2,8 +2,13 @@
 
 import pytest
 
+from tests import sample_results
 from workers.documents import budget
+from workers.documents.measurement import Distribution
+from workers.documents.stages import GPU_STAGES, Results
 from workers.documents.workload import Workload
+
+NONE = Results()
 
 
 def of(minutes, **more):
@@ -12,10 +17,18 @@ def of(minutes, **more):
     return Workload.model_validate(stated | more)
 
 
+def measured(seconds, gpu_class):
+    """Results of a baseline whose requests take so many seconds."""
+    waits = Distribution(metric="e2e", unit="ms", samples=[1000 * seconds], percentiles={"p50": 1000 * seconds})
+    baseline = sample_results.results().baseline
+    environment = baseline.environment.model_copy(update={"gpu_class": gpu_class})
+    return Results(baseline=baseline.model_copy(update={"environment": environment, "distributions": [waits]}))
+
+
 def test_a_run_says_the_minutes_that_it_took_and_which_stages_took_longer():
-    assert "took 2 min 40 s of the 3 min" in budget.sentence(of(3), {"admit": 10, "verify": 150})
+    assert "took 2 min 40 s of the 3 min" in budget.sentence(of(3), {"admit": 10, "verify": 150}, NONE)
     taken = {"admit": 9.0, "baseline": 20.4, "profile": 60.0, "explore": 12.0, "compose": 19.0, "verify": 240.0}
-    said = budget.sentence(of(2), taken)
+    said = budget.sentence(of(2), taken, NONE)
     assert said.startswith("The stages took 6 min, where the workload allows 2 min. ")
     assert "profile 1 min of 20 s" in said
     assert "verify 4 min of 1 min 15 s" in said
@@ -25,21 +38,35 @@ def test_a_run_says_the_minutes_that_it_took_and_which_stages_took_longer():
 
 def test_a_stage_may_spend_all_but_what_later_stages_need_and_a_late_plan_is_verified_unless_minutes_are_strict():
     needed = budget.NEEDED_SECONDS
-    assert budget.granted("compose", of(6), 60) == 300 - needed["verify"]
-    assert budget.granted("verify", of(6), 100) == 260
+    assert budget.granted("compose", of(6), 60, NONE) == 300 - needed["verify"]
+    assert budget.granted("verify", of(6), 100, NONE) == 260
     part = 80 * needed["compose"] / (needed["compose"] + needed["verify"])
-    assert budget.granted("compose", of(1.5), 10) == pytest.approx(part), "less is left than all stages need"
-    assert budget.granted("profile", of(0.5), 25) == budget.LEAST_SECONDS
+    assert budget.granted("compose", of(1.5), 10, NONE) == pytest.approx(part), "less is left than all stages need"
+    assert budget.granted("profile", of(0.5), 25, NONE) == budget.LEAST_SECONDS
     late, strict = of(3), of(3, constraints={"minutes": 3, "strict_minutes": True})
-    assert budget.granted("verify", late, 200) == budget.NEEDED_SECONDS["verify"]
-    assert budget.granted("verify", late, 350) == budget.LEAST_SECONDS, "twice the minutes are the most"
-    assert budget.granted("verify", strict, 200) == budget.LEAST_SECONDS
+    assert budget.granted("verify", late, 200, NONE) == budget.NEEDED_SECONDS["verify"]
+    assert budget.granted("verify", late, 350, NONE) == budget.LEAST_SECONDS, "twice the minutes are the most"
+    assert budget.granted("verify", strict, 200, NONE) == budget.LEAST_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("gpu_class", "seconds", "kept", "verify"),
+    [("h200", 20, 75, 75), ("cpu", 0.5, 75, 75), ("cpu", 3, 135, 135), ("cpu", 6, 180, 270), ("cpu", 20, 180, 520)],
+)
+def test_slow_requests_on_a_cpu_keep_time_for_verify_which_goes_on_beyond_the_minutes(gpu_class, seconds, kept, verify):
+    results, strict = measured(seconds, gpu_class), of(6, constraints={"minutes": 6, "strict_minutes": True})
+    assert budget.granted("compose", of(6), 60, results) == 300 - kept, "half of the minutes at most"
+    assert budget.granted("verify", of(6), 200, results) == max(160, verify), "twice the minutes at most"
+    assert budget.granted("verify", strict, 200, results) == 160
+    if gpu_class == "h200":
+        for stage in GPU_STAGES:
+            assert budget.granted(stage, of(6), 100, results) == budget.granted(stage, of(6), 100, NONE)
 
 
 def test_the_load_stage_has_its_share_and_more_where_vllm_must_start():
     load = {"load": {"most_users": 4}}
-    assert budget.granted("load", of(5), 0) == budget.LEAST_SECONDS
-    assert budget.granted("baseline", of(7), 0) > budget.granted("baseline", of(7, **load), 0)
-    assert budget.granted("load", of(7, **load), 120) == 300
+    assert budget.granted("load", of(5), 0, NONE) == budget.LEAST_SECONDS
+    assert budget.granted("baseline", of(7), 0, NONE) > budget.granted("baseline", of(7, **load), 0, NONE)
+    assert budget.granted("load", of(7, **load), 120, NONE) == 300
     with_vllm = of(7, **load, baseline_runner="vllm")
-    assert budget.granted("verify", with_vllm, 0) < budget.granted("verify", of(7, **load), 0)
+    assert budget.granted("verify", with_vllm, 0, NONE) < budget.granted("verify", of(7, **load), 0, NONE)

@@ -149,11 +149,11 @@ def timeline_chart(times: list[StageTime]) -> ChartView | None:
     )
 
 
-def time_words(workload: Workload | None, times: list[StageTime]) -> str:
+def time_words(workload: Workload | None, times: list[StageTime], results: Results) -> str:
     """Whether the stages kept to the workload's minutes; "" when the workload cannot be read."""
     if workload is None:
         return ""
-    return budget.sentence(workload, {stage.stage: stage.duration_s for stage in times})
+    return budget.sentence(workload, {stage.stage: stage.duration_s for stage in times}, results)
 
 
 def request_words(workload: Workload | None, model: ModelManifest | None) -> str:
@@ -199,7 +199,7 @@ def context(
             "left_lines": _left(results),
             "gpus_words": provenance.gpus_words(results),
             "unlike_after": time_spent.unlike_after(results, workload),
-            "time_words": time_words(workload, times),
+            "time_words": time_words(workload, times, results),
             "predicted": prediction.rows(results),
             "predicted_words": prediction.words(results),
             "facts": provenance.facts(environment, results.verify.gpus if results.verify else 1) if environment else [],

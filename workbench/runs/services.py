@@ -192,20 +192,20 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         prices=price_book(run.organisation),
         results=results_so_far,
         ceilings=known_ceilings(run.organisation, classes, gpu_uuid) if stage in ("admit", "profile") else {},
-        seconds_left=seconds_left(run, stage, workload),
+        seconds_left=seconds_left(run, stage, workload, results_so_far),
         taken={span.stage: span.duration_s for span in stage_times(run) if span.stage != stage},
         organisation=str(run.organisation_id),
         recording=recording.document if recording else None,
     )
 
 
-def seconds_left(run: Run, stage: Stage, document: WorkloadDocument) -> float:
-    """Seconds for `stage`, by what the run's earlier stages took; waiting in a queue is not counted."""
+def seconds_left(run: Run, stage: Stage, document: WorkloadDocument, known: Results) -> float:
+    """Seconds for `stage`, by what the run's earlier stages took and found; waiting in a queue is not counted."""
     done = StageRun.objects.filter(run=run, state=StageRun.State.DONE)
     spent = sum(
         (row.finished_at - row.started_at).total_seconds() for row in done if row.finished_at and row.started_at
     )
-    return budget.granted(stage, document, spent)
+    return budget.granted(stage, document, spent, known)
 
 
 def lacks(run: Run, what: str) -> str:

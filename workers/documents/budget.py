@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from workers.documents.stages import GPU_STAGES, STAGES, Stage
+from workers.documents.stages import GPU_STAGES, STAGES, Results, Stage
 from workers.documents.workload import Workload
 
 NEEDED_SECONDS: dict[str, float] = {
@@ -15,6 +15,12 @@ NEEDED_SECONDS: dict[str, float] = {
 }
 """Seconds that a stage is expected to need. The minutes are one budget: a stage may spend all that is left but what the
 stages after it need."""
+VERIFY_REQUESTS = 45.0
+"""On a CPU verify needs the time of so many requests of what runs today, where that is longer: of these about 30 for
+pairs in three processes and 15 for quality, whose passes take as long there as requests. On a GPU they take no time,
+and FAR_SLOWER requests of today are few."""
+MOST_KEPT = 0.5
+"""The largest share of the minutes that is kept for verify's requests."""
 LOAD_SHARE = 0.3
 """The load stage's share of the minutes."""
 LOAD_SHARE_WITH_VLLM = 0.45
@@ -43,8 +49,21 @@ def load_share(workload: Workload) -> float:
     return LOAD_SHARE_WITH_VLLM if workload.baseline_runner == "vllm" else LOAD_SHARE
 
 
-def granted(stage: Stage, workload: Workload, spent: float) -> float:
-    """Seconds for `stage` after earlier stages spent `spent` seconds: what is left, but for what later stages need.
+def request_seconds(results: Results) -> float:
+    """What a request of the present deployment takes, with its wait for the others; 0 where none was measured."""
+    measured = results.baseline.distributions if results.baseline else []
+    waits = [dist.percentiles.get("p50", 0.0) for dist in measured if dist.metric in ("e2e", "batch_latency")]
+    return max(waits, default=0.0) / 1000
+
+
+def _verify_seconds(results: Results) -> float:
+    slow = results.baseline is not None and results.baseline.environment.gpu_class == "cpu"
+    return max(NEEDED_SECONDS["verify"], VERIFY_REQUESTS * request_seconds(results) if slow else 0.0)
+
+
+def granted(stage: Stage, workload: Workload, spent: float, results: Results) -> float:
+    """Seconds for `stage` after earlier stages, with these results, spent `spent` seconds: what is left, but for what
+    later stages need.
 
     Where the minutes are fewer than all stages need, each keeps its part of them. When nothing is left it is
     LEAST_SECONDS, and for verify what it needs, within twice the minutes and unless the workload is strict about them:
@@ -56,15 +75,17 @@ def granted(stage: Stage, workload: Workload, spent: float) -> float:
     if stage == "load":
         return max(LEAST_SECONDS, minutes - spent if workload.load else 0.0)
     seconds_left = minutes * (1 - load_share(workload)) - spent
-    needed = NEEDED_SECONDS.get(stage, LEAST_SECONDS)
-    later = sum(NEEDED_SECONDS.get(name, 0.0) for name in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
+    verify = _verify_seconds(results)
+    seconds = NEEDED_SECONDS | {"verify": max(NEEDED_SECONDS["verify"], min(verify, MOST_KEPT * minutes))}
+    needed = seconds.get(stage, LEAST_SECONDS)
+    later = sum(seconds.get(name, 0.0) for name in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
     least = LEAST_SECONDS
     if stage == "verify" and not workload.constraints.strict_minutes:
-        least = max(least, min(needed, 2 * minutes - spent))
+        least = max(least, min(verify, 2 * minutes - spent))
     return max(least, seconds_left - later, seconds_left * needed / (needed + later))
 
 
-def sentence(workload: Workload, taken: Mapping[str, float]) -> str:
+def sentence(workload: Workload, taken: Mapping[str, float], results: Results) -> str:
     """Whether the stages kept to the workload's minutes; else which took longer than granted, and why.
 
     `taken`: seconds of each finished stage, waiting in a queue not counted. "" when none has finished.
@@ -77,7 +98,7 @@ def sentence(workload: Workload, taken: Mapping[str, float]) -> str:
         return f"The stages took {total} of the {allowed} that the workload allows."
     over, spent = [], 0.0
     for stage in (name for name in STAGES if name in taken):
-        seconds = granted(stage, workload, spent)
+        seconds = granted(stage, workload, spent, results)
         spent += taken[stage]
         if stage in LEAST_WORK and taken[stage] > seconds + WORTH_NAMING:
             over.append(f"{stage} {_words(taken[stage])} of {_words(seconds)} ({LEAST_WORK[stage]})")

@@ -1,6 +1,6 @@
 """By how much what a stage tries may exceed the stage's time before it counts as hanging."""
 
-from kernels.measure.intervals import percentile
+from workers.documents import budget
 from workers.documents.stages import StageInput
 
 LEAST_SECONDS = 120.0
@@ -22,6 +22,4 @@ def requests_seconds(document: StageInput) -> float:
     Every client is served before anything is timed, which takes about as long as one client waits for its answer, and
     some rounds follow whatever time is left.
     """
-    measured = document.results.baseline.distributions if document.results.baseline else []
-    waits = [percentile(sorted(dist.samples), 50) for dist in measured if dist.metric in ("e2e", "batch_latency")]
-    return REQUESTS * max(waits, default=0.0) / 1000
+    return REQUESTS * budget.request_seconds(document.results)

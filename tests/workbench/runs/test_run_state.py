@@ -14,7 +14,7 @@ from workbench.runs.services import seconds_left
 from workbench.runs.sweep import sweep
 from workbench.runs.workers import greet
 from workers.documents import budget
-from workers.documents.stages import Progress, StageFailure, stages_of
+from workers.documents.stages import Progress, Results, StageFailure, stages_of
 from workers.documents.worker_api import Hello, StageKey
 from workers.documents.workload import Workload as WorkloadDocument
 
@@ -185,14 +185,14 @@ def _minutes(minutes: float) -> WorkloadDocument:
 
 def test_time_that_a_stage_leaves_goes_to_those_after_it(run, key):
     needed = budget.NEEDED_SECONDS
-    assert seconds_left(run, "compose", _minutes(60)) == 3600 - needed["verify"]
+    assert seconds_left(run, "compose", _minutes(60), Results()) == 3600 - needed["verify"]
     start = timezone.now()
     StageRun.objects.filter(run=run, stage="admit").update(
         state="done", started_at=start, finished_at=start + timedelta(seconds=2)
     )
-    assert seconds_left(run, "compose", _minutes(6)) == pytest.approx(358 - needed["verify"])
+    assert seconds_left(run, "compose", _minutes(6), Results()) == pytest.approx(358 - needed["verify"])
     StageRun.objects.filter(run=run, stage="admit").update(finished_at=start + timedelta(seconds=900))
-    assert seconds_left(run, "verify", _minutes(6)) == 20
+    assert seconds_left(run, "verify", _minutes(6), Results()) == 20
 
 
 def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload, engineer):
