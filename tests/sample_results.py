@@ -269,6 +269,15 @@ def results(after_ms: float = 81.0) -> Results:
     )
 
 
+def of_baseline(seconds: float, gpu_class: str) -> Results:
+    """Baseline alone, on that class, whose requests take so many seconds."""
+    baseline = results().baseline
+    assert baseline is not None
+    waits = Distribution(metric="e2e", unit="ms", samples=[1000 * seconds], percentiles={"p50": 1000 * seconds})
+    environment = ENVIRONMENT.model_copy(update={"gpu_class": gpu_class})
+    return Results(baseline=baseline.model_copy(update={"environment": environment, "distributions": [waits]}))
+
+
 def manifest() -> ModelManifest:
     return ModelManifest(
         digest="d" * 64,

@@ -15,10 +15,10 @@ NEEDED_SECONDS: dict[str, float] = {
 }
 """Seconds that a stage is expected to need. The minutes are one budget: a stage may spend all that is left but what the
 stages after it need."""
-VERIFY_REQUESTS = 45.0
-"""On a CPU verify needs the time of so many requests of what runs today, where that is longer: of these about 30 for
-pairs in three processes and 15 for quality, whose passes take as long there as requests. On a GPU they take no time,
-and FAR_SLOWER requests of today are few."""
+VERIFY_REQUESTS, QUALITY_REQUESTS = 50.0, 30.0
+"""On a CPU verify needs the time of so many requests of what runs today, where that is longer, and quality of these the
+second number: a plan's decode steps are compared at the speed of its requests. On a GPU quality takes seconds, and
+today's requests are few where they are far slower."""
 MOST_KEPT = 0.5
 """The largest share of the minutes that is kept for verify's requests."""
 LOAD_SHARE = 0.3
@@ -56,9 +56,14 @@ def request_seconds(results: Results) -> float:
     return max(waits, default=0.0) / 1000
 
 
+def quality_seconds(results: Results) -> float:
+    """What comparing a plan with float32 is expected to take on a CPU; 0 on a GPU."""
+    on_cpu = results.baseline is not None and results.baseline.environment.gpu_class == "cpu"
+    return QUALITY_REQUESTS * request_seconds(results) if on_cpu else 0.0
+
+
 def _verify_seconds(results: Results) -> float:
-    slow = results.baseline is not None and results.baseline.environment.gpu_class == "cpu"
-    return max(NEEDED_SECONDS["verify"], VERIFY_REQUESTS * request_seconds(results) if slow else 0.0)
+    return max(NEEDED_SECONDS["verify"], VERIFY_REQUESTS / QUALITY_REQUESTS * quality_seconds(results))
 
 
 def granted(stage: Stage, workload: Workload, spent: float, results: Results) -> float:

@@ -17,6 +17,7 @@ from kernels.model_files.sentence_transformers import in_folder, sentence_module
 from kernels.runners import Runner
 from kernels.runners.eager import Float32Runner
 from kernels.server.execution.sizing import free_bytes
+from workers.documents import budget
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
@@ -28,7 +29,8 @@ from workers.prediction.precisions import own_precision
 from workers.wording.errors import error_sentence
 
 QUALITY_SECONDS = 60.0
-"""Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
+"""Quality may take this long even when the stage's time is up, and on a CPU what it needs unless minutes are strict: a
+verdict without it is worth nothing."""
 PROGRESS_SECONDS = 2.0
 """Between two lines about a comparison: each is an event that the run keeps and its page shows."""
 FINISHING_SHARE = 0.1
@@ -96,7 +98,10 @@ def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
 def _judge(
     document: StageInput, context: Context, reference: Runner, before: Runner, after: Runner, unverified: bool
 ) -> Quality:
-    until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left * (1 - FINISHING_SHARE))
+    longest = QUALITY_SECONDS
+    if not document.workload.constraints.strict_minutes:
+        longest = max(longest, budget.quality_seconds(document.results))
+    until = time.monotonic() + max(longest, context.seconds_left * (1 - FINISHING_SHARE))
     answer = answer_of(reference.model)
     needed = NEEDED[answer.form]
     allowed = None if unverified else allowed_rises(document.workload.constraints, document.model, answer)

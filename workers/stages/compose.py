@@ -282,10 +282,13 @@ class _Composer:
         self._rebuild(label, f"{label} in {dtype}", plan, lossy=True)
 
     def _rebuild(self, base: str, label: str, plan: Plan, lossy: bool) -> None:
-        """Tries the plan on a model of its own, if building the plan `base` took less time than is left."""
+        """Tries the plan on a model of its own, if what building the plan `base` took and a measurement are left."""
         took = next((trial.build_seconds or 0.0 for trial in self.done if trial.label == base), 0.0)
-        if took > self.context.seconds_left:
-            self._refuse(label, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
+        wanted, seconds_left = took + MEASURING_SECONDS, self.context.seconds_left
+        if wanted > seconds_left:
+            words = f"Not tried: building and measuring take about {wanted:.0f} s and {seconds_left:.0f} s were left."
+            self._refuse(label, plan, words)
+            self.done[-1].seconds_wanted = wanted
         else:
             self._attempt(label, plan, partial(planned, self.document, self.context, plan), lossy, took)
 

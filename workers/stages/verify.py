@@ -13,6 +13,7 @@ from kernels.plan import Plan
 from kernels.runners import Runner
 from kernels.runners.clients import Clients
 from workers.cost.pricing import hourly_price
+from workers.documents import budget
 from workers.documents.left_out import LeftOut
 from workers.documents.measurement import Environment
 from workers.documents.profile import PlanProfile
@@ -63,7 +64,7 @@ from workers.stats.intervals import goodput, tokens_per_second
 from workers.stats.sample_sizes import distributions, is_enough
 
 TIMING_SHARE = 0.6
-"""Share of the stage's seconds for loading and timing. Quality gets the rest."""
+"""Share of the stage's seconds for loading and timing at most. Quality gets the rest."""
 NO_OTHER = "No other plan can be verified."
 
 
@@ -144,7 +145,8 @@ class _Bench:
 
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         document, context, start = self.document, self.context, time.monotonic()
-        objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
+        objectives = document.workload.objectives
+        reserve = max(context.seconds_left * (1 - TIMING_SHARE), budget.quality_seconds(document.results))
         sizes = sizes_of(document, plan)
         self.further.close()
         context.say(0.05, f"preparing the plan {label}")

@@ -14,6 +14,7 @@ from kernels.model_files import AnswerKind
 from kernels.plan import Plan
 from kernels.runners import load, runner
 from kernels.runners.eager import Float32Runner
+from tests.sample_results import of_baseline
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import ComposeResult
@@ -228,6 +229,20 @@ def test_a_model_that_is_served_in_float32_is_its_own_reference(context, monkeyp
     assert why_not == ""
     assert found.kl_before == found.kl_after == 0.0
     assert sum(passes) == found.tokens
+
+
+@pytest.mark.parametrize(
+    ("gpu_class", "strict", "proven"), [("cpu", False, True), ("cpu", True, False), ("h200", False, False)]
+)
+def test_slow_requests_on_a_cpu_give_quality_the_time_that_it_needs(context, monkeypatch, gpu_class, strict, proven):
+    monkeypatch.setattr(quality_by_kind, "QUALITY_SECONDS", 0.0)
+    context._deadline = 0
+    sla = {"traffic": {"prompt_tokens": 64, "output_tokens": 64}, "constraints": {"strict_minutes": strict}}
+    document = stage_input("verify", manifest(TINY), results=of_baseline(20, gpu_class), **sla)
+    before = runner("eager", model())
+    found, _ = quality_by_kind.measure(document, context, before, before, unverified=False)
+    assert (found.tokens >= found.needed) == proven
+    assert ("undecided" in found.summary) == (not proven)
 
 
 def test_a_model_of_images_is_compared_with_a_float32_copy(context, monkeypatch):

@@ -81,6 +81,10 @@ def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context):
     assert trial.plan["dtype"] == "bf16"
     strict = composed(context, [], constraints={"precisions": ["fp32", "bf16"]})
     assert not any("bf16" in each.label for each in strict.trials)
+    context._deadline = time.monotonic()
+    late = by_label(composed(context, [], constraints=ALLOWED | {"precisions": ["fp32", "bf16"]}))["eager in bf16"]
+    assert (late.gate, late.seconds_wanted) == ("refused", pytest.approx(compose.MEASURING_SECONDS, abs=0.4))
+    assert late.reason == "Not tried: building and measuring take about 4 s and 0 s were left."
 
 
 @pytest.fixture
