@@ -77,11 +77,12 @@ class _Composer:
         self._journal = Journal(document, context)
         self._order = TrialOrder(document)
         self._overtime = 0.0
+        self._compared = -1
         self._predicted: float | None = None
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
-        self._set_reference()
+        self._compare_with(0)
         self._once("present", self._take_present)
         candidates = self._order.candidates()
         while candidates:
@@ -128,13 +129,11 @@ class _Composer:
     def _lower(self) -> bool:
         return self.document.workload.objectives[0].direction != "at_least"
 
-    def _set_reference(self) -> None:
-        """Sets the logits that trials are compared with, of more tokens where precision may be lowered."""
-        lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
-        candidates = (candidate for candidate in self._order.candidates() if candidate.variant.lossy)
-        lossy = lossy or any(not self._order.refusal(candidate) for candidate in candidates)
-        least = COMPARED_TOKENS if lossy else 0
-        self.trial_runner.reference = reference_of(self.document, self.context, self.model, least)
+    def _compare_with(self, tokens: int) -> None:
+        """Has trials compared with the model on so many tokens at least, one batch at least."""
+        if self._compared < tokens:
+            self.trial_runner.reference = reference_of(self.document, self.context, self.model, tokens)
+            self._compared = tokens
 
     def _lower_dtype(self) -> str | None:
         """The 16-bit precision that a float32 model may be tried in."""
@@ -302,6 +301,7 @@ class _Composer:
         if reason := self._journal.why_left_out(f"plan {label}"):
             trial = untried(label, plan, self.document, "error", reason)
         else:
+            self._compare_with(COMPARED_TOKENS if lossy else 0)
             longest = self._journal.plan_seconds(2 * worst + self._loading_seconds) if self.done else MOST_SECONDS
             self._journal.note(f"plan {label}", f"the plan {label}", longest)
             trial = self.trial_runner.attempt(label, plan, make, times, lossy)

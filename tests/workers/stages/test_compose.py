@@ -74,13 +74,16 @@ def test_whole_models_and_parts_are_tried_and_explained(context):
     assert [line.partial for line in said if line.partial][-1]["eager"].endswith(" ms")
 
 
-def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context):
+def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context, monkeypatch):
+    compared, real = [], compose.reference_of
+    monkeypatch.setattr(compose, "reference_of", lambda *given: compared.append(given[-1]) or real(*given))
     result = composed(context, [], constraints=ALLOWED | {"precisions": ["fp32", "bf16"]})
     trial = by_label(result)["eager in bf16"]
     assert trial.gate == "pass"
     assert trial.plan["dtype"] == "bf16"
     strict = composed(context, [], constraints={"precisions": ["fp32", "bf16"]})
     assert not any("bf16" in each.label for each in strict.trials)
+    assert compared == [0, compose.COMPARED_TOKENS, 0], "more tokens once a plan of lower precision is tried"
     context._deadline = time.monotonic()
     late = by_label(composed(context, [], constraints=ALLOWED | {"precisions": ["fp32", "bf16"]}))["eager in bf16"]
     assert (late.gate, late.seconds_wanted) == ("refused", pytest.approx(compose.MEASURING_SECONDS, abs=0.4))
