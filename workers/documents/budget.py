@@ -15,7 +15,7 @@ NEEDED_SECONDS: dict[str, float] = {
 }
 """Seconds that a stage is expected to need. The minutes are one budget: a stage may spend all that is left but what the
 stages after it need."""
-VERIFY_REQUESTS, QUALITY_REQUESTS = 50.0, 30.0
+VERIFY_REQUESTS, QUALITY_REQUESTS = 60.0, 36.0
 """On a CPU verify needs the time of so many requests of what runs today, where that is longer, and quality of these the
 second number: a plan's decode steps are compared at the speed of its requests. On a GPU quality takes seconds, and
 today's requests are few where they are far slower."""
