@@ -135,8 +135,7 @@ def step_attention(
     v_cache: "Tensor",
     position: "Tensor",
     page_table: "Tensor | None" = None,
-    sinks: "Tensor | None" = None,
-    **norms: "Tensor",
+    **weights: "Tensor",
 ) -> "Tensor":
     """o [batch, heads · head_dim]; writes the rotated k, and v, into slot position[b] of the caches.
 
@@ -145,8 +144,9 @@ def step_attention(
     """
     import torch
 
+    sinks = weights.pop("sinks", None)
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
-    q, at, keys, values = appended(case, qkv, cos, sin, k_cache, v_cache, position, page_table, **norms)
+    q, at, keys, values = appended(case, qkv, cos, sin, k_cache, v_cache, position, page_table, **weights)
     wide = torch.promote_types(qkv.dtype, torch.float32)
     grouped = q.view(case.batch, kv_heads, heads // kv_heads, head_dim).to(wide)
     scores = torch.einsum("bhgd,blhd->bhgl", grouped, keys.to(wide)) * head_dim**-0.5
