@@ -18,7 +18,7 @@ CHUNK = 32
 LARGER = 64
 """Bytes by which a block's barriers are larger here."""
 ENTRY = """
-extern "C" int run(const Call* call, int kv_heads, int batch, long shared_bytes) {
+extern "C" int run(const Params* call, int kv_heads, int batch, long shared_bytes) {
   const uint3 grid{SPLITS, (unsigned)kv_heads, (unsigned)batch};
   return fibers::run(grid, kThreads, SPLITS, shared_bytes, [&] { step_attention(*call); });
 }
