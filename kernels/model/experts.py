@@ -113,7 +113,7 @@ def _turned(parameter: Tensor) -> Tensor:
     return turned
 
 
-def unused_parameters(config: Any, mlp: Any) -> int:
+def unchosen_parameters(config: Any, mlp: Any) -> int:
     """The parameters of the experts of a layer's `mlp` in a transformers model that multiply nothing of one token."""
     experts = len(router_of(mlp).weight)
     size = sum(parameter.numel() for parameter in mlp.experts.parameters()) // experts

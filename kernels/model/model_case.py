@@ -3,7 +3,7 @@
 from typing import Any
 
 from kernels.model import loading
-from kernels.model.experts import MODEL_TYPES, has_experts, is_sparse, unused_parameters
+from kernels.model.experts import MODEL_TYPES, has_experts, is_sparse, unchosen_parameters
 from kernels.model_files.families import expert_sizes
 from kernels.ops import ModelCase
 from kernels.ops.model import last_only
@@ -50,7 +50,7 @@ def _parameters(model: Any, embedding: Any) -> int:
     if has_experts(model.config):
         if model.config.model_type not in MODEL_TYPES or not all(is_sparse(layer) for layer in model.model.layers):
             return 0
-        total -= sum(unused_parameters(model.config, layer.mlp) for layer in model.model.layers)
+        total -= sum(unchosen_parameters(model.config, layer.mlp) for layer in model.model.layers)
     return int(total - (0 if tied else embedding.numel()))
 
 
