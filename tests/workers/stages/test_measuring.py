@@ -142,3 +142,16 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured, 
     hurried = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), later)
     assert hurried.outcomes[0].samples == alternation.FEWEST_PAIRS
     assert (hurried.verdict, hurried.quality, hurried.served_ids) == ("not_enough_samples", None, None)
+
+
+@pytest.mark.parametrize(
+    ("gpu_class", "done", "seconds", "seconds_left", "enough"),
+    [
+        ("h200", 2, 5, 300, True), ("h200", 1, 30, 300, False), ("h200", 20, 3, 300, False), ("h200", 2, 3, 0, True),
+        ("cpu", 2, 5, 300, False), ("cpu", 6, 5, 300, True), ("cpu", 3, 19, 300, True), ("cpu", 2, 9, 0, True),
+    ],
+)  # fmt: skip
+def test_slow_requests_are_asked_six_times_on_a_cpu_while_there_is_time(gpu_class, done, seconds, seconds_left, enough):
+    minutes = {"gpu_classes": [gpu_class], "minutes": 6}
+    document = stage_input("baseline", gpu_class=gpu_class, constraints=minutes)
+    assert baseline.has_enough(document, done, seconds, seconds_left) == enough
