@@ -77,7 +77,7 @@ MISTAKES = {
     "both halves take the first one's queries": ("s.q[half], s.ring", "s.q[half * !MISTAKE], s.ring"),
     "sums of the tile before stay": ("block + 2 < mine.end);", "MISTAKE || block + 2 < mine.end);"),
     "sums are not rescaled": ("tmem_scale<HEAD_DIM>", "if (!MISTAKE) tmem_scale<HEAD_DIM>"),
-    "the sum of the weights is not rescaled": ("sum *= shrink;", "if (!MISTAKE) sum *= shrink;"),
+    "the sum of the weights is not rescaled": ("sum *= scores_scale;", "if (!MISTAKE) sum *= scores_scale;"),
     "a query sees the key behind it": ("i >= end", "i >= end + MISTAKE"),
     "heads take the keys of others": ("tile.head / shape.group", "(tile.head + MISTAKE) / shape.group % 2"),
 }  # fmt: skip
