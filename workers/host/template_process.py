@@ -6,6 +6,7 @@ it is the worker's child as one that the worker has started itself.
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import logging
@@ -121,11 +122,14 @@ def main() -> None:
     """Arguments: the descriptor of the socket to the worker, the worker's process id, the modules to import."""
     link, worker = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     die_with_parent(worker)
+    gc.disable()  # a sixth of the imports' time
     for name in sys.argv[3:]:
         importlib.import_module(name)
     for name in IMPORTED_LATE if "torch" in sys.modules else ():
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    gc.freeze()  # no collection of a fork looks at them, which would copy their pages
+    gc.enable()
     os.waitpid(_fork_idle(), 0)
     check = _fork_isa_check() if "torch" in sys.modules and not Path(f"{GPUS}0").exists() else None
     link.send(READY)

@@ -1,5 +1,6 @@
 """The engine's process for a model that gives vectors: texts are packed into padded batches as they come."""
 
+import gc
 import math
 import sys
 import time
@@ -92,6 +93,7 @@ class Encoder:
 def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     """The encoder, ready to serve. Raises ValueError with one sentence."""
     with phases.phase("imports"):
+        gc.disable()
         import torch
 
         from kernels import runners
@@ -100,6 +102,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
         from kernels.model.sentence_head import SentenceHead
         from kernels.runners.sessions import positions
 
+        gc.enable()
     if spec.plan is not None:
         raise ValueError("--plan: plans of models that give vectors are not served; serve the model without it")
     directory, config = configuration(spec)

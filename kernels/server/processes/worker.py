@@ -103,10 +103,12 @@ def main(spec: Spec, connection: Connection) -> None:
     def built(phases: Phases, compiled: Callable[[], object]) -> "tuple[Engine, Ready]":
         read_ahead(Path(spec.model))
         with phases.phase("imports"):  # torch and transformers, which the server's process does without
+            gc.disable()  # a sixth of their time
             from kernels.model import loading  # noqa: F401  with the classes of transformers' models
             from kernels.server.execution.building import build_engine
 
         gc.freeze()  # else collections while passes are captured look at all that was imported
+        gc.enable()
         return build_engine(spec, phases, compiled)
 
     live(build, lambda engine, pipe: serve(engine, pipe, GrammarCompiler(spec)), connection)
