@@ -48,13 +48,22 @@ def assert_right(variant: Variant, case: Case, params: dict[str, Any]) -> None:
 
 
 def pytest_configure() -> None:
-    """Triton 3.6 converts a loop's bound to an integer in a way that numpy 2.4 refuses."""
+    """Triton 3.6 converts a loop's bound to an integer in a way that numpy 2.4 refuses, and patches its language anew
+    at each call of a function: a fifth of the time.
+    """
     from triton.runtime import interpreter
 
-    patch = interpreter._patch_lang_tensor
+    patch_tensor, patch_language, patched = interpreter._patch_lang_tensor, interpreter._patch_lang, set[int]()
 
-    def patched(tensor: Any, scope: Any) -> None:
-        patch(tensor, scope)
+    def tensor_patched(tensor: Any, scope: Any) -> None:
+        patch_tensor(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
-    interpreter._patch_lang_tensor = patched
+    def language_patched(function: Any) -> Any:
+        if id(function.__globals__) not in patched:
+            patched.add(id(function.__globals__))
+            patch_language(function)  # for good
+        return interpreter._LangPatchScope()
+
+    interpreter._patch_lang_tensor = tensor_patched
+    interpreter._patch_lang = language_patched
