@@ -13,17 +13,22 @@ from typing import Any
 import pytest
 
 from tests.workers.conftest import TINY, stage_input
+from tests.workers.stages.confined import confined
 from tests.workers.stages.test_compose import ENVIRONMENT, kernels_candidates
 from tests.workers.stages.test_confirmed_plans import document_of
 from tests.workers.stages.test_explore import ATTENTION, CEILINGS, DECODE, profile, row
+from tests.workers.stages.test_load import PLAIN, VLLM, verify_result
 from tests.workers.templates import ready_template
+from workers.charts import plans
 from workers.config import WorkerConfig
-from workers.documents.stages import ExploreResult, Results, StageInput, VerifyResult
+from workers.documents.load import UnderLoadResult
+from workers.documents.stages import ComposeResult, ExploreResult, Results, StageInput, VerifyResult
 from workers.host import stage_process
 from workers.host.stage_files import Folders, stage_modules
 from workers.host.stage_process import RunProcess
 from workers.host.template_process import Template
 from workers.shared.scratch import scratch
+from workers.wording.load_search import NO_NETWORK
 
 STAGES = "tests.workers.crashing_stages"
 
@@ -199,3 +204,36 @@ def test_verify_tries_no_other_plan_where_one_hung_past_its_time(run_stage):
     assert "Time was short to verify megakernel in bf16." in result.sentence
     assert (result.recommended, result.plan["runner"]) == (False, "eager")
     assert result.outcomes[0].after is not None
+
+
+def test_a_confined_stage_measures_vllm_as_a_peer_and_never_chooses_it(outside: Path, template: Template) -> None:
+    without_compiler = {"exclude": ["compiled", "compiled_tuned", "compiled_max_autotune"]}
+    document = stage_input("compose", constraints=without_compiler)
+    result = ComposeResult.model_validate_json(confined(outside, document, template))
+    (found,) = result.peers
+    assert (found.gate, found.version, found.peer) == ("pass", "0.0", True), found.sentence
+    assert found.primary is not None
+    assert found.primary.value > 0
+    assert found.served_ids is not None
+    assert found.served_ids.acceptable
+    assert found.settings["dtype"] == "float32"
+    assert found.settings["process_group"] == "fake, of one process"
+    assert "a peer, never chosen" in found.sentence
+    assert result.plan["runner"] == "eager"
+    headers, rows = plans.table(Results(compose=result))
+    row = dict(zip(headers, next(row for row in rows if row[0] == "vllm 0.0"), strict=True))
+    assert (row["chosen"], row["median"]) == ("peer", found.primary.value)
+    assert plans.figure(Results(compose=result))["data"][0]["y"][0] == "vllm 0.0 (peer)"
+
+
+def test_a_confined_load_stage_starts_vllms_server(outside: Path, template: Template) -> None:
+    plain = verify_result().model_copy(update=PLAIN)
+    document = stage_input("load", results=Results(verify=plain), load={"most_users": 2}, **VLLM)
+    document = document.model_copy(update={"seconds_left": 5.0})
+    found = UnderLoadResult.model_validate_json(confined(outside, document, template))
+    assert found.before is not None, found.notes
+    if NO_NETWORK in found.notes:  # the machine that runs the tests allows none
+        assert found.before.server.kind == "batches"
+    else:
+        assert found.before.server.label == "vLLM 0.0"
+        assert any(each.tokens_per_second for each in found.before.limit.loads)

@@ -12,16 +12,17 @@ from workers.host import stage_process
 from workers.host.child import ChildCommand
 from workers.host.child_environment import stage_environment
 from workers.host.stage_files import code_folder, readable, user_of
+from workers.host.template_process import Template
 from workers.shared.scratch import scratch
 
 
-def confined(outside: Path, document: StageInput) -> bytes:
+def confined(outside: Path, document: StageInput, template: Template) -> bytes:
     """The stage's result. `outside`: a folder that every user reaches."""
     vllm_stand_in.environment(outside / "vllm")
     outer = os.environ | {"WORKER_VLLM": str(outside / "vllm")}
     command = [f"workers.stages.{document.stage}", "in.json", "out.json", "--artifacts", "."]
     files = {"in.json": document.model_dump_json()}
-    return confined_python(outside, command, files, stage_process.starts_vllm(document, outer), outer)
+    return confined_python(outside, command, files, stage_process.starts_vllm(document, outer), outer, template)
 
 
 def confined_python(
@@ -30,6 +31,7 @@ def confined_python(
     files: Mapping[str, str],
     loopback: bool,
     outer: Mapping[str, str] = os.environ,
+    template: Template | None = None,
 ) -> bytes:
     """What the command, a module and its arguments, wrote to `out.json`; `files` lie in its directory."""
     caches, packages = outside / "caches", ["benchmarks"]
@@ -47,6 +49,7 @@ def confined_python(
                 loopback=loopback,
             ),
             lambda line: None,
+            template=template,
         )
         assert ended.code == 0, (directory / "stage.log").read_text()
         return (directory / "out.json").read_bytes()

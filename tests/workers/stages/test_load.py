@@ -1,7 +1,6 @@
 """The load stage of a tiny model on the CPU; no verdict or time is asked for: a busy machine may void every load."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,6 @@ from kernels.plan import Plan
 from kernels.runners.plan_files import digested
 from tests.kernels.runners import vllm_stand_in
 from tests.workers.conftest import TINY, stage_input
-from tests.workers.stages.confined import confined
 from workers.charts import under_load
 from workers.documents.base import Verdict
 from workers.documents.load import UnderLoadResult
@@ -21,7 +19,7 @@ from workers.loadtest.servers import curve, judging, sides
 from workers.measuring.served_model import watched
 from workers.stages import load
 from workers.wording import serving
-from workers.wording.load_search import AFTER_HERE, NO_NETWORK, NO_VLLM
+from workers.wording.load_search import AFTER_HERE, NO_VLLM
 
 RELATIVE = [{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}]
 SHA256 = "a" * 64
@@ -34,8 +32,7 @@ PLAIN = {"recommended": False}
 ALONE = "No change is recommended, so only what runs today was put under load."
 
 
-@pytest.fixture(scope="module")
-def verified() -> VerifyResult:
+def verify_result() -> VerifyResult:
     document = stage_input("verify", **SHORT)
     with watched(document) as environment:
         pass
@@ -47,6 +44,11 @@ def verified() -> VerifyResult:
     rates = {"tokens_per_second_before": 1, "tokens_per_second_after": 3, "speedup": None, "quality": None}
     facts = {"plan": plan, "before": [], "after": [], "outcomes": [outcome], "verdict": met, "sentence": ""}
     return VerifyResult(environment=environment(), **rates, **facts)
+
+
+@pytest.fixture(scope="module")
+def verified() -> VerifyResult:
+    return verify_result()
 
 
 @pytest.fixture
@@ -235,19 +237,6 @@ def test_before_and_after_in_vllm_have_its_version_and_settings_where_it_says_th
     (plan,) = tmp_path.rglob("vllm-plan.json")
     digest = digested(plan.with_name("vllm-model"), 0)[-1]
     assert Plan.model_validate_json(plan.read_text()).model_digest == digest, "the plug-in refuses other files"
-
-
-def test_a_confined_load_stage_starts_vllms_server(outside: Path, verified: VerifyResult) -> None:
-    plain = verified.model_copy(update=PLAIN)
-    document = stage_input("load", results=Results(verify=plain), load={"most_users": 2}, **VLLM)
-    document = document.model_copy(update={"seconds_left": 5.0})
-    found = UnderLoadResult.model_validate_json(confined(outside, document))
-    assert found.before is not None, found.notes
-    if NO_NETWORK in found.notes:  # the machine that runs the tests allows none
-        assert found.before.server.kind == "batches"
-    else:
-        assert found.before.server.label == "vLLM 0.0"
-        assert any(each.tokens_per_second for each in found.before.limit.loads)
 
 
 def test_a_vllm_that_does_not_start_is_a_sentence_with_the_end_of_its_log(tmp_path, monkeypatch, run):

@@ -1,36 +1,12 @@
-"""vLLM beside the plans of compose: its figure, and the sentence where there is none. A stand-in runs on the CPU."""
+"""vLLM beside the plans of compose: a sentence where it has no figure; with one: test_stage_process.py."""
 
 import re
 import time
-from pathlib import Path
 
 from tests.kernels.runners import vllm_stand_in
 from tests.workers.conftest import stage_input
-from tests.workers.stages.confined import confined
-from workers.charts import plans
-from workers.documents.stages import ComposeResult, Results
 from workers.measuring.served_model import load
 from workers.planning import peers
-
-WITHOUT_COMPILER = {"constraints": {"exclude": ["compiled", "compiled_tuned", "compiled_max_autotune"]}}
-
-
-def test_a_confined_stage_measures_vllm_as_a_peer_and_never_chooses_it(outside: Path) -> None:
-    result = ComposeResult.model_validate_json(confined(outside, stage_input("compose", **WITHOUT_COMPILER)))
-    (found,) = result.peers
-    assert (found.gate, found.version, found.peer) == ("pass", "0.0", True), found.sentence
-    assert found.primary is not None
-    assert found.primary.value > 0
-    assert found.served_ids is not None
-    assert found.served_ids.acceptable
-    assert found.settings["dtype"] == "float32"
-    assert found.settings["process_group"] == "fake, of one process"
-    assert "a peer, never chosen" in found.sentence
-    assert result.plan["runner"] == "eager"
-    headers, rows = plans.table(Results(compose=result))
-    row = dict(zip(headers, next(row for row in rows if row[0] == "vllm 0.0"), strict=True))
-    assert (row["chosen"], row["median"]) == ("peer", found.primary.value)
-    assert plans.figure(Results(compose=result))["data"][0]["y"][0] == "vllm 0.0 (peer)"
 
 
 def test_one_that_cannot_be_started_is_a_sentence(context, monkeypatch):
