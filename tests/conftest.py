@@ -3,8 +3,11 @@
 import gc
 import os
 import shutil
+import sqlite3
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests.kernels.build_cache import folder, machine_digest
+from tests.migrated import database
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
@@ -108,6 +112,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def root() -> Path:
     """The repository's root."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> Iterator[None]:
+    """The test database has been migrated, before Django opens it by its name."""
+    if "DATABASE_URL" in os.environ:
+        yield
+        return
+    with closing(sqlite3.connect("file:memorydb_default?mode=memory&cache=shared", uri=True)) as memory:
+        with closing(sqlite3.connect(database())) as migrated:
+            migrated.backup(memory)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.migrated import copy_database
 from workbench.embedded import Workbench
 from workbench.embedded.devices import Device
 
@@ -26,6 +27,7 @@ class Site:
 @contextmanager
 def serving(data: Path) -> Iterator[Site]:
     """Redis, web and one CPU worker, as `workbench up` starts them, with their data in this folder."""
+    copy_database(data)
     with Workbench(data=data, port=0, devices=[Device("cpu")]) as workbench:
         login = json.loads(workbench.manage("create_login", "--json"))
         yield Site(workbench.url, login["email"], login["password"], workbench.manage, workbench.env)

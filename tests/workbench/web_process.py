@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 
+from tests.migrated import copy_database
 from tests.ports import reserved_port
 from tests.redis_settings import redis_settings
 from tests.waiting import wait_for
@@ -28,6 +29,7 @@ class WebProcess:
         self.env |= {"API_REQUESTS_PER_MINUTE": "9999", **redis_settings(1)}
 
     def start(self) -> None:
+        copy_database(self.folder)
         made = json.loads(self._python("-m", "tests.workbench.web_seed").splitlines()[-1])
         bearer = {"Authorization": f"Bearer {made['token']}"}
         self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=120)

@@ -18,6 +18,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.migrated import copy_database
 from tests.sample_results import workload
 from tests.slow_clients import half_headers
 from tests.waiting import wait_for
@@ -117,9 +118,10 @@ def _drips() -> Iterator[bytes]:
 def site(tmp_path_factory):
     """The command when it serves."""
     told = tmp_path_factory.mktemp("told")
+    copy_database(data := tmp_path_factory.mktemp("var"))
     env = {
         **os.environ,
-        "WORKBENCH_DATA": str(tmp_path_factory.mktemp("var")),
+        "WORKBENCH_DATA": str(data),
         "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages",
         "WORKBENCH_STAGE_TEST_DIR": str(told),
         "HEARTBEAT_SECONDS": "1",

@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.migrated import copy_database
 from tests.waiting import wait_for
 from tests.workbench.intake.conftest import CONFIG, sha
 from tests.workbench.web_process import ROOT
@@ -98,7 +99,8 @@ def _checked_here():
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     env = {"SWEEP_SECONDS": "2", "API_REQUESTS_PER_MINUTE": "9999"}
-    with Workbench(tmp_path_factory.mktemp("up"), 0, [], env) as workbench:
+    copy_database(data := tmp_path_factory.mktemp("up"))
+    with Workbench(data, 0, [], env) as workbench:
         yield Site(workbench)
 
 

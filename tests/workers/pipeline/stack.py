@@ -20,6 +20,7 @@ import httpx
 import psycopg
 
 from tests.debian import PostgresServer
+from tests.migrated import copy_database
 from tests.ports import reserved_port
 from tests.sample_results import workload
 from tests.waiting import wait_for
@@ -87,6 +88,8 @@ class Stack:
     def start(self) -> None:
         """Start everything and make a member's token and a model."""
         self.start_redis()
+        if not self.postgres:
+            copy_database(self.directory / "data")
         seeded = json.loads(self._python(str(Path(__file__).with_name("seed.py"))).splitlines()[-1])
         self.start_web()
         self.start_worker_api()

@@ -1,0 +1,38 @@
+"""A migrated SQLite database, made once for each content of the migrations: where migrating is not what is tested."""
+
+import importlib.metadata
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+from tests.kernels.build_cache import cached_build
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def copy_database(data: Path) -> None:
+    """Copy it to where a site with this WORKBENCH_DATA has its own."""
+    data.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(database(), data / "db.sqlite3")
+
+
+@cache
+def database() -> Path:
+    migrations = sorted(ROOT.glob("workbench/*/migrations/*.py"))
+    versions = [importlib.metadata.version(name).encode() for name in ("django", "django-allauth")]
+    return cached_build(b"\0".join([*versions, *(file.read_bytes() for file in migrations)]), "sqlite3", _migrate)
+
+
+def _migrate(file: Path) -> None:
+    with tempfile.TemporaryDirectory() as data:
+        command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
+        subprocess.run(command, cwd=ROOT, env=os.environ | {"WORKBENCH_DATA": data}, check=True)
+        with closing(sqlite3.connect(Path(data) / "db.sqlite3")) as made, closing(sqlite3.connect(file)) as copy:
+            made.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
