@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.screenshots import seeded
-from tests.browser.serving import Site, serving
+from tests.browser.serving import CHROMIUM, Site, serving
 
 PASSWORD = "correct horse battery"
 """Of the gallery's people."""
@@ -30,7 +30,7 @@ def chromium() -> Iterator[Browser]:
     """The system's Chromium, without a window."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        launched = playwright.chromium.launch(executable_path=program, args=CHROMIUM)
         made = launched.new_context
 
         def patient(**options: Any) -> BrowserContext:

@@ -14,6 +14,7 @@ import django
 
 django.setup()
 
+from django.contrib.auth.hashers import PBKDF2PasswordHasher  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
@@ -40,6 +41,7 @@ from workers.documents.stages import Results, stages_of  # noqa: E402
 from workers.planning.megakernel_profile import divided_by  # noqa: E402
 
 PASSWORD = "correct horse battery"
+PBKDF2PasswordHasher.iterations = 1  # a third of a second for each password otherwise
 STEPS, KEYS = 63, 160
 """Tokens that the megakernel of the committed run made in a request, and the keys that the middle one reads."""
 OPEN = {"queued": "admit", "running": "explore", "failed": "profile", "lost": "verify", "cancelled": "compose"}

@@ -15,6 +15,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.browser.serving import CHROMIUM
 from workbench.embedded import Workbench
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,7 +91,7 @@ def main() -> None:
         sync_playwright() as playwright,
     ):
         seeds = seeded(workbench.env)
-        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=program, args=CHROMIUM)
         if chosen.tour:
             tour(chromium, workbench.url, seeds, chosen.tour)
         else:

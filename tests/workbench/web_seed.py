@@ -6,6 +6,7 @@ import django
 
 django.setup()
 
+from django.contrib.auth.hashers import PBKDF2PasswordHasher  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.test import Client  # noqa: E402
 
@@ -13,6 +14,7 @@ from workbench.accounts import services, tokens  # noqa: E402
 from workbench.accounts.models import User  # noqa: E402
 
 call_command("migrate", verbosity=0)
+PBKDF2PasswordHasher.iterations = 1  # a third of a second for each password otherwise
 user = User.objects.create_user("engineer@voice.test", "correct horse battery", name="Engineer")
 organisation = services.create_organisation("Voice", user)
 _, secret = tokens.issue(organisation, user, "test", "write")

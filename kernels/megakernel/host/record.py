@@ -11,7 +11,6 @@ from torch import Tensor
 from kernels import runners
 from kernels.cuda.nvrtc import Build
 from kernels.megakernel.host import trace
-from kernels.model import tensor_parallel
 
 if TYPE_CHECKING:
     from kernels.megakernel.runner import MegakernelRunner
@@ -28,6 +27,8 @@ def record(
     On several GPUs each makes its part of the model, and lower precisions are rounded to nearest. Raises ValueError if
     the megakernel cannot run.
     """
+    from kernels.model import tensor_parallel  # it imports transformers
+
     if not torch.cuda.is_available():
         raise ValueError("device: a timeline is recorded on a Hopper GPU, and there is none")
     options: dict[str, Any] = {"weights": weights}

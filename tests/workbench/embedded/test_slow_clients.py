@@ -29,8 +29,8 @@ from workers.documents.worker_api import CLAIM_HEADER
 UP = "from workbench.embedded import main; raise SystemExit(main(port=0))"
 UPLOADS = 20
 UPLOAD_BYTES = 2**22
-DRIP_BYTES = 2**15
-DRIP_SECONDS = 0.1
+DRIP_BYTES = 2**17
+DRIP_SECONDS = 0.4
 HELD_UP_SECONDS = 6.0
 """Who waits for a slow client waits longer: ten seconds for an upload, eight for half a header."""
 

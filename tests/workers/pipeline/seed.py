@@ -10,6 +10,7 @@ sys.path.insert(0, os.getcwd())
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 django.setup()
 
+from django.contrib.auth.hashers import PBKDF2PasswordHasher  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 
 from kernels.model_files.digests import content_digest  # noqa: E402
@@ -43,4 +44,5 @@ def make_member_and_model() -> dict[str, str]:
 
 
 call_command("migrate", verbosity=0)
+PBKDF2PasswordHasher.iterations = 1
 print(json.dumps(make_member_and_model()))
