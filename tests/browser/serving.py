@@ -16,7 +16,7 @@ DISTURBING = (
     "AimEnabled,PreconnectToSearch"
 )
 """Features of Chromium that Playwright leaves out; this list takes the place of its own."""
-CHROMIUM = ("--no-sandbox", "--disable-gpu", f"--disable-features={DISTURBING},WebUIOmniboxPopup,WebUIOmniboxAimPopup")
+CHROMIUM = ("--no-sandbox", f"--disable-features={DISTURBING},WebUIOmniboxPopup,WebUIOmniboxAimPopup")
 """Its arguments. The two last features are pages beneath the address line, which cost each window 0.6 CPU seconds."""
 
 

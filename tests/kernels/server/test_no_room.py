@@ -21,7 +21,7 @@ from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.pipes import spawn
 from kernels.server.spec import Spec
 from tests.kernels.server.conftest import LONG, engine_of, metric, ready, served, spawned, until
-from tests.kernels.server.engines import becomes, without_files, without_files_itself
+from tests.kernels.server.engines import becomes, short_of_memory, without_files, without_files_itself
 
 ASKED = {"model": "voice-agent", "prompt": "A list is", "max_tokens": 6, "temperature": 0}
 
@@ -109,15 +109,23 @@ def _whole(connection: socket.socket) -> bytes:
         return b"".join(iter(partial(connection.recv, 4096), b""))
 
 
-def test_an_engine_that_can_open_no_file_as_it_starts_again_ends_no_server(tmp_path: Path) -> None:
+LACKS = {
+    "files": (without_files_itself, "[Errno 24] Too many open"),
+    "memory": (short_of_memory, "the memory does not hold the model and a server of this size, which --max-num-seqs"),
+}
+
+
+@pytest.mark.parametrize("lack", LACKS)
+def test_what_an_engine_lacks_as_it_starts_again_ends_no_server(tmp_path: Path, lack: str) -> None:
     (tmp_path / "starts").write_text("")
+    main, sentence = LACKS[lack]
 
     async def whole() -> None:
-        own = EngineProcess(Spec(str(tmp_path / "starts")), main=without_files_itself)
+        own = EngineProcess(Spec(str(tmp_path / "starts")), main=main)
         own.start()
         await becomes(own, "ready")
         own.process.kill()
-        await becomes(own, "the engine has ended and is started again; the last try failed: [Errno 24] Too many open")
+        await becomes(own, f"the engine has ended and is started again; the last try failed: {sentence}")
         await becomes(own, "ready")
         assert (own.state.restarts, own.state.declined) == (2, None)
         await own.stop()

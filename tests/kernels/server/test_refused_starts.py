@@ -22,11 +22,9 @@ from kernels.model_files.digests import model_digest
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.http.web import listening
-from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.handed import NAME, HandedServer, ServerDeclined
 from kernels.server.spec import Spec
 from tests.kernels.server.conftest import MODEL
-from tests.kernels.server.engines import becomes, short_of_memory
 from tests.ports import reserved_port
 
 
@@ -122,23 +120,6 @@ def test_files_that_hold_no_object_no_weights_or_half_a_model_are_refused(tmp_pa
     assert refused(model) == f"--model: {model} holds no safetensors and no GGUF file"
     (tmp_path / "model.gguf").write_bytes(b"GGUF\3\0\0\0")
     assert "it is truncated" in refused(tmp_path / "model.gguf")
-
-
-def test_a_lack_of_memory_ends_no_server_that_has_served(tmp_path: Path) -> None:
-    (tmp_path / "starts").write_text("")
-
-    async def whole() -> None:
-        own = EngineProcess(Spec(str(tmp_path / "starts")), main=short_of_memory)
-        own.start()
-        await becomes(own, "ready")
-        own.process.kill()
-        sentence = "the memory does not hold the model and a server of this size, which --max-num-seqs"
-        await becomes(own, f"the engine has ended and is started again; the last try failed: {sentence}")
-        await becomes(own, "ready")
-        assert (own.state.restarts, own.state.declined) == (2, None)
-        await own.stop()
-
-    asyncio.run(whole())
 
 
 def test_a_server_that_cannot_serve_says_so(tmp_path):
