@@ -30,6 +30,9 @@ TORCH_FREE = [
     "kernels.model_files",
     "kernels.model_files.catalogue",
     "kernels.model.weights",
+    "kernels.runners",
+    "kernels.__main__",
+    "kernels.cli.run",
 ]
 
 

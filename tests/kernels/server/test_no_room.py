@@ -1,4 +1,4 @@
-"""Servers that may open no more files: what cannot be started is tried again, and clients are told meanwhile."""
+"""Servers that lack files or memory: what cannot be started is tried again, and clients are told meanwhile."""
 
 import asyncio
 import json
