@@ -11,7 +11,7 @@ from kernels.plan import Plan
 from kernels.runners import Generation, by_name
 from kernels.runners.eager import EagerRunner
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
-from tests.workers.conftest import stage_input
+from tests.workers.conftest import TINY, manifest, stage_input
 from tests.workers.stages.kinds import EMBEDDER, documents
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
@@ -78,8 +78,11 @@ def refusals(
 
 def test_a_plan_of_lower_precision_is_accepted_unless_it_skips_a_layer_where_it_is_timed(context, monkeypatch):
     """By the model's logits alone that passes as well: NVFP4 explains mean gaps of up to 0.9."""
-    assert refusals(Rounded, stage_input("verify"), context, monkeypatch) == ["", "", ""]
-    reasons = refusals(SkipsLayer, stage_input("verify"), context, monkeypatch)
+    config = TINY | {"num_hidden_layers": 2}
+    (context.model_dir / "config.json").write_text(json.dumps(config))
+    document = stage_input("verify", manifest(config))
+    assert refusals(Rounded, document, context, monkeypatch) == ["", "", ""]
+    reasons = refusals(SkipsLayer, document, context, monkeypatch)
     assert all(each.startswith(CONTRADICTS) for each in reasons)
 
 

@@ -23,6 +23,7 @@ from workers.traces.labels import EXCHANGE as SUM
 from workers.wording.provenance import placement_words
 
 CONFIG = TINY | {"hidden_size": 128, "head_dim": 64, "num_attention_heads": 2, "intermediate_size": 2048}
+CONFIG["num_hidden_layers"] = 2
 MEMORY = 2**30 + 5_000_000
 """Bytes of a device: what a runtime takes, and not all of the model's weights."""
 

@@ -43,7 +43,7 @@ def measured(tmp_path_factory):
 def test_each_stage_of_a_run_states_what_it_measured(measured):
     assert measured.admit.kind == "decoder"
     assert measured.admit.dtype == "fp32"
-    assert measured.admit.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
+    assert measured.admit.kv_bytes_per_token == 2 * 2 * 16 * 4
     assert measured.admit.classes[0].feasible
     first = measured.baseline.distributions[0]
     assert (first.metric, first.n, first.unit) == ("ttf_n", 8, "ms")

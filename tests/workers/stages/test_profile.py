@@ -6,7 +6,8 @@ import json
 import pytest
 import torch
 
-from tests.workers.conftest import TINY, stage_input
+from tests.workers import conftest
+from tests.workers.conftest import TINY, manifest
 from tests.workers.stages.kinds import IMAGES, SLA, documents
 from workers.documents.measurement import Distribution, Environment
 from workers.documents.stages import BaselineResult
@@ -14,6 +15,17 @@ from workers.harness.context import Context
 from workers.stages import profile
 
 pytestmark = pytest.mark.usefixtures("known_ceilings")
+CONFIG = TINY | {"num_hidden_layers": 2}
+
+
+def stage_input(stage, model=None, *given, **more):
+    return conftest.stage_input(stage, model or manifest(CONFIG), *given, **more)
+
+
+@pytest.fixture
+def context(context):
+    (context.model_dir / "config.json").write_text(json.dumps(CONFIG))
+    return context
 
 
 class SlowMLP(torch.nn.Module):
@@ -45,7 +57,7 @@ def slow_model(monkeypatch):
 def profiled(tmp_path_factory, known_ceilings):
     """The tiny model's profile, and the context that kept its trace."""
     root = tmp_path_factory.mktemp("profile")
-    (root / "config.json").write_text(json.dumps(TINY))
+    (root / "config.json").write_text(json.dumps(CONFIG))
     context = Context(root, root, seconds=30)
     return profile.run(stage_input("profile"), context), context
 

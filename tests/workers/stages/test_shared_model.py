@@ -40,9 +40,7 @@ def test_each_stage_gets_the_model_and_leaves_it_bit_for_bit(context: Context, m
 
     monkeypatch.setattr(served_model, "load", counted)
     results, shared = Results(), dict[str, Any]()
-    config = TINY | {"num_hidden_layers": 1}  # Inductor takes seconds for each layer
-    context.model_dir.joinpath("config.json").write_text(json.dumps(config))
-    model = manifest(config)
+    model = manifest(TINY)
     for stage in (admit, baseline, profile, explore, compose):
         name = stage.__name__.rpartition(".")[2]
         here = Context(context.model_dir, context.artifacts, seconds=SECONDS.get(stage, 3), shared=shared)

@@ -30,7 +30,7 @@ def test_attentions_bytes_are_those_of_every_step_of_a_long_answer(tmp_path, kno
     document = stage_input("profile", traffic={"prompt_tokens": 16, "output_tokens": 257})
     found = profile.run(document, Context(tmp_path, tmp_path, seconds=60))
     (row,) = [row for row in found.rows if (row.op, row.phase) == ("attention", "decode")]
-    heads, kv_heads, dim, layers, element = 4, 2, 16, 2, 4
+    heads, kv_heads, dim, layers, element = 4, 2, 16, 1, 4
     q_and_out, k_and_v = 2 * heads, 2 * kv_heads
     truth = sum(layers * element * dim * (q_and_out + k_and_v * (16 + step + 1)) for step in range(256))
     assert row.least_bytes == pytest.approx(truth, rel=1e-9)
