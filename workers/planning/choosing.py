@@ -25,13 +25,14 @@ class ChosenPlan:
 
 
 def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: Counted) -> ChosenPlan | None:
-    """The plan by the workload's `prefer`; the fastest where no plan is shown to keep every promise."""
+    """The plan by the workload's `prefer`; the most hopeful where no plan is shown to keep every promise."""
     objectives, cheap = workload.objectives, workload.constraints.prefer == "cheapest"
     lower = objectives[0].direction != "at_least"
     fastest_of_all, keepers = ranking.fastest(trials, lower), keeping(trials, objectives)
     fastest = ranking.fastest(keepers, lower)
     if fastest is None:
-        return ChosenPlan(fastest_of_all) if fastest_of_all else None
+        hopeful = ranking.hopeful(trials, lower)
+        return ChosenPlan(hopeful) if hopeful else None
     cheapest = min(keepers, key=cost_of)
     if cost_of(cheapest) > (1 - LEAST_SAVING) * cost_of(fastest):
         cheapest = fastest

@@ -34,8 +34,6 @@ PREDICTION_ERROR, ERROR_ELSEWHERE = 0.1, 0.5
 """
 HOPPER = 90
 """Their compute capability (x 10)."""
-NOISE = 0.03
-"""A plan that is faster by a smaller share is not worth another trial."""
 CHEAP_SHARE = 0.1
 """A larger share of the seconds left is not spent on the hope that a prediction is too slow."""
 MEASURING_SECONDS = 4.0
@@ -150,9 +148,9 @@ class TrialOrder:
             error = -PREDICTION_ERROR
         if self._lower:
             possible = max(candidate.predicted * (1 - error), self._floor / candidate.tensor_parallel_size)
-            if possible < reached * (1 - NOISE):
+            if possible < reached * (1 - ranking.NOISE):
                 return ""
-        elif candidate.predicted * (1 + error) > reached * (1 + NOISE):
+        elif candidate.predicted * (1 + error) > reached * (1 + ranking.NOISE):
             return ""
         return (
             f"Not tried: {quantity(candidate.predicted, unit)} are predicted, and {best.label} was measured with "

@@ -118,6 +118,15 @@ def test_the_best_plan_must_be_better_than_the_noise_whichever_way_is_better():
     assert tried[1].reason == "2.00x slower than eager."
 
 
+@pytest.mark.parametrize(("value", "width", "chosen"), [(90, 0.2, 1), (98, 0.2, 0), (110, 0.2, 0), (90, 0.01, 1)])
+def test_a_plan_inside_the_noise_goes_to_verify_if_its_median_is_better_by_three_per_cent(value, width, chosen):
+    tried = [quick("eager", 100, width), quick("compiled", value, width), quick("tuned", 120, width)]
+    best = ranking.hopeful(tried, lower_is_better=True)
+    assert best is tried[chosen]
+    ranking.explain(tried, True, best)
+    assert ("verify decides" in tried[1].reason) == (chosen == 1 and width == 0.2)
+
+
 def test_plans_in_different_precisions_are_never_compared_by_a_ratio():
     tried = [quick("eager", 100), quick("megakernel", 50), quick("megakernel_fp8", 30)]
     for each, options in zip(tried, ({}, {}, {"weights": "fp8"}), strict=True):
