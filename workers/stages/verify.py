@@ -178,7 +178,7 @@ class _Bench:
                 choice=_choice(document),
                 today=today_words(document.workload),
             )
-            if not attempt.why_not and attempt.kept_for_processes(context):
+            if not attempt.why_not and attempt.kept_for_processes(context, budget.quality_seconds(document.results)):
                 reserved = quality_by_kind.float32_bytes(document, self.model)
                 self.further.get_ready(plan, attempt.pairs_in(context), reserved)
             if not hurried:
