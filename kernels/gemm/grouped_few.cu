@@ -13,14 +13,15 @@ using namespace skinny;
 using Weight = Step<kWeights>;
 
 enum Gate { kNoGate, kSwiglu, kSwigluoai };
-constexpr int kThreads = WARPS * 32, kUnits = WARPS / K_WARPS, kColumns = 8 * N_TILES, kStride = 20, kSums = kColumns * kStride;
+constexpr int kThreads = WARPS * 32, kUnits = WARPS / K_WARPS;
+constexpr int kColumns = 8 * N_TILES, kStride = 20, kSums = kColumns * kStride;
 constexpr int kOutputs = GATE == kNoGate ? 16 : 8;  // gated, row r and row r + 8 of w are gate and up
 constexpr int kRounds = (EXPERTS + 31) / 32;
 constexpr bool kByWarp = K_WARPS == WARPS;
 constexpr int kScales = kByWarp ? WARPS : 1;  // of a row of x
 constexpr int kWarpsOfSm = !kByWarp ? 16 : N_TILES > 1 ? 20 : 24;  // at least
-constexpr int kBatch = 4;                                          // loads of x in flight, and steps whose weights are
-constexpr int kUnrolled = 4 / N_TILES;  // the same of a warp by itself: registers hold no more
+constexpr int kBatch = 4;               // loads of x in flight, and of weights where not kByWarp
+constexpr int kUnrolled = 4 / N_TILES;  // steps whose weights are in flight where kByWarp
 
 struct Params {
   const char* stream;      // [EXPERTS, units, steps, Weight::kBytes]
@@ -119,8 +120,9 @@ struct Piece {
   __device__ __forceinline__ int word() const { return at * 32 + threadIdx.x % 32; }
 };
 
-// The same of whole rows, by all threads. `largest`, zeros before and afterwards, is for the bits of each row's largest value.
-__device__ __forceinline__ void load_rows(const Params& p, int first, int count, char* x, u32* largest, float* unscale) {
+// The same of whole rows, by all threads. `largest` is for the bits of each row's largest value, 0 before and after.
+__device__ __forceinline__ void load_rows(const Params& p, int first, int count, char* x, u32* largest,
+                                          float* unscale) {
   const int lane = threadIdx.x % 32, words = p.steps * Weight::kK / 8, pieces = (words + 31) / 32;
   const long long own = !p.token ? first + lane : lane < count ? p.token[first + lane] : 0;
 #pragma unroll 1

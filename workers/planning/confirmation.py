@@ -104,12 +104,12 @@ class PlanMeasurement:
             return None
         return context.startup_seconds + self.ready_seconds + self.measuring_seconds
 
-    def kept_for_processes(self, context: Context, before: float = 0.0) -> float:
+    def kept_for_processes(self, context: Context, quality_seconds: float = 0.0) -> float:
         """Seconds that the least number of further processes take; 0 where they do not fit into what is left after
-        `before` seconds.
+        `quality_seconds`, in which quality is still to be measured.
         """
         least = (LEAST_PROCESSES - 1) * (self.process_seconds(context) or 0.0)
-        return least if least <= context.seconds_left - before else 0.0
+        return least if least <= context.seconds_left - quality_seconds else 0.0
 
     @property
     def why_not(self) -> str:

@@ -77,7 +77,7 @@ class _Composer:
         self._journal = Journal(document, context)
         self._order = TrialOrder(document)
         self._overtime = 0.0
-        self._compared = -1
+        self._reference_tokens: int | None = None
         self._predicted: float | None = None
 
     def trials(self) -> list[PlanTrial]:
@@ -131,9 +131,9 @@ class _Composer:
 
     def _compare_with(self, tokens: int) -> None:
         """Has trials compared with the model on so many tokens at least, one batch at least."""
-        if self._compared < tokens:
+        if self._reference_tokens is None or self._reference_tokens < tokens:
             self.trial_runner.reference = reference_of(self.document, self.context, self.model, tokens)
-            self._compared = tokens
+            self._reference_tokens = tokens
 
     def _lower_dtype(self) -> str | None:
         """The 16-bit precision that a float32 model may be tried in."""
