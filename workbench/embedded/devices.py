@@ -1,5 +1,6 @@
 """The GPUs of this machine by `nvidia-smi`. This process does not import torch."""
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -17,12 +18,12 @@ class Device:
 
 
 def find_devices() -> list[Device]:
-    """The GPUs of known classes, one entry each, then the classes of several that the first GPUs of one class make up;
-    the CPU when there is none.
+    """The GPUs of known classes that CUDA_VISIBLE_DEVICES leaves, one entry each, then the classes of several that the
+    first GPUs of one class make up; the CPU when there is none.
     """
     devices: list[Device] = []
     if shutil.which("nvidia-smi"):
-        query = ["nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader"]
+        query = ["nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"]
         answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False).stdout
         devices = [device for line in answer.splitlines() if (device := _parse(line))]
     return [*devices, *_several(devices)] or [Device("cpu")]
@@ -39,6 +40,8 @@ def _several(devices: list[Device]) -> list[Device]:
 
 
 def _parse(line: str) -> Device | None:
-    uuid, _, name = (part.strip() for part in line.partition(","))
-    gpu_class = class_of(name)
+    index, uuid, name = (field.strip() for field in line.split(",", 2))
+    visible, gpu_class = os.environ.get("CUDA_VISIBLE_DEVICES"), class_of(name)
+    if visible is not None and not {index, uuid} & {named.strip() for named in visible.split(",")}:
+        return None
     return Device(gpu_class, uuid) if gpu_class in GPUS else None

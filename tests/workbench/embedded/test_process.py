@@ -99,6 +99,7 @@ def driver_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> N
 
 
 def test_every_known_gpu_gets_a_worker_and_several_of_a_class_one_more(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     h200, h100, a100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
     for names, first, devices in (
         ([h200, h100, a100], 0, [("h200", "GPU-0"), ("h100", "GPU-1"), ("a100", "GPU-2")]),
@@ -107,7 +108,18 @@ def test_every_known_gpu_gets_a_worker_and_several_of_a_class_one_more(tmp_path,
         ([h100] * 2, 2, [("h100x2", "GPU-0,GPU-1")]),
         (["GeForce GT 710"], 0, [("cpu",)]),
     ):
-        driver_says(tmp_path, monkeypatch, "\n".join(f"GPU-{number}, {name}" for number, name in enumerate(names)))
+        listed = "\n".join(f"{number}, GPU-{number}, {name}" for number, name in enumerate(names))
+        driver_says(tmp_path, monkeypatch, listed)
         assert find_devices()[first:] == [Device(*each) for each in devices]
     monkeypatch.setenv("PATH", "/nowhere")
     assert find_devices() == [Device("cpu")]
+
+
+@pytest.mark.parametrize(
+    ("visible", "uuids"), [("1", ["GPU-b"]), ("GPU-c, 0", ["GPU-a", "GPU-c", "GPU-a,GPU-c"]), ("", [""])]
+)
+def test_a_gpu_that_is_hidden_from_cuda_gets_no_worker(tmp_path, monkeypatch, visible, uuids):
+    listed = "\n".join(f"{index}, GPU-{letter}, NVIDIA H200" for index, letter in enumerate("abc"))
+    driver_says(tmp_path, monkeypatch, listed)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert [device.visible for device in find_devices()] == uuids
