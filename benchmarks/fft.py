@@ -1,4 +1,4 @@
-"""Times long convolutions at the shapes of FlashFFTConv's paper and of Evo 2, beside torch's.
+"""Times long convolutions at the shapes of FlashFFTConv's paper and of Evo 2, beside their peers.
 
     python -m benchmarks.fft RESULT.json [--length N]... [--seconds S]
 
@@ -108,7 +108,7 @@ def measured(case: FftConvCase, seconds: float) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Times long convolutions beside torch's.")
+    parser = argparse.ArgumentParser(description="Times long convolutions beside their peers.")
     parser.add_argument("result", type=Path)
     parser.add_argument("--length", type=int, action="append")
     parser.add_argument("--seconds", type=float, default=1.5, help="for each case")

@@ -39,6 +39,7 @@ MODULES: tuple[str, ...] = (
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",
     "kernels.fft.torch_fft",
+    "kernels.fft.subquadratic",
     "kernels.fft.monarch",
     "kernels.fft.toeplitz",
     "kernels.runners.whole_model",
@@ -58,9 +59,9 @@ class Refusal:
 class Variant(ABC):
     """One implementation of one op.
 
-    `peer` marks a variant of torch, cuBLAS or cuDNN, whose time is to be beaten. `lossy` marks a variant that lowers
-    the precision of the weights: it needs the workload's permission and the quality gate. `build_seconds` is the
-    longest that building and the first call take; a short run leaves slow builds out.
+    `peer` marks a variant of torch, a library of NVIDIA or another package, whose time is to be beaten. `lossy` marks a
+    variant that lowers the precision of the weights: it needs the workload's permission and the quality gate.
+    `build_seconds` is the longest that building and the first call take; a short run leaves slow builds out.
 
     Calls, in the layouts of each case's docstring:
     - linear: `f(x, w, bias=None, residual=None, eps=1e-6) -> y`; eps is that of a `rmsnorm_scale` epilogue.

@@ -18,14 +18,15 @@ def _ms(ms: float | None) -> str:
 
 
 def _line(ours: Row, **where: object) -> list[str]:
-    """Our time, those of torch's variants, and the best of these over ours."""
-    fastest = [_least(name, **where) for name in ("torch_fft", "torch_fft_compiled")]
+    """Our time, those of the peers, and the best of these over ours."""
+    fastest = [_least(name, **where) for name in ("torch_fft", "torch_fft_compiled", "subquadratic")]
     peers = [None if row is None else row["ms"] for row in fastest]
     best = min(ms for ms in peers if ms)
     return [_ms(ours["ms"]), *map(_ms, peers), f"{best / ours['ms']:.1f}x", f"{ours['gbps']:,.0f}"]
 
 
-HEADER = ["ours, ms", "torch, ms", "torch, compiled, ms", "times the best", "GB/s"]
+NVIDIA = "subquadratic-ops, ms"
+HEADER = ["ours, ms", "torch, ms", "torch, compiled, ms", NVIDIA, "times the best", "GB/s"]
 
 
 @table("fft")
@@ -50,7 +51,7 @@ def fft_short() -> str:
     lines = []
     for length, taps in ((8192, 7), (8192, 128), (131_072, 128)):
         where = {"width": 4096, "length": length, "filter": taps}
-        ours, *others = (_least(name, **where) for name in ("toeplitz", "torch_conv1d", "torch_fft"))
+        ours, *others = (_least(name, **where) for name in ("toeplitz", "torch_conv1d", "torch_fft", "subquadratic"))
         if ours is not None:
             peers = [row["ms"] if row else None for row in others]
             best = min(ms for ms in peers if ms) / ours["ms"]

@@ -144,7 +144,7 @@ def _versions(on_gpu: bool) -> dict[str, str]:
     import torch
 
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    for package in ("kernel-workbench", "transformers", "triton", "cupy-cuda13x"):
+    for package in ("kernel-workbench", "transformers", "triton", "cupy-cuda13x", "subquadratic-ops-torch-cu13"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

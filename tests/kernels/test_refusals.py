@@ -132,6 +132,10 @@ REFUSED: dict[tuple[str, str], tuple[Case, list[tuple[Change, str]]]] = {
         ({}, "filter is 1000"), ({"filter": 7, "length": 1024, "circular": True}, "circular is True"),
         ({"filter": 7, "dtype": "fp16"}, "dtype is fp16 and gated")]),
     ("torch_fft", "h200"): (CONVOLUTION, [({"filters": 3}, "width is 4, not a multiple of filters 3")]),
+    ("subquadratic", "h200"): (CONVOLUTION, [
+        ({"dtype": "fp16"}, "dtype is fp16"), ({"circular": True}, "circular is True"),
+        ({"filters": 3}, "width is 4, not a multiple of filters 3")]),
+    ("subquadratic", "cpu"): (CONVOLUTION, [({}, "device is CPU")]),
     ("torch_conv1d", "h200"): (CONVOLUTION, [({"circular": True, "filter": 9}, "circular is True")]),
     ("rmsnorm_triton", "h200"): (RmsNormCase(m=1, n=20_000), [({}, "n is 20000")]),
     ("rmsnorm_triton", "a100"): (RmsNormCase(m=1, n=64), [({"quantise": "fp8"}, "device is NVIDIA A100")]),
