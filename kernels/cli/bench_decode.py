@@ -47,7 +47,7 @@ class Options:
     The routers of mixtures are skewed by `router_skew` (bench_experts.py). `fidelity` tokens are compared with the
     float32 model, by torch's own ops and by every variant that is no peer. Each number in `tensor_parallel_sizes` adds
     the megakernel's variants on that number of GPUs, the first ones of the machine. A model that is larger than one GPU
-    is measured with these variants alone, one after the other, each over parts that the GPUs make of it. So is a
+    is measured with these variants alone, one after the other, each over shards that the GPUs make of it. So is a
     mixture of experts, whose launches hold the experts once more, and after one GPU's. The
     `processes` share `rounds` and `seconds`. A runner that starts a process starts a fresh one for each of them.
     """

@@ -219,7 +219,7 @@ def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str
 
 
 MOST_WEIGHTS = 0.9
-"""Weights that take more than this share of a GPU's memory are divided over several."""
+"""Weights that take more than this share of a GPU's memory are sharded over several."""
 
 Wanted = tuple[WholeModel, ModelCase]
 
@@ -241,7 +241,7 @@ def rows(
     """The rows that `measured` gives of those that are wanted, one after the other. Of a model that is `larger` than
     one GPU, those on one GPU are errors.
 
-    Each variant has a model or parts of its own, which it may round in place.
+    Each variant has a model or shards of its own, which it may round in place.
     """
     for variant, case in wanted:
         try:
@@ -277,7 +277,7 @@ def reference(model: Any) -> Runner:
 
 
 def options_of(variant: WholeModel, case: ModelCase, model: Any) -> dict[str, Any]:
-    """The GPUs of a model that is not divided yet; one that is can be rounded to nearest alone."""
+    """The GPUs of a model that is not sharded yet; one that is can be rounded to nearest alone."""
     if isinstance(model, TensorParallelModel):
         return {"rounding": {"method": "nearest"}} if variant.lossy else {}
     return {"devices": list(range(case.gpus))} if case.gpus else {}

@@ -37,7 +37,7 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights", action="append", choices=("int8", "fp8", "nvfp4", "int4"), help="a lower precision; repeatable"
     )
     parser.add_argument(
-        "--tensor-parallel-size", **several, help="GPUs that a megakernel is divided over, beside one; repeatable"
+        "--tensor-parallel-size", **several, help="GPUs that a megakernel is sharded over, beside one; repeatable"
     )
     parser.add_argument("--max-num-seqs", **several, help="requests at once of a server (default 64); repeatable")
     parser.add_argument(

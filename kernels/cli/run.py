@@ -115,8 +115,8 @@ def _suits(plan: Plan, device: str | None) -> bool:
 def _too_large(plan: Plan, reason: str) -> str:
     """The sentence about a model that does not fit; `reason` is torch's."""
     whole = (
-        ", and GPTQ rounds it whole on the first GPU before it is divided"
-        if plan.tensor_parallel_size > plan.parts
+        ", and GPTQ rounds it whole on the first GPU before it is sharded"
+        if plan.tensor_parallel_size > plan.shards
         else ""
     )
     return f"the model does not fit{whole}: {reason.splitlines()[0]}"

@@ -115,7 +115,7 @@ def added_product(
     """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op. With a norm
     ↦ stream + rmsnorm(y · wᵀ + bias).
 
-    A `partial` product is always left there: it is a rank's part of the sum over all ranks of a divided model.
+    A `partial` product is always left there: it is a rank's part of the sum over all ranks of a sharded model.
     """
     added = rows.linear(w.shape, "residual")
     plain = rows.linear(w.shape, "none" if bias is None else "bias")

@@ -16,12 +16,12 @@ from workers.prediction.memory import GIB, needed_gib
 REQUESTS = 2
 """Requests of each way that are measured, after one that warms it up."""
 WAYS: dict[Placement, str] = {
-    "tensor_parallel": "divided over its GPUs",
+    "tensor_parallel": "sharded over its GPUs",
     "pipeline_parallel": "with whole layers on one GPU after the other",
 }
 COPIES_BESIDE_LAYERS = 3
-"""Copies of the layers' weights where a plan stands beside whole layers: those, the plan's parts, and what it packs of
-them. A plan beside divided layers shares their parts.
+"""Copies of the layers' weights where a plan stands beside whole layers: those, the plan's shards, and what it packs of
+them. A plan beside sharded layers shares their shards.
 """
 
 

@@ -161,8 +161,8 @@ def _result(
     lower = lowers_precision(plan, dtype_of(document))
     rows = table.rows(traced.work, [] if lower else traced.counted, before.ceilings, scale)
     # Of the layers; the LM head of what runs today is whole, and so are layers that run in turn.
-    parts = document.tensor_parallel_size if document.placement == "tensor_parallel" else 1
-    whole = sum((1 if row.op == "lm_head" else parts) * (row.floor_ms or 0.0) for row in before.rows)
+    shards = document.tensor_parallel_size if document.placement == "tensor_parallel" else 1
+    whole = sum((1 if row.op == "lm_head" else shards) * (row.floor_ms or 0.0) for row in before.rows)
     floor = None if lower else whole / plan.tensor_parallel_size
     device_ms, launches = sum(row.ms for row in rows), table.launches(traced.work, scale)
     rows, launches = _launched_once(rows, launches) if plan.runner == MEGAKERNEL else (rows, launches)

@@ -86,7 +86,7 @@ class FurtherProcesses:
     def get_ready(self, plan: Plan, pairs: int, reserved: int) -> None:
         """Start as many as are measured where a plan is clear, as far as memory has room beside `reserved` bytes."""
         self.close()
-        count = min(ENOUGH_PROCESSES - 1, copies_beside(reserved)) if plan.parts == 1 else 0
+        count = min(ENOUGH_PROCESSES - 1, copies_beside(reserved)) if plan.shards == 1 else 0
         self._plan = plan
         self._waiting = [
             FurtherProcess(self.document, plan, self.context, number, pairs) for number in range(2, 2 + count)

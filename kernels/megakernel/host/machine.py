@@ -66,7 +66,7 @@ class DecodeRequest:
 
 
 class Rank:
-    """A GPU's part of a model made ready: its weights, caches, words, and its launch.
+    """A GPU's shard of a model made ready: its weights, caches, words, and its launch.
 
     `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16 of its own heads. `peers` are the bytes
     from its words to those of each other rank.

@@ -126,7 +126,7 @@ class WebProcesses:
     def received(self, message: Any) -> None:
         """Gives each process its part of what the engine says."""
         if isinstance(message, News):
-            for number, part in _divided(message).items():
+            for number, part in _by_process(message).items():
                 if (own := self._processes.get(number)) is not None:
                     own.open.difference_update(name for name, _, reason in part.tokens if reason)
                     own.open.difference_update(part.refusals)
@@ -247,15 +247,15 @@ def _number(name: str) -> int:
     return int(name.partition(".")[0])
 
 
-def _divided(news: News) -> dict[int, News]:
+def _by_process(news: News) -> dict[int, News]:
     """The parts of the news by the processes' numbers; without the report, which the state has."""
-    divided: dict[int, News] = {}
+    by_process: dict[int, News] = {}
     for event in news.tokens:
         number = _number(event[0])
-        if number not in divided:
-            divided[number] = News()
-        divided[number].tokens.append(event)
+        if number not in by_process:
+            by_process[number] = News()
+        by_process[number].tokens.append(event)
     for name in ("refusals", "cached", "logprobs", "prompt_logprobs"):
         for request, value in getattr(news, name).items():
-            getattr(divided.setdefault(_number(request), News()), name)[request] = value
-    return divided
+            getattr(by_process.setdefault(_number(request), News()), name)[request] = value
+    return by_process

@@ -173,7 +173,7 @@ def _check_model(
         checks.reasons.append(f"The run would be refused: {outside}.")
     checks.facts += placement.missed_by_fewer(document, facts, chosen, known.ceilings)
     if gpus_of(chosen) > 1 and not divides(facts, gpus_of(chosen)):
-        checks.warnings.append(f"{facts.name} is not divided over GPUs: its plan runs on one of class {chosen}.")
+        checks.warnings.append(f"{facts.name} is not sharded over GPUs: its plan runs on one of class {chosen}.")
     if chosen in known.living:
         checks.facts.append(f"A run of it would go to class {chosen}.")
     elif placement.why_several(document, facts, chosen, known):

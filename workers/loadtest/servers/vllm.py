@@ -64,8 +64,8 @@ def curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
     context, caveats, name = sides.context, list[str](), "after" if plan else "before"
     wanted = _wanted(sides, caveats)
     try:
-        divided = [f"--tensor-parallel-size={gpus}"] if (gpus := sides.document.tensor_parallel_size) > 1 else []
-        server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment(), divided)
+        sharded = [f"--tensor-parallel-size={gpus}"] if (gpus := sides.document.tensor_parallel_size) > 1 else []
+        server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment(), sharded)
         if plan:
             server = with_plan(server, _plan_file(sides, plan, wanted.directory), DRAFTS)
     except ValueError as error:
