@@ -208,10 +208,10 @@ def _at_endpoint(
     except Rejected as error:
         access = EndpointAccess(refused=str(error))
 
-    def say(fraction: float, message: str) -> None:
+    def report_progress(fraction: float, message: str) -> None:
         reporter.line(Progress(fraction=fraction, message=message).model_dump_json())
 
-    return EndpointSession(document, endpoint, access, reporter.stop, say, recordings or Path())
+    return EndpointSession(document, endpoint, access, reporter.stop, report_progress, recordings or Path())
 
 
 def _finish(client: Client, outcome: Outcome, worker: str) -> StageInput | None:

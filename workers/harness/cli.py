@@ -49,8 +49,8 @@ def main(run: StageFunction) -> NoReturn:
             artifacts = arguments.artifacts or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-")))
             model_dir = arguments.model or _write_config(document, artifacts / "model")
             seconds_left = document.seconds_left - (started or 0.0)
-            say = partial(tell, speech)
-            context = Context(model_dir, artifacts, say, seconds_left, started, arguments.recordings)
+            listener = partial(tell, speech)
+            context = Context(model_dir, artifacts, listener, seconds_left, started, arguments.recordings)
             code = perform(on_plain_model(run, artifacts / "plain-model"), document, context, arguments.output)
         except (OSError, ValidationError) as error:
             failure, code = StageFailure(sentence=f"{arguments.input}: {error_sentence(error)}"), 1

@@ -37,7 +37,7 @@ class Context:
     `seconds` is the stage's time that is left, below 0 where its earlier processes took more.
     `startup_seconds` is how long a fresh process takes to start and to import; None where the stage may start none.
     `recordings` is where the recording of the workload's traffic lies, under the name that the traffic gives it.
-    `heard` is called after each line of progress, where it is set. `shared` is what the stages of one process share.
+    `on_progress`, if set, is called after each line of progress. `shared` is what the stages of one process share.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Context:
         self.recordings = recordings
         self.shared = {} if shared is None else shared
         self.kept: list[Artifact] = []
-        self.heard: Callable[[], None] | None = None
+        self.on_progress: Callable[[], None] | None = None
         self._listener = listener
         self._lock = Lock()
         self._deadline = time.monotonic() + seconds
@@ -89,11 +89,11 @@ class Context:
             self.kept.append(artifact)
         return artifact
 
-    def say(self, fraction: float, message: str, partial: dict[str, Any] | None = None) -> None:
+    def report_progress(self, fraction: float, message: str, partial: dict[str, Any] | None = None) -> None:
         """Report progress: `fraction` of the stage's work from 0 to 1, one line, and what is already known."""
         progress = Progress(fraction=min(1.0, max(0.0, fraction)), message=message, partial=partial)
         if self._listener is not None:
             with self._lock:
                 self._listener(progress)
-        if self.heard is not None:
-            self.heard()
+        if self.on_progress is not None:
+            self.on_progress()

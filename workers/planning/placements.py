@@ -34,7 +34,7 @@ def chosen(document: StageInput, context: Context) -> dict[str, Any]:
     ways = tuple(WAYS) if has_room else tuple(reversed(WAYS))  # the last one's model need not be loaded again
     for fraction, way in zip((0.05, 0.1), ways, strict=True):
         release(context)
-        context.say(fraction, f"measuring the model {WAYS[way]}")
+        context.report_progress(fraction, f"measuring the model {WAYS[way]}")
         with nullcontext() if way == "tensor_parallel" else suppress(StageError, RuntimeError):  # it may not fit
             values[way] = _value(document, context, way)
     best = max if document.workload.objectives[0].direction == "at_least" else min

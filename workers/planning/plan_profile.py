@@ -69,7 +69,7 @@ def profile_plan(
         return f"The plan was not profiled: it could not be traced. {error_sentence(error)}"
     if plan.runner != MEGAKERNEL:
         return profile
-    context.say(0.95, "recording what goes on inside the megakernel")
+    context.report_progress(0.95, "recording what goes on inside the megakernel")
     steps, seconds = document.workload.traffic.output_tokens - 1, context.seconds_left - reserve
     return megakernel_profile.divided(profile, runner, prompt, steps, before.ceilings, seconds)
 

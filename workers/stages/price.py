@@ -268,7 +268,7 @@ def run(document: StageInput, context: Context) -> PriceResult:
     verify, load = document.results.verify, document.results.load
     if verify is None:
         raise StageError("price: the run has no verified result to price")
-    context.say(1.0, f"priced {document.model.counted} before and after")
+    context.report_progress(1.0, f"priced {document.model.counted} before and after")
     trials = document.results.compose.trials if document.results.compose else ()
     return price(
         document.workload,

@@ -149,7 +149,7 @@ class _Bench:
         reserve = max(context.seconds_left * (1 - TIMING_SHARE), budget.quality_seconds(document.results))
         sizes = sizes_of(document, plan)
         self.further.close()
-        context.say(0.05, f"preparing the plan {label}")
+        context.report_progress(0.05, f"preparing the plan {label}")
         changed = is_change(plan, document)
         runner = prepared(planned(document, context, plan, self.model), document) if changed else None
         with runner or nullcontext(self.runner) as after:
@@ -246,7 +246,7 @@ def _in_this_process(
     """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
     composed = plan_of(document)
     with ExitStack() as stack:
-        context.say(0.0, "loading the model, for before and after")
+        context.report_progress(0.0, "loading the model, for before and after")
         model = load_once(document, context)
         started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))

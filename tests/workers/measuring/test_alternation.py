@@ -45,7 +45,7 @@ class Clock:
     def overtime(self) -> float:
         return max(0.0, self.now - self.end)
 
-    def say(self, progress: float, message: str) -> None:
+    def report_progress(self, progress: float, message: str) -> None:
         """Nobody listens."""
 
 

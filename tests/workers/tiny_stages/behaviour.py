@@ -22,7 +22,7 @@ SECRETS = ("WORKER_TOKEN", "REDIS_URL", "DATABASE_URL", "SECRET_KEY")
 def run(document: StageInput, context: Context) -> Any:
     """Check the surroundings, do what the workload's name asks of this stage, and return a sample result."""
     action, _, stage = document.workload.name.partition(" ")
-    context.say(0.5, f"half of {document.stage}")
+    context.report_progress(0.5, f"half of {document.stage}")
     _check_surroundings(context)
     if stage in (document.stage, "everywhere"):
         ACTIONS[action](document, context)
@@ -68,7 +68,7 @@ def _hang_once(document: StageInput, context: Context) -> None:
 
 def _tell(context: Context, what: dict[str, Any]) -> None:
     """Say what the test reads among the run's events."""
-    context.say(0.5, json.dumps(what))
+    context.report_progress(0.5, json.dumps(what))
 
 
 def _pause(document: StageInput, context: Context) -> None:

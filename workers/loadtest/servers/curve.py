@@ -53,7 +53,7 @@ class CurveSearch:
         def put_on(rung: int, seconds: float) -> LoadResult:
             timed = replace(test, limits=LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
             here = _in_time(self._ladder.test(timed, rung, self.search.confidence))
-            self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}, {seconds:.0f} s")
+            self._context.report_progress(0.5, f"{name}: {traffic_words(here.traffic)}, {seconds:.0f} s")
             at, interval = datetime.now(UTC).isoformat(timespec="seconds"), SECONDS_BETWEEN_SAMPLES[self._device]
             with TelemetrySampler(self._device, interval=interval, gpus=self._gpus) as telemetry:
                 sent = loading(here)

@@ -96,7 +96,7 @@ class Sides:
 
     @contextmanager
     def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandedServer, str]]:
-        self.context.say(0.1, "starting the server")
+        self.context.report_progress(0.1, "starting the server")
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
         with HandedServer(self.spec(file, plan.dtype, plan.tensor_parallel_size), os.environ | threads) as server:
             yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
@@ -125,7 +125,7 @@ class Sides:
     def batches(self, name: str, runner_name: str, plan: Plan | None, until: float) -> LoadCurve:
         """A runner, that of `plan` where there is one, in batches formed as requests arrive."""
         gpus = plan.tensor_parallel_size if plan else self.document.tensor_parallel_size
-        self.context.say(0.1, f"loading the model for {name}")
+        self.context.report_progress(0.1, f"loading the model for {name}")
         if self.device == "cpu":
             torch.set_num_threads(self._threads)
         runner = (

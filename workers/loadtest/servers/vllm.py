@@ -70,7 +70,7 @@ def curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
             server = with_plan(server, _plan_file(sides, plan, wanted.directory), DRAFTS)
     except ValueError as error:
         raise StageError(f"vLLM was not started: WORKER_VLLM: {error}.") from error
-    context.say(0.5, f"starting vLLM for {name}")
+    context.report_progress(0.5, f"starting vLLM for {name}")
     url, log = f"http://127.0.0.1:{wanted.port}", context.artifacts / f"vllm-{name}.log"
     seconds, begun = max(LONG_START_SECONDS, context.seconds_left - until), time.monotonic()
     try:
