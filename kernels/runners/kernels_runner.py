@@ -108,7 +108,7 @@ class KernelsSession(Session):
     def rotates_alike(self, length: int) -> bool:
         return self.model.rotates_alike(length, self.capacity)
 
-    def begin(self, prompt: Tensor) -> None:
+    def prefill(self, prompt: Tensor) -> None:
         """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use."""
         self._served = prompt.shape[1]
         self.prompts.read(prompt)

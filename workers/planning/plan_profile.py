@@ -123,7 +123,7 @@ def _steps_marked(runner: Runner) -> Iterator[None]:
     if session is None or session.device.type == "cuda":
         yield
         return
-    begin, step = session.begin, session.step
+    prefill, step = session.prefill, session.step
 
     def marked(call: Callable[..., object], phase: str) -> Callable[..., None]:
         def wrapped(*arguments: torch.Tensor) -> None:
@@ -132,11 +132,11 @@ def _steps_marked(runner: Runner) -> Iterator[None]:
 
         return wrapped
 
-    session.begin, session.step = marked(begin, "prefill"), marked(step, "decode")  # type: ignore[method-assign]
+    session.prefill, session.step = marked(prefill, "prefill"), marked(step, "decode")  # type: ignore[method-assign]
     try:
         yield
     finally:
-        session.begin, session.step = begin, step  # type: ignore[method-assign]
+        session.prefill, session.step = prefill, step  # type: ignore[method-assign]
 
 
 def _named(work: list[DeviceWork], counted: list[CountedOp], plan: Plan) -> list[DeviceWork]:
