@@ -6,7 +6,7 @@ from pathlib import Path
 from kernels.plan import Plan
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial
-from workers.planning.steps import LEAST_SECONDS, REST, RUNNER, measure, cumulative_plans
+from workers.planning.steps import LEAST_SECONDS, REST, RUNNER, cumulative_plans, measure
 
 FILE = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "llama-3.2-1b.json"
 
