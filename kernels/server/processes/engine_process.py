@@ -11,7 +11,7 @@ from typing import Any
 
 from kernels.server.http.engine_state import EngineListener, EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import Declined, EngineReport, News, Ping, Ready, Starting, Stop
+from kernels.server.messages import Declined, EngineOutputs, EngineReport, Ping, Ready, Starting, Stop
 from kernels.server.processes import worker
 from kernels.server.processes.pipes import start_process, stop_reading
 from kernels.server.processes.restarts import ON_CPU_SECONDS, ON_GPU_SECONDS, EngineHeartbeat, Restarts, end_of
@@ -123,7 +123,7 @@ class EngineProcess:
             self._tell()
             self.changed.set()
         else:
-            if isinstance(message, News) and message.report is not None:
+            if isinstance(message, EngineOutputs) and message.report is not None:
                 state.report = EngineReport(**message.report)
                 self._tell()
             if self.listener is not None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import AbortRequest, AddRequest, News, Ping, RequestsFailed, RequestVectors
+from kernels.server.messages import AbortRequest, AddRequest, EngineOutputs, Ping, RequestsFailed, RequestVectors
 from kernels.server.processes import web_process
 from kernels.server.processes.connections import GivenConnections
 from kernels.server.processes.engine_process import EngineProcess
@@ -125,7 +125,7 @@ class WebProcesses:
 
     def received(self, message: Any) -> None:
         """Gives each process its part of what the engine says."""
-        if isinstance(message, News):
+        if isinstance(message, EngineOutputs):
             for number, part in _by_process(message).items():
                 if (own := self._processes.get(number)) is not None:
                     own.open.difference_update(name for name, _, reason in part.tokens if reason)
@@ -247,15 +247,15 @@ def _number(name: str) -> int:
     return int(name.partition(".")[0])
 
 
-def _by_process(news: News) -> dict[int, News]:
-    """The parts of the news by the processes' numbers; without the report, which the state has."""
-    by_process: dict[int, News] = {}
-    for event in news.tokens:
+def _by_process(outputs: EngineOutputs) -> dict[int, EngineOutputs]:
+    """The parts of the outputs by the processes' numbers; without the report, which the state has."""
+    by_process: dict[int, EngineOutputs] = {}
+    for event in outputs.tokens:
         number = _number(event[0])
         if number not in by_process:
-            by_process[number] = News()
+            by_process[number] = EngineOutputs()
         by_process[number].tokens.append(event)
     for name in ("refusals", "cached", "logprobs", "prompt_logprobs"):
-        for request, value in getattr(news, name).items():
-            getattr(by_process.setdefault(_number(request), News()), name)[request] = value
+        for request, value in getattr(outputs, name).items():
+            getattr(by_process.setdefault(_number(request), EngineOutputs()), name)[request] = value
     return by_process

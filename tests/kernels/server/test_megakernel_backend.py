@@ -155,9 +155,9 @@ def test_what_the_prefix_cache_had_is_told_with_the_first_tokens() -> None:
         tokens = []
         while not (tokens and tokens[-1][2]):
             assert ours.poll(60)
-            news = ours.recv()
-            told |= news.cached
-            tokens += news.tokens
+            outputs = ours.recv()
+            told |= outputs.cached
+            tokens += outputs.tokens
         assert len(tokens) == 9
     ours.send(Stop())
     serving.join(60)
