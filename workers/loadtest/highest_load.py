@@ -125,10 +125,10 @@ def saturated(loads: Sequence[LoadResult]) -> Saturation | None:
 
 
 @dataclass(frozen=True)
-class LoadLevels:
-    """The levels of a search, numbered from 1.
+class LoadGrid:
+    """The loads of a search, numbered from 1.
 
-    Of a closed loop level n has n users, `most_users` at most. Of an open loop it has n of RATES equal parts of the
+    Of a closed loop load n has n users, `most_users` at most. Of an open loop it has n of RATES equal parts of the
     rate that the traffic states, or of the speed of recorded arrivals, and `most_users` is how many requests are served
     at once at most. A recording of `recorded_s` seconds is replayed from its first line, at most once in each load.
     """
@@ -141,30 +141,30 @@ class LoadLevels:
         """The search, which measures `least` loads where there are so many, each `looks` times at most."""
         return LimitSearch(RATES if self.traffic.open_loop else self.most_users, least, looks)
 
-    def test(self, test: LoadTest, level: int, confidence: float) -> LoadTest:
-        """The test at this level, with prompts of its own; it ends with the recording where that ends before it."""
-        arrivals, users, limits = self.traffic.arrivals, level, test.limits
+    def test(self, test: LoadTest, index: int, confidence: float) -> LoadTest:
+        """The test of the load at this index, with prompts of its own; it ends with the recording where that ends before it."""
+        arrivals, users, limits = self.traffic.arrivals, index, test.limits
         if isinstance(arrivals, Poisson | Gamma):
-            arrivals, users = arrivals.model_copy(update={"rate": arrivals.rate * level / RATES}), self.most_users
+            arrivals, users = arrivals.model_copy(update={"rate": arrivals.rate * index / RATES}), self.most_users
         elif isinstance(arrivals, RecordedArrivals):
-            speed = arrivals.speed * level / RATES
+            speed = arrivals.speed * index / RATES
             arrivals, users = arrivals.model_copy(update={"speed": speed}), self.most_users
             share = min(1.0, self.recorded_s / speed / limits.seconds)
             limits = LoadDuration(limits.seconds * share, limits.warm_up_s * share)
-        changed = {"arrivals": arrivals, "concurrency": users, "seed": (self.traffic.seed + level) % 2**32}
+        changed = {"arrivals": arrivals, "concurrency": users, "seed": (self.traffic.seed + index) % 2**32}
         traffic = self.traffic.model_copy(update=changed)
         return replace(test, traffic=traffic, limits=limits, confidence=confidence)
 
-    def result(self, search: LimitSearch, level: int, loads: list[LoadResult], unfinished: str) -> LimitResult:
-        """What a search found: the highest level that was met, 0 for none, among `loads`."""
+    def result(self, search: LimitSearch, index: int, loads: list[LoadResult], unfinished: str) -> LimitResult:
+        """What a search found: the highest load that was met, 0 for none, among `loads`."""
         rate, speed = self.traffic.rate, self.traffic.speed
         loads = sorted(loads, key=lambda load: load.level)
         limit = LimitResult(
-            users=level,
+            users=index,
             most=self.most_users,
-            rate=None if rate is None else rate * level / RATES,
+            rate=None if rate is None else rate * index / RATES,
             most_rate=rate,
-            speed=None if speed is None else speed * level / RATES,
+            speed=None if speed is None else speed * index / RATES,
             most_speed=speed,
             confidence=CONFIDENCE,
             confidence_each=search.confidence,
@@ -186,20 +186,20 @@ def find_limit(test: LoadTest, most: int, shown: Callable[[LoadResult], None]) -
     `most`: users at most; rates and speeds rise up to the traffic's own. `shown` is called with the result of each
     load. Raises what `measure` raises; a recording of arrivals is read once before the first load.
     """
-    levels = LoadLevels(test.traffic, most, test.recording.seconds if test.recording else math.inf)
-    search = levels.search()
-    return searched(levels, search, lambda level: measure_load(levels.test(test, level, search.confidence))[0], shown)
+    grid = LoadGrid(test.traffic, most, test.recording.seconds if test.recording else math.inf)
+    search = grid.search()
+    return searched(grid, search, lambda index: measure_load(grid.test(test, index, search.confidence))[0], shown)
 
 
 def searched(
-    levels: LoadLevels,
+    grid: LoadGrid,
     search: LimitSearch,
     measured: Callable[[int], LoadResult],
     shown: Callable[[LoadResult], None] = lambda result: None,
     unfinished: Callable[[], str] = lambda: "",
     saturate: bool = False,
 ) -> LimitResult:
-    """The search with all loads it took. `measured` puts a level's load on and judges it at `search.confidence`.
+    """The search with all loads it took. `measured` puts the load of an index on and judges it at `search.confidence`.
 
     Promises that more load brings nearer end no climb: the search goes by the others, and what holds is the highest of
     its loads at which all are met. A void load is measured once more; void again, it counts as not met. Of a load that
@@ -212,21 +212,21 @@ def searched(
     undecided: dict[int, LoadResult] = {}
     reason, searching = "", True
 
-    def verdict_at(level: int) -> Verdict | None:
+    def verdict_at(index: int) -> Verdict | None:
         nonlocal reason
         if why := unfinished():
             reason = why if searching else ""
             return None
-        result = measured(level)
+        result = measured(index)
         if result.verdict is None and not unfinished():
-            result = measured(level)
-        if level in undecided:
-            loads.remove(undecided.pop(level))
+            result = measured(index)
+        if index in undecided:
+            loads.remove(undecided.pop(index))
         verdict = _by_falling(result)
         if verdict == "not_enough_samples":
-            undecided[level] = result
+            undecided[index] = result
         loads.append(result)
-        kept[level] = result
+        kept[index] = result
         shown(result)
         return verdict
 
@@ -235,12 +235,12 @@ def searched(
         searching = False
         return saturate and saturated(loads) is None
 
-    level = search.run(verdict_at, rises)
+    index = search.run(verdict_at, rises)
     searching = False
-    for lower in sorted((level_below for level_below in undecided if saturate and level_below < level), reverse=True):
+    for lower in sorted((below for below in undecided if saturate and below < index), reverse=True):
         verdict_at(lower)
-    highest = max((users for users, load in kept.items() if load.verdict == "met" and users <= level), default=0)
-    return levels.result(search, highest, loads, reason)
+    highest = max((users for users, load in kept.items() if load.verdict == "met" and users <= index), default=0)
+    return grid.result(search, highest, loads, reason)
 
 
 def _by_falling(result: LoadResult) -> Verdict:

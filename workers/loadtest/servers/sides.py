@@ -31,7 +31,7 @@ from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.harness.context import Context
-from workers.loadtest.highest_load import LoadLevels
+from workers.loadtest.highest_load import LoadGrid
 from workers.loadtest.measuring import LoadTest, sent_under
 from workers.loadtest.planned import requests
 from workers.loadtest.sending import LoadTarget
@@ -171,8 +171,8 @@ class Sides:
     def _measured(self, name: str, until: float, test: LoadTest, loading: Loading, gpus: int = 1) -> LimitResult:
         recorded = self.document.recording
         traffic = self.document.workload.traffic.model_copy(update={"batch": 1})
-        levels = LoadLevels(traffic, self.most, recorded.seconds if recorded else math.inf)
-        curve = CurveSearch(self.context, self.device, levels, until, gpus)
+        grid = LoadGrid(traffic, self.most, recorded.seconds if recorded else math.inf)
+        curve = CurveSearch(self.context, self.device, grid, until, gpus)
         self.answers[name] = curve.answers
         return curve.measure(name, test, loading)
 
