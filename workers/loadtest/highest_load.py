@@ -142,7 +142,7 @@ class LoadGrid:
         return LimitSearch(RATES if self.traffic.open_loop else self.most_users, least, looks)
 
     def test(self, test: LoadTest, index: int, confidence: float) -> LoadTest:
-        """The test of the load at this index, with prompts of its own; it ends with the recording where that ends before it."""
+        """The test of this load, with prompts of its own; it ends with the recording where that ends before it."""
         arrivals, users, limits = self.traffic.arrivals, index, test.limits
         if isinstance(arrivals, Poisson | Gamma):
             arrivals, users = arrivals.model_copy(update={"rate": arrivals.rate * index / RATES}), self.most_users
