@@ -1,4 +1,4 @@
-"""The run_economics of a run: what it serves at which load, what that costs, and what the price hangs on."""
+"""The unit economics of a run: what it serves at which load, what that costs, and what the price hangs on."""
 
 import pytest
 import sample_held_loads
