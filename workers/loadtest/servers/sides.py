@@ -21,7 +21,7 @@ from kernels.model.inputs import random_input
 from kernels.plan import Plan
 from kernels.runners import Runner
 from kernels.server.execution.served_plans import PASSES, of_server
-from kernels.server.processes.handed import NAME, HandedServer, ServerDeclined
+from kernels.server.processes.handoff_server import NAME, HandoffServer, ServerDeclined
 from kernels.server.processes.web_servers import processes_here
 from kernels.server.spec import Spec
 from workers.cost.pricing import hourly_price
@@ -75,7 +75,7 @@ class Sides:
             try:
                 with self._served(plan, plan_file) as (server, device):
                     gpus = plan.tensor_parallel_size
-                    limit = self.over_http("after", replace(LOOPBACK, handing=server.handing), until, gpus)
+                    limit = self.over_http("after", replace(LOOPBACK, handoff_fd=server.handoff_fd), until, gpus)
                     curve = self._of_server(plan if plan_file else None, device, caveats, gpus)
                     chosen = server.serving if plan_file else {}
                     return curve_of(curve.model_copy(update={"settings": chosen}), limit)
@@ -95,10 +95,10 @@ class Sides:
         )  # fmt: skip
 
     @contextmanager
-    def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandedServer, str]]:
+    def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandoffServer, str]]:
         self.context.report_progress(0.1, "starting the server")
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
-        with HandedServer(self.spec(file, plan.dtype, plan.tensor_parallel_size), os.environ | threads) as server:
+        with HandoffServer(self.spec(file, plan.dtype, plan.tensor_parallel_size), os.environ | threads) as server:
             yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
 
     def over_http(self, name: str, address: Address, until: float, gpus: int = 1) -> LimitResult:

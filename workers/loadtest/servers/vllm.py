@@ -27,7 +27,7 @@ from kernels.runners.plan_files import digested
 from kernels.runners.sessions import positions
 from kernels.runners.vllm_process import has_network
 from kernels.runners.vllm_runner import PYTHON_VARIABLE, environment, memory_share
-from kernels.server.processes.handed import NAME
+from kernels.server.processes.handoff_server import NAME
 from kernels.server.processes.web_servers import processes_here
 from workers.documents.load import LoadCurve, LoadedServer
 from workers.documents.recording import longest
