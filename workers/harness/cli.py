@@ -42,14 +42,14 @@ def main(run: StageFunction) -> NoReturn:
     arguments = parser.parse_args()
     if not (folder := arguments.output.resolve().parent).is_dir():
         parser.error(f"output: there is no directory {folder}")
-    speech = take_stdout()
+    progress_out = take_stdout()
     with ExitStack() as stack:
         try:
             document = StageInput.model_validate_json(arguments.input.read_bytes())
             artifacts = arguments.artifacts or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-")))
             model_dir = arguments.model or _write_config(document, artifacts / "model")
             seconds_left = document.seconds_left - (started or 0.0)
-            listener = partial(tell, speech)
+            listener = partial(tell, progress_out)
             context = Context(model_dir, artifacts, listener, seconds_left, started, arguments.recordings)
             code = perform(on_plain_model(run, artifacts / "plain-model"), document, context, arguments.output)
         except (OSError, ValidationError) as error:
@@ -118,14 +118,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def take_stdout() -> TextIO:
     """Reserve standard output for progress. What libraries print, C++ included, goes to standard error."""
-    speech = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    progress_out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
-    return speech
+    return progress_out
 
 
-def tell(speech: TextIO, message: BaseModel) -> None:
+def tell(progress_out: TextIO, message: BaseModel) -> None:
     """Write the document as a line for the worker."""
-    print(message.model_dump_json(), file=speech, flush=True)
+    print(message.model_dump_json(), file=progress_out, flush=True)
 
 
 def _write_config(document: StageInput, directory: Path) -> Path:
