@@ -233,5 +233,5 @@ def _nearer(variants: BoundVariants, case: Case, *others: Case) -> bool:
     planned = variants.planned(case)
     if planned is None:
         return False
-    rivals = [bound.distance for bound in map(variants.planned, others) if bound is not None]
-    return all(planned.distance <= distance for distance in rivals)
+    alternatives = [bound.distance for bound in map(variants.planned, others) if bound is not None]
+    return all(planned.distance <= distance for distance in alternatives)

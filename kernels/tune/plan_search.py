@@ -94,17 +94,17 @@ def _search_pass(
         plan, ms = _race(queries, timer, plans, fixed, chosen)
         for planned in plan.copy():
             op = planned
-            for rival in _rivals(options, planned):
+            for alternative in _alternatives(options, planned):
                 if not goes_on():
                     break
-                swapped = [rival if planned is op else planned for planned in plan]
+                swapped = [alternative if planned is op else planned for planned in plan]
                 before, after = timer(queries, [[*fixed, *plan], [*fixed, *swapped]])
                 if math.inf in (before, after):
                     continue
                 better = after < before * (1 - LEAST_GAIN)
-                chosen.notes.append(_swap_note(queries, op, rival, before, after, better))
+                chosen.notes.append(_swap_note(queries, op, alternative, before, after, better))
                 if better:
-                    plan, op, ms = swapped, rival, after
+                    plan, op, ms = swapped, alternative, after
         if ms < math.inf:
             chosen.notes.append(f"{pass_name(queries)}: {ms:.4g} ms.")
     chosen.ops += [op for op in plan if op not in chosen.ops]
@@ -122,11 +122,11 @@ def _race(
     return plans[at], times[at]
 
 
-def _rivals(options: OptionTable, op: PlannedOp) -> list[PlannedOp]:
+def _alternatives(options: OptionTable, op: PlannedOp) -> list[PlannedOp]:
     """Other params for the model's pass, and other options that are at most BEHIND times slower alone."""
-    rivals = next((choices for choices in options.values() if any(option.op is op for option in choices)), ())
-    best = min((option.ms for option in rivals), default=0.0)
-    others = [option.op for option in rivals if option.op is not op and option.ms <= BEHIND * best]
+    alternatives = next((choices for choices in options.values() if any(option.op is op for option in choices)), ())
+    best = min((option.ms for option in alternatives), default=0.0)
+    others = [option.op for option in alternatives if option.op is not op and option.ms <= BEHIND * best]
     case = case_from.validate_python(op.case)
     beside = [{**op.params, **more} for more in registry.variant(op.variant).for_model(case)]
     return [*(op.model_copy(update={"params": params}) for params in beside if params != op.params), *others]
@@ -155,10 +155,10 @@ def pass_name(queries: int) -> str:
     return "a decode step" if queries == 1 else f"a prompt of {queries} tokens"
 
 
-def _swap_note(queries: int, op: PlannedOp, rival: PlannedOp, before: float, after: float, better: bool) -> str:
+def _swap_note(queries: int, op: PlannedOp, alternative: PlannedOp, before: float, after: float, better: bool) -> str:
     verdict = "taken" if better else "not taken"
     return (
-        f"{pass_name(queries)} with {described(rival)} in place of {described(op)}: {after:.4g} against "
+        f"{pass_name(queries)} with {described(alternative)} in place of {described(op)}: {after:.4g} against "
         f"{before:.4g} ms, {verdict}."
     )
 
