@@ -71,7 +71,7 @@ def profile_plan(
         return profile
     context.report_progress(0.95, "recording what goes on inside the megakernel")
     steps, seconds = document.workload.traffic.output_tokens - 1, context.seconds_left - reserve
-    return megakernel_profile.divided(profile, runner, prompt, steps, before.ceilings, seconds)
+    return megakernel_profile.with_breakdown(profile, runner, prompt, steps, before.ceilings, seconds)
 
 
 def _profile(
