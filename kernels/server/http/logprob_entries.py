@@ -19,17 +19,17 @@ class Entries:
 
     def __init__(self) -> None:
         self._pending: list[LogprobEntry] = []
-        self._generated = self._returned = 0
+        self._generated = self._sent = 0
 
     def add(self, token: int, logprobs: Logprobs | None, made: int) -> None:
         """Adds a token that makes the text `made` characters longer. A stop text may still remove some of them."""
         self._pending.append(LogprobEntry(token, self._generated, logprobs))
         self._generated += made
 
-    def told(self, characters: int) -> list[LogprobEntry]:
+    def take(self, characters: int) -> list[LogprobEntry]:
         """Returns the entries to send with the answer's next `characters`: those whose text begins before their end."""
-        self._returned += characters
-        count = sum(logprob_entry.offset < self._returned for logprob_entry in self._pending)
+        self._sent += characters
+        count = sum(logprob_entry.offset < self._sent for logprob_entry in self._pending)
         entries, self._pending = self._pending[:count], self._pending[count:]
         return entries
 

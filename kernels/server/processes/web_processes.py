@@ -46,7 +46,7 @@ class _Process:
     open: set[str] = field(default_factory=set)
     """The names of its open requests."""
     ready: bool = False
-    signs: EngineHeartbeat | None = None
+    heartbeat: EngineHeartbeat | None = None
     watch: asyncio.Task[None] | None = None
 
 
@@ -184,13 +184,13 @@ class WebProcesses:
             self._start(number)
 
     def _take(self, message: Any, own: _Process) -> None:
-        if own.signs is not None:
-            own.signs.heard = True
+        if own.heartbeat is not None:
+            own.heartbeat.beat = True
         if isinstance(message, Alive):
             if not own.ready:
                 own.ready = True
-                own.signs = EngineHeartbeat(lambda: own.outbox.put(Ping()))
-                own.watch = self._task(self._kill_when_hung(own, own.signs))
+                own.heartbeat = EngineHeartbeat(lambda: own.outbox.put(Ping()))
+                own.watch = self._task(self._kill_when_hung(own, own.heartbeat))
         elif isinstance(message, AddRequest):
             if self._state.ready is not None:  # else the process knows, or will, that the engine has died
                 own.open.add(message.name)
@@ -199,9 +199,9 @@ class WebProcesses:
             own.open.discard(message.name)
             self._engine.send(message)
 
-    async def _kill_when_hung(self, own: _Process, signs: EngineHeartbeat) -> None:
+    async def _kill_when_hung(self, own: _Process, heartbeat: EngineHeartbeat) -> None:
         seconds = self._engine.hang_seconds or ON_GPU_SECONDS
-        await signs.end(seconds)
+        await heartbeat.end(seconds)
         logger.error("web server %d gave no sign of life for %g s; its process is killed", own.number, seconds)
         own.process.kill()
 

@@ -63,7 +63,7 @@ def main(family: str, batch: int, weights: str, debug: bool = False, long: bool 
         ]
         for rows in caches:
             rows.normal_()
-        arrays = [each for name, each in rank._held.items() if name not in ("k_cache", "v_cache")]
+        arrays = [each for name, each in rank._arrays.items() if name not in ("k_cache", "v_cache")]
         for there in (*caches, *arrays, rank._words, rank._fault, first):
             there.copy_(there.cpu())
     for sampling in (None, (DRAWN * batch)[:batch]):

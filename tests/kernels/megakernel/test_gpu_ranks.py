@@ -169,7 +169,7 @@ def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
         for w in instruction_rows(table)
         if w["op"] == QKV and w["layer"] == 1 and w["units"]
     )
-    ranks[1]._held["program"][int(ranks[1].program.starts[sm]) + index, FIELDS.index("units")] = 0
+    ranks[1]._arrays["program"][int(ranks[1].program.starts[sm]) + index, FIELDS.index("units")] = 0
     for rank in ranks:
         monkeypatch.setattr(rank, "params", limited(rank.params, 20_000_000 if rank.rank == 1 else 60 * 10**9))
     began = time.monotonic()
