@@ -12,7 +12,7 @@ from kernels import runners
 from kernels.cli.bench_document import BenchRow
 from kernels.measure.fidelity import LENGTH, Fidelity, fidelity
 from kernels.measure.intervals import across_processes, median_interval
-from kernels.measure.latency import Served, pooled
+from kernels.measure.latency import ServedBatch, pooled
 from kernels.model.experts import has_experts
 from kernels.model.layer_by_layer import float32_logits
 from kernels.model.tensor_parallel import TensorParallelModel
@@ -50,7 +50,7 @@ class DecodeRun:
     fidelity: Fidelity | None = None
     torch_kl: float | None = None
     own: LogitGaps | None = None
-    served: Sequence[Served] = field(default_factory=list)
+    served: Sequence[ServedBatch] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     """How many requests had been served when each further process was started."""
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.plan import Plan
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.profile import PlanProfile
@@ -62,12 +62,12 @@ class PlanMeasurement:
     today: str = "what runs today"
 
     @property
-    def before(self) -> list[Served]:
+    def before(self) -> list[ServedBatch]:
         """The requests of all processes that ran the present deployment, as if served one after the other."""
         return joined([process.before for process in self.processes])
 
     @property
-    def after(self) -> list[Served]:
+    def after(self) -> list[ServedBatch]:
         """The requests of all processes that ran the plan, as if served one after the other."""
         return joined([process.after for process in self.processes])
 

@@ -17,7 +17,7 @@ from kernels.cli.bench_experts import counted, with_experts
 from kernels.cli.bench_lines import row_line
 from kernels.hardware import GPUS
 from kernels.measure.intervals import across_processes, median_interval
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.model import tensor_parallel
 from kernels.model.model_case import case_of_shapes
 from kernels.model.tensor_parallel import TensorParallelModel
@@ -175,7 +175,7 @@ MS = 1_000_000
 
 def served(ms):
     """A request of four tokens, `ms` apart."""
-    return Served(0, 0, tuple(ms * MS * n for n in range(1, 5)), 1, 4)
+    return ServedBatch(0, 0, tuple(ms * MS * n for n in range(1, 5)), 1, 4)
 
 
 class Restarts:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kernels import registry, runners
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.model_files import catalogue
 from kernels.plan import Plan
 from kernels.runners import by_name
@@ -62,7 +62,7 @@ def test_the_floor_of_a_plan_sharded_is_that_of_the_whole_model(context: Context
     ready: Any = SimpleNamespace(model=None)
 
     def clients(ms: float) -> Any:
-        return SimpleNamespace(kind="decoder", served=[Served(0, 0, (int(ms * 1e6),), 1, 8)])
+        return SimpleNamespace(kind="decoder", served=[ServedBatch(0, 0, (int(ms * 1e6),), 1, 8)])
 
     one = too_fast(ready, plan, document, clients(0.5))
     assert one is not None
