@@ -60,7 +60,7 @@ class PlanWatch:
 
 
 @dataclass
-class Chosen:
+class ChosenOps:
     """The ops of a plan, and a sentence for each alternative that was tried."""
 
     ops: list[PlannedOp] = field(default_factory=list)
@@ -69,9 +69,9 @@ class Chosen:
 
 def search_plan(
     layer_ops: "LayerOps", options: OptionTable, timer: PassTimer | None, goes_on: Callable[[], bool]
-) -> Chosen:
+) -> ChosenOps:
     """The best ops for every pass of the model. Without a timer, or if `goes_on` is false, separate times decide."""
-    chosen = Chosen()
+    chosen = ChosenOps()
     for queries, _ in layer_ops.traffic.phases:
         _search_pass(layer_ops, queries, options, timer, goes_on, chosen)
     return chosen
@@ -83,7 +83,7 @@ def _search_pass(
     options: OptionTable,
     timer: PassTimer | None,
     goes_on: Callable[[], bool],
-    chosen: Chosen,
+    chosen: ChosenOps,
 ) -> None:
     final = [_best(options, case) for case in layer_ops.final_ops()]
     ranked = sorted(layer_ops.arrangements(queries), key=lambda cases: _sum(options, cases))
@@ -111,7 +111,7 @@ def _search_pass(
 
 
 def _race(
-    queries: int, timer: PassTimer, plans: list[list[PlannedOp]], fixed: list[PlannedOp], chosen: Chosen
+    queries: int, timer: PassTimer, plans: list[list[PlannedOp]], fixed: list[PlannedOp], chosen: ChosenOps
 ) -> tuple[list[PlannedOp], float]:
     times = timer(queries, [[*fixed, *plan] for plan in plans])
     at = min(range(len(times)), key=times.__getitem__)

@@ -16,7 +16,7 @@ from kernels.quant.formats import EXPERTS
 from kernels.registry import Variant
 from kernels.runners import Runner
 from kernels.runners.whole_model import WholeModel
-from kernels.tune.plan_search import Chosen
+from kernels.tune.plan_search import ChosenOps
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
 from workers.harness.context import Context, StageError
@@ -73,7 +73,7 @@ class _Composer:
         self.steps: list[PlanTrial] = []
         self.peers: list[PeerTrial] = []
         self.choice = ""
-        self._chosen: dict[Sequence[str], Chosen] = {}
+        self._chosen: dict[Sequence[str], ChosenOps] = {}
         self._journal = Journal(document, context)
         self._order = TrialOrder(document)
         self._overtime = 0.0
@@ -251,16 +251,16 @@ class _Composer:
         make = partial(runners.apply, self.model, plan) if shares else own
         return self._attempt(label, plan, make, variant.lossy, variant.build_seconds)
 
-    def _chosen_ops(self, lower: Sequence[str]) -> Chosen:
+    def _chosen_ops(self, lower: Sequence[str]) -> ChosenOps:
         """The ops of a kernels plan, chosen once; none where such a plan cannot be made."""
         if lower not in self._chosen:
-            chosen = Chosen()
+            chosen = ChosenOps()
             if kernels_plan.composes(self.document, self.model):
                 compact, seconds_left = decoder.Decoder(self.model), self.context.seconds_left
                 self.context.report_progress(0.1, "choosing the variants of the kernels plan in the whole model")
                 arguments = self.document, compact, self._candidates, seconds_left, self._journal, lower
                 search = partial(kernels_plan.chosen_ops, *arguments)
-                chosen = self._journal.once(f"search {' '.join(lower)}", Chosen, search)
+                chosen = self._journal.once(f"search {' '.join(lower)}", ChosenOps, search)
             self._chosen[lower] = chosen
         return self._chosen[lower]
 
