@@ -10,7 +10,7 @@ from workers.documents.gpu_class import Feasibility, OnGpus
 from workers.documents.left_out import LeftOut
 from workers.documents.load import UnderLoadResult
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
-from workers.documents.model import Counted, Kind, ModelManifest
+from workers.documents.model import CountedUnit, Kind, ModelManifest
 from workers.documents.prediction import ComparedFigure, Prediction
 from workers.documents.prices import PriceBook, PriceResult
 from workers.documents.profile import PlanProfile, ProfileResult
@@ -191,7 +191,7 @@ class VerifyResult(Document):
     refusal: str = ""
     profile: PlanProfile | None = Field(default=None, description="where the plan spends its time")
     no_profile: str = Field(default="", description="why there is no profile of the plan, where it was confirmed")
-    counted: Counted = Field(default="tokens", description="what the rates per second count")
+    counted: CountedUnit = Field(default="tokens", description="what the rates per second count")
     verdict: Verdict
     minutes_wanted: float | None = Field(
         default=None, description="what the workload would have to allow for the plans that were left out for time"

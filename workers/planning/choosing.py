@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workers.documents.model import Counted
+from workers.documents.model import CountedUnit
 from workers.documents.stages import PlanTrial
 from workers.documents.workload import Objective, Workload
 from workers.planning import ranking
@@ -24,7 +24,7 @@ class ChosenPlan:
     sentence: str = ""
 
 
-def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: Counted) -> ChosenPlan | None:
+def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: CountedUnit) -> ChosenPlan | None:
     """The plan by the workload's `prefer`; the most hopeful where no plan is shown to keep every promise."""
     objectives, cheap = workload.objectives, workload.constraints.prefer == "cheapest"
     lower = objectives[0].direction != "at_least"
@@ -72,7 +72,7 @@ def cost_of(trial: PlanTrial) -> float:
 
 
 def _sentence(
-    choice: PlanTrial, cheapest: PlanTrial, feasible: Sequence[PlanTrial], cheap: bool, counted: Counted
+    choice: PlanTrial, cheapest: PlanTrial, feasible: Sequence[PlanTrial], cheap: bool, counted: CountedUnit
 ) -> str:
     others = sorted((trial for trial in feasible if trial is not choice), key=cost_of)
     if others:

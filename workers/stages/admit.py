@@ -15,7 +15,7 @@ from kernels.model_files.config import value
 from kernels.ops import BYTES
 from kernels.runners.vllm_runner import PYTHON_VARIABLE
 from workers.documents.gpu_class import Feasibility, gpus_of, single_gpu_class
-from workers.documents.model import Counted, ModelManifest
+from workers.documents.model import CountedUnit, ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, StageInput
 from workers.documents.workload import TOKEN_METRICS, Workload
@@ -119,7 +119,12 @@ def _file_of(model_dir: Path, tensor: str) -> str:
 
 
 def check_workload(
-    workload: Workload, kind: str, config: dict[str, Any], gpu_class: str, book: PriceBook, counted: Counted = "tokens"
+    workload: Workload,
+    kind: str,
+    config: dict[str, Any],
+    gpu_class: str,
+    book: PriceBook,
+    counted: CountedUnit = "tokens",
 ) -> None:
     """Refuses objectives and traffic that this model or price book cannot serve. Raises StageError."""
     if kind != "decoder" and workload.baseline_runner == "vllm":

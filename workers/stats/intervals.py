@@ -10,7 +10,7 @@ from kernels.measure import intervals
 from kernels.measure.intervals import STUDENT, across_processes
 from kernels.measure.latency import FROM_SENDING, ServedBatch, samples_of
 from workers.documents.measurement import Distribution, Interval, MetricKey, metric_key
-from workers.documents.model import Counted
+from workers.documents.model import CountedUnit
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, unit_of
 
@@ -28,7 +28,7 @@ def distribution(
     metric: str,
     n: int | None = None,
     extra: Sequence[float] = (),
-    counted: Counted = "tokens",
+    counted: CountedUnit = "tokens",
 ) -> Distribution:
     """A Distribution with p50, p90, p95, p99 and the `extra` percentiles, keyed `p50`; nothing is dropped."""
     ordered = sorted(samples)
