@@ -24,7 +24,7 @@ from kernels.model.prompts import CAPACITY_STEP, bucket, room_for
 from kernels.model.state import State
 from kernels.model.tensor_parallel import shard_config
 from kernels.ops import LinearCase, LmHeadCase
-from kernels.server.execution.compiling import NotedVariants, Wanted, megakernels, served_builds
+from kernels.server.execution.compiling import AnyBuild, NotedVariants, megakernels, served_builds
 from kernels.server.execution.sizing import RequestedSize
 
 META = torch.device("meta")
@@ -38,7 +38,7 @@ def of_model(
     weights: Sequence[str],
     tensor_parallel_sizes: Sequence[int] = (),
     explored: bool = True,
-) -> Iterator[Wanted]:
+) -> Iterator[AnyBuild]:
     """Every build of a model in bf16 on the GPU: the megakernel with the proofs of its programs and the default ops of
     its prompts, where `explored` what explore and compose try at each traffic, and the servers. `weights` are the lower
     precisions that are tried too, `tensor_parallel_sizes` those of the megakernel beside 1.

@@ -194,7 +194,7 @@ def _on_meta(value: Any) -> Any:
     return value
 
 
-Wanted = Build | TritonBuild | Proof
+AnyBuild = Build | TritonBuild | Proof
 
 
 def served_builds(
@@ -206,7 +206,7 @@ def served_builds(
     weights: str = "",
     exclude: Collection[str] = (),
     tensor_parallel_size: int = 1,
-) -> Iterator[Wanted]:
+) -> Iterator[AnyBuild]:
     """What a server compiles whose GPU holds all copies of the weights. What takes the longest comes first: products of
     experts, then the megakernel.
 
