@@ -12,7 +12,7 @@ import torch
 
 from kernels import registry, runners
 from kernels.cli import bench_decode_run
-from kernels.cli.bench_decode_run import DecodeRun, Exact, ReferenceOutputs, Wanted, compare, judge, prepared
+from kernels.cli.bench_decode_run import BenchTarget, DecodeRun, Exact, ReferenceOutputs, compare, judge, prepared
 from kernels.cli.bench_document import BenchRow
 from kernels.cli.bench_experts import counted, skew_routers, with_experts
 from kernels.hardware import Gpu
@@ -102,7 +102,7 @@ def dtype_on(device: torch.device) -> str:
 
 
 def _measured(
-    options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[Wanted]
+    options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[BenchTarget]
 ) -> Iterator[BenchRow]:
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_decode_run.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
@@ -155,7 +155,7 @@ def _doubt(row: BenchRow, ceilings: dict[str, Any]) -> str:
     return doubt(floor_ms(case, ceilings), row.ms or 0.0) or doubt(step_ms, row.ms_per_token or 0.0)
 
 
-def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
+def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[BenchTarget]:
     """The variants to measure, each with the case it serves: its own weights in place of the model's."""
     wanted = []
     for variant in registry.variants("model"):

@@ -221,7 +221,7 @@ def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str
 MOST_WEIGHTS = 0.9
 """Weights that take more than this share of a GPU's memory are sharded over several."""
 
-Wanted = tuple[WholeModel, ModelCase]
+BenchTarget = tuple[WholeModel, ModelCase]
 
 
 def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> bool:
@@ -234,8 +234,8 @@ def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> boo
 
 def rows(
     config: dict[str, Any],
-    wanted: Sequence[Wanted],
-    measured: Callable[[Any, Sequence[Wanted]], Iterator[BenchRow]],
+    wanted: Sequence[BenchTarget],
+    measured: Callable[[Any, Sequence[BenchTarget]], Iterator[BenchRow]],
     larger: bool = True,
 ) -> Iterator[BenchRow]:
     """The rows that `measured` gives of those that are wanted, one after the other. Of a model that is `larger` than
@@ -259,7 +259,7 @@ def rows(
         runners.free()
 
 
-def groups_of(wanted: Sequence[Wanted], tensor_parallel_sizes: Sequence[int]) -> Iterator[list[Wanted]]:
+def groups_of(wanted: Sequence[BenchTarget], tensor_parallel_sizes: Sequence[int]) -> Iterator[list[BenchTarget]]:
     """What is loaded and measured together: everything; with `tensor_parallel_sizes` one group for each precision.
 
     The rows of a group come when it ends, and its memory is free for the next one.
