@@ -1,8 +1,8 @@
 """One command line for every stage: `python -m workers.stages.<stage> in.json out.json --model DIR`.
 
 Progress goes to standard output as JSON lines; whatever a library prints goes to standard error. The output document
-is the stage's result (exit code 0) or a StageFailure (exit code 1). Kept artifacts lie in `<artifacts>/kept/` and are
-listed in `<artifacts>/kept.json`.
+is the stage's result (exit code 0) or a StageFailure (exit code 1). Saved artifacts lie in `<artifacts>/saved/` and are
+listed in `<artifacts>/saved.json`.
 """
 
 import argparse
@@ -59,14 +59,14 @@ def main(run: StageFunction) -> NoReturn:
 
 
 def perform(run: StageFunction, document: StageInput, context: Context, path: Path) -> int:
-    """Run the stage, write its output to `path` and the list of its kept files beside them; its exit code.
+    """Run the stage, write its output to `path` and the list of its saved artifacts beside them; its exit code.
 
     SIGTERM means that its time is over.
     """
     before = signal.signal(signal.SIGTERM, _out_of_time)
     try:
         output, code = _attempt(run, document, context)
-        (context.artifacts / "kept.json").write_text(json.dumps([kept.model_dump() for kept in context.kept]))
+        (context.artifacts / "saved.json").write_text(json.dumps([artifact.model_dump() for artifact in context.saved]))
     finally:
         signal.signal(signal.SIGTERM, before)
     _write(path, output)

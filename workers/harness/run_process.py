@@ -1,7 +1,7 @@
 """The process of a run's stages: `python -m workers.harness.run_process MODULE…`, to which the worker writes a line per
 stage. The modules are those that stages need.
 
-Its standard input brings a StageCommand a line. The stage's document, its kept files and the list of them go into its
+Its standard input brings a StageCommand a line. The stage's document, its saved artifacts and their list go into its
 folder; its progress goes to standard output, and then StageEnded. Stages share what they load (`Context.shared`).
 """
 

@@ -109,7 +109,7 @@ class RunProcess:
         process, scratch = self._ready(document), self._folders.scratch
         process.on_line = inheriting(on_line)
         confinement = _tell(process.protection, reporter)
-        for name in ("out.json", "kept.json", NOTE_FILE, HUNG_FILE):  # those of the process before, if any
+        for name in ("out.json", "saved.json", NOTE_FILE, HUNG_FILE):  # those of the process before, if any
             remove(scratch, f"{document.stage}/{name}")
         command = StageCommand(
             module=f"{self._config.stage_package}.{document.stage}",

@@ -24,8 +24,8 @@ def run(document: StageInput, context: Context) -> ReportResult:
     plan_file.write_text(json.dumps(served_plan(document.results), indent=2) + "\n", encoding="utf-8")
     context.report_progress(1.0, "wrote the report")
     return ReportResult(
-        html=context.keep(html_file, "report.html", "text/html"),
-        plan=context.keep(plan_file, "plan.json", "application/json"),
+        html=context.save_artifact(html_file, "report.html", "text/html"),
+        plan=context.save_artifact(plan_file, "plan.json", "application/json"),
         verdict=verify.verdict,
         headline=headline(verify, document.results.load),
         predicted=prediction.compared(document.results),

@@ -140,7 +140,7 @@ class _Bench:
         measured: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
         profile = measured.profile
         files = (profile.trace, profile.timeline and profile.timeline.file) if profile else ()
-        self.context.kept += [file for file in files if file and file not in self.context.kept]
+        self.context.saved += [file for file in files if file and file not in self.context.saved]
         return measured
 
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:

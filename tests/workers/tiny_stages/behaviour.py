@@ -28,7 +28,7 @@ def run(document: StageInput, context: Context) -> Any:
         ACTIONS[action](document, context)
     note = context.artifacts / "note.txt"
     note.write_text(document.stage)
-    context.keep(note, "note.txt", "text/plain")
+    context.save_artifact(note, "note.txt", "text/plain")
     return getattr(results(), document.stage)
 
 
