@@ -3,7 +3,7 @@
     python -m benchmarks.several_gpus_today llama-3.1-8b --json today.json
 
 `ranks` and `layers` are the two ways of which a run of the workbench takes the faster one as before: attention and MLP
-divided, driven by one process, and whole layers on one GPU after the other, as `device_map` places them. The turns
+sharded, driven by one process, and whole layers on one GPU after the other, as `device_map` places them. The turns
 alternate.
 """
 

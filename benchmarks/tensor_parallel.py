@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 -m benchmarks.tensor_parallel llama-3.1-8b --sum symm_mem --json peer.json
 
-Heads, MLP columns and vocabulary are divided as by the megakernel, weights are random, batch is 1. Each layer has two
+Heads, MLP columns and vocabulary are sharded as by the megakernel, weights are random, batch is 1. Each layer has two
 sums over the GPUs: by NCCL, or by torch's one-shot kernel over symmetric memory, without multicast. A step is one graph
 with both, its token feeds the next step, and the host reads each token. Prints ms a token, the median of `--rounds`
 requests of 64 tokens behind 128, with machine, versions and commit beside it. `--device cpu` proves the division by
@@ -34,8 +34,8 @@ PROMPT, TOKENS = 128, 64
 Weights = dict[str, Tensor]
 
 
-class Part:
-    """A rank's weights and caches. Every rank draws the same whole matrices and keeps its part."""
+class Shard:
+    """A rank's weights and caches. Every rank draws the same whole matrices and keeps its shard."""
 
     def __init__(self, config: dict[str, Any], device: torch.device, dtype: torch.dtype) -> None:
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
@@ -69,12 +69,12 @@ class Part:
         return whole.chunk(self.ranks, dim)[self.rank].contiguous()
 
 
-def attend(part: Part, w: Weights, cache: Tensor, x: Tensor, summed: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+def attend(shard: Shard, w: Weights, cache: Tensor, x: Tensor, summed: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     """The residual with the last sum, and this rank's partial sum of the output projection, [1, hidden] each."""
     x = x + summed
-    d, heads, kv = part.head_dim, part.heads, part.kv_heads
-    q, k, v = F.linear(F.rms_norm(x, (part.hidden,), part.norm), w["qkv"]).split([heads * d, kv * d, kv * d], dim=1)
-    cos, sin = part.cos[at], part.sin[at]
+    d, heads, kv = shard.head_dim, shard.heads, shard.kv_heads
+    q, k, v = F.linear(F.rms_norm(x, (shard.hidden,), shard.norm), w["qkv"]).split([heads * d, kv * d, kv * d], dim=1)
+    cos, sin = shard.cos[at], shard.sin[at]
     q, k = (_rotated(projected.view(-1, d), cos, sin) for projected in (q, k))
     cache[0].index_copy_(1, at, k[:, None])
     cache[1].index_copy_(1, at, v.view(kv, 1, d))
@@ -88,22 +88,22 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=1)
 
 
-def mlp(part: Part, w: Weights, x: Tensor, summed: Tensor) -> tuple[Tensor, Tensor]:
+def mlp(shard: Shard, w: Weights, x: Tensor, summed: Tensor) -> tuple[Tensor, Tensor]:
     """The same with this rank's partial sum of the down projection."""
     x = x + summed
-    gate, up = F.linear(F.rms_norm(x, (part.hidden,), part.norm), w["gate_up"]).chunk(2, dim=1)
+    gate, up = F.linear(F.rms_norm(x, (shard.hidden,), shard.norm), w["gate_up"]).chunk(2, dim=1)
     return x, F.linear(F.silu(gate) * up, w["down"])
 
 
-def best(part: Part, x: Tensor, summed: Tensor) -> Tensor:
+def best(shard: Shard, x: Tensor, summed: Tensor) -> Tensor:
     """Each rank's largest logit and its token, float32 [ranks * 2]; this rank fills its own two."""
-    logits = F.linear(F.rms_norm(x + summed, (part.hidden,), part.norm), part.head)[0].float()
-    best = torch.zeros(part.ranks, 2, device=x.device)
-    best[part.rank] = torch.stack([logits.max(), logits.argmax() + part.rank * part.vocab])
+    logits = F.linear(F.rms_norm(x + summed, (shard.hidden,), shard.norm), shard.head)[0].float()
+    best = torch.zeros(shard.ranks, 2, device=x.device)
+    best[shard.rank] = torch.stack([logits.max(), logits.argmax() + shard.rank * shard.vocab])
     return best.flatten()
 
 
-def summing(how: str, part: Part) -> Callable[[Tensor], Tensor]:
+def summing(how: str, shard: Shard) -> Callable[[Tensor], Tensor]:
     """The sum over all ranks of [1, hidden] or of the few float32 of `best`."""
     if how != "symm_mem":
 
@@ -117,8 +117,8 @@ def summing(how: str, part: Part) -> Callable[[Tensor], Tensor]:
 
     buffers, group = {}, dist.group.WORLD
     assert group is not None
-    for dtype, size in ((part.dtype, (1, part.hidden)), (torch.float32, (max(8, 2 * part.ranks),))):
-        buffers[dtype] = symmetric.empty(size, dtype=dtype, device=part.device)
+    for dtype, size in ((shard.dtype, (1, shard.hidden)), (torch.float32, (max(8, 2 * shard.ranks),))):
+        buffers[dtype] = symmetric.empty(size, dtype=dtype, device=shard.device)
         symmetric.rendezvous(buffers[dtype], group)
 
     def by_one_shot(x: Tensor) -> Tensor:
@@ -130,22 +130,22 @@ def summing(how: str, part: Part) -> Callable[[Tensor], Tensor]:
     return by_one_shot
 
 
-def stepping(part: Part, how: str, compiled: bool) -> tuple[Callable[[], None], Tensor, Tensor]:
+def stepping(shard: Shard, how: str, compiled: bool) -> tuple[Callable[[], None], Tensor, Tensor]:
     """A step that reads token and position and writes both; the token, and the position."""
-    token = torch.ones(1, dtype=torch.int64, device=part.device)
-    at = torch.full((1,), PROMPT, dtype=torch.int64, device=part.device)
-    add = summing(how, part)
+    token = torch.ones(1, dtype=torch.int64, device=shard.device)
+    at = torch.full((1,), PROMPT, dtype=torch.int64, device=shard.device)
+    add = summing(how, shard)
     build: Any = torch.compile(dynamic=False) if compiled else lambda call: call
     attends, multiplies, chooses = build(attend), build(mlp), build(best)
 
     def step() -> None:
-        x = F.embedding(token, part.embedding)
+        x = F.embedding(token, shard.embedding)
         summed = torch.zeros_like(x)
-        for w, cache in zip(part.layers, part.cache, strict=True):
-            x, own = attends(part, w, cache, x, summed, at)
-            x, own = multiplies(part, w, x, add(own))
+        for w, cache in zip(shard.layers, shard.cache, strict=True):
+            x, own = attends(shard, w, cache, x, summed, at)
+            x, own = multiplies(shard, w, x, add(own))
             summed = add(own)
-        candidates = add(chooses(part, x, summed)).view(part.ranks, 2)
+        candidates = add(chooses(shard, x, summed)).view(shard.ranks, 2)
         best_rank = candidates[:, 0].argmax(dim=0, keepdim=True)
         token.copy_(candidates[:, 1].index_select(0, best_rank).long())  # no index that the host would read
         at.add_(1)
@@ -181,8 +181,8 @@ def main() -> None:
     device = torch.device("cuda", dist.get_rank()) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
-    part = Part(catalogue.entry(options.model)[0], device, torch.bfloat16 if on_gpu else torch.float32)
-    step, token, at = stepping(part, options.sum if on_gpu else "gloo", on_gpu)
+    shard = Shard(catalogue.entry(options.model)[0], device, torch.bfloat16 if on_gpu else torch.float32)
+    step, token, at = stepping(shard, options.sum if on_gpu else "gloo", on_gpu)
     run: Callable[[], object] = step
     if on_gpu:
         beside = torch.cuda.Stream()
@@ -197,11 +197,11 @@ def main() -> None:
         run = graph.replay
     rounds = [served(run, token, at) for _ in range(options.rounds)]
     row = {
-        "peer": f"torch.compile, {options.sum}" if on_gpu else "gloo", "model": options.model, "gpus": part.ranks,
+        "peer": f"torch.compile, {options.sum}" if on_gpu else "gloo", "model": options.model, "gpus": shard.ranks,
         "ms_per_token": statistics.median(ms for _, ms in rounds), "rounds": options.rounds,
         "same_ids": all(ids == rounds[0][0] for ids, _ in rounds), "ids": rounds[0][0][:8],
     }  # fmt: skip
-    if part.rank == 0:
+    if shard.rank == 0:
         row |= environment_info(device=options.device)
         print(json.dumps(row), flush=True)
         if options.json:

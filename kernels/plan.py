@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 RunnerName = Literal["eager", "compiled", "kernels", "megakernel"]
 ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("eager", "compiled", "megakernel")
-"""Runners that divide a model over several GPUs."""
+"""Runners that shard a model over several GPUs."""
 MOST_RUNNING, LONGEST_SEQUENCE, MOST_KV_BYTES = 1 << 20, (1 << 31) - 1, 1 << 50
 """What a server takes at most, far beyond what any memory holds: requests at once, tokens, bytes for KV pages."""
 
@@ -101,9 +101,9 @@ class Plan(BaseModel):
     serving: Serving | None = None
 
     @property
-    def parts(self) -> int:
-        """In how many parts the model is loaded, each on a GPU of its own. 1: whole on one GPU, where only one runs it,
-        and where the runner divides it itself since GPTQ rounds a whole model.
+    def shards(self) -> int:
+        """In how many shards the model is loaded, each on its own GPU. 1: whole on one GPU, where only one runs it,
+        and where the runner shards it itself since GPTQ rounds a whole model.
         """
         rounding = self.options.get("rounding")
         return 1 if isinstance(rounding, Mapping) and rounding.get("method") == "gptq" else self.tensor_parallel_size
@@ -113,10 +113,10 @@ class Plan(BaseModel):
         """Over how many GPUs `kernels.runners.load` loads the model, by its arguments."""
         if self.placement == "pipeline_parallel":
             return {"pipeline_parallel_size": self.tensor_parallel_size}
-        return {"tensor_parallel_size": self.parts}
+        return {"tensor_parallel_size": self.shards}
 
     @model_validator(mode="after")
-    def _divided(self) -> Self:
+    def _sharded(self) -> Self:
         if self.placement == "pipeline_parallel" and (self.runner != "eager" or self.tensor_parallel_size == 1):
             raise ValueError("placement: layers run in turn by the runner eager on several GPUs alone")
         if self.tensor_parallel_size > 1 and self.runner not in ON_SEVERAL_GPUS:

@@ -184,7 +184,7 @@ def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter)
         if outcome.result and endpoint:
             endpoint.after_stage(outcome.result)
         for artifact in outcome.artifacts:
-            with open_plain(folders.scratch, f"{key.stage}/kept/{artifact.sha256}") as kept:
+            with open_plain(folders.scratch, f"{key.stage}/saved/{artifact.sha256}") as kept:
                 outcome.receipts[artifact.sha256] = run.client.upload(key, kept, artifact.sha256)
         return outcome
     except (_Stopped, MeasurementStopped, gpu_lock.LockAbandoned):
@@ -208,10 +208,10 @@ def _at_endpoint(
     except Rejected as error:
         access = EndpointAccess(refused=str(error))
 
-    def say(fraction: float, message: str) -> None:
+    def report_progress(fraction: float, message: str) -> None:
         reporter.line(Progress(fraction=fraction, message=message).model_dump_json())
 
-    return EndpointSession(document, endpoint, access, reporter.stop, say, recordings or Path())
+    return EndpointSession(document, endpoint, access, reporter.stop, report_progress, recordings or Path())
 
 
 def _finish(client: Client, outcome: Outcome, worker: str) -> StageInput | None:
@@ -232,7 +232,7 @@ def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, 
         return _stopped(key, reporter)
     try:
         if status.code == 0:
-            kept = json.loads(read_stage_document(scratch, f"{key.stage}/kept.json"))
+            kept = json.loads(read_stage_document(scratch, f"{key.stage}/saved.json"))
             artifacts = [Artifact.model_validate(artifact) for artifact in kept]
             return Outcome(**identity, result=json.loads(read_stage_document(scratch, output)), artifacts=artifacts)
         if failure is None and (scratch / output).exists():

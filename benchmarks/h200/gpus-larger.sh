@@ -2,7 +2,7 @@
 # Whole runs of models that no GPU alone holds, on two H200s, or with GPUS=4 the large one on four, and the two ways of
 # transformers that they are compared with.
 #
-#   tests    transformers' modules over the parts of a model on two GPUs, and whole layers on one after the other
+#   tests    transformers' modules over the shards of a model on two GPUs, and whole layers on one after the other
 #   today    a token of Llama-3.1-8B by both, and by one GPU
 #   small    the workbench's run of Llama-3.1-8B where a GPU entry says that an H200 has 12 GiB
 #   large    the workbench's run of Llama-3.1-70B's shape, with MINUTES (default 5); ONLY=large in a call of its own. On
@@ -21,7 +21,7 @@ sla=benchmarks/h200/gpus-larger.yaml
 if [[ ${GPUS:-2} == 4 ]]; then sla=benchmarks/h200/gpus-larger-four.yaml; fi
 if [[ -z ${ONLY:-} ]]; then ONLY="tests today small"; fi
 
-step tests 60 "$PYTHON" -m pytest tests/kernels/runners/test_divided.py -q -m gpu -p no:cacheprovider
+step tests 60 "$PYTHON" -m pytest tests/kernels/runners/test_sharded.py -q -m gpu -p no:cacheprovider
 step today 90 "$PYTHON" -m benchmarks.several_gpus_today llama-3.1-8b --json "$OUT/today.json"
 
 mkdir -p "$scratch/gpus"

@@ -30,7 +30,7 @@ decode=("$PYTHON" -m kernels bench decode --tensor-parallel-size 2 --batch 1 --p
 if ((gpus == 4)); then decode+=(--tensor-parallel-size 4); fi
 peer=("$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$gpus" -m benchmarks.tensor_parallel)
 tests=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=4 --durations=3)
-files=(tests/kernels/runners/test_all_reduce.py tests/kernels/runners/test_divided.py)
+files=(tests/kernels/runners/test_all_reduce.py tests/kernels/runners/test_sharded.py)
 files+=($megakernel/test_gpu_ranks.py $megakernel/test_gpu_fidelity.py)
 first="graph or generation or bits or answer or sum"
 

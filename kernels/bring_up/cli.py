@@ -88,7 +88,7 @@ def _earlier_seconds(folder: Path) -> float:
 
 
 def _measure(folder: Path, options: argparse.Namespace, began: float, end: float, earlier: float) -> list[str]:
-    def say(text: str) -> None:
+    def on_step(text: str) -> None:
         seconds = time.monotonic() - began
         print(f"{seconds:6.0f} s  {text}", flush=True)
         write_whole(folder / SECONDS, f"{earlier + seconds:.1f}\n")
@@ -100,7 +100,7 @@ def _measure(folder: Path, options: argparse.Namespace, began: float, end: float
             BringUpStep("device-limits", "barriers, shared memory and exchange", work.measure_limits, {}, 60),
         ],
         end,
-        say,
+        on_step,
     )
     measured = outcome(folder, "device")
     if measured is None or measured.stopped:
@@ -121,7 +121,7 @@ def _measure(folder: Path, options: argparse.Namespace, began: float, end: float
         for key, case in proven.items()
     ]
     until = end - RESERVED * max(0.0, end - time.monotonic())
-    left_out += run_steps(folder, prove, until, say, options.jobs if kind == "cuda" else 1)
+    left_out += run_steps(folder, prove, until, on_step, options.jobs if kind == "cuda" else 1)
     seconds = QUICK_RACE_SECONDS if options.quick else RACE_SECONDS
     races = [
         BringUpStep(
@@ -133,7 +133,7 @@ def _measure(folder: Path, options: argparse.Namespace, began: float, end: float
         )
         for case in cases
     ]
-    return left_out + run_steps(folder, races, end, say)
+    return left_out + run_steps(folder, races, end, on_step)
 
 
 def _cases(kind: str, quick: bool) -> list[Case]:

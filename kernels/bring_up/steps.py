@@ -67,11 +67,11 @@ def stopped(folder: Path) -> dict[str, str]:
 
 
 def run_steps(
-    folder: Path, steps: Sequence[BringUpStep], end: float, say: Callable[[str], None], processes: int = 1
+    folder: Path, steps: Sequence[BringUpStep], end: float, on_step: Callable[[str], None], processes: int = 1
 ) -> list[str]:
     """Runs the steps that have no file yet, in order, until `end`. Returns the labels of those left out.
 
-    `end` is in monotonic seconds; `say` is told of each step that has ended, one at a time.
+    `end` is in monotonic seconds; `on_step` is called for each step that has ended, one at a time.
     """
     waiting: queue.SimpleQueue[BringUpStep] = queue.SimpleQueue()
     for step in steps:
@@ -99,7 +99,7 @@ def run_steps(
                     continue
                 _keep(folder, step, outcome or StepOutcome(stopped=f"It took more than {step.seconds:.0f} s."))
                 with saying:
-                    say(f"{next(done)} of {total}: {step.label} in {time.monotonic() - began:.1f} s")
+                    on_step(f"{next(done)} of {total}: {step.label} in {time.monotonic() - began:.1f} s")
         finally:
             worker.stop()
 

@@ -95,10 +95,10 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
 
 def _drawn(dtype: DType) -> list[Case]:
     """Fixed shapes, up to the largest that is timed. Epilogues alternate; each has a small and a large m."""
-    dice = random.Random(20261120)
+    rng = random.Random(20261120)
     return [
         LinearCase(
-            m=size(dice, low, most), n=size(dice, 8, 28_672, 8), k=size(dice, 8, 14_336, 8), dtype=dtype, weights=dtype,
+            m=size(rng, low, most), n=size(rng, 8, 28_672, 8), k=size(rng, 8, 14_336, 8), dtype=dtype, weights=dtype,
             epilogue=epilogue,
         )
         for epilogue in get_args(Epilogue)
@@ -122,10 +122,10 @@ def _normed(dtype: DType) -> list[Case]:
 
 
 def _scaled_drawn(dtype: DType) -> list[Case]:
-    dice = random.Random(8)
+    rng = random.Random(8)
     return [
         LinearCase(
-            m=size(dice, 1, 8192), n=size(dice, 16, 28_672, 16), k=size(dice, 512, 14_336, 512), dtype=dtype,
+            m=size(rng, 1, 8192), n=size(rng, 16, 28_672, 16), k=size(rng, 512, 14_336, 512), dtype=dtype,
             weights=weights, epilogue=epilogue, scales=scales,
         )
         for weights, scales in SCALED
@@ -135,10 +135,10 @@ def _scaled_drawn(dtype: DType) -> list[Case]:
 
 def _streamed(dtype: DType) -> list[Case]:
     """Few rows, and weights in few bits."""
-    dice = random.Random(16)
+    rng = random.Random(16)
     return [
         LinearCase(
-            m=dice.randint(1, 16), n=size(dice, 8, 28_672, 8), k=size(dice, 8, 14_336, 8), dtype=dtype,
+            m=rng.randint(1, 16), n=size(rng, 8, 28_672, 8), k=size(rng, 8, 14_336, 8), dtype=dtype,
             weights=weights, epilogue=epilogue,
         )
         for weights in (*STREAMED[1:], *INT4[1:])

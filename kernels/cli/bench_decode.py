@@ -12,7 +12,7 @@ import torch
 
 from kernels import registry, runners
 from kernels.cli import bench_decode_run
-from kernels.cli.bench_decode_run import DecodeRun, Exact, ReferenceOutputs, Wanted, compare, judge, prepared
+from kernels.cli.bench_decode_run import BenchTarget, DecodeRun, Exact, ReferenceOutputs, compare, judge, prepared
 from kernels.cli.bench_document import BenchRow
 from kernels.cli.bench_experts import counted, skew_routers, with_experts
 from kernels.hardware import Gpu
@@ -47,7 +47,7 @@ class Options:
     The routers of mixtures are skewed by `router_skew` (bench_experts.py). `fidelity` tokens are compared with the
     float32 model, by torch's own ops and by every variant that is no peer. Each number in `tensor_parallel_sizes` adds
     the megakernel's variants on that number of GPUs, the first ones of the machine. A model that is larger than one GPU
-    is measured with these variants alone, one after the other, each over parts that the GPUs make of it. So is a
+    is measured with these variants alone, one after the other, each over shards that the GPUs make of it. So is a
     mixture of experts, whose launches hold the experts once more, and after one GPU's. The
     `processes` share `rounds` and `seconds`. A runner that starts a process starts a fresh one for each of them.
     """
@@ -102,7 +102,7 @@ def dtype_on(device: torch.device) -> str:
 
 
 def _measured(
-    options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[Wanted]
+    options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[BenchTarget]
 ) -> Iterator[BenchRow]:
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_decode_run.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
@@ -155,7 +155,7 @@ def _doubt(row: BenchRow, ceilings: dict[str, Any]) -> str:
     return doubt(floor_ms(case, ceilings), row.ms or 0.0) or doubt(step_ms, row.ms_per_token or 0.0)
 
 
-def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
+def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[BenchTarget]:
     """The variants to measure, each with the case it serves: its own weights in place of the model's."""
     wanted = []
     for variant in registry.variants("model"):

@@ -12,7 +12,7 @@ from kernels import runners
 from kernels.cli.bench_document import BenchRow
 from kernels.measure.fidelity import LENGTH, Fidelity, fidelity
 from kernels.measure.intervals import across_processes, median_interval
-from kernels.measure.latency import Served, pooled
+from kernels.measure.latency import ServedBatch, pooled
 from kernels.model.experts import has_experts
 from kernels.model.layer_by_layer import float32_logits
 from kernels.model.tensor_parallel import TensorParallelModel
@@ -50,7 +50,7 @@ class DecodeRun:
     fidelity: Fidelity | None = None
     torch_kl: float | None = None
     own: LogitGaps | None = None
-    served: Sequence[Served] = field(default_factory=list)
+    served: Sequence[ServedBatch] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     """How many requests had been served when each further process was started."""
 
@@ -219,9 +219,9 @@ def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str
 
 
 MOST_WEIGHTS = 0.9
-"""Weights that take more than this share of a GPU's memory are divided over several."""
+"""Weights that take more than this share of a GPU's memory are sharded over several."""
 
-Wanted = tuple[WholeModel, ModelCase]
+BenchTarget = tuple[WholeModel, ModelCase]
 
 
 def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> bool:
@@ -234,14 +234,14 @@ def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> boo
 
 def rows(
     config: dict[str, Any],
-    wanted: Sequence[Wanted],
-    measured: Callable[[Any, Sequence[Wanted]], Iterator[BenchRow]],
+    wanted: Sequence[BenchTarget],
+    measured: Callable[[Any, Sequence[BenchTarget]], Iterator[BenchRow]],
     larger: bool = True,
 ) -> Iterator[BenchRow]:
     """The rows that `measured` gives of those that are wanted, one after the other. Of a model that is `larger` than
     one GPU, those on one GPU are errors.
 
-    Each variant has a model or parts of its own, which it may round in place.
+    Each variant has a model or shards of its own, which it may round in place.
     """
     for variant, case in wanted:
         try:
@@ -259,7 +259,7 @@ def rows(
         runners.free()
 
 
-def groups_of(wanted: Sequence[Wanted], tensor_parallel_sizes: Sequence[int]) -> Iterator[list[Wanted]]:
+def groups_of(wanted: Sequence[BenchTarget], tensor_parallel_sizes: Sequence[int]) -> Iterator[list[BenchTarget]]:
     """What is loaded and measured together: everything; with `tensor_parallel_sizes` one group for each precision.
 
     The rows of a group come when it ends, and its memory is free for the next one.
@@ -277,7 +277,7 @@ def reference(model: Any) -> Runner:
 
 
 def options_of(variant: WholeModel, case: ModelCase, model: Any) -> dict[str, Any]:
-    """The GPUs of a model that is not divided yet; one that is can be rounded to nearest alone."""
+    """The GPUs of a model that is not sharded yet; one that is can be rounded to nearest alone."""
     if isinstance(model, TensorParallelModel):
         return {"rounding": {"method": "nearest"}} if variant.lossy else {}
     return {"devices": list(range(case.gpus))} if case.gpus else {}

@@ -56,7 +56,7 @@ class ChosenExperts:
 
 @contextmanager
 def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
-    """What the routers of a transformers model choose in its passes over `batch` rows within the block; of a divided
+    """What the routers of a transformers model choose in its passes over `batch` rows within the block; of a sharded
     one nothing is counted.
     """
     chosen_experts = ChosenExperts()

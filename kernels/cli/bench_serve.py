@@ -74,7 +74,7 @@ class ServeBench:
 
     @property
     def tensor_parallel_size(self) -> int | None:
-        """The GPUs over which every server divides the model; None for one."""
+        """The GPUs over which every server shards the model; None for one."""
         most = max(self.options.tensor_parallel_size or [1])
         return most if most > 1 else None
 
@@ -94,12 +94,12 @@ class ServeBench:
                 self.model.directory, self.model.name, self.model.dtype, reserved_port(), longest, max(self.users)
             )
 
-        divided = [f"--tensor-parallel-size={self.tensor_parallel_size}"] if self.tensor_parallel_size else []
-        own, precisions = [*(self.options.own_option or []), *divided], self.options.weights or [self.model.dtype]
+        sharded = [f"--tensor-parallel-size={self.tensor_parallel_size}"] if self.tensor_parallel_size else []
+        own, precisions = [*(self.options.own_option or []), *sharded], self.options.weights or [self.model.dtype]
         commands = [serve_document.ours(wanted(), self.model.device, own, weights) for weights in precisions]
         if self.options.vllm:
             try:
-                options, count = [*(self.options.vllm_option or []), *divided], self.options.vllm_api_servers
+                options, count = [*(self.options.vllm_option or []), *sharded], self.options.vllm_api_servers
                 peers = [vllm(wanted(), self.options.vllm, environment(), options)]
                 if count:
                     again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])

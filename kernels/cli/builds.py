@@ -22,9 +22,9 @@ from kernels.model.passes import Pass
 from kernels.model.prompt_ops import PACKS_HEAD, prompt_ops
 from kernels.model.prompts import CAPACITY_STEP, bucket, room_for
 from kernels.model.state import State
-from kernels.model.tensor_parallel import part_of_config
+from kernels.model.tensor_parallel import shard_config
 from kernels.ops import LinearCase, LmHeadCase
-from kernels.server.execution.compiling import NotedVariants, Wanted, megakernels, served_builds
+from kernels.server.execution.compiling import AnyBuild, NotedVariants, megakernels, served_builds
 from kernels.server.execution.sizing import RequestedSize
 
 META = torch.device("meta")
@@ -38,7 +38,7 @@ def of_model(
     weights: Sequence[str],
     tensor_parallel_sizes: Sequence[int] = (),
     explored: bool = True,
-) -> Iterator[Wanted]:
+) -> Iterator[AnyBuild]:
     """Every build of a model in bf16 on the GPU: the megakernel with the proofs of its programs and the default ops of
     its prompts, where `explored` what explore and compose try at each traffic, and the servers. `weights` are the lower
     precisions that are tried too, `tensor_parallel_sizes` those of the megakernel beside 1.
@@ -62,11 +62,11 @@ def of_model(
                     megakernels(config, gpu, room, [traffic.batch], precision, traced=traced)
                 )
     for size in tensor_parallel_sizes:
-        part = Decoder(skeleton(part_of_config(config, size), "bf16"))
+        shard = Decoder(skeleton(shard_config(config, size), "bf16"))
         if size > 1:
             yield all_reduce.build_of(size)
         for traffic in traffics:
-            yield from _prompts(part, gpu, traffic, divided=True)
+            yield from _prompts(shard, gpu, traffic, sharded=True)
             room = room_for(traffic.prompt, traffic.tokens)
             for precision in ("bf16", *weights):
                 yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], precision, size))
@@ -97,16 +97,16 @@ def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]
                         yield from variant.cuda_builds(tuned, {**params, **more}, gpu)
 
 
-def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape, *, divided: bool = False) -> Iterator[Build]:
-    """The default ops of a megakernel's prompts, in every bucket up to the whole sequence. Of a `divided` model, those
+def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape, *, sharded: bool = False) -> Iterator[Build]:
+    """The default ops of a megakernel's prompts, in every bucket up to the whole sequence. Of a `sharded` model, those
     of its first rank.
     """
-    ops = prompt_ops(LayerOps(model, traffic), gpu, PACKS_HEAD if divided else (), divided=divided)
+    ops = prompt_ops(LayerOps(model, traffic), gpu, PACKS_HEAD if sharded else (), sharded=sharded)
     buckets = {bucket(length) for length in range(1, traffic.longest + 1)}
     for queries in sorted(buckets):
         cos, sin = model.rope_table(queries)
         token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=META)
         state = State(traffic.batch, queries, cos, sin, model.cache(traffic.batch, queries), token[0], token)
         noted = NotedVariants(ops, gpu)
-        Pass(model, noted, state, queries, whole=False, rank=0 if divided else None)
+        Pass(model, noted, state, queries, whole=False, rank=0 if sharded else None)
         yield from noted.builds

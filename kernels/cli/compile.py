@@ -17,7 +17,7 @@ from kernels.model_files import ModelRefused, catalogue, files_at, inspect, is_q
 from kernels.tune.jobs import parallel_imap
 
 if TYPE_CHECKING:
-    from kernels.server.execution.compiling import Wanted
+    from kernels.server.execution.compiling import AnyBuild
 
 HOPPERS = sorted(name for name, gpu in GPUS.items() if gpu.sm == 90)
 """The classes of GPUs that have kernels in CUDA C++ for whole models."""
@@ -37,7 +37,7 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights", action="append", choices=("int8", "fp8", "nvfp4", "int4"), help="a lower precision; repeatable"
     )
     parser.add_argument(
-        "--tensor-parallel-size", **several, help="GPUs that a megakernel is divided over, beside one; repeatable"
+        "--tensor-parallel-size", **several, help="GPUs that a megakernel is sharded over, beside one; repeatable"
     )
     parser.add_argument("--max-num-seqs", **several, help="requests at once of a server (default 64); repeatable")
     parser.add_argument(
@@ -79,7 +79,7 @@ def compile(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _wanted(options: argparse.Namespace) -> Iterator["Wanted"]:
+def _wanted(options: argparse.Namespace) -> Iterator["AnyBuild"]:
     """Every build of the models, and the proofs of their megakernels' programs.
 
     Raises ValueError, or KeyError for a name that is in no catalogue.
@@ -126,7 +126,7 @@ def _config(model: str) -> dict[str, Any]:
     return config
 
 
-def _made(folder: Path, wanted: "Wanted") -> tuple[float, str]:
+def _made(folder: Path, wanted: "AnyBuild") -> tuple[float, str]:
     """The seconds that one took, and what failed."""
     began = time.monotonic()
     try:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from kernels.cli.bench_document import unwritable
 from kernels.dequantising import plain_model
 from kernels.measure.intervals import median_interval
-from kernels.measure.latency import Served, pooled
+from kernels.measure.latency import ServedBatch, pooled
 from kernels.model_files import ModelRefused
 from kernels.plan import Expected, Plan
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
@@ -115,14 +115,14 @@ def _suits(plan: Plan, device: str | None) -> bool:
 def _too_large(plan: Plan, reason: str) -> str:
     """The sentence about a model that does not fit; `reason` is torch's."""
     whole = (
-        ", and GPTQ rounds it whole on the first GPU before it is divided"
-        if plan.tensor_parallel_size > plan.parts
+        ", and GPTQ rounds it whole on the first GPU before it is sharded"
+        if plan.tensor_parallel_size > plan.shards
         else ""
     )
     return f"the model does not fit{whole}: {reason.splitlines()[0]}"
 
 
-def serve(runner: "Runner", traffic: Expected, requests: int) -> list[Served]:
+def serve(runner: "Runner", traffic: Expected, requests: int) -> list[ServedBatch]:
     """`requests` batches of random prompts, from closed-loop clients that wait in line."""
     from kernels.runners.clients import Clients
 

@@ -17,7 +17,7 @@ Percentiles = dict[Literal["p50", "p99"], float]
 class ServeCase(BaseModel):
     """A model and its traffic. `prompt` and `tokens` are the lengths, or their medians where `lengths` says so.
 
-    `concurrency` users of a closed loop, or `rate` requests a second. `gpus` divide the model, one if it is None.
+    `concurrency` users of a closed loop, or `rate` requests a second. The model is sharded over `gpus`; None is one.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

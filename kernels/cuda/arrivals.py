@@ -14,7 +14,7 @@ class ArrivalCounters:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._held: dict[tuple[torch.device, int | None], torch.Tensor] = {}
+        self._counters: dict[tuple[torch.device, int | None], torch.Tensor] = {}
         if torch.cuda.is_available():
             self._of(torch.device("cuda", torch.cuda.current_device()), None)
 
@@ -28,11 +28,11 @@ class ArrivalCounters:
             return self._of(device, 0)
         if not is_capturing():
             return self._of(device, raw_stream(device.index))
-        if (device, None) not in self._held:
+        if (device, None) not in self._counters:
             raise ValueError(f"{name} is on {device}, where this function was not built: a graph cannot capture it")
-        return self._held[device, None]
+        return self._counters[device, None]
 
     def _of(self, device: torch.device, stream: int | None) -> torch.Tensor:
-        if (device, stream) not in self._held:
-            self._held[device, stream] = torch.zeros(self.count, dtype=torch.int32, device=device)
-        return self._held[device, stream]
+        if (device, stream) not in self._counters:
+            self._counters[device, stream] = torch.zeros(self.count, dtype=torch.int32, device=device)
+        return self._counters[device, stream]

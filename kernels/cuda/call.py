@@ -27,17 +27,17 @@ class BoundedCache(Generic[V]):
     """A cache of at most `most` entries. A new entry evicts the oldest. Threads may share it."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._held, self._lock = most, dict[Any, V](), threading.Lock()
-        self.get = self._held.get
+        self._most, self._entries, self._lock = most, dict[Any, V](), threading.Lock()
+        self.get = self._entries.get
 
     def keep(self, key: Any, value: V) -> None:
         with self._lock:
-            while len(self._held) >= self._most and key not in self._held:
-                del self._held[next(iter(self._held))]
-            self._held[key] = value
+            while len(self._entries) >= self._most and key not in self._entries:
+                del self._entries[next(iter(self._entries))]
+            self._entries[key] = value
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._entries)
 
 
 @dataclass(frozen=True)
@@ -226,16 +226,16 @@ class Workspace(Generic[V]):
     """
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, int], V] = {}
+        self._entries: dict[tuple[int, int], V] = {}
 
     def take(self, stream: int, make: Callable[[], V]) -> V:
         """What `make` allocated at the first call on this stream of the current GPU."""
         if torch.cuda.is_current_stream_capturing():
             return make()
         key = (torch.cuda.current_device(), stream)
-        if key not in self._held:
-            self._held[key] = make()
-        return self._held[key]
+        if key not in self._entries:
+            self._entries[key] = make()
+        return self._entries[key]
 
 
 def nothing() -> None:

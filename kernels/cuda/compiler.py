@@ -32,15 +32,15 @@ def compiled(source: Path, options: Sequence[str]) -> tuple[str, bytes]:
     try:
         packed = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
         failed = library.nvrtcCompileProgram(program, len(given), packed)
-        log = _told(library, program, "ProgramLog").removesuffix(b"\0").decode()
+        log = _nvrtc_output(library, program, "ProgramLog").removesuffix(b"\0").decode()
         if failed:
             raise RuntimeError(f"{source.name} does not compile: {log or f'NVRTC error {failed}'}")
-        return log, _told(library, program, "CUBIN")
+        return log, _nvrtc_output(library, program, "CUBIN")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _told(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+def _nvrtc_output(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
     """What nvrtcGet`what` says of a program."""
     size = ctypes.c_size_t()
     library[f"nvrtcGet{what}Size"](program, ctypes.byref(size))

@@ -30,7 +30,7 @@ class Launch:
     call raises RuntimeError with CUDA's code.
     """
 
-    __slots__ = ("_held", "_launch")
+    __slots__ = ("_launch", "_packed")
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Launch:
         launch = config((x, y, z), threads, shared_bytes, stream, pdl_attribute() if pdl else None)
         address = kernel if isinstance(kernel, int) else kernel.kernel.ptr
         function = ctypes.c_void_p.from_param(address)  # converted once, as byref does
-        self._held = packed  # the bytes that `pointers` points to
+        self._packed = packed  # the bytes that `pointers` points to
         self._launch = partial(driver().cuLaunchKernelEx, ctypes.byref(launch), function, ctypes.byref(pointers), None)
 
     def __call__(self) -> None:

@@ -161,18 +161,18 @@ class SchedulerCounters:
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, Tensor] = {}
+        self._counters: dict[int, Tensor] = {}
 
     def of(self, w: tuple[Tensor, ...]) -> Tensor:
         """The weight's counters. Raises ValueError if their first use is under graph capture: only a replay would zero
         them.
         """
         key = w[0].data_ptr()
-        if key not in self._held:
+        if key not in self._counters:
             if torch.cuda.is_current_stream_capturing():
                 raise ValueError("w has not been multiplied yet: call once before a graph captures it")
-            self._held[key] = torch.zeros(2, dtype=torch.int32, device=w[0].device)
-        return self._held[key]
+            self._counters[key] = torch.zeros(2, dtype=torch.int32, device=w[0].device)
+        return self._counters[key]
 
 
 class SkinnyLinear(CudaCall):

@@ -32,8 +32,8 @@ class BadAddress(ValueError):
 class Address:
     """Where a server listens. `base` is the path before that of each API, `secret` the API key, "" for none.
 
-    `handing`, where given, is the descriptor of a Unix socket of packets; the server's end of each new connection is
-    handed over through it, in place of connecting to host and port (`kernels/server/processes/handed.py`).
+    `handoff_fd`, where given, is the descriptor of a Unix socket of packets; the server's end of each new connection is
+    handed over through it, in place of connecting to host and port (`kernels/server/processes/handoff_server.py`).
     `resolved` is the number that is connected to, whatever the host's name leads to by now; "" to ask the resolver. TLS
     checks the name either way.
     """
@@ -43,7 +43,7 @@ class Address:
     tls: bool
     base: str
     secret: str = field(default="", repr=False)
-    handing: int | None = None
+    handoff_fd: int | None = None
     resolved: str = ""
 
     @classmethod
@@ -82,7 +82,7 @@ class Address:
     @property
     def here(self) -> bool:
         """Whether the server is known to run on this machine."""
-        return self.handing is not None or (self.resolved or self.host) in LOOPBACK
+        return self.handoff_fd is not None or (self.resolved or self.host) in LOOPBACK
 
     def head(self, path: str, length: int) -> bytes:
         """The head of a POST of `length` bytes of JSON."""
@@ -165,8 +165,8 @@ class Connections:
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> "tuple[asyncio.Transport, Connection]":
         address = self.address
-        if address.handing is not None:
-            return await loop.create_connection(lambda: Connection(self.idle), sock=handed_over(address.handing))
+        if address.handoff_fd is not None:
+            return await loop.create_connection(lambda: Connection(self.idle), sock=handed_off(address.handoff_fd))
         return await loop.create_connection(
             lambda: Connection(self.idle),
             address.resolved or address.host,
@@ -247,10 +247,10 @@ class Connection(asyncio.Protocol):
             self._ended.set_result(None)
 
 
-def handed_over(handing: int) -> socket.socket:
+def handed_off(handoff_fd: int) -> socket.socket:
     """A new connection, whose other end is handed over. Raises OSError when the server is gone."""
     ours, theirs = socket.socketpair()
-    with theirs, socket.socket(fileno=os.dup(handing)) as through:
+    with theirs, socket.socket(fileno=os.dup(handoff_fd)) as through:
         try:
             socket.send_fds(through, [b"+"], [theirs.fileno()])
         except OSError:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels.load.planned import PlannedRequest
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 
 CANCELLED = "cancelled"
 """How a request ends when its user went away as planned."""
@@ -77,12 +77,12 @@ class Exchange:
         missing = self.tokens - len(events) if self.several_in_an_event and events else 0
         return events + events[-1:] * missing
 
-    def served(self) -> Served | None:
+    def served(self) -> ServedBatch | None:
         """The request for `kernels.measure.latency`; None when it failed or gave no token."""
         times = self.token_ns
         if self.error or not times:
             return None
-        return Served(self.intended_ns, self.sent_ns, tuple(times), requests=1, tokens=len(times))
+        return ServedBatch(self.intended_ns, self.sent_ns, tuple(times), requests=1, tokens=len(times))
 
     def record(self) -> dict[str, Any]:
         """The request as one line of JSON, times in nanoseconds."""

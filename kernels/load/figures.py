@@ -10,7 +10,7 @@ from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.generator import LoadTrace
 from kernels.load.lag import Lag
 from kernels.measure.intervals import percentile_interval
-from kernels.measure.latency import Served, samples_of
+from kernels.measure.latency import ServedBatch, samples_of
 
 WARM_SHARE = 0.1
 """The share of a load's time, at its beginning, that is not counted where nobody says otherwise."""
@@ -33,7 +33,7 @@ class LatencyPromise:
     ttft_ms: float
     tpot_ms: float
 
-    def kept(self, served: Served) -> bool:
+    def kept(self, served: ServedBatch) -> bool:
         """Whether a request stayed within both limits. A request of one token has no TPOT."""
         first, rest = samples_of(served, "ttft"), samples_of(served, "tpot")
         return first[0] <= self.ttft_ms and all(gap <= self.tpot_ms for gap in rest)
@@ -54,11 +54,11 @@ class LoadFigures:
         self.answered = [(exchange, exchange.served()) for exchange in self.exchanges]
 
     @property
-    def served(self) -> list[tuple[Exchange, Served]]:
+    def served(self) -> list[tuple[Exchange, ServedBatch]]:
         """The requests of the steady part that gave a token and did not fail."""
         return [(exchange, served) for exchange, served in self.answered if served]
 
-    def samples_of(self, exchange: Exchange, served: Served, metric: str, n: int | None = None) -> list[float]:
+    def samples_of(self, exchange: Exchange, served: ServedBatch, metric: str, n: int | None = None) -> list[float]:
         """A metric's samples of one request. A cancelled request has no end of its own, so it gives none of its end."""
         if exchange.ended == CANCELLED and metric in FROM_THE_END:
             return []
@@ -91,7 +91,7 @@ class LoadFigures:
         """Requests that ended in the steady part, those of the warm-up included, by its seconds."""
         return self._rate(sum(sum(map(sent.is_steady, _ends_ns(sent))) for sent in self.rounds))
 
-    def kept_per_second(self, keeps: Callable[[Served], bool]) -> float:
+    def kept_per_second(self, keeps: Callable[[ServedBatch], bool]) -> float:
         """Requests that were due in the steady part, ended as planned and kept a promise, by its seconds."""
         return self._rate(sum(keeps(served) for exchange, served in self.served if exchange.ended != CANCELLED))
 

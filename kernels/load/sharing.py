@@ -59,7 +59,7 @@ class Sending:
             return await Generator(self.address, self.load(), self.limits).run(progress)
         with tempfile.TemporaryFile() as shared, contextlib.ExitStack() as running:
             shared.truncate(bytes_of(self.processes))
-            keep = [shared.fileno(), *([] if self.address.handing is None else [self.address.handing])]
+            keep = [shared.fileno(), *([] if self.address.handoff_fd is None else [self.address.handoff_fd])]
             parts = [LoadShare(self, number, shared.fileno()) for number in range(self.processes)]
             processes = [running.enter_context(SenderProcess(part, keep)) for part in parts]
             for process in processes:

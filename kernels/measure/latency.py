@@ -15,7 +15,7 @@ FROM_SENDING = ("ttft", "ttf_n", "e2e", "batch_latency")
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedBatch:
     """One batch as it was served; nanoseconds of one clock.
 
     `intended_ns`: when the longest-waiting request of the batch was meant to be sent. `start_ns`: when the runner took
@@ -38,7 +38,9 @@ class Served:
         return (self.times_ns[-1] - self.start_ns) / 1e9
 
 
-def samples_of(served: Served, metric: str, n: int | None = None, usd_per_hour: float | None = None) -> list[float]:
+def samples_of(
+    served: ServedBatch, metric: str, n: int | None = None, usd_per_hour: float | None = None
+) -> list[float]:
     """A metric's values from one batch: one value, for itl every gap, none where the batch cannot give it.
 
     ttft, ttf_n, e2e and batch_latency count from the intended send time; throughput (tokens or images a second) and
@@ -68,13 +70,13 @@ def samples_of(served: Served, metric: str, n: int | None = None, usd_per_hour: 
     raise ValueError(f"unknown metric {metric!r}")
 
 
-def _since(served: Served, at_ns: int) -> float:
+def _since(served: ServedBatch, at_ns: int) -> float:
     """Milliseconds from the intended send time to `at_ns`."""
     return (at_ns - served.intended_ns) / NS_PER_MS
 
 
 def pooled(
-    served: Sequence[Served], metric: str, n: int | None = None, usd_per_hour: float | None = None
+    served: Sequence[ServedBatch], metric: str, n: int | None = None, usd_per_hour: float | None = None
 ) -> list[float]:
     """The samples of a metric over all served batches, in the order they were served."""
     return [value for request in served for value in samples_of(request, metric, n, usd_per_hour)]

@@ -36,7 +36,7 @@ ROUTED_US = 8.6
 """What the exchanges of a mixture's layer take beside its bytes. No expert is read before the router has chosen, and
 attention has too few bytes for so long: OLMoE-1B-7B and Qwen3-30B-A3B, one sequence (`experts.json`)."""
 GPU_EXCHANGES = 2
-"""Exchanges of a layer among all GPUs that divide the model: output; down."""
+"""Exchanges of a layer among all GPUs that shard the model: output; down."""
 GPU_EXCHANGE_US = {1: EXCHANGE_US, 2: 1.1, 4: 1.8}
 """One of these by the number of GPUs, until every SM has added the partial sums: flagged words of 1,024 to 8,192
 float32 over NVLink between H200s (`docs/kernels/megakernel-gpus.md`)."""
@@ -54,7 +54,7 @@ SEQUENCE_US = 1.2
 with eight sequences (`serve-megakernel.json`, `change_over`)."""
 LOSSY_LAYER_US = 17.7
 """The least time of a megakernel's layer that unpacks its weights: Llama-3.2-1B in NVFP4 (`decode.json`). GPUs that
-divide the model divide it."""
+share the model divide it."""
 UNPACKED = {"int8": 4.0, "fp8": 4.2, "nvfp4": 6.1}
 """So many 10¹² weights a second the SMs of an H200 or H100 unpack at most, whatever they could read. fp8 and NVFP4:
 Llama-3.1-70B's shape on two H200s, whose layers take 110 and 77 µs (`h200x2/decode-70b.json`). int8, whose codes the

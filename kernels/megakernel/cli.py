@@ -13,7 +13,7 @@ from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import OP_NAMES
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.memory import held_bytes
-from kernels.megakernel.program.ranks import part_of, programs
+from kernels.megakernel.program.ranks import programs, shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.program.weights import FORMATS
 from kernels.megakernel.proof.structure import instruction_rows
@@ -63,7 +63,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         ("tokens", 64, "tokens to make; the middle one is recorded"),
         ("batch", 1, "sequences"),
         ("layers", 0, "layers, of those that the model has; 0 is all"),
-        ("tensor-parallel-size", 1, "GPUs that the model is divided over, the first ones"),
+        ("tensor-parallel-size", 1, "GPUs that the model is sharded over, the first ones"),
     ):
         own.add_argument(f"--{option}", type=int, default=default, help=f"{what} (default {default})")
     own.add_argument("--weights", choices=list(FORMATS), default="bf16", help="their precision (default bf16)")
@@ -107,7 +107,7 @@ def _programs(options: argparse.Namespace) -> list[Program]:
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise InputRefused(f"--{name.replace('_', '-')}: {value} is less than 1")
     try:
-        return programs(part_of(shape_of(config_of(options.model)), layout.tensor_parallel_size), layout)
+        return programs(shard_of(shape_of(config_of(options.model)), layout.tensor_parallel_size), layout)
     except KeyError as error:
         raise InputRefused(f"{options.model}: config.json has no {error}") from None
 
@@ -188,7 +188,7 @@ def _record(options: argparse.Namespace) -> int:
     if options.layers:
         config |= {"num_hidden_layers": options.layers}
     if options.tensor_parallel_size > 1:
-        part_of(shape_of(config), options.tensor_parallel_size)
+        shard_of(shape_of(config), options.tensor_parallel_size)
     request = options.prompt, options.tokens, options.batch, options.weights, options.tensor_parallel_size
     timeline = trace.timeline_of(record(config, options.output, *request))
     _show(timeline, timeline.layers // 2)

@@ -20,7 +20,7 @@ from kernels.megakernel.host.rank_models import RankModel, rank_models
 from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.layout import check_precision, default_layout
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.program.weights import format_of
 from kernels.model.bound_variants import BoundVariants
@@ -30,7 +30,7 @@ from kernels.model.prompts import PromptReader, room_for
 from kernels.model.rounding import Rounding
 from kernels.model.state import State
 from kernels.model.tensor_parallel import TensorParallelModel
-from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPrompts
+from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPrompts
 from kernels.ops.sampling import Samplings, of_batch
 from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.base import Generation, Runner, check_request
@@ -54,12 +54,12 @@ class MegakernelRunner(Runner):
     that run the model together, the model's first (ranked_machine.py); a GPU that is named twice runs two ranks side by
     side.
 
-    A model that is `TensorParallelModel` already runs on the GPUs of its parts, and each GPU holds its part alone;
-    `model` is then the first part. Another one is divided here, and stays on the first GPU beside that GPU's part.
+    A model that is `TensorParallelModel` already runs on the GPUs of its shards, and each GPU holds its shard alone;
+    `model` is then the first shard. Another one is sharded here, and stays on the first GPU beside that GPU's shard.
 
     The prompt's pass runs the plan's `variants`; without any, it runs the default ones for the longest prompt that the
     cache was made for. In lower precision it multiplies by the same rounded weights, from a bf16 copy that `prepare`
-    makes; the embedding is not rounded. A model that is divided already is rounded in place, another one is not
+    makes; the embedding is not rounded. A model that is sharded already is rounded in place, another one is not
     changed. Raises ValueError that names the feature of a model, device, dtype or precision that it does not serve.
     """
 
@@ -71,8 +71,8 @@ class MegakernelRunner(Runner):
         options: dict[str, Any] | None = None,
         variants: BoundVariants | None = None,
     ) -> None:
-        parted = model.parts if isinstance(model, TensorParallelModel) else []
-        super().__init__(parted[0] if parted else model, options)
+        shards = model.shards if isinstance(model, TensorParallelModel) else []
+        super().__init__(shards[0] if shards else model, options)
         self._source = model
         self.shape = shape_of(model.config.to_dict())
         weight = self.model.lm_head.weight
@@ -89,12 +89,12 @@ class MegakernelRunner(Runner):
         self._models: list[RankModel] = []
         self._machine: SingleGpuMegakernel | RankedMachine | None = None
         numbers = self.options.get("devices", [weight.device.index])
-        self._gpus = [part.device for part in parted] or [torch.device("cuda", number) for number in numbers]
+        self._gpus = [shard.device for shard in shards] or [torch.device("cuda", number) for number in numbers]
         if self._gpus[0] != weight.device:
             raise ValueError(f"devices: the model is on {weight.device}, which must come first")
         if len(self._gpus) > 1 and variants:
             raise ValueError("ops: the prompt's pass over several GPUs takes the default variants, and none of a plan")
-        self._part = part_of(self.shape, len(self._gpus), self.weights)
+        self._shard = shard_of(self.shape, len(self._gpus), self.weights)
         self._variants = variants
         self._prompts: PromptReader | None = None
         self._cancel = pinned(1, 0)
@@ -116,11 +116,11 @@ class MegakernelRunner(Runner):
         ranks, tuning = len(self._gpus), Tuning(**self.options.get("tuning", {}))
         sms = torch.cuda.get_device_properties(self.model.device).multi_processor_count
         sms //= max(Counter(self._gpus).values())
-        layout = default_layout(self._part, batch, capacity, self.weights, sms, ranks)
+        layout = default_layout(self._shard, batch, capacity, self.weights, sms, ranks)
         layout = replace(layout, **self.options.get("layout", {}))
         if ranks == 1:
             return SingleGpuMegakernel(self.model, self.shape, layout, capacity, tuning, self._models[0].rounded)
-        return RankedMachine(self._models, self._part, layout, capacity, tuning)
+        return RankedMachine(self._models, self._shard, layout, capacity, tuning)
 
     def _prompts_of(self, machine: SingleGpuMegakernel | RankedMachine, traffic: BatchShape) -> PromptReader:
         """Prompts that leave the keys and values of each rank's heads in that rank's caches."""
@@ -129,14 +129,14 @@ class MegakernelRunner(Runner):
             with current(rank.gpu):
                 gpu, several = gpu_of(rank.gpu), len(machine.ranks) > 1
                 beside = PACKS_HEAD if several else ()
-                ops = [] if self._variants else prompt_ops(LayerOps(own.compact, traffic), gpu, beside, divided=several)
+                ops = [] if self._variants else prompt_ops(LayerOps(own.compact, traffic), gpu, beside, sharded=several)
                 variants = self._variants or BoundVariants(ops, gpu)
                 cos, sin = own.compact.rope_table(machine.capacity)
                 caches = list(zip(rank.keys, rank.values, strict=True))
                 position = torch.zeros(1, dtype=torch.int64, device=rank.gpu)
                 token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=rank.gpu)
             state = State(traffic.batch, machine.capacity, cos, sin, caches, position, token)
-            made.append(RankPart(own.compact, variants, state))
+            made.append(RankShard(own.compact, variants, state))
         return PromptReader(*made[0], whole=False) if len(made) == 1 else TensorParallelPrompts(made, whole=False)
 
     def cancel(self) -> None:
@@ -281,7 +281,7 @@ class MegakernelRunner(Runner):
 
     @property
     def ranks(self) -> list[Rank]:
-        """The part of each GPU. Raises ValueError when nothing is prepared."""
+        """The shard of each GPU. Raises ValueError when nothing is prepared."""
         if self._machine is None:
             raise ValueError("ranks: the runner is not prepared")
         return list(self._machine.ranks)

@@ -1,1 +1,1 @@
-"""A transformers model as weights and ops: read or generated, on one GPU or divided among several."""
+"""A transformers model as weights and ops: read or generated, on one GPU or sharded over several."""

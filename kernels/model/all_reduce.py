@@ -1,4 +1,4 @@
-"""The sum over all ranks that each half of a layer of a divided model ends with."""
+"""The sum over all ranks that each half of a layer of a sharded model ends with."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

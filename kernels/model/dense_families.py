@@ -17,8 +17,8 @@ DENSE_TYPES = (
 TWO_ROPES = ("gemma3_text", "olmo3")
 """Families whose windowed layers have angles of their own."""
 GEMMAS = ("gemma", "gemma2", "gemma3_text")
-DIVIDED = ("llama", "qwen2", "qwen3", "mistral", "qwen3_moe", "mixtral", "olmoe", "gpt_oss")
-"""Families whose models are divided over ranks."""
+SHARDED = ("llama", "qwen2", "qwen3", "mistral", "qwen3_moe", "mixtral", "olmoe", "gpt_oss")
+"""Families whose models are sharded over ranks."""
 STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose angles depend on the position alone."""
 LONG_ROPE = "longrope"

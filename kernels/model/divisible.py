@@ -1,9 +1,9 @@
-"""Whether a model's sizes can be divided over several ranks. Imports without torch."""
+"""Whether a model's sizes can be sharded over several ranks. Imports without torch."""
 
 from collections.abc import Iterable
 
 
-def undivided(sizes: Iterable[tuple[str, int, int]], tensor_parallel_size: int) -> str:
+def indivisible(sizes: Iterable[tuple[str, int, int]], tensor_parallel_size: int) -> str:
     """The sentence about the first size that so many GPUs cannot divide; "" where all can be.
 
     `sizes` are (name, size, unit): each rank gets a multiple of `unit`.

@@ -70,10 +70,10 @@ def can_tile(model: Any, gpu: Gpu) -> bool:
 
 
 def tile_experts(*models: Any) -> None:
-    """Puts tiles in the place of the experts of a transformers model, or of all parts of a divided one. Its own modules
+    """Puts tiles in the place of the experts of a transformers model, or of all shards of one. Its own modules
     cannot compute with them; a decoder made of the model afterwards does. Raises ValueError as `tiles_of`, and on a GPU
-    where a product of tiles differs from torch's of the weights or takes longer than that of rows; all parts keep their
-    rows then.
+    where a product of tiles differs from torch's of the weights or takes longer than that of rows; all shards then keep
+    their rows.
     """
     tiles = [tiles_of(model) for model in models]
     for model, own in zip(models, tiles, strict=True):

@@ -49,7 +49,7 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
 def _made(whole: Any, name: str, seed: int, device: torch.device) -> Any:
     """The module of this name with its weights, on the device."""
     module = deepcopy(whole.get_submodule(name)).to_empty(device=device)
-    weights.generate_part(module, whole, seed, {}, f"{name}.")
+    weights.generate_shard(module, whole, seed, {}, f"{name}.")
     return module.eval()
 
 

@@ -48,7 +48,7 @@ class Pass:
     More than one query is a prompt, which begins at position 0. Unless the pass is `whole`, only the last token of each
     row continues after the last attention; the others only provide keys and values.
 
-    With a `rank` the model is that rank's part of a divided one. Each of its `halves` then leaves a partial sum in the
+    With a `rank` the model is that rank's shard of a sharded one. Each of its `halves` then leaves a partial sum in the
     stream's `delta`, and the caller adds those of all ranks to the stream; the first rank alone has a head.
     """
 

@@ -115,7 +115,7 @@ def added_product(
     """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op. With a norm
     ↦ stream + rmsnorm(y · wᵀ + bias).
 
-    A `partial` product is always left there: it is a rank's part of the sum over all ranks of a divided model.
+    A `partial` product is always left there: it is a rank's part of the sum over all ranks of a sharded model.
     """
     added = rows.linear(w.shape, "residual")
     plain = rows.linear(w.shape, "none" if bias is None else "bias")
@@ -233,5 +233,5 @@ def _nearer(variants: BoundVariants, case: Case, *others: Case) -> bool:
     planned = variants.planned(case)
     if planned is None:
         return False
-    rivals = [bound.distance for bound in map(variants.planned, others) if bound is not None]
-    return all(planned.distance <= distance for distance in rivals)
+    alternatives = [bound.distance for bound in map(variants.planned, others) if bound is not None]
+    return all(planned.distance <= distance for distance in alternatives)

@@ -41,31 +41,31 @@ PACKS_HEAD = ("lm_head_skinny",)
 
 
 def prompt_ops(
-    layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = (), *, divided: bool = False
+    layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = (), *, sharded: bool = False
 ) -> list[PlannedOp]:
     """The ops for the traffic's prompts, without the variants in `exclude`. Where no other variant serves, torch's own
-    does. Of a rank of a `divided` model neither a product nor a norm adds to the residual stream.
+    does. Of a rank of a `sharded` model neither a product nor a norm adds to the residual stream.
     """
     usable = {variant.name for variant in registry.variants() if variant.name not in exclude}
     rows = layer_ops.traffic.batch * bucket(layer_ops.traffic.prompt)
     small = gpu.sm == 90 and rows <= FEW and "small_gemm" in usable
     many = gpu.sm == 90 and rows >= LONG and "gemm_hopper" in usable
-    fused = ({"swiglu"} if small or many else set()) | ({"residual"} if small and not divided else set())
+    fused = ({"swiglu"} if small or many else set()) | ({"residual"} if small and not sharded else set())
     cases = dict.fromkeys([*_layer(layer_ops, fused), *layer_ops.final_ops()])
-    if divided:
+    if sharded:
         cases = dict.fromkeys(_without_residual(case) for case in cases)
     ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
-    return [*(ops if small and not divided else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude, divided=divided)]
+    return [*(ops if small and not sharded else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude, sharded=sharded)]
 
 
 def last_rows(
-    layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = (), *, divided: bool = False
+    layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = (), *, sharded: bool = False
 ) -> list[PlannedOp]:
     """The products of each prompt's last token after the last attention, by streaming variants; [] if no variant
     serves. They are not dependent launches, which were never faster in the prompts measured.
     """
     variant = registry.variant("skinny")
-    forms = (cases for cases in layer_ops.arrangements(1) if not divided or "residual" not in _epilogues(cases))
+    forms = (cases for cases in layer_ops.arrangements(1) if not sharded or "residual" not in _epilogues(cases))
     linear = [case for case in next(forms) if isinstance(case, LinearCase)]
     served = [case for case in linear[1:] if variant.name not in exclude and variant.serves(case, gpu) is None]
     return [PlannedOp(op=case.op, case=case.model_dump(), variant=variant.name) for case in served]

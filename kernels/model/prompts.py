@@ -73,7 +73,7 @@ class PromptReader:
         return chosen.stream
 
     def check(self) -> None:
-        """Raises RuntimeError when the ranks of a divided model did not come together, once the prompt is read."""
+        """Raises RuntimeError when the ranks of a sharded model did not come together, once the prompt is read."""
 
     def again(self, length: int) -> None:
         """Runs the last prompt of that length's bucket again."""
@@ -81,7 +81,7 @@ class PromptReader:
 
 
 class OnePass(Protocol):
-    """What a bucket runs: a `Pass`, or those of all ranks of a divided model."""
+    """What a bucket runs: a `Pass`, or those of all ranks of a sharded model."""
 
     head: Head
     state: State

@@ -1,4 +1,4 @@
-"""A model divided over several ranks of one process, each on a device of its own: tensor parallel.
+"""A model sharded over several ranks of one process, each on a device of its own: tensor parallel.
 
 A rank has some heads with their rows of q, k and v and their columns of the output projection, and some columns of the
 MLP, or of every expert. Embedding, norms, routers, LM head and residual are replicated. So a rank is a smaller model of
@@ -22,8 +22,8 @@ from safetensors import SafetensorError, safe_open
 
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import decoder, loading, weights
-from kernels.model.dense_families import DIVIDED
-from kernels.model.divisible import undivided
+from kernels.model.dense_families import SHARDED
+from kernels.model.divisible import indivisible
 from kernels.model.experts import has_experts, is_sparse
 from kernels.model_files import families
 from kernels.quant.quantised_matrix import GROUP, STORED_SCALES, STORED_ZEROS
@@ -45,26 +45,26 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class TensorParallelModel:
-    """`parts[r]` is rank r's model; `config` the whole model's, as transformers has it."""
+    """`shards[r]` is rank r's model; `config` the whole model's, as transformers has it."""
 
     config: Any
-    parts: list[Any]
+    shards: list[Any]
 
     @property
     def device(self) -> torch.device:
         """The first rank's."""
-        first: torch.device = self.parts[0].device
+        first: torch.device = self.shards[0].device
         return first
 
 
-def parts_of(model: Any) -> list[Any]:
-    """The model of each rank, in order; of a transformers model that is not divided the model itself."""
-    divided = getattr(model, "divided", model)
-    return divided.parts if isinstance(divided, TensorParallelModel) else [model]
+def shards_of(model: Any) -> list[Any]:
+    """The model of each rank, in order; of a transformers model that is not sharded the model itself."""
+    sharded = getattr(model, "sharded", model)
+    return sharded.shards if isinstance(sharded, TensorParallelModel) else [model]
 
 
 def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch.device]:
-    """The devices of so many parts: the first GPUs, or with the `kind` "cpu" this machine's memory for each part.
+    """The devices of so many shards: the first GPUs, or with the `kind` "cpu" this machine's memory for each shard.
 
     Raises ValueError where fewer GPUs can be seen.
     """
@@ -77,13 +77,13 @@ def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch
     return [torch.device("cuda", number) for number in range(tensor_parallel_size)]
 
 
-def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict[str, Any]:
+def shard_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict[str, Any]:
     """The configuration of each rank's model. Raises ValueError naming the first size that does not divide, or the
-    family that is not divided.
+    family that is not sharded.
     """
     family = config.get("model_type")
-    if family not in DIVIDED:
-        raise ValueError(f"model_type {family!r}: {', '.join(DIVIDED)} are divided over several GPUs")
+    if family not in SHARDED:
+        raise ValueError(f"model_type {family!r}: {', '.join(SHARDED)} are sharded over several GPUs")
     whole: Any = loading.configuration(dict(config))
     of_experts = "moe_intermediate_size"
     inner = (
@@ -94,11 +94,11 @@ def part_of_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict
     units = {} if families.normed_over_heads(dict(config)) else {"num_key_value_heads": 1, "num_attention_heads": 1}
     units[inner] = EXPERT_COLUMNS if has_experts(whole) else 1
     sizes = [(name, getattr(whole, name), unit) for name, unit in units.items()]
-    if problem := undivided(sizes, tensor_parallel_size):
+    if problem := indivisible(sizes, tensor_parallel_size):
         raise ValueError(problem)
-    part = {name: size // tensor_parallel_size for name, size, _ in sizes}
+    shard = {name: size // tensor_parallel_size for name, size, _ in sizes}
     head_dim = getattr(whole, "head_dim", None) or whole.hidden_size // whole.num_attention_heads
-    return deepcopy(dict(config)) | part | {"head_dim": head_dim}
+    return deepcopy(dict(config)) | shard | {"head_dim": head_dim}
 
 
 def load(
@@ -110,9 +110,9 @@ def load(
     generated: bool = False,
     dtype: str = "bf16",
 ) -> TensorParallelModel:
-    """The model divided over `devices`, `generated` from the seed or read from the safetensors of `directory`.
+    """The model sharded over `devices`, `generated` from the seed or read from the safetensors of `directory`.
 
-    Each device gets its part alone, and the whole model is nowhere. Raises ValueError as `generate` and `read`, and
+    Each device gets its shard alone, and the whole model is nowhere. Raises ValueError as `generate` and `read`, and
     where a device holds too little.
     """
     if dtype not in DTYPES:
@@ -132,38 +132,38 @@ def load(
 
 @torch.no_grad()
 def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str, seed: int = 0) -> TensorParallelModel:
-    """The model that `kernels.runners.load` generates of this configuration and seed, divided over `devices`.
+    """The model that `kernels.runners.load` generates of this configuration and seed, sharded over `devices`.
 
-    Each rank's weights are made on its device, and the whole model nowhere. Raises ValueError as `part_of_config`.
+    Each rank's weights are made on its device, and the whole model nowhere. Raises ValueError as `shard_config`.
     """
-    part_of_config(config, len(devices))
+    shard_config(config, len(devices))
     whole: Any = loading.skeleton(config, dtype)
 
-    def fill(part: Any, place: Place) -> None:
-        shapes = {name: whole.get_parameter(name).shape for name, _ in part.named_parameters()}
-        boxes = {name: _boxes(name, shapes[name], own.shape, place) for name, own in part.named_parameters()}
-        weights.generate_part(part, whole, seed, boxes)
+    def fill(shard: Any, place: Place) -> None:
+        shapes = {name: whole.get_parameter(name).shape for name, _ in shard.named_parameters()}
+        boxes = {name: _boxes(name, shapes[name], own.shape, place) for name, own in shard.named_parameters()}
+        weights.generate_shard(shard, whole, seed, boxes)
 
     return _made(config, devices, dtype, fill)
 
 
 @torch.no_grad()
 def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device], dtype: str) -> TensorParallelModel:
-    """The model in the safetensors of `directory`, divided over `devices`: each rank copies its own slices of files
+    """The model in the safetensors of `directory`, sharded over `devices`: each rank copies its own slices of files
     that are mapped, and of the scales and zeros that a dequantised model keeps.
 
-    Raises ValueError as `part_of_config` does, and for a tensor that is missing or has another shape.
+    Raises ValueError as `shard_config` does, and for a tensor that is missing or has another shape.
     """
 
-    def fill(part: Any, place: Place) -> None:
-        tensors = [entry for name, own in part.named_parameters() for entry in _stored(name, own, files)]
+    def fill(shard: Any, place: Place) -> None:
+        tensors = [entry for name, own in shard.named_parameters() for entry in _stored(name, own, files)]
         if lacking := next((stored for stored, _ in tensors if stored not in files), ""):
             raise ValueError(f"{directory.name}: no safetensors file holds {lacking}")
         for path, of_file in groupby(tensors, key=lambda entry: files[entry[0]]):
             _read_boxes(path, of_file, place)
         for attribute in (STORED_SCALES, STORED_ZEROS):
             if (path := directory / attribute).is_file():
-                _read_groups(path, attribute, part, place)
+                _read_groups(path, attribute, shard, place)
 
     try:
         files = _files(directory)
@@ -173,15 +173,15 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
 
 
 @torch.no_grad()
-def divide(model: Any, devices: Sequence[torch.device]) -> TensorParallelModel:
-    """A loaded model divided over `devices`; the parts are copies. Raises ValueError as `part_of_config`."""
+def shard_model(model: Any, devices: Sequence[torch.device]) -> TensorParallelModel:
+    """A loaded model sharded over `devices`; the shards are copies. Raises ValueError as `shard_config`."""
 
-    def fill(part: Any, place: Place) -> None:
-        for name, own in part.named_parameters():
+    def fill(shard: Any, place: Place) -> None:
+        for name, own in shard.named_parameters():
             whole = model.get_parameter(name)
             for at, box in _boxes(name, whole.shape, own.shape, place):
                 own[at].copy_(whole[box])
-        part.model.rotary_emb = deepcopy(model.model.rotary_emb).to(part.device)
+        shard.model.rotary_emb = deepcopy(model.model.rotary_emb).to(shard.device)
 
     return _made(model.config.to_dict(), devices, DTYPE_NAMES[model.dtype], fill)
 
@@ -193,27 +193,27 @@ def _made(
     fill: Callable[[Any, Place], None],
     at_once: int = 1,
 ) -> TensorParallelModel:
-    """The divided model whose parts are filled by `fill`, `at_once` at the same time, each tied parameter once."""
-    parts = [_empty(config, len(devices), dtype, device) for device in devices]
+    """The sharded model whose shards are filled by `fill`, `at_once` at the same time, each tied parameter once."""
+    shards = [_empty(config, len(devices), dtype, device) for device in devices]
     once = ADDED_ONCE + (("o_proj.weight",) if families.normed_over_heads(config) else ())
 
     @torch.no_grad()
     def filled(rank: int) -> None:
-        fill(parts[rank], (rank, len(devices)))
-        for name, parameter in parts[rank].named_parameters():
+        fill(shards[rank], (rank, len(devices)))
+        for name, parameter in shards[rank].named_parameters():
             if rank and name.endswith(once):
                 parameter.zero_()
 
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(filled, range(len(devices))))
-    return TensorParallelModel(loading.configuration(config), parts)
+    return TensorParallelModel(loading.configuration(config), shards)
 
 
 def _empty(config: Mapping[str, Any], tensor_parallel_size: int, dtype: str, device: torch.device) -> Any:
     """A rank's model with weights that nothing has filled. q, k and v lie one after the other in memory, and so do gate
     and up, as `decoder.Decoder` joins them. Raises ValueError for a model that the compact decoder cannot run.
     """
-    model: Any = loading.skeleton(part_of_config(config, tensor_parallel_size), dtype)
+    model: Any = loading.skeleton(shard_config(config, tensor_parallel_size), dtype)
     if reason := decoder.refusal(model):
         raise ValueError(f"the compact decoder cannot run this model: {reason}")
     model.tie_weights()
@@ -226,7 +226,7 @@ def _empty(config: Mapping[str, Any], tensor_parallel_size: int, dtype: str, dev
                 old = [getattr(module, name) for module in modules]
                 if old[0] is None:
                     continue
-                rows = [len(part) for part in old]
+                rows = [len(each) for each in old]
                 joined = make((sum(rows), *old[0].shape[1:])).split(rows)
                 for module, own in zip(modules, joined, strict=True):
                     setattr(module, name, torch.nn.Parameter(own, requires_grad=False))
@@ -270,7 +270,7 @@ def _stored(name: str, own: torch.Tensor, files: Mapping[str, Path]) -> Iterator
 
 
 def _read_boxes(path: Path, tensors: Iterable[tuple[str, torch.Tensor]], place: Place) -> None:
-    """Copies a rank's parts out of a file, which is mapped no longer than that takes."""
+    """Copies a rank's slices out of a file, which is mapped no longer than that takes."""
     with safe_open(path, framework="pt") as file:
         for name, own in tensors:
             whole = file.get_slice(name)
@@ -278,11 +278,11 @@ def _read_boxes(path: Path, tensors: Iterable[tuple[str, torch.Tensor]], place: 
                 own[at].copy_(whole[box])
 
 
-def _read_groups(path: Path, attribute: str, part: Any, place: Place) -> None:
-    """Gives a rank's weights their part of what groups of columns were stored with, where it cuts no group."""
+def _read_groups(path: Path, attribute: str, shard: Any, place: Place) -> None:
+    """Gives a rank's weights their slice of what groups of columns were stored with, where it cuts no group."""
     with safe_open(path, framework="pt") as file:
         for name in list(file.keys()):
-            own, whole = part.get_parameter(name), file.get_slice(name)
+            own, whole = shard.get_parameter(name), file.get_slice(name)
             rows, columns = own.shape
             groups = -(-columns // GROUP)
             if columns % GROUP == 0 or groups == whole.get_shape()[1]:
@@ -307,7 +307,7 @@ def _boxes(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) 
 
 
 def _box(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> tuple[slice, ...]:
-    """A rank's part of a tensor: divided along the dimension that is `ranks` times as long as the rank's `shape`."""
+    """A rank's shard of a tensor, cut along the dimension that is `ranks` times as long as the rank's `shape`."""
     if len(whole) != len(shape):
         raise ValueError(f"{name} has {len(whole)} dimensions, and {len(shape)} are needed")
     (rank, ranks), box = place, []

@@ -1,7 +1,7 @@
-"""transformers' own model over a divided one: its modules compute on every rank, and their partial sums are added.
+"""transformers' own model over a sharded one: its modules compute on every rank, and their partial sums are added.
 
 It divides a model as transformers' `tp_plan` does, but for the LM head, and one process drives all ranks. Embedding,
-norms, LM head and residual are the first rank's. No weight is copied, so a runner of the parts may stand beside it.
+norms, LM head and residual are the first rank's. No weight is copied, so a runner of the shards may stand beside it.
 """
 
 from collections.abc import Sequence
@@ -73,18 +73,18 @@ def _moved(value: Any, device: torch.device) -> Any:
     return value.to(device) if isinstance(value, Tensor) else value
 
 
-def over_ranks(divided: TensorParallelModel) -> Any:
-    """The whole model as transformers runs it, over the parts of `divided`, which it names as its attribute."""
-    first, copies = divided.parts[0], dict[Any, tuple[Any, Any]]()
-    model: Any = loading.skeleton(divided.config.to_dict(), DTYPE_NAMES[first.dtype])
+def over_ranks(sharded: TensorParallelModel) -> Any:
+    """The whole model as transformers runs it, over the shards of `sharded`, which it names as its attribute."""
+    first, copies = sharded.shards[0], dict[Any, tuple[Any, Any]]()
+    model: Any = loading.skeleton(sharded.config.to_dict(), DTYPE_NAMES[first.dtype])
     core = model.model
     core.embed_tokens, core.norm, core.rotary_emb = first.model.embed_tokens, first.model.norm, first.model.rotary_emb
     model.lm_head = first.lm_head
-    for layer, *parts in zip(core.layers, *(part.model.layers for part in divided.parts), strict=True):
-        layer.input_layernorm = parts[0].input_layernorm
-        layer.post_attention_layernorm = parts[0].post_attention_layernorm
-        layer.self_attn = RankModules([part.self_attn for part in parts], copies)
-        layer.mlp = RankModules([part.mlp for part in parts], copies)
+    for layer, *shards in zip(core.layers, *(shard.model.layers for shard in sharded.shards), strict=True):
+        layer.input_layernorm = shards[0].input_layernorm
+        layer.post_attention_layernorm = shards[0].post_attention_layernorm
+        layer.self_attn = RankModules([shard.self_attn for shard in shards], copies)
+        layer.mlp = RankModules([shard.mlp for shard in shards], copies)
     model.generation_config = GenerationConfig(pad_token_id=model.config.pad_token_id)
-    model.divided = divided
+    model.sharded = sharded
     return model.eval()

@@ -1,4 +1,4 @@
-"""One forward pass of a divided model: the passes of all its ranks, half a layer at a time, driven by one process.
+"""One forward pass of a sharded model: the passes of all its ranks, half a layer at a time, driven by one process.
 
     rank 0   attention ─► partial ──┬─► sum ─► MLP ─► partial ──┬─► sum ─► … ─► head
                                     ╳                           ╳            every partial to every rank
@@ -24,7 +24,7 @@ from kernels.model.prompts import Bucket, PromptReader
 from kernels.model.state import State
 
 
-class RankPart(NamedTuple):
+class RankShard(NamedTuple):
     """What one rank's passes work with, all on its device. Its key-value cache holds its own heads."""
 
     model: decoder.Decoder
@@ -79,7 +79,7 @@ def join(devices: Sequence[torch.device]) -> None:
 class TensorParallelPass:
     """As `Pass`, over all ranks. Ids, token, position and what `run` returns are the first rank's."""
 
-    def __init__(self, ranks: Sequence[RankPart], queries: int, *, whole: bool = True) -> None:
+    def __init__(self, ranks: Sequence[RankShard], queries: int, *, whole: bool = True) -> None:
         self.queries, self.state = queries, ranks[0].state
         self._devices, self._passes = [rank.device for rank in ranks], []
         for number, rank in enumerate(ranks):
@@ -119,7 +119,7 @@ def _partial(stream: Stream) -> Tensor:
 class TensorParallelPrompts(PromptReader):
     """As `PromptReader`, over all ranks: one graph for each bucket."""
 
-    def __init__(self, ranks: Sequence[RankPart], *, whole: bool) -> None:
+    def __init__(self, ranks: Sequence[RankShard], *, whole: bool) -> None:
         super().__init__(*ranks[0], whole=whole)
         self._ranks = ranks
         self._exchanges: list[AllReduce] = []

@@ -34,25 +34,25 @@ BIAS_STD = 0.02
 
 def generate(model: "torch.nn.Module", seed: int) -> None:
     """Fills every parameter of a transformers model in place, by its name; tied parameters are filled once."""
-    generate_part(model, model, seed, {})
+    generate_shard(model, model, seed, {})
 
 
-def generate_part(
-    part: Any, whole: Any, seed: int, boxes: Mapping[str, Sequence[tuple[Box, Box]]], prefix: str = ""
+def generate_shard(
+    shard: Any, whole: Any, seed: int, boxes: Mapping[str, Sequence[tuple[Box, Box]]], prefix: str = ""
 ) -> None:
-    """Fills one rank's part of a model, or one of its modules, in place with the values that `generate` gives the whole
+    """Fills a rank's shard of a model, or one of its modules, in place with the values that `generate` gives the whole
     model there.
 
     `whole` is that model. Only its shapes are read, so it may be on the meta device. `boxes` are those of parameters
-    that are divided: where each lies in the part, and where in the whole. `prefix` stands before a module's names, such
-    as "model.layers.3.".
+    that are sharded: where each lies in the shard, and where in the whole. `prefix` stands before a module's names,
+    such as "model.layers.3.".
     """
     import torch
 
-    _initialise_vectors(part, whole, seed)
+    _initialise_vectors(shard, whole, seed)
     vocabulary = _vocabulary_sizes(whole)
     with torch.no_grad(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        for own, parameter in part.named_parameters():  # tied parameters come once
+        for own, parameter in shard.named_parameters():  # tied parameters come once
             name = prefix + own
             original = whole.get_parameter(name)
             std = _std(whole, name, original, vocabulary)
@@ -68,13 +68,13 @@ def generate_part(
                 _fill_whole(parameter.data, key, scale, pool)
 
 
-def _initialise_vectors(part: Any, whole: Any, seed: int) -> None:
-    """Gives norms and other vectors of the part the architecture's initial value (1, or 0 where the model adds 1)."""
+def _initialise_vectors(shard: Any, whole: Any, seed: int) -> None:
+    """Gives norms and other vectors of the shard the architecture's initial value (1, or 0 where the model adds 1)."""
     import torch
 
     with torch.random.fork_rng(range(torch.cuda.device_count())), torch.no_grad():
         torch.manual_seed(seed)
-        for module in part.modules():
+        for module in shard.modules():
             own = module.named_parameters(recurse=False)
             if any(parameter.ndim < 2 and not name.endswith("bias") for name, parameter in own):
                 whole._init_weights(module)

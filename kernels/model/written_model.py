@@ -52,7 +52,7 @@ def _write_modules(
     files: dict[str, str] = {}
     for module in modules:
         part = loading.skeleton(config, dtype).get_submodule(module).to_empty(device=device)
-        weights.generate_part(part, whole, seed, {}, f"{module}.")
+        weights.generate_shard(part, whole, seed, {}, f"{module}.")
         tensors = {f"{module}.{name}": tensor.cpu() for name, tensor in part.named_parameters()}
         file = f"{module}.safetensors"
         save_file(tensors, folder / file, metadata={"format": "pt"})

@@ -389,7 +389,7 @@ QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
 }
 
 
-def quantised_parts(parts: Sequence[Tensor], weights: str, columns: bool) -> list[QuantisedMatrix]:
+def quantised_shards(parts: Sequence[Tensor], weights: str, columns: bool) -> list[QuantisedMatrix]:
     """The parts of one matrix as the whole one is rounded, each on its device: some of its `columns`, or of its rows.
 
     In int8 and int4 the groups of a part begin with the part, so parts of columns are as the whole one only where they

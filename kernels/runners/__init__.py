@@ -29,7 +29,7 @@ def load(
     """The model of `config` in evaluation mode, without gradients, on `device` (a GPU if there is one).
 
     Weights come from the safetensors in `model_dir`, or from `seed` when `generated` (model_dir may then be None).
-    `dtype` is fp32, bf16 or fp16. With a `tensor_parallel_size` above 1 each GPU gets its part
+    `dtype` is fp32, bf16 or fp16. With a `tensor_parallel_size` above 1 each GPU gets its shard
     (`kernels.model.tensor_parallel.load`); otherwise it is a torch.nn.Module. With a `pipeline_parallel_size` above 1
     each GPU gets as many whole layers, which run in turn. Raises ValueError with one sentence when configuration or
     tensors do not fit.
@@ -77,7 +77,7 @@ def apply(model: Any, plan: Plan) -> Runner:
     """The plan's runner over the model, with the plan's variants of linear, attention and long
     convolutions.
 
-    The model is whole, or in as many parts as the plan has GPUs. Raises ValueError for another number of parts, and
+    The model is whole, or in as many shards as the plan has GPUs. Raises ValueError for another number of shards, and
     where fewer GPUs can be seen.
     """
     from kernels.runners.by_name import apply as put

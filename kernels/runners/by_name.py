@@ -46,16 +46,16 @@ def apply(model: Any, plan: Plan) -> Runner:
     """See `kernels.runners.apply`."""
     gpu, options = GPUS.get(plan.gpu, GPUS["cpu"]), plan.options
     if isinstance(model, TensorParallelModel):
-        if len(model.parts) != plan.tensor_parallel_size:
+        if len(model.shards) != plan.tensor_parallel_size:
             raise ValueError(
                 f"tensor_parallel_size: the plan is for {plan.tensor_parallel_size}, and the model comes in "
-                f"{len(model.parts)} parts"
+                f"{len(model.shards)} shards"
             )
         if plan.runner == "eager":
             return runner(plan.runner, over_ranks(model), options)
         if plan.runner == "compiled":
             if options.get("compile", True):
-                raise ValueError("compile: Inductor compiles no model that is divided over several GPUs")
+                raise ValueError("compile: Inductor compiles no model that is sharded over several GPUs")
             return TensorParallelRunner(model)
         built: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
         return built

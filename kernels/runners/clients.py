@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.model.inputs import random_input
 from kernels.model.loading import answer_of, kind_of
 from kernels.runners.base import Generation, Runner
@@ -68,7 +68,7 @@ class Clients:
 
     def __init__(self, runner: Runner, traffic: TrafficShape, seed: int) -> None:
         self.runner, self.traffic, self.kind = runner, traffic, kind_of(runner.model)
-        self.served: list[Served] = []
+        self.served: list[ServedBatch] = []
         self.kept: list[KeptBatch] = []
         self.unstated_s: list[float] = []
         self._generator = torch.Generator().manual_seed(seed)
@@ -91,7 +91,7 @@ class Clients:
         self.kept.clear()
         self.unstated_s.clear()
 
-    def serve(self) -> Served:
+    def serve(self) -> ServedBatch:
         """The next batch: the requests that have waited longest, on fresh random prompts."""
         prompt = self.draw()
         self._away_ns += time.monotonic_ns() - self._left_ns
@@ -104,7 +104,7 @@ class Clients:
         self._queue.extend([times[-1]] * len(waiting))
         self._left_ns = time.monotonic_ns()
         tokens = self._per_request or len(times)
-        served = Served(min(waiting), start_ns, times, len(waiting), tokens, self.rounds)
+        served = ServedBatch(min(waiting), start_ns, times, len(waiting), tokens, self.rounds)
         self.served.append(served)
         self._keep(prompt, ids, generation.output)
         return served

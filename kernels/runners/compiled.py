@@ -110,7 +110,7 @@ class CompiledRunner(Runner):
         assert session is not None
         read = session.reader(length, tokens)
         start_ns = time.monotonic_ns()
-        session.begin(prompt)
+        session.prefill(prompt)
         read.enqueue(session.token)
         for _ in range(tokens - 1):
             session.step()

@@ -18,7 +18,7 @@ from kernels.ops import Case, GroupedCase, LinearCase, LmHeadCase
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.runners.pass_timer import GraphTimer
 from kernels.tune.autotune import Bench
-from kernels.tune.plan_search import Chosen, Option, planned_op, search_plan, usable
+from kernels.tune.plan_search import ChosenOps, Option, planned_op, search_plan, usable
 from kernels.tune.tuning_cache import TunedVariant, TuningCache
 
 CASE_RULE = StoppingRule(seconds=0.4, width=0.02, least=8)
@@ -44,7 +44,7 @@ class TuningRunner(KernelsRunner):
         super().prepare(batch, prompt, tokens)
 
 
-def default_ops(model: decoder.Decoder, traffic: BatchShape, weights: str = "") -> Chosen:
+def default_ops(model: decoder.Decoder, traffic: BatchShape, weights: str = "") -> ChosenOps:
     """The chosen ops for the traffic on the model's device. The notes give each op's reason, rivals and time of
     measurement.
 
@@ -62,7 +62,7 @@ def default_ops(model: decoder.Decoder, traffic: BatchShape, weights: str = "") 
     end = time.monotonic() + TUNING_SECONDS
     timer = GraphTimer(model, gpu, traffic) if device.type == "cuda" else None
     chosen = search_plan(layer_ops, options, timer, lambda: time.monotonic() < end)
-    return Chosen(chosen.ops, [*finder.notes, *chosen.notes])
+    return ChosenOps(chosen.ops, [*finder.notes, *chosen.notes])
 
 
 class _Finder:

@@ -20,7 +20,7 @@ from kernels.model.prompts import OnePass, PromptReader, bucket
 from kernels.model.rounding import Rounding, rounded_decoder, rounded_weights, with_folded_norms
 from kernels.model.state import State
 from kernels.model.tensor_parallel import TensorParallelModel
-from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPass, TensorParallelPrompts
+from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPass, TensorParallelPrompts
 from kernels.quant.quantised_matrix import QUANTISERS
 from kernels.runners.compiled import CompiledRunner
 from kernels.runners.readers import SeenReader, TokenReader
@@ -108,7 +108,7 @@ class KernelsSession(Session):
     def rotates_alike(self, length: int) -> bool:
         return self.model.rotates_alike(length, self.capacity)
 
-    def begin(self, prompt: Tensor) -> None:
+    def prefill(self, prompt: Tensor) -> None:
         """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use."""
         self._served = prompt.shape[1]
         self.prompts.read(prompt)
@@ -159,26 +159,26 @@ def check_chosen(logits: Tensor, tokens: Tensor) -> None:
 class TensorParallelRunner(KernelsRunner):
     """Every op is torch's own, so its logits are the reference for a model that no single GPU can hold."""
 
-    name = "divided"
+    name = "sharded"
 
-    def __init__(self, divided: TensorParallelModel) -> None:
-        super().__init__(divided.parts[0])
-        self._divided = divided
+    def __init__(self, sharded: TensorParallelModel) -> None:
+        super().__init__(sharded.shards[0])
+        self._sharded = sharded
 
     def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
-        return TensorParallelSession(self._divided, batch, max(capacity, bucket(prompt)))
+        return TensorParallelSession(self._sharded, batch, max(capacity, bucket(prompt)))
 
     def close(self) -> None:
-        del self._divided
+        del self._sharded
         super().close()
 
 
 class TensorParallelSession(KernelsSession):
     """A `KernelsSession` over all ranks: one graph for a step and one for each bucket of prompt lengths."""
 
-    def __init__(self, divided: TensorParallelModel, batch: int, capacity: int) -> None:
-        Session.__init__(self, divided.device, batch, capacity)
-        ranks = [self._rank(Decoder(part)) for part in divided.parts]
+    def __init__(self, sharded: TensorParallelModel, batch: int, capacity: int) -> None:
+        Session.__init__(self, sharded.device, batch, capacity)
+        ranks = [self._rank(Decoder(shard)) for shard in sharded.shards]
         self.model, self.variants, self.state = ranks[0]
         self.prompts = TensorParallelPrompts(ranks, whole=True)
         self._devices = [rank.device for rank in ranks]
@@ -186,14 +186,14 @@ class TensorParallelSession(KernelsSession):
         self._step_stream = self.token
         self._served = 0
 
-    def _rank(self, model: Decoder) -> RankPart:
+    def _rank(self, model: Decoder) -> RankShard:
         device = model.embedding.device
         with current(device):
             cos, sin = model.rope_table(self.capacity)
             token = self.token if device == self.device else torch.zeros_like(self.token, device=device)
             position = torch.zeros(1, dtype=torch.int64, device=device)
             state = State(self.batch, self.capacity, cos, sin, model.cache(self.batch, self.capacity), position, token)
-        return RankPart(model, BoundVariants([], GPUS["cpu"]), state)
+        return RankShard(model, BoundVariants([], GPUS["cpu"]), state)
 
     def capture(self) -> None:
         """Captures the decode step."""

@@ -74,7 +74,7 @@ class GraphTimer:
             session.capture()
         else:
             ids = torch.randint(len(self._model.embedding), (traffic.batch, traffic.prompt), device=session.device)
-            session.begin(ids)
+            session.prefill(ids)
 
         def run(times: int) -> None:
             session.state.position.fill_(max(0, capacity - 1 - times))

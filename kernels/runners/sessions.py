@@ -22,7 +22,7 @@ Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Session(ABC):
-    """`begin` reads a prompt [b, p], `step` reads `token` [b, 1]; both leave the greedy next ids in `token`."""
+    """`prefill` reads a prompt [b, p], `step` reads `token` [b, 1]; both leave the greedy next ids in `token`."""
 
     step: Callable[[], object]
 
@@ -32,10 +32,10 @@ class Session(ABC):
 
     @abstractmethod
     def capture(self) -> None:
-        """Compiles and captures what `begin` and `step` call."""
+        """Compiles and captures what `prefill` and `step` call."""
 
     @abstractmethod
-    def begin(self, prompt: Tensor) -> None:
+    def prefill(self, prompt: Tensor) -> None:
         """Runs the prompt [b, p] from an empty cache."""
 
     @abstractmethod
@@ -63,12 +63,12 @@ class ExactSession(Session):
         self.prompt = torch.zeros(batch, prompt, dtype=torch.int64, device=device)
 
     def capture(self) -> None:
-        self.prefill = captured(self._prefill, self.device)
+        self._captured_prefill = captured(self._prefill, self.device)
         self.step = captured(self._step, self.device)
 
-    def begin(self, prompt: Tensor) -> None:
+    def prefill(self, prompt: Tensor) -> None:
         self.prompt.copy_(prompt, non_blocking=True)
-        self.prefill()
+        self._captured_prefill()
 
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
         return self.prompt.shape == (batch, prompt) and prompt + tokens <= self.capacity
@@ -128,7 +128,7 @@ class DecoderSession(ExactSession):
     def teacher_forced_logits(self, ids: Tensor) -> Tensor:
         length = self.prompt.shape[1]
         self.prompt.copy_(F.pad(ids[:, :length], (0, max(0, length - ids.shape[1]))))
-        self.prefill()
+        self._captured_prefill()
         hidden = [self._prompt_hidden[:, : ids.shape[1]].clone()]
         for at in range(length, ids.shape[1]):
             self.token.copy_(ids[:, at : at + 1])
@@ -234,7 +234,7 @@ class BucketSession(ModuleSession):
         self._bucket(self.prompt.shape[1])
         self.step = captured(self._step, self.device)
 
-    def begin(self, prompt: Tensor) -> None:
+    def prefill(self, prompt: Tensor) -> None:
         length = prompt.shape[1]
         ids, prefill = self._bucket(self.size(length))
         ids[:, :length].copy_(prompt, non_blocking=True)

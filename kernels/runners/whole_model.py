@@ -40,7 +40,7 @@ class WholeModel(Variant):
     """Whether its runner has `encode`, by which it runs models that do not generate."""
     runner_name: ClassVar[str] = "compiled"
     most_gpus: ClassVar[int] = 1
-    """GPUs that it may divide a model over."""
+    """GPUs that it may shard a model over."""
     options: ClassVar[dict[str, Any]] = {}
 
     @property

@@ -6,8 +6,8 @@
   and `tokenizing` answer; `client` sends requests to the engine and hands its tokens on.
 - `processes`: the main process, which an operator starts, has `engine_process` (with `pipes` and `restarts`) and
   `web_servers`, of one or of several processes (`web_processes`, `web_process`, `connections`). The engine's process
-  runs `worker`, or `encoder` for a model that gives vectors; `lifecycle` is what both have. `handed` is the whole
-  server over connections that another program sends to it.
+  runs `worker`, or `encoder` for a model that gives vectors; `lifecycle` is what both have. `handoff_server` is the
+  whole server over connections that another program sends to it.
 - `scheduler`: `batching` plans each step from `requests` and `pages`.
 - `execution`: `building` makes an engine of the size that `sizing` and `pauses` choose; `engine` runs its steps.
   `backend` captures a graph of each of `shapes` and replays it, and `logits_processing` with `grammars` changes its

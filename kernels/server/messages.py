@@ -115,8 +115,8 @@ class Refusal(NamedTuple):
 
 
 @dataclass
-class News:
-    """From the engine: what happened since the last news.
+class EngineOutputs:
+    """From the engine: what happened since the last outputs.
 
     `tokens` are (request's name, token or None, reason for its end or None), in order. `refusals` are by
     request, `cached` the prompt tokens that the prefix cache had, by request. `logprobs` holds, by request, those of

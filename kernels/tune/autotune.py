@@ -170,19 +170,19 @@ def _noting(bench: Bench, trial: Trial, references: ReferenceCache) -> Reference
 def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
     """Keeps each variant's best params for the case, and those that may be as good. Gives the others their distance."""
     groups: dict[tuple[str, str], list[_Runnable]] = {}
-    for contender in ready:
-        groups.setdefault((contender.trial.variant, contender.trial.case.key), []).append(contender)
-    best = [contender for group in groups.values() if len(group) == 1 for contender in group]
+    for candidate in ready:
+        groups.setdefault((candidate.trial.variant, candidate.trial.case.key), []).append(candidate)
+    best = [candidate for group in groups.values() if len(group) == 1 for candidate in group]
     for group in (group for group in groups.values() if len(group) > 1):
         quick = StoppingRule(seconds=0.3, width=0.05, least=5, warmup_seconds=0.01)
-        times = _time(bench, {contender.trial.id: contender for contender in group}, quick)
-        group.sort(key=lambda contender: times[contender.trial.id].ms)
+        times = _time(bench, {candidate.trial.id: candidate for candidate in group}, quick)
+        group.sort(key=lambda candidate: times[candidate.trial.id].ms)
         first = group[0].trial
-        for contender in group:
-            ratio = times[contender.trial.id].ms / max(times[first.id].ms, 1e-12)
-            contender.trial.reason = f"{ratio:.2f}x slower than {called(first, contender.trial)}."
-            _record_time(bench, contender.trial, times[contender.trial.id])
-        best += [contender for contender in group[:FINALISTS] if times[contender.trial.id].low <= times[first.id].high]
+        for candidate in group:
+            ratio = times[candidate.trial.id].ms / max(times[first.id].ms, 1e-12)
+            candidate.trial.reason = f"{ratio:.2f}x slower than {called(first, candidate.trial)}."
+            _record_time(bench, candidate.trial, times[candidate.trial.id])
+        best += [candidate for candidate in group[:FINALISTS] if times[candidate.trial.id].low <= times[first.id].high]
     return best
 
 
@@ -190,17 +190,17 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     """Times the survivors side by side. Returns the noise: the share by which two runs of one variant differ."""
     if not ready:
         return 0.0
-    default = default_of([contender.trial for contender in ready])
-    racing = {contender.trial.id: contender for contender in ready}
+    default = default_of([candidate.trial for candidate in ready])
+    racing = {candidate.trial.id: candidate for candidate in ready}
     racing[AGAIN] = racing[default.id]
     times = _time(bench, racing, _rule(bench, end))
-    for contender in ready:
-        bench.note(contender.trial, 0.0)
-        _record_time(bench, contender.trial, times[contender.trial.id])
-        contender.trial.raced, contender.trial.kernels = True, kernels_seen(contender.call, bench.device)
-        contender.trial.host_us = host_us(contender.call, bench.device) if bench.host else None
-        if bench.settled and (timing := settled(contender.call, bench.device, bench.timer)) is not None:
-            contender.trial.take_settled(timing, floor_ms(contender.trial.case, bench.ceilings))
+    for candidate in ready:
+        bench.note(candidate.trial, 0.0)
+        _record_time(bench, candidate.trial, times[candidate.trial.id])
+        candidate.trial.raced, candidate.trial.kernels = True, kernels_seen(candidate.call, bench.device)
+        candidate.trial.host_us = host_us(candidate.call, bench.device) if bench.host else None
+        if bench.settled and (timing := settled(candidate.call, bench.device, bench.timer)) is not None:
+            candidate.trial.take_settled(timing, floor_ms(candidate.trial.case, bench.ceilings))
     return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
 
 
@@ -215,13 +215,13 @@ def _time_doubtful_again(bench: Bench, ready: list[_Runnable], end: float) -> No
     A floor that was too high by the first ceilings is replaced by that of the second; there is no share of it. What
     torch runs by itself stays, since nothing is claimed of it.
     """
-    doubtful = [contender for contender in ready if contender.trial.gate == "pass" and contender.trial.doubt]
+    doubtful = [candidate for candidate in ready if candidate.trial.gate == "pass" and candidate.trial.doubt]
     if not doubtful:
         return
     again = bench.measure(bench.device.type)
-    times = _time(bench, {contender.trial.id: contender for contender in doubtful}, _rule(bench, end))
-    own = torchs_own([contender.trial for contender in ready if contender.trial.gate == "pass"])
-    for trial in (contender.trial for contender in doubtful):
+    times = _time(bench, {candidate.trial.id: candidate for candidate in doubtful}, _rule(bench, end))
+    own = torchs_own([candidate.trial for candidate in ready if candidate.trial.gate == "pass"])
+    for trial in (candidate.trial for candidate in doubtful):
         _record_time(bench, trial, times[trial.id])
         if trial.gate != "pass" or not trial.doubt:
             continue
@@ -243,17 +243,17 @@ def _judge(bench: Bench, ready: list[_Runnable]) -> None:
     """
     for judged in range(JUDGED):
         references = ReferenceCache()  # one of these at a time: each holds copies of its inputs
-        for contender in (contender for contender in ready if contender.trial.gate == "pass"):
-            refusal = contender.answers.refusal(judged, _noting(bench, contender.trial, references))
-            if not refusal and not contender.trial.peer:
-                refusal = borrowed(contender.trial.kernels, registry.variant(contender.trial.variant))
+        for candidate in (candidate for candidate in ready if candidate.trial.gate == "pass"):
+            refusal = candidate.answers.refusal(judged, _noting(bench, candidate.trial, references))
+            if not refusal and not candidate.trial.peer:
+                refusal = borrowed(candidate.trial.kernels, registry.variant(candidate.trial.variant))
             if refusal:
-                contender.trial.gate, contender.trial.reason = "fail", refusal
+                candidate.trial.gate, candidate.trial.reason = "fail", refusal
 
 
 def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: StoppingRule) -> dict[str, Timing]:
-    calls = {name: contender.call for name, contender in ready.items()}
-    answers = {name: contender.answers for name, contender in ready.items()}
+    calls = {name: candidate.call for name, candidate in ready.items()}
+    answers = {name: candidate.answers for name, candidate in ready.items()}
     with torch.no_grad():
         return interleaved(
             calls, bench.device, rule, bench.timer, answers, lambda name: bench.note(ready[name].trial, 0.0)

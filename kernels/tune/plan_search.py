@@ -60,7 +60,7 @@ class PlanWatch:
 
 
 @dataclass
-class Chosen:
+class ChosenOps:
     """The ops of a plan, and a sentence for each alternative that was tried."""
 
     ops: list[PlannedOp] = field(default_factory=list)
@@ -69,9 +69,9 @@ class Chosen:
 
 def search_plan(
     layer_ops: "LayerOps", options: OptionTable, timer: PassTimer | None, goes_on: Callable[[], bool]
-) -> Chosen:
+) -> ChosenOps:
     """The best ops for every pass of the model. Without a timer, or if `goes_on` is false, separate times decide."""
-    chosen = Chosen()
+    chosen = ChosenOps()
     for queries, _ in layer_ops.traffic.phases:
         _search_pass(layer_ops, queries, options, timer, goes_on, chosen)
     return chosen
@@ -83,7 +83,7 @@ def _search_pass(
     options: OptionTable,
     timer: PassTimer | None,
     goes_on: Callable[[], bool],
-    chosen: Chosen,
+    chosen: ChosenOps,
 ) -> None:
     final = [_best(options, case) for case in layer_ops.final_ops()]
     ranked = sorted(layer_ops.arrangements(queries), key=lambda cases: _sum(options, cases))
@@ -94,24 +94,24 @@ def _search_pass(
         plan, ms = _race(queries, timer, plans, fixed, chosen)
         for planned in plan.copy():
             op = planned
-            for rival in _rivals(options, planned):
+            for alternative in _alternatives(options, planned):
                 if not goes_on():
                     break
-                swapped = [rival if planned is op else planned for planned in plan]
+                swapped = [alternative if planned is op else planned for planned in plan]
                 before, after = timer(queries, [[*fixed, *plan], [*fixed, *swapped]])
                 if math.inf in (before, after):
                     continue
                 better = after < before * (1 - LEAST_GAIN)
-                chosen.notes.append(_swap_note(queries, op, rival, before, after, better))
+                chosen.notes.append(_swap_note(queries, op, alternative, before, after, better))
                 if better:
-                    plan, op, ms = swapped, rival, after
+                    plan, op, ms = swapped, alternative, after
         if ms < math.inf:
             chosen.notes.append(f"{pass_name(queries)}: {ms:.4g} ms.")
     chosen.ops += [op for op in plan if op not in chosen.ops]
 
 
 def _race(
-    queries: int, timer: PassTimer, plans: list[list[PlannedOp]], fixed: list[PlannedOp], chosen: Chosen
+    queries: int, timer: PassTimer, plans: list[list[PlannedOp]], fixed: list[PlannedOp], chosen: ChosenOps
 ) -> tuple[list[PlannedOp], float]:
     times = timer(queries, [[*fixed, *plan] for plan in plans])
     at = min(range(len(times)), key=times.__getitem__)
@@ -122,11 +122,11 @@ def _race(
     return plans[at], times[at]
 
 
-def _rivals(options: OptionTable, op: PlannedOp) -> list[PlannedOp]:
+def _alternatives(options: OptionTable, op: PlannedOp) -> list[PlannedOp]:
     """Other params for the model's pass, and other options that are at most BEHIND times slower alone."""
-    rivals = next((choices for choices in options.values() if any(option.op is op for option in choices)), ())
-    best = min((option.ms for option in rivals), default=0.0)
-    others = [option.op for option in rivals if option.op is not op and option.ms <= BEHIND * best]
+    alternatives = next((choices for choices in options.values() if any(option.op is op for option in choices)), ())
+    best = min((option.ms for option in alternatives), default=0.0)
+    others = [option.op for option in alternatives if option.op is not op and option.ms <= BEHIND * best]
     case = case_from.validate_python(op.case)
     beside = [{**op.params, **more} for more in registry.variant(op.variant).for_model(case)]
     return [*(op.model_copy(update={"params": params}) for params in beside if params != op.params), *others]
@@ -155,10 +155,10 @@ def pass_name(queries: int) -> str:
     return "a decode step" if queries == 1 else f"a prompt of {queries} tokens"
 
 
-def _swap_note(queries: int, op: PlannedOp, rival: PlannedOp, before: float, after: float, better: bool) -> str:
+def _swap_note(queries: int, op: PlannedOp, alternative: PlannedOp, before: float, after: float, better: bool) -> str:
     verdict = "taken" if better else "not taken"
     return (
-        f"{pass_name(queries)} with {described(rival)} in place of {described(op)}: {after:.4g} against "
+        f"{pass_name(queries)} with {described(alternative)} in place of {described(op)}: {after:.4g} against "
         f"{before:.4g} ms, {verdict}."
     )
 

@@ -38,7 +38,7 @@ from workers.documents.endpoint_result import EndpointResult  # noqa: E402
 from workers.documents.measurement import Ceilings  # noqa: E402
 from workers.documents.profile import PlanProfile  # noqa: E402
 from workers.documents.stages import Results, stages_of  # noqa: E402
-from workers.planning.megakernel_profile import divided_by  # noqa: E402
+from workers.planning.megakernel_profile import with_shares  # noqa: E402
 
 PASSWORD = "correct horse battery"
 PBKDF2PasswordHasher.iterations = 1  # a third of a second for each password otherwise
@@ -114,7 +114,7 @@ def inside(run: Run) -> Run:
     stage = run.stages.get(stage="verify")
     program, raw = llama()
     shares = shares_of(timeline_of([(program, raw)]), [program], KEYS)
-    profile = divided_by(PlanProfile.model_validate(stage.result["profile"]), shares, STEPS, ceilings)
+    profile = with_shares(PlanProfile.model_validate(stage.result["profile"]), shares, STEPS, ceilings)
     stage.result |= {"profile": profile.model_dump(mode="json")}
     stage.save()
     return run

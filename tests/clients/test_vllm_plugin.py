@@ -378,7 +378,7 @@ def served(**changes: Any) -> tuple[Any, Any]:
     [
         ({}, None),
         ({"lora": object()}, "the model is served with LoRA"),
-        ({"world": 2}, "the model is divided over several GPUs"),
+        ({"world": 2}, "the model is sharded over several GPUs"),
         ({"method": SimpleNamespace()}, "the products of its layers are of SimpleNamespace"),
         ({"cache": "fp8"}, "the KV cache is in fp8"),
         ({"backend": "FLASHINFER"}, "the KV cache has the layout of FLASHINFER"),

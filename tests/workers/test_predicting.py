@@ -98,7 +98,7 @@ def test_gpus_divide_the_experts_of_a_mixture(gpus, exchange_us):
 
 
 def test_a_mixture_is_predicted_on_as_many_gpus_as_hold_its_experts_twice():
-    """The first of several holds the whole model beside its part, as long as one can."""
+    """The first of several holds the whole model beside its shard, as long as one can."""
 
     def sizes(name):
         plans = predicted(model(name), "h200x4").plans
@@ -142,16 +142,16 @@ def test_lower_precision_and_more_gpus_have_predictions_of_their_own():
     found = predicted(model("llama-3.1-8b"), "h200x4", lower=["fp8"])
     keys = [(each.runner, each.tensor_parallel_size, each.weights) for each in found.plans]
     steps = {key: values(each)[("tpot", None, None)] for key, each in zip(keys, found.plans, strict=True)}
-    divided = [("megakernel", gpus, weights) for gpus in (1, 2, 4) for weights in ("bf16", "fp8")]
+    sharded = [("megakernel", gpus, weights) for gpus in (1, 2, 4) for weights in ("bf16", "fp8")]
     alone = [("kernels", 1, each) for each in ("bf16", "fp8")]
     alone += [(runner, 1, "bf16") for runner in ("compiled", "cuda_graphs")]
-    assert [*steps] == divided + alone
+    assert [*steps] == sharded + alone
     assert 3.4 < steps["megakernel", 1, "bf16"] / steps["megakernel", 4, "bf16"] < 4
     assert 1.8 < steps["kernels", 1, "bf16"] / steps["kernels", 1, "fp8"] < 2
     last = found.assumptions[-1]
     assert "Beside these a layer of the megakernel takes 3.8 µs on 2 GPUs and 5.2 µs on 4 GPUs" in last
-    undivided = predicted(model("qwen2.5-1.5b"), "h200x4").plans
-    assert {each.tensor_parallel_size for each in undivided} == {1, 2}  # two key-value heads
+    indivisible = predicted(model("qwen2.5-1.5b"), "h200x4").plans
+    assert {each.tensor_parallel_size for each in indivisible} == {1, 2}  # two key-value heads
 
 
 def test_a_runner_that_cannot_serve_or_is_excluded_is_not_predicted():

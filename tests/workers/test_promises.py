@@ -100,8 +100,8 @@ def test_several_gpus_have_a_floor_of_their_own(gpu, limit, said):
     found = impossible(sla.objectives[0], sla, model("llama-3.1-8b"), gpu, AvailableGpus({"h200x4"}))
     assert found.endswith(said) if gpus_of(gpu) == 1 else said in found
     assert bool(found) == bool(said)
-    undivided = model("qwen2.5-1.5b")
-    one, four = (refusal({"metric": "tpot", "limit": 0.5}, gpu=each, of=undivided) for each in ("h200", "h200x4"))
+    indivisible = model("qwen2.5-1.5b")
+    one, four = (refusal({"metric": "tpot", "limit": 0.5}, gpu=each, of=indivisible) for each in ("h200", "h200x4"))
     assert four == one.replace("NVIDIA H200", "4 NVIDIA H200"), "a model that does not divide has the floor of one"
 
 

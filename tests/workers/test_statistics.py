@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from kernels.measure import intervals
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from workers.documents.workload import Objective
 from workers.stats import intervals as statistics
 
 MS = 1_000_000
 
 
-def served(intended_ms: float, start_ms: float, *times_ms: float, requests: int = 1) -> Served:
+def served(intended_ms: float, start_ms: float, *times_ms: float, requests: int = 1) -> ServedBatch:
     times = tuple(int(time * MS) for time in times_ms)
-    return Served(int(intended_ms * MS), int(start_ms * MS), times, requests, len(times))
+    return ServedBatch(int(intended_ms * MS), int(start_ms * MS), times, requests, len(times))
 
 
 def test_percentile_is_the_sample_at_floor_n_p_and_an_outlier_stays_in_the_distribution():

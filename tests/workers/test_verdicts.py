@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simulations.verdict_errors import PERCENTILES, boundaries, errors, rows
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from workers.documents.workload import Objective
 from workers.stats import verdicts
 from workers.stats.sample_sizes import LEAST_REQUESTS, is_enough
@@ -57,7 +57,7 @@ def highest_plausible(paths: int) -> int:
 def test_the_boundaries_are_where_requests_that_count_each_reach_a_verdict():
     objective = Objective(metric="e2e", percentile=90, limit=1)
     over = np.random.default_rng(3).random(400) < 0.02
-    served = [Served(0, 0, (2_000_000 if each else 500_000,), 1, 1) for each in over]
+    served = [ServedBatch(0, 0, (2_000_000 if each else 500_000,), 1, 1) for each in over]
     limits, counts = boundaries(90, 400), over.cumsum()
     reached = (counts <= limits.met) | (counts >= limits.missed)
     first = LEAST_REQUESTS + reached[LEAST_REQUESTS - 1 :].argmax()
@@ -151,9 +151,9 @@ def test_requests_that_wait_in_one_line_do_not_count_as_if_they_were_independent
 
 def test_a_line_of_clients_takes_as_many_times_the_requests():
     objective = Objective(metric="e2e", percentile=90, limit=1)
-    served = [Served(0, 0, (500_000,), 1, 1, waited=4)] * 4 * verdicts.needed_requests(90)
+    served = [ServedBatch(0, 0, (500_000,), 1, 1, waited=4)] * 4 * verdicts.needed_requests(90)
     assert is_enough([objective], served, None)
     assert not is_enough([objective], served[:-1], None)
     gaps = Objective(metric="tpot", percentile=90, limit=1)
-    token_by_token = [Served(0, 0, (500_000, 600_000), 1, 2, waited=4)] * verdicts.needed_requests(90)
+    token_by_token = [ServedBatch(0, 0, (500_000, 600_000), 1, 2, waited=4)] * verdicts.needed_requests(90)
     assert is_enough([gaps], token_by_token, None)

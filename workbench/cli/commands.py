@@ -78,7 +78,7 @@ def main(
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-OneRun = Annotated[str, typer.Argument(metavar="[RUN]", help="a run's id or its beginning")]
+RunId = Annotated[str, typer.Argument(metavar="[RUN]", help="a run's id or its beginning")]
 Latest = Annotated[bool, typer.Option("--latest", help="the newest run, in place of RUN")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="to find the run by; may come again")]
 Wait = Annotated[bool, typer.Option("--wait", help="follow the run; exit 0 met, 1 missed, 3 failed, …")]
@@ -118,7 +118,7 @@ def submit(  # noqa: PLR0913  typer makes an option of each parameter
 @app.command()
 def rerun(
     ctx: typer.Context,
-    run_id: OneRun = "",
+    run_id: RunId = "",
     latest: Latest = False,
     search_again: Annotated[bool, typer.Option("--search-again", help="do not take over the plan it found")] = False,
     tags: Tags = None,
@@ -133,7 +133,7 @@ def rerun(
 
 
 @app.command()
-def cancel(ctx: typer.Context, run_id: OneRun = "", latest: Latest = False, as_json: AsJson = False) -> None:
+def cancel(ctx: typer.Context, run_id: RunId = "", latest: Latest = False, as_json: AsJson = False) -> None:
     """Cancel a run that is not over. What was measured stays."""
     api = ctx.obj.api()
     run = api.post(f"/runs/{api.run_id(run_id, latest)}/cancel", {})
@@ -163,7 +163,7 @@ def runs(
 @app.command()
 def show(
     ctx: typer.Context,
-    run_id: OneRun = "",
+    run_id: RunId = "",
     latest: Latest = False,
     wait: Wait = False,
     against: Annotated[str, typer.Option(metavar="RUN", help="a kept run that this one must not be slower than")] = "",
@@ -202,7 +202,7 @@ def _hold_against(api: ApiClient, run: dict[str, Any], kept: str, limit: float) 
 @app.command()
 def report(
     ctx: typer.Context,
-    run_id: OneRun = "",
+    run_id: RunId = "",
     latest: Latest = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="where to write it")] = Path("report.html"),
 ) -> None:
@@ -214,7 +214,7 @@ def report(
 @app.command()
 def plan(
     ctx: typer.Context,
-    run_id: OneRun = "",
+    run_id: RunId = "",
     latest: Latest = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="where to write it")] = Path("plan.json"),
 ) -> None:

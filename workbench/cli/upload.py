@@ -24,7 +24,7 @@ PATIENCE = 8
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 3.0
 """Between two questions whether the files are checked."""
 
-Say = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """Called with the name of the step, the bytes done and the bytes in total."""
 
 
@@ -38,7 +38,7 @@ class LocalFile:
     sha256: str
 
 
-def read_directory(source: Path, say: Say) -> list[LocalFile]:
+def read_directory(source: Path, on_progress: ProgressCallback) -> list[LocalFile]:
     """The files that are read of a model directory, or its GGUF file, checked, then hashed; says which are left out.
     Raises CliError.
     """
@@ -60,7 +60,7 @@ def read_directory(source: Path, say: Say) -> list[LocalFile]:
             while chunk := stream.read(READ_BYTES):
                 hashed.update(chunk)
                 done += len(chunk)
-                say("hashing", done, total)
+                on_progress("hashing", done, total)
         files.append(LocalFile(path, where, where.stat().st_size, hashed.hexdigest()))
     return files
 
@@ -69,20 +69,20 @@ def _tell(line: str) -> None:
     err.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def upload(api: ApiClient, source: Path, say: Say) -> dict[str, Any]:
+def upload(api: ApiClient, source: Path, on_progress: ProgressCallback) -> dict[str, Any]:
     """Uploads the directory or GGUF file unless the organisation has the same files already. Returns the model."""
-    files = read_directory(source, say)
+    files = read_directory(source, on_progress)
     model = _known_model(api, files)
     if model is None:
         entry = _open_upload(api, source.resolve().name.removesuffix(".gguf"), files, "model")
-        _send(api, entry, files, say)
+        _send(api, entry, files, on_progress)
         model = _finish(api, entry)["model"]
     for note in model["notes"]:
         _tell(note)
     return model
 
 
-def upload_recording(api: ApiClient, file: Path, say: Say) -> str:
+def upload_recording(api: ApiClient, file: Path, on_progress: ProgressCallback) -> str:
     """Hands a recording of traffic in, unless the organisation has it already. Returns its SHA-256.
 
     Raises CliError where a line is broken, before anything is sent.
@@ -97,12 +97,12 @@ def upload_recording(api: ApiClient, file: Path, say: Say) -> str:
     local = [LocalFile(file.name, file, file.stat().st_size, sha256)]
     if all(row["sha256"] != sha256 for row in api.rows("/recordings", limit=1000)):
         entry = _open_upload(api, file.name, local, "recording")
-        _send(api, entry, local, say)
+        _send(api, entry, local, on_progress)
         _finish(api, entry)
     return sha256
 
 
-def _send(api: ApiClient, entry: dict[str, Any], files: list[LocalFile], say: Say) -> None:
+def _send(api: ApiClient, entry: dict[str, Any], files: list[LocalFile], on_progress: ProgressCallback) -> None:
     """Sends what is missing of each file. config.json goes first: the server checks it while the weights are sent."""
     local = {file.path: file for file in files}
     total = sum(file.size for file in files)
@@ -112,7 +112,7 @@ def _send(api: ApiClient, entry: dict[str, Any], files: list[LocalFile], say: Sa
         address = f"/uploads/{entry['id']}/files/{row['number']}"
         before, file = done - row["received"], local[row["path"]]
         for offset in _send_file(api, address, file, row["received"], chunk_bytes):
-            say("sending", before + offset, total)
+            on_progress("sending", before + offset, total)
         done = before + file.size
 
 
@@ -185,8 +185,8 @@ def model_reference(api: ApiClient, model: str) -> str:
         if model.startswith((".", "/", "~")):
             raise CliError(f"{model}: there is no such file or directory.")
         return model
-    with _bars() as say:
-        return str(upload(api, path, say)["content_digest"])
+    with _bars() as on_progress:
+        return str(upload(api, path, on_progress)["content_digest"])
 
 
 def recording_reference(api: ApiClient, folder: Path, recording: str) -> str:
@@ -194,20 +194,20 @@ def recording_reference(api: ApiClient, folder: Path, recording: str) -> str:
     file = folder / recording
     if re.fullmatch("[0-9a-f]{64}", recording) and not file.exists():
         return recording
-    with _bars() as say:
-        return upload_recording(api, file, say)
+    with _bars() as on_progress:
+        return upload_recording(api, file, on_progress)
 
 
 @contextmanager
-def _bars() -> Iterator[Say]:
+def _bars() -> Iterator[ProgressCallback]:
     """Shows how far an upload is, a bar for each step."""
     columns = (TextColumn("{task.description:>9}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=err) as progress:
         bars: dict[str, Any] = {}
 
-        def say(what: str, done: int, total: int) -> None:
+        def on_progress(what: str, done: int, total: int) -> None:
             if what not in bars:
                 bars[what] = progress.add_task(what, total=total)
             progress.update(bars[what], completed=done)
 
-        yield say
+        yield on_progress

@@ -22,31 +22,31 @@ MOST_COMMENTS = 200
 """On one run or report, whose page shows them all."""
 
 
-def add(thing: Run | Report, user: Any, text: str) -> Comment:
+def add(target: Run | Report, user: Any, text: str) -> Comment:
     """A comment on a run or a report. Raises Problem 409, 413 or 507 when no more may be kept."""
-    quota.check_bytes(thing.organisation)
-    kind = "run" if isinstance(thing, Run) else "report"
-    if thing.comments.count() >= MOST_COMMENTS:
+    quota.check_bytes(target.organisation)
+    kind = "run" if isinstance(target, Run) else "report"
+    if target.comments.count() >= MOST_COMMENTS:
         raise Problem(409, f"This {kind} has {MOST_COMMENTS} comments, which is the most. Delete one to add another.")
-    title = _title(thing)
+    title = _title(target)
     with transaction.atomic():
-        comment = Comment.objects.create(organisation=thing.organisation, author=user, text=text, **{kind: thing})
-        record(Action.COMMENT_ADDED, thing.organisation, title, actor=user, **{kind: str(thing.pk)})
+        comment = Comment.objects.create(organisation=target.organisation, author=user, text=text, **{kind: target})
+        record(Action.COMMENT_ADDED, target.organisation, title, actor=user, **{kind: str(target.pk)})
         data = {
             "author": str(user),
             "text": text,
             "title": title,
-            "url": f"{settings.PUBLIC_URL}{reverse(kind, args=[thing.pk])}#comment-{comment.pk}",
+            "url": f"{settings.PUBLIC_URL}{reverse(kind, args=[target.pk])}#comment-{comment.pk}",
         }
         for membership in mentioned(comment):
-            announce(thing.organisation_id, Kind.MENTIONED, lambda: {"comment": data}, membership.pk, alone=True)
+            announce(target.organisation_id, Kind.MENTIONED, lambda: {"comment": data}, membership.pk, alone=True)
     return comment
 
 
 def delete(comment: Comment) -> None:
     """Removes a comment, and from inboxes what it said to those whom it mentions."""
-    thing = comment.run or comment.report
-    assert thing is not None, "the database holds every comment to one thing"
+    target = comment.run or comment.report
+    assert target is not None, "the database holds every comment to one target"
     kind = "run" if comment.run else "report"
     mentions = Notice.objects.filter(organisation=comment.organisation_id, kind=Kind.MENTIONED)
     with transaction.atomic():
@@ -54,15 +54,15 @@ def delete(comment: Comment) -> None:
         record(
             Action.COMMENT_DELETED,
             comment.organisation,
-            _title(thing),
+            _title(target),
             author=str(comment.author or ""),
-            **{kind: str(thing.pk)},
+            **{kind: str(target.pk)},
         )
         comment.delete()
 
 
-def _title(thing: Run | Report) -> str:
-    return thing.workload.name if isinstance(thing, Run) else thing.title
+def _title(target: Run | Report) -> str:
+    return target.workload.name if isinstance(target, Run) else target.title
 
 
 def mentioned(comment: Comment) -> list[Membership]:

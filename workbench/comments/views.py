@@ -38,17 +38,17 @@ def on_report(request: HttpRequest, report_id: UUID) -> HttpResponse:
     return _add(request, "report", get_report(request, report_id))
 
 
-def _add(request: HttpRequest, page: str, thing: Any) -> HttpResponse:
+def _add(request: HttpRequest, page: str, target: Any) -> HttpResponse:
     form = CommentForm(request.POST)
     if not form.is_valid():
         messages.error(request, f"The comment was not kept. {form.errors['text'][0]}")
-        return redirect(page, thing.pk)
+        return redirect(page, target.pk)
     try:
-        comment = services.add(thing, request.user, form.cleaned_data["text"])
+        comment = services.add(target, request.user, form.cleaned_data["text"])
     except Problem as error:
         messages.error(request, f"The comment was not kept. {error}")
-        return redirect(page, thing.pk)
-    response = redirect(page, thing.pk)
+        return redirect(page, target.pk)
+    response = redirect(page, target.pk)
     response["Location"] += f"#comment-{comment.pk}"
     return response
 

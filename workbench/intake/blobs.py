@@ -40,7 +40,7 @@ def adopt(file: Path, sha256: str) -> None:
     target = path_of(sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
     link = incoming() / f"link-{uuid.uuid4()}"
-    with _held(fcntl.LOCK_SH):
+    with _locked(fcntl.LOCK_SH):
         os.utime(file)
         os.link(file, link)
         try:
@@ -87,7 +87,7 @@ def collect(wanted: set[str]) -> int:
 def remove(sha256: str, older_than: float) -> bool:
     """Removes a blob that was last stored before `older_than` (seconds of the epoch); whether it did."""
     blob = path_of(sha256)
-    with _held(fcntl.LOCK_EX):
+    with _locked(fcntl.LOCK_EX):
         if not blob.exists() or blob.stat().st_mtime >= older_than:
             return False
         blob.unlink()
@@ -95,7 +95,7 @@ def remove(sha256: str, older_than: float) -> bool:
 
 
 @contextmanager
-def _held(kind: int) -> Iterator[None]:
+def _locked(kind: int) -> Iterator[None]:
     """A lock on the blobs. Removing looks at a blob's time and then removes it: between the two nobody stores one."""
     Path(settings.BLOBS).mkdir(parents=True, exist_ok=True)
     descriptor = os.open(settings.BLOBS, os.O_RDONLY)

@@ -9,7 +9,7 @@ from ninja import Field, Schema
 from workbench.notifications.models import Delivery
 from workers.documents.base import Document
 
-Wanted = Literal["run.finished", "run.missed", "report.ready_for_review", "report.published"]
+PostedKind = Literal["run.finished", "run.missed", "report.ready_for_review", "report.published"]
 """The kinds of POSTED: nobody asks for tests in general."""
 
 
@@ -17,7 +17,7 @@ class WebhookIn(Document):
     """A webhook to add."""
 
     url: str = Field(max_length=500, description="an https address of the public internet")
-    kinds: list[Wanted] = Field(list(get_args(Wanted)), min_length=1)
+    kinds: list[PostedKind] = Field(list(get_args(PostedKind)), min_length=1)
 
 
 class WebhookOut(Schema):

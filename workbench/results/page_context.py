@@ -22,7 +22,7 @@ from workers.charts import (
 )
 from workers.charts.base import Figure, Table
 from workers.charts.svg import draw
-from workers.cost import against_endpoint, loads, same_load, study
+from workers.cost import against_endpoint, loads, run_economics, same_load
 from workers.documents import budget
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
@@ -226,7 +226,7 @@ def _left(results: Results) -> list[plan_profile.ProfileLine]:
 
 def _costs(results: Results, workload: Workload | None, model: ModelManifest | None) -> dict[str, Any]:
     """What the template reads of prices, unit costs, the demand and energy."""
-    units = study.of_results(results, workload, model) if workload and model else None
+    units = run_economics.of_results(results, workload, model) if workload and model else None
     anywhere = loads.of_results(results, workload, model) if workload and model else None
     same = same_load.of_results(results, workload, model) if workload and model else None
     sides = economics.sides(results)
@@ -237,7 +237,7 @@ def _costs(results: Results, workload: Workload | None, model: ModelManifest | N
         "unit_loads": economics.loads(units, sides),
         "units": units,
         "same_load": same,
-        "demand": study.demand_of(units, workload, same) if workload and results.price else None,
+        "demand": run_economics.demand_of(units, workload, same) if workload and results.price else None,
         "any_load": anywhere,
         "any_load_rows": economics.any_load_rows(anywhere),
         "energy_words": economics.energy_words(units, sides),

@@ -36,64 +36,64 @@ class Dependents(Schema):
 
     @property
     def words(self) -> str:
-        """Such as `2 workloads, 5 runs and 1 report`; empty when nothing depends on the thing but its own files."""
+        """Such as `2 workloads, 5 runs and 1 report`; empty when nothing depends on the target but its own files."""
         counted = {"workload": self.workloads, "run": self.runs, "report": self.reports}
         parts = [f"{count:,} {name}{'s' if count > 1 else ''}" for name, count in counted.items() if count]
         return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
-def dependents(thing: Deletable) -> Dependents:
+def dependents(target: Deletable) -> Dependents:
     """Everything that is deleted with it."""
-    runs = _runs(thing)
+    runs = _runs(target)
     files = StoredArtifact.objects.filter(run__in=runs).aggregate(bytes=Sum("size"))
     reports = runs.model._meta.get_field("reports").related_model.objects.filter(run__in=runs)
     return Dependents(
-        workloads=thing.workloads.count() if isinstance(thing, Model) else 0,
-        runs=0 if isinstance(thing, Run) else runs.count(),
+        workloads=target.workloads.count() if isinstance(target, Model) else 0,
+        runs=0 if isinstance(target, Run) else runs.count(),
         open_runs=runs.filter(state__in=Run.OPEN).count(),
         reports=reports.count(),
         published_reports=reports.filter(state="published").count(),
         files=StoredArtifact.objects.filter(run__in=runs).count(),
         file_bytes=files["bytes"] or 0,
-        recordings=len(_recordings(thing)),
+        recordings=len(_recordings(target)),
     )
 
 
-def _runs(thing: Deletable) -> Any:
-    if isinstance(thing, Run):
-        return Run.objects.filter(pk=thing.pk)
-    return Run.objects.filter(**{"workload__model" if isinstance(thing, Model) else "workload": thing})
+def _runs(target: Deletable) -> Any:
+    if isinstance(target, Run):
+        return Run.objects.filter(pk=target.pk)
+    return Run.objects.filter(**{"workload__model" if isinstance(target, Model) else "workload": target})
 
 
-def delete(thing: Deletable, membership: Any, with_dependents: bool) -> None:
+def delete(target: Deletable, membership: Any, with_dependents: bool) -> None:
     """Deletes it with everything that depends on it, and gives back the space of what nobody else refers to.
 
     Raises Problem 409 when a run is open, or when something depends on it and `with_dependents` is not set, and
     PermissionDenied when a report is published and the member is no admin.
     """
     with transaction.atomic():
-        list(_runs(thing).select_for_update().values_list("pk"))
-        affected = dependents(thing)
+        list(_runs(target).select_for_update().values_list("pk"))
+        affected = dependents(target)
         _check(affected, membership, with_dependents)
-        record(DELETED[type(thing)], thing.organisation, thing, **affected.model_dump(exclude_defaults=True))
-        hashes, named = _hashes(thing), _recordings(thing)
-        _runs(thing).delete()
-        if isinstance(thing, Run):
-            newest = Run.objects.filter(workload=thing.workload_id).first()
-            Workload.objects.filter(pk=thing.workload_id).update(newest_run=newest)
-        if isinstance(thing, Model):
-            thing.workloads.all().delete()
-        if not isinstance(thing, Run):
-            thing.delete()
+        record(DELETED[type(target)], target.organisation, target, **affected.model_dump(exclude_defaults=True))
+        hashes, named = _hashes(target), _recordings(target)
+        _runs(target).delete()
+        if isinstance(target, Run):
+            newest = Run.objects.filter(workload=target.workload_id).first()
+            Workload.objects.filter(pk=target.workload_id).update(newest_run=newest)
+        if isinstance(target, Model):
+            target.workloads.all().delete()
+        if not isinstance(target, Run):
+            target.delete()
         hashes |= recordings.release(Recording.objects.filter(pk__in=named))
     garbage.release(hashes)
 
 
-def _recordings(thing: Deletable) -> list[Any]:
+def _recordings(target: Deletable) -> list[Any]:
     """The keys of the recordings that go with it: its workloads name them, and no other does."""
-    if isinstance(thing, Run):
+    if isinstance(target, Run):
         return []
-    own = thing.workloads.all() if isinstance(thing, Model) else Workload.objects.filter(pk=thing.pk)
+    own = target.workloads.all() if isinstance(target, Model) else Workload.objects.filter(pk=target.pk)
     others = Workload.objects.exclude(pk__in=own.values("pk")).exclude(recording=None)
     named = Recording.objects.filter(workloads__in=own).exclude(pk__in=others.values("recording"))
     return list(named.distinct().values_list("pk", flat=True))
@@ -112,14 +112,14 @@ def _conflict(reason: str) -> Problem:
     return Problem(409, reason, [{"field": "with_dependents", "reason": reason}])
 
 
-def _hashes(thing: Deletable) -> dict[str, datetime]:
+def _hashes(target: Deletable) -> dict[str, datetime]:
     """The contents that it and its dependents refer to, each with a time by which that reference was there."""
     now = timezone.now()
-    kept = StoredArtifact.objects.filter(run__in=_runs(thing)).values_list("sha256", "run__finished_at")
+    kept = StoredArtifact.objects.filter(run__in=_runs(target)).values_list("sha256", "run__finished_at")
     hashes = {sha256: finished or now for sha256, finished in kept}
-    if isinstance(thing, Model):
+    if isinstance(target, Model):
         hashes |= dict.fromkeys(
-            StoredFile.objects.filter(model=thing).values_list("sha256", flat=True), thing.created_at
+            StoredFile.objects.filter(model=target).values_list("sha256", flat=True), target.created_at
         )
     return hashes
 

@@ -30,7 +30,7 @@ class Run(CreatedRecord):
     it runs, `worker` holds it until `lease_until`, by the claim `claim_id`. `published_at` is when its message last
     went to the broker, None when that failed. `usd_before` and `usd_after` are USD for a million at one load, known
     once the run is priced by the price book. `gpu_class_fixed` keeps a class that was asked for, where otherwise a
-    living worker decides.
+    live worker decides.
     """
 
     class State(models.TextChoices):

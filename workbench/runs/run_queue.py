@@ -167,7 +167,7 @@ class ClassQueue:
 
     @cached_property
     def workers(self) -> int:
-        """How many living workers serve the class."""
+        """How many live workers serve the class."""
         return placement.alive_workers(self.gpu_class)
 
     @cached_property

@@ -44,7 +44,7 @@ def _rows(key: StageKey, state: Run.State) -> Any:
     return Run.objects.filter(id=key.run_id, stage=key.stage, attempt=key.attempt, state=state)
 
 
-def _held(key: StageKey) -> Run | None:
+def _locked(key: StageKey) -> Run | None:
     """The running row of this attempt, locked until the transaction ends."""
     return _rows(key, Run.State.RUNNING).select_for_update().first()
 
@@ -134,7 +134,7 @@ def progress(key: StageKey, lines: list[Progress]) -> bool | None:
 @transaction.atomic
 def advance(key: StageKey, result: dict[str, Any], artifacts: Iterable[Artifact] = ()) -> bool:
     """Store the stage's result and queue the next stage, or finish the run."""
-    run = _held(key)
+    run = _locked(key)
     if run is None:
         return False
     StageRun.objects.filter(run=run, stage=key.stage).update(
@@ -164,7 +164,7 @@ def advance(key: StageKey, result: dict[str, Any], artifacts: Iterable[Artifact]
 @transaction.atomic
 def fail(key: StageKey, failure: StageFailure) -> bool:
     """The stage gave up: so does the run, unless it can go on without."""
-    run = _held(key)
+    run = _locked(key)
     if run is None:
         return False
     if key.stage in OPTIONAL_STAGES:
@@ -180,7 +180,7 @@ def retry(key: StageKey, reason: str, stale_since: datetime | None = None) -> bo
 
     `stale_since` is the sweep's: the lease must have ended before it, or the worker has spoken in the meantime.
     """
-    run = _held(key)
+    run = _locked(key)
     if run is None or (stale_since is not None and run.lease_until is not None and run.lease_until >= stale_since):
         return False
     tried = run.attempt - Event.objects.filter(run_id=run.id, stage=run.stage, kind="handed_back").count()
@@ -201,7 +201,7 @@ def retry(key: StageKey, reason: str, stale_since: datetime | None = None) -> bo
 @transaction.atomic
 def hand_back(key: StageKey) -> bool:
     """The worker is stopping: queue the stage again. Its attempt gets a new number, but does not count."""
-    run = _held(key)
+    run = _locked(key)
     if run is None:
         return False
     if run.cancel_requested:
@@ -233,7 +233,7 @@ def cancel(run_id: uuid.UUID, who: str) -> bool:
 @transaction.atomic
 def stop(key: StageKey) -> bool:
     """The worker has stopped the stage because a cancel was requested."""
-    run = _held(key)
+    run = _locked(key)
     if run is None or not run.cancel_requested:
         return False
     _finish_cancelled(run)

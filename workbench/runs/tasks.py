@@ -76,9 +76,9 @@ def _perform(key: StageKey, document: StageInput) -> None:
     with scratch(WorkerConfig.from_environment().scratch) as directory:
         context = Context(directory, directory, listen, document.seconds_left)
         result = function(document, context)
-        for kept in context.kept:
-            blobs.store([(context.kept_dir / kept.sha256).read_bytes()], expect=kept.sha256)
-        state.advance(key, result.model_dump(mode="json"), context.kept)
+        for artifact in context.saved:
+            blobs.store([(context.saved_dir / artifact.sha256).read_bytes()], expect=artifact.sha256)
+        state.advance(key, result.model_dump(mode="json"), context.saved)
 
 
 def _stage(name: str) -> Callable[[StageInput, Context], BaseModel]:

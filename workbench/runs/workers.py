@@ -22,13 +22,13 @@ def greet(hello: Hello) -> None:
 
 def reroute_waiting() -> None:
     """Moves runs that have not begun from a class without a worker to an allowed class with one."""
-    living = alive()
+    live = alive()
     waiting = Run.objects.filter(state=Run.State.QUEUED, started_at=None, gpu_class_fixed=False)
-    for run in waiting.exclude(gpu_class__in=living).select_related("workload__model"):
+    for run in waiting.exclude(gpu_class__in=live).select_related("workload__model"):
         document, manifest = run.workload.reading[0], run.workload.model.reading[0]
-        if document is None or manifest is None or living.isdisjoint(document.constraints.gpu_classes):
+        if document is None or manifest is None or live.isdisjoint(document.constraints.gpu_classes):
             continue
         ceilings = known_ceilings(run.organisation_id, document.constraints.gpu_classes)
         chosen = choose_class(document, manifest, ceilings)
-        if chosen in living:
+        if chosen in live:
             state.reroute(run, chosen)

@@ -26,8 +26,8 @@ def _owner(request: Any) -> Any:
     for name, kind in OF_ORGANISATIONS.items():
         if name in parameters and request.user.is_authenticated:
             rows = apps.get_model(kind).objects.of_memberships(request.user).select_related("organisation")
-            thing = rows.filter(pk=parameters[name]).first()
-            return thing.organisation if thing and thing.organisation != request.organisation else None
+            target = rows.filter(pk=parameters[name]).first()
+            return target.organisation if target and target.organisation != request.organisation else None
     return None
 
 

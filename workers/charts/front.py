@@ -7,7 +7,7 @@ from typing import Any
 
 from workers.charts.base import AFTER, BEFORE, PALETTE, Figure, Table, layout, limit_line, log_axis
 from workers.documents.base import Basis
-from workers.documents.model import Counted
+from workers.documents.model import CountedUnit
 from workers.documents.workload import Objective
 from workers.wording.text import quantity
 
@@ -51,7 +51,7 @@ def with_front(points: Sequence[CostPoint]) -> list[CostPoint]:
     return front
 
 
-def figure(points: Sequence[CostPoint], objective: Objective, counted: Counted) -> Figure | None:
+def figure(points: Sequence[CostPoint], objective: Objective, counted: CountedUnit) -> Figure | None:
     """The points with a price, the front through the measured ones, the promise, and an endpoint without a price."""
     priced = [point for point in points if point.usd is not None]
     if not priced:
@@ -110,7 +110,7 @@ def _lines(points: Sequence[CostPoint], objective: Objective) -> dict[str, list[
     return {key: [entry for line in lines for entry in line[key]] for key in ("shapes", "annotations")}
 
 
-def table(points: Sequence[CostPoint], objective: Objective, counted: Counted) -> Table:
+def table(points: Sequence[CostPoint], objective: Objective, counted: CountedUnit) -> Table:
     """Every point, also those without a price."""
     headers = [
         "GPU",

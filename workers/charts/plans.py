@@ -82,10 +82,12 @@ def why(results: Results) -> str:
     if best is today:
         nearest = f"{_measured(best)} against {_measured(timed[0])} with {timed[0].label}"
         return f"It is the baseline, and nothing was faster by more than the noise: {nearest} in a quick comparison."
-    rivals = {f"the next, {timed[0].label}": timed[0]}
+    alternatives = {f"the next, {timed[0].label}": timed[0]}
     if today is not timed[0]:
-        rivals[f"{today.label}, the baseline"] = today
-    against = ", and ".join(f"{_times(best, rival)} {name} ({_measured(rival)})" for name, rival in rivals.items())
+        alternatives[f"{today.label}, the baseline"] = today
+    against = ", and ".join(
+        f"{_times(best, alternative)} {name} ({_measured(alternative)})" for name, alternative in alternatives.items()
+    )
     return f"{_measured(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
 
 

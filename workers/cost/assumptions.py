@@ -1,6 +1,6 @@
 """A measured load under other assumptions than those it was measured with: another price, other lengths."""
 
-from workers.cost.study import length_factor
+from workers.cost.run_economics import length_factor
 from workers.cost.unit_costs import scaled
 from workers.documents.money import ServedLoad, UnitEconomics
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from workers.documents.base import Document
 
 Kind = Literal["decoder", "encoder", "other"]
-Counted = Literal["tokens", "sequences", "embeddings", "images", "recordings"]
+CountedUnit = Literal["tokens", "sequences", "embeddings", "images", "recordings"]
 """What throughput and price count of a model's answers; `kernels.model_files.answers` says which."""
 
 
@@ -39,7 +39,7 @@ class ModelManifest(Document):
     architecture: str
     model_type: str
     kind: Kind
-    counted: Counted = "tokens"
+    counted: CountedUnit = "tokens"
     parameters: int
     weight_bytes: int
     has_tokenizer: bool = False

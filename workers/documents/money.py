@@ -9,7 +9,7 @@ from pydantic import Field
 
 from workers.documents.base import Basis, Document
 from workers.documents.measurement import Energy, Interval
-from workers.documents.model import Counted
+from workers.documents.model import CountedUnit
 
 CostKey = Literal[
     "output-tokens", "input-tokens", "all-tokens", "counted", "thousand-requests", "conversation-hour", "energy"
@@ -186,7 +186,7 @@ class UnitEconomics(Document):
     prompt_tokens: int
     output_tokens: int
     generates: bool
-    counted: Counted
+    counted: CountedUnit
     before: ServedLoad | None
     after: ServedLoad | None
     costs: list[UnitCost]

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from workers.documents.base import Basis, Document
-from workers.documents.model import Counted
+from workers.documents.model import CountedUnit
 from workers.documents.money import HIGHEST, AnyLoad, SameLoad, UnitEconomics
 
 
@@ -76,7 +76,7 @@ class PriceResult(Document):
     )
     duty_cycle: float
     sensitivity: list[Sensitivity]
-    counted: Counted = Field(default="tokens", description="what the rates and the prices of a million count")
+    counted: CountedUnit = Field(default="tokens", description="what the rates and the prices of a million count")
     economics: UnitEconomics | None = Field(default=None, description="unit costs, null in documents before them")
     any_load: AnyLoad | None = Field(
         default=None, description="prices at each load, where both sides were put under it"

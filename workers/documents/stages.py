@@ -10,7 +10,7 @@ from workers.documents.gpu_class import Feasibility, OnGpus
 from workers.documents.left_out import LeftOut
 from workers.documents.load import UnderLoadResult
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
-from workers.documents.model import Counted, Kind, ModelManifest
+from workers.documents.model import CountedUnit, Kind, ModelManifest
 from workers.documents.prediction import ComparedFigure, Prediction
 from workers.documents.prices import PriceBook, PriceResult
 from workers.documents.profile import PlanProfile, ProfileResult
@@ -46,14 +46,14 @@ class AdmitResult(Document):
     classes: list[Feasibility]
     predicted: Prediction | None = Field(default=None, description="of the plan, before anything is measured")
     tensor_parallel_size: Literal[1, 2, 4] = Field(
-        default=1, description="the GPUs that the model is divided over as it runs today: the fewest that hold it"
+        default=1, description="the GPUs that the model is sharded over as it runs today: the fewest that hold it"
     )
     why_several: str = Field(default="", description="why the run takes several GPUs though fewer are allowed as well")
     notes: list[str] = []
 
 
 Placement = Literal["tensor_parallel", "pipeline_parallel"]
-"""How transformers runs a model over several GPUs: attention and MLP of each layer divided over all, or whole layers on
+"""How transformers runs a model over several GPUs: attention and MLP of each layer sharded over all, or whole layers on
 one GPU after the other, as `device_map` places them."""
 
 
@@ -191,7 +191,7 @@ class VerifyResult(Document):
     refusal: str = ""
     profile: PlanProfile | None = Field(default=None, description="where the plan spends its time")
     no_profile: str = Field(default="", description="why there is no profile of the plan, where it was confirmed")
-    counted: Counted = Field(default="tokens", description="what the rates per second count")
+    counted: CountedUnit = Field(default="tokens", description="what the rates per second count")
     verdict: Verdict
     minutes_wanted: float | None = Field(
         default=None, description="what the workload would have to allow for the plans that were left out for time"
@@ -249,7 +249,7 @@ class StageInput(OnGpus):
 
     @property
     def tensor_parallel_size(self) -> int:
-        """The number of GPUs that the model is divided over as it runs today."""
+        """The number of GPUs that the model is sharded over as it runs today."""
         return self.results.admit.tensor_parallel_size if self.results.admit else 1
 
     @property

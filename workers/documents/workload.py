@@ -9,7 +9,7 @@ from workers.documents import quality_text
 from workers.documents.base import Document
 from workers.documents.endpoint import Endpoint
 from workers.documents.gpu_class import GpuClass
-from workers.documents.model import Counted
+from workers.documents.model import CountedUnit
 from workers.documents.traffic import MOST_USERS, Count, Number, Traffic
 
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
@@ -41,7 +41,7 @@ BETWEEN_TOKENS: tuple[Metric, ...] = ("tpot", "itl")
 """Metrics that take two tokens of one request."""
 
 
-def unit_of(metric: str, counted: Counted = "tokens") -> str:
+def unit_of(metric: str, counted: CountedUnit = "tokens") -> str:
     """ms for times; throughput and cost are by what the model gives: `images/s`, `USD/M images`, `USD/Mtok`."""
     cost = "USD/Mtok" if counted == "tokens" else f"USD/M {counted}"
     return {"throughput": f"{counted}/s", "cost_per_mtok": cost}.get(metric, "ms")
@@ -81,7 +81,7 @@ class Objective(Document):
             raise ValueError("percentile: times faster (at_least_faster) is judged by medians; leave it at 50")
         if self.at_least_faster is not None and self.metric == "cost_per_mtok":
             raise ValueError("at_least_faster: a cost is promised by a limit")
-        units = [unit_of(self.metric, counted) for counted in get_args(Counted)]
+        units = [unit_of(self.metric, counted) for counted in get_args(CountedUnit)]
         if self.unit not in ("", *units):
             raise ValueError(f"unit: {self.metric} is measured in {units[0]}, not {self.unit}")
         direction = "at_least" if self.metric == "throughput" else "at_most"
@@ -91,7 +91,7 @@ class Objective(Document):
         self.__dict__["unit"] = self.unit or units[0]  # not among the fields set, since nobody stated it
         return self
 
-    def counting(self, counted: Counted) -> Self:
+    def counting(self, counted: CountedUnit) -> Self:
         """The promise about a model that gives `counted`. Raises ValueError where another unit is stated."""
         unit = unit_of(self.metric, counted)
         if "unit" in self.model_fields_set and self.unit != unit:

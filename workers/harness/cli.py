@@ -1,8 +1,8 @@
 """One command line for every stage: `python -m workers.stages.<stage> in.json out.json --model DIR`.
 
 Progress goes to standard output as JSON lines; whatever a library prints goes to standard error. The output document
-is the stage's result (exit code 0) or a StageFailure (exit code 1). Kept artifacts lie in `<artifacts>/kept/` and are
-listed in `<artifacts>/kept.json`.
+is the stage's result (exit code 0) or a StageFailure (exit code 1). Saved artifacts lie in `<artifacts>/saved/` and are
+listed in `<artifacts>/saved.json`.
 """
 
 import argparse
@@ -42,15 +42,15 @@ def main(run: StageFunction) -> NoReturn:
     arguments = parser.parse_args()
     if not (folder := arguments.output.resolve().parent).is_dir():
         parser.error(f"output: there is no directory {folder}")
-    speech = take_stdout()
+    progress_out = take_stdout()
     with ExitStack() as stack:
         try:
             document = StageInput.model_validate_json(arguments.input.read_bytes())
             artifacts = arguments.artifacts or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-")))
             model_dir = arguments.model or _write_config(document, artifacts / "model")
             seconds_left = document.seconds_left - (started or 0.0)
-            say = partial(tell, speech)
-            context = Context(model_dir, artifacts, say, seconds_left, started, arguments.recordings)
+            listener = partial(tell, progress_out)
+            context = Context(model_dir, artifacts, listener, seconds_left, started, arguments.recordings)
             code = perform(on_plain_model(run, artifacts / "plain-model"), document, context, arguments.output)
         except (OSError, ValidationError) as error:
             failure, code = StageFailure(sentence=f"{arguments.input}: {error_sentence(error)}"), 1
@@ -59,14 +59,14 @@ def main(run: StageFunction) -> NoReturn:
 
 
 def perform(run: StageFunction, document: StageInput, context: Context, path: Path) -> int:
-    """Run the stage, write its output to `path` and the list of its kept files beside them; its exit code.
+    """Run the stage, write its output to `path` and the list of its saved artifacts beside them; its exit code.
 
     SIGTERM means that its time is over.
     """
     before = signal.signal(signal.SIGTERM, _out_of_time)
     try:
         output, code = _attempt(run, document, context)
-        (context.artifacts / "kept.json").write_text(json.dumps([kept.model_dump() for kept in context.kept]))
+        (context.artifacts / "saved.json").write_text(json.dumps([artifact.model_dump() for artifact in context.saved]))
     finally:
         signal.signal(signal.SIGTERM, before)
     _write(path, output)
@@ -118,14 +118,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def take_stdout() -> TextIO:
     """Reserve standard output for progress. What libraries print, C++ included, goes to standard error."""
-    speech = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    progress_out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
-    return speech
+    return progress_out
 
 
-def tell(speech: TextIO, message: BaseModel) -> None:
+def tell(progress_out: TextIO, message: BaseModel) -> None:
     """Write the document as a line for the worker."""
-    print(message.model_dump_json(), file=speech, flush=True)
+    print(message.model_dump_json(), file=progress_out, flush=True)
 
 
 def _write_config(document: StageInput, directory: Path) -> Path:

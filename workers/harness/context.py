@@ -37,7 +37,7 @@ class Context:
     `seconds` is the stage's time that is left, below 0 where its earlier processes took more.
     `startup_seconds` is how long a fresh process takes to start and to import; None where the stage may start none.
     `recordings` is where the recording of the workload's traffic lies, under the name that the traffic gives it.
-    `heard` is called after each line of progress, where it is set. `shared` is what the stages of one process share.
+    `on_progress`, if set, is called after each line of progress. `shared` is what the stages of one process share.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class Context:
         self.startup_seconds = startup_seconds
         self.recordings = recordings
         self.shared = {} if shared is None else shared
-        self.kept: list[Artifact] = []
-        self.heard: Callable[[], None] | None = None
+        self.saved: list[Artifact] = []
+        self.on_progress: Callable[[], None] | None = None
         self._listener = listener
         self._lock = Lock()
         self._deadline = time.monotonic() + seconds
 
     @property
-    def kept_dir(self) -> Path:
-        """Where kept files lie, each under its SHA-256."""
-        return self.artifacts / "kept"
+    def saved_dir(self) -> Path:
+        """Where saved artifacts lie, each under its SHA-256."""
+        return self.artifacts / "saved"
 
     @property
     def seconds_left(self) -> float:
@@ -76,24 +76,24 @@ class Context:
         """Seconds that have passed since the stage's time was over; 0 before."""
         return max(0.0, time.monotonic() - self._deadline)
 
-    def keep(self, path: Path, name: str, media_type: str = "application/octet-stream") -> Artifact:
-        """Keep a copy of the file at `path` by its content hash; put the returned Artifact into the result."""
+    def save_artifact(self, path: Path, name: str, media_type: str = "application/octet-stream") -> Artifact:
+        """Save a copy of the file at `path` by its content hash; put the returned Artifact into the result."""
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        self.kept_dir.mkdir(parents=True, exist_ok=True)
-        copy = self.kept_dir / digest
+        self.saved_dir.mkdir(parents=True, exist_ok=True)
+        copy = self.saved_dir / digest
         if not copy.exists():
             shutil.copyfile(path, copy)
         artifact = Artifact(name=name, sha256=digest, size=copy.stat().st_size, media_type=media_type)
         with self._lock:
-            self.kept.append(artifact)
+            self.saved.append(artifact)
         return artifact
 
-    def say(self, fraction: float, message: str, partial: dict[str, Any] | None = None) -> None:
+    def report_progress(self, fraction: float, message: str, partial: dict[str, Any] | None = None) -> None:
         """Report progress: `fraction` of the stage's work from 0 to 1, one line, and what is already known."""
         progress = Progress(fraction=min(1.0, max(0.0, fraction)), message=message, partial=partial)
         if self._listener is not None:
             with self._lock:
                 self._listener(progress)
-        if self.heard is not None:
-            self.heard()
+        if self.on_progress is not None:
+            self.on_progress()

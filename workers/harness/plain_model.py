@@ -19,7 +19,7 @@ def on_plain_model(
     def run_it(document: StageInput, context: Context) -> BaseModel:
         if quantised := document.model.quantised:
             if not folder.exists():
-                context.say(0, f"dequantising the weights, which are {quantised}, to bf16")
+                context.report_progress(0, f"dequantising the weights, which are {quantised}, to bf16")
             try:
                 context.model_dir = plain_model(context.model_dir, folder)
             except ModelRefused as error:

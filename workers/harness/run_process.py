@@ -1,7 +1,7 @@
 """The process of a run's stages: `python -m workers.harness.run_process MODULE…`, to which the worker writes a line per
 stage. The modules are those that stages need.
 
-Its standard input brings a StageCommand a line. The stage's document, its kept files and the list of them go into its
+Its standard input brings a StageCommand a line. The stage's document, its saved artifacts and their list go into its
 folder; its progress goes to standard output, and then StageEnded. Stages share what they load (`Context.shared`).
 """
 
@@ -24,21 +24,21 @@ from workers.harness.plain_model import on_plain_model
 
 def main() -> None:
     """Run stages until there is no further command, or one has failed: what it left of this process is not known."""
-    commands, speech, shared = _take_stdin(), take_stdout(), dict[str, Any]()
+    commands, progress_out, shared = _take_stdin(), take_stdout(), dict[str, Any]()
     for name in sys.argv[1:]:
         importlib.import_module(name)
     fresh_processes.prepare()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in commands:
-        code = _run(StageCommand.model_validate_json(line), speech, shared)
-        tell(speech, StageEnded(ended=code))
+        code = _run(StageCommand.model_validate_json(line), progress_out, shared)
+        tell(progress_out, StageEnded(ended=code))
         if code:
             break
         _clear()
     leave(0)
 
 
-def _run(command: StageCommand, speech: TextIO, shared: dict[str, Any]) -> int:
+def _run(command: StageCommand, progress_out: TextIO, shared: dict[str, Any]) -> int:
     folder = Path(command.folder)
     if not command.document.left_out:
         shutil.rmtree(folder, ignore_errors=True)
@@ -46,7 +46,7 @@ def _run(command: StageCommand, speech: TextIO, shared: dict[str, Any]) -> int:
     context = Context(
         Path(command.model),
         folder.absolute(),
-        lambda progress: tell(speech, progress),
+        lambda progress: tell(progress_out, progress),
         command.deadline - time.monotonic(),
         fresh_processes.START_SECONDS,
         recordings=Path(command.recordings),

@@ -135,7 +135,7 @@ class Client:
             raise Unreachable(str(error) or type(error).__name__) from error
 
     def upload(self, key: StageKey, file: BinaryIO, sha256: str) -> str:
-        """Send a kept file from its beginning, whose SHA-256 this is; returns the receipt."""
+        """Send a saved artifact from its beginning, whose SHA-256 this is; returns the receipt."""
         answer = self._retry(
             "PUT",
             f"/artifacts/{sha256}",

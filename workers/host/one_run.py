@@ -21,7 +21,7 @@ HAS_A_RUN = Path(tempfile.gettempdir(), "has-a-run")
 """A file that is there from the moment on when the worker has a message. The chart's readiness probe looks for it."""
 
 
-class OneRun(bootsteps.StartStopStep):
+class ExitAfterOneMessage(bootsteps.StartStopStep):
     """Ends the worker after its first message, or after `one_run` seconds without one."""
 
     requires = {"celery.worker.components:Timer"}
@@ -57,4 +57,4 @@ def offer(app: Celery) -> None:
     """Give the application's workers the option."""
     words = "end after one message, or after so many seconds without one"
     app.user_options["worker"].add(click.Option(["--one-run"], type=float, metavar="SECONDS", help=words))
-    app.steps["worker"].add(OneRun)
+    app.steps["worker"].add(ExitAfterOneMessage)

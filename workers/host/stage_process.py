@@ -78,11 +78,11 @@ class RunProcess:
         end = time.monotonic() + document.seconds_left
         while True:
             status, confinement = self._run_once(document, end, reporter)
-            culprit = _culprit(self._folders.scratch, document.stage, status)
-            if culprit is None:
+            crashed = _crashed_attempt(self._folders.scratch, document.stage, status)
+            if crashed is None:
                 return StageEnd(status, confinement)
-            left_out = [*document.left_out, culprit]
-            sentence = f"{culprit.label}: {culprit.sentence}"
+            left_out = [*document.left_out, crashed]
+            sentence = f"{crashed.label}: {crashed.sentence}"
             reporter.line(Progress(fraction=0, message=sentence).model_dump_json())
             if len(left_out) > MOST_LEFT_OUT:
                 names = "; ".join(f"{item.label} ({item.reason})" for item in left_out)
@@ -109,7 +109,7 @@ class RunProcess:
         process, scratch = self._ready(document), self._folders.scratch
         process.on_line = inheriting(on_line)
         confinement = _tell(process.protection, reporter)
-        for name in ("out.json", "kept.json", NOTE_FILE, HUNG_FILE):  # those of the process before, if any
+        for name in ("out.json", "saved.json", NOTE_FILE, HUNG_FILE):  # those of the process before, if any
             remove(scratch, f"{document.stage}/{name}")
         command = StageCommand(
             module=f"{self._config.stage_package}.{document.stage}",
@@ -167,23 +167,23 @@ class RunProcess:
         return self._child
 
 
-def _culprit(directory: Path, stage: str, status: child.ExitStatus) -> LeftOut | None:
+def _crashed_attempt(directory: Path, stage: str, status: child.ExitStatus) -> LeftOut | None:
     """What the stage was trying when its process died of it; None when it ended otherwise."""
     if not status.code or status.why != "exit":
         return None
     try:
         with open_plain(directory, f"{stage}/{NOTE_FILE}") as file:
             noted = file.read(NOTE_BYTES).partition(b"\0")[0]
-        culprit = LeftOut.model_validate_json(noted) if noted else None
+        crashed = LeftOut.model_validate_json(noted) if noted else None
     except (OSError, ValidationError):
         return None
-    if culprit is None or culprit.reason:
-        return culprit
+    if crashed is None or crashed.reason:
+        return crashed
     hung = read_end(directory, f"{stage}/{HUNG_FILE}", LOG_TAIL)
     if hung:
         log.warning("stage timed out in:\n%s", hung)
-    reason = f"it did not end within {culprit.seconds:.0f} s" if hung else death(status.code)
-    return culprit.model_copy(update={"reason": reason})
+    reason = f"it did not end within {crashed.seconds:.0f} s" if hung else death(status.code)
+    return crashed.model_copy(update={"reason": reason})
 
 
 def starts_vllm(document: StageInput, outer: Mapping[str, str]) -> bool:

@@ -125,10 +125,10 @@ def saturated(loads: Sequence[LoadResult]) -> Saturation | None:
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """The rungs of a search, numbered from 1.
+class LoadGrid:
+    """The loads of a search, numbered from 1.
 
-    Of a closed loop rung n has n users, `most_users` at most. Of an open loop it has n of RATES equal parts of the
+    Of a closed loop load n has n users, `most_users` at most. Of an open loop it has n of RATES equal parts of the
     rate that the traffic states, or of the speed of recorded arrivals, and `most_users` is how many requests are served
     at once at most. A recording of `recorded_s` seconds is replayed from its first line, at most once in each load.
     """
@@ -141,30 +141,30 @@ class Ladder:
         """The search, which measures `least` loads where there are so many, each `looks` times at most."""
         return LimitSearch(RATES if self.traffic.open_loop else self.most_users, least, looks)
 
-    def test(self, test: LoadTest, rung: int, confidence: float) -> LoadTest:
-        """The test at this rung, with prompts of its own; it ends with the recording where that ends before it."""
-        arrivals, users, limits = self.traffic.arrivals, rung, test.limits
+    def test(self, test: LoadTest, index: int, confidence: float) -> LoadTest:
+        """The test of this load, with prompts of its own; it ends with the recording where that ends before it."""
+        arrivals, users, limits = self.traffic.arrivals, index, test.limits
         if isinstance(arrivals, Poisson | Gamma):
-            arrivals, users = arrivals.model_copy(update={"rate": arrivals.rate * rung / RATES}), self.most_users
+            arrivals, users = arrivals.model_copy(update={"rate": arrivals.rate * index / RATES}), self.most_users
         elif isinstance(arrivals, RecordedArrivals):
-            speed = arrivals.speed * rung / RATES
+            speed = arrivals.speed * index / RATES
             arrivals, users = arrivals.model_copy(update={"speed": speed}), self.most_users
             share = min(1.0, self.recorded_s / speed / limits.seconds)
             limits = LoadDuration(limits.seconds * share, limits.warm_up_s * share)
-        changed = {"arrivals": arrivals, "concurrency": users, "seed": (self.traffic.seed + rung) % 2**32}
+        changed = {"arrivals": arrivals, "concurrency": users, "seed": (self.traffic.seed + index) % 2**32}
         traffic = self.traffic.model_copy(update=changed)
         return replace(test, traffic=traffic, limits=limits, confidence=confidence)
 
-    def result(self, search: LimitSearch, rung: int, loads: list[LoadResult], unfinished: str) -> LimitResult:
-        """What a search found: the highest rung that was met, 0 for none, among `loads`."""
+    def result(self, search: LimitSearch, index: int, loads: list[LoadResult], unfinished: str) -> LimitResult:
+        """What a search found: the highest load that was met, 0 for none, among `loads`."""
         rate, speed = self.traffic.rate, self.traffic.speed
         loads = sorted(loads, key=lambda load: load.level)
         limit = LimitResult(
-            users=rung,
+            users=index,
             most=self.most_users,
-            rate=None if rate is None else rate * rung / RATES,
+            rate=None if rate is None else rate * index / RATES,
             most_rate=rate,
-            speed=None if speed is None else speed * rung / RATES,
+            speed=None if speed is None else speed * index / RATES,
             most_speed=speed,
             confidence=CONFIDENCE,
             confidence_each=search.confidence,
@@ -186,20 +186,20 @@ def find_limit(test: LoadTest, most: int, shown: Callable[[LoadResult], None]) -
     `most`: users at most; rates and speeds rise up to the traffic's own. `shown` is called with the result of each
     load. Raises what `measure` raises; a recording of arrivals is read once before the first load.
     """
-    ladder = Ladder(test.traffic, most, test.recording.seconds if test.recording else math.inf)
-    search = ladder.search()
-    return searched(ladder, search, lambda rung: measure_load(ladder.test(test, rung, search.confidence))[0], shown)
+    grid = LoadGrid(test.traffic, most, test.recording.seconds if test.recording else math.inf)
+    search = grid.search()
+    return searched(grid, search, lambda index: measure_load(grid.test(test, index, search.confidence))[0], shown)
 
 
 def searched(
-    ladder: Ladder,
+    grid: LoadGrid,
     search: LimitSearch,
     measured: Callable[[int], LoadResult],
     shown: Callable[[LoadResult], None] = lambda result: None,
     unfinished: Callable[[], str] = lambda: "",
     saturate: bool = False,
 ) -> LimitResult:
-    """The search with all loads it took. `measured` puts a rung's load on and judges it at `search.confidence`.
+    """The search with all loads it took. `measured` puts the load of an index on and judges it at `search.confidence`.
 
     Promises that more load brings nearer end no climb: the search goes by the others, and what holds is the highest of
     its loads at which all are met. A void load is measured once more; void again, it counts as not met. Of a load that
@@ -212,21 +212,21 @@ def searched(
     undecided: dict[int, LoadResult] = {}
     reason, searching = "", True
 
-    def verdict_at(rung: int) -> Verdict | None:
+    def verdict_at(index: int) -> Verdict | None:
         nonlocal reason
         if why := unfinished():
             reason = why if searching else ""
             return None
-        result = measured(rung)
+        result = measured(index)
         if result.verdict is None and not unfinished():
-            result = measured(rung)
-        if rung in undecided:
-            loads.remove(undecided.pop(rung))
+            result = measured(index)
+        if index in undecided:
+            loads.remove(undecided.pop(index))
         verdict = _by_falling(result)
         if verdict == "not_enough_samples":
-            undecided[rung] = result
+            undecided[index] = result
         loads.append(result)
-        kept[rung] = result
+        kept[index] = result
         shown(result)
         return verdict
 
@@ -235,12 +235,12 @@ def searched(
         searching = False
         return saturate and saturated(loads) is None
 
-    rung = search.run(verdict_at, rises)
+    index = search.run(verdict_at, rises)
     searching = False
-    for lower in sorted((rung_below for rung_below in undecided if saturate and rung_below < rung), reverse=True):
+    for lower in sorted((below for below in undecided if saturate and below < index), reverse=True):
         verdict_at(lower)
-    highest = max((users for users, load in kept.items() if load.verdict == "met" and users <= rung), default=0)
-    return ladder.result(search, highest, loads, reason)
+    highest = max((users for users, load in kept.items() if load.verdict == "met" and users <= index), default=0)
+    return grid.result(search, highest, loads, reason)
 
 
 def _by_falling(result: LoadResult) -> Verdict:

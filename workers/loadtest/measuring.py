@@ -14,7 +14,7 @@ from pathlib import Path
 from kernels.load.exchange import CANCELLED
 from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, quiet
 from kernels.load.sender_process import SenderDied
-from kernels.measure.latency import Served, samples_of
+from kernels.measure.latency import ServedBatch, samples_of
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
 from workers.documents.measurement import metric_key
 from workers.documents.recording import RecordingFacts
@@ -248,6 +248,6 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     return notes
 
 
-def _came_at_once(served: Served) -> bool:
+def _came_at_once(served: ServedBatch) -> bool:
     """Whether all tokens of an answer could be read at the same time. Two of them may be of one step of the server."""
     return len(served.times_ns) > 2 and samples_of(served, "tpot")[0] < LEAST_GAP_MS

@@ -14,7 +14,7 @@ from kernels.load.figures import LoadFigures
 from kernels.load.generator import LoadTrace
 from kernels.load.lag import MOST_LAG_MS
 from kernels.measure.intervals import STUDENT, percentile, percentile_interval
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from workers.documents.load import OF_WINDOWS, GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
@@ -135,12 +135,12 @@ class LoadSummary(LoadFigures):
             gaps.append(max(1, expected - 1) if samples is None else len(samples))
         return gaps
 
-    def _by_request(self, metric: str, n: int | None) -> list[tuple[Exchange, Served | None, list[float] | None]]:
+    def _by_request(self, metric: str, n: int | None) -> list[tuple[Exchange, ServedBatch | None, list[float] | None]]:
         """Each request with a metric's samples, None where it failed, without those that gave none.
 
         In the order of due times; of a closed loop in that of first tokens, so that those of one batch are neighbours.
         """
-        requests: list[tuple[Exchange, Served | None, list[float] | None]] = []
+        requests: list[tuple[Exchange, ServedBatch | None, list[float] | None]] = []
         for exchange, served in self.answered:
             if exchange.error:
                 requests.append((exchange, None, None))
@@ -182,7 +182,7 @@ def _values(requests: Sequence[Sequence[float] | None]) -> list[float]:
     return [worst if request is None else fmean(request) for request in requests]
 
 
-def _first_ns(exchange: Exchange, served: Served | None) -> int:
+def _first_ns(exchange: Exchange, served: ServedBatch | None) -> int:
     """When a request's first token came; when it ended, of one that failed."""
     return served.times_ns[0] if served else exchange.end_ns
 

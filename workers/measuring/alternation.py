@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.runners import Runner
 from kernels.runners.clients import Clients
 from workers.documents.speedup import LEAST_PROCESSES
@@ -39,8 +39,8 @@ FEWEST_PAIRS, LATEST_SECONDS = 2, 120.0
 class Alternation:
     """What one process served: today's and the plan's requests alternated for the first `pairs` of each."""
 
-    before: Sequence[Served]
-    after: Sequence[Served]
+    before: Sequence[ServedBatch]
+    after: Sequence[ServedBatch]
 
     @property
     def pairs(self) -> int:
@@ -64,7 +64,7 @@ def warm_clients(document: StageInput, runner: Runner, seed: int, shared: dict[s
     return clients
 
 
-def _is_far_slower(before: Sequence[Served], after: Sequence[Served]) -> bool:
+def _is_far_slower(before: Sequence[ServedBatch], after: Sequence[ServedBatch]) -> bool:
     median_before, median_after = (median(batch.service_s for batch in side) for side in (before, after))
     return median_before >= FAR_SLOWER * median_after
 
@@ -124,4 +124,4 @@ def alternate(
         start = time.monotonic()
         after.serve()
         spent += time.monotonic() - start
-        context.say(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"{what} measured: {pairs}")
+        context.report_progress(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"{what} measured: {pairs}")

@@ -117,14 +117,14 @@ class Journal:
             lost = True
             raise
         finally:
-            self._context.heard = None
+            self._context.on_progress = None
             faulthandler.cancel_dump_traceback_later()
             self._deadline = 0.0
             if not lost:
                 self._write(None)
 
     def note_parts(self, key: str, label: str, building: float) -> None:
-        """Notes a plan that is measured in parts: a part ends where the stage next says something.
+        """Notes a plan that is measured in parts: a part ends where the stage next reports progress.
 
         Each part may take `plan_seconds(building)`. It is called within `noted`.
         """
@@ -133,7 +133,7 @@ class Journal:
             self.note(key, label, self.plan_seconds(building))
 
         note()
-        self._context.heard = note
+        self._context.on_progress = note
 
     def once(self, key: str, kind: Any, make: Callable[[], Any]) -> Any:
         """What `make` returned for this key before the stage was started again, else what it returns now.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from kernels.measure.latency import Served, pooled, samples_of
+from kernels.measure.latency import ServedBatch, pooled, samples_of
 from workers.documents.base import Verdict
 from workers.documents.speedup import LEAST_PROCESSES, Drift, ProcessMedians, Speedup
 from workers.documents.stages import ObjectiveOutcome
@@ -200,7 +200,7 @@ def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], spacing: i
     return drifts
 
 
-def _by_batch(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
+def _by_batch(objective: Objective, served: Sequence[ServedBatch], usd_per_hour: float | None) -> list[float]:
     """One value per batch; for itl the median of its gaps."""
     by_batch = [samples_of(batch, objective.metric, objective.n, usd_per_hour) for batch in served]
     return [median(samples) for samples in by_batch if samples]

@@ -113,7 +113,7 @@ def _judge(
         nonlocal said_at
         now, most = time.monotonic(), max(wanted, least)
         if now >= said_at + PROGRESS_SECONDS or done >= most:
-            context.say(0.7 + 0.25 * min(1, done / most), f"compared {done:,} {answer.form} with float32")
+            context.report_progress(0.7 + 0.25 * min(1, done / most), f"compared {done:,} {answer.form} with float32")
             said_at = now
         return now < (until if done < least else soon) and done < most
 
@@ -145,10 +145,10 @@ def _texts(document: StageInput, context: Context, model: torch.nn.Module, least
     most = max(least, LEAST_SEQUENCES * length if generates else 0) + length * traffic.batch
     writes = generates and not document.model.generated
     until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left / 2)
-    say = cache(partial(context.say, 0.7, "the model writes text to be compared on"))
+    report_once = cache(partial(context.report_progress, 0.7, "the model writes text to be compared on"))
 
     def goes_on() -> bool:
-        say()
+        report_once()
         return time.monotonic() < until
 
     return texts.for_quality(model, context.model_dir, workload.quality_text, writes, words, length, most, goes_on)

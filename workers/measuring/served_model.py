@@ -93,40 +93,40 @@ def load_once(document: StageInput, context: Context, placement: Placement | Non
 
 def release(context: Context) -> None:
     """Give up the models that stages share, and their memory, once nothing else refers to them."""
-    for name in ("model", "parts"):
+    for name in ("model", "shards"):
         context.shared.pop(name, None)
     runners.free()
 
 
 def planned(document: StageInput, context: Context, plan: Plan, today: Any = None) -> Runner:
     """The plan's runner over a model of its own; a megakernel's over the model that runs `today`, which it does not
-    change, where both are in one precision and over as many GPUs. Every runner of a divided model shares its parts, but
-    one that would round them. Raises StageError as `load`.
+    change, where both are in one precision and over as many GPUs. Every runner of a sharded model shares its shards,
+    but one that would round them. Raises StageError as `load`.
     """
-    parts = document.tensor_parallel_size
-    if parts > 1:
+    shards = document.tensor_parallel_size
+    if shards > 1:
         if plan.runner == document.workload.present_runner == "eager":
             return runners.runner(plan.runner, today if today is not None else load_today(document, context))
-        if plan.options.get("weights", plan.dtype) == plan.dtype == dtype_of(document) and plan.parts == parts:
-            return runners.apply(_parts(document, context, today), plan)
-        context.shared.pop("parts", None)
+        if plan.options.get("weights", plan.dtype) == plan.dtype == dtype_of(document) and plan.shards == shards:
+            return runners.apply(_shards(document, context, today), plan)
+        context.shared.pop("shards", None)
         runners.free()
-    elif today is not None and plan.runner == "megakernel" and (plan.dtype, plan.parts) == (dtype_of(document), 1):
+    elif today is not None and plan.runner == "megakernel" and (plan.dtype, plan.shards) == (dtype_of(document), 1):
         return runners.apply(today, plan)
     return runners.apply(load(document, context, plan.dtype, **plan.sizes), plan)
 
 
-def _parts(document: StageInput, context: Context, today: Any) -> Any:
-    """The parts of a divided model: those of what runs `today` where it is divided too, else loaded once for the stages
-    of a process.
+def _shards(document: StageInput, context: Context, today: Any) -> Any:
+    """The model's shards: those of what runs `today` where it is sharded too, else loaded once for the stages of a
+    process.
     """
-    if hasattr(today, "divided"):
-        return today.divided
+    if hasattr(today, "sharded"):
+        return today.sharded
     if today is None:
         return load(document, context, tensor_parallel_size=document.tensor_parallel_size)
-    if "parts" not in context.shared:
-        context.shared["parts"] = load(document, context, tensor_parallel_size=document.tensor_parallel_size)
-    return context.shared["parts"]
+    if "shards" not in context.shared:
+        context.shared["shards"] = load(document, context, tensor_parallel_size=document.tensor_parallel_size)
+    return context.shared["shards"]
 
 
 def vocabulary(model: torch.nn.Module) -> int:

@@ -250,7 +250,7 @@ def _write_by_graphs(
     count, begun = starts.shape
     session = SamplingSession(model, count, begun, length + WARM_UP_ROOM, lambda function: function)
     session.capture()
-    session.begin(starts)
+    session.prefill(starts)
     ids = [starts, session.token.clone()]
     for _ in range(length - begun - 1):
         if not goes_on():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workers.documents.model import Counted
+from workers.documents.model import CountedUnit
 from workers.documents.stages import PlanTrial
 from workers.documents.workload import Objective, Workload
 from workers.planning import ranking
@@ -24,25 +24,25 @@ class ChosenPlan:
     sentence: str = ""
 
 
-def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: Counted) -> ChosenPlan | None:
+def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: CountedUnit) -> ChosenPlan | None:
     """The plan by the workload's `prefer`; the most hopeful where no plan is shown to keep every promise."""
     objectives, cheap = workload.objectives, workload.constraints.prefer == "cheapest"
     lower = objectives[0].direction != "at_least"
-    fastest_of_all, keepers = ranking.fastest(trials, lower), keeping(trials, objectives)
-    fastest = ranking.fastest(keepers, lower)
+    fastest_of_all, feasible = ranking.fastest(trials, lower), feasible_trials(trials, objectives)
+    fastest = ranking.fastest(feasible, lower)
     if fastest is None:
         hopeful = ranking.hopeful(trials, lower)
         return ChosenPlan(hopeful) if hopeful else None
-    cheapest = min(keepers, key=cost_of)
+    cheapest = min(feasible, key=cost_of)
     if cost_of(cheapest) > (1 - LEAST_SAVING) * cost_of(fastest):
         cheapest = fastest
     choice = cheapest if cheap else fastest
     if choice is cheapest and choice is fastest_of_all:
         return ChosenPlan(choice)
-    return ChosenPlan(choice, _sentence(choice, cheapest, keepers, cheap, counted))
+    return ChosenPlan(choice, _sentence(choice, cheapest, feasible, cheap, counted))
 
 
-def keeping(trials: Sequence[PlanTrial], objectives: Sequence[Objective]) -> list[PlanTrial]:
+def feasible_trials(trials: Sequence[PlanTrial], objectives: Sequence[Objective]) -> list[PlanTrial]:
     """The trials that keep every promise, by the quick measurement and at 99 % confidence.
 
     A promise relative to today is kept where the intervals of the medians say so, and only of the first objective is
@@ -72,12 +72,12 @@ def cost_of(trial: PlanTrial) -> float:
 
 
 def _sentence(
-    choice: PlanTrial, cheapest: PlanTrial, keepers: Sequence[PlanTrial], cheap: bool, counted: Counted
+    choice: PlanTrial, cheapest: PlanTrial, feasible: Sequence[PlanTrial], cheap: bool, counted: CountedUnit
 ) -> str:
-    others = sorted((trial for trial in keepers if trial is not choice), key=cost_of)
+    others = sorted((trial for trial in feasible if trial is not choice), key=cost_of)
     if others:
         best = "cheapest" if cheap and cost_of(choice) <= cost_of(others[0]) else "fastest"
-        why = f"the {best} of {len(keepers)} plans that keep every promise, each at {CONFIDENCE:.0%} confidence"
+        why = f"the {best} of {len(feasible)} plans that keep every promise, each at {CONFIDENCE:.0%} confidence"
     else:
         why = f"the only plan that is shown to keep every promise, at {CONFIDENCE:.0%} confidence"
     if choice is not cheapest:

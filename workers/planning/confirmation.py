@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.plan import Plan
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.profile import PlanProfile
@@ -62,12 +62,12 @@ class PlanMeasurement:
     today: str = "what runs today"
 
     @property
-    def before(self) -> list[Served]:
+    def before(self) -> list[ServedBatch]:
         """The requests of all processes that ran the present deployment, as if served one after the other."""
         return joined([process.before for process in self.processes])
 
     @property
-    def after(self) -> list[Served]:
+    def after(self) -> list[ServedBatch]:
         """The requests of all processes that ran the plan, as if served one after the other."""
         return joined([process.after for process in self.processes])
 
@@ -314,11 +314,13 @@ def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial
     lower = document.workload.objectives[0].direction != "at_least"
     passed = [trial for trial in trials if trial.gate == "pass" and trial.primary is not None]
     today = next((trial for trial in passed if not is_change(Plan.model_validate(trial.plan), document)), None)
-    rivals = [trial for trial in passed if not trial.chosen and is_change(Plan.model_validate(trial.plan), document)]
+    alternatives = [
+        trial for trial in passed if not trial.chosen and is_change(Plan.model_validate(trial.plan), document)
+    ]
     if today is not None:
-        rivals = [trial for trial in rivals if ranking.better(trial, today, lower)]
-    rivals.sort(key=lambda trial: trial.primary.value if trial.primary else 0.0, reverse=not lower)
+        alternatives = [trial for trial in alternatives if ranking.better(trial, today, lower)]
+    alternatives.sort(key=lambda trial: trial.primary.value if trial.primary else 0.0, reverse=not lower)
     if document.workload.constraints.prefer == "cheapest":
-        keepers = choosing.keeping(trials, document.workload.objectives)
-        rivals.sort(key=lambda trial: choosing.cost_of(trial) if trial in keepers else math.inf)
-    return rivals
+        feasible = choosing.feasible_trials(trials, document.workload.objectives)
+        alternatives.sort(key=lambda trial: choosing.cost_of(trial) if trial in feasible else math.inf)
+    return alternatives

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kernels.measure.latency import Served, pooled
+from kernels.measure.latency import ServedBatch, pooled
 from kernels.plan import Expected, Plan
 from kernels.runners.whole_model import rebuild_spread
 from workers.documents.measurement import Environment, Interval
@@ -22,7 +22,7 @@ def expected_of(
     """
     objective, traffic = document.workload.objectives[0], document.workload.traffic
 
-    def median_of(served: Sequence[Served]) -> Interval:
+    def median_of(served: Sequence[ServedBatch]) -> Interval:
         samples = pooled(served, objective.metric, objective.n, usd)
         return median_interval(samples, independent_spacing(objective.metric, served))
 

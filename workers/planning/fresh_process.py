@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernels import runners
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.plan import Plan
 from workers.documents.base import Document
 from workers.documents.measurement import Environment, ServedIds
@@ -46,8 +46,8 @@ class Result(Document):
     environment: Environment
     loading_seconds: float = 0.0
     ready_seconds: float = 0.0
-    before: list[Served]
-    after: list[Served]
+    before: list[ServedBatch]
+    after: list[ServedBatch]
     served_ids: ServedIds | None = None
     refusal: str = ""
 

@@ -14,7 +14,7 @@ from kernels.ops import Case, GroupedCase, case_from
 from kernels.plan import Plan, PlannedOp
 from kernels.quant.formats import EXPERTS
 from kernels.quant.quantised_matrix import stored_form
-from kernels.tune.plan_search import Chosen, Option, PassTimer, planned_op, search_plan, usable
+from kernels.tune.plan_search import ChosenOps, Option, PassTimer, planned_op, search_plan, usable
 from workers.documents.measurement import Candidate
 from workers.documents.stages import StageInput
 from workers.measuring.journal import Journal
@@ -83,7 +83,7 @@ def chosen_ops(
     seconds: float,
     journal: Journal,
     lower: Sequence[str],
-) -> Chosen:
+) -> ChosenOps:
     """The candidates that make the fastest passes; lossy ones among them only in the `lower` precisions.
 
     Without candidates for a decode step, as where explore expected another plan to be taken, ops are tuned here.
@@ -167,7 +167,7 @@ def own_precision(case: Case) -> Case:
     )
 
 
-def label(chosen: Chosen) -> str:
+def label(chosen: ChosenOps) -> str:
     """`kernels`, or `kernels_fp8` by the precision of its lossy weights."""
     lower = {op.case["weights"]: None for op in chosen.ops if registry.variant(op.variant).lossy}
     return "_".join([VARIANT, *lower])

@@ -32,7 +32,7 @@ NAMES = {
 }
 
 
-def divided(
+def with_breakdown(
     profile: PlanProfile, runner: Any, prompt: torch.Tensor, steps: int, ceilings: Ceilings, seconds: float
 ) -> PlanProfile:
     """The profile with its row of the megakernel divided, and a sentence about that; where it cannot be, a sentence
@@ -47,10 +47,10 @@ def divided(
     if isinstance(shares, str):
         why = f"What goes on inside the megakernel was not recorded: {shares}."
         return profile.model_copy(update={"sentence": f"{profile.sentence} {why}"})
-    return divided_by(profile, shares, steps, ceilings)
+    return with_shares(profile, shares, steps, ceilings)
 
 
-def divided_by(profile: PlanProfile, shares: TokenShares, steps: int, ceilings: Ceilings) -> PlanProfile:
+def with_shares(profile: PlanProfile, shares: TokenShares, steps: int, ceilings: Ceilings) -> PlanProfile:
     """The profile with its row of the megakernel divided by these shares, and a sentence about them."""
     row = next(row for row in profile.rows if row.op == MEGAKERNEL)
     tbps = ceilings.of_single_calls.read_tbps

@@ -39,7 +39,7 @@ def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module,
     expected, seconds_left = BuildTimes(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left
     if expected > seconds_left:
         return _not_measured(document, f"starting it takes about {expected:.0f} s and {seconds_left:.0f} s were left")
-    context.say(0.8, "measuring vLLM beside the plans")
+    context.report_progress(0.8, "measuring vLLM beside the plans")
     try:
         return _measured(document, model, seconds_left + OVERRUN_SECONDS, seconds)
     except Exception as error:

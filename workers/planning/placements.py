@@ -16,12 +16,12 @@ from workers.prediction.memory import GIB, needed_gib
 REQUESTS = 2
 """Requests of each way that are measured, after one that warms it up."""
 WAYS: dict[Placement, str] = {
-    "tensor_parallel": "divided over its GPUs",
+    "tensor_parallel": "sharded over its GPUs",
     "pipeline_parallel": "with whole layers on one GPU after the other",
 }
 COPIES_BESIDE_LAYERS = 3
-"""Copies of the layers' weights where a plan stands beside whole layers: those, the plan's parts, and what it packs of
-them. A plan beside divided layers shares their parts.
+"""Copies of the layers' weights where a plan stands beside whole layers: those, the plan's shards, and what it packs of
+them. A plan beside sharded layers shares their shards.
 """
 
 
@@ -34,7 +34,7 @@ def chosen(document: StageInput, context: Context) -> dict[str, Any]:
     ways = tuple(WAYS) if has_room else tuple(reversed(WAYS))  # the last one's model need not be loaded again
     for fraction, way in zip((0.05, 0.1), ways, strict=True):
         release(context)
-        context.say(fraction, f"measuring the model {WAYS[way]}")
+        context.report_progress(fraction, f"measuring the model {WAYS[way]}")
         with nullcontext() if way == "tensor_parallel" else suppress(StageError, RuntimeError):  # it may not fit
             values[way] = _value(document, context, way)
     best = max if document.workload.objectives[0].direction == "at_least" else min

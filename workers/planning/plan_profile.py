@@ -69,9 +69,9 @@ def profile_plan(
         return f"The plan was not profiled: it could not be traced. {error_sentence(error)}"
     if plan.runner != MEGAKERNEL:
         return profile
-    context.say(0.95, "recording what goes on inside the megakernel")
+    context.report_progress(0.95, "recording what goes on inside the megakernel")
     steps, seconds = document.workload.traffic.output_tokens - 1, context.seconds_left - reserve
-    return megakernel_profile.divided(profile, runner, prompt, steps, before.ceilings, seconds)
+    return megakernel_profile.with_breakdown(profile, runner, prompt, steps, before.ceilings, seconds)
 
 
 def _profile(
@@ -123,7 +123,7 @@ def _steps_marked(runner: Runner) -> Iterator[None]:
     if session is None or session.device.type == "cuda":
         yield
         return
-    begin, step = session.begin, session.step
+    prefill, step = session.prefill, session.step
 
     def marked(call: Callable[..., object], phase: str) -> Callable[..., None]:
         def wrapped(*arguments: torch.Tensor) -> None:
@@ -132,11 +132,11 @@ def _steps_marked(runner: Runner) -> Iterator[None]:
 
         return wrapped
 
-    session.begin, session.step = marked(begin, "prefill"), marked(step, "decode")  # type: ignore[method-assign]
+    session.prefill, session.step = marked(prefill, "prefill"), marked(step, "decode")  # type: ignore[method-assign]
     try:
         yield
     finally:
-        session.begin, session.step = begin, step  # type: ignore[method-assign]
+        session.prefill, session.step = prefill, step  # type: ignore[method-assign]
 
 
 def _named(work: list[DeviceWork], counted: list[CountedOp], plan: Plan) -> list[DeviceWork]:
@@ -161,8 +161,8 @@ def _result(
     lower = lowers_precision(plan, dtype_of(document))
     rows = table.rows(traced.work, [] if lower else traced.counted, before.ceilings, scale)
     # Of the layers; the LM head of what runs today is whole, and so are layers that run in turn.
-    parts = document.tensor_parallel_size if document.placement == "tensor_parallel" else 1
-    whole = sum((1 if row.op == "lm_head" else parts) * (row.floor_ms or 0.0) for row in before.rows)
+    shards = document.tensor_parallel_size if document.placement == "tensor_parallel" else 1
+    whole = sum((1 if row.op == "lm_head" else shards) * (row.floor_ms or 0.0) for row in before.rows)
     floor = None if lower else whole / plan.tensor_parallel_size
     device_ms, launches = sum(row.ms for row in rows), table.launches(traced.work, scale)
     rows, launches = _launched_once(rows, launches) if plan.runner == MEGAKERNEL else (rows, launches)

@@ -86,7 +86,7 @@ class FurtherProcesses:
     def get_ready(self, plan: Plan, pairs: int, reserved: int) -> None:
         """Start as many as are measured where a plan is clear, as far as memory has room beside `reserved` bytes."""
         self.close()
-        count = min(ENOUGH_PROCESSES - 1, copies_beside(reserved)) if plan.parts == 1 else 0
+        count = min(ENOUGH_PROCESSES - 1, copies_beside(reserved)) if plan.shards == 1 else 0
         self._plan = plan
         self._waiting = [
             FurtherProcess(self.document, plan, self.context, number, pairs) for number in range(2, 2 + count)
@@ -121,7 +121,7 @@ class FurtherProcesses:
             if len(runs.alternations) >= ENOUGH_PROCESSES - 1 and is_clear(runs.alternations):
                 break
             number, start = len(runs.alternations) + 2, time.monotonic()
-            context.say(0.95, f"measuring in process {number}")
+            context.report_progress(0.95, f"measuring in process {number}")
             new = partial(FurtherProcess, self.document, plan, context, number, pairs)
             further = self._waiting.pop(0) if waited else new()
             result = further.measured(max(seconds, context.seconds_left))
@@ -137,7 +137,7 @@ class FurtherProcesses:
             took = time.monotonic() - start
             seconds = seconds if waited else took
             ready = f"loaded after {result.loading_seconds:.1f} s, warm after {result.ready_seconds:.1f} s"
-            context.say(0.95, f"process {number} took {took:.1f} s: {ready}")
+            context.report_progress(0.95, f"process {number} took {took:.1f} s: {ready}")
         self.close()
         return runs
 

@@ -29,10 +29,12 @@ def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
     fastest = []
     for group in groups.values():
         default = next((candidate for name in TORCH_VARIANTS for candidate in group if candidate.variant == name), None)
-        rivals = [candidate for candidate in group if candidate is not default and (lossy or not is_lossy(candidate))]
-        if default is None or not rivals:
+        alternatives = [
+            candidate for candidate in group if candidate is not default and (lossy or not is_lossy(candidate))
+        ]
+        if default is None or not alternatives:
             continue
-        best = min(rivals, key=lambda candidate: candidate.ms or 0.0)
+        best = min(alternatives, key=lambda candidate: candidate.ms or 0.0)
         noise = f"difference to {default.variant} lies inside"
         if (best.ms_high or 0.0) < (default.ms_low or 0.0) and noise not in best.reason:
             fastest.append(best)

@@ -1,6 +1,6 @@
 """Which whole-model variants a worker of several GPUs tries over how many of them."""
 
-from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, part_of
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.ops import ModelCase
 from kernels.registry import Refusal
@@ -10,7 +10,7 @@ from workers.documents.stages import StageInput
 from workers.prediction.promises import AvailableGpus, impossible
 
 CUDA_GRAPHS = "cuda_graphs"
-"""torch's own kernels: of a divided model what a plan is to be compared with, beside what runs today."""
+"""torch's own kernels: of a sharded model what a plan is to be compared with, beside what runs today."""
 
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:
@@ -43,13 +43,13 @@ def case_of(variant: WholeModel, document: StageInput, size: int) -> ModelCase:
 
 
 def refusal(document: StageInput, size: int, weights: str = "bf16") -> Refusal | None:
-    """Why the model is not divided over `size` GPUs in a precision: a size that does not divide, or a promise below
+    """Why the model is not sharded over `size` GPUs in a precision: a size that does not divide, or a promise below
     their floor.
     """
     if size == 1:
         return None
     try:
-        part_of(shape_of(document.model.config), size, weights)
+        shard_of(shape_of(document.model.config), size, weights)
     except Unsupported as error:
         return Refusal(str(error))
     workload, gpu_class, profile = document.workload, class_of_several(document.gpu, size), document.results.profile

@@ -27,7 +27,7 @@ LEAST_SECONDS = 60.0
 STEP = TrialTimeouts(building=10.0, measuring=1.5)
 
 
-def toggled(plan: Plan) -> list[tuple[str, Plan]]:
+def cumulative_plans(plan: Plan) -> list[tuple[str, Plan]]:
     """The plan without its variants, then with one more group of them at a time, by what each adds; the last is whole.
 
     Ops that are left out run as torch's own, in the same runner under the same CUDA graphs. [] where there is but one
@@ -61,7 +61,7 @@ def measure(trial_runner: TrialRunner, model: Any, plan: Plan, full: PlanTrial, 
 
     The last step is `full` itself, which is not measured again.
     """
-    steps = toggled(plan)
+    steps = cumulative_plans(plan)
     if full.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
         return []
     trials = [trial_runner.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
@@ -78,7 +78,7 @@ def of_kernels(
     plan = Plan.model_validate(full.plan)
 
     def make() -> list[PlanTrial]:
-        building = STEP.building * len(toggled(plan))
+        building = STEP.building * len(cumulative_plans(plan))
         journal.note("steps", f"the plan {full.label} in steps", journal.plan_seconds(building))
         return measure(trial_runner, model, plan, full, seconds_left)
 

@@ -10,9 +10,9 @@ from kernels.hardware import GPUS, Gpu
 from kernels.measure import pass_time
 from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, PassWork, pass_ms
 from kernels.measure.request_case import cached, multiplied, uncounted
-from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, part_of
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
-from kernels.model.dense_families import DENSE_TYPES, DIVIDED, GATES, activation
+from kernels.model.dense_families import DENSE_TYPES, GATES, SHARDED, activation
 from kernels.model_files.families import is_mixture, is_sparse
 from kernels.ops import BYTES, MODEL_BYTES
 from kernels.quant.formats import EXPERTS, of_dense
@@ -83,16 +83,16 @@ def _unpredicted(model: ModelManifest, gpu_class: str, served: Precision) -> str
 
 
 def divides(model: ModelManifest, tensor_parallel_size: int) -> bool:
-    """Whether the megakernel can divide the model over `tensor_parallel_size` GPUs."""
+    """Whether the megakernel can shard the model over `tensor_parallel_size` GPUs."""
     return batch_most(model, tensor_parallel_size) > 0
 
 
 def batch_most(model: ModelManifest, tensor_parallel_size: int) -> int:
     """The most sequences that the megakernel serves of the model over so many GPUs; 0 where it does not serve it."""
-    if tensor_parallel_size > 1 and model.config["model_type"] not in DIVIDED:
+    if tensor_parallel_size > 1 and model.config["model_type"] not in SHARDED:
         return 0
     try:
-        return part_of(shape_of(model.config), tensor_parallel_size).batch_most
+        return shard_of(shape_of(model.config), tensor_parallel_size).batch_most
     except (Unsupported, KeyError):
         return 0
 
@@ -207,8 +207,8 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
     """
     users, figures = 1, []
     while workload.load is not None and users <= workload.load.most_users:
-        divided = request.sizes.experts is not None and request.tensor_parallel_size > 1
-        sequences = users * (request.tensor_parallel_size if divided else 1)  # as `served_most` has it
+        sharded = request.sizes.experts is not None and request.tensor_parallel_size > 1
+        sequences = users * (request.tensor_parallel_size if sharded else 1)  # as `served_most` has it
         by = request if request.served_by_runner(sequences) else replace(request, runner="kernels")
         if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then gain little by it
             by = replace(by, weights=by.served)

@@ -31,7 +31,7 @@ class AvailableGpus:
     runs measured, by the class of one GPU.
     """
 
-    living: Collection[str] = ()
+    live: Collection[str] = ()
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
 
 
@@ -102,7 +102,7 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
 
     They are more than those of the class that divide it. Their floor lies within the limit, and the median that is
     predicted, too, where some of these numbers have that. Of these it is the fewest whose class the workload allows or
-    has a living worker, else the fewest of all. A class is to be allowed only where no miss is predicted.
+    has a live worker, else the fewest of all. A class is to be allowed only where no miss is predicted.
     """
     gpu, limit = single_gpu_class(gpu_class), objective.limit or 0.0
     floor = floor_ms(objective, sla, model, gpu)
@@ -118,7 +118,7 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     in_time = [size for size in more if not _beyond(objective, median[size])]
     if not (enough := in_time or more):
         return ""
-    usable = {*sla.constraints.gpu_classes, *available.living}
+    usable = {*sla.constraints.gpu_classes, *available.live}
     gpus = next((size for size in enough if classes[size] in usable), enough[0])
     choice, likely = classes[gpus], median[gpus]
     words = f". {gpus} GPUs that divide the model have a floor of {quantity(floor / gpus, 'ms')}"
@@ -127,7 +127,7 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
         words += f" {'and' if in_time else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"
     if not choice or choice in sla.constraints.gpu_classes or not in_time:
         return words
-    return f"{words}: allow the class {choice}{', of which a worker is there' if choice in available.living else ''}"
+    return f"{words}: allow the class {choice}{', of which a worker is there' if choice in available.live else ''}"
 
 
 def _fastest_ms(

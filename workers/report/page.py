@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, time_spent, under_load
 from workers.charts.svg import draw
-from workers.cost import against_endpoint, loads, same_load, study
+from workers.cost import against_endpoint, loads, run_economics, same_load
 from workers.documents import budget
 from workers.documents.load import UnderLoadResult
 from workers.documents.model import ModelManifest
@@ -124,10 +124,10 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
         raise NoVerdict("report: the run has no verified result to report")
     template = _templates().get_template("report.html")
     workload = document.workload
-    units = study.of_results(document.results, workload, document.model)
+    units = run_economics.of_results(document.results, workload, document.model)
     anywhere = loads.of_results(document.results, workload, document.model)
     same = same_load.of_results(document.results, workload, document.model)
-    demand = study.demand_of(units, workload, same) if document.results.price else None
+    demand = run_economics.demand_of(units, workload, same) if document.results.price else None
     chosen = plans.chosen(document.results)
     other = other_promise.sentence(document.results, workload, document.model)
     page = template.render(

@@ -15,7 +15,7 @@ from kernels.model_files.config import value
 from kernels.ops import BYTES
 from kernels.runners.vllm_runner import PYTHON_VARIABLE
 from workers.documents.gpu_class import Feasibility, gpus_of, single_gpu_class
-from workers.documents.model import Counted, ModelManifest
+from workers.documents.model import CountedUnit, ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, StageInput
 from workers.documents.workload import TOKEN_METRICS, Workload
@@ -119,7 +119,12 @@ def _file_of(model_dir: Path, tensor: str) -> str:
 
 
 def check_workload(
-    workload: Workload, kind: str, config: dict[str, Any], gpu_class: str, book: PriceBook, counted: Counted = "tokens"
+    workload: Workload,
+    kind: str,
+    config: dict[str, Any],
+    gpu_class: str,
+    book: PriceBook,
+    counted: CountedUnit = "tokens",
 ) -> None:
     """Refuses objectives and traffic that this model or price book cannot serve. Raises StageError."""
     if kind != "decoder" and workload.baseline_runner == "vllm":
@@ -196,7 +201,7 @@ def run(document: StageInput, context: Context) -> AdmitResult:
     """The admit stage. Raises StageError with `refused` when the model or the workload cannot be served."""
     from kernels.model import inputs
 
-    context.say(0.1, "reading the model's configuration and headers")
+    context.report_progress(0.1, "reading the model's configuration and headers")
     _check_files(document, context)
     workload, config = document.workload, document.model.config
     try:
@@ -206,13 +211,13 @@ def run(document: StageInput, context: Context) -> AdmitResult:
             inputs.check(config)
     except (ValueError, model_files.ModelRefused) as error:
         raise StageError(str(error), refused=True, file="config.json") from error
-    context.say(0.5, "comparing the tensors with the configuration")
+    context.report_progress(0.5, "comparing the tensors with the configuration")
     notes = _compare_tensors(document, context)
     check_workload(workload, facts.kind, config, document.gpu_class, document.prices, document.model.counted)
     if workload.baseline_runner == "vllm" and not os.environ.get(PYTHON_VARIABLE):
-        context.say(0.7, NO_VLLM)
+        context.report_progress(0.7, NO_VLLM)
         notes.append(NO_VLLM)
-    context.say(0.8, "checking the memory it needs")
+    context.report_progress(0.8, "checking the memory it needs")
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
     if document.gpu_class == "cpu" and BYTES[dtype] > BYTES.get(facts.dtype, 4):
         notes.append(f"The checkpoint is in {facts.dtype}, but on a CPU what runs today is measured in {dtype}.")
@@ -227,7 +232,7 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         if workload.present_runner == "compiled":
             raise StageError(f"{COMPILED_ON_ONE}: only {size} hold it.", refused=True, field="baseline_runner")
         notes.append(f"No GPU alone holds the model: as it runs today it takes {size}.")
-    context.say(1.0, f"{facts.architecture} fits {document.gpu_class}")
+    context.report_progress(1.0, f"{facts.architecture} fits {document.gpu_class}")
     return AdmitResult(
         kind=facts.kind,
         family=facts.family,

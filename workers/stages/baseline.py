@@ -28,7 +28,7 @@ slow ones tell it from today's."""
 
 def run(document: StageInput, context: Context) -> BaselineResult:
     """The baseline stage: requests until the objectives are decided or their time is spent."""
-    context.say(0.0, "loading the model")
+    context.report_progress(0.0, "loading the model")
     placed = placements.chosen(document, context) if document.tensor_parallel_size > 1 else {}
     model = load_once(document, context)
     if document.model.kind == "decoder":
@@ -38,7 +38,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     size = document.tensor_parallel_size
     usd_per_hour = hourly_price(document.prices, document.gpu_class, size)
     with prepared(runners.runner(workload.present_runner, model), document) as runner:
-        context.say(0.2, "warming up")
+        context.report_progress(0.2, "warming up")
         clients = warm_clients(document, runner, 1, context.shared)
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -49,7 +49,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
                     break
                 clients.serve()
                 done = len(clients.served)
-                context.say(0.2 + 0.8 * done / (done + LEAST_REQUESTS), f"requests measured: {done}")
+                context.report_progress(0.2 + 0.8 * done / (done + LEAST_REQUESTS), f"requests measured: {done}")
         peak = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else None
     served = clients.served
     return BaselineResult(

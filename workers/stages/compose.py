@@ -16,7 +16,7 @@ from kernels.quant.formats import EXPERTS
 from kernels.registry import Variant
 from kernels.runners import Runner
 from kernels.runners.whole_model import WholeModel
-from kernels.tune.plan_search import Chosen
+from kernels.tune.plan_search import ChosenOps
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
 from workers.harness.context import Context, StageError
@@ -41,14 +41,14 @@ GRACE_SECONDS = 30.0
 
 def run(document: StageInput, context: Context) -> ComposeResult:
     """The compose stage. Raises StageError when not even the present deployment's runner works."""
-    context.say(0.0, "loading the model")
+    context.report_progress(0.0, "loading the model")
     with watched(document) as environment:
         composer = _Composer(document, context)
         trials = composer.trials()
     best = next((trial for trial in trials if trial.chosen), None)
     if best is None:
         raise StageError(summaries.no_plan(trials[0], environment()))
-    context.say(1.0, f"the best plan is {best.label}")
+    context.report_progress(1.0, f"the best plan is {best.label}")
     return ComposeResult(
         environment=environment(),
         trials=trials,
@@ -73,7 +73,7 @@ class _Composer:
         self.steps: list[PlanTrial] = []
         self.peers: list[PeerTrial] = []
         self.choice = ""
-        self._chosen: dict[Sequence[str], Chosen] = {}
+        self._chosen: dict[Sequence[str], ChosenOps] = {}
         self._journal = Journal(document, context)
         self._order = TrialOrder(document)
         self._overtime = 0.0
@@ -251,16 +251,16 @@ class _Composer:
         make = partial(runners.apply, self.model, plan) if shares else own
         return self._attempt(label, plan, make, variant.lossy, variant.build_seconds)
 
-    def _chosen_ops(self, lower: Sequence[str]) -> Chosen:
+    def _chosen_ops(self, lower: Sequence[str]) -> ChosenOps:
         """The ops of a kernels plan, chosen once; none where such a plan cannot be made."""
         if lower not in self._chosen:
-            chosen = Chosen()
+            chosen = ChosenOps()
             if kernels_plan.composes(self.document, self.model):
                 compact, seconds_left = decoder.Decoder(self.model), self.context.seconds_left
-                self.context.say(0.1, "choosing the variants of the kernels plan in the whole model")
+                self.context.report_progress(0.1, "choosing the variants of the kernels plan in the whole model")
                 arguments = self.document, compact, self._candidates, seconds_left, self._journal, lower
                 search = partial(kernels_plan.chosen_ops, *arguments)
-                chosen = self._journal.once(f"search {' '.join(lower)}", Chosen, search)
+                chosen = self._journal.once(f"search {' '.join(lower)}", ChosenOps, search)
             self._chosen[lower] = chosen
         return self._chosen[lower]
 
@@ -296,7 +296,7 @@ class _Composer:
         count = len(self.done)
         unit = self.document.workload.objectives[0].unit
         predicted = f"; predicted to reach {quantity(self._predicted, unit)}" if self._predicted else ""
-        self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}{predicted}")
+        self.context.report_progress(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}{predicted}")
         times = TrialTimeouts(self._building_seconds(), self._measuring_seconds())
         if reason := self._journal.why_left_out(f"plan {label}"):
             trial = untried(label, plan, self.document, "error", reason)
@@ -306,7 +306,9 @@ class _Composer:
             self._journal.note(f"plan {label}", f"the plan {label}", longest)
             trial = self.trial_runner.attempt(label, plan, make, times, lossy)
         self.done.append(trial)
-        self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", summaries.figures(self.done))
+        self.context.report_progress(
+            min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", summaries.figures(self.done)
+        )
         return trial
 
     def _building_seconds(self) -> float:

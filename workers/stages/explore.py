@@ -122,7 +122,7 @@ def _explore(
 ) -> list[Candidate]:
     candidates: list[Candidate] = []
     for position, (profiled, seconds) in enumerate(_shares(cases, context, document.workload.constraints.minutes)):
-        context.say(
+        context.report_progress(
             position / len(cases), f"trying {profiled.case.op} variants: {_shape(profiled.case)}", _progress(candidates)
         )
         lossy, forbidden = lossy_cases(profiled.case, document.workload.constraints, document.model)
@@ -130,7 +130,9 @@ def _explore(
         candidates += journal.once(profiled.case.key, list[Candidate], make)
         runners.free()
     refused = sum(candidate.gate == "refused" for candidate in candidates)
-    context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(cases)}")
+    context.report_progress(
+        1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(cases)}"
+    )
     return candidates
 
 

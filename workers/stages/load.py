@@ -15,7 +15,7 @@ from typing import Any
 from kernels.measure.environment import environment_info
 from kernels.plan import Plan
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.server.processes.handed import ServerDeclined
+from kernels.server.processes.handoff_server import ServerDeclined
 from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.stages import StageInput, VerifyResult

@@ -10,8 +10,8 @@ from workers.cost.arrangements import several_gpus
 from workers.cost.loads import LoadPair, PriceBreakdown, at_any_load
 from workers.cost.present import present_line, present_ratios
 from workers.cost.pricing import GpuPrice, gpu_price, usd_per_mtok
+from workers.cost.run_economics import run_economics
 from workers.cost.same_load import same_load
-from workers.cost.study import study
 from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.model import ModelManifest
 from workers.documents.money import ServedLoad
@@ -239,7 +239,7 @@ def price(
         duty_cycle=workload.duty_cycle,
         sensitivity=_sensitivity(gpu, sides),
         counted=model.counted,
-        economics=study(priced, results),
+        economics=run_economics(priced, results),
         any_load=at_any_load(priced, results),
         same_load=same_load(priced, results),
         arrangement=arrangements.sentence(workload, admit.predicted, book, gpu_class, admit.tensor_parallel_size)
@@ -268,7 +268,7 @@ def run(document: StageInput, context: Context) -> PriceResult:
     verify, load = document.results.verify, document.results.load
     if verify is None:
         raise StageError("price: the run has no verified result to price")
-    context.say(1.0, f"priced {document.model.counted} before and after")
+    context.report_progress(1.0, f"priced {document.model.counted} before and after")
     trials = document.results.compose.trials if document.results.compose else ()
     return price(
         document.workload,

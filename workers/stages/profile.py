@@ -105,7 +105,7 @@ def _ceilings(document: StageInput, context: Context) -> Ceilings:
     same = stored and stored.at and uuid and stored.gpu_uuid == uuid
     if stored and same and now - datetime.fromisoformat(stored.at) < KNOWN_FOR:
         return stored
-    context.say(0.0, "measuring the device's ceilings")
+    context.report_progress(0.0, "measuring the device's ceilings")
     measured = ceilings.measure_ceilings(device_of(document.gpu_class))
     return Ceilings.model_validate({**measured, "gpu_uuid": uuid, "at": now.isoformat(timespec="seconds")})
 
@@ -119,7 +119,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     """The profile stage: of the eager model, whose operations have names, and of CUDA graphs where these run today."""
     traffic = document.workload.traffic
     limits = _ceilings(document, context)
-    context.say(0.25, "loading the model")
+    context.report_progress(0.25, "loading the model")
     model = load_once(document, context)
     generates = kind_of(model) == "decoder"
     runner = runners.runner("eager", model)
@@ -127,9 +127,9 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     prompt, steps = Clients(runner, traffic, seed=3).draw(), traffic.output_tokens - 1
     with watched(document) as environment:
         wall = _of_baseline(document) or _timed(runner, prompt, traffic.output_tokens, generates)
-        context.say(0.5, "tracing one request")
+        context.report_progress(0.5, "tracing one request")
         sampled = _sampled(runner, prompt, steps, generates, context.artifacts)
-    context.say(0.7, "attributing the trace")
+    context.report_progress(0.7, "attributing the trace")
     counted, scale = sampled.counted, sampled.scale(steps)
     rows = table.rows(sampled.work, counted, limits, scale)
     device_ms, share = sum(row.ms for row in rows), table.attributed_share(rows)
@@ -138,13 +138,13 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     launches = table.launches(sampled.work, scale)
     replayed: list[OpRow] = []
     if _wants_graphs(document, generates):
-        context.say(0.8, "tracing the compiled model's CUDA graphs")
+        context.report_progress(0.8, "tracing the compiled model's CUDA graphs")
         replayed = _replayed(document, model, prompt, sampled, limits, context)
     shown, doubt = table.with_idle(rows, wall.request_ms), table.beyond(device_ms, wall.request_ms)
     waiting, pace = waits(rows, wall.phases), paces(rows, wall.phases)
     facts = RequestFacts(limits, sampled.on_gpu, launches, waiting, bool(doubt), pace, generates)
     trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json.gz", sampled.first, context)
-    context.say(1.0, f"attributed {share:.1%} of the device's time")
+    context.report_progress(1.0, f"attributed {share:.1%} of the device's time")
     return ProfileResult(
         environment=environment(),
         ceilings=limits,

@@ -11,7 +11,7 @@ from workers.wording.serving import served_plan
 
 def run(document: StageInput, context: Context) -> ReportResult:
     """The report stage. Raises StageError when the run has not been verified."""
-    context.say(0.2, "writing the report")
+    context.report_progress(0.2, "writing the report")
     try:
         page = render(document)
     except NoVerdict as error:
@@ -22,10 +22,10 @@ def run(document: StageInput, context: Context) -> ReportResult:
     html_file.parent.mkdir(parents=True, exist_ok=True)
     html_file.write_text(page, encoding="utf-8")
     plan_file.write_text(json.dumps(served_plan(document.results), indent=2) + "\n", encoding="utf-8")
-    context.say(1.0, "wrote the report")
+    context.report_progress(1.0, "wrote the report")
     return ReportResult(
-        html=context.keep(html_file, "report.html", "text/html"),
-        plan=context.keep(plan_file, "plan.json", "application/json"),
+        html=context.save_artifact(html_file, "report.html", "text/html"),
+        plan=context.save_artifact(plan_file, "plan.json", "application/json"),
         verdict=verify.verdict,
         headline=headline(verify, document.results.load),
         predicted=prediction.compared(document.results),

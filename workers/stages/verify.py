@@ -140,7 +140,7 @@ class _Bench:
         measured: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
         profile = measured.profile
         files = (profile.trace, profile.timeline and profile.timeline.file) if profile else ()
-        self.context.kept += [file for file in files if file and file not in self.context.kept]
+        self.context.saved += [file for file in files if file and file not in self.context.saved]
         return measured
 
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
@@ -149,7 +149,7 @@ class _Bench:
         reserve = max(context.seconds_left * (1 - TIMING_SHARE), budget.quality_seconds(document.results))
         sizes = sizes_of(document, plan)
         self.further.close()
-        context.say(0.05, f"preparing the plan {label}")
+        context.report_progress(0.05, f"preparing the plan {label}")
         changed = is_change(plan, document)
         runner = prepared(planned(document, context, plan, self.model), document) if changed else None
         with runner or nullcontext(self.runner) as after:
@@ -246,7 +246,7 @@ def _in_this_process(
     """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
     composed = plan_of(document)
     with ExitStack() as stack:
-        context.say(0.0, "loading the model, for before and after")
+        context.report_progress(0.0, "loading the model, for before and after")
         model = load_once(document, context)
         started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))

@@ -8,9 +8,9 @@ import numpy as np
 
 from kernels.measure import intervals
 from kernels.measure.intervals import STUDENT, across_processes
-from kernels.measure.latency import FROM_SENDING, Served, samples_of
+from kernels.measure.latency import FROM_SENDING, ServedBatch, samples_of
 from workers.documents.measurement import Distribution, Interval, MetricKey, metric_key
-from workers.documents.model import Counted
+from workers.documents.model import CountedUnit
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, unit_of
 
@@ -28,7 +28,7 @@ def distribution(
     metric: str,
     n: int | None = None,
     extra: Sequence[float] = (),
-    counted: Counted = "tokens",
+    counted: CountedUnit = "tokens",
 ) -> Distribution:
     """A Distribution with p50, p90, p95, p99 and the `extra` percentiles, keyed `p50`; nothing is dropped."""
     ordered = sorted(samples)
@@ -63,13 +63,13 @@ def count_over(objective: Objective, samples: Sequence[float]) -> int:
     return sum(value > limit for value in samples)
 
 
-def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
+def shares_over(objective: Objective, served: Sequence[ServedBatch], usd_per_hour: float | None) -> list[float]:
     """The share of samples on the wrong side of the limit, for each served batch that has samples of the metric."""
     by_batch = (samples_of(batch, objective.metric, objective.n, usd_per_hour) for batch in served)
     return [count_over(objective, samples) / len(samples) for samples in by_batch if samples]
 
 
-def independent_spacing(metric: str, served: Sequence[Served]) -> int:
+def independent_spacing(metric: str, served: Sequence[ServedBatch]) -> int:
     """The least distance, in batches, at which two batches have independent values of the metric."""
     return max((batch.waited for batch in served), default=1) if metric in FROM_SENDING else 1
 
@@ -79,19 +79,19 @@ def thinned(samples: Sequence[float], spacing: int) -> Sequence[float]:
     return samples[:: max(1, min(spacing, len(samples) // 2))]
 
 
-def tokens_per_second(served: Sequence[Served]) -> float:
+def tokens_per_second(served: Sequence[ServedBatch]) -> float:
     """Tokens over the time from the first batch's start to the last one's end, on the clock of `served`."""
     if not served:
         return 0.0
     return sum(batch.requests * batch.tokens for batch in served) / _duration_s(served)
 
 
-def _duration_s(served: Sequence[Served]) -> float:
+def _duration_s(served: Sequence[ServedBatch]) -> float:
     """Seconds from the first batch's start to the last one's end."""
     return (served[-1].times_ns[-1] - served[0].start_ns) / 1e9
 
 
-def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float | None:
+def goodput(served: Sequence[ServedBatch], objectives: Sequence[Objective]) -> float | None:
     """Requests per second that met every objective; None when no objective is about single requests.
 
     A request meets an itl objective when the percentile of its own gaps does. Costs are left out, and so are promises
@@ -103,7 +103,7 @@ def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float 
     return sum(batch.requests for batch in served if meets(batch, limited)) / _duration_s(served)
 
 
-def meets(served: Served, objectives: Sequence[Objective]) -> bool:
+def meets(served: ServedBatch, objectives: Sequence[Objective]) -> bool:
     """Whether one batch meets every objective; one that lacks a metric's samples does not."""
     for objective in objectives:
         samples = samples_of(served, objective.metric, objective.n)
@@ -219,9 +219,9 @@ def drift(samples: Sequence[float]) -> float | None:
     return ratio if drifts else None
 
 
-def joined(parts: Sequence[Sequence[Served]]) -> list[Served]:
+def joined(parts: Sequence[Sequence[ServedBatch]]) -> list[ServedBatch]:
     """What several processes served, each part moved in time to begin when the one before it ended."""
-    served: list[Served] = []
+    served: list[ServedBatch] = []
     for part in filter(None, parts):
         by = served[-1].times_ns[-1] - part[0].start_ns if served else 0
         served += [

@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 
-from kernels.measure.latency import Served, pooled, samples_of
+from kernels.measure.latency import ServedBatch, pooled, samples_of
 from workers.documents.base import Verdict
 from workers.documents.measurement import Distribution, metric_key
 from workers.documents.model import ModelManifest
@@ -27,13 +27,15 @@ DEFAULT_METRICS = {
 }
 
 
-def verdicts(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> list[Verdict]:
+def verdicts(
+    objectives: Sequence[Objective], served: Sequence[ServedBatch], usd_per_hour: float | None
+) -> list[Verdict]:
     """The verdict on each objective that has a limit, after what was served so far."""
     limited = [objective for objective in objectives if objective.limit is not None]
     return [judged(objective, [served], usd_per_hour) for objective in limited]
 
 
-def judged(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None) -> Verdict:
+def judged(objective: Objective, processes: Sequence[Sequence[ServedBatch]], usd_per_hour: float | None) -> Verdict:
     """The verdict on an objective, by the batches of all processes that served. Without a limit, as if it were kept."""
     values, shares = _by_process(objective, processes, usd_per_hour)
     return judged_values(objective, values, shares, _spacing(objective, processes))
@@ -50,7 +52,7 @@ def judged_values(
     return verdict(objective.percentile, [*itertools.chain(*shares)], spacing=spacing, inefficiency=inefficiency)
 
 
-def needed(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None) -> int:
+def needed(objective: Objective, processes: Sequence[Sequence[ServedBatch]], usd_per_hour: float | None) -> int:
     """How many batches without a sample beyond the limit prove the objective, with clients as those of `processes`, and
     batches that depend on each other as these do. Of a promise relative to before, as if they did not.
     """
@@ -59,13 +61,13 @@ def needed(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_
     return spacing * needed_requests(objective.percentile, inefficiency=inefficiency)
 
 
-def _spacing(objective: Objective, processes: Sequence[Sequence[Served]]) -> int:
+def _spacing(objective: Objective, processes: Sequence[Sequence[ServedBatch]]) -> int:
     """`independent_spacing` of the process whose batches depend on each other most."""
     return max((independent_spacing(objective.metric, served) for served in processes), default=1)
 
 
 def _by_process(
-    objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None
+    objective: Objective, processes: Sequence[Sequence[ServedBatch]], usd_per_hour: float | None
 ) -> tuple[list[list[float]], list[list[float]]]:
     """The mean of each batch's samples of the metric, and the share beyond the limit; of processes that have any."""
     values, shares = [], []
@@ -100,7 +102,7 @@ def _centred(values: Sequence[float] | np.ndarray) -> np.ndarray:
     return logs - logs.mean() if np.ptp(logs) else np.zeros_like(logs)
 
 
-def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:
+def is_enough(objectives: Sequence[Objective], served: Sequence[ServedBatch], usd_per_hour: float | None) -> bool:
     """Whether every objective is proven met or missed, and those relative to before have their requests."""
     relative = (objective for objective in objectives if objective.limit is None)
     ratios = [PAIRS_OF_A_RATIO * independent_spacing(objective.metric, served) for objective in relative]
@@ -109,7 +111,7 @@ def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per
 
 
 def distributions(
-    model: ModelManifest, objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None
+    model: ModelManifest, objectives: Sequence[Objective], served: Sequence[ServedBatch], usd_per_hour: float | None
 ) -> list[Distribution]:
     """The objectives' metrics first, with their percentiles, then the defaults of the kind of model."""
     promised = [metric_key(objective) for objective in objectives]

@@ -17,7 +17,7 @@ from transformers import cache_utils
 from transformers.pytorch_utils import Conv1D
 
 from kernels.model.striped_hyena import LongConvolution
-from kernels.model.tensor_parallel import parts_of
+from kernels.model.tensor_parallel import shards_of
 from kernels.model.tensor_parallel_modules import PartialSum
 from kernels.runners import Generation, Runner
 from workers.traces.labels import CONVOLUTION, EXCHANGE, TraceScope, tail_of
@@ -26,7 +26,7 @@ from workers.traces.op_counter import CountedOp, OpCounter
 
 def count(model: torch.nn.Module, generates: bool, request: Callable[[], object]) -> list[CountedOp]:
     """The operations of one request at their shapes; `request` runs `model` eagerly. Of several GPUs: the first's."""
-    first, *others = parts_of(model)
+    first, *others = shards_of(model)
     kv_heads = getattr(getattr(first, "config", None), "num_key_value_heads", None)
     counter = OpCounter(kv_heads, first.device if others else None)
     with Scopes(model, counter, generates), counter:

@@ -41,14 +41,14 @@ def keep(path: Path, trace: Trace, context: Context, prefix: str = "") -> tuple[
     `trace` is what was read from `path`. Without a timed event there is no timeline.
     """
     short = reader.shorten(path, path.with_name(f"{prefix}kept.json.gz"), MOST_TRACE_BYTES)
-    kept = context.keep(short, f"{prefix}trace.json.gz", "application/gzip")
+    kept = context.save_artifact(short, f"{prefix}trace.json.gz", "application/gzip")
     document, lanes, sentence = build(trace)
     if not lanes:
         return kept, None
     target = path.with_name(f"{prefix}timeline.json.gz")
     with gzip.open(target, "wt", encoding="utf-8") as stream:
         json.dump(document, stream, separators=(",", ":"))
-    file = context.keep(target, target.name, "application/gzip")
+    file = context.save_artifact(target, target.name, "application/gzip")
     shown = RequestTimeline(file=file, duration_ms=document["duration_ns"] / 1e6, lanes=lanes, sentence=sentence)
     return kept, shown
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from kernels.model.tensor_parallel import parts_of
+from kernels.model.tensor_parallel import shards_of
 from workers.traces import attribution, capture, reader
 from workers.traces.attribution import DeviceWork
 from workers.traces.capture import REQUESTS_TIMED
@@ -120,8 +120,8 @@ def _add(
     counted = capture.count(model, generates, once)
     traced_ms: list[float] = []
     capture.trace(model, generates, lambda: traced_ms.append(once()), path)
-    trace, parts = reader.read(path), parts_of(model)
-    trace = trace.of_gpu(parts[0].device.index) if on_gpu and len(parts) > 1 else trace
+    trace, shards = reader.read(path), shards_of(model)
+    trace = trace.of_gpu(shards[0].device.index) if on_gpu and len(shards) > 1 else trace
     traced.add(window, trace, attribution.attribute(trace), counted)
     traced.plain_ms += plain_ms
     traced.traced_ms += traced_ms[0]

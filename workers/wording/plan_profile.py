@@ -27,7 +27,7 @@ class ProfileLine:
 def lines(profile: PlanProfile) -> list[ProfileLine]:
     """The operations by falling time, all of them: times and shares of the lines that are no part add up.
 
-    A megakernel that is divided has one line with the sums, and its parts below.
+    A megakernel that is broken down has one line with the sums, and its parts below.
     """
     parts = [row for row in profile.rows if row.op.startswith(INSIDE)]
     totals = [_line(row) for row in profile.rows if row not in parts]

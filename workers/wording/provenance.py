@@ -7,7 +7,7 @@ from workers.wording.text import capitalised, moment, number, percent, quantity
 NOTICEABLE = 0.05
 """Other programs' share of the CPU is mentioned when it is larger than this."""
 IN_TURN = "whole layers on one GPU after the other, as device_map places them"
-DIVIDED = "the attention and MLP of each layer divided over all of them"
+SHARDED = "the attention and MLP of each layer sharded over all of them"
 
 
 def environment(results: Results, stage: Stage) -> Environment | None:
@@ -73,15 +73,15 @@ def placement_words(results: Results) -> str:
         return ""
     unit = verify.outcomes[0].objective.unit if verify.outcomes else ""
     values = {name: quantity(value, unit) for name, value in baseline.placements.items()}
-    divided, in_turn = values["tensor_parallel"], values.get("pipeline_parallel")
+    sharded, in_turn = values["tensor_parallel"], values.get("pipeline_parallel")
     if in_turn is None:
-        return f"It runs with {DIVIDED}; {IN_TURN}, could not be measured."
+        return f"It runs with {SHARDED}; {IN_TURN}, could not be measured."
     if baseline.no_room:
         return (
-            f"It ran with {DIVIDED}: {divided}. With {IN_TURN}, it takes {in_turn}, but then no GPU has memory for a "
+            f"It ran with {SHARDED}: {sharded}. With {IN_TURN}, it takes {in_turn}, but then no GPU has memory for a "
             "plan beside it, so the gain over the faster way is smaller than the one shown."
         )
-    ways = [(DIVIDED, divided), (IN_TURN, in_turn)]
+    ways = [(SHARDED, sharded), (IN_TURN, in_turn)]
     (way, value), (other, slower) = ways if baseline.placement == "tensor_parallel" else ways[::-1]
     return f"The faster of two ways counts, by two requests of each: {way}, {value}; {other}, {slower}."
 

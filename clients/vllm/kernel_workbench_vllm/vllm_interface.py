@@ -319,7 +319,7 @@ def refusal(model: Any, config: Any) -> str | None:
     if config.lora_config is not None:
         return "the model is served with LoRA"
     if config.parallel_config.world_size > 1:
-        return "the model is divided over several GPUs"
+        return "the model is sharded over several GPUs"
     layers, cache = model.model.layers, config.cache_config.cache_dtype
     methods = {type(product.quant_method).__name__ for layer in layers for product in products_of(layer)}
     experts = [layer.mlp.experts.routed_experts for layer in layers if has_experts(layer.mlp)]

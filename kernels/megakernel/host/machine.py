@@ -66,7 +66,7 @@ class DecodeRequest:
 
 
 class Rank:
-    """A GPU's part of a model made ready: its weights, caches, words, and its launch.
+    """A GPU's shard of a model made ready: its weights, caches, words, and its launch.
 
     `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16 of its own heads. `peers` are the bytes
     from its words to those of each other rank.
@@ -93,8 +93,8 @@ class Rank:
         alike = next((rank for rank in beside if rank.program.streams_as(self.program)), None)
         self.packed: tuple[Tensor, Tensor]
         self.packed = alike.packed if alike else pack(Decoder(model), self.program, rounded)
-        self._held: dict[str, Tensor] = uploads(model, self.program, capacity, self.packed) | self._caches()
-        self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
+        self._arrays: dict[str, Tensor] = uploads(model, self.program, capacity, self.packed) | self._caches()
+        self.keys, self.values = self._arrays["k_cache"], self._arrays["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}
         self.longest = max(len(instruction) for instruction in self.program.instructions)
         self.trace = self._zeros(self.layout.sms, self.longest, 8, dtype=torch.int64)
@@ -147,7 +147,7 @@ class Rank:
         stride = 0 if logits is None else batch * vocab
         if logits is None and not all(sampling.greedy for sampling in how):
             logits = self._logits
-        pointers = {name: tensor.data_ptr() for name, tensor in self._held.items()} | self._word_pointers
+        pointers = {name: tensor.data_ptr() for name, tensor in self._arrays.items()} | self._word_pointers
         tensors = {"first_token": request.first, "fault": self._fault, "trace": self.trace}
         tensors |= {
             name: tensor for name, tensor in (("forced", request.forced), ("logits", logits)) if tensor is not None

@@ -193,7 +193,7 @@ def pack(
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
     """A rank's weights as they stream, uint8, and where each SM's begin and the last ends, int64 [sms + 1].
 
-    `model` is packed, that rank's part of a divided one; `rounded` as for `coded`.
+    `model` is packed, that rank's shard of a sharded one; `rounded` as for `coded`.
     """
     import torch
 

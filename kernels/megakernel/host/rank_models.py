@@ -8,16 +8,16 @@ import torch
 
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
-from kernels.model.tensor_parallel import TensorParallelModel, divide, parts_of
+from kernels.model.tensor_parallel import TensorParallelModel, shard_model, shards_of
 from kernels.quant.formats import of_head
-from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix, quantised_parts
+from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix, quantised_shards
 
 _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
 """The codes of each whole model that some runner holds, by their precision and their rounding."""
 
 
 class RankModel(NamedTuple):
-    """A rank's part of a transformers model, on its GPU; the compact decoder of its prompts; and the codes of its
+    """A rank's shard of a transformers model, on its GPU; the compact decoder of its prompts; and the codes of its
     matrices where they are rounded.
     """
 
@@ -28,17 +28,17 @@ class RankModel(NamedTuple):
 
 @torch.no_grad()
 def rank_models(model: Any, devices: Sequence[torch.device], weights: str, rounding: Rounding) -> list[RankModel]:
-    """The models of all ranks, of a whole model on the first device, or of one that is divided over them already.
+    """The models of all ranks, of a whole model on the first device, or of one that is sharded over them already.
 
-    The whole model is left as it is. Parts that are divided already are rounded in place; the codes are those of the
+    The whole model is left as it is. A model that is sharded already is rounded in place; the codes are those of the
     whole model. Raises ValueError for a rounding that needs the whole model on one GPU.
     """
     if isinstance(model, TensorParallelModel):
         if weights != "bf16" and rounding.method != "nearest":
             raise ValueError(
-                f"rounding: {rounding.method} needs the whole model on one GPU; a divided one takes nearest"
+                f"rounding: {rounding.method} needs the whole model on one GPU; a sharded one takes nearest"
             )
-        ranks = with_codes(model, [Decoder(part) for part in model.parts], weights)
+        ranks = with_codes(model, [Decoder(shard) for shard in model.shards], weights)
         for rank, rank_model in enumerate(ranks):
             _round_in_place(rank_model, first=not rank)
         return ranks
@@ -47,10 +47,10 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
     if len(devices) == 1:
         return [RankModel(model, compact if rounded is None else rounded_decoder(compact, rounded), rounded)]
     made = []
-    for rank, part in enumerate(divide(model, devices).parts):
-        own = Decoder(part)
-        codes = None if rounded is None else part_of_codes(rounded, own, (rank, len(devices)), devices[rank])
-        made.append(RankModel(part, own, codes))
+    for rank, shard in enumerate(shard_model(model, devices).shards):
+        own = Decoder(shard)
+        codes = None if rounded is None else shard_codes(rounded, own, (rank, len(devices)), devices[rank])
+        made.append(RankModel(shard, own, codes))
         _round_in_place(made[-1], first=len(made) == 1)
     return made
 
@@ -66,42 +66,42 @@ def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> Ro
 
 @torch.no_grad()
 def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankModel]:
-    """A model, whole or divided, with the codes of each rank's matrices, rounded to nearest. `own` are the decoders of
-    its parts. Nothing of it is changed.
+    """A model, whole or sharded, with the codes of each rank's matrices, rounded to nearest. `own` are the decoders of
+    its shards. Nothing of it is changed.
     """
-    parts = parts_of(model)
+    shards = shards_of(model)
     if weights == "bf16":
-        return [RankModel(part, compact) for part, compact in zip(parts, own, strict=True)]
-    if len(parts) == 1:
+        return [RankModel(shard, compact) for shard, compact in zip(shards, own, strict=True)]
+    if len(shards) == 1:
         return [RankModel(model, own[0], rounded_weights(model, own[0], weights, Rounding()))]
     layers: list[list[dict[str, QuantisedMatrix]]] = [[] for _ in own]
     for matrices in zip(*(compact.layers for compact in own), strict=True):
         ranks_codes = [
-            ("qkv", quantised_parts([matrix.qkv[0] for matrix in matrices], weights, columns=False)),
-            ("o", quantised_parts([matrix.o for matrix in matrices], weights, columns=True)),
-            ("gate_up", quantised_parts([matrix.dense.gate_up[0] for matrix in matrices], weights, columns=False)),
-            ("down", quantised_parts([matrix.dense.down for matrix in matrices], weights, columns=True)),
+            ("qkv", quantised_shards([matrix.qkv[0] for matrix in matrices], weights, columns=False)),
+            ("o", quantised_shards([matrix.o for matrix in matrices], weights, columns=True)),
+            ("gate_up", quantised_shards([matrix.dense.gate_up[0] for matrix in matrices], weights, columns=False)),
+            ("down", quantised_shards([matrix.dense.down for matrix in matrices], weights, columns=True)),
         ]
         for rank, layer_codes in enumerate(layers):
             layer_codes.append({name: codes[rank] for name, codes in ranks_codes})
     made = []
-    for part, compact, layer_codes in zip(parts, own, layers, strict=True):
+    for shard, compact, layer_codes in zip(shards, own, layers, strict=True):
         with torch.cuda.device_of(compact.lm_head):
             lm_head = QUANTISERS[of_head(weights)](compact.lm_head)
-        made.append(RankModel(part, compact, RoundedWeights(layer_codes, lm_head)))
+        made.append(RankModel(shard, compact, RoundedWeights(layer_codes, lm_head)))
     return made
 
 
-def part_of_codes(
-    whole_codes: RoundedWeights, part: Decoder, place: tuple[int, int], device: torch.device
+def shard_codes(
+    whole_codes: RoundedWeights, shard: Decoder, place: tuple[int, int], device: torch.device
 ) -> RoundedWeights:
-    """A rank's part of a whole model's codes, on its GPU: rows of q, k and v and of gate and up, columns of the others.
+    """A rank's shard of a model's codes, on its GPU: rows of q, k and v and of gate and up, columns of the others.
 
     `place` is the rank and how many there are.
     """
-    rank, shape = place[0], part.shapes[0]
+    rank, shape = place[0], shard.shapes[0]
     heads = [count * shape.head_dim for count in (shape.heads, shape.kv_heads, shape.kv_heads)]
-    columns = {"o": part.layers[0].o.shape[1], "down": part.layers[0].dense.down.shape[1]}
+    columns = {"o": shard.layers[0].o.shape[1], "down": shard.layers[0].dense.down.shape[1]}
     rows = {"qkv": _rows(heads, place), "gate_up": _rows([columns["down"]] * 2, place)}
     layers = []
     for layer_codes in whole_codes.layers:

@@ -27,9 +27,9 @@ Params = np.ndarray[Any, Any]
 
 
 class RankedMachine:
-    """The megakernel of a divided model (bf16) over several GPUs: a rank on the GPU of each of `models`.
+    """The megakernel of a sharded model (bf16) over several GPUs: a rank on the GPU of each of `models`.
 
-    A GPU that is named twice has two ranks side by side, each on SMs of its own. `shape` is a rank's part of the model
+    A GPU that is named twice has two ranks side by side, each on SMs of its own. `shape` is a rank's shard of the model
     and `layout` that of one rank. The prompt's pass writes the keys and values of each rank's heads to `ranks[r].keys`
     and `.values`. `beside` are the ranks of other launches of the same models, as for `Rank`.
     """
@@ -120,7 +120,7 @@ class RankedMachine:
                 rank.clear()
 
     def _gather(self, decode: DecodeRequest, requests: Sequence[DecodeRequest]) -> None:
-        """Copies the logits of every rank's part of the vocabulary to those that were asked for."""
+        """Copies the logits of every rank's shard of the vocabulary to those that were asked for."""
         for rank, request in zip(self.ranks, requests, strict=True):
             if decode.logits is not None and request.logits is not None and rank.rank:
                 tiles = head_tiles(rank.shape, rank.layout, rank.rank)

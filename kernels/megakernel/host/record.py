@@ -24,7 +24,7 @@ def record(
 ) -> trace.Recorded:
     """Generates with weights from a seed, saves the middle token's timeline at `path` and returns it.
 
-    On several GPUs each makes its part of the model, and lower precisions are rounded to nearest. Raises ValueError if
+    On several GPUs each makes its shard of the model, and lower precisions are rounded to nearest. Raises ValueError if
     the megakernel cannot run.
     """
     from kernels.model import tensor_parallel  # it imports transformers

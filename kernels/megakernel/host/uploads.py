@@ -14,7 +14,7 @@ from kernels.model.expert_tiles import tiles_of
 def uploads(model: Any, program: Program, capacity: int, packed: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
     """The arrays of a transformers decoder (bf16) by their names in `Params`, on the model's device.
 
-    Of a divided model it is the rank's part. `packed` is what `pack` made of it.
+    Of a sharded model it is the rank's shard. `packed` is what `pack` made of it.
 
     `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
     `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden], or with norms

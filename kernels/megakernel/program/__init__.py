@@ -42,7 +42,7 @@ class WeightSection:
 class Program:
     """`instructions[sm]` int32 [n, 16], the last one END; `sections[sm]` in stream order.
 
-    `shape` is the part of the model that each of `layout.tensor_parallel_size` GPUs has, and `rank` the one that runs
+    `shape` is the shard of the model that each of `layout.tensor_parallel_size` GPUs has, and `rank` the one that runs
     this program.
     """
 
@@ -77,7 +77,7 @@ class Program:
 
 
 def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
-    """The program of one token for every SM of a rank. Ranks differ in their partials and parts of the vocabulary.
+    """The program of one token for every SM of a rank. Ranks differ in their partials and shards of the vocabulary.
 
     Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with no units where it has no share: each SM
     keeps its own copy of the residual and must read every partial before it is written again. When it is sliced, an ADD

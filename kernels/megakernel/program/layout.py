@@ -156,7 +156,7 @@ def default_layout(
 ) -> Layout:
     """The layout for a context of up to `capacity` tokens on each of `tensor_parallel_size` GPUs of `sms` SMs.
 
-    `shape` is one rank's part of the model. All ranks together have about as many column parts as one GPU would.
+    `shape` is one rank's shard of the model. All ranks together have about as many column parts as one GPU would.
 
     - One sequence, short context: OUT attends by itself, if one SM can read so many keys in time. Every SM with columns
       of a head then repeats the work, which takes less time than publishing one SM's result. Neighbours share the keys.
@@ -368,7 +368,7 @@ def strided(tiles: int, sms: int, rotation: int) -> list[tuple[int, int]]:
 
 
 def head_tiles(shape: ModelShape, layout: Layout, rank: int) -> range:
-    """The row tiles of HEAD that a rank multiplies: its part of the vocabulary."""
+    """The row tiles of HEAD that a rank multiplies: its shard of the vocabulary."""
     tiles = products(shape, layout)[HEAD][0]
     return range(tiles * rank // layout.tensor_parallel_size, tiles * (rank + 1) // layout.tensor_parallel_size)
 

@@ -1,4 +1,4 @@
-"""A model divided over several GPUs, which run it together: tensor parallelism. Imports without torch.
+"""A model sharded over several GPUs, which run it together: tensor parallelism. Imports without torch.
 
 Each GPU has some heads with their rows of q, k, v and their columns of the output projection, some columns of the MLP
 or of every expert, and some rows of the LM head. Embedding, norms, routers and the residual are replicated. A rank's
@@ -16,13 +16,13 @@ from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.shape import ModelShape, Unsupported
 from kernels.megakernel.program.weights import format_of
-from kernels.model.divisible import undivided
+from kernels.model.divisible import indivisible
 
 TENSOR_PARALLEL_SIZES = (1, 2, 4)
 """The numbers of GPUs that may run a model together."""
 
 
-def part_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16") -> ModelShape:
+def shard_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16") -> ModelShape:
     """What each of so many GPUs has of a model in a precision. The vocabulary stays whole: HEAD's instructions name its
     rows.
 
@@ -40,7 +40,7 @@ def part_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16")
         ("num_attention_heads x head_dim", shape.heads * shape.head_dim, scaled),
     )
     inner = ("intermediate size of an expert" if shape.experts else "intermediate_size", shape.expert_size, scaled)
-    if problem := undivided(heads, of_heads) or undivided([inner], tensor_parallel_size):
+    if problem := indivisible(heads, of_heads) or indivisible([inner], tensor_parallel_size):
         raise Unsupported(problem)
     return replace(
         shape,
@@ -58,5 +58,5 @@ def served_most(shape: ModelShape, tensor_parallel_size: int) -> int:
 
 
 def programs(shape: ModelShape, layout: Layout) -> list[Program]:
-    """The program of every rank, in their order. `shape` is the part of the model that each has."""
+    """The program of every rank, in their order. `shape` is the shard of the model that each has."""
     return [build_program(shape, layout, rank) for rank in range(layout.tensor_parallel_size)]

@@ -256,7 +256,7 @@ def _routes(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[P
 
 
 def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[ProgramProblem]:
-    """Every 16 x 16 tile of the rank's part of every matrix is multiplied exactly once, and no other."""
+    """Every 16 x 16 tile of the rank's shard of every matrix is multiplied exactly once, and no other."""
     shape = program.shape
     own = head_tiles(shape, program.layout, program.rank)
     parts: dict[tuple[int, int, int], list[dict[str, int]]] = {}

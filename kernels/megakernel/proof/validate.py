@@ -10,7 +10,7 @@ What is proved, for every number of splits a context may need:
 - keys and values are published before the next token reads them (`cache`).
 
 The programs of several ranks are proven together: words in a peer's memory are ordered like the rest. Their routers
-must be divided alike (`router`), so that all ranks choose the same experts of a mixture.
+must be sharded alike (`router`), so that all ranks choose the same experts of a mixture.
 """
 
 import hashlib
@@ -109,7 +109,7 @@ def _is_known(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Proof:
-    """The proof of a layout's programs, of all ranks together, as a file. `shape` is the part of the model that each
+    """The proof of a layout's programs, of all ranks together, as a file. `shape` is the shard of the model that each
     rank has.
     """
 

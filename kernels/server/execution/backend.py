@@ -79,7 +79,7 @@ class KernelsBackend:
         exclude: Collection[str] = (),
         weights: str = "",
     ) -> None:
-        """`model` may be the parts of one that is divided over several GPUs, in the order of their ranks.
+        """`model` may be the shards of one that is sharded over several GPUs, in the order of their ranks.
 
         `decodes` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
         `packed_ops` where both are for the same number of rows, unless fewer than all `copies` of the weights may be
@@ -87,13 +87,13 @@ class KernelsBackend:
         `weights` as `Usable` has it.
         """
         self.models = [model] if isinstance(model, decoder.Decoder) else list(model)
-        """The decoder of each rank, one where the model is not divided."""
+        """The decoder of each rank, one where the model is not sharded."""
         model = self.models[0]
         if limits.chunk_rows != block_of(model):
             raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
         self.model, self.gpu, self.limits = model, gpu, limits
         self.count, self.longest, self.max_num_seqs = 1, limits.max_model_len, 0
-        self._devices = [part.embedding.device for part in self.models]
+        self._devices = [shard.embedding.device for shard in self.models]
         self.device, self.copies = self._devices[0], copies
         usable = [op for op in ops if op.variant not in exclude and not (model.tiled and op.op == "grouped")]
         self._planned = usable if copies is Copies.ALL else []
@@ -102,9 +102,9 @@ class KernelsBackend:
         self._pages = -(-(limits.max_model_len + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
         self.states = []
-        for part, device in zip(self.models, self._devices, strict=True):
+        for shard, device in zip(self.models, self._devices, strict=True):
             with current(device):
-                self.states.append(PagedState(part, limits.pages, limits.page_size, limits.max_num_seqs, positions))
+                self.states.append(PagedState(shard, limits.pages, limits.page_size, limits.max_num_seqs, positions))
         self.state = self.states[0]
         rows = max(shape.rows for shape in self.shapes)
         self._exchange: AllReduce | None = None
@@ -385,7 +385,7 @@ class KernelsBackend:
         return Captured(passes[0], run, memories[0], host, owner)
 
     def _rank(self, rank: int) -> int | None:
-        """The rank that a pass is told; None where the model is not divided."""
+        """The rank that a pass is told; None where the model is not sharded."""
         return None if self._exchange is None else rank
 
     @torch.no_grad()

@@ -12,7 +12,7 @@ from kernels.gemm.skinny import MOST_ROWS
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
-from kernels.megakernel.program.ranks import part_of, served_most
+from kernels.megakernel.program.ranks import served_most, shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
@@ -85,7 +85,7 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], object] = la
         )
     with phases.phase("compile"):
         compiled()
-    first = tensor_parallel.parts_of(model)[0]
+    first = tensor_parallel.shards_of(model)[0]
     reason = refusal(first)
     if reason:
         raise ValueError(f"this server runs the compact decoder, which cannot run the model: {reason}")
@@ -176,7 +176,7 @@ def backends(
     weights: str = "",
     capture_all: bool = True,
 ) -> list[Backend]:
-    """The backends of a transformers model, or of one divided over several GPUs, in the order in which a step tries
+    """The backends of a transformers model, or of one sharded over several GPUs, in the order in which a step tries
     them.
 
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
@@ -186,17 +186,17 @@ def backends(
     experts too, mxfp4 by default where they were stored so. Prompts of many tokens take the model's own.
     `capture_all` as `Spec` has it. Raises ValueError with one sentence.
     """
-    parts, gpu = tensor_parallel.parts_of(model), gpu_of(model.device)
+    shards, gpu = tensor_parallel.shards_of(model), gpu_of(model.device)
     phases = phases or Phases()
-    if gpu.sm == 90 and len(parts) == 1:
+    if gpu.sm == 90 and len(shards) == 1:
         weights = weights or stored_experts(model.config.to_dict())
     with phases.phase("weights"):
-        if not weights and "grouped_hopper" not in exclude and all(can_tile(part, gpu) for part in parts):
-            _tile(parts)
-        decoders = [Decoder(part) for part in parts]
+        if not weights and "grouped_hopper" not in exclude and all(can_tile(shard, gpu) for shard in shards):
+            _tile(shards)
+        decoders = [Decoder(shard) for shard in shards]
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
-    if reason := unserved_weights(weights, gpu, model.config, len(parts)):
+    if reason := unserved_weights(weights, gpu, model.config, len(shards)):
         raise ValueError(f"--weights: {weights} is not served on {reason}")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
@@ -218,7 +218,7 @@ def backends(
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
             given = model.config.to_dict(), gpu, capacity_of(context), batches
-            own = megakernels(*given, weights or "bf16", len(parts), served=True)
+            own = megakernels(*given, weights or "bf16", len(shards), served=True)
             compile_together([*(each for pair in own for each in pair), *pass_builds(kernels)])
     with phases.phase("graphs"):
         if decoder.embedding.is_cuda:
@@ -249,10 +249,10 @@ def in_four_bits(weights: str, copies: Copies) -> str:
     return f"passes of up to {MOST_ROWS} rows take weights in {weights} ({each}), {more}longer ones the model's own"
 
 
-def _tile(parts: Sequence[Any]) -> None:
+def _tile(shards: Sequence[Any]) -> None:
     """Puts tiles in the place of the experts. Where they do not fit, are wrong or slower, says so and keeps rows."""
     try:
-        tile_experts(*parts)
+        tile_experts(*shards)
     except (RuntimeError, ValueError) as reason:
         _tell(f"experts stay row by row, and the megakernel holds them once more: {reason}")
     runners.free()
@@ -274,14 +274,14 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
     They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together. The answer is
     {} if the megakernel does not serve the model or the GPU.
     """
-    first, *others = tensor_parallel.parts_of(model)
+    first, *others = tensor_parallel.shards_of(model)
     if gpu.sm != 90 or first.dtype != torch.bfloat16:
         return {}
     from kernels.server.execution.megakernel_instance import instance_bytes
 
     free = free_bytes(model.device) * MEGAKERNEL_SHARE
     try:
-        shape = part_of(shape_of(model.config.to_dict()), 1 + len(others), weights)
+        shape = shard_of(shape_of(model.config.to_dict()), 1 + len(others), weights)
         most = min(most, served_most(shape, 1 + len(others)))
         return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context), weights))
     except Unsupported as reason:

@@ -20,7 +20,7 @@ from kernels.cuda.triton_build import TritonBuild, compiling_for
 from kernels.hardware import Gpu
 from kernels.megakernel.host import device
 from kernels.megakernel.program.layout import default_layout, serving_layout
-from kernels.megakernel.program.ranks import part_of, programs, served_most
+from kernels.megakernel.program.ranks import programs, served_most, shard_of
 from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
 from kernels.megakernel.proof.validate import Proof
 from kernels.model import all_reduce
@@ -28,7 +28,7 @@ from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, check_builds, tile_experts
 from kernels.model.loading import skeleton
-from kernels.model.tensor_parallel import part_of_config
+from kernels.model.tensor_parallel import shard_config
 from kernels.model_files.families import stored_experts
 from kernels.ops import Case
 from kernels.plan import Plan, PlannedOp
@@ -78,7 +78,7 @@ def megakernels(
         if gpu.sm != 90 or batch > BATCH_MOST:
             continue
         try:
-            shape = part_of(shape_of(config), tensor_parallel_size, weights)
+            shape = shard_of(shape_of(config), tensor_parallel_size, weights)
         except Unsupported:
             return
         if served and batch > served_most(shape, tensor_parallel_size):
@@ -194,7 +194,7 @@ def _on_meta(value: Any) -> Any:
     return value
 
 
-Wanted = Build | TritonBuild | Proof
+AnyBuild = Build | TritonBuild | Proof
 
 
 def served_builds(
@@ -206,7 +206,7 @@ def served_builds(
     weights: str = "",
     exclude: Collection[str] = (),
     tensor_parallel_size: int = 1,
-) -> Iterator[Wanted]:
+) -> Iterator[AnyBuild]:
     """What a server compiles whose GPU holds all copies of the weights. What takes the longest comes first: products of
     experts, then the megakernel.
 
@@ -214,7 +214,7 @@ def served_builds(
     it.
     """
     size, serving = tensor_parallel_size, plan.serving if plan else None
-    model = skeleton(part_of_config(config, size) if size > 1 else config, dtype)
+    model = skeleton(shard_config(config, size) if size > 1 else config, dtype)
     if reason := refusal(model):
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     if size > 1:

@@ -94,7 +94,7 @@ class MegakernelBackend:
         self.state, self.limits, self.instances, self.count = states[0], limits, list(instances), count
         self.longest = min(instance.capacity for instance in instances)
         self.max_num_seqs = instances[-1].batch
-        self._held: list[list[SlotState | None]] = [[None] * instance.batch for instance in instances]
+        self._slots: list[list[SlotState | None]] = [[None] * instance.batch for instance in instances]
         numbers, self._device = (
             2 * self.max_num_seqs * (self.longest + count) + 3 * self.max_num_seqs,
             self._devices[0],
@@ -119,7 +119,7 @@ class MegakernelBackend:
     def keep(self, most: int) -> None:
         """Takes no more than `most` sequences from now on, and lets go of the instances for more."""
         kept = 1 + self._number(most)
-        self.instances, self._held, self.max_num_seqs = self.instances[:kept], self._held[:kept], most
+        self.instances, self._slots, self.max_num_seqs = self.instances[:kept], self._slots[:kept], most
 
     def can_run(self, step: Step) -> bool:
         """Not a step with log probabilities or changed logits: the megakernel keeps no logits."""
@@ -188,7 +188,7 @@ class MegakernelBackend:
             for _ in range(rounds if timed else 1):
                 instance.launch(first, positions, [GREEDY] * instance.batch, tokens)
             self._synchronize()
-        self._held[self._number(sequences)] = [None] * instance.batch
+        self._slots[self._number(sequences)] = [None] * instance.batch
         return (time.perf_counter() - began) * 1e3 / rounds / self.count
 
     def _move(
@@ -211,7 +211,7 @@ class MegakernelBackend:
         A sequence that stays in its place lacks only the rows of its latest tokens. What lies in places without a part
         is lost: the launch writes into them.
         """
-        instance, slots = self.instances[number], self._held[number]
+        instance, slots = self.instances[number], self._slots[number]
         known = {(id(slot.request), slot.admitted): at for at, slot in enumerate(slots) if slot is not None}
         known_places = [known.get((id(part.request), part.request.admitted)) for part in step.decodes]
         free = [at for at in range(instance.batch) if at not in known_places]

@@ -13,7 +13,7 @@ from kernels.megakernel.host.machine import DecodeRequest, SingleGpuMegakernel
 from kernels.megakernel.host.rank_models import RankModel
 from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program.layout import serving_layout
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model.expert_tiles import has_tiles
 from kernels.ops import MODEL_BYTES
@@ -23,7 +23,7 @@ from kernels.server.execution.megakernel_backend import BATCHES
 
 
 class MachineInstance:
-    """The megakernel of a transformers model in bf16, or of one divided over several GPUs, for `batch` sequences of up
+    """The megakernel of a transformers model in bf16, or of one sharded over several GPUs, for `batch` sequences of up
     to `capacity` tokens.
     """
 
@@ -40,7 +40,7 @@ class MachineInstance:
         has them in the same order, and compiles, which may take a minute. Raises ValueError as `MegakernelRunner`.
         """
         gpus = [rank.model.device for rank in ranks]
-        shape = part_of(shape_of(model.config.to_dict()), len(gpus), weights)
+        shape = shard_of(shape_of(model.config.to_dict()), len(gpus), weights)
         sms = torch.cuda.get_device_properties(gpus[0]).multi_processor_count // max(Counter(gpus).values())
         layout = serving_layout(shape, batch, capacity, weights, sms, len(gpus))
         self._machine: SingleGpuMegakernel | RankedMachine
@@ -63,7 +63,7 @@ def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16")
     """About the GPU memory of an instance: its weights, and its keys and values. Weights are counted with the first two
     batches, since those for more sequences read the second's; only a mixture has them again without its experts. All
     instances of a mixture read the model's own experts where they are tiles, else a copy, which is counted with the
-    first. Of a divided model, on the GPU of the part `model`.
+    first. Of a sharded model, on the GPU of the shard `model`.
     """
     shape = shape_of(model.config.to_dict())
     layers, head = sum(parameter.numel() for parameter in model.model.layers.parameters()), model.lm_head.weight.numel()

@@ -75,7 +75,7 @@ class Usable:
     With `weights` products hold them in that precision, int8 or a form of int4, where a variant does; experts in int8
     or mxfp4. Unless it
     `folds`, no product takes the weights of a norm in, so that a weight that was stored so has the codes that it was
-    stored in. The products that end the halves of a layer are `partial` sums where a model is divided over several
+    stored in. The products that end the halves of a layer are `partial` sums where a model is sharded over several
     GPUs. Experts may be `tiled`.
     """
 

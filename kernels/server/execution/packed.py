@@ -73,7 +73,7 @@ class PagedState:
 class PackedPass:
     """The pass of one shape. `run` works on the tensors of `fields` and can be captured.
 
-    With a `rank` the model is that rank's part of a divided one: each of its `halves` leaves a partial sum, as those of
+    With a `rank` the model is that rank's shard: each of its `halves` leaves a partial sum, as those of
     `kernels.model.passes.Pass` do, and the first rank alone has a head.
     """
 

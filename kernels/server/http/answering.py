@@ -196,7 +196,7 @@ class StreamState:
         if logprobs is not None:
             for text, token, own in zip(texts, prompt, [None, *logprobs], strict=True):
                 self.entries.add(token, own, len(text))
-        piece.entries += self.entries.told(len(piece.text)) + self.entries.rest()
+        piece.entries += self.entries.take(len(piece.text)) + self.entries.rest()
 
     def extend(self, piece: Piece, event: TokenEvent) -> None:
         """Adds one token to a piece. The text of a token that ends the answer by itself is not part of it."""
@@ -217,5 +217,5 @@ class StreamState:
             if piece.finish_reason == "stop" and self.tools.count:
                 piece.finish_reason = "tool_calls"
         if event.logprobs is not None:
-            piece.entries += self.entries.told(len(text))
+            piece.entries += self.entries.take(len(text))
             piece.entries += self.entries.rest() if event.finish_reason and not stopped else []

@@ -64,14 +64,14 @@ class Server:
     def app(self) -> Starlette:
         """The ASGI application. Who made the client starts and stops it."""
         routes = [
-            self._told("/v1/completions", self._completions, "POST"),
-            self._told("/v1/chat/completions", self._chat, "POST"),
-            self._told("/v1/responses", self._responses, "POST"),
-            self._told("/v1/embeddings", self._embeddings, "POST"),
-            self._told("/tokenize", self._of_tokens(TokenizeRequest, tokenized), "POST"),
-            self._told("/detokenize", self._of_tokens(DetokenizeRequest, detokenized), "POST"),
-            self._told("/v1/models", self._models, "GET"),
-            self._told("/v1/models/{name:path}", self._model, "GET"),
+            self._route("/v1/completions", self._completions, "POST"),
+            self._route("/v1/chat/completions", self._chat, "POST"),
+            self._route("/v1/responses", self._responses, "POST"),
+            self._route("/v1/embeddings", self._embeddings, "POST"),
+            self._route("/tokenize", self._of_tokens(TokenizeRequest, tokenized), "POST"),
+            self._route("/detokenize", self._of_tokens(DetokenizeRequest, detokenized), "POST"),
+            self._route("/v1/models", self._models, "GET"),
+            self._route("/v1/models/{name:path}", self._model, "GET"),
             Route("/health", self._health),
             Route("/livez", self._livez),
             Route("/metrics", self._metrics),
@@ -86,7 +86,7 @@ class Server:
         yield
         self._reader.close()
 
-    def _told(self, path: str, handle: Callable[[Request], Awaitable[Response]], method: str) -> Route:
+    def _route(self, path: str, handle: Callable[[Request], Awaitable[Response]], method: str) -> Route:
         """The handler behind the API key; errors become OpenAI's shape, and statuses are counted by the route."""
 
         async def call(request: Request) -> Response:

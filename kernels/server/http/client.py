@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import AbortRequest, AddRequest, News, Ready, RequestsFailed, RequestVectors
+from kernels.server.messages import AbortRequest, AddRequest, EngineOutputs, Ready, RequestsFailed, RequestVectors
 from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
@@ -56,7 +56,7 @@ class EngineClient:
 
     def received(self, message: Any) -> None:
         """Hands on what has come for open requests."""
-        if isinstance(message, News):
+        if isinstance(message, EngineOutputs):
             self._hand_on(message)
         elif isinstance(message, RequestVectors):
             for name, vector in message.vectors.items():
@@ -156,17 +156,17 @@ class EngineClient:
     def _overloaded(self) -> ApiError:
         return ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")
 
-    def _hand_on(self, news: News) -> None:
-        logprobs = {name: iter(each) for name, each in news.logprobs.items()}
-        for name, token, reason in news.tokens:
+    def _hand_on(self, outputs: EngineOutputs) -> None:
+        logprobs = {name: iter(each) for name, each in outputs.logprobs.items()}
+        for name, token, reason in outputs.tokens:
             queue = self._open.get(name)
             if queue is not None:
                 own = next(logprobs[name]) if name in logprobs else None
-                prompt = news.prompt_logprobs.pop(name, None)
-                queue.put_nowait(TokenEvent(token, reason, news.cached.get(name, 0), own, prompt))
+                prompt = outputs.prompt_logprobs.pop(name, None)
+                queue.put_nowait(TokenEvent(token, reason, outputs.cached.get(name, 0), own, prompt))
             if reason:
                 self._open.pop(name, None)
-        for name, refusal in news.refusals.items():
+        for name, refusal in outputs.refusals.items():
             queue = self._open.pop(name, None)
             if queue is not None:
                 queue.put_nowait(ApiError(400, *refusal))

@@ -27,7 +27,7 @@ class EmbeddingRequest(BaseModel):
     input: Texts = Field(union_mode="left_to_right")
     encoding_format: Literal["float", "base64"] = "float"
 
-    _said = field_validator("input", mode="wrap")(
+    _validated = field_validator("input", mode="wrap")(
         texts_or_ids(MOST_TEXTS, lambda tokens, longest, info: input_too_long(tokens, longest))
     )
 

@@ -52,7 +52,7 @@ class EngineListener(Protocol):
         """The engine became ready, began a phase, declined, died, or reported."""
 
     def received(self, message: Any) -> None:
-        """News of requests or vectors of texts have come."""
+        """EngineOutputs of requests or vectors of texts have come."""
 
     def engine_died(self, error: ApiError) -> None:
         """Open requests get this error."""

@@ -182,7 +182,7 @@ class CompletionRequest(GenerationRequest):
     echo: bool = False
     logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
 
-    _said = field_validator("prompt", mode="wrap")(
+    _validated = field_validator("prompt", mode="wrap")(
         texts_or_ids(
             MOST_ANSWERS,
             lambda tokens, longest, info: prompt_too_long(

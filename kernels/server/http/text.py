@@ -191,8 +191,8 @@ class IncrementalDetokenizer:
         prompt's last token that has a text, and those after it: special tokens have none, bytes only a part.
         """
         self._text, self._ids, self._skip = text, list(prompt[-PROMPT_END:]), skip_special_tokens
-        self._told = len(self._ids)
-        texts = ((at, text.decode(self._ids[at : at + 1], self._skip)) for at in reversed(range(self._told)))
+        self._emitted = len(self._ids)
+        texts = ((at, text.decode(self._ids[at : at + 1], self._skip)) for at in reversed(range(self._emitted)))
         self._begin = next((at for at, own in texts if own and REPLACEMENT not in own), 0)
 
     def add(self, token: int) -> str:
@@ -205,12 +205,12 @@ class IncrementalDetokenizer:
         return self._next(whole=True)
 
     def _next(self, whole: bool) -> str:
-        before = self._text.decode(self._ids[self._begin : self._told], self._skip)
+        before = self._text.decode(self._ids[self._begin : self._emitted], self._skip)
         after = self._text.decode(self._ids[self._begin :], self._skip)
-        incomplete = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._told < MOST_HELD
+        incomplete = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._emitted < MOST_HELD
         if incomplete or len(after) <= len(before):
             return ""
-        self._begin, self._told = self._told, len(self._ids)
+        self._begin, self._emitted = self._emitted, len(self._ids)
         return after[len(before) :]
 
 
@@ -219,14 +219,14 @@ class StopChecker:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
-        self._held = ""
+        self._pending = ""
 
     def add(self, piece: str) -> tuple[str, bool]:
         """The text that is certain not to be part of a stop, and whether one was found."""
-        text = self._held + piece
+        text = self._pending + piece
         places = [place for place in map(text.find, self._stops) if place >= 0]
         if places:
-            self._held = ""
+            self._pending = ""
             return text[: min(places)], True
         keep = max(
             (
@@ -237,10 +237,10 @@ class StopChecker:
             ),
             default=0,
         )
-        self._held = text[len(text) - keep :]
+        self._pending = text[len(text) - keep :]
         return text[: len(text) - keep], False
 
     def rest(self) -> str:
         """What was held back, at the end of the answer."""
-        pending, self._held = self._held, ""
+        pending, self._pending = self._pending, ""
         return pending

@@ -16,8 +16,8 @@ from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.messages import (
     AbortRequest,
     AddRequest,
+    EngineOutputs,
     EngineReport,
-    News,
     Ping,
     Ready,
     Refusal,
@@ -141,7 +141,7 @@ def serve(encoder: Encoder, connection: Connection) -> None:
             _take(encoder, connection, waiting, report)
         late = [each for each in waiting if each.deadline < time.monotonic()]
         if late:
-            connection.send(News(tokens=[(each.name, None, "deadline") for each in late]))
+            connection.send(EngineOutputs(tokens=[(each.name, None, "deadline") for each in late]))
             waiting = deque(each for each in waiting if each not in late)
             continue
         batch = next_batch(waiting, encoder.pads)
@@ -149,7 +149,7 @@ def serve(encoder: Encoder, connection: Connection) -> None:
         report.steps += 1
         report.waiting = len(waiting)
         connection.send(RequestVectors({each.name: vector for each, vector in zip(batch, vectors, strict=True)}))
-        connection.send(News(report=asdict(report)))
+        connection.send(EngineOutputs(report=asdict(report)))
 
 
 def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], report: EngineReport) -> None:
@@ -157,14 +157,14 @@ def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], rep
     if isinstance(message, Stop):
         raise EOFError
     if isinstance(message, Ping):
-        connection.send(News(report=asdict(report)))
+        connection.send(EngineOutputs(report=asdict(report)))
     if isinstance(message, AbortRequest):
         for each in [each for each in waiting if each.name == message.name]:
             waiting.remove(each)
     elif isinstance(message, AddRequest):
         if len(message.ids) > encoder.longest:
             sentence = input_too_long(len(message.ids), encoder.longest)
-            connection.send(News(refusals={message.name: Refusal(sentence, code="context_length_exceeded")}))
+            connection.send(EngineOutputs(refusals={message.name: Refusal(sentence, code="context_length_exceeded")}))
             return
         deadline = time.monotonic() + message.seconds if math.isfinite(message.seconds) else math.inf
         waiting.append(Waiting(message.name, message.ids, deadline))

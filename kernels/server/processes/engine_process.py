@@ -11,7 +11,7 @@ from typing import Any
 
 from kernels.server.http.engine_state import EngineListener, EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import Declined, EngineReport, News, Ping, Ready, Starting, Stop
+from kernels.server.messages import Declined, EngineOutputs, EngineReport, Ping, Ready, Starting, Stop
 from kernels.server.processes import worker
 from kernels.server.processes.pipes import start_process, stop_reading
 from kernels.server.processes.restarts import ON_CPU_SECONDS, ON_GPU_SECONDS, EngineHeartbeat, Restarts, end_of
@@ -43,8 +43,8 @@ class EngineProcess:
         self._restarts = Restarts("the engine's process", self.start, self._not_started)
         self._restart: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._signs = EngineHeartbeat(lambda: self.send(Ping()))
-        self._told = 0.0
+        self._heartbeat = EngineHeartbeat(lambda: self.send(Ping()))
+        self._process_started = 0.0
 
     def send(self, message: Any) -> None:
         """Sends the engine a message. What a dead engine can no longer take is lost."""
@@ -89,7 +89,7 @@ class EngineProcess:
         self._tell()
 
     async def _end_when_hung(self, seconds: float) -> None:
-        await self._signs.end(seconds)
+        await self._heartbeat.end(seconds)
         assert self.process is not None
         assert self._pipe is not None
         self.state.hangs += 1
@@ -99,16 +99,16 @@ class EngineProcess:
         self._died(f"the engine gave no sign of life for {seconds:g} s while it served this request")
 
     def _take(self, message: Any) -> None:
-        self._signs.heard = True
+        self._heartbeat.beat = True
         state = self.state
         if isinstance(message, Starting):
             if state.phase == "process":
-                self._told = time.monotonic()
+                self._process_started = time.monotonic()
             state.phase = message.phase
             self._tell()
         elif isinstance(message, Ready):
             state.ready, self._served = message, True
-            seconds = {"process": self._told - state.began, **message.seconds}
+            seconds = {"process": self._process_started - state.began, **message.seconds}
             other = max(0.0, time.monotonic() - state.began - sum(seconds.values()))
             state.seconds = seconds | {"other": other}
             self._tell()
@@ -123,7 +123,7 @@ class EngineProcess:
             self._tell()
             self.changed.set()
         else:
-            if isinstance(message, News) and message.report is not None:
+            if isinstance(message, EngineOutputs) and message.report is not None:
                 state.report = EngineReport(**message.report)
                 self._tell()
             if self.listener is not None:

@@ -20,8 +20,8 @@ from kernels.server.messages import (
     AbortRequest,
     AddRequest,
     Declined,
+    EngineOutputs,
     EngineReport,
-    News,
     RequestsFailed,
     RequestVectors,
 )
@@ -123,7 +123,7 @@ class EngineReplicas:
             replica.forget()
             self._fail(list(replica.open), message.message)
         else:
-            if isinstance(message, News):
+            if isinstance(message, EngineOutputs):
                 for name, _, reason in message.tokens:
                     if reason:
                         self._ended(name)

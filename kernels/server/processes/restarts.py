@@ -70,15 +70,15 @@ class EngineHeartbeat:
 
     def __init__(self, ask: Callable[[], None]) -> None:
         self._ask = ask
-        self.heard = True
+        self.beat = True
         """Whether there was one since the last look."""
 
     async def end(self, seconds: float) -> None:
         """Returns once there was none for `seconds` though it was asked for."""
         silent = 0
         while silent < LOOKS:
-            if self.heard:
-                silent, self.heard = 0, False
+            if self.beat:
+                silent, self.beat = 0, False
                 self._ask()
             await asyncio.sleep(seconds / LOOKS)
             silent += 1

@@ -17,7 +17,7 @@ from typing import Any
 
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import AbortRequest, AddRequest, News, Ping, RequestsFailed, RequestVectors
+from kernels.server.messages import AbortRequest, AddRequest, EngineOutputs, Ping, RequestsFailed, RequestVectors
 from kernels.server.processes import web_process
 from kernels.server.processes.connections import GivenConnections
 from kernels.server.processes.engine_process import EngineProcess
@@ -46,7 +46,7 @@ class _Process:
     open: set[str] = field(default_factory=set)
     """The names of its open requests."""
     ready: bool = False
-    signs: EngineHeartbeat | None = None
+    heartbeat: EngineHeartbeat | None = None
     watch: asyncio.Task[None] | None = None
 
 
@@ -125,8 +125,8 @@ class WebProcesses:
 
     def received(self, message: Any) -> None:
         """Gives each process its part of what the engine says."""
-        if isinstance(message, News):
-            for number, part in _divided(message).items():
+        if isinstance(message, EngineOutputs):
+            for number, part in _by_process(message).items():
                 if (own := self._processes.get(number)) is not None:
                     own.open.difference_update(name for name, _, reason in part.tokens if reason)
                     own.open.difference_update(part.refusals)
@@ -184,13 +184,13 @@ class WebProcesses:
             self._start(number)
 
     def _take(self, message: Any, own: _Process) -> None:
-        if own.signs is not None:
-            own.signs.heard = True
+        if own.heartbeat is not None:
+            own.heartbeat.beat = True
         if isinstance(message, Alive):
             if not own.ready:
                 own.ready = True
-                own.signs = EngineHeartbeat(lambda: own.outbox.put(Ping()))
-                own.watch = self._task(self._kill_when_hung(own, own.signs))
+                own.heartbeat = EngineHeartbeat(lambda: own.outbox.put(Ping()))
+                own.watch = self._task(self._kill_when_hung(own, own.heartbeat))
         elif isinstance(message, AddRequest):
             if self._state.ready is not None:  # else the process knows, or will, that the engine has died
                 own.open.add(message.name)
@@ -199,9 +199,9 @@ class WebProcesses:
             own.open.discard(message.name)
             self._engine.send(message)
 
-    async def _kill_when_hung(self, own: _Process, signs: EngineHeartbeat) -> None:
+    async def _kill_when_hung(self, own: _Process, heartbeat: EngineHeartbeat) -> None:
         seconds = self._engine.hang_seconds or ON_GPU_SECONDS
-        await signs.end(seconds)
+        await heartbeat.end(seconds)
         logger.error("web server %d gave no sign of life for %g s; its process is killed", own.number, seconds)
         own.process.kill()
 
@@ -247,15 +247,15 @@ def _number(name: str) -> int:
     return int(name.partition(".")[0])
 
 
-def _divided(news: News) -> dict[int, News]:
-    """The parts of the news by the processes' numbers; without the report, which the state has."""
-    divided: dict[int, News] = {}
-    for event in news.tokens:
+def _by_process(outputs: EngineOutputs) -> dict[int, EngineOutputs]:
+    """The parts of the outputs by the processes' numbers; without the report, which the state has."""
+    by_process: dict[int, EngineOutputs] = {}
+    for event in outputs.tokens:
         number = _number(event[0])
-        if number not in divided:
-            divided[number] = News()
-        divided[number].tokens.append(event)
+        if number not in by_process:
+            by_process[number] = EngineOutputs()
+        by_process[number].tokens.append(event)
     for name in ("refusals", "cached", "logprobs", "prompt_logprobs"):
-        for request, value in getattr(news, name).items():
-            getattr(divided.setdefault(_number(request), News()), name)[request] = value
-    return divided
+        for request, value in getattr(outputs, name).items():
+            getattr(by_process.setdefault(_number(request), EngineOutputs()), name)[request] = value
+    return by_process

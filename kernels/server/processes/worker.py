@@ -16,7 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from kernels.measure import host_memory
-from kernels.server.messages import AbortRequest, EngineReport, News, Ping, Ready, Refusal, Stop
+from kernels.server.messages import AbortRequest, EngineOutputs, EngineReport, Ping, Ready, Refusal, Stop
 from kernels.server.processes.compile_ahead import compile_ahead
 from kernels.server.processes.lifecycle import live
 from kernels.server.scheduler.requests import LogitsOptions, Request
@@ -117,12 +117,12 @@ def main(spec: Spec, connection: Connection) -> None:
 def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -> None:
     """Runs steps until it is stopped or the pipe is closed, which raises EOFError. Waits only while there are none.
 
-    The first news are a report, so that nobody takes a server without requests for one without free KV pages.
-    While the server does not read, its news are gathered, so that the engine does not wait for it.
+    The first outputs are a report, so that nobody takes a server without requests for one without free KV pages.
+    While the server does not read, its outputs are gathered, so that the engine does not wait for it.
     """
-    connection.send(News(report=asdict(_report(engine))))
+    connection.send(EngineOutputs(report=asdict(_report(engine))))
     open_requests: dict[str, Request] = {}
-    news, reported_at = News(), 0.0
+    outputs, reported_at = EngineOutputs(), 0.0
     arrived, has_room = select.poll(), select.poll()
     arrived.register(connection, select.POLLIN)
     has_room.register(connection, select.POLLOUT)
@@ -131,17 +131,17 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
             if compiler.pending and not arrived.poll(COMPILING_MS):
                 break
             if engine.captures is not None and not arrived.poll(0) and engine.captures.capture_next():
-                news.report = asdict(_report(engine))
+                outputs.report = asdict(_report(engine))
                 break
-            _take(engine, connection.recv(), open_requests, news, compiler)
-            if news.refusals or news.report:
+            _take(engine, connection.recv(), open_requests, outputs, compiler)
+            if outputs.refusals or outputs.report:
                 break
         for request, refusal in compiler.compiled():
             if refusal is None:
-                _add(engine, request, open_requests, news)
+                _add(engine, request, open_requests, outputs)
             else:
-                news.refusals[request.name] = refusal
-        if compiler.pending and engine.idle and not (news.refusals or news.report):
+                outputs.refusals[request.name] = refusal
+        if compiler.pending and engine.idle and not (outputs.refusals or outputs.report):
             continue
         tokens = engine.run_step()
         token_counts = Counter(each.request.name for each in tokens if each.request.cached and each.token is not None)
@@ -149,30 +149,30 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
             if request.name not in open_requests:
                 continue
             if token_counts.get(request.name) == request.answered:  # its first tokens
-                news.cached[request.name] = request.cached
+                outputs.cached[request.name] = request.cached
             if request.prompt_logprobs:
-                news.prompt_logprobs[request.name] = list(request.prompt_logprobs.values())
+                outputs.prompt_logprobs[request.name] = list(request.prompt_logprobs.values())
                 request.prompt_logprobs = {}
-            news.tokens.append((request.name, token, reason))
+            outputs.tokens.append((request.name, token, reason))
             if logprobs is not None:
-                news.logprobs.setdefault(request.name, []).append(logprobs)
+                outputs.logprobs.setdefault(request.name, []).append(logprobs)
             if reason:
                 del open_requests[request.name]
         now = time.monotonic()
         if now - reported_at > REPORT_SECONDS or engine.idle:
-            news.report, reported_at = asdict(_report(engine)), now
-        if (news.tokens or news.refusals or news.report) and (engine.idle or has_room.poll(0)):
-            connection.send(news)
-            news = News()
+            outputs.report, reported_at = asdict(_report(engine)), now
+        if (outputs.tokens or outputs.refusals or outputs.report) and (engine.idle or has_room.poll(0)):
+            connection.send(outputs)
+            outputs = EngineOutputs()
 
 
 def _take(
-    engine: "Engine", message: Any, open_requests: dict[str, Request], news: News, compiler: GrammarCompiler
+    engine: "Engine", message: Any, open_requests: dict[str, Request], outputs: EngineOutputs, compiler: GrammarCompiler
 ) -> None:
     if isinstance(message, Stop):
         raise EOFError
     if isinstance(message, Ping):
-        news.report = asdict(_report(engine))
+        outputs.report = asdict(_report(engine))
         return
     if isinstance(message, AbortRequest):
         compiler.cancel(message.name)
@@ -185,14 +185,14 @@ def _take(
     if options is not None:
         compiler.start(request, options)
     else:
-        _add(engine, request, open_requests, news)
+        _add(engine, request, open_requests, outputs)
 
 
-def _add(engine: "Engine", request: Request, open_requests: dict[str, Request], news: News) -> None:
+def _add(engine: "Engine", request: Request, open_requests: dict[str, Request], outputs: EngineOutputs) -> None:
     try:
         engine.add(request)
     except ValueError as error:
-        news.refusals[request.name] = Refusal(str(error), code="context_length_exceeded")
+        outputs.refusals[request.name] = Refusal(str(error), code="context_length_exceeded")
     else:
         open_requests[request.name] = request
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.simulations import verdict_errors
 from benchmarks.simulations.verdict_errors import requests_until_met, simulated
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from tests.simulations_page import PAGE, agrees, quoted_counts, quoted_shares
 from workers.documents.workload import Objective
 from workers.stats.dependence import cautious_inefficiency, statistical_inefficiency
@@ -61,8 +61,8 @@ def test_a_sequence_of_a_line_is_judged_by_its_own_lags():
     assert cautious_inefficiency(both, spacing=2) > 2 * cautious_inefficiency(both)
 
 
-def in_a_row(times_ms: list[float]) -> list[Served]:
-    return [Served(0, 0, (int(1e6 * each),), 1, 1) for each in times_ms]
+def in_a_row(times_ms: list[float]) -> list[ServedBatch]:
+    return [ServedBatch(0, 0, (int(1e6 * each),), 1, 1) for each in times_ms]
 
 
 def test_times_that_creep_towards_the_limit_are_not_met_after_a_few():

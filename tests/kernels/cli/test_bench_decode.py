@@ -14,7 +14,7 @@ from kernels.cli.bench_decode import Options
 from kernels.cli.bench_decode_run import DecodeRun, Exact, compare
 from kernels.cli.bench_lines import row_line
 from kernels.hardware import GPUS
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 from kernels.runners import Generation
@@ -239,7 +239,7 @@ def test_bench_decode_holds_our_runners_against_their_own_logits(model):
     run = DecodeRun(variant, case, runners.runner("eager", model), "pass")
     compare([run], Exact.of(model, runners.runner("eager", model), case, 1), case, "fp32")
     assert (run.own.tokens, run.own.largest < 1e-3) == (64, True)
-    run.served = [Served(0, 0, (1_000_000, 2 * 10**9, 4 * 10**9, 10**10), 1, 4)]
+    run.served = [ServedBatch(0, 0, (1_000_000, 2 * 10**9, 4 * 10**9, 10**10), 1, 4)]
     row = bench_decode._row(run, GPUS["cpu"], {}, torch.zeros(1, 8, dtype=torch.int64))
     assert (row.ttft_ms, row.ttf64_ms, row.ms_per_token) == (1.0, 1e4, 3333.0)
     assert (row.own_mean_gap, row.own_largest_gap) == (run.own.mean, run.own.largest)

@@ -17,7 +17,7 @@ from kernels.cli.bench_experts import counted, with_experts
 from kernels.cli.bench_lines import row_line
 from kernels.hardware import GPUS
 from kernels.measure.intervals import across_processes, median_interval
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.model import tensor_parallel
 from kernels.model.model_case import case_of_shapes
 from kernels.model.tensor_parallel import TensorParallelModel
@@ -39,8 +39,8 @@ def test_bench_decode_adds_the_megakernel_on_several_gpus():
     assert all(own.gpus is None and "gpus=" not in own.key for _, own in alone)
 
 
-def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
-    """One variant after the other, which may round its parts; a row says what too few GPUs leave out."""
+def test_a_model_larger_than_one_gpu_is_measured_in_shards_alone(monkeypatch):
+    """One variant after the other, which may round its shards; a row says what too few GPUs leave out."""
     config, _ = catalogue.entry("llama-3.1-70b")
     case = case_of_shapes(config, "llama-3.1-70b", "bf16", 1, 128, 64)
     assert case.parameters == 70_553_706_496 - 128256 * 8192
@@ -69,24 +69,24 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
     }
 
 
-def test_a_mixture_is_measured_on_one_gpu_and_then_in_parts(monkeypatch):
-    """One after the other, since the GPU has no room for both; routers of parts are taken to choose evenly."""
+def test_a_mixture_is_measured_on_one_gpu_and_then_in_shards(monkeypatch):
+    """One after the other, since the GPU has no room for both; routers of shards are taken to choose evenly."""
     config, _ = catalogue.entry("tiny-qwen3-moe")
     case = case_of_shapes(config, "tiny-qwen3-moe", "bf16", 1, 128, 64)
     wanted = _wanted(case, Options(tensor_parallel_sizes=(2,), runners=["megakernel"]), GPUS["h200"])
     seen = []
 
     def measure(model, own):
-        seen.append((len(tensor_parallel.parts_of(model)), own[0][1].gpus))
+        seen.append((len(tensor_parallel.shards_of(model)), own[0][1].gpus))
         with counted(model, 1) as chosen:
             bench_decode_run.reference(model).logits(torch.ones(1, 9, dtype=torch.int64))
         yield with_experts(case, model, chosen)
 
     monkeypatch.setattr(runners, "load", partial(runners.load, dtype="fp32", device="cpu"))
-    alone, parts = bench_decode_run.rows(config, wanted, measure, larger=False)
+    alone, shards = bench_decode_run.rows(config, wanted, measure, larger=False)
     assert seen == [(1, None), (2, 2)]
-    assert parts.distinct_experts == config["num_experts_per_tok"]
-    assert parts.bytes_per_token == alone.bytes_per_token
+    assert shards.distinct_experts == config["num_experts_per_tok"]
+    assert shards.bytes_per_token == alone.bytes_per_token
 
 
 def test_with_several_gpus_one_precision_is_measured_after_the_other():
@@ -135,30 +135,30 @@ def test_a_runner_that_gives_up_keeps_its_times_and_takes_no_others_with_it():
     assert row.ttf64_ms > 0
 
 
-def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():
+def test_the_reference_of_a_sharded_model_is_the_model_by_torchs_own_ops():
     config, _ = catalogue.entry("tiny-llama")
     whole = runners.load(None, config, generated=True, dtype="fp32", device="cpu")
-    parts = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "fp32")
+    shards = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "fp32")
     ids = torch.randint(3, 300, (2, 40), generator=torch.Generator().manual_seed(1))
     known = [
         ReferenceOutputs.of(bench_decode_run.reference(each), ids, torch.Generator().manual_seed(2))
-        for each in (whole, parts)
+        for each in (whole, shards)
     ]
     torch.testing.assert_close(known[1].logits, known[0].logits, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(known[1].behind, known[0].behind, atol=2e-4, rtol=1e-4)
     fp8 = registry.variant("megakernel_fp8")
     case = ModelCase(model="tiny-llama", batch=1, prompt=8, tokens=8, gpus=2)
-    assert bench_decode_run.options_of(fp8, case, parts) == {"rounding": {"method": "nearest"}}
+    assert bench_decode_run.options_of(fp8, case, shards) == {"rounding": {"method": "nearest"}}
     assert bench_decode_run.options_of(fp8, case, whole) == {"devices": [0, 1]}
 
 
-def test_a_divided_models_fidelity_is_the_whole_models():
+def test_a_sharded_models_fidelity_is_the_whole_models():
     """Its float32 logits are made layer by layer, and torch in bf16 has its own loss from them."""
     config, _ = catalogue.entry("tiny-llama")
     case = ModelCase(model="tiny-llama", batch=1, prompt=8, tokens=8)
     whole = runners.load(None, config, generated=True, dtype="bf16", device="cpu")
-    parts = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "bf16")
-    alone, both = (Exact.of(each, bench_decode_run.reference(each), case, 130) for each in (whole, parts))
+    shards = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "bf16")
+    alone, both = (Exact.of(each, bench_decode_run.reference(each), case, 130) for each in (whole, shards))
     assert torch.equal(alone.ids, both.ids)
     torch.testing.assert_close(both.logits, alone.logits, atol=1e-5, rtol=1e-5)
     assert [each.by_torch.tokens for each in (alone, both)] == [256, 256]
@@ -175,7 +175,7 @@ MS = 1_000_000
 
 def served(ms):
     """A request of four tokens, `ms` apart."""
-    return Served(0, 0, tuple(ms * MS * n for n in range(1, 5)), 1, 4)
+    return ServedBatch(0, 0, tuple(ms * MS * n for n in range(1, 5)), 1, 4)
 
 
 class Restarts:

@@ -21,7 +21,7 @@ from kernels.hardware import GPUS
 from kernels.megakernel.host import device
 from kernels.megakernel.host.rank_models import RankModel
 from kernels.megakernel.program.layout import Layout, default_layout
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.proof.structure import ProgramProblem
 from kernels.megakernel.proof.validate import InvalidProgram, Proof
@@ -188,15 +188,15 @@ def test_a_plans_megakernel_finds_its_binary_and_the_one_that_its_profile_takes(
 
 
 def test_a_model_over_two_gpus_finds_its_binaries(asked: set[str]) -> None:
-    part = part_of(shape_of(CONFIG), 2)
+    shard = shard_of(shape_of(CONFIG), 2)
     capacity = room_for(TRAFFIC.prompt, TRAFFIC.tokens)
     for weights in ("bf16", "fp8"):
-        layout = default_layout(part, TRAFFIC.batch, capacity, weights, H200.sms, 2)
-        device.compile_kernel(device.built(part, layout, device.Tuning()).constants)
+        layout = default_layout(shard, TRAFFIC.batch, capacity, weights, H200.sms, 2)
+        device.compile_kernel(device.built(shard, layout, device.Tuning()).constants)
     assert len([name for name in asked if name.startswith("decode-")]) == 2
-    parts = tensor_parallel.generate(CONFIG, [torch.device("cpu")] * 2, "bf16").parts
-    for number, made in enumerate(map(Decoder, parts)):
-        ops = prompt_ops(LayerOps(made, TRAFFIC), H200, PACKS_HEAD, divided=True)
+    shards = tensor_parallel.generate(CONFIG, [torch.device("cpu")] * 2, "bf16").shards
+    for number, made in enumerate(map(Decoder, shards)):
+        ops = prompt_ops(LayerOps(made, TRAFFIC), H200, PACKS_HEAD, sharded=True)
         bound, (cos, sin) = BoundVariants(ops, H200), made.rope_table(64)
         token = torch.zeros(TRAFFIC.batch, 1, dtype=torch.int64)
         state = State(TRAFFIC.batch, 64, cos, sin, made.cache(TRAFFIC.batch, 64), token[0], token)

@@ -16,7 +16,7 @@ from kernels.model_files import catalogue
 from kernels.model_files.digests import hash_of, model_digest
 from kernels.plan import Expected, Plan
 from kernels.runners import by_name
-from tests.kernels.runners import parts_runner
+from tests.kernels.runners import sharded_runner
 
 
 @pytest.fixture
@@ -80,18 +80,18 @@ def test_each_end_has_its_status_and_its_sentence(directory, changes, more, stat
 
 
 @pytest.mark.parametrize("generated", [True, False], ids=["generated", "from files"])
-def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(directory, capsys, monkeypatch, generated):
+def test_a_plan_for_two_gpus_gets_a_model_in_two_shards(directory, capsys, monkeypatch, generated):
     """Each in its GPU's place, made there or read from its slices of the files; a whole model fails the runner."""
-    monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", sharded_runner.NAME)
     monkeypatch.setattr(run, "_suits", lambda plan, device: True)
     if not generated:
         config = catalogue.entry("tiny-llama")[0]
         runners.load(None, config, generated=True, dtype="fp32", device="cpu").save_pretrained(directory)
     digest = model_digest(*_config_and_hashes(directory), generated)
-    divided = {"model_digest": digest, "runner": "megakernel"}
-    assert command(write_plan(directory, **divided, tensor_parallel_size=2), directory) == 0
+    sharded = {"model_digest": digest, "runner": "megakernel"}
+    assert command(write_plan(directory, **sharded, tensor_parallel_size=2), directory) == 0
     assert f"preparing the megakernel runner on 2 {expected().device}" in capsys.readouterr().err
-    assert command(write_plan(directory, **divided, tensor_parallel_size=4), directory) == 2
+    assert command(write_plan(directory, **sharded, tensor_parallel_size=4), directory) == 2
     assert "num_key_value_heads 2: 4 GPUs need a multiple of 4" in capsys.readouterr().err
 
 

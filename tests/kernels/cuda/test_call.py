@@ -178,7 +178,7 @@ def test_what_is_kept_is_bounded(doubled: Doubled) -> None:
         doubled(x[at:])
     assert len(doubled._calls) == CALLS_KEPT
     outputs = [doubled(x) for _ in range(OUTPUTS_KEPT + 3)]
-    assert all(len(each.bound) <= OUTPUTS_KEPT for each in doubled._calls._held.values())
+    assert all(len(each.bound) <= OUTPUTS_KEPT for each in doubled._calls._entries.values())
     assert len(outputs) == OUTPUTS_KEPT + 3
 
 

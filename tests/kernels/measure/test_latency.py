@@ -9,7 +9,7 @@ from kernels import runners
 from kernels.cli import run
 from kernels.measure import intervals
 from kernels.measure.fidelity import fidelity
-from kernels.measure.latency import Served, pooled, samples_of
+from kernels.measure.latency import ServedBatch, pooled, samples_of
 from kernels.plan import Expected
 from kernels.runners import Generation, Runner
 from tests.kernels.megakernel.sample_model import on_its_text, sample
@@ -24,9 +24,9 @@ from workers.stats.sample_sizes import distributions
 MS = 1_000_000
 
 
-def served(intended_ms: float, start_ms: float, *times_ms: float, requests: int = 1) -> Served:
+def served(intended_ms: float, start_ms: float, *times_ms: float, requests: int = 1) -> ServedBatch:
     times = tuple(int(each * MS) for each in times_ms)
-    return Served(int(intended_ms * MS), int(start_ms * MS), times, requests, len(times))
+    return ServedBatch(int(intended_ms * MS), int(start_ms * MS), times, requests, len(times))
 
 
 def test_queueing_counts_from_the_intended_send_time():
@@ -71,7 +71,7 @@ def expected(metric: str, n: int | None = None) -> Expected:
 
 
 @pytest.fixture(scope="module")
-def requests() -> list[Served]:
+def requests() -> list[ServedBatch]:
     """Four batches, as `kernels run` has them served."""
     model = load("llama", seed=0)
     return run.serve(Sleeper(model), expected("e2e"), 4)

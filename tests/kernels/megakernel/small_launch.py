@@ -7,7 +7,7 @@ Every tensor then is an allocation of its own, so that an address beyond one is 
 one more word, `debug`: that build lets each lane say that it has read a chunk, which racecheck can follow. For
 `--tool initcheck --check-api-memory-access no`, which sees no write of torch's kernels behind the filter, all that is
 there before a launch is written from the host, and nothing else. The word `long` asks for a context in which several
-splits of the keys are at work. The word `ranks` divides the model over two GPUs, or over the halves of one.
+splits of the keys are at work. The word `ranks` shards the model over two GPUs, or over the halves of one.
 """
 
 import sys
@@ -23,7 +23,7 @@ from kernels.megakernel.host.device import Tuning
 from kernels.megakernel.host.rank_models import rank_models
 from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program.layout import default_layout
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.runner import pinned
 from kernels.model.rounding import Rounding
@@ -42,9 +42,9 @@ def machine_of(model: Any, batch: int, weights: str, capacity: int, tuning: Tuni
         layout = default_layout(shape, batch, capacity, weights, sms)
         return machine.SingleGpuMegakernel(model, shape, layout, capacity, tuning)
     gpus = [torch.device("cuda", rank % torch.cuda.device_count()) for rank in range(ranks)]
-    part, sms = part_of(shape, ranks), sms // max(Counter(gpus).values())
-    layout = default_layout(part, batch, capacity, weights, sms, ranks)
-    return RankedMachine(rank_models(model, gpus, weights, Rounding()), part, layout, capacity, tuning)
+    shard, sms = shard_of(shape, ranks), sms // max(Counter(gpus).values())
+    layout = default_layout(shard, batch, capacity, weights, sms, ranks)
+    return RankedMachine(rank_models(model, gpus, weights, Rounding()), shard, layout, capacity, tuning)
 
 
 def main(family: str, batch: int, weights: str, debug: bool = False, long: bool = False, ranks: int = 1) -> None:
@@ -63,7 +63,7 @@ def main(family: str, batch: int, weights: str, debug: bool = False, long: bool 
         ]
         for rows in caches:
             rows.normal_()
-        arrays = [each for name, each in rank._held.items() if name not in ("k_cache", "v_cache")]
+        arrays = [each for name, each in rank._arrays.items() if name not in ("k_cache", "v_cache")]
         for there in (*caches, *arrays, rank._words, rank._fault, first):
             there.copy_(there.cpu())
     for sampling in (None, (DRAWN * batch)[:batch]):

@@ -10,7 +10,7 @@ from kernels.cuda.occupancy import SHARED_MOST
 from kernels.megakernel.host import device
 from kernels.megakernel.program import build_program
 from kernels.megakernel.program.layout import Layout, default_layout
-from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, part_of, programs
+from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, programs, shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.program.weights import FORMATS
 from kernels.megakernel.proof.validate import check_programs
@@ -85,7 +85,7 @@ def assert_fits(log: str) -> None:
 )
 def test_nothing_is_spilled_on_several_gpus(name, ranks, layout, tuning):
     """One kernel for all ranks: they differ in their programs and parameters."""
-    shape = part_of(shape_of(catalogue.entry(name)[0]), ranks)
+    shape = shard_of(shape_of(catalogue.entry(name)[0]), ranks)
     first, *others = (
         device.defines(made, tuning)
         for made in programs(shape, default_layout(shape, **layout, tensor_parallel_size=ranks))

@@ -10,7 +10,7 @@ from kernels.megakernel.host.machine import fault_sentence
 from kernels.megakernel.program import build_program
 from kernels.megakernel.program.instructions import GATE_UP
 from kernels.megakernel.program.layout import Layout
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.proof.validate import validate
 from tests.kernels.megakernel.tiny_models import MODELS
@@ -64,8 +64,8 @@ def test_the_build_that_notes_times_differs_in_that_alone(monkeypatch: pytest.Mo
 
 def test_two_ranks_side_by_side_need_room_for_the_pairs_of_both(compiled: list[dict[str, Any]]) -> None:
     layout = Layout(sms=4, splits=0, pairs=True, tensor_parallel_size=2)
-    part = part_of(SHAPE, 2)
-    alone, both = (device.built(part, layout, device.Tuning(), beside) for beside in (1, 2))
+    shard = shard_of(SHAPE, 2)
+    alone, both = (device.built(shard, layout, device.Tuning(), beside) for beside in (1, 2))
     assert [program.rank for program in alone.programs] == [0, 1]
     assert [made.constants["PAIRS"] for made in (alone, both)] == [1, 0]
 

@@ -12,7 +12,7 @@ from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, ROUTER
 from kernels.megakernel.program.layout import strided
 from kernels.megakernel.program.memory import held_bytes
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.proof.validate import check_programs
 from kernels.model.expert_tiles import tile_experts, tiles_of
@@ -152,7 +152,7 @@ def test_a_group_that_may_be_idle_orders_nothing() -> None:
 def test_what_is_not_served_is_named() -> None:
     shape = shape_of(model("qwen3_moe").config.to_dict())
     with pytest.raises(Unsupported, match="intermediate size of an expert 48: 2 GPUs need a multiple of 32"):
-        part_of(shape, 2)
+        shard_of(shape, 2)
     with pytest.raises(Unsupported, match="weights fp8: the megakernel streams the experts of a mixture in bf16"):
         program_of("qwen3_moe", weights="fp8")
 

@@ -74,17 +74,17 @@ def test_each_layer_leaves_the_residual_of_the_reference_on_every_rank(devices):
 
 
 @pytest.mark.parametrize("weights", ["bf16", "fp8"])
-def test_a_model_that_is_made_in_parts_answers_as_one_that_is_divided(devices, weights):
-    """Each GPU makes its own part, and the second one never holds much more."""
+def test_a_model_that_is_made_in_shards_answers_as_one_that_is_sharded_later(devices, weights):
+    """Each GPU makes its own shard, and the second one never holds much more."""
     config = config_of("llama", devices) | {"num_hidden_layers": 8}
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
     gpus = [torch.device("cuda", number) for number in devices]
     whole = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     expected = runner_of(whole, devices=devices, weights=weights).generate(prompt, 32).tokens
     made = tensor_parallel.generate(config, gpus, "bf16")
-    assert [part.device for part in made.parts] == gpus
-    for part, other in zip(made.parts, tensor_parallel.divide(whole, gpus).parts, strict=True):
-        assert all(map(torch.equal, part.parameters(), other.parameters()))
+    assert [shard.device for shard in made.shards] == gpus
+    for shard, other in zip(made.shards, tensor_parallel.shard_model(whole, gpus).shards, strict=True):
+        assert all(map(torch.equal, shard.parameters(), other.parameters()))
     assert runner_of(made, weights=weights).generate(prompt, 32).tokens == expected
 
 
@@ -169,7 +169,7 @@ def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
         for w in instruction_rows(table)
         if w["op"] == QKV and w["layer"] == 1 and w["units"]
     )
-    ranks[1]._held["program"][int(ranks[1].program.starts[sm]) + index, FIELDS.index("units")] = 0
+    ranks[1]._arrays["program"][int(ranks[1].program.starts[sm]) + index, FIELDS.index("units")] = 0
     for rank in ranks:
         monkeypatch.setattr(rank, "params", limited(rank.params, 20_000_000 if rank.rank == 1 else 60 * 10**9))
     began = time.monotonic()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernels.megakernel.program import build_program
 from kernels.megakernel.program.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
 from kernels.megakernel.program.layout import Layout, attention_work, default_layout, fitted, serving_layout, shares
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model_files import catalogue
 from tests.kernels.megakernel.published import CONFIGS
@@ -103,7 +103,7 @@ ALONE, SPLIT = {"splits": 0}, {"sliced": True, "splits": 16}
     ids=str,
 )
 def test_the_layout_that_is_chosen(name: str, options: dict[str, Any], wanted: dict[str, Any]) -> None:
-    shape = part_of(shape_of(catalogue.entry(name)[0]), options.get("tensor_parallel_size", 1))
+    shape = shard_of(shape_of(catalogue.entry(name)[0]), options.get("tensor_parallel_size", 1))
     layout = default_layout(shape, **options)
     assert {field: getattr(layout, field) for field in wanted} == wanted
     work = attention_work(shape, layout)

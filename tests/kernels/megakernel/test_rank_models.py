@@ -19,8 +19,8 @@ from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import Rounding, rounded_weights
 from kernels.model.state import State
-from kernels.model.tensor_parallel import divide
-from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPrompts
+from kernels.model.tensor_parallel import shard_model
+from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPrompts
 from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import rounded
 from kernels.server.execution.building import megakernel_batches
@@ -36,7 +36,7 @@ def cpus(ranks: int) -> list[torch.device]:
     return [torch.device("cpu")] * ranks
 
 
-def part(own: RankModel, batch: int) -> RankPart:
+def rank_shard(own: RankModel, batch: int) -> RankShard:
     """A rank's prompts over caches of its own heads, in which only what a prompt writes is a number."""
     shape = own.compact.shapes[0]
     size = (len(own.compact.layers), batch, CAPACITY, shape.kv_heads, shape.head_dim)
@@ -44,10 +44,10 @@ def part(own: RankModel, batch: int) -> RankPart:
     place, token = torch.zeros(1, dtype=torch.int64), torch.zeros(batch, 1, dtype=torch.int64)
     cos, sin = own.compact.rope_table(CAPACITY)
     state = State(batch, CAPACITY, cos, sin, list(zip(keys, values, strict=True)), place, token)
-    return RankPart(own.compact, BoundVariants([], GPUS["cpu"]), state)
+    return RankShard(own.compact, BoundVariants([], GPUS["cpu"]), state)
 
 
-def stacked(own: RankPart, which: int) -> np.ndarray:
+def stacked(own: RankShard, which: int) -> np.ndarray:
     return torch.stack([cache[which] for cache in own.state.cache]).float().numpy()
 
 
@@ -56,23 +56,25 @@ def stacked(own: RankPart, which: int) -> np.ndarray:
     ("name", "ranks", "source"),
     [
         ("llama-of-4", 4, "whole"),
-        ("llama-of-4", 2, "divided"),
-        ("qwen2-of-4", 4, "divided"),
+        ("llama-of-4", 2, "sharded"),
+        ("qwen2-of-4", 4, "sharded"),
         ("qwen3-of-2", 2, "whole"),
     ],
 )
 def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: int, source: str) -> None:
     """From the prompt's pass to the last token: as near to float32 as transformers in bf16."""
     whole: Any = copy.deepcopy(model(name))
-    own = rank_models(divide(whole, cpus(ranks)) if source == "divided" else whole, cpus(ranks), "bf16", Rounding())
+    own = rank_models(
+        shard_model(whole, cpus(ranks)) if source == "sharded" else whole, cpus(ranks), "bf16", Rounding()
+    )
     prompt = torch.randint(0, whole.config.vocab_size, (1, LENGTH), generator=torch.Generator().manual_seed(3))
-    parts = [part(each, 1) for each in own]
-    prompts = TensorParallelPrompts(parts, whole=False)
+    shards = [rank_shard(each, 1) for each in own]
+    prompts = TensorParallelPrompts(shards, whole=False)
     prompts.read(prompt)
     first = prompts.state.token[:, 0].numpy()
     made = programs_of(name, tensor_parallel_size=ranks, sms=4)
     gpus = []
-    for each, rank, program in zip(parts, own, made, strict=True):
+    for each, rank, program in zip(shards, own, made, strict=True):
         uploaded = uploads(rank.model, program, CAPACITY, pack(Decoder(rank.model), program, rank.rounded))
         arrays = {key: as_numpy(value) for key, value in uploaded.items()}
         gpus.append(
@@ -88,12 +90,12 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
 
 @pytest.mark.parametrize("weights", ["fp8", "nvfp4", "int8", "int4", "int4_minimum"])
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_parts_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> None:
-    """Whether the whole model is rounded and then divided, or each part on its own GPU; the scales are those of all."""
+def test_shards_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> None:
+    """Whether the whole model is rounded and then sharded, or each shard on its GPU; the scales are those of all."""
     name = "qwen2-of-4" if ranks == 4 and weights.startswith("int") else "llama-of-4"  # whose columns cut no groups
     first, second = (copy.deepcopy(model(name)) for _ in range(2))
     one = rank_models(first, cpus(ranks), weights, Rounding())
-    other = rank_models(divide(second, cpus(ranks)), cpus(ranks), weights, Rounding())
+    other = rank_models(shard_model(second, cpus(ranks)), cpus(ranks), weights, Rounding())
     for left, right in zip(one, other, strict=True):
         for held, same in zip(left.rounded.layers, right.rounded.layers, strict=True):
             assert all(torch.equal(held[name].codes, same[name].codes) for name in held)
@@ -109,11 +111,11 @@ def test_parts_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> No
 
 
 def test_a_servers_codes_leave_its_model_as_it_is() -> None:
-    """Longer passes multiply by the model's own weights. Every rank has the codes of its part."""
-    divided = divide(model("llama-of-4"), cpus(2))
-    before = [each.clone() for part in divided.parts for each in part.parameters()]
-    ranks = with_codes(divided, [Decoder(part) for part in divided.parts], "int8")
-    after = [each for part in divided.parts for each in part.parameters()]
+    """Longer passes multiply by the model's own weights. Every rank has the codes of its shard."""
+    sharded = shard_model(model("llama-of-4"), cpus(2))
+    before = [each.clone() for shard in sharded.shards for each in shard.parameters()]
+    ranks = with_codes(sharded, [Decoder(shard) for shard in sharded.shards], "int8")
+    after = [each for shard in sharded.shards for each in shard.parameters()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     (whole,) = with_codes(model("llama-of-4"), [Decoder(model("llama-of-4"))], "int8")
     assert whole.rounded is not None
@@ -123,11 +125,11 @@ def test_a_servers_codes_leave_its_model_as_it_is() -> None:
 
 def test_a_server_leaves_the_megakernel_out_where_groups_would_be_cut(capsys: pytest.CaptureFixture[str]) -> None:
     """And keeps no memory for it: 48 columns of the MLP on each of four are no whole groups of 32."""
-    divided = divide(model("llama-of-4"), cpus(4))
-    assert megakernel_batches(divided, GPUS["h200"], 64, 8)
-    assert not megakernel_batches(divided, GPUS["h200"], 64, 8, "int8")
+    sharded = shard_model(model("llama-of-4"), cpus(4))
+    assert megakernel_batches(sharded, GPUS["h200"], 64, 8)
+    assert not megakernel_batches(sharded, GPUS["h200"], 64, 8, "int8")
     assert "no megakernel: intermediate_size 192: 4 GPUs need a multiple of 128" in capsys.readouterr().err
-    assert megakernel_batches(divide(model("llama-of-4"), cpus(2)), GPUS["h200"], 64, 8, "int8")
+    assert megakernel_batches(shard_model(model("llama-of-4"), cpus(2)), GPUS["h200"], 64, 8, "int8")
 
 
 def test_runners_over_a_whole_model_share_its_codes_and_each_rank_rounds_its_own_parts() -> None:
@@ -146,7 +148,7 @@ def test_runners_over_a_whole_model_share_its_codes_and_each_rank_rounds_its_own
 
 def test_a_rounding_that_needs_the_whole_model_is_refused_by_its_name() -> None:
     with pytest.raises(ValueError, match="rounding: gptq needs the whole model on one GPU"):
-        rank_models(divide(model("llama-of-4"), cpus(2)), cpus(2), "fp8", Rounding(method="gptq"))
+        rank_models(shard_model(model("llama-of-4"), cpus(2)), cpus(2), "fp8", Rounding(method="gptq"))
 
 
 def test_a_loaded_model_is_left_as_it_is() -> None:
@@ -160,9 +162,9 @@ def test_a_loaded_model_is_left_as_it_is() -> None:
 @pytest.mark.parametrize(("name", "weights"), [("llama-of-4", "bf16"), ("qwen3-of-2", "fp8")])
 def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights: str) -> None:
     """All that is as large as a matrix. Neither rank holds anything of the whole model's layers."""
-    own = rank_models(divide(model(name), cpus(2)), cpus(2), weights, Rounding())
+    own = rank_models(shard_model(model(name), cpus(2)), cpus(2), weights, Rounding())
     for rank, program in zip(own, programs_of(name, tensor_parallel_size=2, weights=weights, batch=1), strict=True):
-        held, there = held_bytes(program, CAPACITY), part(rank, 1)
+        held, there = held_bytes(program, CAPACITY), rank_shard(rank, 1)
         layers = rank.compact.layers
         matrices = [
             each for layer in layers for each in (layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down)
@@ -193,7 +195,7 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
         (layer, op): weight
         for layer in range(program.shape.layers)
         for op, weight in (
-            (QKV, torch.cat([getattr(block[layer].self_attn, f"{part}_proj").weight for part in "qkv"])),
+            (QKV, torch.cat([getattr(block[layer].self_attn, f"{name}_proj").weight for name in "qkv"])),
             (OUT, block[layer].self_attn.o_proj.weight),
             (
                 GATE_UP,

@@ -1,4 +1,4 @@
-"""A model divided over several GPUs: what divides, what each rank does, and what the proof of all ranks finds."""
+"""A model sharded over several GPUs: what divides, what each rank does, and what the proof of all ranks finds."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from kernels.megakernel.program.exchange import EXCHANGED
 from kernels.megakernel.program.instructions import DOWN, HEAD, OUT, ROUTER
 from kernels.megakernel.program.layout import Layout, default_layout
-from kernels.megakernel.program.ranks import part_of, programs, served_most
+from kernels.megakernel.program.ranks import programs, served_most, shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.proof import ordering
 from kernels.megakernel.proof.structure import instruction_rows
@@ -32,12 +32,12 @@ ROUTED = programs_of("mixtral-of-2", batch=3, sms=4, splits=1, down_parts=2, ten
 )
 def test_a_model_that_does_not_divide_is_refused_by_the_features_name(name: str, ranks: int, sentence: str) -> None:
     with pytest.raises(Unsupported, match=sentence):
-        part_of(shape_of(CONFIGS[name]), ranks)
+        shard_of(shape_of(CONFIGS[name]), ranks)
 
 
 def test_columns_of_the_mlp_that_are_no_whole_tiles_are_refused() -> None:
     with pytest.raises(Unsupported, match="intermediate_size 8208: 2 GPUs need a multiple of 32"):
-        part_of(replace(LLAMA, intermediate=8208), 2)
+        shard_of(replace(LLAMA, intermediate=8208), 2)
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_columns_of_the_mlp_that_are_no_whole_tiles_are_refused() -> None:
 )
 def test_columns_that_share_a_scale_stay_on_one_gpu(weights: str, multiple: int) -> None:
     fits = replace(LLAMA, intermediate=4 * multiple * 33)
-    assert part_of(fits, 4, weights).intermediate == 33 * multiple
+    assert shard_of(fits, 4, weights).intermediate == 33 * multiple
     with pytest.raises(Unsupported, match=rf"intermediate_size \d+: 4 GPUs need a multiple of {4 * multiple}"):
-        part_of(replace(fits, intermediate=fits.intermediate - 4 * multiple // 2), 4, weights)
+        shard_of(replace(fits, intermediate=fits.intermediate - 4 * multiple // 2), 4, weights)
     narrow = replace(LLAMA, heads=12, kv_heads=4, head_dim=16)
     if narrow.heads * narrow.head_dim % (4 * multiple):
         with pytest.raises(Unsupported, match=r"num_attention_heads x head_dim 192: 4 GPUs need a multiple of"):
-            part_of(narrow, 4, weights)
+            shard_of(narrow, 4, weights)
 
 
 def test_which_models_of_the_catalogue_divide() -> None:
@@ -59,7 +59,7 @@ def test_which_models_of_the_catalogue_divide() -> None:
 
     def divides(name: str, ranks: int, weights: str) -> bool:
         try:
-            return bool(part_of(shape_of(catalogue.entry(name)[0]), ranks, weights))
+            return bool(shard_of(shape_of(catalogue.entry(name)[0]), ranks, weights))
         except Unsupported:
             return False
 
@@ -72,12 +72,12 @@ def test_which_models_of_the_catalogue_divide() -> None:
 def test_a_servers_instances_of_a_mixture_are_for_fewer_sequences_over_several_gpus() -> None:
     for name, most in (("qwen3-30b-a3b", [8, 4, 2]), ("llama-3.1-8b", [8, 8, 8])):
         shape = shape_of(catalogue.entry(name)[0])
-        assert [served_most(part_of(shape, ranks), ranks) for ranks in (1, 2, 4)] == most
+        assert [served_most(shard_of(shape, ranks), ranks) for ranks in (1, 2, 4)] == most
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks: int) -> None:
-    shape = replace(part_of(LLAMA, ranks), layers=2, vocab=4001)
+    shape = replace(shard_of(LLAMA, ranks), layers=2, vocab=4001)
     two_programs = programs(shape, Layout(sms=16, splits=0, out_parts=2, tensor_parallel_size=ranks))
     rows = [words for program in two_programs for table in program.instructions for words in instruction_rows(table)]
     tiles = [tile for w in rows if w["op"] == HEAD for tile in range(w["tile"], w["tile"] + w["units"])]
@@ -89,7 +89,7 @@ def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
     """What an SM reads before QKV and GATE_UP then stays what it is."""
-    alone, shared = default_layout(LLAMA), default_layout(part_of(LLAMA, ranks), tensor_parallel_size=ranks)
+    alone, shared = default_layout(LLAMA), default_layout(shard_of(LLAMA, ranks), tensor_parallel_size=ranks)
     assert shared.out_partials == alone.out_partials
     assert shared.tensor_parallel_size == ranks
     assert shared.copies == 1
@@ -105,7 +105,7 @@ def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
     ],
 )
 def test_it_accepts_published_models(name: str, ranks: int, batch: int, capacity: int) -> None:
-    shape = replace(part_of(shape_of(catalogue.entry(name)[0]), ranks), layers=2, vocab=4000)
+    shape = replace(shard_of(shape_of(catalogue.entry(name)[0]), ranks), layers=2, vocab=4000)
     check_programs(*programs(shape, default_layout(shape, batch, capacity, tensor_parallel_size=ranks)))
 
 
@@ -122,7 +122,7 @@ def test_it_names_the_gpu_and_the_instruction() -> None:
         check_programs(*with_one(PAIR, changed(PAIR[1], sm, index, partial=0)))
 
 
-def test_it_rejects_routers_that_are_divided_otherwise() -> None:
+def test_it_rejects_routers_that_are_sharded_otherwise() -> None:
     """Every row has its logit, but an SM that multiplies other rows may add up in another order than its namesake."""
     rows = {sm: instruction_rows(table) for sm, table in enumerate(ROUTED[1].instructions)}
     routers = [next(w for w in listed if w["op"] == ROUTER and w["layer"] == 1) for listed in rows.values()]
@@ -133,7 +133,7 @@ def test_it_rejects_routers_that_are_divided_otherwise() -> None:
     assert {(problem.kind, problem.rank) for problem in found} == {("router", 1)}
 
 
-def test_it_rejects_ranks_that_are_missing_or_doubled_or_divided_otherwise() -> None:
+def test_it_rejects_ranks_that_are_missing_or_doubled_or_sharded_otherwise() -> None:
     assert "programs of ranks [0] for 2 GPUs" in str(validate(PAIR[0])[0])
     assert "programs of ranks [0, 0] for 2 GPUs" in str(validate(PAIR[0], PAIR[0])[0])
     other = replace(PAIR[1], layout=replace(PAIR[1].layout, down_parts=2))
@@ -142,7 +142,7 @@ def test_it_rejects_ranks_that_are_missing_or_doubled_or_divided_otherwise() -> 
 
 def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it(monkeypatch):
     """As on one GPU, `down_partials` has two halves; with one, a rank may overwrite what a slow peer still reads."""
-    shape = replace(part_of(shape_of(CONFIGS["qwen2.5-0.5b"]), 2), layers=3, vocab=4000)
+    shape = replace(shard_of(shape_of(CONFIGS["qwen2.5-0.5b"]), 2), layers=3, vocab=4000)
     two_programs = programs(shape, default_layout(shape, tensor_parallel_size=2))
     monkeypatch.setattr(ordering, "effects", one_half)
     problems = validate(*two_programs)

@@ -14,7 +14,7 @@ from kernels.megakernel.host.rank_models import RankModel, rank_models
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.program.layout import Layout
-from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.program.weights import FORMATS
 from kernels.model.decoder import Decoder
@@ -223,7 +223,7 @@ def program_of(name: str, **layout: Any) -> Program:
 def programs_of(name: str, **layout: Any) -> list[Program]:
     """The same of every rank."""
     asked = Layout(**({"sms": 6, "splits": 4} | layout))
-    shape = part_of(shape_of(model(name).config.to_dict()), asked.tensor_parallel_size)
+    shape = shard_of(shape_of(model(name).config.to_dict()), asked.tensor_parallel_size)
     return [build_program(shape, asked, rank) for rank in range(asked.tensor_parallel_size)]
 
 
@@ -263,7 +263,7 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
 @cache
 def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]:
     """What is uploaded for the model's own program."""
-    program = build_program(part_of(shape_of(model(name).config.to_dict()), layout.tensor_parallel_size), layout, rank)
+    program = build_program(shard_of(shape_of(model(name).config.to_dict()), layout.tensor_parallel_size), layout, rank)
     own = models_of(name, layout.weights, layout.tensor_parallel_size)[rank]
     uploaded = uploads(own.model, program, 256, pack(Decoder(own.model), program, own.rounded))
     return {key: as_numpy(tensor) for key, tensor in uploaded.items()}
@@ -271,7 +271,7 @@ def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]
 
 @cache
 def models_of(name: str, weights: str, ranks: int) -> list[RankModel]:
-    """The parts of a copy of the model, rounded to nearest."""
+    """The shards of a copy of the model, rounded to nearest."""
     return rank_models(copy.deepcopy(model(name)), [torch.device("cpu")] * ranks, weights, Rounding())
 
 

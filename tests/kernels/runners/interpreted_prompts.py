@@ -9,8 +9,8 @@ from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.prompt_ops import prompt_ops
-from kernels.model.tensor_parallel import divide
-from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPrompts
+from kernels.model.tensor_parallel import shard_model
+from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPrompts
 from kernels.runners.sessions import DecoderSession
 from tests.kernels.runners.engine_models import CONFIGS, load
 from tests.kernels.runners.test_prompts import CAPACITY, TRITON, compare, prompt_of, stacked_state
@@ -47,10 +47,10 @@ def test_usual_ops_of_two_ranks() -> None:
     session.prompt.copy_(ids)
     session._prefill()
     ranks = []
-    for part in divide(loaded, [torch.device("cpu")] * 2).parts:
-        own = Decoder(part)
-        variants = BoundVariants(prompt_ops(LayerOps(own, BatchShape(1, 40, 8)), gpu, divided=True), gpu)
-        ranks.append(RankPart(own, variants, stacked_state(own, 1)))
+    for shard in shard_model(loaded, [torch.device("cpu")] * 2).shards:
+        own = Decoder(shard)
+        variants = BoundVariants(prompt_ops(LayerOps(own, BatchShape(1, 40, 8)), gpu, sharded=True), gpu)
+        ranks.append(RankShard(own, variants, stacked_state(own, 1)))
     reader = TensorParallelPrompts(ranks, whole=False)
     reader.read(ids)
     for layer, expected in enumerate(session._cache):

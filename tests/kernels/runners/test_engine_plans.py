@@ -15,7 +15,7 @@ from kernels.plan import Plan, PlannedOp
 from kernels.runners import by_name
 from kernels.runners.eager import EagerRunner
 from kernels.runners.planned import PlannedLinear
-from tests.kernels.runners import parts_runner
+from tests.kernels.runners import sharded_runner
 from tests.kernels.runners.engine_models import CONFIGS, load
 
 UNCOMPILED = {"compile": False}
@@ -157,16 +157,16 @@ def test_a_machine_with_fewer_gpus_refuses_the_plan() -> None:
 
 
 def test_a_plan_for_several_gpus_runs_a_model_in_as_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
-    parts = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", tensor_parallel_size=2)
-    assert isinstance(runners.apply(parts, plan_of(tensor_parallel_size=2)), parts_runner.PartsRunner)
-    eager, graphs = (runners.apply(parts, plan_of(tensor_parallel_size=2, **of)) for of in (EAGER, GRAPHS))
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", sharded_runner.NAME)
+    shards = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", tensor_parallel_size=2)
+    assert isinstance(runners.apply(shards, plan_of(tensor_parallel_size=2)), sharded_runner.ShardedRunner)
+    eager, graphs = (runners.apply(shards, plan_of(tensor_parallel_size=2, **of)) for of in (EAGER, GRAPHS))
     prompt = torch.arange(3, 12)[None]
     assert eager.generate(prompt, 5).tokens == graphs.generate(prompt, 5).tokens
-    with pytest.raises(ValueError, match="Inductor compiles no model that is divided"):
-        runners.apply(parts, plan_of(tensor_parallel_size=2, runner="compiled"))
-    with pytest.raises(ValueError, match="tensor_parallel_size: the plan is for 1, and the model comes in 2 parts"):
-        runners.apply(parts, plan_of())
+    with pytest.raises(ValueError, match="Inductor compiles no model that is sharded"):
+        runners.apply(shards, plan_of(tensor_parallel_size=2, runner="compiled"))
+    with pytest.raises(ValueError, match="tensor_parallel_size: the plan is for 1, and the model comes in 2 shards"):
+        runners.apply(shards, plan_of())
 
 
 def test_a_plan_of_layers_in_turn_runs_the_model_so() -> None:
@@ -182,11 +182,11 @@ def test_a_plan_of_layers_in_turn_runs_the_model_so() -> None:
 
 
 def test_a_model_is_loaded_whole_only_where_its_rounding_needs_that() -> None:
-    assert [plan_of(tensor_parallel_size=gpus).parts for gpus in (1, 2, 4)] == [1, 2, 4]
+    assert [plan_of(tensor_parallel_size=gpus).shards for gpus in (1, 2, 4)] == [1, 2, 4]
     rounded = {"weights": "fp8", "rounding": {"method": "nearest"}}
-    assert plan_of(tensor_parallel_size=2, options=rounded).parts == 2
-    assert plan_of(tensor_parallel_size=2, options=rounded | {"rounding": {"method": "gptq"}}).parts == 1
-    assert plan_of(tensor_parallel_size=2, options={"rounding": "gptq"}).parts == 2  # the runner says what is wrong
+    assert plan_of(tensor_parallel_size=2, options=rounded).shards == 2
+    assert plan_of(tensor_parallel_size=2, options=rounded | {"rounding": {"method": "gptq"}}).shards == 1
+    assert plan_of(tensor_parallel_size=2, options={"rounding": "gptq"}).shards == 2  # the runner says what is wrong
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(None, None), (2, None), (4, None), (3, "gpus is 3")])

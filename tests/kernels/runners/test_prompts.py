@@ -184,12 +184,12 @@ def test_a_plans_prompt_ops_are_those_of_its_bucket() -> None:
 
 
 @pytest.mark.parametrize("length", [100, 1024])
-def test_no_op_of_a_divided_prompt_adds_the_residual(length: int) -> None:
+def test_no_op_of_a_sharded_prompt_adds_the_residual(length: int) -> None:
     """A product gives a partial sum, and all of them are added at once. What needs no other rank is fused as before."""
     layer_ops = LayerOps(Decoder(load("llama", "bf16")), BatchShape(1, length, 8))
-    alone, divided = (prompt_ops(layer_ops, GPUS["h200"], divided=each) for each in (False, True))
-    forms = [{op.case["epilogue"] for op in each if op.op == "linear"} for each in (alone, divided)]
+    alone, sharded = (prompt_ops(layer_ops, GPUS["h200"], sharded=each) for each in (False, True))
+    forms = [{op.case["epilogue"] for op in each if op.op == "linear"} for each in (alone, sharded)]
     assert "residual" in forms[0]
     assert forms[1] == forms[0] - {"residual"} | {"none"}
-    assert not [op for op in divided if op.op == "rmsnorm" and op.case["residual"]]
-    assert {op.variant for op in divided if op.op == "rmsnorm"} == {"rmsnorm_triton"}
+    assert not [op for op in sharded if op.op == "rmsnorm" and op.case["residual"]]
+    assert {op.variant for op in sharded if op.op == "rmsnorm"} == {"rmsnorm_triton"}

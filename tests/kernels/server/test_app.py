@@ -12,7 +12,7 @@ from kernels.server.http.app import Server
 from kernels.server.http.client import EngineClient
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.text import ByteText
-from kernels.server.messages import AddRequest, EngineReport, News, Ready
+from kernels.server.messages import AddRequest, EngineOutputs, EngineReport, Ready
 from kernels.server.processes.web_process import WebSpec
 from kernels.server.spec import Spec
 
@@ -26,7 +26,7 @@ def answers(*requests: dict[str, Any], ready: bool = True, **given: Any) -> list
     def engine(message: Any) -> None:
         """Each answer is one token; 96 tokens of each prompt come from the prefix cache."""
         if isinstance(message, AddRequest):
-            client.received(News(tokens=[(message.name, 65, "length")], cached={message.name: 96}))
+            client.received(EngineOutputs(tokens=[(message.name, 65, "length")], cached={message.name: 96}))
 
     client = EngineClient(engine)
     report = EngineReport(running=3, waiting=2, pages=10, free_pages=6)

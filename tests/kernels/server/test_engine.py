@@ -37,7 +37,7 @@ def served(
     model, requests: list[Request], pages: int = 40, ops: Sequence[PlannedOp] = (), tokens: list[Token] | None = None
 ) -> Engine:
     """The engine after it has served them all; they arrive in the course of its first turns."""
-    decoders = [*map(Decoder, tensor_parallel.parts_of(model))]
+    decoders = [*map(Decoder, tensor_parallel.shards_of(model))]
     decoder = decoders[0]
     limits = SchedulerLimits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
     kernels = KernelsBackend(decoders, GPUS["cpu"], limits, ops=ops)
@@ -83,9 +83,9 @@ def test_ranks_together_answer_as_one(family: str, ranks: int) -> None:
     config = CONFIGS[family] | ({"num_key_value_heads": ranks} if ranks > 2 else {})
     config |= {"moe_intermediate_size": 32} if ranks > 2 and "moe_intermediate_size" in config else {}
     model = runners.load(None, config, seed=1, generated=True, dtype="fp32", device="cpu")
-    divided = tensor_parallel.divide(model, [torch.device("cpu")] * ranks)
+    sharded = tensor_parallel.shard_model(model, [torch.device("cpu")] * ranks)
     together, alone = (requests_of(6, (GREEDY, *SAMPLED)) for _ in range(2))
-    served(divided, together)
+    served(sharded, together)
     served(model, alone)
     assert [request.ids for request in together] == [request.ids for request in alone]
 

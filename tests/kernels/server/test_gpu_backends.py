@@ -43,7 +43,7 @@ def test_both_backends_give_the_models_answers(family, weights, at_once, devices
     if devices is None:
         served = model
     else:
-        served = tensor_parallel.divide(model, [torch.device("cuda", number) for number in devices])
+        served = tensor_parallel.shard_model(model, [torch.device("cuda", number) for number in devices])
     own = Engine(building.backends(served, RequestedSize(512, at_once), weights=weights))
     assert len(own.backends) == 2
     streams = [instance._machine.ranks[-1].packed[0].data_ptr() for instance in own.backends[0].instances]
@@ -127,7 +127,7 @@ def test_a_mixture_of_experts_is_served(config, devices, backends, monkeypatch):
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     draw, vocab, served = random.Random(3), config["vocab_size"], model
     if devices is not None:
-        served = tensor_parallel.divide(model, [torch.device("cuda", number) for number in devices])
+        served = tensor_parallel.shard_model(model, [torch.device("cuda", number) for number in devices])
     own = Engine(building.backends(served, RequestedSize(512, 12)))
     assert len(own.backends) == backends
     requests = [

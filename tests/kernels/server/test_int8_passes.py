@@ -65,8 +65,8 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows, weights, ranks
             module.weight = torch.nn.Parameter(own, requires_grad=False)
             if weights != "int8":  # as of a checkpoint, whose values all passes have
                 model.get_submodule(name).weight.copy_(own)
-    parts = tensor_parallel.divide(model, [torch.device("cpu")] * ranks).parts if ranks > 1 else [model]
-    decoders = [Decoder(part) for part in parts]
+    shards = tensor_parallel.shard_model(model, [torch.device("cpu")] * ranks).shards if ranks > 1 else [model]
+    decoders = [Decoder(shard) for shard in shards]
     limits = limits_for(decoders[0], model.config, RequestedSize(64, 20))
     others = [name for name in VARIANTS if name not in LOWERED]
     own = Engine([KernelsBackend(decoders, GPUS["h200"], limits, exclude=others, weights=weights)])

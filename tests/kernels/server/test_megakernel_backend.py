@@ -52,15 +52,15 @@ class InterpretedInstance:
         self.launches += 1
 
 
-NAME, DIVIDED_NAME, CAPACITY = "llama-32", "llama-of-4", 48
+NAME, SHARDED_NAME, CAPACITY = "llama-32", "llama-of-4", 48
 
 
 def engine_of(most: int = 4, ranks: int = 1) -> tuple[torch.nn.Module, Engine, list[InterpretedInstance]]:
     """The tiny model in float32, an engine of both backends over so many ranks, and the instances."""
-    name = NAME if ranks == 1 else DIVIDED_NAME
+    name = NAME if ranks == 1 else SHARDED_NAME
     model = copy.deepcopy(exact(name))
-    divided = tensor_parallel.divide(model, [torch.device("cpu")] * ranks).parts if ranks > 1 else [model]
-    decoders = [*map(Decoder, divided)]
+    shards = tensor_parallel.shard_model(model, [torch.device("cpu")] * ranks).shards if ranks > 1 else [model]
+    decoders = [*map(Decoder, shards)]
     decoder = decoders[0]
     limits = SchedulerLimits(40, 8, 6, 64, 3 * block_of(decoder), block_of(decoder), 3)
     kernels = KernelsBackend(decoders, GPUS["cpu"], limits)
@@ -155,9 +155,9 @@ def test_what_the_prefix_cache_had_is_told_with_the_first_tokens() -> None:
         tokens = []
         while not (tokens and tokens[-1][2]):
             assert ours.poll(60)
-            news = ours.recv()
-            told |= news.cached
-            tokens += news.tokens
+            outputs = ours.recv()
+            told |= outputs.cached
+            tokens += outputs.tokens
         assert len(tokens) == 9
     ours.send(Stop())
     serving.join(60)

@@ -17,7 +17,7 @@ from kernels.server.execution.engine import Engine
 from kernels.server.execution.pauses import estimated, longest_passes, within
 from kernels.server.execution.shapes import Shape, fitting, shapes
 from kernels.server.execution.sizing import STEP_TOKENS_ON, RequestedSize, limits_for
-from kernels.server.messages import AddRequest, News
+from kernels.server.messages import AddRequest, EngineOutputs
 from kernels.server.processes.worker import GrammarCompiler, serve
 from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Request
@@ -139,11 +139,11 @@ def test_the_engine_goes_on_while_the_server_does_not_read() -> None:
     answers: dict[str, list[int | None]] = {name: [] for name in "abcd"}
     logprobs: dict[str, list[Logprobs]] = {"b": []}
     while any(len(tokens) < TOKENS for tokens in answers.values()):
-        news = server.recv()
-        assert isinstance(news, News)
-        for name, token, _ in news.tokens:
+        outputs = server.recv()
+        assert isinstance(outputs, EngineOutputs)
+        for name, token, _ in outputs.tokens:
             answers[name].append(token)
-        for name, found in news.logprobs.items():
+        for name, found in outputs.logprobs.items():
             logprobs[name] += found  # of no other request
     assert answers["a"] == answers["b"] == answers["c"] == answers["d"]
     assert [each.likeliest for each in logprobs["b"]] == [

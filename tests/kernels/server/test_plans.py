@@ -76,8 +76,8 @@ def test_int8_is_refused_where_no_kernel_multiplies_it() -> None:
 
 def test_integers_are_served_on_several_gpus_and_other_precisions_on_none() -> None:
     for weights, served in (("int8", True), ("int4_zero", True), ("fp8", False)):
-        divided = plan(runner="megakernel", options={"weights": weights}, tensor_parallel_size=2)
-        assert (precision_refusal(divided) is None) == served, weights
+        sharded = plan(runner="megakernel", options={"weights": weights}, tensor_parallel_size=2)
+        assert (precision_refusal(sharded) is None) == served, weights
 
 
 def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace() -> None:

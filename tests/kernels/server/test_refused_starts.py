@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernels.cli.serve import ABOVE, NUMBERS, _serve, serve, serve_arguments, wrong_number
-from kernels.load.connection import Address, handed_over
+from kernels.load.connection import Address, handed_off
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.sharing import Sending
@@ -22,7 +22,7 @@ from kernels.model_files.digests import model_digest
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.http.web import listening
-from kernels.server.processes.handed import NAME, HandedServer, ServerDeclined
+from kernels.server.processes.handoff_server import NAME, HandoffServer, ServerDeclined
 from kernels.server.spec import Spec
 from tests.kernels.server.conftest import MODEL
 from tests.ports import reserved_port
@@ -123,12 +123,12 @@ def test_files_that_hold_no_object_no_weights_or_half_a_model_are_refused(tmp_pa
 
 
 def test_a_server_that_cannot_serve_says_so(tmp_path):
-    with HandedServer(Spec(model=str(tmp_path)), os.environ) as server:
+    with HandoffServer(Spec(model=str(tmp_path)), os.environ) as server:
         with pytest.raises(ServerDeclined, match=r"config\.json: it cannot be read"):
             server.wait_ready(300)
         server.process.wait(120)
         with pytest.raises(OSError, match="Broken pipe"):
-            handed_over(server.handing)
+            handed_off(server.handoff_fd)
 
 
 def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_processes(tmp_path):
@@ -139,11 +139,11 @@ def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_pro
     )
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     spec = Spec(model="tiny-llama", plan=str(tmp_path / "plan.json"), device="cpu", max_num_seqs=4)
-    with HandedServer(spec, os.environ) as server:
+    with HandoffServer(spec, os.environ) as server:
         device = server.wait_ready(300)
         served = Serving.model_validate(server.serving)
         requests = RequestList.drawn(Lengths(6, 4), 12, 64, 7)
-        address = Address("localhost", 80, False, "/v1", handing=server.handing)
+        address = Address("localhost", 80, False, "/v1", handoff_fd=server.handoff_fd)
         sent = asyncio.run(Sending(address, partial(requests.load, NAME, 3), LoadDuration(60), processes=2).run())
     assert sorted(exchange.planned.index for exchange in sent.exchanges) == list(range(12))
     assert {(exchange.error, exchange.tokens) for exchange in sent.exchanges} == {("", 4)}

@@ -10,7 +10,7 @@ import pytest
 from kernels.ops.sampling import GREEDY
 from kernels.server.http.client import EngineClient
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import AddRequest, News, Ping, Ready, Stop
+from kernels.server.messages import AddRequest, EngineOutputs, Ping, Ready, Stop
 from kernels.server.processes import replicas
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.replicas import IMBALANCE_THRESHOLD, EngineReplicas
@@ -25,9 +25,9 @@ def tells_its_number(spec: Spec, connection: Connection) -> None:
     while not isinstance(message := connection.recv(), Stop):
         if isinstance(message, AddRequest):
             reason = "length" if message.max_tokens == 1 else None
-            connection.send(News(tokens=[(message.name, os.getpid(), reason)]))
+            connection.send(EngineOutputs(tokens=[(message.name, os.getpid(), reason)]))
         elif isinstance(message, Ping):
-            connection.send(News(report={}))
+            connection.send(EngineOutputs(report={}))
 
 
 async def started() -> tuple[EngineReplicas, EngineClient]:

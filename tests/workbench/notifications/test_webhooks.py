@@ -17,7 +17,7 @@ from workbench.audit.models import Action, Entry
 from workbench.notifications import delivering, outbox, signing
 from workbench.notifications.delivering import BACK_OFF, deliver_due
 from workbench.notifications.models import POSTED, Delivery, Kind, Notice, Webhook
-from workbench.notifications.schemas import Wanted
+from workbench.notifications.schemas import PostedKind
 from workbench.reports import services as reports
 from workbench.runs import state
 from workers.documents.stages import STAGES, StageFailure
@@ -229,7 +229,7 @@ def test_the_api_does_the_same(api, admin, engineer, receiver):
     assert found["tries"][0]["words"] == "Answered 200."
     for wrong in ({"url": "ftp://x"}, body | {"kinds": ["test"]}, body | {"kinds": []}):
         assert client.post("/api/v1/webhooks", wrong, content_type="application/json").status_code == 422
-    assert set(get_args(Wanted)) == {kind for kind, _ in POSTED}, "the API takes what the page offers"
+    assert set(get_args(PostedKind)) == {kind for kind, _ in POSTED}, "the API takes what the page offers"
     assert api(engineer).get("/api/v1/webhooks").status_code == 403
     answers = [client.post(f"{address}/test") for _ in range(outbox.MOST_TESTS)]
     assert [each.status_code for each in answers] == [202] * (outbox.MOST_TESTS - 1) + [429]

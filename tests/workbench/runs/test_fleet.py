@@ -17,7 +17,7 @@ from workbench.pages.templatetags.figures import unbroken
 from workbench.pages.templatetags.page import term
 from workbench.runs import services
 from workers.charts import endpoint
-from workers.cost import against_endpoint, study
+from workers.cost import against_endpoint, run_economics
 from workers.documents.prices import PriceResult
 from workers.report.page import render
 
@@ -27,7 +27,7 @@ def stands_at(run, users, highest):
     stage, model = run.stages.get(stage="price"), run.workload.model.facts
     stage.result["economics"] = None
     stage.save()
-    found = study.of_results(services.reading(run)[0], run.workload.sla, model)
+    found = run_economics.of_results(services.reading(run)[0], run.workload.sla, model)
     sides = (side.model_copy(update={"users": users, "highest": highest}) for side in (found.before, found.after))
     found = found.model_copy(update=dict(zip(("before", "after"), sides, strict=True)))
     stage.result["economics"] = found.model_dump(mode="json")

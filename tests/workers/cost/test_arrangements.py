@@ -41,7 +41,7 @@ def test_replicas_and_tensor_parallelism_are_held_against_each_other(
     assert sentence.endswith(f" The fewest GPUs: one engine over {size} (kernels serve {options}).")
 
 
-def test_more_users_than_an_engine_serves_take_replicas_of_the_same_and_a_mixture_is_divided_too() -> None:
+def test_more_users_than_an_engine_serves_take_replicas_of_the_same_and_a_mixture_is_sharded_too() -> None:
     assert "16 replicas of 4 GPUs each" in said(users=128, limit=2)
     assert "neither tensor parallelism nor replicas serve 32 users" in said(limit=0.5)
     sentence = said(users=2, name="qwen3-30b-a3b", limit=2)

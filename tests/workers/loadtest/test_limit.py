@@ -11,7 +11,7 @@ from tests import sample_loads
 from tests.workers.loadtest.stub import running_stub
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.loadtest.highest_load import Ladder, LimitSearch, find_limit, saturation, searched
+from workers.loadtest.highest_load import LimitSearch, LoadGrid, find_limit, saturation, searched
 from workers.loadtest.measuring import LoadTest
 from workers.loadtest.recording import InvalidRecording
 from workers.loadtest.sending import LoadTarget
@@ -68,15 +68,15 @@ def test_the_rise_ends_at_saturation_and_for_want_of_time_without_a_reason():
         """The loads that are measured where `best` users saturate the server and each load takes a second."""
         done = []
 
-        def measured(rung):
-            done.append(rung)
-            return sample_loads.load(rung, 10, 10 * max(1.0, rung / best), "missed")
+        def measured(index):
+            done.append(index)
+            return sample_loads.load(index, 10, 10 * max(1.0, index / best), "missed")
 
         def unfinished():
             return "The minutes were up." if len(done) >= seconds else ""
 
-        ladder = Ladder(Traffic(), most)
-        return done, searched(ladder, ladder.search(3), measured, unfinished=unfinished, saturate=True)
+        grid = LoadGrid(Traffic(), most)
+        return done, searched(grid, grid.search(3), measured, unfinished=unfinished, saturate=True)
 
     done, found = loads_up_to(64, seconds=99, best=8)
     assert done == [1, 2, 4, 8, 16]
@@ -93,15 +93,15 @@ def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
     rate = Objective(metric="throughput", limit=100)
     latency = Objective(metric="e2e", limit=100)
 
-    def measured(rung):
-        kept = {"throughput": VERDICTS[rung >= least], "e2e": VERDICTS[rung <= 11]}
-        each = sample_loads.load(rung, 10, 1, "met")
+    def measured(index):
+        kept = {"throughput": VERDICTS[index >= least], "e2e": VERDICTS[index <= 11]}
+        each = sample_loads.load(index, 10, 1, "met")
         said = [(one, kept[one.metric]) for one in (rate, latency)[:promises]]
         outcomes = [each.outcomes[0].model_copy(update={"objective": one, "verdict": word}) for one, word in said]
         return each.model_copy(update={"outcomes": outcomes, "verdict": overall([word for _, word in said])})
 
-    ladder = Ladder(Traffic(), 64)
-    found = searched(ladder, ladder.search(3), measured)
+    grid = LoadGrid(Traffic(), 64)
+    found = searched(grid, grid.search(3), measured)
     assert found.users == users
     assert found.missed == (users == 0)
     said = curve_of(sample_loads.under_load().before.server, found).sentence
@@ -157,10 +157,10 @@ def test_the_highest_rate_of_an_open_loop_and_speed_of_a_recording_are_searched(
     traffic = {"arrivals": arrivals} | ({"recording": "calls.csv"} if name == "speed" else {})
     target = LoadTarget(Address.parse("http://127.0.0.1:1"), "stub")
     test = LoadTest(target, Traffic.model_validate(traffic), [], LoadDuration(10, warm_up_s=2))
-    ladder = Ladder(test.traffic, most_users=8, recorded_s=40 if name == "speed" else inf)
+    grid = LoadGrid(test.traffic, most_users=8, recorded_s=40 if name == "speed" else inf)
 
-    def measured(rung):
-        put_on = ladder.test(test, rung, 0.999)
+    def measured(index):
+        put_on = grid.test(test, index, 0.999)
         level = getattr(put_on.traffic, name)
         if name == "speed":
             assert put_on.limits.seconds == pytest.approx(min(10, 40 / level)), "no longer than the recording lasts"
@@ -170,8 +170,8 @@ def test_the_highest_rate_of_an_open_loop_and_speed_of_a_recording_are_searched(
         met = sample_loads.load(2, 10, 1, "met" if level <= holds else "missed")
         return met.model_copy(update={"traffic": put_on.traffic, "in_flight": level / 2})
 
-    search = ladder.search(least=3)
-    result = searched(ladder, search, measured)
+    search = grid.search(least=3)
+    result = searched(grid, search, measured)
     most = {"rate": result.most_rate, "speed": result.most_speed}
     assert {each: getattr(result, each) for each in most} == {"rate": None, "speed": None} | {name: highest}
     assert (most[name], result.level, result.users) == (arrivals[name], highest, round(highest / 2))
@@ -196,7 +196,7 @@ def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
         result = find_limit(LoadTest(target, traffic, [promise], LoadDuration(1, 0.2), tmp_path), 4, lambda load: None)
     loads = result.loads
     assert loads[0].speed == 4 / 64, "a machine too busy to send in time ends the search at its first load"
-    assert {each.speed for each in loads} <= {4 * rung / 64 for rung in range(1, 65)}
+    assert {each.speed for each in loads} <= {4 * index / 64 for index in range(1, 65)}
     assert result.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
     assert all(each.tokens.output == 4 * each.completed for each in loads)
     faster = [each.requests for each in loads if each.verdict]

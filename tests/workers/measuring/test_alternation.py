@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.runners import Generation
 from kernels.runners.eager import EagerRunner
 from tests.kernels.runners.engine_models import load
@@ -45,7 +45,7 @@ class Clock:
     def overtime(self) -> float:
         return max(0.0, self.now - self.end)
 
-    def say(self, progress: float, message: str) -> None:
+    def report_progress(self, progress: float, message: str) -> None:
         """Nobody listens."""
 
 
@@ -59,7 +59,7 @@ class Clients:
     def serve(self) -> None:
         self.at.append(self.clock.now)
         self.clock.now += self.seconds
-        self.served.append(Served(0, 0, (int(1e9 * self.seconds),), 1, 1))
+        self.served.append(ServedBatch(0, 0, (int(1e9 * self.seconds),), 1, 1))
 
 
 def alternated(monkeypatch, seconds, before, after=0.04, reserve=10.0, limit=100, start_seconds=None):

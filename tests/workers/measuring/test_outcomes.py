@@ -2,20 +2,20 @@
 
 import pytest
 
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from workers.documents.workload import Objective
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes, outcomes_of, speedup
 from workers.stats.sample_sizes import is_enough
 
 
-def served(ms: float, count: int, tokens: int = 4) -> list[Served]:
+def served(ms: float, count: int, tokens: int = 4) -> list[ServedBatch]:
     """Batches one after the other, each `ms` long with a little jitter, tokens evenly spread."""
     found, now = [], 0.0
     for index in range(count):
         length = ms * (1 + 0.01 * (index % 3))
         times = tuple(int(1e6 * (now + length * (step + 1) / tokens)) for step in range(tokens))
-        found.append(Served(int(1e6 * now), int(1e6 * now), times, 1, tokens))
+        found.append(ServedBatch(int(1e6 * now), int(1e6 * now), times, 1, tokens))
         now += length
     return found
 

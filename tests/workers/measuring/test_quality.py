@@ -9,7 +9,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.model_files import AnswerKind
 from kernels.plan import Plan
 from kernels.runners import load, runner
@@ -190,7 +190,7 @@ def test_a_short_text_is_filled_up_with_what_the_model_writes_if_it_writes(tmp_p
 )
 def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, changed, expected):
     measured = [5.0] * 20
-    past = [Served(0, 0, (int(each * 1e6),), 1, 1) for each in measured]
+    past = [ServedBatch(0, 0, (int(each * 1e6),), 1, 1) for each in measured]
     found = outcomes([Objective(metric="ttft", limit=10)], [Alternation(past, past)], None)
     quality_of = judged(model("bf16"), texts.random(256, 64, 512))
     known = None if tokens is None else quality_of.model_copy(update={"tokens": tokens})

@@ -11,7 +11,7 @@ from tests.kernels.megakernel.tiny_models import programs_of
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow, PlanProfile
 from workers.planning import megakernel_profile
-from workers.planning.megakernel_profile import BUILD_SECONDS, RECORD_SECONDS, divided, rows_of
+from workers.planning.megakernel_profile import BUILD_SECONDS, RECORD_SECONDS, rows_of, with_breakdown
 
 STEPS, READ_TBPS = 63, 4.39
 CEILINGS = Ceilings(read_tbps=READ_TBPS, copy_tbps=3.9, matrix_tflops={"bf16": 700.0}, launch_us=4.0)
@@ -46,7 +46,7 @@ def recorded(monkeypatch):
 
 
 def test_the_row_is_divided_and_the_times_still_add_up(recorded):
-    found = divided(profile(), "runner", PROMPT, STEPS, CEILINGS, 60)
+    found = with_breakdown(profile(), "runner", PROMPT, STEPS, CEILINGS, 60)
     assert recorded == [("runner", PROMPT, STEPS + 1)]
     assert OTHER in found.rows
     inside = [row for row in found.rows if row is not OTHER]
@@ -81,7 +81,7 @@ def test_several_gpus_are_said_and_batches_are_divided_as_well(monkeypatch, batc
     programs = programs_of("llama-of-4", sms=4, tensor_parallel_size=ranks, batch=batch, sliced=batch > 1)
     monkeypatch.setattr(record, "timeline", lambda *_: [(program, made_up(program)) for program in programs])
     monkeypatch.setattr(record, "unmade", lambda runner: [])
-    found = divided(profile(), None, PROMPT.repeat(batch, 1), STEPS, CEILINGS, 60)
+    found = with_breakdown(profile(), None, PROMPT.repeat(batch, 1), STEPS, CEILINGS, 60)
     assert sum(row.ms for row in found.rows) == pytest.approx(ROW.ms + OTHER.ms)
     names = {row.op for row in found.rows}
     assert ("megakernel, residual" in names) == (batch > 1)
@@ -92,7 +92,7 @@ def test_several_gpus_are_said_and_batches_are_divided_as_well(monkeypatch, batc
 def test_without_time_for_the_build_the_row_stays_whole_and_says_so(monkeypatch):
     monkeypatch.setattr(record, "unmade", lambda runner: ["a build"])
     monkeypatch.setattr(record, "timeline", lambda *_: pytest.fail("it must not be recorded"))
-    found = divided(profile(), None, PROMPT, STEPS, CEILINGS, 20.4)
+    found = with_breakdown(profile(), None, PROMPT, STEPS, CEILINGS, 20.4)
     assert found.rows == [ROW, OTHER]
     assert found.sentence.startswith("A request. ")
     assert found.sentence.endswith(" take 23 s, and 20 s are left.")
@@ -108,6 +108,6 @@ def test_a_build_that_fails_leaves_the_row_whole_and_says_so(monkeypatch, error)
 
     monkeypatch.setattr(record, "unmade", lambda runner: [])
     monkeypatch.setattr(record, "timeline", fails)
-    found = divided(profile(), None, PROMPT, STEPS, CEILINGS, 60)
+    found = with_breakdown(profile(), None, PROMPT, STEPS, CEILINGS, 60)
     assert found.rows == [ROW, OTHER]
     assert f"({str(error).splitlines()[0]} ({type(error).__name__}))" in found.sentence

@@ -41,7 +41,7 @@ def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path, before):
     assert left.floor_ms == pytest.approx(sum(row.floor_ms or 0 for row in before.rows))
     assert "A request of the plan takes" in left.sentence
     assert "cannot take less than" in left.sentence
-    assert [left.trace, left.timeline.file] == context.kept[-2:]
+    assert [left.trace, left.timeline.file] == context.saved[-2:]
 
 
 def test_a_compiled_plans_steps_are_those_of_the_whole_request(tmp_path, before):

@@ -6,7 +6,7 @@ from pathlib import Path
 from kernels.plan import Plan
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial
-from workers.planning.steps import LEAST_SECONDS, REST, RUNNER, measure, toggled
+from workers.planning.steps import LEAST_SECONDS, REST, RUNNER, cumulative_plans, measure
 
 FILE = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "llama-3.2-1b.json"
 
@@ -30,7 +30,7 @@ class Tries:
 
 def test_each_step_adds_one_group_and_the_last_is_the_plan_unless_it_has_one_group():
     plan = kernels_plan()
-    found = toggled(plan)
+    found = cumulative_plans(plan)
     assert [name for name, _ in found] == [RUNNER, "attention", "products", "norms and gates", REST]
     bare = found[0][1]
     assert [op.variant.startswith("torch_") for op in bare.ops] == [True]
@@ -38,7 +38,7 @@ def test_each_step_adds_one_group_and_the_last_is_the_plan_unless_it_has_one_gro
     assert counts == sorted(counts)
     assert {op.op for op in found[1][1].ops} == {"step_attention", "rope", "attention"}
     assert found[-1][1].ops == plan.ops
-    assert toggled(plan.model_copy(update={"ops": []})) == []
+    assert cumulative_plans(plan.model_copy(update={"ops": []})) == []
 
 
 def test_the_whole_is_not_measured_again_and_no_step_where_time_lacks():

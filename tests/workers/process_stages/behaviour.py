@@ -16,7 +16,7 @@ def run(document: StageInput, context: Context) -> Any:
     known = sorted(context.shared)
     context.shared[document.stage] = True
     imported = "here" if os.getpid() == IMPORTED_IN else "before"
-    context.say(0.5, f"{os.getpid()} imported {imported} knows {known}")
+    context.report_progress(0.5, f"{os.getpid()} imported {imported} knows {known}")
     name, _, stage = document.workload.name.partition(" ")
     if stage == document.stage and name == "hang":
         time.sleep(600)

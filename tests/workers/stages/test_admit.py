@@ -127,7 +127,7 @@ def test_the_fewest_gpus_that_hold_the_model(gpu_class, changes, size, words):
     assert bool(result.reason) == (size is None)
 
 
-def test_what_runs_today_is_divided_over_the_gpus_that_hold_it_unless_torch_compile_runs_it(context):
+def test_what_runs_today_is_sharded_over_the_gpus_that_hold_it_unless_torch_compile_runs_it(context):
     config = manifest(catalogue.entry("llama-3.1-70b")[0])
     admitted = admit.run(stage_input("admit", config, gpu_class="h200x4"), context)
     assert admitted.tensor_parallel_size == 4

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.model.loading import skeleton
 from kernels.model_files import catalogue
 from kernels.plan import Plan
@@ -244,9 +244,9 @@ def test_a_request_faster_than_the_memory_can_be_read_is_refused(context):
     document = stage_input("verify", gpu_class="h200", traffic={"prompt_tokens": 128, "output_tokens": 64})
     plan = Plan(model_digest="a" * 64, gpu="h200", runner="megakernel", dtype="bf16")
     for ms, impossible in ((20, True), (37, False)):
-        served = [Served(0, 0, (ms * 1_000_000,), 1, 64)]
+        served = [ServedBatch(0, 0, (ms * 1_000_000,), 1, 64)]
         clients = SimpleNamespace(kind="decoder", served=served)
         assert bool(too_fast(runner, plan, document, clients)) == impossible
     rounded = plan.model_copy(update={"options": {"weights": "fp8"}})
-    clients = SimpleNamespace(kind="decoder", served=[Served(0, 0, (24_700_000,), 1, 64)])
+    clients = SimpleNamespace(kind="decoder", served=[ServedBatch(0, 0, (24_700_000,), 1, 64)])
     assert too_fast(runner, rounded, document, clients) is None

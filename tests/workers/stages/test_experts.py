@@ -76,7 +76,7 @@ def test_a_step_without_variants_takes_no_product_whose_host_reads_the_rows() ->
     cases = [GroupedCase(rows=2, experts=8, n=192, k=128), GatedCase(m=2, n=96)]
     named = zip(cases, ("grouped_hopper", "gated_triton"), strict=True)
     ops = [PlannedOp(op=case.op, case=case.model_dump(), variant=variant) for case, variant in named]
-    found = steps.toggled(Plan(model_digest="", gpu="h200", runner="kernels", ops=ops))
+    found = steps.cumulative_plans(Plan(model_digest="", gpu="h200", runner="kernels", ops=ops))
     assert [name for name, _ in found] == [steps.RUNNER, "products", "norms and gates"]
     assert [op.variant for op in found[0][1].ops] == ["torch_gated"]
 

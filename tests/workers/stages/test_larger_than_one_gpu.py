@@ -9,7 +9,7 @@ from kernels import registry
 from kernels.measure import host_memory
 from kernels.runners import by_name
 from kernels.runners.whole_model import WholeModel
-from tests.kernels.runners import parts_runner
+from tests.kernels.runners import sharded_runner
 from tests.workers.conftest import TINY, fixed_ceilings
 from tests.workers.stages.kinds import documents
 from tests.workers.stages.test_confirmed_plans import SlowRunner, slow_down
@@ -29,17 +29,17 @@ MEMORY = 2**30 + 5_000_000
 
 
 class OnTwo(WholeModel):
-    """In place of the megakernel: torch's own ops over the parts."""
+    """In place of the megakernel: torch's own ops over the shards."""
 
     name, runner_name, most_gpus, build_seconds = "megakernel", "megakernel", 2, 0.1
     summary = "planted"
 
 
-class SlowestDivided(SlowRunner):
-    """transformers' `generate`, slower where one process drives the parts of a divided model, as on GPUs."""
+class SlowestSharded(SlowRunner):
+    """transformers' `generate`, slower where one process drives the shards of a sharded model, as on GPUs."""
 
     def generate(self, *given: Any, **more: Any) -> Any:
-        if hasattr(self.model, "divided"):
+        if hasattr(self.model, "sharded"):
             self.sleep(2 * self.PAUSE)
         return super().generate(*given, **more)
 
@@ -53,8 +53,8 @@ def run() -> Run:
         patch.setitem(gpu_class.SEVERAL, "cpu", ("cpu", 2))
         patch.setattr(host_memory, "total_bytes", lambda: MEMORY)
         patch.setitem(registry._variants, "megakernel", OnTwo())
-        patch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
-        patch.setitem(by_name.RUNNERS, "eager", f"{__name__}.SlowestDivided")
+        patch.setitem(by_name.RUNNERS, "megakernel", sharded_runner.NAME)
+        patch.setitem(by_name.RUNNERS, "eager", f"{__name__}.SlowestSharded")
         traffic = {"prompt_tokens": 28, "output_tokens": 4, "batch": 4}
         promise = {"metric": "batch_latency", "at_least_faster": 1.05}  # it takes no certain number of requests
         return through_all_stages(CONFIG, traffic=traffic, objectives=[promise])
@@ -90,23 +90,23 @@ def test_a_way_that_leaves_no_memory_for_a_plan_does_not_count(
     context = Context(tmp_path, tmp_path)
     facts = placements.chosen(document, context)
     assert (facts["placement"], facts["no_room"]) == ("tensor_parallel", True)
-    assert len(context.shared["model"].divided.parts) == 2
+    assert len(context.shared["model"].sharded.shards) == 2
     baseline = run.results.baseline.model_copy(update=facts)
     words = placement_words(run.results.model_copy(update={"baseline": baseline}))
     assert "it takes 28.0 ms, but then no GPU has memory for a plan beside it" in words
 
 
-def test_the_profile_of_a_divided_model_names_what_the_gpus_add_up(
+def test_the_profile_of_a_sharded_model_names_what_the_gpus_add_up(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fixed_ceilings(monkeypatch)
     results = Results(admit=run.results.admit)
-    divided = profile.run(documents("profile", CONFIG, results), Context(tmp_path, tmp_path))
-    rows = {(row.op, row.phase) for row in divided.rows}
+    sharded = profile.run(documents("profile", CONFIG, results), Context(tmp_path, tmp_path))
+    rows = {(row.op, row.phase) for row in sharded.rows}
     assert {(SUM, "prefill"), (SUM, "decode"), ("linear q_proj", "decode"), ("attention", "decode")} <= rows
 
 
-def test_its_plan_is_confirmed_over_the_same_parts_and_both_sides_pay_for_both_gpus(run: Run) -> None:
+def test_its_plan_is_confirmed_over_the_same_shards_and_both_sides_pay_for_both_gpus(run: Run) -> None:
     verify = run.results.verify
     assert verify.recommended, verify.sentence
     assert (verify.plan["runner"], verify.gpus) == ("megakernel", 2)

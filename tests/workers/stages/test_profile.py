@@ -111,10 +111,10 @@ def test_the_cases_for_explore_count_one_request(profiled):
 
 def test_the_trace_is_kept_as_an_artifact(profiled):
     found, context = profiled
-    with gzip.open(context.kept_dir / found.trace.sha256) as stream:
+    with gzip.open(context.saved_dir / found.trace.sha256) as stream:
         assert json.load(stream)["traceEvents"]
     assert found.trace.media_type == "application/gzip"
-    with gzip.open(context.kept_dir / found.timeline.file.sha256) as stream:
+    with gzip.open(context.saved_dir / found.timeline.file.sha256) as stream:
         drawn = json.load(stream)
     assert {"prefill", "decode", "linear down_proj"} <= set(drawn["names"])
     assert [lane.name for lane in found.timeline.lanes] == [lane["name"] for lane in drawn["lanes"]]

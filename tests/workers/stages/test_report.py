@@ -19,7 +19,7 @@ def test_keeps_a_self_contained_page_and_the_plan(tmp_path):
     document = stage_input()
     context = Context(tmp_path / "model", tmp_path / "scratch")
     result = run(document, context)
-    page = (context.kept_dir / result.html.sha256).read_text()
+    page = (context.saved_dir / result.html.sha256).read_text()
     assert result.verdict == "met"
     assert result.headline.startswith("Met: TTF64 p50")
     assert result.headline in page
@@ -27,7 +27,7 @@ def test_keeps_a_self_contained_page_and_the_plan(tmp_path):
     assert page.count("<svg") == 9
     assert "3.46x faster than the next" in page
     assert len(page) < 1_000_000
-    assert json.loads((context.kept_dir / result.plan.sha256).read_text()) == document.results.verify.plan
+    assert json.loads((context.saved_dir / result.plan.sha256).read_text()) == document.results.verify.plan
     with pytest.raises(StageError, match="no verified result"):
         run(document.model_copy(update={"results": Results()}), context)
 

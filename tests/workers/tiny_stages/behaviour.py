@@ -22,13 +22,13 @@ SECRETS = ("WORKER_TOKEN", "REDIS_URL", "DATABASE_URL", "SECRET_KEY")
 def run(document: StageInput, context: Context) -> Any:
     """Check the surroundings, do what the workload's name asks of this stage, and return a sample result."""
     action, _, stage = document.workload.name.partition(" ")
-    context.say(0.5, f"half of {document.stage}")
+    context.report_progress(0.5, f"half of {document.stage}")
     _check_surroundings(context)
     if stage in (document.stage, "everywhere"):
         ACTIONS[action](document, context)
     note = context.artifacts / "note.txt"
     note.write_text(document.stage)
-    context.keep(note, "note.txt", "text/plain")
+    context.save_artifact(note, "note.txt", "text/plain")
     return getattr(results(), document.stage)
 
 
@@ -68,7 +68,7 @@ def _hang_once(document: StageInput, context: Context) -> None:
 
 def _tell(context: Context, what: dict[str, Any]) -> None:
     """Say what the test reads among the run's events."""
-    context.say(0.5, json.dumps(what))
+    context.report_progress(0.5, json.dumps(what))
 
 
 def _pause(document: StageInput, context: Context) -> None:

@@ -73,7 +73,7 @@ def test_trace_and_timeline_are_kept_and_the_reader_knows_streams(tmp_path):
         json.dump({"traceEvents": [kernel]}, stream)
     context = Context(tmp_path, tmp_path, seconds=60)
     kept, shown = timeline.keep(path, read(path), context, "plan-")
-    assert [each.name for each in context.kept] == ["plan-trace.json.gz", "plan-timeline.json.gz"]
-    assert [kept, shown.file] == context.kept
+    assert [each.name for each in context.saved] == ["plan-trace.json.gz", "plan-timeline.json.gz"]
+    assert [kept, shown.file] == context.saved
     assert [(lane.name, lane.events) for lane in shown.lanes] == [("GPU stream 7", 1)]
     assert timeline.keep(path, Trace(), context)[1] is None

@@ -11,14 +11,14 @@ register = template.Library()
 
 
 @register.inclusion_tag("comments/comments.html", takes_context=True)
-def comments(context: dict[str, Any], thing: Any) -> dict[str, Any]:
+def comments(context: dict[str, Any], target: Any) -> dict[str, Any]:
     """The comments on a run or a report, and the form for the next."""
-    members = Membership.objects.filter(organisation=thing.organisation_id).select_related("user")
+    members = Membership.objects.filter(organisation=target.organisation_id).select_related("user")
     return {
-        "comments": thing.comments.select_related("author"),
+        "comments": target.comments.select_related("author"),
         "names": [str(member.user) for member in members[:30] if member.user != context["user"]],
-        "address": "run-comment" if isinstance(thing, Run) else "report-comment",
-        "thing": thing,
+        "address": "run-comment" if isinstance(target, Run) else "report-comment",
+        "target": target,
         "user": context["user"],
         "may_admin": context.get("may_admin"),
         "csrf_token": context.get("csrf_token"),

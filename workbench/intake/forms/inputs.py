@@ -103,7 +103,7 @@ def _names(literal: Any, default: Sequence[str]) -> Choices:
     return [(name, name) for name in dict.fromkeys([*default, *get_args(literal)])]
 
 
-def _said(document: Any, name: str) -> str:
+def _hint(document: Any, name: str) -> str:
     text = document.model_fields[name].description or ""
     return capitalised(text) + "." if text else ""
 
@@ -124,7 +124,7 @@ def general() -> list[Input]:
             hint="What the plan is compared with. vLLM is measured under load alone: fill in the users there.",
         ),
         Input("after_runner", "What runs the plan under load", "select", choices=AFTER),
-        Input("duty_cycle", "Duty cycle, 0 to 1", hint=_said(Sla, "duty_cycle")),
+        Input("duty_cycle", "Duty cycle, 0 to 1", hint=_hint(Sla, "duty_cycle")),
     ]
 
 
@@ -218,21 +218,21 @@ def constraints() -> list[Input]:
             "within the quality loss. int8 loses about as little as bf16 arithmetic itself.",
             choices=_names(Precision, default.precisions),
         ),
-        Input("constraints.prefer", "Plan to prefer", "select", choices=PREFERRED, hint=_said(Constraints, "prefer")),
-        Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
-        Input("constraints.strict_minutes", "Strict minutes", "check", hint=_said(Constraints, "strict_minutes")),
-        Input("constraints.max_quality_loss", "Quality loss, at most", hint=_said(Constraints, "max_quality_loss")),
+        Input("constraints.prefer", "Plan to prefer", "select", choices=PREFERRED, hint=_hint(Constraints, "prefer")),
+        Input("constraints.minutes", "Minutes", hint=_hint(Constraints, "minutes")),
+        Input("constraints.strict_minutes", "Strict minutes", "check", hint=_hint(Constraints, "strict_minutes")),
+        Input("constraints.max_quality_loss", "Quality loss, at most", hint=_hint(Constraints, "max_quality_loss")),
         Input(
             "constraints.allow_unverified_quality",
             "Allow unverified quality",
             "check",
-            hint=_said(Constraints, "allow_unverified_quality"),
+            hint=_hint(Constraints, "allow_unverified_quality"),
         ),
         Input(
             "constraints.exclude",
             "Variants not to use",
             "checks",
-            hint=_said(Constraints, "exclude"),
+            hint=_hint(Constraints, "exclude"),
             choices=[(variant.name, variant.name) for variant in variants],
             about={variant.name: variant.summary for variant in variants},
             headings={variant.name: capitalised(PARTS.get(variant.op, variant.op)) for variant in variants},
@@ -242,7 +242,7 @@ def constraints() -> list[Input]:
 
 def quality() -> list[Input]:
     hint = (
-        f"{_said(Sla, 'quality_text')} At most {MOST_CHARACTERS:,} characters; 4,096 tokens or more are needed. Left "
+        f"{_hint(Sla, 'quality_text')} At most {MOST_CHARACTERS:,} characters; 4,096 tokens or more are needed. Left "
         "empty, the model's quality.txt is taken, else what the model writes, else random tokens."
     )
     return [Input("quality_text", "Text", "area", hint=hint)]

@@ -104,10 +104,10 @@ def _readable_promises(form: WorkloadForm) -> list[str]:
 
 
 def _workers() -> str:
-    living = sorted(placement.living_gib())
-    if not living:
+    live = sorted(placement.live_gib())
+    if not live:
         return "No worker is running now: a run waits for one."
-    return f"Workers are running for class {', '.join(living)}."
+    return f"Workers are running for class {', '.join(live)}."
 
 
 def _facts(reference: str, rows: Any) -> ModelManifest | None:
@@ -173,8 +173,8 @@ def _check_model(
         checks.reasons.append(f"The run would be refused: {outside}.")
     checks.facts += placement.missed_by_fewer(document, facts, chosen, known.ceilings)
     if gpus_of(chosen) > 1 and not divides(facts, gpus_of(chosen)):
-        checks.warnings.append(f"{facts.name} is not divided over GPUs: its plan runs on one of class {chosen}.")
-    if chosen in known.living:
+        checks.warnings.append(f"{facts.name} is not sharded over GPUs: its plan runs on one of class {chosen}.")
+    if chosen in known.live:
         checks.facts.append(f"A run of it would go to class {chosen}.")
     elif placement.why_several(document, facts, chosen, known):
         checks.warnings.append(f"A run would wait for a worker of class {chosen}.")

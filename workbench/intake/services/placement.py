@@ -21,7 +21,7 @@ FASTER_ON_CPU = 1.1
 
 
 class TooLarge(Exception):
-    """The model fits no GPU of a living worker; the message is a sentence."""
+    """The model fits no GPU of a live worker; the message is a sentence."""
 
 
 def alive_since() -> datetime:
@@ -30,12 +30,12 @@ def alive_since() -> datetime:
 
 
 def _living() -> Any:
-    """The living workers, a row for each of their GPU classes."""
+    """The live workers, a row for each of their GPU classes."""
     return apps.get_model("runs", "Worker").objects.filter(last_seen__gte=alive_since())
 
 
 def alive() -> set[str]:
-    """GPU classes that have a living worker."""
+    """GPU classes that have a live worker."""
     return set(_living().values_list("gpu_class", flat=True))
 
 
@@ -45,8 +45,8 @@ def alive_workers(gpu_class: str) -> int:
     return count
 
 
-def living_gib() -> dict[str, float]:
-    """GiB of the largest living worker of each class, by the datasheet where a worker does not tell."""
+def live_gib() -> dict[str, float]:
+    """GiB of the largest live worker of each class, by the datasheet where a worker does not tell."""
     rows = _living().values_list("gpu_class", "memory_gib")
     largest: dict[str, float] = {}
     for name, gib in rows:
@@ -60,7 +60,7 @@ def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | Non
     Without one nothing is known of their memory but the datasheet: the run waits for a worker.
     """
     allowed = [gpu_class] if gpu_class else workload.constraints.gpu_classes
-    has = {name: gib for name, gib in living_gib().items() if name in allowed}
+    has = {name: gib for name, gib in live_gib().items() if name in allowed}
     if not has or any(fewest_gpus(manifest, workload, name, gib) for name, gib in has.items()):
         return
     largest = max(has, key=lambda name: has[name])
@@ -81,14 +81,14 @@ def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[
     Where its GPU cannot keep a promise, or is predicted not to, it is the first allowed class of several GPUs that is
     predicted to; else the first that might keep it by its floor. One with a worker goes before one without.
     """
-    living = living_gib()
+    live = live_gib()
     allowed = list(workload.constraints.gpu_classes)
-    fits = [name for name in allowed if fewest_gpus(manifest, workload, name, living.get(name))] or allowed
-    chosen = _first(fits, living)
+    fits = [name for name in allowed if fewest_gpus(manifest, workload, name, live.get(name))] or allowed
+    chosen = _first(fits, live)
     tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
     possible = [name for name in tried if _possible(workload, manifest, name)]
     predicted = [name for name in possible if not promises.predicted_miss(workload, manifest, name, ceilings)]
-    there = [name for name in (*predicted, *possible) if name in living]
+    there = [name for name in (*predicted, *possible) if name in live]
     return next(iter([*there, *predicted, *possible]), chosen)
 
 
@@ -102,7 +102,7 @@ def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, known: 
 
 def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.AvailableGpus) -> str:
     """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
-    there = [name for name in workload.constraints.gpu_classes if name in known.living]
+    there = [name for name in workload.constraints.gpu_classes if name in known.live]
     return promises.why_several(workload, manifest, gpu_class, there, known)
 
 
@@ -140,8 +140,8 @@ def suited(workload: Workload, manifest: ModelManifest) -> Workload:
     return workload.model_copy(update={"constraints": constraints, "objectives": objectives})
 
 
-def _first(names: Sequence[str], living: Collection[str]) -> str:
-    return next((name for name in names if name in living), names[0])
+def _first(names: Sequence[str], live: Collection[str]) -> str:
+    return next((name for name in names if name in live), names[0])
 
 
 def _possible(workload: Workload, manifest: ModelManifest, gpu_class: str) -> bool:

@@ -198,8 +198,8 @@ def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> I
 def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
     sizes = [fewest_gpus(facts, document, gpu_class) for gpu_class in document.constraints.gpu_classes]
     if fewest := min(filter(None, sizes), default=None):
-        divided = fewest > 1 and document.present_runner == "compiled"
-        return [{"field": "baseline_runner", "reason": f"{COMPILED_ON_ONE}: only {fewest} hold it"}] if divided else []
+        sharded = fewest > 1 and document.present_runner == "compiled"
+        return [{"field": "baseline_runner", "reason": f"{COMPILED_ON_ONE}: only {fewest} hold it"}] if sharded else []
     needs = needed_gib(facts, document)
     has = {gpu_class: class_memory_gib(gpu_class) for gpu_class in document.constraints.gpu_classes}
     largest = max(has, key=lambda gpu_class: has[gpu_class])

@@ -18,7 +18,7 @@ from workbench.runs import services
 from workbench.runs.models import Run
 from workbench.runs.views.runs import get_run
 from workbench.web import pdf
-from workers.cost import loads, same_load, study
+from workers.cost import loads, run_economics, same_load
 from workers.documents.base import Artifact
 from workers.documents.profile import LaneSummary, RequestTimeline
 from workers.documents.stages import STAGES, Results
@@ -36,18 +36,18 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     known, _ = services.reading(run)
     workload, _ = run.workload.reading
     manifest, _ = run.workload.model.reading
-    economics = study.of_results(known, workload, manifest) if workload and manifest else None
+    economics = run_economics.of_results(known, workload, manifest) if workload and manifest else None
     if economics is None and known.price is None:
         raise Http404("The run has no prices yet.")
     part = request.htmx  # type: ignore[attr-defined]
     template = "results/_fleet.html" if part else "results/fleet.html"
     both = same_load.of_results(known, workload, manifest) if workload and manifest else None
-    stated = study.demand_of(economics, workload, both) if workload else None
+    stated = run_economics.demand_of(economics, workload, both) if workload else None
     anywhere = bool(workload and manifest and loads.of_results(known, workload, manifest))
     why = ""
     if workload and manifest and both and not (economics and economics.before and economics.after):
         why = promise_or_not(economics, both.before.load)
-        economics = study.served(workload, manifest, (both.before, both.after))
+        economics = run_economics.served(workload, manifest, (both.before, both.after))
     if economics is None:
         loaded = known.load is not None
         return render(request, template, {"run": run, "stated": stated, "loaded": loaded, "any_load": anywhere})

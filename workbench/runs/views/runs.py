@@ -236,22 +236,22 @@ KINDS: dict[str, Any] = {"model": Model, "workload": Workload, "run": Run}
 @require_http_methods(["GET", "HEAD", "POST"])
 @submitter_required
 def delete(request: HttpRequest, kind: str, **keys: UUID) -> HttpResponse:
-    """A page that asks, and lists what would be deleted with the thing; a POST deletes it."""
-    thing = get_object_or_404(KINDS[kind].objects.for_user(request.user), pk=keys[f"{kind}_id"])
+    """A page that asks, and lists what would be deleted with the target; a POST deletes it."""
+    target = get_object_or_404(KINDS[kind].objects.for_user(request.user), pk=keys[f"{kind}_id"])
     if request.method != "POST":
-        affected = deletion.dependents(thing)
+        affected = deletion.dependents(target)
         return render(
-            request, "runs/delete.html", {"kind": kind, "thing": thing, "affected": affected, "back": _page(thing)}
+            request, "runs/delete.html", {"kind": kind, "target": target, "affected": affected, "back": _page(target)}
         )
-    parent = thing.workload if isinstance(thing, Run) else None
+    parent = target.workload if isinstance(target, Run) else None
     try:
-        deletion.delete(thing, request.membership, with_dependents=True)  # type: ignore[attr-defined]
+        deletion.delete(target, request.membership, with_dependents=True)  # type: ignore[attr-defined]
     except Problem as problem:
         messages.error(request, f"Not deleted: {problem.detail}.")
-        return redirect(*_page(thing))
+        return redirect(*_page(target))
     messages.success(request, f"The {kind} has been deleted.")
     return redirect("workload", parent.id) if parent else redirect(f"{kind}-list")
 
 
-def _page(thing: Any) -> tuple[str, UUID]:
-    return thing._meta.model_name, thing.pk
+def _page(target: Any) -> tuple[str, UUID]:
+    return target._meta.model_name, target.pk

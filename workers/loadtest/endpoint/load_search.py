@@ -10,7 +10,7 @@ from workers.documents.load import LimitResult, LoadResult
 from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
 from workers.loadtest.endpoint.client import EndpointClient
-from workers.loadtest.highest_load import OUT_OF_TIME, Ladder, searched
+from workers.loadtest.highest_load import OUT_OF_TIME, LoadGrid, searched
 from workers.loadtest.measuring import LoadTest, NotMeasurable, judged
 from workers.loadtest.sending import LoadTarget
 
@@ -48,11 +48,11 @@ class EndpointLoadSearch:
     def measure(self, most_users: int, seconds: float) -> LimitResult:
         """Searches for up to `seconds`. Raises MeasurementStopped, or one of FAILURES if no request is answered."""
         recorded_s = self._recording.seconds if self._recording else math.inf
-        self._ladder = Ladder(self._traffic, most_users, recorded_s)
-        self._search, self._deadline = self._ladder.search(LEAST_LOADS), time.monotonic() + seconds
-        return searched(self._ladder, self._search, self._measured, unfinished=self._unfinished)
+        self._grid = LoadGrid(self._traffic, most_users, recorded_s)
+        self._search, self._deadline = self._grid.search(LEAST_LOADS), time.monotonic() + seconds
+        return searched(self._grid, self._search, self._measured, unfinished=self._unfinished)
 
-    def _measured(self, rung: int) -> LoadResult:
+    def _measured(self, index: int) -> LoadResult:
         seconds_left = (self._deadline - time.monotonic()) / max(1, self._search.loads - self._done)
         seconds = min(MOST_SECONDS, max(LEAST_SECONDS, seconds_left))
         self._done += 1
@@ -61,7 +61,7 @@ class EndpointLoadSearch:
         def test_of(target: LoadTarget) -> LoadTest:
             limits = LoadDuration(seconds, WARM_UP * seconds)
             test = LoadTest(target, self._traffic, self._promised, limits, self._recordings, self._usd)
-            return self._ladder.test(test, rung, self._search.confidence)
+            return self._grid.test(test, index, self._search.confidence)
 
         test, sent = self._client.put(test_of)
         load = judged(test, sent, at)

@@ -37,7 +37,7 @@ LOAD_SHARE = 0.25
 """The share of the load stage's seconds that the rising load takes."""
 LEAST_LEFT = 5.0
 """The least seconds that the stage itself gets."""
-Say = Callable[[float, str], None]
+ProgressCallback = Callable[[float, str], None]
 
 
 def _quiet(fraction: float, message: str) -> None:
@@ -48,8 +48,8 @@ class EndpointSession:
     """Measures one endpoint during one attempt at a stage.
 
     It sends a round of requests before and another after the verify stage, and rising load after the load stage.
-    Setting `stop` ends it. `say` is called with the progress (0 to 1) and a sentence. `recordings` is the folder of the
-    recorded traffic.
+    Setting `stop` ends it. `on_progress` is called with the progress (0 to 1) and a sentence. `recordings` is the
+    folder of the recorded traffic.
     """
 
     def __init__(
@@ -58,10 +58,11 @@ class EndpointSession:
         endpoint: Endpoint,
         access: EndpointAccess,
         stop: threading.Event,
-        say: Say = _quiet,
+        on_progress: ProgressCallback = _quiet,
         recordings: Path = Path(),
     ) -> None:
-        self._document, self._endpoint, self._say, self._recordings = document, endpoint, say, recordings
+        self._document, self._endpoint, self._recordings = document, endpoint, recordings
+        self._on_progress = on_progress
         self._client = EndpointClient(endpoint, access, stop)
         self._rounds: list[tuple[str, str, LoadTrace]] = []
         self._failure = access.refused
@@ -73,12 +74,12 @@ class EndpointSession:
     def before_stage(self) -> None:
         """Measures the round that precedes verify. Raises MeasurementStopped."""
         if self._document.stage == "verify":
-            self._say(0.0, "measuring the endpoint before verify")
+            self._on_progress(0.0, "measuring the endpoint before verify")
             self.measure("before verify")
 
     def after_stage(self, result: dict[str, Any]) -> None:
         """Measures after the stage and writes it into its result, as `endpoint`. Raises MeasurementStopped."""
-        self._say(1.0, f"measuring the endpoint after {self._document.stage}")
+        self._on_progress(1.0, f"measuring the endpoint after {self._document.stage}")
         if self._document.stage == "verify":
             self.measure("after verify")
             result["endpoint"] = self.result(result.get("after")).model_dump(mode="json")

@@ -10,7 +10,7 @@ from workers.documents.load import LimitResult, LoadResult
 from workers.documents.measurement import BUSY, Telemetry, metric_key
 from workers.documents.workload import Objective
 from workers.harness.context import Context
-from workers.loadtest.highest_load import OUT_OF_TIME, Ladder, searched
+from workers.loadtest.highest_load import OUT_OF_TIME, LoadGrid, searched
 from workers.loadtest.measuring import LoadTest, judged
 from workers.loadtest.servers import judging
 from workers.measuring.served_model import SECONDS_BETWEEN_SAMPLES
@@ -38,9 +38,9 @@ class CurveSearch:
     put on once more where the search comes back to it, for as long as its verdict takes.
     """
 
-    def __init__(self, context: Context, device: str, ladder: Ladder, until: float, gpus: int = 1) -> None:
+    def __init__(self, context: Context, device: str, grid: LoadGrid, until: float, gpus: int = 1) -> None:
         """`gpus` are those that the side runs on."""
-        self._ladder, self.search = ladder, ladder.search(LEAST_LOADS, LOOKS)
+        self._grid, self.search = grid, grid.search(LEAST_LOADS, LOOKS)
         self._context, self._device, self._until, self._gpus = context, device, until, gpus
         self._loads: dict[int, LoadResult] = {}
         self._again: set[int] = set()
@@ -50,10 +50,10 @@ class CurveSearch:
     def measure(self, name: str, test: LoadTest, loading: Loading) -> LimitResult:
         """`name` is that of the side, for progress; `test` is that of every load but for its traffic and time."""
 
-        def put_on(rung: int, seconds: float) -> LoadResult:
+        def put_on(index: int, seconds: float) -> LoadResult:
             timed = replace(test, limits=LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
-            here = _in_time(self._ladder.test(timed, rung, self.search.confidence))
-            self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}, {seconds:.0f} s")
+            here = _in_time(self._grid.test(timed, index, self.search.confidence))
+            self._context.report_progress(0.5, f"{name}: {traffic_words(here.traffic)}, {seconds:.0f} s")
             at, interval = datetime.now(UTC).isoformat(timespec="seconds"), SECONDS_BETWEEN_SAMPLES[self._device]
             with TelemetrySampler(self._device, interval=interval, gpus=self._gpus) as telemetry:
                 sent = loading(here)
@@ -62,17 +62,17 @@ class CurveSearch:
             load = judged(here, sent, at).model_copy(update={"url": ""})
             return _beside_others(load, Telemetry.model_validate(steady))
 
-        def measured(rung: int) -> LoadResult:
-            rising, known = rung > max(self._loads, default=0), self._loads.get(rung)
+        def measured(index: int) -> LoadResult:
+            rising, known = index > max(self._loads, default=0), self._loads.get(index)
             if known is None or known.verdict is None:
-                known = self._loads[rung] = put_on(rung, self._seconds)
-            longer = 0.0 if rising or rung in self._again else _seconds_for(known)
+                known = self._loads[index] = put_on(index, self._seconds)
+            longer = 0.0 if rising or index in self._again else _seconds_for(known)
             if longer and longer <= min(MOST_SECONDS, self._seconds_left - LEAST_SECONDS):
-                self._again.add(rung)
-                self._loads[rung] = put_on(rung, longer)
-            return self._loads[rung]
+                self._again.add(index)
+                self._loads[index] = put_on(index, longer)
+            return self._loads[index]
 
-        return searched(self._ladder, self.search, measured, unfinished=self._unfinished, saturate=True)
+        return searched(self._grid, self.search, measured, unfinished=self._unfinished, saturate=True)
 
     @property
     def _seconds_left(self) -> float:

@@ -49,7 +49,7 @@ def judge(
     gaps_of: dict[str, list[LogitGaps]] = {name: [] for name, line in lines.items() if line}
     if not gaps_of:
         return {}
-    context.say(0.95, "judging answers under load")
+    context.report_progress(0.95, "judging answers under load")
     device, reference = device_of(document.gpu_class), runners.runner("eager", load_today(document, context))
     try:
         for answers_of_sides in itertools.zip_longest(*(lines[name] for name in gaps_of)):

@@ -21,7 +21,7 @@ from kernels.model.inputs import random_input
 from kernels.plan import Plan
 from kernels.runners import Runner
 from kernels.server.execution.served_plans import PASSES, of_server
-from kernels.server.processes.handed import NAME, HandedServer, ServerDeclined
+from kernels.server.processes.handoff_server import NAME, HandoffServer, ServerDeclined
 from kernels.server.processes.web_servers import processes_here
 from kernels.server.spec import Spec
 from workers.cost.pricing import hourly_price
@@ -31,7 +31,7 @@ from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.harness.context import Context
-from workers.loadtest.highest_load import Ladder
+from workers.loadtest.highest_load import LoadGrid
 from workers.loadtest.measuring import LoadTest, sent_under
 from workers.loadtest.planned import requests
 from workers.loadtest.sending import LoadTarget
@@ -75,7 +75,7 @@ class Sides:
             try:
                 with self._served(plan, plan_file) as (server, device):
                     gpus = plan.tensor_parallel_size
-                    limit = self.over_http("after", replace(LOOPBACK, handing=server.handing), until, gpus)
+                    limit = self.over_http("after", replace(LOOPBACK, handoff_fd=server.handoff_fd), until, gpus)
                     curve = self._of_server(plan if plan_file else None, device, caveats, gpus)
                     chosen = server.serving if plan_file else {}
                     return curve_of(curve.model_copy(update={"settings": chosen}), limit)
@@ -95,10 +95,10 @@ class Sides:
         )  # fmt: skip
 
     @contextmanager
-    def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandedServer, str]]:
-        self.context.say(0.1, "starting the server")
+    def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandoffServer, str]]:
+        self.context.report_progress(0.1, "starting the server")
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
-        with HandedServer(self.spec(file, plan.dtype, plan.tensor_parallel_size), os.environ | threads) as server:
+        with HandoffServer(self.spec(file, plan.dtype, plan.tensor_parallel_size), os.environ | threads) as server:
             yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
 
     def over_http(self, name: str, address: Address, until: float, gpus: int = 1) -> LimitResult:
@@ -125,7 +125,7 @@ class Sides:
     def batches(self, name: str, runner_name: str, plan: Plan | None, until: float) -> LoadCurve:
         """A runner, that of `plan` where there is one, in batches formed as requests arrive."""
         gpus = plan.tensor_parallel_size if plan else self.document.tensor_parallel_size
-        self.context.say(0.1, f"loading the model for {name}")
+        self.context.report_progress(0.1, f"loading the model for {name}")
         if self.device == "cpu":
             torch.set_num_threads(self._threads)
         runner = (
@@ -171,8 +171,8 @@ class Sides:
     def _measured(self, name: str, until: float, test: LoadTest, loading: Loading, gpus: int = 1) -> LimitResult:
         recorded = self.document.recording
         traffic = self.document.workload.traffic.model_copy(update={"batch": 1})
-        ladder = Ladder(traffic, self.most, recorded.seconds if recorded else math.inf)
-        curve = CurveSearch(self.context, self.device, ladder, until, gpus)
+        grid = LoadGrid(traffic, self.most, recorded.seconds if recorded else math.inf)
+        curve = CurveSearch(self.context, self.device, grid, until, gpus)
         self.answers[name] = curve.answers
         return curve.measure(name, test, loading)
 

@@ -27,7 +27,7 @@ from kernels.runners.plan_files import digested
 from kernels.runners.sessions import positions
 from kernels.runners.vllm_process import has_network
 from kernels.runners.vllm_runner import PYTHON_VARIABLE, environment, memory_share
-from kernels.server.processes.handed import NAME
+from kernels.server.processes.handoff_server import NAME
 from kernels.server.processes.web_servers import processes_here
 from workers.documents.load import LoadCurve, LoadedServer
 from workers.documents.recording import longest
@@ -64,13 +64,13 @@ def curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
     context, caveats, name = sides.context, list[str](), "after" if plan else "before"
     wanted = _wanted(sides, caveats)
     try:
-        divided = [f"--tensor-parallel-size={gpus}"] if (gpus := sides.document.tensor_parallel_size) > 1 else []
-        server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment(), divided)
+        sharded = [f"--tensor-parallel-size={gpus}"] if (gpus := sides.document.tensor_parallel_size) > 1 else []
+        server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment(), sharded)
         if plan:
             server = with_plan(server, _plan_file(sides, plan, wanted.directory), DRAFTS)
     except ValueError as error:
         raise StageError(f"vLLM was not started: WORKER_VLLM: {error}.") from error
-    context.say(0.5, f"starting vLLM for {name}")
+    context.report_progress(0.5, f"starting vLLM for {name}")
     url, log = f"http://127.0.0.1:{wanted.port}", context.artifacts / f"vllm-{name}.log"
     seconds, begun = max(LONG_START_SECONDS, context.seconds_left - until), time.monotonic()
     try:

@@ -10,7 +10,7 @@ from tests import sample_loads
 from workers.documents.measurement import Telemetry
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
-from workers.loadtest.highest_load import Ladder
+from workers.loadtest.highest_load import LoadGrid
 from workers.loadtest.measuring import LoadTest
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.servers import curve
@@ -46,7 +46,7 @@ def put_on(tmp_path, monkeypatch):
         monkeypatch.setattr(curve, "judged", judged)
         target = LoadTarget(Address.parse("http://127.0.0.1:1"), "none")
         test = LoadTest(target, Traffic(), [], LoadDuration(1.0), tmp_path)
-        found = curve.CurveSearch(context, "cpu", Ladder(Traffic(), most), until=0).measure("after", test, loading)
+        found = curve.CurveSearch(context, "cpu", LoadGrid(Traffic(), most), until=0).measure("after", test, loading)
         return asked, found
 
     return measured

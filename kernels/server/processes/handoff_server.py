@@ -1,8 +1,8 @@
 """The server over connections that are handed to it, for a program that may not connect to an address.
 
-`python -m kernels.server.processes.handed DESCRIPTOR SPEC` is started by that program with one end of a Unix socket of
-packets (SOCK_SEQPACKET) and the `Spec` as JSON. Each packet that comes through it carries the server's end of a new
-connection. The first packet that goes back is JSON: `{"ready": device, "serving": …}`, what the server chose, or
+`python -m kernels.server.processes.handoff_server DESCRIPTOR SPEC` is started by that program with one end of a Unix
+socket of packets (SOCK_SEQPACKET) and the `Spec` as JSON. Each packet that comes through it carries the server's end of
+a new connection. The first packet that goes back is JSON: `{"ready": device, "serving": …}`, what the server chose, or
 `{"declined": sentence}`. The server ends when the other end is closed, so it does not outlive the program.
 """
 
@@ -38,8 +38,8 @@ class ServerDeclined(RuntimeError):
     """The server cannot serve; the message is a sentence."""
 
 
-class HandedServer:
-    """A server in a process of its own. Its connections are those that `kernels.load` hands over through `handing`.
+class HandoffServer:
+    """A server in a process of its own. Its connections are those that `kernels.load` hands over through `handoff_fd`.
 
     `serving` is what it chose once it is ready, as `kernels.plan.Serving` has it.
     """
@@ -51,7 +51,7 @@ class HandedServer:
             command = [
                 sys.executable,
                 "-m",
-                "kernels.server.processes.handed",
+                "kernels.server.processes.handoff_server",
                 str(theirs.fileno()),
                 json.dumps(asdict(spec)),
             ]
@@ -79,7 +79,7 @@ class HandedServer:
         return device
 
     @property
-    def handing(self) -> int:
+    def handoff_fd(self) -> int:
         """The descriptor of the socket through which connections are handed over."""
         return self._control.fileno()
 

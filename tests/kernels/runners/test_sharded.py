@@ -1,4 +1,4 @@
-"""A model divided over two and four ranks, held against one rank: the same weights, the same answers."""
+"""A model sharded over two and four ranks, held against one rank: the same weights, the same answers."""
 
 import multiprocessing
 import resource
@@ -16,7 +16,7 @@ from kernels import runners
 from kernels.model import loading, tensor_parallel, weights
 from kernels.model.decoder import Decoder
 from kernels.model.device_map import layers_in_turn
-from kernels.model.tensor_parallel import TensorParallelModel, part_of_config
+from kernels.model.tensor_parallel import TensorParallelModel, shard_config
 from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.proof.logit_gate import difference
 from kernels.quant.quantised_matrix import STORED_SCALES
@@ -27,7 +27,7 @@ from tests.kernels.runners.engine_models import CONFIGS, SIZES
 PROMPT, TOKENS = 19, 6
 FOUR = CONFIGS["llama-bias"] | {"num_key_value_heads": 4}
 MIXTURE = CONFIGS["qwen3-moe"] | {"num_key_value_heads": 4, "moe_intermediate_size": 32}
-DIVIDED = [
+SHARDED = [
     (CONFIGS["llama"], 2), (CONFIGS["qwen2-window"], 2), (MIXTURE, 4), (CONFIGS["mixtral"], 2), (CONFIGS["olmoe"], 4),
     (CONFIGS["gpt-oss"], 2), (CONFIGS["qwen3"], 2), (FOUR, 4),
 ]  # fmt: skip
@@ -36,7 +36,7 @@ NAMES = [
 ]  # fmt: skip
 LARGE = SIZES | {"model_type": "llama", "hidden_size": 512, "intermediate_size": 8192, "num_key_value_heads": 4}
 SLACK = 32 * 2**20
-"""Bytes that a process may hold beside its parts: the file that is mapped, 16 MiB at most, and a copied slice."""
+"""Bytes that a process may hold beside its shards: the file that is mapped, 16 MiB at most, and a copied slice."""
 TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
 
@@ -53,17 +53,19 @@ def ids() -> torch.Tensor:
 
 
 def parameters(found: TensorParallelModel) -> Iterator[tuple[str, torch.Tensor]]:
-    return ((f"{rank} {name}", own) for rank, part in enumerate(found.parts) for name, own in part.named_parameters())
+    return (
+        (f"{rank} {name}", own) for rank, shard in enumerate(found.shards) for name, own in shard.named_parameters()
+    )
 
 
-@pytest.mark.parametrize(("config", "ranks"), DIVIDED, ids=NAMES)
+@pytest.mark.parametrize(("config", "ranks"), SHARDED, ids=NAMES)
 def test_weights_are_slices_of_the_whole_models_wherever_they_come_from(config, ranks, tmp_path):
     """Made from the seed, read from files, or copied from a loaded model."""
     model = whole(config)
     model.save_pretrained(tmp_path / "one by one", max_shard_size="64KB")  # every expert alone, but of gpt-oss
     model.config.save_pretrained(tmp_path / "together")
     save_file(dict(model.named_parameters()), tmp_path / "together" / "model.safetensors")
-    expected = dict(parameters(tensor_parallel.divide(model, cpus(ranks))))
+    expected = dict(parameters(tensor_parallel.shard_model(model, cpus(ranks))))
     for found in (
         tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3),
         *(tensor_parallel.read(folder, config, cpus(ranks), "fp32") for folder in tmp_path.iterdir()),
@@ -97,10 +99,10 @@ def test_a_part_keeps_the_scales_that_its_weights_were_stored_with(tmp_path: Pat
         stored[f"model.layers.0.{name}.weight"] = torch.rand(len(weight), -(-weight.shape[1] // 32)).half()
     save_file(stored, tmp_path / STORED_SCALES)
     key, down = stored.values()
-    parts = [part.model.layers[0] for part in tensor_parallel.read(tmp_path, config, cpus(2), "fp32").parts]
-    assert torch.equal(torch.cat([getattr(part.self_attn.k_proj.weight, STORED_SCALES) for part in parts]), key)
-    assert torch.equal(torch.cat([getattr(part.mlp.down_proj.weight, STORED_SCALES) for part in parts], dim=1), down)
-    cut = tensor_parallel.read(tmp_path, config, cpus(4), "fp32").parts[1].model.layers[0]
+    shards = [shard.model.layers[0] for shard in tensor_parallel.read(tmp_path, config, cpus(2), "fp32").shards]
+    assert torch.equal(torch.cat([getattr(shard.self_attn.k_proj.weight, STORED_SCALES) for shard in shards]), key)
+    assert torch.equal(torch.cat([getattr(shard.mlp.down_proj.weight, STORED_SCALES) for shard in shards], dim=1), down)
+    cut = tensor_parallel.read(tmp_path, config, cpus(4), "fp32").shards[1].model.layers[0]
     assert not hasattr(cut.mlp.down_proj.weight, STORED_SCALES)
     assert hasattr(cut.self_attn.k_proj.weight, STORED_SCALES)
 
@@ -110,13 +112,13 @@ def test_a_box_is_made_as_the_whole_matrix_is_across_blocks_of_the_hash() -> Non
     found, model = tensor_parallel.generate(config, cpus(4), "fp32", seed=3), whole(config)
     down = model.model.layers[0].mlp.down_proj.weight
     assert down.numel() > 2 * weights.BLOCK
-    assert torch.equal(found.parts[3].model.layers[0].mlp.down_proj.weight, down[:, 6144:])
+    assert torch.equal(found.shards[3].model.layers[0].mlp.down_proj.weight, down[:, 6144:])
     up = model.model.layers[0].mlp.up_proj.weight
-    assert torch.equal(found.parts[1].model.layers[0].mlp.up_proj.weight, up[2048:4096])
+    assert torch.equal(found.shards[1].model.layers[0].mlp.up_proj.weight, up[2048:4096])
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("config", "ranks"), DIVIDED, ids=NAMES)
+@pytest.mark.parametrize(("config", "ranks"), SHARDED, ids=NAMES)
 def test_ranks_answer_as_one_does(config: Any, ranks: int) -> None:
     one, all_ranks = (
         KernelsRunner(whole(config)),
@@ -129,16 +131,16 @@ def test_ranks_answer_as_one_does(config: Any, ranks: int) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("config", "ranks"), DIVIDED, ids=NAMES)
+@pytest.mark.parametrize(("config", "ranks"), SHARDED, ids=NAMES)
 def test_transformers_modules_over_the_parts_answer_as_the_whole_model(config: Any, ranks: int) -> None:
     """By `generate` too, whose cache is the first rank's and holds the others'; in bf16 by float32 arithmetic."""
-    parts = tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3)
-    before = {name: own.clone() for name, own in parameters(parts)}
-    one, ranked = EagerRunner(whole(config)), EagerRunner(over_ranks(parts))
+    shards = tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3)
+    before = {name: own.clone() for name, own in parameters(shards)}
+    one, ranked = EagerRunner(whole(config)), EagerRunner(over_ranks(shards))
     assert difference(ranked.logits(ids()), one.logits(ids())) < 1e-5
     for _ in range(2):
         assert ranked.generate(ids()[:, :PROMPT], TOKENS).tokens == one.generate(ids()[:, :PROMPT], TOKENS).tokens
-    assert all(torch.equal(own, before[name]) for name, own in parameters(parts))
+    assert all(torch.equal(own, before[name]) for name, own in parameters(shards))
     rounded = over_ranks(tensor_parallel.generate(config, cpus(ranks), "bf16", seed=3))
     exact = Float32Runner(whole(config, "bf16")).logits(ids())
     assert difference(Float32Runner(rounded).logits(ids()), exact) < 1e-5
@@ -173,28 +175,28 @@ def test_a_device_map_gives_each_device_as_many_layers_and_a_tied_head_its_embed
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("config", "ranks"), DIVIDED[-2:], ids=NAMES[-2:])
+@pytest.mark.parametrize(("config", "ranks"), SHARDED[-2:], ids=NAMES[-2:])
 def test_division_rounds_no_more_than_one_rank_does(config: Any, ranks: int) -> None:
     """In bf16: all partial sums join the residual stream in float32."""
     wide = config | {"hidden_size": 256, "intermediate_size": 1024, "head_dim": 64}
     exact, model = whole(wide), whole(wide, "bf16")
-    parts = tensor_parallel.divide(model, cpus(ranks))
+    shards = tensor_parallel.shard_model(model, cpus(ranks))
     far = []
-    for runner in (KernelsRunner(model), TensorParallelRunner(parts)):
+    for runner in (KernelsRunner(model), TensorParallelRunner(shards)):
         runner.prepare(2, PROMPT + TOKENS, 1)
         far.append(float((runner.logits(ids()).float() - exact(ids()).logits).norm()))
     assert far[1] <= 1.03 * far[0]
 
 
 def test_the_decoder_joins_a_parts_matrices_without_a_copy() -> None:
-    for part in tensor_parallel.generate(CONFIGS["qwen2"], cpus(2), "fp32").parts:
-        own, layer = part.model.layers[0], Decoder(part).layers[0]
+    for shard in tensor_parallel.generate(CONFIGS["qwen2"], cpus(2), "fp32").shards:
+        own, layer = shard.model.layers[0], Decoder(shard).layers[0]
         assert layer.qkv[0].data_ptr() == own.self_attn.q_proj.weight.data_ptr()
         assert layer.dense.gate_up[0].data_ptr() == own.mlp.gate_proj.weight.data_ptr()
 
 
 def hold_one_rank(generated: bool, directory: Path) -> None:
-    """A process that may hold one rank's part and SLACK more, and is refused any byte beyond; the other ranks' weights
+    """A process that may hold one rank's shard and SLACK more, and is refused any byte beyond; the other ranks' weights
     take no memory.
     """
     torch.set_num_threads(1)
@@ -202,13 +204,13 @@ def hold_one_rank(generated: bool, directory: Path) -> None:
     tensor_parallel.ThreadPoolExecutor = lambda _: ThreadPoolExecutor(1)  # type: ignore[attr-defined]  # ranks in turn
     torch.zeros(1).exp()
     weights.TOGETHER = 1 << 16
-    part = runners.describe(part_of_config(LARGE, 4), "fp32").weight_bytes
+    shard = runners.describe(shard_config(LARGE, 4), "fp32").weight_bytes
     held = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
-    most = int(held.split()[1]) * 1024 + part + SLACK
+    most = int(held.split()[1]) * 1024 + shard + SLACK
     resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     devices = [torch.device(name) for name in ("meta", "cpu", "meta", "meta")]
     made = tensor_parallel.load(directory, LARGE, devices, generated=generated, dtype="fp32")
-    assert sum(parameter.nbytes for parameter in made.parts[1].parameters()) == part
+    assert sum(parameter.nbytes for parameter in made.shards[1].parameters()) == shard
 
 
 @pytest.mark.parametrize("generated", [True, False], ids=["generated", "from files"])
@@ -216,7 +218,7 @@ def test_a_device_holds_its_part_and_never_the_whole_model(generated: bool, tmp_
     if not generated:
         whole(LARGE).save_pretrained(tmp_path, max_shard_size="16MB")
     size = runners.describe(LARGE, "fp32").weight_bytes
-    assert runners.describe(part_of_config(LARGE, 4), "fp32").weight_bytes + SLACK < 0.5 * size
+    assert runners.describe(shard_config(LARGE, 4), "fp32").weight_bytes + SLACK < 0.5 * size
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload([__name__])
     started = processes.Process(target=hold_one_rank, args=(generated, tmp_path))
@@ -264,7 +266,7 @@ def test_two_gpus_answer_as_one_does() -> None:
         tensor_parallel.generate(config, [torch.device("cuda", 0), torch.device("cuda", 1)], "bf16", seed=3)
     )
     exact = KernelsRunner(whole(config, "fp32", "cuda"))
-    modules = EagerRunner(over_ranks(both._divided))
+    modules = EagerRunner(over_ranks(both._sharded))
     in_turn = EagerRunner(runners.load(None, config, seed=3, generated=True, pipeline_parallel_size=2))
     assert difference(in_turn.logits(ids().cuda()), EagerRunner(one.model).logits(ids().cuda())) < 1e-3
     assert len(in_turn.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens[0]) == TOKENS

@@ -1,11 +1,11 @@
-"""The study of a run: what it serves at which load, what that costs, and what the price hangs on."""
+"""The unit economics of a run: what it serves at which load, what that costs, and what the price hangs on."""
 
 import pytest
 import sample_held_loads
 import sample_results
 
 from workers.cost.loads import PriceBreakdown
-from workers.cost.study import demand_of, length_factor, study
+from workers.cost.run_economics import demand_of, length_factor, run_economics
 from workers.documents.prices import Price, PriceBook
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
@@ -23,7 +23,7 @@ def priced(**changes) -> PriceBreakdown:
 
 def studied(load=None, asked=None, **changes):
     changes |= {"load": asked} if asked else {}
-    return study(priced(**changes), Results(verify=sample_results.verify(), load=load))
+    return run_economics(priced(**changes), Results(verify=sample_results.verify(), load=load))
 
 
 def money(load, verify=None):
@@ -76,7 +76,7 @@ def test_where_both_sides_were_searched_the_price_stands_at_the_highest_loads_th
 def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
     load = sample_held_loads.under_load().model_copy(update={"after": None})
     today = sample_results.verify().model_copy(update={"recommended": False, "speedup": None})
-    found = study(priced(), Results(verify=today, load=load))
+    found = run_economics(priced(), Results(verify=today, load=load))
     assert (found.before.users, found.after.users) == (2, 2)
     assert found.before.load == "the highest load that holds, 2 requests at once"
     priced_today = money(load, today)
@@ -84,7 +84,7 @@ def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
     assert priced_today.before_after_ratio is None
     assert "2 requests at once." in priced_today.sentence
     asked = sample_results.workload().model_copy(update={"load": LoadSearch(demand=StatedDemand(users=70))})
-    said = demand_of(study(priced(load=asked.load), Results(verify=today, load=load)), asked, None).sentence
+    said = demand_of(run_economics(priced(load=asked.load), Results(verify=today, load=load)), asked, None).sentence
     assert said.startswith("To carry 70 users at once it takes 50 GPUs as it runs today, ")
 
 

@@ -18,7 +18,7 @@ LENGTHS = (0.5, 1.0, 2.0)
 THOUSAND = 1000.0
 
 
-def study(priced: PriceBreakdown, results: Results) -> UnitEconomics | None:
+def run_economics(priced: PriceBreakdown, results: Results) -> UnitEconomics | None:
     """Unit costs before and after at the load of `PriceBreakdown.sides`; None where neither side has one."""
     sides = priced.sides(results)
     if sides == (None, None):
@@ -51,7 +51,7 @@ def of_results(results: Results, workload: Workload, model: ModelManifest) -> Un
     if results.price is None or results.verify is None:
         return None
     priced = PriceBreakdown(workload, model, results.price.book, results.verify.environment.gpu_class)
-    return results.price.economics or study(priced, results)
+    return results.price.economics or run_economics(priced, results)
 
 
 def demand_of(economics: UnitEconomics | None, workload: Workload, same: SameLoad | None) -> StatedFleet | None:

@@ -1,4 +1,4 @@
-"""A plan for several GPUs is measured over a model that comes in parts, made where they run, and never whole."""
+"""A plan for several GPUs is measured over a model that comes sharded, made where they run, and never whole."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from kernels import registry, runners
-from kernels.measure.latency import Served
+from kernels.measure.latency import ServedBatch
 from kernels.model_files import catalogue
 from kernels.plan import Plan
 from kernels.runners import by_name
 from kernels.runners.whole_model import WholeModel
-from tests.kernels.runners import parts_runner
+from tests.kernels.runners import sharded_runner
 from tests.workers.conftest import manifest, stage_input
 from tests.workers.stages.test_compose import composed, quick
 from tests.workers.stages.test_confirmed_plans import slow_runners
@@ -26,8 +26,8 @@ __all__ = ["quick", "slow_runners"]
 
 
 @pytest.fixture(autouse=True)
-def in_parts(monkeypatch: pytest.MonkeyPatch, slow_runners: None) -> None:
-    monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
+def sharded(monkeypatch: pytest.MonkeyPatch, slow_runners: None) -> None:
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", sharded_runner.NAME)
 
 
 def document_and_plan() -> tuple[StageInput, Plan]:
@@ -40,7 +40,7 @@ def document_and_plan() -> tuple[StageInput, Plan]:
     return document, plan
 
 
-def test_verify_and_a_fresh_process_measure_parts_beside_what_runs_today(context: Context) -> None:
+def test_verify_and_a_fresh_process_measure_shards_beside_what_runs_today(context: Context) -> None:
     """They answer as the whole model does, by their logits and by the ids that they served."""
     document, plan = document_and_plan()
     found = verify.run(document, context)
@@ -54,20 +54,20 @@ def test_verify_and_a_fresh_process_measure_parts_beside_what_runs_today(context
     assert not found.refusal
 
 
-def test_the_floor_of_a_plan_in_parts_is_that_of_the_whole_model(context: Context) -> None:
+def test_the_floor_of_a_plan_sharded_is_that_of_the_whole_model(context: Context) -> None:
     """By its configuration: no GPU holds the model whose bytes would be counted."""
     config, _ = catalogue.entry("llama-3.2-1b")
     document = stage_input("verify", manifest(config)).model_copy(update={"gpu_class": "h200x2"})
     plan = Plan(model_digest="", gpu="h200", tensor_parallel_size=2, runner="megakernel")
-    part: Any = SimpleNamespace(model=None)
+    ready: Any = SimpleNamespace(model=None)
 
     def clients(ms: float) -> Any:
-        return SimpleNamespace(kind="decoder", served=[Served(0, 0, (int(ms * 1e6),), 1, 8)])
+        return SimpleNamespace(kind="decoder", served=[ServedBatch(0, 0, (int(ms * 1e6),), 1, 8)])
 
-    one = too_fast(part, plan, document, clients(0.5))
+    one = too_fast(ready, plan, document, clients(0.5))
     assert one is not None
     assert "19.78 TB/s" in one  # half of eight times 2.47 GB in 0.5 ms
-    assert too_fast(part, plan, document, clients(50)) is None
+    assert too_fast(ready, plan, document, clients(50)) is None
 
 
 class OnTwo(WholeModel):
