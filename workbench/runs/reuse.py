@@ -1,8 +1,8 @@
 """The search of an earlier run, which a run of the same workload takes over, so that it only verifies the plan.
 
-A search is known where it has found a plan that keeps the promises, or has tried all there is. Everything that verify
-measures is measured anew. The figures of the stages that are taken over say when they were
-measured.
+A search is known where it has found a plan that keeps the promises, or has tried all there is. One that left plans out
+for time is gone on with: the plans that it measured are not tried again. Everything that verify measures is measured
+anew. The figures of the stages that are taken over say when they were measured.
 """
 
 from datetime import timedelta
@@ -13,13 +13,17 @@ from django.utils import timezone
 
 from kernels.measure.environment import ROOT, sources_digest
 from workbench.prices.models import PriceBookRow
-from workbench.runs.models import Run, StageRun, StoredArtifact
+from workbench.runs.models import Event, Run, StageRun, StoredArtifact
 from workers.documents.measurement import Environment
-from workers.documents.stages import Stage
+from workers.documents.stages import PlanTrial, Stage
 from workers.wording.stages import SHORT_OF_TIME
 
 SEARCH: tuple[Stage, ...] = ("baseline", "profile", "explore", "compose")
 """The stages that search for a plan."""
+BEFORE_PLANS: tuple[Stage, ...] = ("baseline", "profile", "explore")
+"""Those before the first plan is tried."""
+CONTINUED = "search_continued"
+"""The kind of the event that names the run whose search is gone on with."""
 KNOWN_FOR = timedelta(hours=12)
 """So long after a search its plan is verified without another one."""
 _COPIED = ("organisation_id", "stage", "name", "sha256", "size", "media_type")
@@ -33,6 +37,22 @@ def earlier_search(run: Run) -> Run | None:
     Its verdict was *met* in the same minutes, or it left no plan out for time on an idle machine: more minutes would
     search for nothing else. A workload is the same where all that the search depends on is.
     """
+    wanted = run.workload.document
+    candidates = _searched(run).select_related("workload").prefetch_related("stages").order_by("-finished_at")
+    alike = (each for each in candidates if _searched_for(each.workload.document) == _searched_for(wanted))
+    return next((each for each in alike if _is_met_in(each, _minutes(wanted)) or _is_complete(each)), None)
+
+
+def can_go_on(run: Run, earlier: Run) -> bool:
+    """Whether `run`, not saved yet and of the workload of `earlier` with other minutes, can go on with its search: one
+    of the same class, by the same code and prices, in the last KNOWN_FOR, on an idle machine.
+    """
+    found = _searched(run).prefetch_related("stages").filter(pk=earlier.pk).first()
+    return found is not None and _was_idle(found)
+
+
+def _searched(run: Run) -> Any:
+    """The runs that have searched, and whose measurements count for `run`."""
     runs = Run.objects.filter(
         organisation=run.organisation,
         workload__model=run.workload.model,
@@ -44,29 +64,50 @@ def earlier_search(run: Run) -> Run | None:
     books = PriceBookRow.objects.filter(Q(organisation=run.organisation) | Q(organisation=None))
     if priced_at := books.aggregate(newest=Max("created_at"))["newest"]:
         runs = runs.filter(created_at__gte=priced_at)
-    searched = runs.filter(
+    return runs.filter(
         stages__stage="compose",
         stages__state=StageRun.State.DONE,
         stages__started_at__isnull=False,
         stages__result__environment__sources=sources_digest(ROOT),
     )
-    wanted = run.workload.document
-    candidates = searched.select_related("workload").prefetch_related("stages").order_by("-finished_at")
-    alike = (each for each in candidates if _searched_for(each.workload.document) == _searched_for(wanted))
-    return next((each for each in alike if _is_met_in(each, _minutes(wanted)) or _is_complete(each)), None)
 
 
 def take_over(run: Run, earlier: Run) -> str:
     """Give `run`, which is saved and has its stages, the search of `earlier`. Returns a sentence that says so."""
+    when = _take_stages(run, earlier, SEARCH)
+    return f"The run of {when} has searched for the plan of this workload; here it is verified anew."
+
+
+def go_on_with(run: Run, earlier: Run) -> str:
+    """Give `run`, which is saved and has its stages, what `earlier` measured before its plans. Explore runs again where
+    its time was over. Returns a sentence that says so.
+    """
+    explored = earlier.stages.filter(stage="explore").values_list("result", flat=True).first() or {}
+    short = any(SHORT_OF_TIME.search(candidate["reason"]) for candidate in explored.get("candidates", []))
+    when = _take_stages(run, earlier, BEFORE_PLANS[:-1] if short else BEFORE_PLANS)
+    return f"This run goes on with the search of the run of {when}: the plans that it measured are not tried again."
+
+
+def trials_before(run: Run) -> list[PlanTrial]:
+    """The plans that the run tried whose search `run` goes on with."""
+    event = Event.objects.filter(run=run, kind=CONTINUED).first()
+    if event is None or event.data is None:
+        return []
+    compose = StageRun.objects.filter(run_id=event.data["run"], stage="compose").first()
+    return [PlanTrial.model_validate(trial) for trial in ((compose and compose.result) or {}).get("trials", [])]
+
+
+def _take_stages(run: Run, earlier: Run, stages: tuple[Stage, ...]) -> str:
+    """Give `run` these stages of `earlier`, with their files. Returns when that one ended, in words."""
     when = f"{earlier.finished_at:%Y-%m-%d %H:%M} UTC"
-    for done in earlier.stages.filter(stage__in=SEARCH):
+    for done in earlier.stages.filter(stage__in=stages):
         rows = StageRun.objects.filter(run=run, stage=done.stage)
         rows.update(state=StageRun.State.DONE, progress=1, result=done.result, message=f"Taken from the run of {when}")
-    kept = StoredArtifact.objects.filter(run=earlier, stage__in=SEARCH)
+    kept = StoredArtifact.objects.filter(run=earlier, stage__in=stages)
     StoredArtifact.objects.bulk_create(
         StoredArtifact(run=run, **{name: getattr(artifact, name) for name in _COPIED}) for artifact in kept
     )
-    return f"The run of {when} has searched for the plan of this workload; here it is verified anew."
+    return when
 
 
 def _searched_for(document: dict[str, Any]) -> dict[str, Any]:
@@ -85,9 +126,14 @@ def _is_met_in(run: Run, minutes: float) -> bool:
 
 
 def _is_complete(run: Run) -> bool:
-    """Whether the search left no plan out for time, and no other program kept a CPU busy meanwhile."""
-    rows = run.stages.all()
-    results = {row.stage: row.result for row in rows if row.stage in ("explore", "compose") and row.result is not None}
-    environments = [Environment.model_validate(result["environment"]) for result in results.values()]
-    left_out = any(SHORT_OF_TIME.search(trial["reason"]) for trial in results["compose"]["trials"])
-    return not left_out and all(environment.busy_share is None for environment in environments)
+    """Whether the search left no plan out for time on an idle machine."""
+    tried = [row.result["trials"] for row in run.stages.all() if row.stage == "compose" and row.result is not None]
+    left_out = any(SHORT_OF_TIME.search(trial["reason"]) for trials in tried for trial in trials)
+    return not left_out and _was_idle(run)
+
+
+def _was_idle(run: Run) -> bool:
+    """Whether no other program kept a CPU busy during the search."""
+    results = [row.result for row in run.stages.all() if row.stage in ("explore", "compose")]
+    environments = [Environment.model_validate(result["environment"]) for result in results if result is not None]
+    return all(environment.busy_share is None for environment in environments)

@@ -54,7 +54,13 @@ class RunError(Exception):
         self.field = field
 
 
-def create_run(workload: Workload, user: Any, gpu_class: str | None = None, search_again: bool = False) -> Run:
+def create_run(
+    workload: Workload,
+    user: Any,
+    gpu_class: str | None = None,
+    search_again: bool = False,
+    continued: Run | None = None,
+) -> Run:
     """Start a run of an intake Workload. Unless it is to `search_again`, it takes over the search of an earlier run.
 
     Raises RunError when it cannot be read, does not allow `gpu_class` or promises what no chip of its class can keep,
@@ -83,7 +89,8 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None, sear
         gpu_class_fixed=bool(gpu_class),
         created_by=user,
     )
-    state.start(run, None if search_again else reuse.earlier_search(run))
+    earlier = None if search_again else reuse.earlier_search(run)
+    state.start(run, earlier, continued if continued and reuse.can_go_on(run, continued) else None)
     return run
 
 
@@ -95,7 +102,8 @@ def minutes_wanted(run: Run) -> float | None:
 
 
 def go_on(run: Run, user: Any) -> Run:
-    """Start a run of the same workload with the minutes that `minutes_wanted` says, on the same class of GPU.
+    """Start a run of the same workload with the minutes that `minutes_wanted` says, on the same class of GPU. It goes
+    on with the search of this one where nothing has changed since.
 
     Raises RunError where the run left out nothing, and as `create_run`.
     """
@@ -110,7 +118,7 @@ def go_on(run: Run, user: Any) -> Run:
     longer = document.model_copy(update={"constraints": constraints})
     with transaction.atomic():
         workload = create_workload(run.organisation, user, longer, run.workload)
-        return create_run(workload, user, run.gpu_class if run.gpu_class_fixed else None)
+        return create_run(workload, user, run.gpu_class if run.gpu_class_fixed else None, continued=run)
 
 
 def _check_counts(organisation: Any) -> None:
@@ -196,6 +204,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         taken={span.stage: span.duration_s for span in stage_times(run) if span.stage != stage},
         organisation=str(run.organisation_id),
         recording=recording.document if recording else None,
+        trials_before=reuse.trials_before(run) if stage == "compose" else [],
     )
 
 

@@ -56,8 +56,10 @@ def _record(run_id: uuid.UUID | str, key: StageKey | Run, kind: str, message: st
 
 
 @transaction.atomic
-def start(run: Run, earlier: Run | None = None) -> None:
-    """Save a new run with its stages and queue the first one. The search of an `earlier` run is taken over."""
+def start(run: Run, earlier: Run | None = None, continued: Run | None = None) -> None:
+    """Save a new run with its stages and queue the first one. The search of an `earlier` run is taken over, or that of
+    a `continued` one is gone on with.
+    """
     run.save(force_insert=True)
     Workload.objects.filter(pk=run.workload_id).update(newest_run=run)
     StageRun.objects.bulk_create(
@@ -68,6 +70,8 @@ def start(run: Run, earlier: Run | None = None) -> None:
     )
     if earlier is not None:
         _record(run.id, run, "search_taken", reuse.take_over(run, earlier), {"run": str(earlier.id)})
+    elif continued is not None:
+        _record(run.id, run, reuse.CONTINUED, reuse.go_on_with(run, continued), {"run": str(continued.id)})
     _record(run.id, run, "queued", f"Waiting for a worker of class {run.gpu_class}")
     dispatch.after_commit(run.id)
 

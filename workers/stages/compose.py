@@ -35,6 +35,7 @@ from workers.wording.text import quantity
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
+MEASURED_BEFORE = "Measured by the run whose search this one goes on with."
 GRACE_SECONDS = 30.0
 """Seconds by which building may exceed the time left, as long as there is no alternative to compare."""
 
@@ -85,6 +86,9 @@ class _Composer:
         self._compare_with(0)
         self._once("present", self._take_present)
         candidates = self._order.candidates()
+        before = self._measured_before([candidate.label for candidate in candidates])
+        self.done += before.values()
+        candidates = [candidate for candidate in candidates if candidate.label not in before]
         while candidates:
             following = self._order.ranked(candidates, ranking.fastest(self.done, self._lower))[0]
             candidates.remove(following)
@@ -108,6 +112,17 @@ class _Composer:
             ranking.explain(self.done, self._lower, choice.trial)
             self.choice = choice.sentence
         return self.done
+
+    def _measured_before(self, labels: Sequence[str]) -> dict[str, PlanTrial]:
+        """Of these plans those that keep the precision and that the run measured whose search this one goes on with."""
+        trials = (trial for trial in self.document.trials_before if trial.label in labels)
+        return {
+            trial.label: trial.model_copy(update={"chosen": False, "reason": MEASURED_BEFORE})
+            for trial in trials
+            if trial.gate == "pass"
+            and trial.primary
+            and not lowers_precision(Plan.model_validate(trial.plan), self.dtype)
+        }
 
     def _measure_peers(self) -> None:
         """Other engines, once, on the model as it is served today. They generate, so other models have none."""

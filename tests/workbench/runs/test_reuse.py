@@ -9,11 +9,13 @@ import sample_runs
 from django.utils import timezone
 
 from kernels.measure.environment import ROOT, sources_digest
+from workbench.intake.models import Workload
+from workbench.intake.services.catalogue import model_for
 from workbench.prices.services import add_price_book
 from workbench.runs import run_queue, state
 from workbench.runs.models import Run, StageRun, Worker
 from workbench.runs.reuse import KNOWN_FOR, SEARCH
-from workbench.runs.services import create_run, stage_input
+from workbench.runs.services import create_run, go_on, stage_input
 from workers.documents.prices import default_price_book
 from workers.documents.stages import GPU_STAGES
 from workers.documents.worker_api import StageKey
@@ -92,6 +94,60 @@ def test_a_search_that_is_not_complete_is_known_only_where_its_plan_met_the_prom
     assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.DONE
     known_as(known, "missed", reason, share)
     assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.PENDING
+
+
+def unfinished(known):
+    """The run has left a plan out for time."""
+    document = known.workload.sla
+    Workload.objects.filter(id=known.workload_id).update(
+        model=model_for(known.organisation, known.created_by, document.model)
+    )
+    known.workload.refresh_from_db()
+    known_as(known, "not_enough_samples", "Not tried: building takes about 9 s and 8 s were left.")
+    stage = known.stages.get(stage="verify")
+    stage.result |= {"verdict": "not_enough_samples", "minutes_wanted": 7.5}
+    stage.save()
+
+
+def test_a_run_with_more_minutes_goes_on_with_the_search(browser, engineer, known):
+    unfinished(known)
+    run = go_on(known, engineer)
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert page.count(f"Taken from the run of {known.finished_at:%Y-%m-%d %H:%M} UTC") == 3
+    done = {stage for stage, its in states(run).items() if its == StageRun.State.DONE}
+    assert done == {"baseline", "profile", "explore"}
+    admit = StageKey(run_id=str(run.id), stage="admit", attempt=1)
+    state.claim(admit, "worker")
+    assert state.advance(admit, known.stages.get(stage="admit").result)
+    run.refresh_from_db()
+    assert run.stage == "compose"
+    document = stage_input(run, StageKey(run_id=str(run.id), stage="compose", attempt=1))
+    tried = known.stages.get(stage="compose").result["trials"]
+    assert [trial.model_dump(mode="json") for trial in document.trials_before] == tried
+    assert document.results.compose is None
+    assert stage_input(run, StageKey(run_id=str(run.id), stage="verify", attempt=1)).trials_before == []
+
+
+def test_what_was_explored_with_too_little_time_is_explored_anew(engineer, known):
+    unfinished(known)
+    stage = known.stages.get(stage="explore")
+    stage.result["candidates"][0]["reason"] = "Not tried: 0.2 s were left."
+    stage.save()
+    assert states(go_on(known, engineer))["explore"] == StageRun.State.PENDING
+
+
+@pytest.mark.parametrize("what", ["code", "time", "machine"])
+def test_a_search_whose_figures_no_longer_count_is_made_anew(engineer, known, what):
+    unfinished(known)
+    stage = known.stages.get(stage="compose")
+    if what == "code":
+        stage.result["environment"]["sources"] = "0" * 64
+    elif what == "machine":
+        stage.result["environment"]["telemetry"] = {"others_cpu_share": 0.61}
+    else:
+        Run.objects.filter(id=known.id).update(finished_at=timezone.now() - KNOWN_FOR - timedelta(minutes=1))
+    stage.save()
+    assert states(go_on(known, engineer))["baseline"] == StageRun.State.PENDING
 
 
 OTHERS = {

@@ -37,9 +37,10 @@ def quick(monkeypatch, tmp_path, context):
     monkeypatch.setattr("kernels.torch_compiled.shutil.which", lambda name: None)
 
 
-def composed(context, candidates, **sla):
+def composed(context, candidates, before=(), **sla):
     explored = ExploreResult(environment=ENVIRONMENT, ceilings=CEILINGS, candidates=candidates)
-    return compose.run(stage_input("compose", results=Results(explore=explored), **sla), context)
+    document = stage_input("compose", results=Results(explore=explored), **sla)
+    return compose.run(document.model_copy(update={"trials_before": list(before)}), context)
 
 
 def by_label(result):
@@ -88,6 +89,16 @@ def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context, monk
     late = by_label(composed(context, [], constraints=ALLOWED | {"precisions": ["fp32", "bf16"]}))["eager in bf16"]
     assert (late.gate, late.seconds_wanted) == ("refused", pytest.approx(compose.MEASURING_SECONDS, abs=0.4))
     assert late.reason == "Not tried: building and measuring take about 4 s and 0 s were left."
+
+
+def test_plans_that_an_earlier_run_measured_are_not_tried_again(context):
+    measured = by_label(composed(context, []))["eager"].model_copy(update={"label": "compiled", "chosen": False})
+    again = by_label(composed(context, [], before=[measured]))["compiled"]
+    assert again.primary == measured.primary, "no C++ compiler is there to measure it"
+    assert again.reason.endswith("Measured by the run whose search this one goes on with.")
+    for change in ({"plan": measured.plan | {"dtype": "bf16"}}, {"gate": "fail"}, {"primary": None}):
+        tried = composed(context, [], before=[measured.model_copy(update=change)]).trials
+        assert [trial.primary for trial in tried if trial.label == "compiled"] == [None], change
 
 
 @pytest.fixture
