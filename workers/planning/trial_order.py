@@ -143,7 +143,9 @@ class TrialOrder:
         if best is None or best.primary is None or candidate.predicted is None:
             return ""
         reached, unit = best.primary.value, self._objective.unit
-        error = self._error if candidate.seconds <= CHEAP_SHARE * seconds_left else 0.0
+        tunes = candidate.variant.runner_name == kernels_plan.VARIANT and kernels_plan.tunes_defaults(self._document)
+        seconds = candidate.seconds + (kernels_plan.DEFAULTS_SECONDS if tunes else 0.0)
+        error = self._error if seconds <= CHEAP_SHARE * seconds_left else 0.0
         if candidate.variant.lossy and best.keeps == "met":
             error = -PREDICTION_ERROR
         if self._lower:

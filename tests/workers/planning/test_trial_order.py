@@ -3,10 +3,10 @@
 import pytest
 
 from kernels.model_files import catalogue
-from kernels.ops import GroupedCase
-from tests.workers.conftest import manifest, stage_input
-from workers.documents.measurement import Ceilings, Interval, Rates
-from workers.documents.stages import PlanTrial
+from kernels.ops import GroupedCase, LinearCase
+from tests.workers.conftest import candidate, manifest, stage_input
+from workers.documents.measurement import Ceilings, Environment, Interval, Rates
+from workers.documents.stages import ExploreResult, PlanTrial
 from workers.documents.workload import Constraints, LoadSearch, Objective
 from workers.planning.build_times import BuildTimes
 from workers.planning.trial_order import TrialOrder, keeps_promise, leading, minutes_wanted, predicted_to_keep
@@ -133,6 +133,19 @@ def test_a_plan_that_is_predicted_to_be_slower_than_a_measured_one_is_not_tried(
     assert order.why_not(by_label["megakernel"], tried[:1], 3600) == ""
     slow = [tried[0], trial("megakernel", 90.0, "megakernel")]
     assert order.why_not(by_label["kernels"], slow, 3600) == "", "the megakernel took longer than predicted"
+
+
+def test_operations_that_explore_has_not_tried_make_a_plan_of_kernels_expensive():
+    """Tuning them took 64 s of a run of six minutes, for a plan that was predicted to be the slower one."""
+    made = document()
+    (kernels,) = (each for each in TrialOrder(made).candidates() if each.label == "kernels")
+    tried = [trial("eager", 700.0, "eager"), trial("megakernel", 0.95 * kernels.predicted, "megakernel", keeps="met")]
+    assert TrialOrder(made).why_not(kernels, tried, 330).startswith("Not tried: ")
+    assert TrialOrder(made).why_not(kernels, tried, 3600) == "", "an hour is enough to hope"
+    step = candidate("torch_linear", 1.0, "bf16", case=LinearCase(m=1, n=3072, k=2048, dtype="bf16"))
+    here = Environment(device="NVIDIA H200", gpu_class="h200", versions={}, at="2026-11-20T00:00:00+00:00")
+    made.results.explore = ExploreResult(environment=here, ceilings=CEILINGS, candidates=[step])
+    assert TrialOrder(made).why_not(kernels, tried, 330) == ""
 
 
 def test_a_plan_of_lower_precision_leaves_those_that_keep_it_to_be_tried():
