@@ -4,8 +4,7 @@
 # subquadratic-ops-torch-cu13 is timed where PYTHONPATH names a folder into which its wheel and that of apache-tvm-ffi
 # were unpacked; its other requirements are not needed for this. It is proprietary: nothing here brings it.
 #
-# Writes fft.json after each case. Predicted: 50 s: 40 as it took at 5463b235, 12 for the gate and 26 for the times, and
-# 10 for that package.
+# Writes fft.json after each case. Predicted: 30 s, as it took at 33eb2c7d with that package.
 set -euo pipefail
 LIMIT=${LIMIT:-200}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

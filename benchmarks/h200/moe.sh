@@ -5,10 +5,8 @@
 # server twice, with empty caches and with filled ones.
 #
 # Writes decode-moe.json, serve-moe.json and timeline.npz. The weights are drawn on the GPU, by each server anew.
-# Predicted: 480 s without vLLM, the record and the starts. Those: cold 80 s, warm 39, of it `graphs` 13. At 4bdd5549, beside
-# other work, cold 94 and 108 s (`graphs` 42 and 56, `compile` 28) and warm 50 (`graphs` 25, `compile` 8): 34 and 35 passes
-# were kept, and those of 24 decodes and more captured in up to three arrangements. Now only from the most decodes down to
-# where one kernel for attention is the fastest, and passes of 24, 48, 96 and 192 decodes after the start.
+# Predicted: 480 s without vLLM, the record and the starts. Those took 71 s cold and 54 warm at 33eb2c7d (`graphs` 30,
+# `compile` 22 and 5, `megakernel` 8 and 6, `weights` 5, `imports` 4), and 22 of 34 passes 15 s more after the start.
 set -euo pipefail
 LIMIT=${LIMIT:-490}
 ONLY=${ONLY:-product checks decode serve serve-small}

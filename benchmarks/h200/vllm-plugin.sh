@@ -9,7 +9,7 @@
 #   --rounds 8 --vllm-option=--max-num-seqs=128 --seconds 200       drafts beside prompts without and with graphs, 167 s
 #   LIMIT=590 … --model qwen3-30b-a3b --servers vllm vllm_plugin+1 --users 1 --users 8 --users 32 --rounds 6 --turns 2
 #   --vllm-option=--max-num-seqs=128 --seconds 490      a mixture, alone on its GPU: 135 s to write and hash the weights,
-#   220 to start both, 30 a turn of a server, 80 to judge. TPOT at 4a541490: 3.15, 8.69 and 15.1 ms; vLLM 3.80, 8.66 and 15.0
+#   220 to start both, 30 a turn of a server, 80 to judge: 544 s at 33eb2c7d
 #
 # Writes vllm-plugin.json. Predicted: 370 s for four servers, of which 126 went into starting them at once at 0e1217aa, and
 # 147 into two turns but for their last load; 30 for loads of unequal lengths, 25 for judging. 400 for the 8B.

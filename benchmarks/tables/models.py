@@ -134,7 +134,11 @@ def integers() -> str:
 @table("mixtures")
 def mixtures() -> str:
     """Tokens of mixtures of experts, by GPUs, batch and runner."""
-    measured = [row for name in ("decode-moe", "h200x2/decode-moe", "decode-gpt-oss") for row in rows(name)]
+    measured = [
+        row
+        for name in ("decode-moe", "h200x2/decode-moe", "decode-gpt-oss", "decode-gpt-oss-mxfp4")
+        for row in rows(name)
+    ]
     lines = [
         [
             f"{case['model']}, {case['weights']}",

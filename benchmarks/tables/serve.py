@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import product
 
 from benchmarks.documents import Row, one, rows
 from benchmarks.tables.writing import markdown, table
@@ -84,9 +85,9 @@ and whether they are launched kernel by kernel beside prompts.
 def within_vllm() -> str:
     """vLLM without and with the plug-in, by model and users: both turns, and the quotient of their mean TPOT."""
     lines = []
-    for name in ("vllm-plugin-turns", "vllm-plugin-qwen2.5-1.5b", "vllm-plugin-8b"):
-        for users in (1, 8, 32, 128):
-            measured = rows(name, concurrency=users, lengths="equal")
+    models = ("turns", "qwen2.5-1.5b", "8b", "qwen3-30b-a3b")
+    for name, users in product(models, (1, 8, 32, 128)):
+        if measured := rows(f"vllm-plugin-{name}", concurrency=users, lengths="equal"):
             turns = {variant: [row for row in measured if row["variant"] == variant] for variant in _names(measured)}
             mean = {variant: sum(row["tpot_ms"]["p50"] for row in each) / len(each) for variant, each in turns.items()}
             for variant, each in turns.items():
