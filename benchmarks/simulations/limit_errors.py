@@ -86,14 +86,14 @@ def error_of_rates(holds: int, used: float, percentile: float, requests: int, se
     search, draws, wrong = LimitSearch(RATES, least=3), np.random.default_rng([holds, requests]), 0
     limit = -math.log(1 - percentile / 100) / (1 - used)
 
-    def met(rung: int) -> bool:
-        busy = min(used * rung / (holds + 1), OVERLOADED)
+    def met(index: int) -> bool:
+        busy = min(used * index / (holds + 1), OVERLOADED)
         values = waits(draws, requests, busy)
         shares = (values > limit).astype(float).tolist()
         return dependence.judged(percentile, values.tolist(), shares, search.confidence)[0] == "met"
 
     for _ in range(searches):
-        wrong += search.run(lambda rung: "met" if met(rung) else "too_close") > holds
+        wrong += search.run(lambda index: "met" if met(index) else "too_close") > holds
     return wrong / searches
 
 

@@ -101,7 +101,7 @@ def test_ranks_of_a_mixture_choose_alike_and_make_what_transformers_makes(name, 
     ("weights", "ranks"),
     [*((name, 2) for name in LOWER if name != "int4_zero"), ("int8", 4)],  # whose groups are wider than parts
 )
-def test_ranks_take_their_parts_of_rounded_matrices(weights: str, ranks: int) -> None:
+def test_ranks_take_their_shards_of_rounded_matrices(weights: str, ranks: int) -> None:
     """Codes and scales of columns and rows: the same bits as one GPU's."""
     layout = {"splits": 0, "sms": 4, "weights": weights}
     name = "llama-of-4" if ranks == 2 else "qwen2-of-4"  # whose columns cut no groups
