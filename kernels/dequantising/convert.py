@@ -24,7 +24,7 @@ from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
 from kernels.model_files.quantised import FILES as QUANTISERS_FILES
-from kernels.model_files.quantised import Scheme, scheme_of
+from kernels.model_files.quantised import Scheme, scheme_of, with_quantisers_file
 from kernels.model_files.stored_weights import stored_weights
 from kernels.model_files.tensors import INDEX, read_tensors
 
@@ -71,7 +71,7 @@ def _weights(
         if "/" in path or not path.endswith(".safetensors"):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(files[path], folder / path)
-    scheme = scheme_of(json.loads(files[FILE].read_bytes()))
+    scheme = scheme_of(with_quantisers_file(json.loads(files[FILE].read_bytes()), files))
     assert scheme is not None
     yield from weights_of_checkpoint(files, scheme)
 

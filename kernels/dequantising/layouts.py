@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from kernels.model_files.quantised import Scheme
-from kernels.model_files.stored_weights import WORD, block_of, scale_shape
+from kernels.model_files.stored_weights import NVFP4_GROUP, WORD, block_of, scale_shape
 from kernels.quant.quantised_matrix import (
     GROUP,
     MIDDLE,
@@ -122,12 +122,25 @@ def _with_scales(codes: Tensor, scale: Tensor, zero: Tensor | None, order: Tenso
 
 
 def _mxfp4(parts: Parts, scheme: Scheme) -> Tensor:
-    low, high = parts["blocks"] & 15, parts["blocks"] >> 4
-    values = torch.tensor([*E2M1, *(-value for value in E2M1)])
     exponents = parts["scales"].int()
     scales = torch.ldexp(torch.ones(exponents.shape), exponents - BIAS).masked_fill(exponents == NO_NUMBER, torch.nan)
-    codes = torch.stack((low, high), -1).flatten(-2).long()
-    return (values[codes] * scales[..., None]).flatten(-2).transpose(-2, -1)
+    return (_e2m1(parts["blocks"]) * scales[..., None]).flatten(-2).transpose(-2, -1)
+
+
+def _nvfp4(parts: Parts, scheme: Scheme) -> Tensor:
+    divided = "weight_global_scale" in parts
+    scales, overall = parts["scale"].float(), parts["weight_global_scale" if divided else "weight_scale_2"].reshape(())
+    if not 0 < overall < torch.inf:
+        raise WrongParts(f"its global scale must be a number above 0, but is {overall:g}")
+    scales = scales / overall if divided else scales * overall
+    values = _e2m1(parts["packed" if divided else "plain"]).unflatten(-1, (-1, NVFP4_GROUP))
+    return (values * scales[..., None]).flatten(-2)
+
+
+def _e2m1(packed: Tensor) -> Tensor:
+    """The values in bytes of two codes each, the one in the low bits first."""
+    values = torch.tensor([*E2M1, *(-value for value in E2M1)])
+    return values[torch.stack((packed & 15, packed >> 4), -1).flatten(-2).long()]
 
 
 def _unpacked(words: Tensor, bits: int, dim: int) -> Tensor:
@@ -144,6 +157,7 @@ LAYOUTS: dict[str, Callable[[Parts, Scheme], Tensor | Grouped]] = {
     "packed": _packed,
     "scaled": _scaled,
     "mxfp4": _mxfp4,
+    "nvfp4": _nvfp4,
 }
 
 

@@ -18,10 +18,18 @@ from kernels.model_files.content_checks import check_content, check_paths
 from kernels.model_files.errors import ModelRefused, run_checks
 from kernels.model_files.families import check_family_fields, estimated_parameters
 from kernels.model_files.headers import BITS, Tensor
-from kernels.model_files.quantised import FIELD, check_files, check_tensors, plain_config, scheme_of
+from kernels.model_files.quantised import (
+    FIELD,
+    MODELOPT,
+    check_files,
+    check_tensors,
+    plain_config,
+    scheme_of,
+    with_quantisers_file,
+)
 from kernels.model_files.selection import gguf_file, select_files
-from kernels.model_files.sentence_transformers import SentenceModules, sentence_modules, with_modules
-from kernels.model_files.stored_weights import as_tensors, stored_weights
+from kernels.model_files.sentence_transformers import sentence_modules, with_modules
+from kernels.model_files.stored_weights import as_tensors, left_out, stored_weights
 from kernels.model_files.strict_json import check_size, read_json
 from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_index, read_tensors
 
@@ -89,6 +97,7 @@ def _inspect_directory(files: Mapping[str, Path], sizes: Mapping[str, int]) -> M
         if not tensors:
             raise ModelRefused(FILE, FIELD, "without safetensors there are no quantised weights; leave the field out")
         facts.config, facts.quantised = plain_config(facts.config), scheme.label
+        facts.notes += filter(None, [left_out(tensors)])
         tensors = as_tensors(stored_weights(tensors, scheme))
     else:
         check_tensors(tensors.values())
@@ -111,7 +120,7 @@ def files_at(source: Path) -> dict[str, Path]:
 
 def is_quantised(files: Mapping[str, Path]) -> bool:
     """Whether the weights are dequantised before anything else. Raises ModelRefused."""
-    if gguf_file(files):
+    if gguf_file(files) or MODELOPT in files:
         return True
     with suppress(KeyError, OSError, ValueError, TypeError, RecursionError):
         return json.loads(files[FILE].read_bytes())[FIELD] is not None
@@ -135,7 +144,7 @@ def _inspect_gguf(name: str, at: Path) -> ModelFacts:
 
 
 def _config_of(files: Mapping[str, Path]) -> ModelFacts:
-    return inspect_config_file(files[FILE], modules=sentence_modules(files.get))
+    return inspect_config_file(files[FILE], files)
 
 
 def check_config_size(size: int) -> None:
@@ -143,10 +152,13 @@ def check_config_size(size: int) -> None:
     check_size(FILE, size, MAX_CONFIG)
 
 
-def inspect_config_file(at: Path, *, modules: SentenceModules | None = None) -> ModelFacts:
-    """Checks the config.json whose content lies at `at`, without the model's other files. Raises ModelRefused."""
+def inspect_config_file(at: Path, files: Mapping[str, Path] = {}) -> ModelFacts:
+    """Checks the config.json whose content lies at `at`, with what other files of the model say of its modules and of
+    how its weights are quantised. Raises ModelRefused.
+    """
     _check_head(FILE, at)
-    return inspect_config(with_modules(read_json(FILE, at, MAX_CONFIG, MAX_CONFIG_ENTRIES), modules))
+    config = with_quantisers_file(read_json(FILE, at, MAX_CONFIG, MAX_CONFIG_ENTRIES), files)
+    return inspect_config(with_modules(config, sentence_modules(files.get)))
 
 
 def _check_head(path: str, at: Path) -> None:

@@ -14,22 +14,25 @@ from kernels.model_files.headers import MAX_DIM, Tensor
 from kernels.model_files.strict_json import read_json
 
 FIELD = "quantization_config"
-TAKEN = "GPTQ, AWQ, compressed-tensors, fp8, ModelOpt's FP8 and MXFP4"
+TAKEN = "GPTQ, AWQ, compressed-tensors, fp8, ModelOpt's FP8 and NVFP4, and MXFP4"
 BITS_TAKEN = (4, 8)
-FILES = {"hf_quant_config.json": "ModelOpt", "quantize_config.json": "GPTQ", "quant_config.json": "AWQ"}
+MODELOPT = "hf_quant_config.json"
+FILES = {MODELOPT: "ModelOpt", "quantize_config.json": "GPTQ", "quant_config.json": "AWQ"}
 SCALES = re.compile(
     r"(.*\.)?(\w*weight_scale\w*|(input|output|activation|[qkv]|kv)_scale(_inv)?|(\w+_proj_)?scales"
     r"|\w+_proj_scale(_inv)?|weight_packed|qweight|qzeros)"
 )
 CODES = ("F8_E4M3", "F8_E5M2", "F8_E8M0")
 MAX_BYTES = 2**22
+NVFP4 = "nvfp4-pack-quantized"
 
 
 @dataclass(frozen=True)
 class Scheme:
     """How a checkpoint's weights are quantised. `label` is for people; `layout` is how its tensors lie: `gptq`, `awq`,
-    `mxfp4`, or `scaled` for those of compressed-tensors and fp8. `zero_offset` is added to stored zero points. `group`
-    is the number of inputs, and `block` of outputs and inputs, that share a scale, where the configuration says so.
+    `mxfp4`, `nvfp4`, or `scaled` for those of compressed-tensors and fp8. `zero_offset` is added to stored zero points.
+    `group` is the number of inputs, and `block` of outputs and inputs, that share a scale, where the configuration says
+    so.
     """
 
     label: str
@@ -38,6 +41,23 @@ class Scheme:
     zero_offset: int = 0
     group: int | None = None
     block: tuple[int, int] | None = None
+
+
+MODELOPT_SCHEMES = {
+    "FP8": Scheme("ModelOpt's FP8", "scaled"),
+    "NVFP4": Scheme("ModelOpt's NVFP4", "nvfp4", bits=4),
+}
+
+
+def with_quantisers_file(config: Any, files: Mapping[str, Path]) -> Any:
+    """The content of config.json, with what ModelOpt's own file says of the weights where it says nothing itself."""
+    if not isinstance(config, dict) or config.get(FIELD) is not None or MODELOPT not in files:
+        return config
+    document = read_json(MODELOPT, files[MODELOPT], MAX_BYTES)
+    stated = document.get("quantization") if isinstance(document, dict) else None
+    if not isinstance(stated, dict):
+        raise ModelRefused(MODELOPT, "quantization", "the field, which says how the weights are quantised, is missing")
+    return config | {FIELD: {**stated, "quant_method": "modelopt"}}
 
 
 def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
@@ -67,8 +87,8 @@ def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
     if method in ("fp8", "fbgemm_fp8"):
         block = given.get("weight_block_size")
         return Scheme(f"fp8{_of_block(block)}", "scaled", block=_block(block))
-    if method == "modelopt" and str(given.get("quant_algo")).upper() == "FP8":
-        return Scheme("ModelOpt's FP8", "scaled")
+    if method == "modelopt" and (known := MODELOPT_SCHEMES.get(str(given.get("quant_algo")).upper())):
+        return known
     if method == "mxfp4":
         return Scheme("MXFP4", "mxfp4", bits=4)
     shown = f"{method} {given.get('quant_algo')}" if method == "modelopt" else method
@@ -116,6 +136,9 @@ def _compressed(given: Mapping[str, Any]) -> Scheme:
         raise ModelRefused(FILE, f"{FIELD}.config_groups", "all groups must quantise weights, and to the same type")
     weights = wanted[0]
     bits, kind = _bits(weights.get("num_bits"), "config_groups"), weights.get("type")
+    formats = {given.get("format"), *(group.get("format") for group in listed if isinstance(group, dict))}
+    if kind == "float" and bits == 4 and NVFP4 in formats:
+        return Scheme("compressed-tensors (NVFP4)", "nvfp4", bits)
     if kind not in ("int", "float") or (kind == "float" and bits != 8):
         reason = f"weights of type {str(kind)[:20]} in {bits} bits are not taken"
         raise ModelRefused(FILE, f"{FIELD}.config_groups", reason)

@@ -4,14 +4,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from kernels.model_files.config import FILE
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.headers import Tensor
-from kernels.model_files.quantised import Scheme
+from kernels.model_files.quantised import FIELD, Scheme
 
 WORD = 32
 FLOATS = ("F64", "F32", "F16", "BF16")
 SCALED = ("I8", "F8_E4M3", "F8_E5M2")
 SCALES = (*FLOATS, "F8_E8M0")
+NVFP4_GROUP = 16
 PARTS: dict[str, dict[str, str]] = {
     "gptq": {name: name for name in ("qweight", "qzeros", "scales", "g_idx")},
     "awq": {name: name for name in ("qweight", "qzeros", "scales")},
@@ -23,11 +25,18 @@ PARTS: dict[str, dict[str, str]] = {
         "weight_shape": "shape",
         "weight_g_idx": "g_idx",
     },
+    "nvfp4": {
+        "weight_packed": "packed",
+        "weight_scale": "scale",
+        "weight_global_scale": "weight_global_scale",
+        "weight_scale_2": "weight_scale_2",
+    },
 }
 """What stands behind the name of a module with such weights, and what it is."""
 MXFP4_PARTS = {"_blocks": "blocks", "_scales": "scales"}
-OF_ACTIVATIONS = ("input_scale", "input_zero_point", "output_scale", "q_scale", "k_scale", "v_scale", "kv_scale")
-"""Scales of what is computed, not of weights: they are left out."""
+OF_ACTIVATIONS: tuple[str, ...] = ("input_scale", "input_global_scale", "input_zero_point", "output_scale")
+OF_ACTIVATIONS += ("q_scale", "k_scale", "v_scale", "kv_scale")
+"""Scales of what is computed, not of weights: they are left out, as all that stays in 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,27 @@ def stored_weights(tensors: Mapping[str, Tensor], scheme: Scheme) -> dict[str, S
         except _DoesNotFit as error:
             raise ModelRefused(first.file, name[:200], str(error)) from None
         weights[name] = StoredWeight(layout, shape, parts)
+    if all(weight.layout == "plain" for weight in weights.values()):
+        raise ModelRefused(FILE, FIELD, f"no tensor is quantised, though the weights are said to be {scheme.label}")
+    _check_neighbours(weights)
     return weights
+
+
+def _check_neighbours(weights: Mapping[str, StoredWeight]) -> None:
+    """Refuses what stands beside a quantised weight and has no known meaning: it may change what the weight is."""
+    quantised = {name.removesuffix("weight") for name, weight in weights.items() if weight.layout != "plain"}
+    for name, weight in weights.items():
+        module, dot, last = name.rpartition(".")
+        if f"{module}{dot}" in quantised and last not in ("weight", "bias"):
+            raise ModelRefused(weight.file, name[:200], "the tensor has no known meaning beside a quantised weight")
+
+
+def left_out(tensors: Mapping[str, Tensor]) -> str:
+    """The sentence on scales that are not used; "" where there are none."""
+    names = {name.rpartition(".")[2] for name in tensors}
+    if not (unused := [name for name in OF_ACTIVATIONS if name in names]):
+        return ""
+    return f"Not used: {', '.join(unused)}, as activations and the KV cache stay in 16 bits."
 
 
 def as_tensors(weights: Mapping[str, StoredWeight]) -> dict[str, Tensor]:
@@ -94,7 +123,8 @@ def _shape_of(parts: Mapping[str, Tensor], scheme: Scheme) -> tuple[str, tuple[i
         return "plain", parts["plain"].shape
     if scheme.layout == "scaled":
         return _scaled(parts, scheme)
-    return scheme.layout, {"gptq": _in_columns, "awq": _in_columns, "mxfp4": _in_blocks}[scheme.layout](parts, scheme)
+    shape_of = {"gptq": _in_columns, "awq": _in_columns, "mxfp4": _in_blocks, "nvfp4": _in_groups_of_16}
+    return scheme.layout, shape_of[scheme.layout](parts, scheme)
 
 
 def _in_columns(parts: Mapping[str, Tensor], scheme: Scheme) -> tuple[int, ...]:
@@ -144,6 +174,20 @@ def _in_blocks(parts: Mapping[str, Tensor], scheme: Scheme) -> tuple[int, ...]:
         raise _DoesNotFit("the shapes of blocks and scales do not fit together")
     *experts, outputs, groups = lead
     return *experts, groups * 2 * size, outputs
+
+
+def _in_groups_of_16(parts: Mapping[str, Tensor], scheme: Scheme) -> tuple[int, ...]:
+    """[out, in] of NVFP4 as compressed-tensors has it, whose global scale divides, and ModelOpt, whose multiplies."""
+    stored, scale = ("packed", "weight_global_scale") if "packed" in parts else ("plain", "weight_scale_2")
+    _need(parts, {stored, "scale", scale}, set())
+    _typed(parts, {stored: ("U8",), "scale": ("F8_E4M3",), scale: ("F32",)})
+    outputs, inputs = _two(parts[stored])
+    inputs *= 2
+    if inputs % NVFP4_GROUP or parts["scale"].shape != (outputs, inputs // NVFP4_GROUP):
+        raise _DoesNotFit(f"a weight of [{outputs}, {inputs}] in NVFP4 has a scale for each {NVFP4_GROUP} inputs")
+    if parts[scale].numel != 1:
+        raise _DoesNotFit(f"its {scale} is one number, not {parts[scale].numel}")
+    return outputs, inputs
 
 
 def scale_shape(shape: tuple[int, ...], outputs: int) -> tuple[int, int]:

@@ -142,6 +142,26 @@ def fp8(draw: Draw, shape: tuple[int, ...], block: tuple[int, int], name: str = 
     return parts, lambda output, at: F32(e4m3(int(codes[output, at]))) * table[output // block[0], at // block[1]]
 
 
+def nvfp4(draw: Draw, modelopt: bool) -> Made:
+    codes, scales = draw.bytes(draw.outputs, draw.inputs // 2), draw.bytes(draw.outputs, draw.inputs // 16)
+    scales[scales & 127 == 127] = 0  # NaN
+    overall = np.float32(0.0123 if modelopt else 2688.5)
+    parts = {
+        "weight" if modelopt else "weight_packed": codes,
+        "weight_scale": scales.view(torch.float8_e4m3fn),
+        "weight_scale_2" if modelopt else "weight_global_scale": torch.tensor(overall).view(() if modelopt else (1,)),
+        "input_scale" if modelopt else "input_global_scale": draw.scales(1, dtype=torch.float32),
+    }
+
+    def value(output: int, at: int) -> Any:
+        own = int(codes[output, at // 2]) >> 4 * (at % 2) & 15
+        scale = F32(e4m3(int(scales[output, at // 16])))
+        scale = scale * overall if modelopt else scale / overall
+        return F32(-E2M1[own & 7] if own & 8 else E2M1[own & 7]) * scale
+
+    return parts, value
+
+
 def compressed(bits: int = 8, kind: str = "int", **more: Any) -> dict[str, Any]:
     weights = {"num_bits": bits, "type": kind, **more}
     return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}}
@@ -199,5 +219,13 @@ FORMATS: dict[str, tuple[dict[str, Any], Callable[[Draw], Made], str]] = {
     "ModelOpt": (
         {"quant_method": "modelopt", "quant_algo": "FP8"}, lambda draw: fp8(draw, (), (draw.outputs, draw.inputs)),
         "ModelOpt's FP8",
+    ),
+    "NVFP4": (
+        compressed(4, "float", strategy="tensor_group", group_size=16) | {"format": "nvfp4-pack-quantized"},
+        lambda draw: nvfp4(draw, False),
+        "compressed-tensors (NVFP4)",
+    ),
+    "ModelOpt's NVFP4": (
+        {"quant_method": "modelopt", "quant_algo": "NVFP4"}, lambda draw: nvfp4(draw, True), "ModelOpt's NVFP4",
     ),
 }  # fmt: skip

@@ -200,7 +200,11 @@ def test_mxfp4_is_gpt_oss_own_and_its_experts_are_turned(tmp_path: Path) -> None
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "bitsandbytes": ({"load_in_4bit": True}, "weights quantised by bitsandbytes are not taken; taken are GPTQ, AWQ"),
-    "NVFP4": ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "weights quantised by modelopt NVFP4 are not taken"),
+    "pre-scaled NVFP4": (
+        {"quant_method": "modelopt", "quant_algo": "NVFP4_AWQ"},
+        "by modelopt NVFP4_AWQ are not taken",
+    ),
+    "four bits": (compressed(4, "float"), "weights of type float in 4 bits are not taken"),
     "another": ({"quant_method": "aqlm"}, "weights quantised by aqlm are not taken"),
     "no name": ({}, "weights quantised by an unnamed method are not taken"),
     "three bits": ({"quant_method": "gptq", "bits": 3}, "weights of 3 bits are not taken, only of 4 and 8"),
@@ -243,6 +247,16 @@ def test_no_weights_are_no_quantised_weights(tmp_path: Path) -> None:
         inspect(tmp_path)
 
 
+def changed(folder: Path, change: dict[str, Any]) -> None:
+    """Changes tensors of one quantised weight; None leaves a tensor out, and one that is not there is made."""
+    path = folder / "model.safetensors"
+    tensors, module = load_file(path), "model.layers.0.self_attn.q_proj"
+    for part, make in change.items():
+        old = tensors.pop(f"{module}.{part}", None)
+        tensors |= {f"{module}.{part}": make(old)} if make else {}
+    save_file(tensors, path)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -258,11 +272,60 @@ def test_no_weights_are_no_quantised_weights(tmp_path: Path) -> None:
 def test_tensors_that_do_not_fit_are_refused(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
     given, make, _ = FORMATS["GPTQ in the order of activations"]
     checkpoint(tmp_path / "source", given, make)
-    path = tmp_path / "source" / "model.safetensors"
-    tensors, module = load_file(path), "model.layers.0.self_attn.q_proj"
-    for part, changed in change.items():
-        old = tensors.pop(f"{module}.{part}")
-        tensors |= {f"{module}.{part}": changed(old)} if changed else {}
-    save_file(tensors, path)
+    changed(tmp_path / "source", change)
     with pytest.raises(ModelRefused, match=sentence):
         converted(tmp_path / "source", tmp_path / "plain")
+
+
+NAN = float("nan")
+BAD_NVFP4: list[tuple[str, dict[str, Any], str]] = [
+    ("NVFP4", {"weight_global_scale": lambda scale: scale.fill_(0)}, "a number above 0, but is 0"),
+    ("ModelOpt's NVFP4", {"weight_scale_2": lambda scale: scale.fill_(0)}, "a number above 0, but is 0"),
+    ("ModelOpt's NVFP4", {"weight_scale_2": lambda scale: scale.fill_(NAN)}, "a number above 0, but is nan"),
+    ("NVFP4", {"weight_global_scale": lambda scale: scale.fill_(float("inf"))}, "a number above 0, but is inf"),
+    ("NVFP4", {"weight_global_scale": lambda scale: scale.fill_(-1)}, "a number above 0, but is -1"),
+    ("NVFP4", {"weight_scale": lambda scale: scale.float().fill_(NAN).to(scale.dtype)}, "the weights are not all numb"),
+    ("NVFP4", {"weight_scale": lambda scale: scale.float()}, "its scale is of type F32, not F8_E4M3"),
+    ("NVFP4", {"weight_scale": lambda scale: scale[:, :3].clone()}, r"of \[96, 96\] in NVFP4 has a scale for each 16"),
+    ("NVFP4", {"weight_packed": lambda codes: codes[:, :7].clone()}, r"of \[96, 14\] in NVFP4 has a scale for each 16"),
+    ("NVFP4", {"weight_global_scale": lambda scale: scale.repeat(3)}, "its weight_global_scale is one number, not 3"),
+    ("NVFP4", {"weight_global_scale": None}, "its weight_global_scale is missing"),
+    ("ModelOpt's NVFP4", {"weight_scale_2": None}, "its weight_scale_2 is missing"),
+    (
+        "ModelOpt's NVFP4",
+        {"weight_global_scale": lambda _: torch.ones(1)},
+        "its weight_global_scale has no meaning here",
+    ),
+    (
+        "ModelOpt's NVFP4",
+        {"pre_quant_scale": lambda _: torch.ones(HIDDEN)},
+        "no known meaning beside a quantised weight",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "sentence"), BAD_NVFP4)
+def test_nvfp4_that_does_not_fit_is_refused(tmp_path: Path, name: str, change: dict[str, Any], sentence: str) -> None:
+    given, make, _ = FORMATS[name]
+    checkpoint(tmp_path / "source", given, make)
+    changed(tmp_path / "source", change)
+    with pytest.raises(ModelRefused, match=sentence):
+        converted(tmp_path / "source", tmp_path / "plain")
+
+
+def test_modelopts_own_file_says_how_weights_are_quantised(tmp_path: Path) -> None:
+    """As checkpoints have it whose config.json says nothing; the scales of activations are left out, and named."""
+    folder, (given, make, label) = tmp_path / "source", FORMATS["ModelOpt's NVFP4"]
+    checkpoint(folder, given, make)
+    wanted = converted(folder, tmp_path / "by config.json")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    stated = {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": []}
+    (folder / "hf_quant_config.json").write_text(json.dumps({"producer": {"name": "modelopt"}, "quantization": stated}))
+    assert is_quantised(files_at(folder))
+    facts = inspect(folder)
+    assert (facts.quantised, facts.config["dequantised_from"]) == (label, stated | {"quant_method": "modelopt"})
+    assert facts.notes[0] == "Not used: input_scale, as activations and the KV cache stay in 16 bits."
+    found = converted(folder, tmp_path / "plain")
+    assert not (tmp_path / "plain" / "hf_quant_config.json").exists()
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)

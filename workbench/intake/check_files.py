@@ -63,7 +63,7 @@ def _facts(check: str, files: Mapping[str, Path], most_bytes: int) -> Any:
     if check == "recording":
         return facts(next(iter(files.values()))).model_dump(mode="json")
     if check == "config":
-        return inspect_config_file(*files.values()).model_dump(mode="json")
+        return inspect_config_file(next(iter(files.values()))).model_dump(mode="json")
     model_facts = inspect(files, quota=most_bytes)
     check_templates(files)
     return model_facts.model_dump(mode="json")

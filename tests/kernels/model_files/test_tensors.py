@@ -146,5 +146,10 @@ def test_weights_in_fp8_among_others_are_refused(tmp_path: Path) -> None:
 
 def test_the_file_of_a_quantiser_names_its_format(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "m", model__safetensors=safetensors(weights_of(LLAMA)))
-    (folder / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "FP8"}}')
-    assert "(ModelOpt FP8)" in refusal(folder).reason
+    stated = {"quantization": {"quant_algo": "FP8"}}
+    (folder / "quantize_config.json").write_text(json.dumps(stated))
+    assert "(GPTQ FP8)" in refusal(folder).reason
+    (folder / "quantize_config.json").rename(folder / "hf_quant_config.json")
+    assert refusal(folder).reason == "no tensor is quantised, though the weights are said to be ModelOpt's FP8"
+    (folder / "hf_quant_config.json").write_text("{}")
+    assert refusal(folder).field == "quantization"
