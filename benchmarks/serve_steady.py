@@ -45,12 +45,12 @@ MIB = 1 << 20
 class Memory:
     """Resident memory of the server's processes, in MiB, every so many seconds.
 
-    With the `gpu` of NVML, also that GPU's memory in use by all programs.
+    With the `gpus` of NVML, also their memory in use by all programs.
     """
 
     process: psutil.Process
     seconds: float
-    gpu: Any = None
+    gpus: Sequence[Any] = ()
     rows: list[dict[str, float]] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -63,8 +63,9 @@ class Memory:
             own = self.process.memory_info()
             row = {"s": round(time.monotonic() - began, 1), "server": round(own.rss / MIB, 1)}
             row["engine"] = round(engine, 1)
-            if self.gpu is not None:
-                row["gpu"] = round(nvml.library().nvmlDeviceGetMemoryInfo(self.gpu).used / MIB, 1)
+            if self.gpus:
+                used = sum(nvml.library().nvmlDeviceGetMemoryInfo(gpu).used for gpu in self.gpus)
+                row["gpu"] = round(used / MIB, 1)
             self.rows.append(row)
 
     def growth(self, which: str) -> float | None:
@@ -134,6 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=4, help="requests a second")
     parser.add_argument("--max-num-seqs", type=int, default=16, help="of the server: requests served at once")
     parser.add_argument("--web-processes", type=int, help="of the server; their memory counts with the engine's")
+    parser.add_argument("--tensor-parallel-size", type=int, default=1, help="of the server: GPUs that share the model")
     parser.add_argument("--sample-seconds", type=float, default=5)
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args(arguments)
@@ -142,27 +144,18 @@ def main(arguments: list[str] | None = None) -> int:
     vocabulary = configuration(Spec(options.model))[1]["vocab_size"]
     requests = with_cancellations(RequestList.drawn(LENGTHS, count, vocabulary, 1, options.rate))
     port, before, environment = reserved_port(), load_average(), environment_info()
-    gpu = nvml.handle(0) if environment["gpu_class"] != "cpu" else None
+    size = options.tensor_parallel_size
+    gpus = [nvml.handle(index) for index in range(size)] if environment["gpu_class"] != "cpu" else []
     url = f"http://127.0.0.1:{port}"
-    command = [
-        sys.executable,
-        "-m",
-        "kernels",
-        "serve",
-        "--model",
-        options.model,
-        "--name",
-        "model",
-        "--port",
-        str(port),
-    ]
+    command = [sys.executable, "-m", "kernels", "serve", "--model", options.model, "--name", "model"]
+    command += ["--port", str(port), "--tensor-parallel-size", str(size)]
     command += ["--max-num-seqs", str(options.max_num_seqs), "--max-model-len", str(LENGTHS.longest)]
     command += ["--web-processes", str(options.web_processes)] if options.web_processes else []
     with (
         tempfile.TemporaryDirectory() as folder,
         running(command, f"{url}/health", Path(folder) / "log", 600) as server,
     ):
-        memory = Memory(psutil.Process(server.pid), options.sample_seconds, gpu)
+        memory = Memory(psutil.Process(server.pid), options.sample_seconds, gpus)
         watcher = threading.Thread(target=memory.watch, daemon=True)
         watcher.start()
         began = time.monotonic()
@@ -186,6 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
         "rate": options.rate,
         "max_num_seqs": options.max_num_seqs,
         "web_processes": options.web_processes,
+        "tensor_parallel_size": size,
         "lengths": {"prompt": LENGTHS.prompt, "tokens": LENGTHS.tokens, "drawn": LENGTHS.described},
         **counts,
         "all_pages_free_again": free,

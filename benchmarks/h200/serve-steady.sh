@@ -2,6 +2,7 @@
 # Ten minutes of open load on the server of Llama-3.2-1B: memory over time, lost requests, exact counts of tokens.
 #
 #   MINUTES=10 RATE=100   of the load; requests a second
+#   GPUS=1          so many GPUs share the model, by tensor parallelism
 #   DETACHED=1      starts it in a session of its own and returns; COLLECT=1, in a later call, waits for it and takes its
 #                   result: for calls that are shorter. No time is measured, so tests may run on the GPU meanwhile
 #
@@ -9,8 +10,12 @@
 # and a few seconds until all is counted.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+
 load=("$PYTHON" -m benchmarks.serve_steady --model llama-3.2-1b --minutes "${MINUTES:-10}" --rate "${RATE:-100}"
-    --max-num-seqs 128)
+    --max-num-seqs 128 --tensor-parallel-size "${GPUS:-1}")
 
 if [[ -n ${DETACHED:-} ]]; then
     step start 5 bash -c 'setsid nohup "$@" > "$0/log.txt" 2>&1 < /dev/null & echo "$!" > "$0/pid"' "$scratch" \

@@ -141,7 +141,7 @@ def test_every_op_of_the_library_is_measured_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gpus", ["2", "4"])
-@pytest.mark.parametrize("script", ["gpus", "gpus-70b"])
+@pytest.mark.parametrize("script", ["gpus", "gpus-70b", "serve-steady"])
 def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path: Path) -> None:
     called = commands(FOLDER / f"{script}.sh", tmp_path, GPUS=gpus)
     options = {"--tensor-parallel-size", "--nproc-per-node"}

@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks import serve_engine, serve_kernels, serve_steady
 from benchmarks.serve_kernels import Span, by_kernel
+from kernels.load.server_process import NotStarted
 
 
 def test_a_row_of_the_paged_engine_counts_every_token_and_is_judged(tmp_path: Path) -> None:
@@ -57,3 +60,10 @@ def test_a_long_load_loses_nothing_and_counts_every_token(tmp_path: Path, monkey
     assert document["all_pages_free_again"]
     assert document["memory_mib"][0]["engine"] > 10
     assert document["growth_mib"]["server"] is not None
+
+
+def test_a_long_load_on_more_gpus_than_share_a_model_is_refused_by_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "steady.json"
+    with pytest.raises(NotStarted, match="num_key_value_heads 2: 3 GPUs need a multiple of 3"):
+        serve_steady.main(["--model", "tiny-llama", "--tensor-parallel-size", "3", "--json", str(path)])
+    assert not path.exists()

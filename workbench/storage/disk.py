@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -15,6 +16,8 @@ ROOM_BYTES = 16 * 2**20
 SCARCE_BYTES = 4 * 2**20
 """With less than this, a write to the database may fail."""
 PAGES_AT_ONCE = 1024
+INCREMENTAL = 2
+"""SQLite's number of auto_vacuum=INCREMENTAL."""
 FULL = {errno.ENOSPC, errno.EDQUOT}
 POSTGRES_DISK_FULL = "53100"
 SQLITE_CANNOT_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
@@ -59,6 +62,16 @@ def hold_database() -> None:
     when the next one opens. Call it in a thread that handles no request."""
     if connection.vendor == "sqlite":
         connection.ensure_connection()
+
+
+def make_shrinkable(**_: Any) -> None:
+    """Before the first migration: SQLite takes the setting only as it writes its file anew, outside a transaction."""
+    if connection.vendor != "sqlite":
+        return
+    with connection.cursor() as cursor:
+        if cursor.execute("PRAGMA auto_vacuum").fetchone() != (INCREMENTAL,):
+            cursor.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")
+            cursor.execute("VACUUM")
 
 
 def shrink_database() -> None:

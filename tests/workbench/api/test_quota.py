@@ -179,8 +179,7 @@ from django.core.management import call_command
 from django.db import connection
 from workbench.storage import disk
 from workbench.prices.models import PriceBookRow
-for app in (("runs", "0002"), ("prices",)):
-    call_command("migrate", *app, verbosity=0)
+call_command("migrate", "prices", verbosity=0)
 file = settings.DATABASES["default"]["NAME"]
 def size():
     connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

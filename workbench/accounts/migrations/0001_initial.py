@@ -69,6 +69,8 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
                 ('organisation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='accounts.organisation')),
+                ('inbox_read_at', models.DateTimeField(null=True)),
+                ('start_hidden', models.BooleanField(default=False)),
             ],
             options={
                 'ordering': ('created_at',),

@@ -14,9 +14,9 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('accounts', '0002_inbox'),
-        ('reports', '0002_customer'),
-        ('runs', '0004_tags'),
+        ('accounts', '0001_initial'),
+        ('reports', '0001_initial'),
+        ('runs', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -30,6 +30,11 @@ class Migration(migrations.Migration):
             name='recording',
             field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='workloads', to='intake.recording'),
         ),
+        migrations.AddField(
+            model_name='workload',
+            name='project',
+            field=models.CharField(blank=True, max_length=80),
+        ),
         migrations.AddIndex(
             model_name='model',
             index=models.Index(fields=['organisation', 'digest'], name='models_of_digest'),

@@ -24,11 +24,12 @@ class Migration(migrations.Migration):
             name='Notice',
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('run.finished', 'A run has ended'), ('run.missed', 'A run has missed an objective'), ('report.ready_for_review', 'A report waits for its review'), ('report.published', 'A report has been published'), ('test', 'A test')], max_length=40)),
+                ('kind', models.CharField(choices=[('run.finished', 'A run has ended'), ('run.missed', 'A run has missed an objective'), ('report.ready_for_review', 'A report waits for its review'), ('report.published', 'A report has been published'), ('comment.mentioned', 'Somebody mentions me in a comment'), ('test', 'A test')], max_length=40)),
                 ('data', models.JSONField(default=dict)),
                 ('row_bytes', models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(models.Value(512), '+', workbench.storage.row_bytes.Bytes(django.db.models.functions.comparison.Cast('data', models.TextField()))), output_field=models.BigIntegerField())),
                 ('created_at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
                 ('organisation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='notices', to='accounts.organisation')),
+                ('member', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='accounts.membership')),
             ],
             options={
                 'ordering': ('-created_at',),
@@ -78,6 +79,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='notice',
             index=models.Index(fields=['organisation', 'row_bytes'], name='notice_bytes'),
+        ),
+        migrations.AddIndex(
+            model_name='notice',
+            index=models.Index(fields=['organisation', '-created_at'], name='notice_of_organisation'),
         ),
         migrations.AddIndex(
             model_name='delivery',

@@ -46,6 +46,7 @@ class Migration(migrations.Migration):
                 ('published_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('reviewed_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reports', to='runs.run')),
+                ('customer', models.CharField(blank=True, max_length=120)),
             ],
             options={
                 'ordering': ('-created_at',),

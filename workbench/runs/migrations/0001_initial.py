@@ -28,6 +28,18 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='Tag',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=40)),
+                ('organisation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tags', to='accounts.organisation')),
+            ],
+            options={
+                'ordering': ('name',),
+                'constraints': [models.UniqueConstraint(models.F('organisation'), models.F('name'), name='one_tag_per_name')],
+            },
+        ),
+        migrations.CreateModel(
             name='Run',
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
@@ -50,6 +62,9 @@ class Migration(migrations.Migration):
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('organisation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='accounts.organisation')),
                 ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='intake.workload')),
+                ('usd_after', models.FloatField(null=True)),
+                ('usd_before', models.FloatField(null=True)),
+                ('tags', models.ManyToManyField(related_name='runs', to='runs.tag')),
             ],
             options={
                 'ordering': ('-created_at',),
