@@ -136,7 +136,8 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> T
         trial.gate, trial.reason = "error", reason
         return None
     left, report = proving.end - time.monotonic(), bench.proven.get(trial.id)
-    if left < variant.build_seconds if variant.build_seconds else report is None and left <= 0:
+    too_late = left < variant.build_seconds if variant.build_seconds else (report is None and left <= 0)
+    if too_late:
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
         trial.reason = f"{NOT_TRIED}: {wanted} was left for this case."
         return None

@@ -43,7 +43,7 @@ class Trial(TimedVariant):
 
     @property
     def label(self) -> str:
-        """`skinny {'split': 4} for linear m=1 n=3072 …`"""
+        """`skinny {'splits': 4} for linear m=1 n=3072 …`"""
         params = f" {self.params}" if self.params else ""
         return f"{self.variant}{params} for {self.case.key.removeprefix('op=')}"
 

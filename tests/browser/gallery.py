@@ -251,7 +251,7 @@ def notification_pages(organisation: Organisation, admin: User) -> list[tuple[st
     """A webhook, deliveries in every state, and what members choose."""
     webhook, _ = notifications.add(organisation, admin, "https://hooks.example.com/workbench", Kind.values)
     for _state in Delivery.State.values:
-        outbox.test_webhook(webhook)
+        outbox.send_test_webhook(webhook)
     for delivery, state in zip(webhook.deliveries.all(), Delivery.State.values, strict=True):
         tries = [{"at": timezone.now().isoformat(), "words": "Answered 500.", "seconds": 0.1}]
         webhook.deliveries.filter(pk=delivery.pk).update(state=state, tries=tries)

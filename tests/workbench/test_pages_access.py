@@ -60,7 +60,7 @@ def addresses(finished_run, organisation, admin, engineer):
     invitation, secret = accounts.invite(organisation, admin, "new@voice.test", "engineer")
     report = reports.publish(reports.review(reports.freeze(finished_run, engineer), admin, ""), admin)
     webhook, _ = notifications.add(organisation, admin, "https://example.com/", ["run.finished"])
-    outbox.test_webhook(webhook)
+    outbox.send_test_webhook(webhook)
     values = {
         "run_id": finished_run.id,
         "workload_id": finished_run.workload_id,

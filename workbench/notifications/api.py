@@ -48,7 +48,7 @@ def delete_webhook(request: Any, webhook_id: UUID) -> Any:
 def test_webhook(request: Any, webhook_id: UUID) -> Any:
     """The log of deliveries shows what came of it within half a minute."""
     try:
-        outbox.test_webhook(_webhook(request, webhook_id))
+        outbox.send_test_webhook(_webhook(request, webhook_id))
     except outbox.TooManyTests as error:
         raise Problem(429, str(error)) from error
     return Status(202, None)

@@ -19,8 +19,8 @@ class TooManyTests(Exception):
     """No test is sent; the message is a sentence."""
 
 
-SAID_BEFORE = {Kind.RUN_MISSED: Kind.RUN_FINISHED}
-"""A member who gets the second by e-mail does not get the first, which says the same."""
+SUPPRESSED_BY = {Kind.RUN_MISSED: Kind.RUN_FINISHED}
+"""A member who gets the value by e-mail is not told the key, which says the same."""
 
 
 def announce(
@@ -36,11 +36,11 @@ def announce(
     members = [
         subscription.membership_id
         for subscription in subscriptions
-        if kind in subscription.kinds and SAID_BEFORE.get(kind, "") not in subscription.kinds
+        if kind in subscription.kinds and SUPPRESSED_BY.get(kind, "") not in subscription.kinds
     ]
     if alone:
         webhooks, members = [], [candidate for candidate in members if candidate == member]
-    if webhooks or members or kind not in SAID_BEFORE:
+    if webhooks or members or kind not in SUPPRESSED_BY:
         hooks = [{"webhook": webhook} for webhook in webhooks]
         _write(Notice(organisation_id=organisation_id, kind=kind, data=data(), member_id=member), hooks, members)
 
@@ -60,13 +60,13 @@ def again(delivery: Delivery) -> None:
     )
 
 
-def test_webhook(webhook: Webhook) -> None:
+def send_test_webhook(webhook: Webhook) -> None:
     """A message of the kind `test` to one webhook. Raises TooManyTests."""
     _check_tests(webhook=webhook)
     _write(Notice(organisation_id=webhook.organisation_id, kind=Kind.TEST), [{"webhook": webhook}], [])
 
 
-def test_mail(membership: Any) -> None:
+def send_test_mail(membership: Any) -> None:
     """A message of the kind `test` to one member. Raises TooManyTests."""
     _check_tests(membership__user=membership.user_id)
     _write(Notice(organisation_id=membership.organisation_id, kind=Kind.TEST), [], [membership.pk])

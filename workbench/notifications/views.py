@@ -84,7 +84,7 @@ def test_mail(request: Any) -> HttpResponse:
     if request.membership is None:
         raise PermissionDenied("You are not a member of any organisation.")
     try:
-        outbox.test_mail(request.membership)
+        outbox.send_test_mail(request.membership)
     except outbox.TooManyTests as error:
         messages.error(request, str(error))
     else:
@@ -127,7 +127,7 @@ def remove_webhook(request: Any, webhook_id: Any) -> HttpResponse:
 def test_webhook(request: Any, webhook_id: Any) -> HttpResponse:
     """Posts a test to a webhook."""
     try:
-        outbox.test_webhook(_webhook(request, webhook_id))
+        outbox.send_test_webhook(_webhook(request, webhook_id))
     except outbox.TooManyTests as error:
         messages.error(request, str(error))
     else:

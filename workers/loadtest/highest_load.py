@@ -4,13 +4,13 @@ Loads are numbered: n users of a closed loop, or n equal steps of an open loop's
 said of users: begin with one and double while the verdict is *met* or there were too few requests to say, and further
 until `least` loads were measured, so that there is a curve; then halve the distance between the highest number that was
 met and the lowest above it that was not, until they are neighbours. Where the caller asks for it, the curve then goes
-on: the highest number is doubled until throughput is saturated. Promises of throughput or cost, which more load brings
-nearer, end no climb: what is found is the highest load measured at which they are met as well. Every load is judged
-with the confidence 1 − 0.01 / K, where K is the most verdicts that the search can take: one for each of its loads, or
-two where a load that had too few requests may be put on once more. So the chance that any verdict *met* among them is
-wrong, and with it the number that is found, is at most 1 % (the union bound), in whatever order the loads come, whether
-or not more users are slower, and wherever the search ends for want of time. That a higher number would not hold as well
-is not proven.
+on: the highest number is doubled until throughput is saturated. A missed promise of throughput or cost, which more load
+brings nearer, does not stop the search: what is found is the highest load measured at which they are met as well. Every
+load is judged with the confidence 1 − 0.01 / K, where K is the most verdicts that the search can take: one for each of
+its loads, or two where a load that had too few requests may be put on once more. So the chance that any verdict *met*
+among them is wrong, and with it the number that is found, is at most 1 % (the union bound), in whatever order the loads
+come, whether or not more users are slower, and wherever the search ends for want of time. That a higher number would
+not hold as well is not proven.
 """
 
 import itertools

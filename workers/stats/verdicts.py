@@ -55,8 +55,8 @@ def verdict(
 ) -> Verdict:
     """The verdict for `percentile` (a number such as 99), with each request's share of samples beyond the limit.
 
-    Of requests `spacing` places from each other `inefficiency`, 1 or more, count as one. *Too close* means undecided
-    after as many requests as a clean result takes; *not enough samples*, after fewer.
+    Every `spacing`-th request is counted, and of those `inefficiency` (1 or more, a design effect) count as one. *Too
+    close* means undecided after as many requests as a clean result takes; *not enough samples*, after fewer.
     """
     proven = {_proven(percentile, shares[first::spacing], confidence, inefficiency) for first in range(spacing)}
     if len(proven) == 1 and (decided := proven.pop()) is not None:

@@ -17,12 +17,17 @@ GROUPS_MOST = 8
 """The most key-value heads that one instruction attends to: each has a warp."""
 HEADS_DEFAULT = 4
 """The query heads of one key-value head in an instruction of a long context; in a short one there may be fewer."""
-SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
-"""Up to the first capacity a context is short. The column parts of an OUT that attends by itself, over all ranks, and
-of another; the most splits of the keys."""
-WHOLE_CONTEXT, SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 8192, 64, 48, 256
-"""Above the first capacity an attention instruction has all query heads of its key-value head. Neighbours then share
-up to SHARED_SPLITS if there are SHARED_FROM, or if a part of OUT has no more columns than NARROW_COLUMNS."""
+SHORT_CONTEXT = 384
+"""The largest capacity of a short context."""
+ATTENDING_PARTS, LONG_OUT_PARTS = 4, 4
+"""The column parts of an OUT that attends by itself, over all ranks, and of another."""
+SPLITS_MOST = 32
+"""The most splits of the keys."""
+WHOLE_CONTEXT = 8192
+"""Above this capacity an attention instruction has all query heads of its key-value head."""
+SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 64, 48, 256
+"""Neighbours then share up to SHARED_SPLITS if there are SHARED_FROM, or if a part of OUT has no more columns than
+NARROW_COLUMNS."""
 EVEN_SMS, EVEN_HIDDEN = 128, 1024
 """One sequence takes so many SMs at most where the hidden size is a multiple of EVEN_HIDDEN: see `default_layout`."""
 SMALL_HIDDEN = 1024
@@ -58,7 +63,7 @@ class Layout:
     - `copies`: how many copies of its words a product publishes; SM i reads copy i % copies.
     - `chunk_blocks`: the blocks of a chunk of weights.
     - `tensor_parallel_size`: the GPUs that run the model together (ranks.py); all other fields are one GPU's.
-    - `expert_groups`: how often as many experts as one token has may be at work in a layer; `fitted` sets it.
+    - `expert_groups`: the groups of top_k experts that one layer's tokens may choose together; `fitted` sets it.
     """
 
     sms: int = 132

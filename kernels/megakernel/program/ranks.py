@@ -51,8 +51,8 @@ def shard_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16"
 
 
 def served_most(shape: ModelShape, tensor_parallel_size: int) -> int:
-    """The most sequences of a server's instances. Proving a program takes as long as all ranks have groups of experts,
-    and a start waits for it: over several GPUs a mixture's instances are for fewer.
+    """The most sequences of a server's instances. The time of a proof, for which a start waits, grows with the groups
+    of experts over all ranks: over several GPUs a mixture's instances are for fewer.
     """
     return shape.batch_most // (tensor_parallel_size if shape.experts else 1)
 

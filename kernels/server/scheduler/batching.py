@@ -196,11 +196,11 @@ class Scheduler:
 
     def _plan(self, request: Request, step: Step, room: int, chunks: int) -> int:
         """Adds the request's next part to the step, which may have `chunks` chunks and has room for `room` more tokens
-        of them; below 0, a single would make them too many. Returns the tokens that the part takes of the room.
+        of them; below 0, a decode would exceed the budget. Returns the tokens that the part takes of the room.
         """
         left = request.left
         if request.scheduled == request.max_tokens or room < 0:
-            return 0  # its last token is on its way, or its next one is a single of the next step
+            return 0  # its last token is on its way, or its next one is a decode of the next step
         rows = self.limits.chunk_rows
         count, cost = left, 0
         if left > 1:

@@ -70,7 +70,7 @@ SHAPES = [(16384, 2048), (2048, 8192), (3072, 2048), (2048, 1536), (28672, 4096)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_cuts_cover_the_product_and_fit(kind):
+def test_tile_configs_cover_the_product_and_fit(kind):
     for (rows, k), m in itertools.product(SHAPES, (1, 4, 8, 16)):
         found = configs(kind, m, rows, k)
         assert found, (rows, k, m)

@@ -73,7 +73,7 @@ def test_a_name_that_leads_inside_is_refused_when_it_is_posted_to(hook, receiver
     settings.WEBHOOK_ALLOWED_HOSTS = ["localhost"]
     webhook, _ = hook(url=f"https://localhost:{receiver.port}/")
     settings.WEBHOOK_ALLOWED_HOSTS = []
-    outbox.test_webhook(webhook)
+    outbox.send_test_webhook(webhook)
     deliver_due()
     delivery = Delivery.objects.get()
     assert delivery.state == "given_up"

@@ -46,7 +46,7 @@ def test_who_gets_every_end_gets_one_message_of_a_missed_run(membership, enginee
 
 def test_the_link_in_the_message_ends_it_without_a_login(membership, mailbox):
     services.choose(membership, [Kind.RUN_FINISHED])
-    outbox.test_mail(membership)
+    outbox.send_test_mail(membership)
     deliver_due()
     address = re.search(r"/unsubscribe/\S+", mailbox[0].get_content())[0]
     client = Client(enforce_csrf_checks=True)
@@ -60,7 +60,7 @@ def test_the_link_in_the_message_ends_it_without_a_login(membership, mailbox):
 def test_a_mail_server_that_is_down_is_tried_again(membership, settings):
     settings.EMAIL_BACKEND, settings.EMAIL_PORT = "django.core.mail.backends.smtp.EmailBackend", 1
     settings.EMAIL_HOST = "127.0.0.1"
-    outbox.test_mail(membership)
+    outbox.send_test_mail(membership)
     assert deliver_due() == 1
     delivery = Delivery.objects.get()
     assert (delivery.state, "took no message" in delivery.last["words"]) == ("waiting", True)
@@ -79,11 +79,11 @@ def test_tests_of_a_person_are_limited(browser, engineer):
 def test_a_message_that_cannot_be_made_holds_up_no_other_and_who_left_gets_none(membership, organisation, mailbox):
     services.choose(membership, [Kind.RUN_FINISHED])
     outbox.announce(organisation.pk, Kind.RUN_FINISHED, lambda: {"of": "another version"})
-    outbox.test_mail(membership)
+    outbox.send_test_mail(membership)
     assert deliver_due() == 2
     assert len(mailbox) == 1
     assert sorted(Delivery.objects.values_list("state", flat=True)) == ["delivered", "given_up"]
-    outbox.test_mail(membership)
+    outbox.send_test_mail(membership)
     accounts.remove(membership)
     assert deliver_due() == 0
     assert not Subscription.objects.exists()

@@ -128,7 +128,7 @@ def test_it_is_tried_again_with_the_same_id_and_body_until_it_is_given_up(hook, 
 
 def test_a_sender_that_died_in_a_try_leaves_it_to_the_next(hook, receiver):
     webhook, _ = hook()
-    outbox.test_webhook(webhook)
+    outbox.send_test_webhook(webhook)
     died = list(delivering._claim())
     assert len(died) == 1
     assert deliver_due() == 0, "it may still be at it"
@@ -139,7 +139,7 @@ def test_a_sender_that_died_in_a_try_leaves_it_to_the_next(hook, receiver):
 
 def test_what_is_gone_is_given_up_until_an_admin_has_one_more_try_made(browser, admin, hook, receiver):
     receiver.status = 410
-    outbox.test_webhook(hook()[0])
+    outbox.send_test_webhook(hook()[0])
     deliver_due()
     delivery, client = Delivery.objects.get(), browser(admin)
     assert delivery.state == "given_up"
@@ -156,7 +156,7 @@ def test_what_is_gone_is_given_up_until_an_admin_has_one_more_try_made(browser, 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_not_followed(hook, receiver, status):
     receiver.status = status
-    outbox.test_webhook(hook()[0])
+    outbox.send_test_webhook(hook()[0])
     deliver_due()
     assert len(receiver.posted) == 1
     assert Delivery.objects.get().last["words"] == f"Answered {status}; redirects are not followed."
@@ -166,10 +166,10 @@ def test_an_organisation_with_much_to_send_does_not_hold_up_another(hook, receiv
     monkeypatch.setattr(outbox, "MOST_TESTS", 40)
     webhook, _ = hook()
     for _ in range(40):
-        outbox.test_webhook(webhook)
+        outbox.send_test_webhook(webhook)
     other = foreigner.memberships.get().organisation
     theirs = Webhook.objects.create(organisation=other, url=webhook.url, kinds=[], secret=webhook.secret)
-    outbox.test_webhook(theirs)
+    outbox.send_test_webhook(theirs)
     claimed = list(delivering._claim())
     assert theirs.pk in {each.webhook_id for each in claimed}
     assert len(claimed) <= delivering.AT_ONCE
@@ -178,7 +178,7 @@ def test_an_organisation_with_much_to_send_does_not_hold_up_another(hook, receiv
 def test_the_secret_is_encrypted_and_gone_with_the_webhook(hook, organisation, settings):
     webhook, secret = hook()
     assert secret not in str(Webhook.objects.values())
-    outbox.test_webhook(webhook)
+    outbox.send_test_webhook(webhook)
     settings.SECRET_KEY = "another"
     deliver_due()
     delivery = Delivery.objects.get()
@@ -186,7 +186,7 @@ def test_the_secret_is_encrypted_and_gone_with_the_webhook(hook, organisation, s
     Notice.objects.update(created_at=timezone.now() - timedelta(days=settings.EVENT_DAYS, seconds=1))
     delivering.prune()
     assert not Delivery.objects.exists(), "old notices are removed"
-    outbox.test_webhook(webhook)
+    outbox.send_test_webhook(webhook)
     organisation.delete()
     assert not Webhook.objects.exists()
     assert not Delivery.objects.exists()
