@@ -43,7 +43,6 @@ TOKEN_FIELDS = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
 """GGUF's names of special tokens, and transformers'."""
 ROPE_BASE = 10000.0
 """Where a file states none, whatever transformers' default for the family is."""
-TOKENIZERS = ("gpt2", "llama")
 _LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _CASED = r"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]{}[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]{}"
@@ -193,9 +192,20 @@ def _check_experts(parts: tuple[Tensor, ...], stored: list[str], shape: tuple[in
 
 def has_tokenizer(header: GgufHeader) -> bool:
     """Whether the file holds a tokenizer that is known."""
-    names = ("tokens", "model", "pre")
-    tokens, model, splits = (header.metadata.get(f"tokenizer.ggml.{name}") for name in names)
-    return bool(tokens) and model in TOKENIZERS and (model == "llama" or str(splits) in SPLITS)
+    return bool(header.metadata.get("tokenizer.ggml.tokens")) and not unknown_tokenizer(header)
+
+
+def unknown_tokenizer(header: GgufHeader) -> str:
+    """The sentence on a tokenizer that is not known; "" without one."""
+    tokens, model, splits = (
+        str(header.metadata.get(f"tokenizer.ggml.{key}", "")) for key in ("tokens", "model", "pre")
+    )
+    if not tokens or model == "llama" or (model == "gpt2" and splits in SPLITS):
+        return ""
+    shown = "".join(c for c in f"{model} {splits}"[:60] if c.isprintable())
+    return (
+        f"Its tokenizer ({shown}) is not known, so it is left out; known are llama, and gpt2 with {', '.join(SPLITS)}."
+    )
 
 
 def _rope_scaling(name: str, metadata: dict[str, Any], file: str) -> dict[str, Any] | None:

@@ -139,6 +139,7 @@ def _inspect_gguf(name: str, at: Path) -> ModelFacts:
         raise ModelRefused(name, error.field, error.reason.replace(FILE, "the metadata")) from None
     facts.generated, facts.quantised = False, f"GGUF ({header.types})"
     facts.has_tokenizer = gguf_config.has_tokenizer(header)
+    facts.notes += filter(None, [gguf_config.unknown_tokenizer(header)])
     facts.parameters = sum(tensor.numel for tensor in tensors.values())
     facts.weight_bytes = facts.parameters * DTYPE_BYTES[facts.dtype]
     return facts

@@ -56,6 +56,7 @@ def write_gguf(
         "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS, "rope.dimension_count": HIDDEN // HEADS,
     }  # fmt: skip
     entries = {f"{arch}.{key}": value for key, value in entries.items()}
+    entries |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm"}
     entries |= {f"tokenizer.ggml.{name}_token_id": number for name, number in (("bos", BEGIN), ("eos", END))}
     given = {key.replace("__", "."): value for key, value in metadata.items()}
     for key, value in (entries | given).items():
@@ -64,8 +65,6 @@ def write_gguf(
         elif value is not None:
             writer.add_uint32(key, value)
     writer.add_float32(f"{arch}.attention.layer_norm_rms_epsilon", 1e-5)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
     writer.add_add_bos_token(True)
     writer.add_token_list([*byte_names(), "<end>", "<begin>", "12", "ab", "<tool>"])
     writer.add_token_types([1] * 256 + [3, 3, 1, 1, 4])
