@@ -141,7 +141,7 @@ class GgufWeight(NamedTuple):
 
 def named(header: GgufHeader, config: dict[str, Any], file: str) -> dict[str, GgufWeight]:
     """The weights by transformers' names. Raises ModelRefused for a tensor that the model does not have, and for
-    experts that are missing or misshapen.
+    a mixture's experts and routers that are missing or misshapen.
     """
     from gguf import MODEL_ARCH_NAMES, get_tensor_name_map  # it brings numpy, which web processes do not need
 
@@ -153,7 +153,7 @@ def named(header: GgufHeader, config: dict[str, Any], file: str) -> dict[str, Gg
     for name, shape in [*((family.prefix + name, shape) for name, shape in family.shapes(config)), (family.head, ())]:
         stored = [f"{names.get_name(stem)}.{kind}" for stem, kind in _stored_as(name)]
         parts = tuple(left.pop(each) for each in stored if each in left)
-        if family.mixture is not None and ".mlp.experts." in name:
+        if family.mixture is not None and ".mlp." in name:
             _check_experts(parts, stored, stored_shape(name, shape, family.mixture), file)
             weights[name] = GgufWeight(replace(parts[0], shape=shape), parts)
         elif parts:
@@ -184,10 +184,12 @@ def stored_shape(name: str, shape: tuple[int, ...], mixture: Mixture) -> tuple[i
 
 def _check_experts(parts: tuple[Tensor, ...], stored: list[str], shape: tuple[int, ...], file: str) -> None:
     if missing := [name for name in stored if name not in {part.name for part in parts}]:
-        raise ModelRefused(file, missing[0], "the metadata imply this tensor of experts, but the file lacks it")
+        raise ModelRefused(file, missing[0], "the metadata imply this tensor of a mixture, but the file lacks it")
     for part in parts:
         if part.shape != shape:
-            raise ModelRefused(file, part.name, f"the shape is {list(part.shape)}, but experts of {list(shape)} fit")
+            raise ModelRefused(
+                file, part.name, f"the shape is {list(part.shape)}, but the metadata imply {list(shape)}"
+            )
 
 
 def has_tokenizer(header: GgufHeader) -> bool:

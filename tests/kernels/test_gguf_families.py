@@ -180,6 +180,17 @@ def experts_as_stored(name: str, weight: Tensor, alternating: bool) -> Iterator[
         yield f"blk.{layer}.ffn_{part}_exps.{kind}", weight[:, list(chosen)]
 
 
+def test_experts_of_another_size_are_refused(tmp_path: Path) -> None:
+    arch, model_type, given = FAMILIES["Mixtral"]
+    model = random_model(model_type, **given)
+    experts = model.model.layers[1].mlp.experts
+    experts.down_proj = torch.nn.Parameter(experts.down_proj[:, :, :64], requires_grad=False)
+    path = write_model(tmp_path / "model.gguf", arch, model)
+    wrong = r"blk.1.ffn_down_exps.weight: the shape is \[4, 64, 64\], but the metadata imply \[4, 64, 128\]"
+    with pytest.raises(ModelRefused, match=wrong):
+        inspect({path.name: path})
+
+
 def test_experts_of_gpt_oss_in_mxfp4_keep_their_values_and_their_name(tmp_path: Path) -> None:
     """Where all experts are in MXFP4, so that plans may multiply by their codes."""
     arch, model_type, given = FAMILIES["gpt-oss"]

@@ -139,7 +139,7 @@ def test_a_hostile_header_is_one_sentence(tmp_path: Path, content: bytes, senten
         ({"arch": "mamba"}, "GGUF files of 'mamba' are not taken, only of llama, qwen2"),
         ({"split__count": 3}, "one part of several; merge them with `llama-gguf-split --merge`"),
         ({"arch": "granite", "granite__expert_count": 8}, "GGUF files of 'granite' with experts are not taken"),
-        ({"llama__expert_count": 8}, "blk.0.ffn_gate_exps.weight: the metadata imply this tensor of experts"),
+        ({"llama__expert_count": 8}, "blk.0.ffn_gate_inp.weight: the metadata imply this tensor of a mixture"),
         ({"arch": "phi3", "phi3__rope__scaling__type": "longrope"}, "rope_factors_long.weight: the factors of rotary"),
         ({"arch": "phi3", "phi3__rope__scaling__type": "yarn"}, "only rotary embeddings scaled by longrope"),
         ({"arch": "gpt-oss"}, "only rotary embeddings scaled by yarn are taken"),
