@@ -21,6 +21,10 @@ ENDS = ("eos", "eot", "eom")
 CPU_SECONDS = 120
 CONTROL, USER_DEFINED = 3, 4
 """GGUF's types of tokens that are found in a text before it is split."""
+COMPOSED = ("qwen2", "deepseek-r1-qwen", "olmo")
+"""Splits, by GGUF's names of them, before which text is brought into Unicode's form NFC."""
+NOT_STRIPPED = ("<unk>", "<s>", "<|endoftext|>")
+"""Phi-3's other special tokens swallow the white space behind them."""
 PLAIN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 
@@ -38,7 +42,7 @@ def write(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> Non
         with _limited():
             if own["ggml.model"] == "llama" and "merges" not in given:
                 given["merges"] = merges(dict(zip(given["tokens"], given.get("scores", ()), strict=False)))
-            backend, _ = convert_gguf_tokenizer(config["model_type"], given)
+            backend, _ = convert_gguf_tokenizer(own["ggml.model"], given)
             tokenizer = PreTrainedTokenizerFast(
                 tokenizer_object=backend, chat_template=metadata.get(CHAT_TEMPLATE), **special
             )
@@ -46,7 +50,7 @@ def write(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> Non
     except Exception as error:  # the libraries raise what they like
         reason = f"the tokenizer cannot be read: {' '.join(str(error).split())[:200]}"
         raise ModelRefused(name, "tokenizer.ggml", reason) from error
-    _correct(folder / "tokenizer.json", own)
+    _correct(folder / "tokenizer.json", own, config["model_type"])
     ends = [own.get(f"ggml.{name}_token_id") for name in ENDS]
     document = {"eos_token_id": sorted({number for number in ends if isinstance(number, int)})}
     (folder / "generation_config.json").write_text(json.dumps(document))
@@ -75,18 +79,21 @@ def _limited() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
-def _correct(path: Path, own: Mapping[str, Any]) -> None:
+def _correct(path: Path, own: Mapping[str, Any], model_type: str) -> None:
     """How text is split before it is encoded, which tokens are never split, and the one that every text begins with."""
     document = json.loads(path.read_text())
     if own["ggml.model"] == "gpt2":
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
         splits = map(_split, SPLITS[own["ggml.pre"]])
         document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
+        document["normalizer"] = {"type": "NFC"} if own["ggml.pre"] in COMPOSED else None
     known = {token["id"] for token in document["added_tokens"]}
     for number, (token, kind) in enumerate(zip(own["ggml.tokens"], own.get("ggml.token_type", ()), strict=False)):
         if kind in (CONTROL, USER_DEFINED) and number not in known:
             document["added_tokens"].append(PLAIN | {"id": number, "content": token, "special": kind == CONTROL})
     document["added_tokens"].sort(key=lambda token: token["id"])
+    for token in document["added_tokens"] if model_type == "phi3" and own["ggml.model"] == "llama" else ():
+        token["rstrip"] = token["content"] not in NOT_STRIPPED
     first = own.get("ggml.bos_token_id")
     document["post_processor"] = None
     if own.get("ggml.add_bos_token", own["ggml.model"] == "llama") and first is not None:

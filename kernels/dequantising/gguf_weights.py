@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType, dequantize
-from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
 from kernels.dequantising import layouts
+from kernels.model_files import ModelRefused
+from kernels.model_files.families import FAMILIES, attention_shape
 from kernels.model_files.gguf import read_gguf
 from kernels.model_files.gguf_config import named
 
 PIECE = 2**22
 """Weights that a thread dequantises at once."""
+IN_PAIRS = ("llama", "granite", "smollm3")
+"""Architectures whose rows of q and k that are rotated together lie side by side, not half a head apart."""
+NORMS_PLUS_ONE = ("gemma", "gemma2", "gemma3")
+NO_NUMBER = 255
+"""Of MXFP4's scales, the first byte of each block of 17."""
 
 
 def weights_of_gguf(
@@ -24,15 +30,40 @@ def weights_of_gguf(
 ) -> Iterator[tuple[str, torch.Tensor, layouts.Groups | None]]:
     """Each weight's name in transformers, its values in bf16, and scales and zeros where it is stored in groups."""
     header, data = read_gguf(name, path), np.memmap(path, np.uint8, mode="r")
-    kind = TENSOR_PROCESSORS.get(header.metadata["general.architecture"], TensorProcessor)
-    processor = kind(config=config)
-    for ours, tensor in named(header, config, name).items():
-        stored = data[tensor.start : tensor.end].reshape(*tensor.shape[:-1], -1)
-        values, *numbers = (
-            torch.from_numpy(np.ascontiguousarray(processor.process(weights=part, name=tensor.name).weights))
-            for part in (dequantised(stored, tensor.dtype), *layouts.of_gguf(stored, tensor.dtype))
-        )
-        yield ours, values.bfloat16(), layouts.Groups(*numbers) if numbers else None
+    arch, mixture = header.metadata["general.architecture"], FAMILIES[config["model_type"]].mixture
+    heads, kv_heads, _ = attention_shape(config)
+    paired = {".attn_q.": heads, ".attn_k.": kv_heads} if arch in IN_PAIRS else {}
+    for ours, (_, parts) in named(header, config, name).items():
+        made: list[torch.Tensor] = []
+        numbers: list[np.ndarray] = []
+        for part in parts:
+            stored = data[part.start : part.end].reshape(*part.shape[:-1], -1)
+            if part.dtype == "MXFP4" and (stored[..., ::17] == NO_NUMBER).any():
+                raise ModelRefused(name, part.name, "the scales are not all numbers")
+            values, *numbers = [dequantised(stored, part.dtype), *layouts.of_gguf(stored, part.dtype)]
+            if arch in NORMS_PLUS_ONE and part.name.endswith("norm.weight"):
+                values -= 1
+            if paired_heads := next((count for key, count in paired.items() if key in part.name), None):
+                values, *numbers = [_halves(each, paired_heads) for each in (values, *numbers)]
+            made.append(torch.from_numpy(values).bfloat16())
+        whole = made[0] if mixture is None or ".mlp.experts." not in ours else _experts(made, mixture.biased)
+        yield ours, whole, layouts.Groups(*map(torch.from_numpy, numbers)) if numbers else None
+
+
+def _halves(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of each head: first the first ones of all pairs that are rotated together, then the second ones."""
+    pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
+    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
+
+
+def _experts(parts: list[torch.Tensor], alternating: bool) -> torch.Tensor:
+    """Experts [experts, outputs, inputs] or their biases, with the gate before up; gpt-oss's rows of both alternate,
+    and its weights are [experts, inputs, outputs].
+    """
+    whole = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    if alternating and len(parts) > 1:
+        whole = torch.stack(parts, 2).flatten(1, 2)
+    return whole.transpose(1, 2) if alternating and whole.ndim == 3 else whole
 
 
 def dequantised(stored: np.ndarray, dtype: str) -> np.ndarray:

@@ -132,12 +132,14 @@ def _inspect_gguf(name: str, at: Path) -> ModelFacts:
     _check_head(name, at)
     try:
         facts = inspect_config(gguf_config.config_of(header, name, at))
-        tensors = gguf_config.named(header, facts.config, name)
+        weights = gguf_config.named(header, facts.config, name)
+        tensors = {ours: weight.tensor for ours, weight in weights.items()}
         check_against_config(tensors, facts.config)
     except ModelRefused as error:
         raise ModelRefused(name, error.field, error.reason.replace(FILE, "the metadata")) from None
     facts.generated, facts.quantised = False, f"GGUF ({header.types})"
     facts.has_tokenizer = gguf_config.has_tokenizer(header)
+    facts.notes += filter(None, [gguf_config.unknown_tokenizer(header)])
     facts.parameters = sum(tensor.numel for tensor in tensors.values())
     facts.weight_bytes = facts.parameters * DTYPE_BYTES[facts.dtype]
     return facts

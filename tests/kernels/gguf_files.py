@@ -31,6 +31,8 @@ def random_blocks(shape: tuple[int, ...], kind: Type, seed: int = 1) -> np.ndarr
     weights, size = gguf.GGML_QUANT_SIZES[kind]
     draw = np.random.default_rng(seed)
     blocks = draw.integers(0, 256, (int(np.prod(shape)) // weights, size), dtype=np.uint8)
+    if kind == Type.MXFP4:
+        blocks[:, 0] = blocks[:, 0] % 16 + 112  # powers of two from 2^-15 to 1
     for at in SCALES[kind]:
         scales = draw.normal(0, 0.02, len(blocks)).astype(np.float16)
         blocks[:, at : at + 2] = scales.view(np.uint8).reshape(-1, 2)
@@ -38,6 +40,7 @@ def random_blocks(shape: tuple[int, ...], kind: Type, seed: int = 1) -> np.ndarr
 
 
 SCALES: dict[Type, tuple[int, ...]] = {
+    Type.MXFP4: (),
     Type.Q4_0: (0,), Type.Q4_1: (0, 2), Type.Q8_0: (0,), Type.Q4_K: (0, 2), Type.Q5_K: (0, 2), Type.Q6_K: (208,),
 }  # fmt: skip
 """Where the 16-bit scales of a block lie."""
@@ -53,6 +56,7 @@ def write_gguf(
         "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS, "rope.dimension_count": HIDDEN // HEADS,
     }  # fmt: skip
     entries = {f"{arch}.{key}": value for key, value in entries.items()}
+    entries |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm"}
     entries |= {f"tokenizer.ggml.{name}_token_id": number for name, number in (("bos", BEGIN), ("eos", END))}
     given = {key.replace("__", "."): value for key, value in metadata.items()}
     for key, value in (entries | given).items():
@@ -61,8 +65,6 @@ def write_gguf(
         elif value is not None:
             writer.add_uint32(key, value)
     writer.add_float32(f"{arch}.attention.layer_norm_rms_epsilon", 1e-5)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
     writer.add_add_bos_token(True)
     writer.add_token_list([*byte_names(), "<end>", "<begin>", "12", "ab", "<tool>"])
     writer.add_token_types([1] * 256 + [3, 3, 1, 1, 4])

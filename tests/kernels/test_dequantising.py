@@ -6,12 +6,10 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from gguf import MODEL_ARCH_NAMES, GGUFWriter, get_tensor_name_map
 from gguf import GGMLQuantizationType as Type
 
 from kernels import registry, runners
@@ -23,7 +21,6 @@ from kernels.model.rounding import Rounding, rounded_weights
 from kernels.model_files import ModelRefused, inspect
 from kernels.model_files.digests import SOURCE_HASHES, hash_of, model_digest
 from kernels.model_files.gguf import read_gguf
-from kernels.model_files.gguf_config import ARCHITECTURES
 from kernels.ops import LinearCase
 from kernels.plan import Plan
 from kernels.quant.quantised_matrix import STORED_SCALES, stored_form
@@ -89,13 +86,38 @@ def q6_k(block: bytes) -> Iterator[np.float32]:
         yield half(block, 208) * F32(scale) * F32(code - 32)
 
 
-BLOCKS = {Type.Q4_0: q4_0, Type.Q4_1: q4_1, Type.Q8_0: q8_0, Type.Q4_K: q4_k, Type.Q5_K: q5_k, Type.Q6_K: q6_k}
+def mxfp4(block: bytes) -> Iterator[np.float32]:
+    """OCP's e2m1, sign and two bits of exponent and one of mantissa, times 2^(byte - 127); ggml has no -0."""
+    for number in range(32):
+        code = block[1 + number % 16] >> (4 if number >= 16 else 0) & 15
+        exponent, mantissa = code % 8 // 2, code % 2 / 2
+        value = mantissa if exponent == 0 else (1 + mantissa) * 2 ** (exponent - 1)
+        yield F32((-value if code & 8 else value) * 2.0 ** (block[0] - 127)) + F32(0)
+
+
+BLOCKS = {
+    Type.MXFP4: mxfp4,
+    Type.Q4_0: q4_0,
+    Type.Q4_1: q4_1,
+    Type.Q8_0: q8_0,
+    Type.Q4_K: q4_k,
+    Type.Q5_K: q5_k,
+    Type.Q6_K: q6_k,
+}
 
 
 @pytest.mark.parametrize("kind", BLOCKS, ids=lambda kind: kind.name)
 def test_blocks_are_dequantised_to_the_bit(kind: Type) -> None:
     stored = random_blocks((3, 512), kind)
-    size = {Type.Q4_0: 18, Type.Q4_1: 20, Type.Q8_0: 34, Type.Q4_K: 144, Type.Q5_K: 176, Type.Q6_K: 210}[kind]
+    size = {
+        Type.MXFP4: 17,
+        Type.Q4_0: 18,
+        Type.Q4_1: 20,
+        Type.Q8_0: 34,
+        Type.Q4_K: 144,
+        Type.Q5_K: 176,
+        Type.Q6_K: 210,
+    }[kind]
     wanted = [value for block in stored.reshape(-1, size) for value in BLOCKS[kind](block.tobytes())]
     assert dequantised(stored, kind.name).tobytes() == np.array(wanted, F32).tobytes()
 
@@ -237,61 +259,6 @@ def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
     path.write_bytes(bytes(content))
     with pytest.raises(ModelRefused, match=r"the weights are not all numbers once they are dequantised"):
         converted(path, tmp_path / "plain")
-
-
-FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
-    "qwen2": {"num_key_value_heads": 2},
-    "qwen3": {"num_key_value_heads": 2, "head_dim": 24},
-    "gemma2": {"num_key_value_heads": 2, "head_dim": 24, "query_pre_attn_scalar": 256, "sliding_window": 32},
-    "gemma3": {"num_key_value_heads": 2, "head_dim": 24, "query_pre_attn_scalar": 256, "sliding_window": 32},
-}
-
-
-@pytest.mark.parametrize("arch", FAMILY_CONFIGS)
-def test_a_model_that_becomes_a_gguf_file_comes_back(tmp_path: Path, arch: str) -> None:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "vocab_size": 64}
-    sizes |= {"num_attention_heads": 4, "max_position_embeddings": 128, "tie_word_embeddings": True}
-    config = AutoConfig.for_model(ARCHITECTURES[arch], **sizes, **FAMILY_CONFIGS[arch])
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
-    for parameter in model.parameters():
-        parameter.data.copy_(torch.randint(-50, 50, parameter.shape) / 256)
-    path = write_model(tmp_path / "model.gguf", arch, model)
-    read = AutoModelForCausalLM.from_pretrained(converted(path, tmp_path / "plain"))
-    theirs = model.state_dict()
-    assert all(torch.equal(tensor, theirs[name]) for name, tensor in read.state_dict().items())
-    ids = torch.arange(40)[None]
-    assert torch.equal(read(ids).logits, model(ids).logits), "the configuration is the same where it matters"
-
-
-def write_model(path: Path, arch: str, model: Any) -> Path:
-    """The model as llama.cpp would store it: norms of Gemma plus one, and gguf's names."""
-    config, numbers = model.config, {arch_of: key for key, arch_of in MODEL_ARCH_NAMES.items()}
-    writer, names = GGUFWriter(path, arch), get_tensor_name_map(numbers[arch], 1)
-    writer.add_block_count(1)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(1_000_000.0 if arch == "gemma3" else 10_000.0)
-    if "head_dim" in FAMILY_CONFIGS[arch]:
-        writer.add_key_length(config.head_dim)
-    if "sliding_window" in FAMILY_CONFIGS[arch]:
-        writer.add_sliding_window(config.sliding_window)
-    for name, weight in model.state_dict().items():
-        stem, _, kind = name.rpartition(".")
-        if name == "lm_head.weight":
-            continue
-        values = weight.float() + (1 if "norm" in name and arch.startswith("gemma") else 0)
-        writer.add_tensor(f"{names.get_name(stem)}.{kind}", values.numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 def test_merges_of_a_vocabulary_with_scores_are_those_of_transformers() -> None:

@@ -22,7 +22,7 @@ from kernels.model_files.quantised import Scheme
 from kernels.quant import absmax
 from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, int4_zero, int8_groups
 from tests.kernels.model_folders import LLAMA
-from tests.kernels.quantised_formats import F32, FORMATS, Draw, Made, awq, compressed, gptq, packed
+from tests.kernels.quantised_formats import F32, FORMATS, Draw, Made, awq, compressed, gptq, nvfp4, packed
 
 HIDDEN, INNER, VOCABULARY = 96, 160, 64
 DENSE = "2_Dense/model.safetensors"
@@ -196,6 +196,29 @@ def test_mxfp4_is_gpt_oss_own_and_its_experts_are_turned(tmp_path: Path) -> None
     assert {name: each.shape for name, each in loaded.state_dict().items()} == {
         name: each.shape for name, each in weights.items()
     }
+
+
+def test_experts_in_nvfp4_lie_one_by_one(tmp_path: Path) -> None:
+    """As ModelOpt stores a mixture, of which transformers has all experts of a layer in one matrix."""
+    config = SMALL_GPT_OSS | {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"]}
+    config |= {"num_experts": 3, "moe_intermediate_size": 32}
+    model = runners.load(None, config, generated=True, dtype="bf16", device="cpu")
+    tensors = {name: each.clone() for name, each in model.state_dict().items() if ".mlp.experts." not in name}
+    experts = model.model.layers[0].mlp.experts
+    for expert in range(3):
+        gate, up = experts.gate_up_proj[expert].chunk(2)
+        for part, weight in (("gate", gate), ("up", up), ("down", experts.down_proj[expert])):
+            made, value = nvfp4(Draw(*weight.shape), True)
+            name = f"model.layers.0.mlp.experts.{expert}.{part}_proj"
+            tensors |= {f"{name}.{key}": tensor.clone() for key, tensor in made.items()}
+            rows, columns = map(range, weight.shape)
+            weight.copy_(torch.tensor([[float(value(row, column)) for column in columns] for row in rows]))
+    save_file(tensors, tmp_path / "model.safetensors")
+    given = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"quantization_config": given}))
+    converted(tmp_path, tmp_path / "plain")
+    read = runners.load(tmp_path / "plain", inspect(tmp_path / "plain").config, dtype="bf16", device="cpu").state_dict()
+    assert all(torch.equal(read[name], wanted) for name, wanted in model.state_dict().items())
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
