@@ -47,7 +47,7 @@ SETTLE_SECONDS = 10
 """A site that has just started imports torch for so long; customers' sites run already."""
 UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("seconds_to_first_plan", "seconds_to_verdict", "verdict", "chosen", "figure", "unit", "before")),
-    **{"regret": None, "stages": {}, "not_tried_for_time": [], "sentence": ""},
+    **{"regret": None, "seconds_of_starts_and_loads": None, "stages": {}, "not_tried_for_time": [], "sentence": ""},
 }
 """What a row has of a run that found nothing."""
 FIGURE = re.compile(r"[\d.,e+-]+ \S+")
@@ -112,6 +112,13 @@ def seconds(begun: str | None, ended: str | None) -> float | None:
     return round((datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds(), 1)
 
 
+def starts_and_loads(results: Results) -> float | None:
+    """The seconds of all stages; None where none says any."""
+    environments = (getattr(stage, "environment", None) for _, stage in results)
+    said = [each.seconds_of_starts_and_loads for each in environments if each]
+    return round(sum(filter(None, said)), 1) if any(value is not None for value in said) else None
+
+
 def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[str, Any]:
     """What a run found, and how long it took to find it."""
     stages = {stage["stage"]: stage for stage in run["stages"]}
@@ -120,6 +127,7 @@ def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[s
     row = {
         "seconds_to_verdict": seconds(run["created_at"], stages["verify"]["finished_at"]),
         "verdict": run["verdict"],
+        "seconds_of_starts_and_loads": starts_and_loads(results),
         "stages": {name: seconds for name, seconds in taken.items() if seconds is not None},
         "not_tried_for_time": [trial.label for trial in trials if SHORT_OF_TIME.search(trial.reason)],
         "sentence": (run["error"] or {}).get("sentence", f"The run was {run['state']}."),

@@ -136,6 +136,7 @@ class _Run:
         self._stack = ExitStack()
         self._folders: Folders | None = None
         self._process: RunProcess | None = None
+        self.starts_and_loads = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -176,9 +177,12 @@ def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter)
             endpoint.before_stage()
             document = endpoint.left_for(document)
         end = run.process(document, folders, reporter).run(document, reporter)
+        run.starts_and_loads += end.starts_and_loads
         outcome = _outcome(document, folders.scratch, end, key, reporter)
         if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
             measured["confinement"] = end.confinement.model_dump()
+            measured["seconds_of_starts_and_loads"] = round(run.starts_and_loads, 3)
+            run.starts_and_loads = 0.0
         if outcome.result:
             outcome.result.pop("endpoint", None)  # the worker alone says what was measured there
         if outcome.result and endpoint:

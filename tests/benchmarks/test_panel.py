@@ -57,6 +57,12 @@ def test_a_row_says_what_a_run_chose_and_what_it_left_out_for_time() -> None:
     assert row["regret"] == pytest.approx(row["figure"] / 40, abs=1e-4)
     assert (row["seconds_to_verdict"], row["stages"]) == (90.5, {"verify": 80.5})
     assert row["not_tried_for_time"] == ["megakernel"]
+    assert row["seconds_of_starts_and_loads"] is None
+    assert found.baseline
+    found.baseline.environment = found.baseline.environment.model_copy(update={"seconds_of_starts_and_loads": 3.21})
+    found.verify.environment = found.verify.environment.model_copy(update={"seconds_of_starts_and_loads": 4.5})
+    row = outcome(run | {"stages": [{"stage": "verify", **times}, waiting]}, found, 40.0)
+    assert row["seconds_of_starts_and_loads"] == 7.7
 
 
 def test_a_row_of_a_run_without_a_verdict_keeps_its_stages_and_says_why() -> None:

@@ -86,6 +86,8 @@ def test_the_stages_of_a_run_share_a_forked_process_and_those_of_two_runs_do_not
     assert (other.known, other.pid != first.pid) == ("[]", True)
     assert (first.imported, second.imported) == ("before", "before")
     assert second.end.confinement == first.end.confinement
+    assert first.end.starts_and_loads > 0
+    assert second.end.starts_and_loads == 0
 
 
 def test_a_process_that_ends_without_a_word_is_replaced_for_the_next_stage(runs: Runs, template: Template) -> None:

@@ -90,6 +90,10 @@ class Environment(Document):
     at: Annotated[str, AfterValidator(_instant)]
     telemetry: Telemetry = Telemetry()
     confinement: Confinement | None = Field(default=None, description="as the worker saw it; None in a stage by hand")
+    seconds_of_starts_and_loads: float | None = Field(
+        default=None,
+        description="that the stage's starts of processes and loads of weights took; admit's count in the next stage",
+    )
 
     @property
     def busy_share(self) -> float | None:

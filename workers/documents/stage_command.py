@@ -7,7 +7,8 @@ from workers.documents.stages import StageInput
 class StageCommand(Document):
     """Run `module`'s stage in `folder`, a name below the working directory.
 
-    `deadline` is when its time is over, by the machine's monotonic clock. `model` and `recordings` are folders.
+    By the machine's monotonic clock `deadline` is when its time is over, and `asked_at` when its process was started;
+    None where it ran already. `model` and `recordings` are folders.
     """
 
     module: str
@@ -16,9 +17,13 @@ class StageCommand(Document):
     model: str
     recordings: str
     deadline: float
+    asked_at: float | None
 
 
 class StageEnded(Document):
-    """The stage has written its files, and ended with this exit code."""
+    """The stage has written its files, and ended with this exit code. Starts of processes and loads of weights took
+    `starts_and_loads` seconds of it.
+    """
 
     ended: int
+    starts_and_loads: float

@@ -38,6 +38,7 @@ class Context:
     `startup_seconds` is how long a fresh process takes to start and to import; None where the stage may start none.
     `recordings` is where the recording of the workload's traffic lies, under the name that the traffic gives it.
     `on_progress`, if set, is called after each line of progress. `shared` is what the stages of one process share.
+    `starts_and_loads`: seconds that starts of processes and loads of weights took, but for those beside other work.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Context:
         self.recordings = recordings
         self.shared = {} if shared is None else shared
         self.saved: list[Artifact] = []
+        self.starts_and_loads = 0.0
         self.on_progress: Callable[[], None] | None = None
         self._listener = listener
         self._lock = Lock()

@@ -30,15 +30,15 @@ def main() -> None:
     fresh_processes.prepare()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in commands:
-        code = _run(StageCommand.model_validate_json(line), progress_out, shared)
-        tell(progress_out, StageEnded(ended=code))
-        if code:
+        ended = _run(StageCommand.model_validate_json(line), progress_out, shared)
+        tell(progress_out, ended)
+        if ended.ended:
             break
         _clear()
     leave(0)
 
 
-def _run(command: StageCommand, progress_out: TextIO, shared: dict[str, Any]) -> int:
+def _run(command: StageCommand, progress_out: TextIO, shared: dict[str, Any]) -> StageEnded:
     folder = Path(command.folder)
     if not command.document.left_out:
         shutil.rmtree(folder, ignore_errors=True)
@@ -52,10 +52,11 @@ def _run(command: StageCommand, progress_out: TextIO, shared: dict[str, Any]) ->
         recordings=Path(command.recordings),
         shared=shared,
     )
-    run = importlib.import_module(command.module).run
-    return perform(
-        on_plain_model(run, folder.absolute().parent / "plain-model"), command.document, context, folder / "out.json"
-    )
+    if command.asked_at is not None:
+        context.starts_and_loads = time.monotonic() - command.asked_at
+    run = on_plain_model(importlib.import_module(command.module).run, folder.absolute().parent / "plain-model")
+    code = perform(run, command.document, context, folder / "out.json")
+    return StageEnded(ended=code, starts_and_loads=context.starts_and_loads)
 
 
 def _clear() -> None:

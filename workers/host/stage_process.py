@@ -48,10 +48,13 @@ MOST_LEFT_OUT = 5
 
 
 class StageEnd(NamedTuple):
-    """How a stage ended and what confined it; `failure` where its processes were ended too often."""
+    """How a stage ended and what confined it; `failure` where its processes were ended too often. `starts_and_loads`:
+    seconds, without those of a process that ended within the stage.
+    """
 
     status: child.ExitStatus
     confinement: Confinement
+    starts_and_loads: float = 0.0
     failure: StageFailure | None = None
 
 
@@ -67,6 +70,7 @@ class RunProcess:
         self._modules = stage_modules(config.stage_package)
         self._child: child.Child | None = None
         self._bounds: Bounds | None = None
+        self._asked_at: float | None = None
         self._env: dict[str, str] = {}
 
     def run(self, document: StageInput, reporter: Reporter) -> StageEnd:
@@ -77,10 +81,10 @@ class RunProcess:
         """
         end = time.monotonic() + document.seconds_left
         while True:
-            status, confinement = self._run_once(document, end, reporter)
-            crashed = _crashed_attempt(self._folders.scratch, document.stage, status)
+            ended = self._run_once(document, end, reporter)
+            crashed = _crashed_attempt(self._folders.scratch, document.stage, ended.status)
             if crashed is None:
-                return StageEnd(status, confinement)
+                return ended
             left_out = [*document.left_out, crashed]
             sentence = f"{crashed.label}: {crashed.sentence}"
             reporter.line(Progress(fraction=0, message=sentence).model_dump_json())
@@ -89,7 +93,7 @@ class RunProcess:
                 message = (
                     f"The {document.stage} stage's process was ended {len(left_out)} times by what it tried: {names}."
                 )
-                return StageEnd(status, confinement, StageFailure(sentence=message))
+                return ended._replace(failure=StageFailure(sentence=message))
             document = document.model_copy(update={"left_out": left_out, "seconds_left": end - time.monotonic()})
 
     def close(self) -> None:
@@ -97,12 +101,12 @@ class RunProcess:
         if self._child is not None:
             self._child.close()
 
-    def _run_once(self, document: StageInput, end: float, reporter: Reporter) -> tuple[child.ExitStatus, Confinement]:
-        codes: list[int] = []
+    def _run_once(self, document: StageInput, end: float, reporter: Reporter) -> StageEnd:
+        ends: list[StageEnded] = []
 
         def on_line(line: str) -> None:
             if line.startswith(END_LINE):
-                codes.append(StageEnded.model_validate_json(line).ended)
+                ends.append(StageEnded.model_validate_json(line))
             else:
                 reporter.line(line)
 
@@ -118,17 +122,19 @@ class RunProcess:
             model=str(self._folders.model),
             recordings=str(self._folders.recordings or "."),
             deadline=end,
+            asked_at=self._asked_at,
         )
+        self._asked_at = None
         process.send(command.model_dump_json())
         seconds = max(0.0, document.seconds_left) * OVERTIME + OVERTIME_SECONDS
-        why = process.wait(seconds, GRACE_SECONDS, reporter.stop, lambda: bool(codes))
-        if (codes, why) == ([0], "exit"):
-            return child.ExitStatus(0, "exit"), confinement
+        why = process.wait(seconds, GRACE_SECONDS, reporter.stop, lambda: bool(ends))
+        if why == "exit" and [each.ended for each in ends] == [0]:
+            return StageEnd(child.ExitStatus(0, "exit"), confinement, ends[0].starts_and_loads)
         code = process.close()
-        status = child.ExitStatus(codes[0] if codes else code, why)
+        status = child.ExitStatus(ends[0].ended if ends else code, why)
         tail = read_end(scratch, LOG_FILE, LOG_TAIL)
         log.warning("stage %s of run %s ended with %s; last output:\n%s", document.stage, document.run_id, status, tail)
-        return status, confinement
+        return StageEnd(status, confinement)
 
     def _ready(self, document: StageInput) -> child.Child:
         """A process that waits for a stage. The one that runs is taken if it may do what this stage must."""
@@ -150,7 +156,7 @@ class RunProcess:
         )
         if self._child is None or not self._child.alive or bounds != self._bounds:
             self.close()
-            scratch = self._folders.scratch
+            scratch, self._asked_at = self._folders.scratch, time.monotonic()
             self._child = child.Child(
                 child.ChildCommand(HARNESS, self._modules, self._env, cwd=scratch, log_file=scratch / LOG_FILE),
                 ResourceLimits(

@@ -47,7 +47,7 @@ def load(document: StageInput, context: Context, dtype: str | None = None, **siz
     """The model of the stage in `dtype` (default: the serving precision): whole on the first GPU, or over several by
     one of the `sizes` of `runners.load`. Raises StageError when it cannot be built.
     """
-    manifest = document.model
+    manifest, started = document.model, time.monotonic()
     try:
         return runners.load(
             context.model_dir,
@@ -62,6 +62,8 @@ def load(document: StageInput, context: Context, dtype: str | None = None, **siz
         raise StageError(str(error), refused=True) from error
     except torch.OutOfMemoryError as error:
         raise StageError(f"The model does not fit: {str(error).splitlines()[0]}") from error
+    finally:
+        context.starts_and_loads += time.monotonic() - started
 
 
 def load_today(document: StageInput, context: Context, placement: Placement | None = None) -> Any:

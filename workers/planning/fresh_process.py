@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import Field
+
 from kernels import runners
 from kernels.measure.latency import ServedBatch
 from kernels.plan import Plan
@@ -26,25 +28,26 @@ from workers.planning.served_checks import judge_served
 class VerifyTask(Document):
     """What the process is to measure: `pairs` of requests, one of each side, with prompts from `seed`.
 
-    `document` is the verify stage's input.
+    `document` is the verify stage's input. The process was `started_at`, by the machine's monotonic clock.
     """
 
     document: StageInput
     plan: Plan
     pairs: int
     seed: int
+    started_at: float = Field(default_factory=time.monotonic)
 
 
 class Result(Document):
-    """The requests of both sides, in order, and the environment in which they were served, `loading_seconds` and
-    `ready_seconds` after the process began to load the model it was loaded, and both sides warm.
+    """The requests of both sides, in order, and the environment in which they were served. The start of the process and
+    its loads of weights took `starts_and_loads` seconds; both sides were warm `ready_seconds` after it was started.
 
     `served_ids` is the judgement on the ids of the plan's timed requests. `refusal` says why these requests are not
     valid: their ids are not the model's, or they are faster than the chip allows; "" if they are valid.
     """
 
     environment: Environment
-    loading_seconds: float = 0.0
+    starts_and_loads: float = 0.0
     ready_seconds: float = 0.0
     before: list[ServedBatch]
     after: list[ServedBatch]
@@ -56,15 +59,15 @@ def measure(request: VerifyTask, context: Context) -> Result:
     """Loads the model for each side and warms both up. When its turn has come, it serves requests of both alternately,
     and judges the plan's ids.
     """
-    document, plan, start = request.document, request.plan, time.monotonic()
+    document, plan = request.document, request.plan
+    context.starts_and_loads = time.monotonic() - request.started_at
     model = load_today(document, context)
-    loading_seconds = time.monotonic() - start
     with (
         prepared(runners.runner(document.workload.present_runner, model), document) as today,
         prepared(planned(document, context, plan, model), document) as after,
     ):
         sides = [warm_clients(document, runner, request.seed, context.shared) for runner in (today, after)]
-        ready_seconds = time.monotonic() - start
+        ready_seconds = time.monotonic() - request.started_at
         fresh_processes.wait_for_turn()
         with watched(document) as environment:
             for _ in range(request.pairs):
@@ -73,7 +76,7 @@ def measure(request: VerifyTask, context: Context) -> Result:
         judged, refusal = judge_served(runners.runner("eager", model), after, plan, document, sides[1])
     return Result(
         environment=environment(),
-        loading_seconds=loading_seconds,
+        starts_and_loads=context.starts_and_loads,
         ready_seconds=ready_seconds,
         before=list(sides[0].served),
         after=list(sides[1].served),

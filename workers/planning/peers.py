@@ -41,9 +41,11 @@ def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module,
         return _not_measured(document, f"starting it takes about {expected:.0f} s and {seconds_left:.0f} s were left")
     context.report_progress(0.8, "measuring vLLM beside the plans")
     try:
-        return _measured(document, model, seconds_left + OVERRUN_SECONDS, seconds)
+        peer = _measured(document, model, seconds_left + OVERRUN_SECONDS, seconds)
     except Exception as error:
         return _not_measured(document, " ".join(str(error).split()).rstrip(".")[:LONGEST], gate="error")
+    context.starts_and_loads += peer.start_seconds or 0.0
+    return peer
 
 
 def _not_measured(document: StageInput, why: str, gate: str = "refused") -> PeerTrial:

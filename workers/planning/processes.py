@@ -136,7 +136,9 @@ class FurtherProcesses:
             runs.telemetry.append(result.environment.telemetry)
             took = time.monotonic() - start
             seconds = seconds if waited else took
-            ready = f"loaded after {result.loading_seconds:.1f} s, warm after {result.ready_seconds:.1f} s"
+            if not waited:
+                context.starts_and_loads += result.starts_and_loads
+            ready = f"started and loaded in {result.starts_and_loads:.1f} s, warm after {result.ready_seconds:.1f} s"
             context.report_progress(0.95, f"process {number} took {took:.1f} s: {ready}")
         self.close()
         return runs

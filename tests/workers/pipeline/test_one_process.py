@@ -7,9 +7,10 @@ import time
 
 import pytest
 
+from benchmarks.panel import starts_and_loads
 from tests.waiting import alive
 from tests.workers.pipeline.stack import FAST, Stack, kill_process
-from workers.documents.stages import GPU_STAGES, stages_of
+from workers.documents.stages import GPU_STAGES, Results, stages_of
 
 STAGES = tuple(each for each in GPU_STAGES if each != "load")
 
@@ -32,6 +33,13 @@ def test_the_stages_of_a_run_share_a_process_and_take_one_message(stack: Stack) 
     said = [json.loads(each["message"]) for each in items if each["message"].startswith("{")]
     assert len(said) == len(STAGES)
     assert len({each["pid"] for each in said}) == 1
+    results = Results.model_validate(stack.api.get(f"/runs/{run_id}/result").json()["results"])
+    assert results.baseline
+    assert results.verify
+    start = results.baseline.environment.seconds_of_starts_and_loads
+    assert start
+    assert results.verify.environment.seconds_of_starts_and_loads == 0, "its process ran, and it loads nothing"
+    assert starts_and_loads(results) == round(start, 1)
     lines = (stack.directory / "worker.log").read_text().splitlines()
     dropped = [each for each in lines if run_id in each and "dropped" in each]
     later = [each for each in dropped if f"stage {STAGES[0]} of" not in each]  # that message may be sent twice

@@ -133,6 +133,7 @@ def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeyp
     assert isinstance(outcome, Result), outcome
     assert len(outcome.before) == len(outcome.after) == processes.MOST_PAIRS
     assert all(len(each.times_ns) == 8 for each in (*outcome.before, *outcome.after))
+    assert 0 < outcome.starts_and_loads < outcome.ready_seconds
     starts = [each.start_ns for each in outcome.before]
     assert starts == sorted(starts)
     assert outcome.served_ids is not None
@@ -166,7 +167,7 @@ class Further:
 
     def measured(self, seconds: float) -> Result:
         self._log.append("waited" if self._ready else "new")
-        return Result(environment=ENVIRONMENT, before=served(200, 3), after=served(20, 3))
+        return Result(environment=ENVIRONMENT, starts_and_loads=1.5, before=served(200, 3), after=served(20, 3))
 
     def close(self) -> None:
         self._log.append("closed")
@@ -183,6 +184,7 @@ def test_one_that_does_not_get_ready_is_replaced_and_those_of_another_plan_are_e
     further.wait_until_ready()
     runs = further.measure(plan, 1.0, 3, lambda served: True)
     assert (len(runs.alternations), log) == (3, ["closed", "waited", "waited", "new"])
+    assert context.starts_and_loads == 1.5, "those that got ready beside other work cost the stage no time"
     log.clear()
     further.get_ready(plan, 3, 0)
     further.measure(plan.model_copy(update={"dtype": "bf16"}), 1.0, 3, lambda served: True)

@@ -39,12 +39,13 @@ def test_each_stage_gets_the_model_and_leaves_it_bit_for_bit(context: Context, m
         return load(*given, **more)
 
     monkeypatch.setattr(served_model, "load", counted)
-    results, shared = Results(), dict[str, Any]()
+    results, shared, seconds = Results(), dict[str, Any](), dict[str, float]()
     model = manifest(TINY)
     for stage in (admit, baseline, profile, explore, compose):
         name = stage.__name__.rpartition(".")[2]
         here = Context(context.model_dir, context.artifacts, seconds=SECONDS.get(stage, 3), shared=shared)
         setattr(results, name, stage.run(stage_input(name, model, results, constraints=ALLOWED), here))
+        seconds[name] = here.starts_and_loads
         if name == "baseline":
             kept = {each: value.clone() for each, value in shared["model"].state_dict().items()}
             surroundings = _surroundings(shared["model"])
@@ -54,6 +55,7 @@ def test_each_stage_gets_the_model_and_leaves_it_bit_for_bit(context: Context, m
             assert [each for each in kept if not torch.equal(now[each], kept[each])] == [], name
             assert _surroundings(shared["model"]) == surroundings, name
     assert loads == ["load"]
+    assert [name for name, value in seconds.items() if value > 0] == ["baseline"]
     before = shared["model"]
     here = Context(context.model_dir, context.artifacts, seconds=3, shared=shared)
     verify.run(stage_input("verify", model, results, constraints=ALLOWED), here)

@@ -99,7 +99,10 @@ class Sides:
         self.context.report_progress(0.1, "starting the server")
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
         with HandoffServer(self.spec(file, plan.dtype, plan.tensor_parallel_size), os.environ | threads) as server:
-            yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
+            begun = time.monotonic()
+            ready = server.wait_ready(max(START_SECONDS, self.context.seconds_left))
+            self.context.starts_and_loads += time.monotonic() - begun
+            yield server, ready
 
     def over_http(self, name: str, address: Address, until: float, gpus: int = 1) -> LimitResult:
         """The curve of a server that is ready. Raises NotMeasurable."""

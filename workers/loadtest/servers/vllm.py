@@ -76,6 +76,7 @@ def curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
     try:
         with running(server.command, f"{url}/health", log, seconds, server.environment):
             started = time.monotonic() - begun
+            context.starts_and_loads += started
             kernels = _replaced(log) if plan else []
             limit = sides.over_http(name, Address.parse(url), until, sides.document.tensor_parallel_size)
     except NotStarted as error:
