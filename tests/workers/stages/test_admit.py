@@ -202,23 +202,19 @@ ROBERTA = BERT | {"model_type": "roberta", "architectures": ["RobertaModel"]}
 
 
 @pytest.mark.parametrize(
-    ("document", "said", "field"),
+    ("config", "changes", "said", "field"),
     [
-        (documents("admit", WAV2VEC2), "takes input_values, which the workbench cannot make up", None),
-        (documents("admit", CLIP | {"architectures": []}), "alone", None),
-        (documents("admit", CLIP), "answers images and text together", None),
-        (documents("admit", LLAVA), "answers images and text together", None),
-        (documents("admit", ROBERTA, traffic={"prompt_tokens": 63, "batch": 2}), "63 tokens, more than the 62 ", None),
-        (
-            documents("admit", IMAGES, baseline_runner="vllm", load={"most_users": 4}),
-            "no text; vllm",
-            "baseline_runner",
-        ),
+        (WAV2VEC2, {}, "takes input_values, which the workbench cannot make up", None),
+        (CLIP | {"architectures": []}, {}, "alone", None),
+        (CLIP, {}, "answers images and text together", None),
+        (LLAVA, {}, "answers images and text together", None),
+        (ROBERTA, {"traffic": {"prompt_tokens": 63, "batch": 2}}, "63 tokens, more than the 62 ", None),
+        (IMAGES, {"baseline_runner": "vllm", "load": {"most_users": 4}}, "no text; vllm", "baseline_runner"),
     ],
     ids=["sound", "CLIP of no kind", "CLIP", "LLaVA", "longer than RoBERTa takes", "images in vLLM"],
 )
-def test_models_of_other_kinds_are_refused_for_what_cannot_be_fed(tmp_path, document, said, field):
-    failure = refusal(document, Context(tmp_path, tmp_path, seconds=20)).failure
+def test_models_of_other_kinds_are_refused_for_what_cannot_be_fed(tmp_path, config, changes, said, field):
+    failure = refusal(documents("admit", config, **changes), Context(tmp_path, tmp_path, seconds=20)).failure
     assert said in failure.sentence
     assert field in (None, failure.field)
 
