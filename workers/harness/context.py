@@ -38,7 +38,8 @@ class Context:
     `startup_seconds` is how long a fresh process takes to start and to import; None where the stage may start none.
     `recordings` is where the recording of the workload's traffic lies, under the name that the traffic gives it.
     `on_progress`, if set, is called after each line of progress. `shared` is what the stages of one process share.
-    `starts_and_loads`: seconds that starts of processes and loads of weights took, but for those beside other work.
+    `starts_and_loads`: seconds that starts of processes and loads of weights took. Of processes that get ready beside
+    other work it has only what the stage then waits for them, warm-up included.
     """
 
     def __init__(

@@ -94,10 +94,12 @@ class FurtherProcesses:
 
     def wait_until_ready(self) -> None:
         """Wait until each of them waits for its turn. One that has failed is left out: it may have lacked memory."""
+        begun = time.monotonic()
         for waiting in self._waiting.copy():
             if not waiting.process.is_ready(self.context.seconds_left):
                 waiting.process.close()
                 self._waiting.remove(waiting)
+        self.context.starts_and_loads += time.monotonic() - begun
 
     def measure(
         self, plan: Plan, seconds: float, pairs: int, is_clear: Callable[[Sequence[Alternation]], bool]

@@ -128,6 +128,7 @@ def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeyp
     further = processes.FurtherProcesses(document, Context(context.model_dir, context.artifacts, seconds=600))
     further.get_ready(plan, processes.MOST_PAIRS, 0)
     further.wait_until_ready()
+    assert further.context.starts_and_loads > 0
     (waiting,) = further._waiting
     outcome = waiting.measured(300.0)
     assert isinstance(outcome, Result), outcome
@@ -184,7 +185,7 @@ def test_one_that_does_not_get_ready_is_replaced_and_those_of_another_plan_are_e
     further.wait_until_ready()
     runs = further.measure(plan, 1.0, 3, lambda served: True)
     assert (len(runs.alternations), log) == (3, ["closed", "waited", "waited", "new"])
-    assert context.starts_and_loads == 1.5, "those that got ready beside other work cost the stage no time"
+    assert 1.5 < context.starts_and_loads < 3, "of those that got ready beside other work the wait alone counts"
     log.clear()
     further.get_ready(plan, 3, 0)
     further.measure(plan.model_copy(update={"dtype": "bf16"}), 1.0, 3, lambda served: True)
