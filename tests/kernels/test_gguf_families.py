@@ -189,7 +189,7 @@ def test_factors_that_the_family_does_not_have_are_refused(tmp_path: Path) -> No
     header, config = read_gguf(path.name, path), inspect({path.name: path}).config
     renamed = {"rope_factors_long.weight": "rope_freqs.weight"}
     tensors = [replace(tensor, name=renamed.get(tensor.name, tensor.name)) for tensor in header.tensors]
-    with pytest.raises(ModelRefused, match="rope_freqs.weight: the tensor is none of a phi3 model's"):
+    with pytest.raises(ModelRefused, match=r"rope_freqs\.weight: the tensor is none of a phi3 model's"):
         named(replace(header, tensors=tensors), config, path.name)
 
 
