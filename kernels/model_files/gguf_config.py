@@ -148,7 +148,8 @@ def named(header: GgufHeader, config: dict[str, Any], file: str) -> dict[str, Gg
     layers = config["num_hidden_layers"]
     arch = next(key for key, name in MODEL_ARCH_NAMES.items() if name == header.metadata["general.architecture"])
     names, family = get_tensor_name_map(arch, layers), FAMILIES[config["model_type"]]
-    left = {tensor.name: tensor for tensor in header.tensors if tensor.name not in (ROTARY_FACTORS, *LONG_FACTORS)}
+    factors = LONG_FACTORS.keys() if config["model_type"] == "phi3" else {ROTARY_FACTORS}
+    left = {tensor.name: tensor for tensor in header.tensors if tensor.name not in factors}
     weights: dict[str, GgufWeight] = {}
     for name, shape in [*((family.prefix + name, shape) for name, shape in family.shapes(config)), (family.head, ())]:
         stored = [f"{names.get_name(stem)}.{kind}" for stem, kind in _stored_as(name)]
@@ -267,7 +268,7 @@ def _llama3_scaling(config: dict[str, Any], tensor: Tensor, file: str, path: Pat
     """Llama 3's scaling, whose factors GGUF stores as a tensor. Raises ModelRefused where they are no such factors."""
     count = tensor.end - tensor.start >> 2
     factors = _factors(tensor, file, path)
-    scaling, base = LLAMA3 | {"factor": round(max(factors), 3)}, config.get("rope_theta", 10000.0)
+    scaling, base = LLAMA3 | {"factor": round(max(factors), 3)}, config["rope_theta"]
     if type(base) is float and base > 0:
         implied = [_llama3_factor(2 * math.pi * base ** (at / count), scaling) for at in range(count)]
         if all(math.isclose(*pair, rel_tol=CLOSE) for pair in zip(factors, implied, strict=True)):

@@ -4,6 +4,7 @@ write it, and come back with their own weights and logits.
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from kernels.dequantising.convert import convert
 from kernels.model.decoder import refusal
 from kernels.model_files import ModelRefused, inspect
 from kernels.model_files.families import stored_experts
+from kernels.model_files.gguf import read_gguf
+from kernels.model_files.gguf_config import named
 from tests.kernels.gguf_files import random_blocks
 from tests.kernels.test_dequantising import mxfp4
 
@@ -178,6 +181,16 @@ def experts_as_stored(name: str, weight: Tensor, alternating: bool) -> Iterator[
     rows = (range(0, 2 * half, 2), range(1, 2 * half, 2)) if alternating else (range(half), range(half, 2 * half))
     for part, chosen in zip(("gate", "up"), rows, strict=True):
         yield f"blk.{layer}.ffn_{part}_exps.{kind}", weight[:, list(chosen)]
+
+
+def test_factors_that_the_family_does_not_have_are_refused(tmp_path: Path) -> None:
+    arch, model_type, given = FAMILIES["Phi-4-mini"]
+    path = write_model(tmp_path / "model.gguf", arch, random_model(model_type, **given))
+    header, config = read_gguf(path.name, path), inspect({path.name: path}).config
+    renamed = {"rope_factors_long.weight": "rope_freqs.weight"}
+    tensors = [replace(tensor, name=renamed.get(tensor.name, tensor.name)) for tensor in header.tensors]
+    with pytest.raises(ModelRefused, match=r"rope_freqs\.weight: the tensor is none of a phi3 model's"):
+        named(replace(header, tensors=tensors), config, path.name)
 
 
 def test_experts_of_another_size_are_refused(tmp_path: Path) -> None:
