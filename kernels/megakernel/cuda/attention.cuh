@@ -197,7 +197,7 @@ __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, 
 template <int Tiles>
 __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruction& in, const Span& span,
                                        int position, int b) {
-  const Part part = shard_of(p, in, span, b);
+  const Part part = part_of(p, in, span, b);
   AttentionScratch& a = s.attention;
   const int lane = threadIdx.x % 32, rows = min(span.end, position);
   int first = span.begin + (threadIdx.x / 32 % kParts * kSharing + (kShared ? blockIdx.x % 2 : 0)) * 16;

@@ -67,7 +67,7 @@ struct Part {
 __device__ __forceinline__ int groups_of(const Span& span) {
   return (span.head + span.heads - 1) / kGroup - span.head / kGroup + 1;
 }
-__device__ __forceinline__ Part shard_of(const Params& p, const Instruction& in, const Span& span, int b) {
+__device__ __forceinline__ Part part_of(const Params& p, const Instruction& in, const Span& span, int b) {
   const int group =
       min((int)threadIdx.x / 32 / kParts, groups_of(span) - 1);  // a surplus warp repeats the work of its neighbour
   const int kv_head = span.head / kGroup + group, first = max(span.head, kv_head * kGroup);

@@ -64,7 +64,7 @@ __device__ __forceinline__ void take_pass(const Params& p, Shared& s, PipelineSt
 // the ring before q has arrived, which frees slots for more.
 __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                                  const Instruction& in, const Span& span, int position, int b) {
-  const Part part = shard_of(p, in, span, b);
+  const Part part = part_of(p, in, span, b);
   AttentionScratch& a = s.attention;
   const int lane = threadIdx.x % 32, own = threadIdx.x / 32 * 16, written = min(span.end, position);
   int first = span.begin;
