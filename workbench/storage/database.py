@@ -1,8 +1,8 @@
 """A database that is locked or unavailable: how that shows, and how long a page's server waits for it."""
 
 import sqlite3
+import sys
 
-import psycopg
 from django.db import connection
 
 from workbench.storage.disk import chain
@@ -23,7 +23,8 @@ def is_unavailable(error: BaseException | None) -> bool:
 def _says_unavailable(error: BaseException) -> bool:
     if isinstance(error, sqlite3.OperationalError):
         return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in SQLITE_LOCKED
-    if not isinstance(error, psycopg.OperationalError):
+    psycopg = sys.modules.get("psycopg")  # a site on SQLite does not import it, which takes a twelfth of its start
+    if not psycopg or not isinstance(error, psycopg.OperationalError):
         return False
     state = error.sqlstate or ""
     return not state or state in POSTGRES_LOCKED or state.startswith(("08", "57P"))  # no connection, or it is ended
