@@ -150,8 +150,8 @@ def _named(work: list[DeviceWork], counted: list[CountedOp], plan: Plan) -> list
 def _own_name(piece: DeviceWork, plan: Plan) -> str:
     if plan.runner == MEGAKERNEL and piece.kernel == "decode":
         return MEGAKERNEL
-    own = next((variant.op for variant in registry.variants() if piece.kernel in variant.kernels), "")
-    return OPERATIONS.get(own) or graph_replays.by_name(piece.kernel)
+    own = (variant.op for variant in registry.variants() if piece.kernel in variant.kernels)
+    return next((OPERATIONS[op] for op in own if op in OPERATIONS), "") or graph_replays.by_name(piece.kernel)
 
 
 def _result(

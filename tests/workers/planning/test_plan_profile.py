@@ -112,7 +112,12 @@ def test_a_megakernel_is_launched_once_a_request_whatever_was_traced(before):
     assert " ms of it in 64 launches on the device" in whole.sentence
 
 
-def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them_and_every_operation_has_a_name():
+@pytest.mark.parametrize("step", [1, -1], ids=["as registered", "the other way round"])
+def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them_and_every_operation_has_a_name(
+    step, monkeypatch
+):
+    variants = registry.variants()
+    monkeypatch.setattr(registry, "variants", lambda: variants[::step])
     piece = DeviceWork(0.0, "unattributed", "prefill", "", 1.0, 1)
     plans = {
         name: Plan(model_digest="0" * 64, gpu="h200", runner=name, dtype="bf16") for name in ("kernels", "megakernel")
