@@ -143,7 +143,7 @@ def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(family: str, pages: int, monk
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_pages_in_fp8_give_the_models_answers_but_for_their_rounding(ranks: int) -> None:
-    """Every token of an answer that began alike is among the best of the model with its own pages."""
+    """By one rank and by two alike."""
     model = runners.load(None, CONFIGS["qwen3"], seed=1, generated=True, dtype="fp32", device="cpu")
     parts = tensor_parallel.divide(model, [torch.device("cpu")] * ranks) if ranks > 1 else model
     found, alone = requests_of(7), requests_of(7)
