@@ -6,14 +6,22 @@ from typing import get_args
 import pytest
 import torch
 
-from kernels import runners
+from kernels import registry, runners
+from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
+from kernels.model.decoder import Decoder
+from kernels.model.loading import skeleton
+from kernels.model_files import catalogue
+from kernels.ops import case_from
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import KvCacheDtype
+from kernels.proof import gate
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.server.execution import backend, building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
+from kernels.server.execution.ops import Usable, packed_ops
+from kernels.server.execution.shapes import Shape
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.on_gpu import models
@@ -108,6 +116,21 @@ def test_pages_in_fp8_give_the_models_answers(config, devices):
     run_all(Engine([kernels]), requests)
     assert max(request.cached for request in requests) >= 64
     assert_models_answers(model, requests, "fp8")
+
+
+def test_the_kernels_of_pages_in_fp8_pass_the_gate():
+    """As the passes of a server have them: rotation with append, decodes, and blocks of chunks."""
+    config = catalogue.entry("llama-3.2-1b")[0]
+    decoder = Decoder(skeleton(config, "bf16"))
+    block, gpu = backend.block_of(decoder, "fp8"), GPUS["h200"]
+    for shape in (Shape(1, 0, block, 0), Shape(32, 16, block, 4)):
+        ops = packed_ops(decoder, shape, 16, 1024, Usable(gpu, kv_dtype="fp8"))
+        found = [op for op in ops if op.op in ("rope", "attention")]
+        assert [op.variant for op in found] == ["rope_triton", *["decode_split"] * (1 + bool(shape.blocks))]
+        for op in found:
+            case = case_from.validate_python(op.case)
+            report = gate.check(registry.variant(op.variant), case, "cuda", op.params)
+            assert report.passed, f"{case.key}: {report.sentence}"
 
 
 def test_pages_in_fp8_hold_the_keys_and_values_of_other_pages_rounded():
