@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 RunnerName = Literal["eager", "compiled", "kernels", "megakernel"]
 ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("eager", "compiled", "megakernel")
 """Runners that shard a model over several GPUs."""
+KvCacheDtype = Literal["auto", "fp8"]
+"""The precision of a server's KV pages, by vLLM's names: that of the activations, or e4m3."""
 MOST_RUNNING, LONGEST_SEQUENCE, MOST_KV_BYTES = 1 << 20, (1 << 31) - 1, 1 << 50
 """What a server takes at most, far beyond what any memory holds: requests at once, tokens, bytes for KV pages."""
 
@@ -50,15 +52,15 @@ class Serving(BaseModel):
     """What a server of the plan takes where its operator says nothing. With `basis` default nothing was measured.
 
     `max_model_len` tokens of a sequence (None: the model's own, at most 8,192), `max_num_seqs` requests served at once,
-    `kv_bytes` for KV pages (None: what the running requests fill, at most 80 % of the memory that is free). A CUDA
-    graph is captured for each number of single tokens in `graph_rows` (none: the defaults up to `max_num_seqs`). Up to
-    `megakernel_up_to` requests at once go to the megakernel (None: both are timed when a server starts; 0: none do).
-    `token_ms` has the times by which that was decided: by the number of sequences, ms of a token by `kernels` and by
-    `megakernel`. The variants in `exclude` are not used.
+    `kv_bytes` for KV pages in `kv_cache_dtype` (None: what the running requests fill, at most 80 % of the memory that
+    is free). A CUDA graph is captured for each number of single tokens in `graph_rows` (none: the defaults up to
+    `max_num_seqs`). Up to `megakernel_up_to` requests at once go to the megakernel (None: both are timed when a server
+    starts; 0: none do). `token_ms` has the times by which that was decided: by the number of sequences, ms of a token
+    by `kernels` and by `megakernel`. The variants in `exclude` are not used.
 
     With `basis` measured it is what a server chose on `device`, with this driver and this version of torch; elsewhere a
-    server decides again. A plan that was not measured does not write these, nor an empty `exclude`, so that older
-    readers take it.
+    server decides again. A plan that was not measured does not write these, nor an empty `exclude`, nor pages in the
+    precision of the activations, so that older readers take it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -67,6 +69,7 @@ class Serving(BaseModel):
     max_model_len: int | None = Field(default=None, ge=1, le=LONGEST_SEQUENCE)
     max_num_seqs: int = Field(default=64, ge=1, le=MOST_RUNNING)
     kv_bytes: int | None = Field(default=None, ge=1, le=MOST_KV_BYTES)
+    kv_cache_dtype: KvCacheDtype = Field(default="auto", exclude_if=lambda name: name == "auto")
     graph_rows: list[Annotated[int, Field(ge=1, le=MOST_RUNNING)]] = []
     megakernel_up_to: int | None = None
     exclude: list[str] = Field(default=[], exclude_if=lambda names: not names)

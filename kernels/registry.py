@@ -71,8 +71,9 @@ class Variant(ABC):
       With a residual, x + residual is the last output.
     - gated: `f(gate_up) -> y`.
     - rope: `f(q, k, cos, sin) -> (q, k)`, cos and sin [batch, q_len, head_dim]. With append `f(q, k, v, cos, sin,
-      k_cache, v_cache, position, page_table=None) -> q`: it writes the rotated k, and v, into the slots of
-      sequence b from position[b] on and changes no other slot; position [batch] is int64 or int32.
+      k_cache, v_cache, position, page_table=None, k_scale=None, v_scale=None) -> q`: it writes the rotated k, and v,
+      into the slots of sequence b from position[b] on and changes no other slot; position [batch] is int64 or int32.
+      A cache in fp8 takes them divided by the scales [kv_heads], saturated.
     - step_attention: `f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o`: it writes the slots of
       the caches as an append does; row p of cos and sin [positions, head_dim] belongs to position p.
     - lm_head: `f(x, w) -> ids [m] int64`. A case that samples also takes the settings of `SETTING_DTYPES`, by name, and

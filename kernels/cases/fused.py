@@ -53,6 +53,11 @@ def check_rope(dtype: DType, cpu: bool) -> list[Case]:
             for shape in appended
             for paged, page_size in ((False, None), (True, None), (True, 5))
         ),
+        *(
+            _rope(dtype, *shape, append=True, paged=paged, kv_dtype="fp8")
+            for shape in appended
+            for paged in (False, True)
+        ),
     ]
 
 

@@ -31,6 +31,7 @@ from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
 from kernels.measure.environment import current_device
 from kernels.plan import Plan, Serving
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.runners.plan_files import digested
 from kernels.server.spec import WEIGHTS, catalogue_config
 
@@ -94,12 +95,14 @@ class ServeBench:
                 self.model.directory, self.model.name, self.model.dtype, reserved_port(), longest, max(self.users)
             )
 
-        sharded = [f"--tensor-parallel-size={self.tensor_parallel_size}"] if self.tensor_parallel_size else []
-        own, precisions = [*(self.options.own_option or []), *sharded], self.options.weights or [self.model.dtype]
+        size, pages = self.tensor_parallel_size, self.options.kv_cache_dtype
+        shared = [f"--tensor-parallel-size={size}"] if size else []
+        shared += [f"--kv-cache-dtype={pages}"] if pages else []
+        own, precisions = [*(self.options.own_option or []), *shared], self.options.weights or [self.model.dtype]
         commands = [serve_document.ours(wanted(), self.model.device, own, weights) for weights in precisions]
         if self.options.vllm:
             try:
-                options, count = [*(self.options.vllm_option or []), *sharded], self.options.vllm_api_servers
+                options, count = [*(self.options.vllm_option or []), *shared], self.options.vllm_api_servers
                 peers = [vllm(wanted(), self.options.vllm, environment(), options)]
                 if count:
                     again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])
@@ -176,6 +179,7 @@ class ServeBench:
             arrivals="closed" if "concurrency" in load else "poisson",
             requests=requests,
             gpus=self.tensor_parallel_size,
+            kv_cache_dtype=self.options.kv_cache_dtype,
             **load,
         )
 
@@ -183,7 +187,7 @@ class ServeBench:
         self, server: ServerCommand, case: ServeCase, requests: RequestList, figures: LoadFigures
     ) -> Measured:
         promise = LatencyPromise(self.options.ttft_ms, self.options.tpot_ms)
-        known = case.lengths == "equal" and case.weights == self.model.dtype
+        known = case.lengths == "equal" and case.weights == self.model.dtype and case.kv_cache_dtype is None
         floor = self.floors.get(case.concurrency or 0) if known else None
         failed, lag = figures.unlike, figures.lag
         row = ServeRow(
@@ -228,7 +232,8 @@ class ServeBench:
                 row.reason = row.reason if row.failed else "no answer gave its ids, so none could be judged"
                 continue
             row.logit_gaps = {"mean": gaps.mean, "largest": gaps.largest, "ids": gaps.tokens}
-            row.reason = self.model.refusal(gaps, row.case.weights) or ""
+            precisions = row.case.weights, row.case.kv_cache_dtype or row.case.weights
+            row.reason = self.model.refusal(gaps, max(precisions, key=LARGEST_DIFFERENCE.__getitem__)) or ""
             row.gate = "fail" if row.reason else "pass"
 
 
@@ -241,6 +246,9 @@ def bench_serve(options: argparse.Namespace) -> int:
     dtype = "fp32" if cpu else "bf16"
     if absent := next((weight for weight in options.weights or [] if weight not in (dtype, *WEIGHTS)), ""):
         print(f"kernels bench: --weights: {absent} is not served; {', '.join((dtype, *WEIGHTS))} are", file=sys.stderr)
+        return 2
+    if options.vllm_plugin and options.kv_cache_dtype:
+        print("kernels bench: --vllm-plugin: it leaves a model with a KV cache in fp8 to vLLM", file=sys.stderr)
         return 2
     models = options.model or (("tiny-llama",) if cpu else MODELS)
     try:
@@ -306,7 +314,8 @@ def load_of(case: ServeCase) -> str:
     """The model and its load, in a few words."""
     load = f"{case.concurrency} users" if case.concurrency else f"{case.rate:g} requests/s"
     return (
-        f"{case.model} {case.weights} {case.prompt}/{case.tokens} {case.lengths.split(',')[0]} {case.arrivals} {load}"
+        f"{case.model} {case.weights}{' KV fp8' * bool(case.kv_cache_dtype)} {case.prompt}/{case.tokens} "
+        f"{case.lengths.split(',')[0]} {case.arrivals} {load}"
     )
 
 

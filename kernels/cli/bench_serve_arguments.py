@@ -15,6 +15,7 @@ OPTIONS = (
     "vllm_plugin",
     "own_option",
     "weights",
+    "kv_cache_dtype",
     "poisson",
     "rate",
 )
@@ -33,6 +34,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--vllm-plugin", action="store_true", help="serve: vLLM again, with its plug-in of this library and a plan"
     )
     own.add_argument("--own-option", action="append", metavar="TEXT", help="serve: a further option of `kernels serve`")
+    own.add_argument("--kv-cache-dtype", choices=("fp8",), help="serve: the precision of every server's KV cache")
     own.add_argument(
         "--poisson",
         type=seconds,

@@ -10,12 +10,12 @@ import socket
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from kernels.dequantising import plain_model
 from kernels.load import sockets
 from kernels.model_files import ModelRefused
-from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, Serving
+from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, KvCacheDtype, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.served_plans import MEGAKERNEL, NAMES
 from kernels.server.spec import WEIGHTS, Spec, configuration
@@ -85,6 +85,11 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--kv-gib",
         type=float,
         help="memory for KV pages (default: what running requests fill, at most 0.8 of what is free; 4 on a CPU)",
+    )
+    parser.add_argument(
+        "--kv-cache-dtype",
+        choices=get_args(KvCacheDtype),
+        help="the precision of KV pages: that of --dtype, or e4m3 in half the bytes (default: the plan's, else auto)",
     )
     parser.add_argument(
         "--pause-ms",
@@ -180,6 +185,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         max_model_len=options.max_model_len or size.max_model_len,
         max_num_seqs=options.max_num_seqs or size.max_num_seqs,
         kv_bytes=max(1, int(options.kv_gib * GIB)) if options.kv_gib else None,
+        kv_cache_dtype=options.kv_cache_dtype,
         pause_ms=options.pause_ms,
         weights=options.weights,
         exclude=tuple(options.exclude),

@@ -81,9 +81,11 @@ class ServedModel:
             for group in answers
         ]
 
-    def refusal(self, gaps: LogitGaps, weights: str) -> str | None:
-        """Why such ids are not the model's with weights in that precision, in a sentence; None where they are."""
-        return gaps.refusal(LARGEST_DIFFERENCE[weights])
+    def refusal(self, gaps: LogitGaps, precision: str) -> str | None:
+        """Why such ids are not the model's with what is rounded most in that precision, in a sentence; None where they
+        are.
+        """
+        return gaps.refusal(LARGEST_DIFFERENCE[precision])
 
 
 def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = True, gpus: int = 1) -> ServedModel:

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.check_args import check_outputs, check_tensor
+from kernels.check_args import check_outputs, check_presence, check_tensor
 from kernels.cuda.call import CudaCall, Output, Prepared, allocation, identity, nothing, size_and_strides
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
 from kernels.cuda.strided_triton import Strided, strided
@@ -16,16 +16,20 @@ from kernels.cuda.triton_launch import prepared
 from kernels.ops.rope import AppendArguments
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+CACHES = (*FLOATS, torch.float8_e4m3fn)
 
 
 class Config(NamedTuple):
-    """The constants of a build; a BLOCK is a number rounded up to a power of two. PAGE_SIZE 0 is a contiguous cache."""
+    """The constants of a build; a BLOCK is a number rounded up to a power of two. PAGE_SIZE 0 is a contiguous cache;
+    SCALED divides what goes into it by the scales of its heads.
+    """
 
     HEADS: int
     KV_HEADS: int
     HALF: int
     APPEND: bool
     PAGE_SIZE: int
+    SCALED: bool
     HEADS_BLOCK: int
     KV_BLOCK: int
     HALF_BLOCK: int
@@ -55,8 +59,8 @@ class Out(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """The slots of an append: positions and page table with the strides of a sequence, the number of pages, and the
-    capacity of a sequence.
+    """The slots of an append: positions and page table with the strides of a sequence, the number of pages, the
+    capacity of a sequence, and the scales [kv_heads].
     """
 
     position: Any
@@ -65,16 +69,39 @@ class Slots(NamedTuple):
     table_step: Any
     pages: Any
     capacity: Any
+    k_scale: Any
+    v_scale: Any
 
 
 @triton.jit
-def _rotate(source, target, at, to, inside, angles, HALF: tl.constexpr):
-    """Rotates [heads, head_dim] by halves: (a, b) to (a·cos - b·sin, b·cos + a·sin)."""
-    low_cos, low_sin, high_cos, high_sin = angles
+def _load(source, at, inside, HALF: tl.constexpr):
+    """The halves of [heads, head_dim]."""
     low = tl.load(source + at, mask=inside, other=0.0).to(tl.float32)
-    high = tl.load(source + at + HALF, mask=inside, other=0.0).to(tl.float32)
-    tl.store(target + to, (low * low_cos - high * low_sin).to(target.dtype.element_ty), mask=inside)
-    tl.store(target + to + HALF, (high * high_cos + low * high_sin).to(target.dtype.element_ty), mask=inside)
+    return low, tl.load(source + at + HALF, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _rotated(halves, angles):
+    """Rotates by halves: (a, b) to (a·cos - b·sin, b·cos + a·sin)."""
+    low, high = halves
+    low_cos, low_sin, high_cos, high_sin = angles
+    return low * low_cos - high * low_sin, high * high_cos + low * high_sin
+
+
+@triton.jit
+def _store(halves, target, to, inside, HALF: tl.constexpr):
+    low, high = halves
+    tl.store(target + to, low.to(target.dtype.element_ty), mask=inside)
+    tl.store(target + to + HALF, high.to(target.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _scaled(halves, scales, head, known):
+    """Divided by the scale of their head and saturated to e4m3's range; NaN stays."""
+    low, high = halves
+    scale = tl.load(scales + head, mask=known, other=1.0)[:, None]
+    low = tl.clamp(low / scale, -448.0, 448.0, propagate_nan=tl.PropagateNan.ALL)
+    return low, tl.clamp(high / scale, -448.0, 448.0, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -109,19 +136,23 @@ def _rope(q, k, v, angles, out, slots, q_len, C: tl.constexpr):
         inside = inside & held
     to = first * out.first + second * out.second + head[:, None] * out.head + d[None, :]
     at = sequence * k.first + token * k.token + head[:, None] * k.head + d[None, :]
-    _rotate(k.data, out.k, at, to, inside, (low_cos, low_sin, high_cos, high_sin), C.HALF)
+    factors = low_cos, low_sin, high_cos, high_sin
+    rotated = _rotated(_load(k.data, at, inside, C.HALF), factors)
+    if C.SCALED:
+        rotated = _scaled(rotated, slots.k_scale, head, head < C.KV_HEADS)
+    _store(rotated, out.k, to, inside, C.HALF)
     if C.APPEND:
         at = sequence * v.first + token * v.token + head[:, None] * v.head + d[None, :]
-        low = tl.load(v.data + at, mask=inside, other=0.0)
-        high = tl.load(v.data + at + C.HALF, mask=inside, other=0.0)
-        tl.store(out.v + to, low.to(out.v.dtype.element_ty), mask=inside)
-        tl.store(out.v + to + C.HALF, high.to(out.v.dtype.element_ty), mask=inside)
+        taken = _load(v.data, at, inside, C.HALF)
+        if C.SCALED:
+            taken = _scaled(taken, slots.v_scale, head, head < C.KV_HEADS)
+        _store(taken, out.v, to, inside, C.HALF)
 
     head = tl.arange(0, C.HEADS_BLOCK).to(tl.int64)
     inside = (head < C.HEADS)[:, None] & half[None, :]
     at = sequence * q.first + token * q.token + head[:, None] * q.head + d[None, :]
     to = (program.to(tl.int64) * C.HEADS + head[:, None]) * (2 * C.HALF) + d[None, :]
-    _rotate(q.data, out.q, at, to, inside, (low_cos, low_sin, high_cos, high_sin), C.HALF)
+    _store(_rotated(_load(q.data, at, inside, C.HALF), factors), out.q, to, inside, C.HALF)
 
 
 class _Rotation(CudaCall):
@@ -135,7 +166,7 @@ class _Rotation(CudaCall):
         """The call with packed arguments. Without `append`, `k_cache` only has the shape and strides of the rotated k,
         to which k goes, to the slot of its token.
         """
-        q, k, v, cos, sin, cache, _, position, page_table = given
+        q, k, v, cos, sin, cache, _, position, page_table, k_scale, v_scale = given
         batch, q_len, heads, head_dim = q.shape
         if not batch * q_len:
             return Prepared(allocate, lambda _: nothing)
@@ -144,13 +175,13 @@ class _Rotation(CudaCall):
         pdl = dependent(self.pdl, q.device)
         config = Config(
             HEADS=heads, KV_HEADS=k.shape[2], HALF=head_dim // 2, APPEND=append, PAGE_SIZE=page_size,
-            HEADS_BLOCK=triton.next_power_of_2(heads), KV_BLOCK=triton.next_power_of_2(k.shape[2]),
-            HALF_BLOCK=triton.next_power_of_2(head_dim // 2), PDL=pdl,
+            SCALED=k_scale is not None, HEADS_BLOCK=triton.next_power_of_2(heads),
+            KV_BLOCK=triton.next_power_of_2(k.shape[2]), HALF_BLOCK=triton.next_power_of_2(head_dim // 2), PDL=pdl,
         )  # fmt: skip
         slots = (
             position, position.stride(0) if append and len(position) > 1 else 0,
             q if page_table is None else page_table, 0 if page_table is None else page_table.stride(0),
-            cache.shape[0], capacity,
+            cache.shape[0], capacity, q if k_scale is None else k_scale, q if v_scale is None else v_scale,
         )  # fmt: skip
         angles = (cos, *cos.stride()[:2], sin, *sin.stride()[:2])
 
@@ -198,8 +229,9 @@ def _append_layout(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class RopeAppend(_Rotation):
-    """f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None, out=None) -> q rotated; writes the rotated k,
-    and v, into the caches from position[b] on in each sequence b. `AppendArguments` has the shapes.
+    """f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None, k_scale=None, v_scale=None, out=None) -> q
+    rotated; writes the rotated k, and v, into the caches from position[b] on in each sequence b. `AppendArguments` has
+    the shapes.
 
     position, int64 or int32, is read on the device. Slots outside the cache or on an invalid page are not written.
     Raises ValueError that names the argument.
@@ -219,12 +251,12 @@ class RopeAppend(_Rotation):
 
 
 def _check_append(given: AppendArguments) -> None:
-    q, k, v, cos, sin, k_cache, v_cache, position, page_table = given
+    q, k, v, cos, sin, k_cache, v_cache, position, page_table, *scales = given
     _check(q, k, cos, sin)
     batch = q.shape[0]
     check_tensor("v", v, k.shape, (k.dtype,), q.device)
     first = batch if page_table is None else None
-    check_tensor("k_cache", k_cache, (first, None, *k.shape[2:]), FLOATS, q.device)
+    check_tensor("k_cache", k_cache, (first, None, *k.shape[2:]), CACHES, q.device)
     check_tensor("v_cache", v_cache, k_cache.shape, (k_cache.dtype,), q.device)
     if k_cache.stride() != v_cache.stride():
         raise ValueError(
@@ -233,6 +265,11 @@ def _check_append(given: AppendArguments) -> None:
     check_tensor("position", position, (batch if position.shape != (1,) else 1,), (torch.int64, torch.int32), q.device)
     if page_table is not None:
         check_tensor("page_table", page_table, (batch, None), (torch.int32,), q.device)
+    wanted = k_cache.dtype == torch.float8_e4m3fn or given.k_scale is not None
+    for name, scale in zip(("k_scale", "v_scale"), scales, strict=True):
+        check_presence(name, scale, wanted, f"k_cache is {k_cache.dtype}")
+        if scale is not None:
+            check_tensor(name, scale, k.shape[2:3], (torch.float32,), q.device)
 
 
 def _check(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> None:

@@ -7,7 +7,7 @@ from kernels.hardware import Gpu
 from kernels.ops import GatedCase, LmHeadCase, RmsNormCase, RopeCase
 from kernels.ops.gated import gated
 from kernels.ops.lm_head import TOP_K
-from kernels.ops.paged_kv import slots
+from kernels.ops.paged_kv import scaled, slots
 from kernels.ops.rope import AppendArguments, rope
 from kernels.registry import Refusal, Variant, register
 from kernels.torch_compiled import register_compiled
@@ -60,6 +60,15 @@ class TorchGated(Variant):
         return lambda gate_up: gated(case, gate_up)
 
 
+def append_refusal(case: RopeCase) -> Refusal | None:
+    """The refusal of a cache where nothing is appended to one."""
+    if case.paged and not case.append:
+        return Refusal("the cache is paged and nothing is appended: only an append writes pages")
+    if case.kv_dtype is not None and not case.append:
+        return Refusal(f"kv_dtype is {case.kv_dtype} and nothing is appended: only an append writes a cache")
+    return None
+
+
 @register
 class TorchRope(Variant):
     """Rotation by halves, as transformers writes it; an append is an indexed assignment after it."""
@@ -72,12 +81,12 @@ class TorchRope(Variant):
     def serves(self, case: RopeCase, gpu: Gpu) -> Refusal | None:
         if case.head_dim % 2:
             return Refusal(f"head_dim is {case.head_dim}: a rotation by halves needs an even one")
-        if case.paged and not case.append:
-            return Refusal("the cache is paged and nothing is appended: only an append writes pages")
-        return None
+        return append_refusal(case)
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(q, k, cos, sin) -> (q, k), or f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None) -> q."""
+        """f(q, k, cos, sin) -> (q, k), or f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None,
+        k_scale=None, v_scale=None) -> q.
+        """
         self.refuse_params(params)
         if not case.append:
             return rope
@@ -86,7 +95,8 @@ class TorchRope(Variant):
             given = AppendArguments(*arguments, **named)
             q, k = rope(given.q, given.k, given.cos, given.sin)
             at = slots(given.position, case.q_len, given.page_table, given.k_cache.shape[1])
-            given.k_cache[at], given.v_cache[at] = k, given.v
+            for cache, rows, scale in ((given.k_cache, k, given.k_scale), (given.v_cache, given.v, given.v_scale)):
+                cache[at] = (rows if scale is None else scaled(rows, scale)).to(cache.dtype)
             return q
 
         return append

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels.check_args import gpu_refusal, merge_params
+from kernels.fused.torch_fused import append_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, RmsNormCase, RopeCase
 from kernels.registry import Refusal, Variant, register
@@ -89,7 +90,7 @@ class RopeTriton(Variant):
     kernels = ("_rope",)
     op = "rope"
     page = "rope"
-    summary = "rotation of q and k with KV append, contiguous and paged"
+    summary = "rotation of q and k with KV append, contiguous, paged and fp8"
     in_a_model = PDL_CHOICES
 
     def serves(self, case: RopeCase, gpu: Gpu) -> Refusal | None:
@@ -97,13 +98,12 @@ class RopeTriton(Variant):
             return Refusal(f"head_dim is {case.head_dim}: a rotation by halves needs an even one")
         if case.heads * case.head_dim > WIDEST_ROW:
             return Refusal(f"heads is {case.heads}: this variant holds at most {WIDEST_ROW} elements of a token's q")
-        if case.paged and not case.append:
-            return Refusal("the cache is paged and nothing is appended: only an append writes pages")
-        return gpu_refusal(gpu)
+        return append_refusal(case) or gpu_refusal(gpu, 89 if case.kv_dtype else 80)
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(q, k, cos, sin, out=None) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position,
-        page_table=None, out=None) -> q, as `AppendArguments` and `RopeAppend` say. Takes `warps` and `pdl`.
+        page_table=None, k_scale=None, v_scale=None, out=None) -> q, as `AppendArguments` and `RopeAppend` say. Takes
+        `warps` and `pdl`.
         """
         from kernels.fused.rope_triton import Rope, RopeAppend
 

@@ -2,7 +2,8 @@
 them.
 
 Each function of attention takes the layer's shape, the number of sequences `batch`, the dtype and, for a cache in
-pages, the tokens of a page: `page_size`, None for a contiguous cache.
+pages, the tokens of a page: `page_size`, None for a contiguous cache. `kv_dtype` is the cache's, None for that of the
+activations.
 """
 
 from typing import Any, Literal
@@ -37,10 +38,16 @@ def step_weights(w: Weights) -> dict[str, Tensor]:
 
 
 def rope_case(
-    shape: LayerShape, batch: int, queries: int, dtype: DType, page_size: int | None = None, append: bool = True
+    shape: LayerShape,
+    batch: int,
+    queries: int,
+    dtype: DType,
+    page_size: int | None = None,
+    append: bool = True,
+    kv_dtype: Literal["fp8"] | None = None,
 ) -> RopeCase:
     """Rotation of `queries` tokens of each sequence; with `append` their keys and values are written to the cache."""
-    return RopeCase(q_len=queries, append=append, **_shared(shape, batch, dtype, page_size))
+    return RopeCase(q_len=queries, append=append, kv_dtype=kv_dtype, **_shared(shape, batch, dtype, page_size))
 
 
 def attention_case(
@@ -51,6 +58,7 @@ def attention_case(
     length: int,
     dtype: DType,
     page_size: int | None = None,
+    kv_dtype: Literal["fp8"] | None = None,
 ) -> AttentionCase:
     """Attention of `queries` tokens of each sequence over up to `length` keys."""
     window, shared = shape.window_within(length), _shared(shape, batch, dtype, page_size)
@@ -58,7 +66,7 @@ def attention_case(
         kind=kind,
         q_len=queries,
         kv_len=length,
-        kv_dtype=dtype,
+        kv_dtype=kv_dtype or dtype,
         window=window,
         softcap=shape.softcap,
         sinks=shape.sinks or None,

@@ -17,7 +17,6 @@ LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
         (isinstance(case, LinearCase) and case.epilogue == "quantise")
         or (isinstance(case, RmsNormCase) and case.quantise is not None)
     ),
-    "fp8 KV caches": lambda case: isinstance(case, AttentionCase) and case.kv_dtype == "fp8",
     "packed prompts": lambda case: isinstance(case, AttentionCase) and case.lengths is not None,
     "attention without causality": lambda case: isinstance(case, AttentionCase) and not case.causal,
     "rotations without a cache": lambda case: isinstance(case, RopeCase) and not case.append,

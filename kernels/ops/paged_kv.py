@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from kernels.quant.formats import E4M3_MOST
+
 if TYPE_CHECKING:
     import torch
 
@@ -25,6 +27,13 @@ def slots(
     if page_table is None:
         return sequence, token
     return page_table.long()[sequence, token // page_size], token % page_size
+
+
+def scaled(rows: "torch.Tensor", scale: "torch.Tensor") -> "torch.Tensor":
+    """Keys or values [..., kv_heads, head_dim] as an fp8 cache holds them, before they are rounded to e4m3: divided by
+    the scale of their head and cut off at the largest e4m3 number.
+    """
+    return (rows / scale[:, None]).clamp(-E4M3_MOST, E4M3_MOST)
 
 
 def shuffled_pages(batch: int, per_sequence: int, generator: "torch.Generator") -> "tuple[torch.Tensor, int]":

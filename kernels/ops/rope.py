@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import Field
 
 from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
-from kernels.ops.paged_kv import PAGE_SIZE, SPARE_SLOTS, shuffled_pages, slots
+from kernels.ops.paged_kv import PAGE_SIZE, SPARE_SLOTS, scaled, shuffled_pages, slots
+from kernels.quant.formats import E4M3_MOST
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +18,8 @@ class RopeCase(BaseCase):
     """Rotary embedding of q and k of one step.
 
     `append` also writes k and v into a cache [batch, capacity, kv_heads, head_dim], or with `paged` into pages
-    [pages, page_size, kv_heads, head_dim] of `page_size` tokens (None: 16).
+    [pages, page_size, kv_heads, head_dim] of `page_size` tokens (None: 16). `kv_dtype` is the cache's (None: `dtype`);
+    an fp8 cache has a float32 scale for each KV head, one of k and one of v, and holds the quotients, saturated.
     """
 
     part = "rotations"
@@ -34,6 +36,7 @@ class RopeCase(BaseCase):
     paged: bool = False
     dtype: DType = "bf16"
     page_size: int | None = Field(default=None, gt=0)
+    kv_dtype: Literal["fp8"] | None = None
 
     @property
     def flops(self) -> float:
@@ -42,22 +45,28 @@ class RopeCase(BaseCase):
     @property
     def least_bytes(self) -> float:
         heads = self.heads + self.kv_heads + (self.kv_heads if self.append else 0)
-        return 2.0 * self.batch * self.q_len * heads * self.head_dim * BYTES[self.dtype]
+        cached = (heads - self.heads) * BYTES[self.kv_dtype or self.dtype]
+        written = self.heads * BYTES[self.dtype] + cached
+        return self.batch * self.q_len * (heads * BYTES[self.dtype] + written) * self.head_dim
 
     def inputs(self, make: "Maker", scale: float) -> Arguments:
         import torch
 
-        if self.paged and not self.append:
+        if (self.paged or self.kv_dtype) and not self.append:
             return super().inputs(make, scale)
         q = make.normal(self.batch, self.q_len, self.heads, self.head_dim, scale=scale)
         k = make.normal(self.batch, self.q_len, self.kv_heads, self.head_dim, scale=scale)
         both = angles(17 + torch.arange(self.q_len, device=make.device, dtype=torch.float32), self.head_dim)
         both = both.expand(self.batch, -1, -1)
         arguments = {"q": q, "k": k, "cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
-        return arguments | self._cache(make, scale) if self.append else arguments
+        return arguments | self._cache(make, scale, k) if self.append else arguments
 
-    def _cache(self, make: "Maker", scale: float) -> Arguments:
-        """The further arguments of an append: filled caches, and positions within them."""
+    def _cache(self, make: "Maker", scale: float, k: "torch.Tensor") -> Arguments:
+        """The further arguments of an append: filled caches, and positions within them. Scales of an fp8 cache are too
+        small for the largest keys and values.
+        """
+        import torch
+
         page_size = self.page_size or PAGE_SIZE
         per_sequence = (self.q_len + SPARE_SLOTS) // page_size + 1
         shape, table = (self.batch, per_sequence * page_size), {}
@@ -67,12 +76,29 @@ class RopeCase(BaseCase):
         caches = {name: make.normal(*shape, self.kv_heads, self.head_dim) for name in ("k_cache", "v_cache")}
         position = make.integers(0, per_sequence * page_size - self.q_len + 1, self.batch)
         v = make.normal(self.batch, self.q_len, self.kv_heads, self.head_dim, scale=scale)
-        return {"v": v, **caches, "position": position, **table}
+        scales: Arguments = {}
+        if self.kv_dtype is not None:
+            caches = {name: cache.to(torch.float8_e4m3fn) for name, cache in caches.items()}
+            shares = torch.linspace(0.5, 1.0, self.kv_heads, device=make.device) / E4M3_MOST
+            scales = {
+                name: shares * (rows.abs().amax().float() if rows.numel() else 1)
+                for name, rows in (("k_scale", k), ("v_scale", v))
+            }
+        return {"v": v, **caches, "position": position, **table, **scales}
 
     def reference(self, arguments: Arguments) -> Outputs:
         """(q, k), or with an append (q, k, v): the rotated q and the new contents of its cache slots."""
-        rotated = rope(*(arguments[name] for name in ("q", "k", "cos", "sin")))
-        return (*rotated, arguments["v"]) if self.append else rotated
+        q, *rows = rope(*(arguments[name] for name in ("q", "k", "cos", "sin")))
+        rows += [arguments["v"]] if self.append else []
+        if self.kv_dtype is not None:
+            rows = [scaled(each, arguments[name]) for each, name in zip(rows, ("k_scale", "v_scale"), strict=True)]
+        return (q, *rows)
+
+    def native(self, arguments: Arguments) -> Outputs:
+        import torch
+
+        q, *rows = self.reference(arguments)
+        return (q, *(each.to(torch.float8_e4m3fn).float() if self.kv_dtype else each for each in rows))
 
     def written_slots(self, arguments: Arguments) -> "tuple[torch.Tensor, torch.Tensor] | None":
         if not self.append:
@@ -84,7 +110,8 @@ class RopeCase(BaseCase):
 class AppendArguments(NamedTuple):
     """The arguments of a call with `append`, in their order: q [batch, q_len, heads, head_dim], k and v with kv_heads,
     cos and sin [batch, q_len, head_dim], the caches as in `RopeCase`, position [batch] or [1] for all, the slot of each
-    sequence's first token, and of a paged cache page_table [batch, max_pages] int32.
+    sequence's first token, of a paged cache page_table [batch, max_pages] int32, and of an fp8 cache k_scale and
+    v_scale [kv_heads] float32.
     """
 
     q: "torch.Tensor"
@@ -96,6 +123,8 @@ class AppendArguments(NamedTuple):
     v_cache: "torch.Tensor"
     position: "torch.Tensor"
     page_table: "torch.Tensor | None" = None
+    k_scale: "torch.Tensor | None" = None
+    v_scale: "torch.Tensor | None" = None
 
 
 def rope(q: "torch.Tensor", k: "torch.Tensor", cos: "torch.Tensor", sin: "torch.Tensor") -> Outputs:

@@ -7,6 +7,7 @@ import torch
 
 from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed
+from kernels.proof.reference_cache import same
 
 HOLD_CYCLES = 2_000_000
 """Clock cycles for which a stream is held, about 1 ms: until the host has queued a call and what follows it."""
@@ -71,9 +72,14 @@ CACHES = ("k_cache", "v_cache")
 
 
 def written(case: BaseCase, arguments: Arguments) -> Outputs:
-    """Copies of the call's slots of the caches, each [batch, q_len, kv_heads, head_dim]; () for other ops."""
+    """Copies of the call's slots of the caches, each [batch, q_len, kv_heads, head_dim], those in fp8 widened; () for
+    other ops.
+    """
     at = case.written_slots(arguments)
-    return () if at is None else tuple(arguments[name][at] for name in CACHES)
+    if at is None:
+        return ()
+    rows = (arguments[name][at] for name in CACHES)
+    return tuple(each.float() if each.dtype.itemsize == 1 else each for each in rows)
 
 
 def rest_is_unchanged(case: BaseCase, name: str, before: torch.Tensor, arguments: Arguments) -> bool:
@@ -83,4 +89,4 @@ def rest_is_unchanged(case: BaseCase, name: str, before: torch.Tensor, arguments
         return False
     restored = arguments[name].clone()
     restored[at] = before[at]
-    return torch.equal(restored, before)
+    return same(restored, before)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kernels.model_files import ModelRefused, catalogue
 from kernels.model_files.sentence_transformers import SentenceModules, in_folder, sentence_modules, with_modules
+from kernels.plan import KvCacheDtype
 
 WEIGHTS = ("int8", "int4", "mxfp4")
 """The lower precisions in which an operator may have weights held; mxfp4: experts alone."""
@@ -28,6 +29,8 @@ class Spec:
     max_model_len: int | None = None
     max_num_seqs: int = 64
     kv_bytes: int | None = None
+    kv_cache_dtype: KvCacheDtype | None = None
+    """The precision of KV pages; None: as the plan has it, else that of the activations."""
     pause_ms: float | None = None
     weights: str = ""
     """One of WEIGHTS; "": as the plan has it, else as experts were stored, else the model's own."""

@@ -142,7 +142,8 @@ REFUSED: dict[tuple[str, str], tuple[Case, list[tuple[Change, str]]]] = {
     ("gated_triton", "cpu"): (GatedCase(m=1, n=64), [({}, "device is CPU")]),
     ("rope_triton", "h200"): (ROPE, [
         ({"head_dim": 63}, "head_dim is 63"), ({"heads": 512}, "heads is 512"),
-        ({"paged": True}, "the cache is paged")]),
+        ({"paged": True}, "the cache is paged"), ({"kv_dtype": "fp8"}, "kv_dtype is fp8 and nothing is appended")]),
+    ("rope_triton", "a100"): (ROPE, [({"kv_dtype": "fp8", "append": True}, "device is NVIDIA A100")]),
 }  # fmt: skip
 ROWS = [
     pytest.param(name, case.model_copy(update=change), gpu, said, id=f"{name} {gpu} {said}")

@@ -1,5 +1,7 @@
 """What torch offers passes the gate at random shapes, and says in a sentence what it cannot do."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -73,6 +75,27 @@ def test_small_ops(m, n, dtype, residual, activation):
     assert passes(GatedCase(m=m, n=n, activation=activation, dtype=dtype))
     assert passes(RopeCase(batch=1, q_len=m, heads=4, kv_heads=2, head_dim=2 * n, dtype=dtype))
     assert passes(LmHeadCase(m=m, vocab=n, k=16, dtype=dtype, weights=dtype))
+
+
+APPEND = RopeCase(batch=2, q_len=3, heads=4, kv_heads=2, head_dim=8, append=True, paged=True, kv_dtype="fp8")
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
+def test_an_append_to_a_cache_in_fp8(dtype):
+    assert "torch_rope" in passes(APPEND.model_copy(update={"dtype": dtype}))
+
+
+@pytest.mark.parametrize("wrong", [lambda rows, scale: rows / scale[:, None], lambda rows, scale: rows / scale.mean()])
+def test_an_append_that_does_not_saturate_or_takes_another_scale_fails(wrong, monkeypatch):
+    """The first leaves what is too large as torch's older conversions do, NaN."""
+
+    def stored(rows, scale):
+        found = wrong(rows, scale)
+        return found.masked_fill(found.abs() > 464, math.nan)
+
+    monkeypatch.setattr("kernels.fused.torch_fused.scaled", stored)
+    report = gate.check(registry.variant("torch_rope"), APPEND, "cpu")
+    assert (report.passed, report.gate) == (False, "fail")
 
 
 BASE = AttentionCase(kind="prefill", head_dim=64, heads=4, kv_heads=4, batch=1, q_len=8, kv_len=8)

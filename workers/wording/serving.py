@@ -167,7 +167,8 @@ def size(serving: dict[str, Any]) -> str:
         return f"{words}: defaults, not measured."
     rows = ", ".join(map(str, serving["graph_rows"]))
     where = f"{serving['device']}, driver {serving['driver']}" if serving.get("driver") else serving["device"]
-    pages = f"{plain(serving['kv_bytes'] / 2**30)} GiB of KV pages"
+    fp8 = " in fp8" if serving.get("kv_cache_dtype") == "fp8" else ""
+    pages = f"{plain(serving['kv_bytes'] / 2**30)} GiB of KV pages{fp8}"
     return f"{words}, with {pages} and passes of {rows} single tokens: measured on {where}."
 
 

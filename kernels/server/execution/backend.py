@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from kernels.model.all_reduce import AllReduce, all_reduce
 from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
-from kernels.plan import PlannedOp
+from kernels.plan import KvCacheDtype, PlannedOp
 from kernels.quant.quantised_matrix import stored_groups
 from kernels.server.execution.captured_passes import Captured, HostBuffers, LaunchedStep
 from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
@@ -53,10 +54,12 @@ ARRANGEMENTS = {
 the first one, where attention is one kernel and where it is not."""
 
 
-def block_of(model: decoder.Decoder) -> int:
+def block_of(model: decoder.Decoder, kv_cache_dtype: KvCacheDtype = "auto") -> int:
     """The queries of a block of a chunk: as many as decode attention takes with their grouped heads."""
+    fp8 = kv_cache_dtype == "fp8"
     rows = min(
-        (SAFE_ROWS if shape.head_dim <= 32 else MOST_ROWS) // (shape.heads // shape.kv_heads) for shape in model.shapes
+        (SAFE_ROWS if fp8 or shape.head_dim <= 32 else MOST_ROWS) // (shape.heads // shape.kv_heads)
+        for shape in model.shapes
     )
     return max(1, min(BLOCK, 1 << rows.bit_length() - 1)) if rows else 1
 
@@ -64,7 +67,7 @@ def block_of(model: decoder.Decoder) -> int:
 class KernelsBackend:
     """Computes steps of the compact decoder with this library's kernels, on a CPU with torch's.
 
-    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures the shapes, all or those that a start needs;
+    `limits.chunk_rows` must be the model's `block_of`. `prepare` captures the shapes, all or those that a start needs;
     without it, as on a CPU, each is made when a step first needs it.
     """
 
@@ -89,8 +92,8 @@ class KernelsBackend:
         self.models = [model] if isinstance(model, decoder.Decoder) else list(model)
         """The decoder of each rank, one where the model is not sharded."""
         model = self.models[0]
-        if limits.chunk_rows != block_of(model):
-            raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
+        if limits.chunk_rows != (block := block_of(model, limits.kv_cache_dtype)):
+            raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block} queries")
         self.model, self.gpu, self.limits = model, gpu, limits
         self.count, self.longest, self.max_num_seqs = 1, limits.max_model_len, 0
         self._devices = [shard.embedding.device for shard in self.models]
@@ -98,13 +101,15 @@ class KernelsBackend:
         usable = [op for op in ops if op.variant not in exclude and not (model.tiled and op.op == "grouped")]
         self._planned = usable if copies is Copies.ALL else []
         self._exclude, self._weights = frozenset(exclude), weights
+        self._kv_dtype: Literal["fp8"] | None = None if limits.kv_cache_dtype == "auto" else limits.kv_cache_dtype
         self.shapes = shapes(limits, decodes)
         self._pages = -(-(limits.max_model_len + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
         self.states = []
+        size = limits.pages, limits.page_size, limits.max_num_seqs, positions
         for shard, device in zip(self.models, self._devices, strict=True):
             with current(device):
-                self.states.append(PagedState(shard, limits.pages, limits.page_size, limits.max_num_seqs, positions))
+                self.states.append(PagedState(shard, *size, self._kv_dtype))
         self.state = self.states[0]
         rows = max(shape.rows for shape in self.shapes)
         self._exchange: AllReduce | None = None
@@ -340,7 +345,7 @@ class KernelsBackend:
         products = (self.model.lm_head, *self.model.layers[0].streamed)
         stored = bool(self._weights) and any(stored_groups([each]) is not None for each in products)
         partial, tiled = len(self.models) > 1, self.model.tiled
-        return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled)
+        return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled, self._kv_dtype)
 
     @torch.no_grad()
     def _add_head(self, shape: Shape, kind: SamplingKind) -> None:

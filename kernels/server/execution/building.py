@@ -53,6 +53,8 @@ from kernels.server.starting import Phases
 MEGAKERNEL_SHARE = 0.4
 """The share of the GPU's free memory that all megakernel instances may take. They hold the weights twice, and a
 mixture's without its experts for each batch: experts are the model's."""
+LEAST_FP8 = 89
+"""The compute capability × 10 from which on GPUs convert to e4m3."""
 
 
 def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], object] = lambda: None) -> tuple[Engine, Ready]:
@@ -99,8 +101,12 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], object] = la
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
     planned = plan.serving if plan else None
     kv_bytes = spec.kv_bytes or (planned.kv_bytes if planned else None)
-    wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms)
-    exclude = of_server([*spec.exclude, *(planned.exclude if planned else ())])
+    kv_cache_dtype = spec.kv_cache_dtype or (planned or Serving()).kv_cache_dtype
+    wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms, kv_cache_dtype)
+    excluded = [*spec.exclude, *(planned.exclude if planned else ())]
+    exclude = of_server(excluded, kv_cache_dtype)
+    if gpu.sm == 90 and MEGAKERNEL in exclude and MEGAKERNEL not in excluded:
+        _tell("no megakernel: its caches are in 16 bits and the KV pages in fp8")
     all_backends = backends(model, wanted, plan, exclude, phases, weights, spec.capture_all)
     serving = chosen(all_backends, planned, here, exclude)
     kernels, vocabulary = all_backends[-1], len(first.lm_head.weight)
@@ -157,6 +163,7 @@ def chosen(
         max_model_len=kernels.limits.max_model_len,
         max_num_seqs=kernels.limits.max_num_seqs,
         kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
+        kv_cache_dtype=kernels.limits.kv_cache_dtype,
         graph_rows=sorted({shape.decodes for shape in kernels.shapes if not shape.prefill_chunks}),
         megakernel_up_to=first.max_num_seqs
         if MEGAKERNEL not in exclude or (planned and planned.megakernel_up_to == 0)
@@ -198,6 +205,8 @@ def backends(
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):
         raise ValueError(f"--weights: {weights} is not served on {reason}")
+    if wanted.kv_cache_dtype == "fp8" and 0 < gpu.sm < LEAST_FP8:
+        raise ValueError(f"--kv-cache-dtype: fp8 is not served on {gpu.name}, which does not convert to e4m3")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)

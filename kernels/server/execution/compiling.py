@@ -31,7 +31,7 @@ from kernels.model.loading import skeleton
 from kernels.model.tensor_parallel import shard_config
 from kernels.model_files.families import stored_experts
 from kernels.ops import Case
-from kernels.plan import Plan, PlannedOp
+from kernels.plan import Plan, PlannedOp, Serving
 from kernels.registry import Variant
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.backend import KernelsBackend
@@ -178,6 +178,7 @@ def _paged(state: PagedState, layers: int) -> PagedState:
     outline = copy(state)
     outline.cos, outline.sin, outline.last = _on_meta((state.cos, state.sin, state.last))
     outline.keys, outline.values = _on_meta((state.keys[:layers], state.values[:layers]))
+    outline.scales = {name: _on_meta(scale) for name, scale in state.scales.items()}
     outline.caches = list(zip(outline.keys, outline.values, strict=True))
     return outline
 
@@ -242,14 +243,15 @@ def make_ahead(spec: Spec, gpu: Gpu) -> None:
     with suppress(ValueError, OSError, PlanRefused):
         plan = read_plan(Path(spec.plan)) if spec.plan else None
         serving = plan.serving if plan else None
+        kv_cache_dtype = spec.kv_cache_dtype or (serving or Serving()).kv_cache_dtype
         builds = served_builds(
             configuration(spec)[1],
             gpu,
-            RequestedSize(spec.max_model_len, spec.max_num_seqs),
+            RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_cache_dtype=kv_cache_dtype),
             plan,
             spec.dtype or (plan.dtype if plan else "bf16"),
             spec.weights or (weights_of(plan) if plan else ""),
-            of_server([*spec.exclude, *(serving.exclude if serving else ())]),
+            of_server([*spec.exclude, *(serving.exclude if serving else ())], kv_cache_dtype),
             spec.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1),
         )
         compile_together(builds)

@@ -10,7 +10,7 @@ codes, all but those with minimums as they are; beyond it the model's own weight
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal
 
 from kernels import registry
 from kernels.dtypes import DTYPE_NAMES
@@ -76,7 +76,7 @@ class Usable:
     or mxfp4. Unless it
     `folds`, no product takes the weights of a norm in, so that a weight that was stored so has the codes that it was
     stored in. The products that end the halves of a layer are `partial` sums where a model is sharded over several
-    GPUs. Experts may be `tiled`.
+    GPUs. Experts may be `tiled`. KV pages are in `kv_dtype`, None: in that of the activations.
     """
 
     gpu: Gpu
@@ -86,6 +86,7 @@ class Usable:
     folds: bool = True
     partial: bool = False
     tiled: bool = False
+    kv_dtype: Literal["fp8"] | None = None
 
     @property
     def copies(self) -> Copies:
@@ -136,7 +137,7 @@ def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity:
     """The cases of such a pass, with the fusions that suit its number of rows and what it may use."""
     layer = _layer(model, shape.rows, usable)
     head = _head(model, shape.draws, usable)
-    return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity), *head]))
+    return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity, usable.kv_dtype), *head]))
 
 
 def fused(rows: int, usable: Usable) -> Collection[str]:
@@ -175,15 +176,18 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
     yield from layer_ops.head_norms(1)
 
 
-def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) -> Iterator[Case]:
+def _paged(
+    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, kv_dtype: Literal["fp8"] | None
+) -> Iterator[Case]:
+    """Attention, in one kernel too where pages are in the precision of the activations."""
     dtype = DTYPE_NAMES[model.embedding.dtype]
     for heads in dict.fromkeys(model.shapes):
-        if not shape.blocks and fits_step(model.layers[0], heads):
+        if not shape.blocks and kv_dtype is None and fits_step(model.layers[0], heads):
             yield step_case(model.layers[0], heads, shape.rows, capacity, dtype, page_size)
-        yield rope_case(heads, shape.rows, 1, dtype, page_size)
+        yield rope_case(heads, shape.rows, 1, dtype, page_size, kv_dtype=kv_dtype)
         for batch, queries in ((shape.decodes, 1), (shape.blocks, shape.block)):
             if batch:
-                yield attention_case(heads, "decode", batch, queries, capacity, dtype, page_size)
+                yield attention_case(heads, "decode", batch, queries, capacity, dtype, page_size, kv_dtype)
 
 
 def _head(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:

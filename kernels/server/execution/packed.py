@@ -13,6 +13,7 @@ pass of decodes alone, one kernel may rotate, append and attend: no row then rea
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -53,19 +54,31 @@ Half = Callable[[PackedInput], None]
 class PagedState:
     """The memory that all passes of a backend share.
 
-    `keys` and `values` [layers, pages, page_size, kv_heads, head_dim], `caches` those of each layer; `last` [slots + 1]
-    int64, the newest token of each slot; cos and sin [positions, head_dim]. Raises ValueError for layers of unlike
-    heads.
+    `keys` and `values` [layers, pages, page_size, kv_heads, head_dim], `caches` those of each layer; of pages in fp8
+    `scales` [kv_heads], which are 1; `last` [slots + 1] int64, the newest token of each slot; cos and sin
+    [positions, head_dim]. Raises ValueError for layers of unlike heads.
     """
 
-    def __init__(self, model: decoder.Decoder, pages: int, page_size: int, slots: int, positions: int) -> None:
+    def __init__(
+        self,
+        model: decoder.Decoder,
+        pages: int,
+        page_size: int,
+        slots: int,
+        positions: int,
+        kv_dtype: Literal["fp8"] | None = None,
+    ) -> None:
+        self.kv_dtype = kv_dtype
         self.page_size, self.positions = page_size, positions
         self.cos, self.sin = model.rope_table(positions)
         if len({(shape.kv_heads, shape.head_dim) for shape in model.shapes}) > 1:
             raise ValueError("the model's layers have unlike heads: their pages would have unlike sizes")
         heads = model.shapes[0]
         size = len(model.shapes), pages, page_size, heads.kv_heads, heads.head_dim
-        self.keys, self.values = (model.embedding.new_zeros(size) for _ in range(2))
+        dtype = torch.float8_e4m3fn if kv_dtype else model.embedding.dtype
+        self.keys, self.values = (model.embedding.new_zeros(size, dtype=dtype) for _ in range(2))
+        ones = model.embedding.new_ones(heads.kv_heads, dtype=torch.float32)
+        self.scales = {"k_scale": ones, "v_scale": ones} if kv_dtype else {}
         self.caches = list(zip(self.keys, self.values, strict=True))
         self.last = torch.zeros(slots + 1, dtype=torch.int64, device=model.embedding.device)
 
@@ -174,7 +187,7 @@ class PackedPass:
         """qkv [rows, (heads + 2 · kv_heads) · head_dim] ↦ o [rows, heads · head_dim]; k and v go into their pages."""
         fields, state = self.fields, self.state
         step = None
-        if not self.shape.blocks and fits_step(w, shape):
+        if not self.shape.blocks and state.kv_dtype is None and fits_step(w, shape):
             step = self.variants.planned(
                 step_case(w, shape, self.shape.rows, state.positions, self.dtype, state.page_size)
             )
@@ -196,13 +209,13 @@ class PackedPass:
 
     def _rope(self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[..., Tensor]:
         """(q, k, v, cos, sin) ↦ rotated q. Each row is a sequence of one token whose cache is one page."""
-        case = rope_case(shape, self.shape.rows, 1, self.dtype, self.state.page_size)
-        append, fields = self.variants.bound(case).function, self.fields
+        case = rope_case(shape, self.shape.rows, 1, self.dtype, self.state.page_size, kv_dtype=self.state.kv_dtype)
+        append, fields, scales = self.variants.bound(case).function, self.fields, self.state.scales
 
         def rotate(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
                 q, k = self._rows.head_norm(q, w.q_norm), self._rows.head_norm(k, w.k_norm)
-            rotated: Tensor = append(q, k, v, cos, sin, keys, values, fields.offset, fields.page)
+            rotated: Tensor = append(q, k, v, cos, sin, keys, values, fields.offset, fields.page, **scales)
             return rotated
 
         return rotate
@@ -233,12 +246,16 @@ class PackedPass:
         """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables, out=o), o like q and contiguous, by the
         planned variant, or torch's.
         """
-        capacity = self.fields.tables.shape[1] * self.state.page_size
-        case = attention_case(shape, "decode", batch, queries, capacity, self.dtype, self.state.page_size)
+        state = self.state
+        capacity = self.fields.tables.shape[1] * state.page_size
+        case = attention_case(
+            shape, "decode", batch, queries, capacity, self.dtype, state.page_size, kv_dtype=state.kv_dtype
+        )
         planned = self.variants.planned(case) if default_scale(shape) else None
+        more = state.scales | ({} if sinks is None else {"sinks": sinks})
         if planned is not None:
-            return planned.function if sinks is None else partial(planned.function, sinks=sinks)
-        attend = partial(paged_attention, shape=shape, sinks=sinks)
+            return lambda *given, out: planned.function(*given, out=out, **more)
+        attend = partial(paged_attention, shape=shape, **more)
         return lambda *given, out: out.copy_(attend(*given))
 
 

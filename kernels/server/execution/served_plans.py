@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from kernels import registry
-from kernels.plan import Plan
+from kernels.plan import KvCacheDtype, Plan
 from kernels.quant.formats import INT4
 
 FULL = ("bf16", "fp16", "fp32")
@@ -85,6 +85,8 @@ own.
 NAMES = (MEGAKERNEL, *VARIANTS)
 
 
-def of_server(excluded: Iterable[str]) -> list[str]:
-    """Those of the excluded names that a server can leave out, sorted. The others name nothing that it uses."""
-    return sorted(set(NAMES).intersection(excluded))
+def of_server(excluded: Iterable[str], kv_cache_dtype: KvCacheDtype = "auto") -> list[str]:
+    """Those of the excluded names that a server can leave out, sorted, and the megakernel beside KV pages in fp8, which
+    it does not copy. The other names are of nothing that it uses.
+    """
+    return sorted(set(NAMES).intersection([*excluded, *([MEGAKERNEL] if kv_cache_dtype == "fp8" else [])]))

@@ -11,6 +11,7 @@ from kernels.measure import host_memory
 from kernels.model import decoder
 from kernels.model.experts import Experts
 from kernels.ops import MODEL_BYTES
+from kernels.plan import KvCacheDtype
 from kernels.quant.formats import EXPERTS, of_dense, of_head
 from kernels.runners.sessions import LIMITS, positions
 from kernels.server.execution.backend import block_of
@@ -35,19 +36,20 @@ class RequestedSize:
     """The size that an operator asks for; what is None is chosen here.
 
     A sequence has at most `max_model_len` tokens, `max_num_seqs` requests run at once, and the KV pages take `kv_bytes`
-    bytes. A step with prompts may delay the tokens of others by `pause_ms`.
+    bytes in `kv_cache_dtype`. A step with prompts may delay the tokens of others by `pause_ms`.
     """
 
     max_model_len: int | None = None
     max_num_seqs: int = 256
     kv_bytes: int | None = None
     pause_ms: float | None = None
+    kv_cache_dtype: KvCacheDtype = "auto"
 
 
-def page_bytes(model: decoder.Decoder) -> int:
+def page_bytes(model: decoder.Decoder, kv_cache_dtype: KvCacheDtype = "auto") -> int:
     """The bytes of one KV page: keys and values of PAGE_SIZE tokens in all layers."""
     width = sum(shape.kv_heads * shape.head_dim for shape in model.shapes)
-    return 2 * PAGE_SIZE * width * model.embedding.itemsize
+    return 2 * PAGE_SIZE * width * (1 if kv_cache_dtype == "fp8" else model.embedding.itemsize)
 
 
 def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, weights: str = "") -> int:
@@ -91,7 +93,7 @@ def copies_beside(
     if device.type != "cuda":
         return Copies.ALL
     pages = 1 + -(-context_of(config, wanted) // PAGE_SIZE)
-    needed = pages * page_bytes(model) if wanted.kv_bytes is None else wanted.kv_bytes
+    needed = pages * page_bytes(model, wanted.kv_cache_dtype) if wanted.kv_bytes is None else wanted.kv_bytes
     free = free_bytes(device) - reserved
     sizes = ((each, packed_bytes(model, gpu, each, weights)) for each in reversed(Copies))
     return next((each for each, size in sizes if needed <= (free - size) * SHARE_OF_FREE), Copies.NONE)
@@ -116,18 +118,18 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
     device = model.embedding.device
     free = free_bytes(device)
     context = context_of(config, wanted)
-    block = block_of(model)
+    block, page = block_of(model, wanted.kv_cache_dtype), page_bytes(model, wanted.kv_cache_dtype)
     most = 1 + wanted.max_num_seqs * -(-context // PAGE_SIZE)
     if wanted.kv_bytes is not None:
-        most = min(most, wanted.kv_bytes // page_bytes(model))
-        if (taken := most * page_bytes(model)) > free:
+        most = min(most, wanted.kv_bytes // page)
+        if (taken := most * page) > free:
             raise MemoryError(
                 f"KV pages of {taken / 2**30:,.1f} GiB do not fit in the {free / 2**30:,.1f} GiB that are free beside "
                 "the model"
             )
     else:
         room = int((free - reserved) * SHARE_OF_FREE)
-        most = min(most, (min(room, CPU_KV_BYTES) if device.type == "cpu" else room) // page_bytes(model))
+        most = min(most, (min(room, CPU_KV_BYTES) if device.type == "cpu" else room) // page)
         most -= device.type == "cuda" and most % 16 == 0  # for multiples of 16 Triton compiles other kernels
         if most < 2:
             raise MemoryError(
@@ -135,9 +137,7 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
                 f"copies of its weights take {reserved / 2**30:,.1f} GiB"
             )
     if most < 2:
-        raise ValueError(
-            f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"
-        )
+        raise ValueError(f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page} bytes beside the scratch page")
     max_num_batched_tokens = max(
         block, min(STEP_TOKENS_ON[device.type], -(-context // block) * block * wanted.max_num_seqs)
     )
@@ -148,4 +148,5 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
         max_model_len=context,
         max_num_batched_tokens=max_num_batched_tokens,
         chunk_rows=block,
+        kv_cache_dtype=wanted.kv_cache_dtype,
     )

@@ -53,6 +53,10 @@ class _Engine:
         if state.ready is not None and state.ready.pause_ms is not None:
             text = "how long a step that reads prompts keeps the tokens of others waiting, at most"
             yield GaugeMetricFamily("serve_longest_pause_seconds", text, value=state.ready.pause_ms / 1e3)
+        if state.ready is not None and state.ready.serving is not None:
+            kv = GaugeMetricFamily("serve_kv_cache_info", "the precision of KV pages, as asked for", labels=["dtype"])
+            kv.add_metric([state.ready.serving.kv_cache_dtype], 1)
+            yield kv
         start = GaugeMetricFamily("serve_start_seconds", "the engine's last start, by phase", labels=["phase"])
         for phase, seconds in state.seconds.items():
             start.add_metric([phase], seconds)

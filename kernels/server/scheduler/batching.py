@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kernels.plan import KvCacheDtype
 from kernels.server.scheduler.pages import ROOT, Pages, hash_block
 from kernels.server.scheduler.requests import (
     FinishReason,
@@ -36,12 +37,12 @@ MIXED_DECODES = (0, 32, 128, 256)
 class SchedulerLimits:
     """What a backend can hold and compute at once.
 
-    `pages` of `page_size` tokens, `max_num_seqs` requests, sequences of at most `max_model_len` tokens. A step takes at
-    most `max_prefill_chunks` chunks of prompts; each counts as a multiple of `chunk_rows` tokens. Beside chunks,
-    decodes count as the next number in `mixed`, or as `max_num_seqs`. Together they count as `max_num_batched_tokens`
-    at most, but chunks may have half of these beside any number of decodes. `mixed_step_tokens`, if given, takes the
-    place of `max_num_batched_tokens` in a step that has decodes, so that it keeps nobody waiting for longer than
-    `kernels.server.execution.pauses` found.
+    `pages` of `page_size` tokens in `kv_cache_dtype`, `max_num_seqs` requests, sequences of at most `max_model_len`
+    tokens. A step takes at most `max_prefill_chunks` chunks of prompts; each counts as a multiple of `chunk_rows`
+    tokens. Beside chunks, decodes count as the next number in `mixed`, or as `max_num_seqs`. Together they count as
+    `max_num_batched_tokens` at most, but chunks may have half of these beside any number of decodes.
+    `mixed_step_tokens`, if given, takes the place of `max_num_batched_tokens` in a step that has decodes, so that it
+    keeps nobody waiting for longer than `kernels.server.execution.pauses` found.
     """
 
     pages: int
@@ -53,10 +54,11 @@ class SchedulerLimits:
     max_prefill_chunks: int = 16
     mixed: tuple[int, ...] = MIXED_DECODES
     mixed_step_tokens: int | None = None
+    kv_cache_dtype: KvCacheDtype = "auto"
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name != "mixed" and value is not None and value < 1:
+            if isinstance(value, int) and value < 1:
                 raise ValueError(f"{name}: {value} is not a positive number")
         if self.max_num_batched_tokens % self.chunk_rows:
             raise ValueError(

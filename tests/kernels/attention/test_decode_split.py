@@ -18,7 +18,8 @@ VARIANT = registry.variant("decode_split")
     [
         {}, {"head_dim": 256, "kv_heads": 32}, {"head_dim": 96, "softcap": 30.0, "window": 1024},
         {"paged": True, "page_size": 16, "sinks": True, "heads": 64, "window": 128}, {"kv_dtype": "fp8"},
-        {"q_len": 8, "heads": 64, "head_dim": 128},
+        {"q_len": 8, "heads": 64, "head_dim": 128}, {"kv_dtype": "fp8", "paged": True, "page_size": 16, "q_len": 8},
+        {"kv_dtype": "fp8", "paged": True, "page_size": 16, "q_len": 8, "head_dim": 128},
     ],
     ids=str,
 )  # fmt: skip

@@ -50,6 +50,16 @@ def test_every_answer_is_counted_and_the_ids_that_were_served_are_the_models(tmp
     assert first["floor_tokens_per_second"] > first["tokens_per_second"]
 
 
+def test_a_kv_cache_in_fp8_is_asked_of_the_server_and_named_in_its_rows(tmp_path: Path):
+    path = tmp_path / "serve.json"
+    load = ["--users", "2", "--prompt", "12", "--tokens", "5", "--kv-cache-dtype", "fp8"]
+    assert main([*CALL, *load, "--json", str(path)]) == 0
+    (row,) = json.loads(path.read_text())["rows"]
+    assert (row["gate"], row["case"]["kv_cache_dtype"], row["floor_ms"]) == ("pass", "fp8", None)
+    assert row["settings"]["options"] == "--kv-cache-dtype=fp8"
+    assert row["logit_gaps"]["ids"] >= 8
+
+
 def test_the_floor_of_a_mixture_reads_the_experts_that_several_requests_choose(tmp_path: Path):
     """32 tokens choose 111.8 of 128 experts evenly, of 9.4 MB in each of 48 layers, at 4 TB/s."""
     rates = {"read_tbps": 4.0, "copy_tbps": 4.0, "matrix_tflops": {"bf16": 700}, "launch_us": 1.0}
@@ -68,6 +78,10 @@ def test_the_floor_of_a_mixture_reads_the_experts_that_several_requests_choose(t
         (["--vllm", "/no/python"], "--vllm: /no/python is no Python"),
         (["--model", "no-model"], "no-model is no directory"),
         (["--weights", "int8", "--weights", "nvfp4"], "--weights: nvfp4 is not served"),
+        (
+            ["--kv-cache-dtype", "fp8", "--vllm-plugin"],
+            "--vllm-plugin: it leaves a model with a KV cache in fp8 to vLLM",
+        ),
     ],
 )
 def test_a_wrong_call_is_a_sentence_before_anything_is_measured(wrong: list[str], said: str, capsys):

@@ -46,6 +46,7 @@ CASES: list[tuple[str, Case]] = [
     ("gated_triton", GatedCase(m=4, n=512)),
     ("rope_triton", RopeCase(q_len=3, **HEADS)),
     ("rope_triton", RopeCase(q_len=1, append=True, **HEADS)),
+    ("rope_triton", RopeCase(q_len=3, append=True, paged=True, kv_dtype="fp8", **HEADS)),
 ]
 IDS = [f"{name} {case.key}" for name, case in CASES]
 

@@ -22,6 +22,7 @@ CASES: list[tuple[str, Case, dict[str, Any]]] = [
     ("rope_triton", RopeCase(batch=2, q_len=3, **HEADS), {}),
     ("rope_triton", RopeCase(batch=1, q_len=1, append=True, **HEADS), {"pdl": True}),
     ("rope_triton", RopeCase(batch=2, q_len=3, append=True, paged=True, **HEADS), {}),
+    ("rope_triton", RopeCase(batch=2, q_len=1, append=True, paged=True, kv_dtype="fp8", **HEADS), {"pdl": True}),
     ("flash_triton", AttentionCase(kind="prefill", batch=2, q_len=100, kv_len=100, **HEADS), {"pdl": True}),
     ("flash_triton", AttentionCase(kind="prefill", batch=1, q_len=90, kv_len=90, lengths=(50, 40), **HEADS), {}),
     ("decode_split", AttentionCase(kind="decode", batch=2, q_len=1, kv_len=500, **HEADS), {}),

@@ -39,6 +39,7 @@ CASES: list[tuple[str, Case, dict[str, Any]]] = [
     ("gated_triton", GatedCase(m=2, n=100), {"pdl": True}),
     ("rope_triton", RopeCase(batch=2, q_len=3, **HEADS), {}),
     ("rope_triton", RopeCase(batch=2, q_len=1, append=True, paged=True, **HEADS), {"pdl": True}),
+    ("rope_triton", RopeCase(batch=2, q_len=1, append=True, paged=True, kv_dtype="fp8", **HEADS), {"pdl": True}),
     ("flash_triton", AttentionCase(kind="prefill", batch=1, q_len=20, kv_len=20, **HEADS), {"pdl": True}),
     ("decode_split", AttentionCase(kind="decode", batch=2, q_len=1, kv_len=70, **HEADS), {}),
 ]
@@ -177,7 +178,7 @@ DRAWN: list[tuple[str, Case, Any]] = [
     ("gated_triton", GatedCase(m=2, n=48), gated_call),
     ("rope_triton", RopeCase(batch=2, q_len=1, **HEADS), rope_call),
     ("rope_triton", RopeCase(batch=2, q_len=1, append=True, paged=True, **HEADS), append_call),
-    ("flash_triton", CASES[5][1], prompt_call),
+    ("flash_triton", CASES[6][1], prompt_call),
     ("decode_split", AttentionCase(kind="decode", batch=2, q_len=1, kv_len=70, **HEADS), decode_call),
 ]
 
@@ -227,7 +228,7 @@ def test_an_append_by_names_in_any_order_is_read_as_one_by_position(monkeypatch:
     ordered = [arguments[name] for name in ("q", "k", "v", "cos", "sin", "k_cache", "v_cache", "position")]
     for values, named in ((ordered, {}), ([], dict(reversed(arguments.items()))), (ordered, {"page_table": None})):
         function.unchecked(*values, **named, out=arguments["q"])
-    assert read[1] == read[2] == [*read[0], id(None)]
+    assert read[1] == read[2] == [*read[0], *[id(None)] * 3]
 
 
 @pytest.mark.parametrize(

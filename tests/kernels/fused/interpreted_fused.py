@@ -11,6 +11,8 @@ from kernels.ops import GatedCase, RmsNormCase, RopeCase, reference
 from kernels.ops.rmsnorm import rmsnorm as reference_rmsnorm
 from kernels.ops.rope import rope as reference_rope
 from kernels.proof import gate, inputs
+from kernels.proof.calls import CACHES, outputs_of, rest_is_unchanged
+from kernels.proof.reference_cache import ReferenceCache
 from kernels.registry import variant
 from tests.kernels.interpreting import assert_right
 
@@ -61,7 +63,35 @@ def test_gated(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rope(dtype):
-    all_right("rope_triton", check_rope(dtype, cpu=True)[:: 1 if dtype == "fp16" else 3])
+    cases = [case for case in check_rope(dtype, cpu=True) if case.kv_dtype is None]
+    all_right("rope_triton", cases[:: 1 if dtype == "fp16" else 3])
+
+
+FP8 = [case for case in check_rope("fp16", cpu=True) if case.kv_dtype is not None]
+
+
+@pytest.mark.parametrize("kind", inputs.KINDS)
+@pytest.mark.parametrize("case", FP8, ids=lambda case: case.key)
+def test_an_append_divides_by_the_scales_and_saturates(case, kind):
+    """The interpreter rounds to fp8 wrongly, so the caches are in float32 and rounded by torch."""
+    drawn = inputs.draw(case, "cpu", 3, kind)
+    expected, _ = gate.expect(variant("rope_triton"), case, {}, drawn, (kind, 3), ReferenceCache())
+    wide = {name: drawn[name].float() for name in CACHES}
+    answer = RopeAppend()(**drawn | wide)
+    assert max(float(each[case.written_slots(drawn)].abs().max()) for each in wide.values()) == 448
+    rounded = {name: cache.to(torch.float8_e4m3fn) for name, cache in wide.items()}
+    comparisons = [*expected.compare_all(outputs_of(case, drawn | rounded, answer), "")]
+    assert comparisons
+    assert all(comparison.holds for comparison in comparisons)
+    assert all(rest_is_unchanged(case, name, drawn[name], drawn | rounded) for name in CACHES)
+
+
+def test_nan_stays_nan_beside_scales():
+    drawn = inputs.draw(FP8[0], "cpu", 4)
+    drawn["v"][0, 0, 1, 5] = float("nan")
+    wide = {name: drawn[name].float() for name in CACHES}
+    RopeAppend()(**drawn | wide)
+    assert int(wide["v_cache"].isnan().sum()) == 1
 
 
 def test_heads_may_lie_further_apart_than_int32_counts():
@@ -151,7 +181,7 @@ WRONG = {
     "q": torch.zeros(2, 3, 4, 7), "k": torch.zeros(2, 4, 2, 8), "v": torch.zeros(2, 3, 2, 9),
     "cos": torch.zeros(2, 3, 9), "sin": torch.zeros(2, 3, 8, dtype=torch.int32), "k_cache": torch.zeros(2, 4, 3, 8),
     "v_cache": torch.zeros(27, 2, 8, 4).permute(0, 3, 1, 2), "position": torch.zeros(3, dtype=torch.int64),
-    "page_table": torch.zeros(2, 11, dtype=torch.int64),
+    "page_table": torch.zeros(2, 11, dtype=torch.int64), "k_scale": torch.ones(3), "v_scale": torch.ones(2),
 }  # fmt: skip
 
 
@@ -159,6 +189,13 @@ WRONG = {
 def test_append_names_the_wrong_argument(name):
     with pytest.raises(ValueError, match=f"^{name} "):
         RopeAppend()(**append_call() | {name: WRONG[name]})
+
+
+def test_a_cache_in_fp8_needs_its_scales():
+    drawn = inputs.draw(FP8[0], "cpu", 0)
+    for name in ("k_scale", "v_scale"):
+        with pytest.raises(ValueError, match=f"^{name} is missing and k_cache is torch.float8_e4m3fn"):
+            RopeAppend()(**drawn | {name: None})
 
 
 def test_norm_and_gate_name_the_wrong_argument():

@@ -46,16 +46,20 @@ def test_a_dependent_launch_waits_before_it_touches_memory():
     assert ptx.index("griddepcontrol.launch_dependents") < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
 
 
-@pytest.mark.parametrize("page_size", [0, 16])
-def test_rope_compiles_without_spills(page_size):
+@pytest.mark.parametrize(("page_size", "cache"), [(0, "*bf16"), (16, "*bf16"), (16, "*fp8e4nv")])
+def test_rope_compiles_without_spills(page_size, cache):
     from kernels.fused.rope_triton import Config, _rope
 
-    config = Config(HEADS=32, KV_HEADS=8, HALF=32, APPEND=True, PAGE_SIZE=page_size,
-                    HEADS_BLOCK=32, KV_BLOCK=8, HALF_BLOCK=32, PDL=not page_size)  # fmt: skip
+    fp8 = cache == "*fp8e4nv"
+    config = Config(HEADS=32, KV_HEADS=8, HALF=32, APPEND=True, PAGE_SIZE=page_size, SCALED=fp8, HEADS_BLOCK=32,
+                    KV_BLOCK=8, HALF_BLOCK=32, PDL=not page_size)  # fmt: skip
     step = "i32:16"
     types = dict.fromkeys("qkv", ("*bf16", step, step, step)) | {"angles": ("*bf16", step, step) * 2, "q_len": step}
-    types |= {"out": ("*bf16",) * 3 + (step,) * 3, "slots": ("*i64", step, "*i32", step, step, step)}
+    scales = ("*fp32" if fp8 else "*bf16",) * 2
+    types |= {"out": ("*bf16", cache, cache) + (step,) * 3}
+    types |= {"slots": ("*i64", step, "*i32", step, step, step, *scales)}
     assert stack_bytes(_rope, types, {"C": config}, 4, 1) == 0
+    assert ("cvt.rn.satfinite.e4m3x2.f32" in assembled(_rope, types, {"C": config}, 4, 1)["ptx"]) == fp8
 
 
 @pytest.mark.gpu

@@ -11,15 +11,17 @@ from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.ops.sampling import GREEDY, Sampling
-from kernels.plan import PlannedOp
+from kernels.plan import KvCacheDtype, PlannedOp
 from kernels.server.execution import backend, logprobs
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.ops import Usable, packed_cases
+from kernels.server.execution.packed import PackedPass
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Request, Token
 from tests.kernels.runners.engine_models import CONFIGS, NEAR, SPARSE, load
+from tests.kernels.server.answers import assert_models_answers
 
 FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral", *NEAR, *SPARSE)
 MIXTURES = (("qwen3-moe", 2), ("qwen3-moe", 4), ("mixtral", 4), ("olmoe", 2), ("gpt-oss", 4))
@@ -34,12 +36,18 @@ def made(family: str):
 
 
 def served(
-    model, requests: list[Request], pages: int = 40, ops: Sequence[PlannedOp] = (), tokens: list[Token] | None = None
+    model,
+    requests: list[Request],
+    pages: int = 40,
+    ops: Sequence[PlannedOp] = (),
+    tokens: list[Token] | None = None,
+    kv_cache_dtype: KvCacheDtype = "auto",
 ) -> Engine:
     """The engine after it has served them all; they arrive in the course of its first turns."""
     decoders = [*map(Decoder, tensor_parallel.shards_of(model))]
     decoder = decoders[0]
-    limits = SchedulerLimits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
+    block = block_of(decoder, kv_cache_dtype)
+    limits = SchedulerLimits(pages, 8, 4, 96, 2 * block, block, 3, kv_cache_dtype=kv_cache_dtype)
     kernels = KernelsBackend(decoders, GPUS["cpu"], limits, ops=ops)
     if ops:
         kernels.prepare()
@@ -99,6 +107,50 @@ def test_greedy_answers_are_those_of_the_kernels_runner_alone(family: str) -> No
     for request in requests:
         prompt = torch.tensor([request.ids[: request.prompt_length]])
         assert request.ids[request.prompt_length :] == runner.generate(prompt, request.max_tokens).tokens[0]
+
+
+@pytest.mark.parametrize(("family", "pages"), [("llama", 40), ("qwen2-window", 11), ("gpt-oss", 40), ("gemma2", 40)])
+def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(family: str, pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts in chunks, pages from the prefix cache, preempted where pages are few: the answers are those of pages in
+    float32 that are rounded whenever something is appended.
+    """
+    model = made(family)
+    found, expected = requests_of(9, (GREEDY, *SAMPLED)), requests_of(9, (GREEDY, *SAMPLED))
+    own = served(model, found, pages, kv_cache_dtype="fp8")
+    assert max(each.cached for each in found) >= 16
+    rope, rounding = PackedPass._rope, []
+
+    def rounded(self, w, shape, keys, values):
+        append = rope(self, w, shape, keys, values)
+
+        def run(*given):
+            q = append(*given)
+            for pages in (keys, values):
+                rounding.append(float((exact := pages.clone()).abs().max()))
+                pages.copy_(exact.to(torch.float8_e4m3fn))
+            return q
+
+        return run
+
+    monkeypatch.setattr(PackedPass, "_rope", rounded)
+    plain = served(model, expected, pages)
+    assert 0 < max(rounding) < 448
+    assert [each.ids for each in found] == [each.ids for each in expected]
+    assert (own.scheduler.preempted > 0) == (pages == 11)
+    fp8, wide = own.backends[-1].state, plain.backends[-1].state
+    assert (fp8.keys.dtype, wide.keys.nbytes) == (torch.float8_e4m3fn, 4 * fp8.keys.nbytes)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_pages_in_fp8_give_the_models_answers_but_for_their_rounding(ranks: int) -> None:
+    """By one rank and by two alike."""
+    model = runners.load(None, CONFIGS["qwen3"], seed=1, generated=True, dtype="fp32", device="cpu")
+    parts = tensor_parallel.divide(model, [torch.device("cpu")] * ranks) if ranks > 1 else model
+    found, alone = requests_of(7), requests_of(7)
+    served(parts, found, kv_cache_dtype="fp8")
+    served(model, alone, kv_cache_dtype="fp8")
+    assert [each.ids for each in found] == [each.ids for each in alone]
+    assert_models_answers(model, found, "fp8")
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2-window"])

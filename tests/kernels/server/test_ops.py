@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import psutil
 import pytest
@@ -19,9 +19,9 @@ from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.loading import skeleton
 from kernels.model.prompt_ops import LONG
 from kernels.model_files import catalogue
-from kernels.ops import MODEL_BYTES, GatedCase, GroupedCase, LinearCase, LmHeadCase, case_from
+from kernels.ops import MODEL_BYTES, AttentionCase, GatedCase, GroupedCase, LinearCase, LmHeadCase, RopeCase, case_from
 from kernels.ops.base import SamplingKind
-from kernels.plan import PlannedOp
+from kernels.plan import KvCacheDtype, PlannedOp
 from kernels.quant.formats import EXPERTS, INT4
 from kernels.quant.quantised_matrix import STORED_SCALES
 from kernels.server.execution.backend import KernelsBackend
@@ -156,16 +156,19 @@ def packed_pass(
 
 
 def backend_of(
-    config: dict[str, Any], weights: str = "", tiled: bool = False, ops: Sequence[PlannedOp] = ()
+    config: dict[str, Any],
+    weights: str = "",
+    tiled: bool = False,
+    ops: Sequence[PlannedOp] = (),
+    kv_cache_dtype: KvCacheDtype = "auto",
 ) -> KernelsBackend:
     loaded = runners.load(None, config, seed=1, generated=True, dtype="bf16", device="cpu")
     assert can_tile(loaded, H200) == ("num_experts" in config)
     if tiled:
         tile_experts(loaded)
     model = Decoder(loaded)
-    return KernelsBackend(
-        model, H200, limits_for(model, loaded.config, RequestedSize(64, 48)), weights=weights, ops=ops
-    )
+    limits = limits_for(model, loaded.config, RequestedSize(64, 48, kv_cache_dtype=kv_cache_dtype))
+    return KernelsBackend(model, H200, limits, weights=weights, ops=ops)
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +231,26 @@ def test_passes_of_some_decodes_are_timed_with_norms_within_products_and_apart(b
         cases = [each.case for each in noted._found.values() if each and each.variant.name == "small_gemm"]
         normalising[name] = sum(isinstance(case, LinearCase) and case.normalises for case in cases)
     assert normalising == {"step_attention": 2, "separate": 2, "separate_norms": 0}
+
+
+def test_pages_in_fp8_are_written_and_read_by_kernels_for_them_and_never_by_the_step_in_one(backend) -> None:
+    """Whatever a plan names for pages in 16 bits. All of it is compiled as for an H200."""
+    planned = [op for _, ops, _ in backend.passes() for op in ops if op.op in ("rope", "attention", "step_attention")]
+    fp8 = backend_of(GPU_CONFIGS["llama"], ops=planned, kv_cache_dtype="fp8")
+    assert {shape.blocks > 0 for shape in fp8.shapes} == {True, False}
+    for shape, ops, head in fp8.passes():
+        noted = NotedVariants(ops, H200)
+        packed_pass(fp8, noted, shape, head)
+        found = [each for each in noted._found.values() if each and isinstance(each.case, RopeCase | AttentionCase)]
+        attended = ["decode_split"] * (bool(shape.decodes) + bool(shape.blocks))
+        assert sorted(each.variant.name for each in found) == [*attended, "rope_triton"]
+        assert {each.case.kv_dtype for each in found} == {"fp8"}
+        assert not [each for each in noted._found.values() if each and each.case.op == "step_attention"]
+    builds = [each for each in pass_builds(fp8) if isinstance(each, TritonBuild)]
+    for name in ("_rope", "decode"):
+        each = next(each for each in builds if each.function == name)
+        assert "fp8e4nv" in str(each)
+        each.make()
 
 
 def test_passes_of_few_decodes_may_end_with_a_head(backend: KernelsBackend) -> None:
@@ -322,6 +345,8 @@ def test_fewer_copies_are_made_where_the_pages_would_not_fit_beside_them(monkeyp
     assert packed_bytes(model, H200, Copies.STREAMED) >> 20 == 290 * 32 + 1
     assert [found(gib) for gib in (22, 15, 8)] == [Copies.ALL, Copies.STREAMED, Copies.NONE]
     assert [found(gib, kv_bytes=8 << 30) for gib in (40, 25, 15)] == [Copies.ALL, Copies.STREAMED, Copies.NONE]
+    sizes = (RequestedSize(kv_bytes=8 << 30, kv_cache_dtype=name) for name in get_args(KvCacheDtype))
+    assert [limits_for(model, config, size).pages for size in sizes] == [4096, 8192]
 
 
 def test_a_model_whose_packed_weights_leave_no_page_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,6 +375,8 @@ def test_on_a_cpu_kv_pages_take_a_share_of_free_memory_and_no_more_than_4_gib() 
     pages = limits_for(model, config, RequestedSize(**wanted)).pages
     assert 2 <= pages <= min(0.8 * psutil.virtual_memory().total, 4 * 2**30) / page_bytes(model)
     assert limits_for(model, config, RequestedSize(**wanted, kv_bytes=100 << 20)).pages == 25
+    fp8 = RequestedSize(**wanted, kv_bytes=100 << 20, kv_cache_dtype="fp8")
+    assert (page_bytes(model, "fp8"), limits_for(model, config, fp8).pages) == (1 << 20, 100)
     with pytest.raises(
         MemoryError, match=r"^KV pages of 8,192.0 GiB do not fit in the [\d.]+ GiB that are free beside"
     ):

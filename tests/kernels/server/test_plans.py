@@ -103,6 +103,9 @@ def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_e
     again = known_here(read, here | {"driver": "600.1"})
     assert (again.megakernel_up_to, again.kv_bytes, again.max_num_seqs) == (None, None, 8)
     assert "measured with driver 590.2, this host has 600.1: measuring again" in capsys.readouterr().err
+    fp8 = Serving.model_validate_json(made.model_copy(update={"kv_cache_dtype": "fp8"}).model_dump_json())
+    for kept in (known_here(fp8, here | {"driver": "600.1"}), for_size(fp8, replace(asked, max_num_seqs=256))):
+        assert kept.kv_cache_dtype == "fp8"
     without = known_here(read.model_copy(update={"megakernel_up_to": 0}), here | {"driver": "600.1"})
     assert without.megakernel_up_to == 0
     assert set(Serving().model_dump()) == {

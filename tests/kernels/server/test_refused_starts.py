@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernels.cli.serve import ABOVE, NUMBERS, _serve, serve, serve_arguments, wrong_number
+from kernels.hardware import GPUS
 from kernels.load.connection import Address, handed_off
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
@@ -21,9 +22,11 @@ from kernels.model_files import ModelRefused, catalogue
 from kernels.model_files.digests import model_digest
 from kernels.plan import Plan, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
+from kernels.server.execution import building
 from kernels.server.http.web import listening
 from kernels.server.processes.handoff_server import NAME, HandoffServer, ServerDeclined
 from kernels.server.spec import Spec
+from kernels.server.starting import Phases
 from tests.kernels.server.conftest import MODEL
 from tests.ports import reserved_port
 
@@ -81,6 +84,7 @@ def test_every_number_that_a_server_takes_has_its_bounds() -> None:
     [
         ({"max_num_seqs": 10**9}, "max_num_seqs: Input should be less than or equal to 1048576"),
         ({"graph_rows": [4, -1]}, "graph_rows.1: Input should be greater than or equal to 1"),
+        ({"kv_cache_dtype": "fp8_e5m2"}, "kv_cache_dtype: Input should be 'auto' or 'fp8'"),
     ],
 )
 def test_a_plan_of_such_numbers_is_refused_too(tmp_path: Path, serving: dict[str, object], said: str) -> None:
@@ -88,6 +92,36 @@ def test_a_plan_of_such_numbers_is_refused_too(tmp_path: Path, serving: dict[str
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(PlanRefused, match=re.escape(f"serving.{said}")):
         read_plan(tmp_path / "plan.json")
+
+
+def test_another_precision_of_pages_is_no_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--model", str(MODEL), "--kv-cache-dtype", "fp8_e5m2"])
+    assert re.search(r"--kv-cache-dtype: invalid choice: 'fp8_e5m2' .*auto.*fp8", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ("h200", "no megakernel: its caches are in 16 bits and the KV pages in fp8"),
+        ("a100", "--kv-cache-dtype: fp8 is not served on NVIDIA A100"),
+    ],
+)
+def test_pages_in_fp8_leave_the_megakernel_out_and_are_refused_before_ada(gpu, said, capsys, monkeypatch) -> None:
+    """An H200 builds its backends without the megakernel, which is as far as this goes without one."""
+    monkeypatch.setattr(building, "gpu_of", lambda device: GPUS[gpu])
+
+    def built(*given):
+        assert "megakernel" in given[3]
+        raise ValueError(given[1].kv_cache_dtype)
+
+    if gpu == "h200":
+        monkeypatch.setattr(building, "backends", built)
+    with pytest.raises(ValueError, match="fp8") as raised:
+        building.build_engine(Spec("tiny-llama", device="cpu", kv_cache_dtype="fp8"), Phases())
+    assert said in f"{raised.value}{capsys.readouterr().err}"
 
 
 def started(model: Path, *more: str) -> int:
@@ -135,7 +169,12 @@ def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_pro
     digest = model_digest(catalogue.entry("tiny-llama")[0], (), True, 0)
     plan = Plan(model_digest=digest, gpu="cpu", runner="kernels", dtype="fp32")
     plan.serving = Serving(
-        basis="measured", max_num_seqs=4, graph_rows=[1, 3], kv_bytes=2**18, token_ms={1: {"kernels": 0.5}}
+        basis="measured",
+        max_num_seqs=4,
+        graph_rows=[1, 3],
+        kv_bytes=2**18,
+        kv_cache_dtype="fp8",
+        token_ms={1: {"kernels": 0.5}},
     )
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     spec = Spec(model="tiny-llama", plan=str(tmp_path / "plan.json"), device="cpu", max_num_seqs=4)
@@ -149,5 +188,5 @@ def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_pro
     assert {(exchange.error, exchange.tokens) for exchange in sent.exchanges} == {("", 4)}
     assert server.process.returncode == 0
     assert (served.basis, served.max_num_seqs, served.graph_rows, served.device) == ("measured", 4, [1, 3, 4], device)
-    assert served.token_ms == plan.serving.token_ms
+    assert (served.token_ms, served.kv_cache_dtype) == (plan.serving.token_ms, "fp8")
     assert 0 < served.kv_bytes <= 2**18

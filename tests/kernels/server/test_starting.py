@@ -172,13 +172,14 @@ def test_files_that_fit_in_memory_are_read_ahead(monkeypatch: pytest.MonkeyPatch
     assert worker.read_ahead(tmp_path) == worker.read_ahead(tmp_path / "none") == []
 
 
-def test_what_is_made_ahead_is_what_the_engine_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kv_cache_dtype", "exclude"), [(None, ("megakernel", "skinny")), ("fp8", ("skinny",))])
+def test_what_is_made_ahead_is_what_the_engine_compiles(kv_cache_dtype, exclude, monkeypatch) -> None:
     made: list[object] = []
     monkeypatch.setattr(compiling, "compile_together", made.extend)
-    spec = Spec("tiny-llama", max_num_seqs=4, max_model_len=64, exclude=("megakernel", "skinny"))
+    spec = Spec("tiny-llama", max_num_seqs=4, max_model_len=64, exclude=exclude, kv_cache_dtype=kv_cache_dtype)
     compiling.make_ahead(spec, GPUS["h200"])
     model = skeleton(catalogue.entry("tiny-llama")[0], "bf16")
-    limits = limits_for(Decoder(model), model.config, RequestedSize(64, 4))
+    limits = limits_for(Decoder(model), model.config, RequestedSize(64, 4, kv_cache_dtype=kv_cache_dtype or "auto"))
     kernels = KernelsBackend(Decoder(model), GPUS["h200"], limits, exclude=["skinny"])
     assert set(made) == set(pass_builds(kernels))
     assert {type(each) for each in made} == {Build, TritonBuild}

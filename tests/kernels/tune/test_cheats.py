@@ -116,6 +116,10 @@ SMALL = {"dtype": "fp32"}
         (CASE, "torch_linear"),
         (GatedCase(m=3, n=8, **SMALL), "torch_gated"),
         (RopeCase(batch=2, q_len=1, heads=4, kv_heads=2, head_dim=8, append=True, **SMALL), "torch_rope"),
+        (
+            RopeCase(batch=2, q_len=1, heads=4, kv_heads=2, head_dim=8, append=True, kv_dtype="fp8", **SMALL),
+            "torch_rope",
+        ),
         (GroupedCase(rows=6, experts=3, n=8, k=16, **SMALL), "torch_grouped_loop"),
         (LmHeadCase(m=2, vocab=40, k=16, sampling="top_k_p", weights="fp32", **SMALL), "torch_lm_head_sampling"),
     ],
