@@ -17,8 +17,8 @@ Percentiles = dict[Literal["p50", "p99"], float]
 class ServeCase(BaseModel):
     """A model and its traffic. `prompt` and `tokens` are the lengths, or their medians where `lengths` says so.
 
-    `concurrency` users of a closed loop, or `rate` requests a second. The model is sharded over `gpus`; None is one. The
-    KV cache is in `kv_cache_dtype`, in the precision of the activations if that is None.
+    `concurrency` users of a closed loop, or `rate` requests a second. The model is sharded over `gpus`; None is one.
+    The KV cache is in `kv_cache_dtype`, in the precision of the activations if that is None.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -40,7 +40,8 @@ def test_list_names_every_variant(capsys):
     found = {row["variant"]: row for row in rows}
     assert found["flash_hopper"]["gpus"] == found["megakernel_fp8"]["gpus"] == ["h200", "h100"]
     assert (found["int8_dynamic_cpu"]["gpus"], found["flash_hopper"]["dtypes"]) == (["cpu"], ["bf16", "fp16"])
-    assert all(row["gpus"] for row in rows)
+    lacking = {name for name, row in found.items() if not row["gpus"]}
+    assert lacking <= {"subquadratic"}, "a peer whose package may not be installed"
     assert main(["list"]) == 0
     printed = capsys.readouterr().out
     assert "(peer, lossy)" in printed

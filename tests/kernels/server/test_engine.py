@@ -145,9 +145,9 @@ def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(family: str, pages: int, monk
 def test_pages_in_fp8_give_the_models_answers_but_for_their_rounding(ranks: int) -> None:
     """By one rank and by two alike."""
     model = runners.load(None, CONFIGS["qwen3"], seed=1, generated=True, dtype="fp32", device="cpu")
-    parts = tensor_parallel.divide(model, [torch.device("cpu")] * ranks) if ranks > 1 else model
+    sharded = tensor_parallel.shard_model(model, [torch.device("cpu")] * ranks) if ranks > 1 else model
     found, alone = requests_of(7), requests_of(7)
-    served(parts, found, kv_cache_dtype="fp8")
+    served(sharded, found, kv_cache_dtype="fp8")
     served(model, alone, kv_cache_dtype="fp8")
     assert [each.ids for each in found] == [each.ids for each in alone]
     assert_models_answers(model, found, "fp8")
