@@ -97,7 +97,7 @@ def test_pages_in_fp8_give_the_models_answers(config, devices):
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     draw, vocab, served = random.Random(4), config["vocab_size"], model
     if devices is not None:
-        served = tensor_parallel.divide(model, [torch.device("cuda", number) for number in devices])
+        served = tensor_parallel.shard_model(model, [torch.device("cuda", number) for number in devices])
     wanted = RequestedSize(512, 12, kv_cache_dtype="fp8")
     (kernels,) = building.backends(served, wanted, exclude=["megakernel"])
     assert isinstance(kernels, KernelsBackend)
