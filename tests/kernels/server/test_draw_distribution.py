@@ -67,7 +67,7 @@ FALSE_ALARM = 1e-6
 LEAST_EXPECTED = 8.0
 """Tokens that are expected less often are counted together."""
 CELLS = 12
-REQUESTS, PLACES, VOCAB = 64, 100, 100
+REQUESTS, PLACES, VOCAB = 64, 64, 100
 WHOLE, HOT = Sampling(0.9), Sampling(1.6)
 TOP_K, TOP_P, BOTH = Sampling(1.3, top_k=12), Sampling(1.1, top_p=0.4), Sampling(1.2, top_k=40, top_p=0.75)
 SETTINGS = {"temperature": WHOLE, "high temperature": HOT, "top-k": TOP_K, "top-p": TOP_P, "both": BOTH}
