@@ -1,7 +1,7 @@
 """The search of an earlier run, which a run of the same workload takes over, so that it only verifies the plan.
 
 A search is known where it has found a plan that keeps the promises, or has tried all there is. One that left plans out
-for time is gone on with: the plans that it measured are not tried again. Everything that verify measures is measured
+for time is resumed: the plans that it measured are not tried again. Everything that verify measures is measured
 anew. The figures of the stages that are taken over say when they were measured.
 """
 
@@ -22,8 +22,8 @@ SEARCH: tuple[Stage, ...] = ("baseline", "profile", "explore", "compose")
 """The stages that search for a plan."""
 BEFORE_PLANS: tuple[Stage, ...] = ("baseline", "profile", "explore")
 """Those before the first plan is tried."""
-CONTINUED = "search_continued"
-"""The kind of the event that names the run whose search is gone on with."""
+RESUMED = "search_resumed"
+"""The kind of the event that names the run whose search is resumed."""
 KNOWN_FOR = timedelta(hours=12)
 """So long after a search its plan is verified without another one."""
 _COPIED = ("organisation_id", "stage", "name", "sha256", "size", "media_type")
@@ -43,9 +43,9 @@ def earlier_search(run: Run) -> Run | None:
     return next((each for each in alike if _is_met_in(each, _minutes(wanted)) or _is_complete(each)), None)
 
 
-def can_go_on(run: Run, earlier: Run) -> bool:
-    """Whether `run`, not saved yet and of the workload of `earlier` with other minutes, can go on with its search: one
-    of the same class, by the same code and prices, in the last KNOWN_FOR, on an idle machine.
+def may_resume(run: Run, earlier: Run) -> bool:
+    """Whether `run`, not saved yet and of the workload of `earlier` with other minutes, can resume its search: one of
+    the same class, by the same code and prices, in the last KNOWN_FOR, on an idle machine.
     """
     found = _searched(run).prefetch_related("stages").filter(pk=earlier.pk).first()
     return found is not None and _was_idle(found)
@@ -78,19 +78,19 @@ def take_over(run: Run, earlier: Run) -> str:
     return f"The run of {when} has searched for the plan of this workload; here it is verified anew."
 
 
-def go_on_with(run: Run, earlier: Run) -> str:
+def resume_search(run: Run, earlier: Run) -> str:
     """Give `run`, which is saved and has its stages, what `earlier` measured before its plans. Explore runs again where
     its time was over. Returns a sentence that says so.
     """
     explored = earlier.stages.filter(stage="explore").values_list("result", flat=True).first() or {}
     short = any(SHORT_OF_TIME.search(candidate["reason"]) for candidate in explored.get("candidates", []))
     when = _take_stages(run, earlier, BEFORE_PLANS[:-1] if short else BEFORE_PLANS)
-    return f"This run goes on with the search of the run of {when}: the plans that it measured are not tried again."
+    return f"This run resumes the search of the run of {when}: the plans that it measured are not tried again."
 
 
 def trials_before(run: Run) -> list[PlanTrial]:
-    """The plans that the run tried whose search `run` goes on with."""
-    event = Event.objects.filter(run=run, kind=CONTINUED).first()
+    """The plans that the run tried whose search `run` resumes."""
+    event = Event.objects.filter(run=run, kind=RESUMED).first()
     if event is None or event.data is None:
         return []
     compose = StageRun.objects.filter(run_id=event.data["run"], stage="compose").first()

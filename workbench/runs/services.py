@@ -59,7 +59,7 @@ def create_run(
     user: Any,
     gpu_class: str | None = None,
     search_again: bool = False,
-    continued: Run | None = None,
+    resumed: Run | None = None,
 ) -> Run:
     """Start a run of an intake Workload. Unless it is to `search_again`, it takes over the search of an earlier run.
 
@@ -90,7 +90,7 @@ def create_run(
         created_by=user,
     )
     earlier = None if search_again else reuse.earlier_search(run)
-    state.start(run, earlier, continued if continued and reuse.can_go_on(run, continued) else None)
+    state.start(run, earlier, resumed if resumed and reuse.may_resume(run, resumed) else None)
     return run
 
 
@@ -102,8 +102,8 @@ def minutes_wanted(run: Run) -> float | None:
 
 
 def go_on(run: Run, user: Any) -> Run:
-    """Start a run of the same workload with the minutes that `minutes_wanted` says, on the same class of GPU. It goes
-    on with the search of this one where nothing has changed since.
+    """Start a run of the same workload with the minutes that `minutes_wanted` says, on the same class of GPU. It
+    resumes the search of this one where nothing has changed since.
 
     Raises RunError where the run left out nothing, and as `create_run`.
     """
@@ -118,7 +118,7 @@ def go_on(run: Run, user: Any) -> Run:
     longer = document.model_copy(update={"constraints": constraints})
     with transaction.atomic():
         workload = create_workload(run.organisation, user, longer, run.workload)
-        return create_run(workload, user, run.gpu_class if run.gpu_class_fixed else None, continued=run)
+        return create_run(workload, user, run.gpu_class if run.gpu_class_fixed else None, resumed=run)
 
 
 def _check_counts(organisation: Any) -> None:

@@ -56,9 +56,9 @@ def _record(run_id: uuid.UUID | str, key: StageKey | Run, kind: str, message: st
 
 
 @transaction.atomic
-def start(run: Run, earlier: Run | None = None, continued: Run | None = None) -> None:
+def start(run: Run, earlier: Run | None = None, resumed: Run | None = None) -> None:
     """Save a new run with its stages and queue the first one. The search of an `earlier` run is taken over, or that of
-    a `continued` one is gone on with.
+    the `resumed` one goes on.
     """
     run.save(force_insert=True)
     Workload.objects.filter(pk=run.workload_id).update(newest_run=run)
@@ -70,8 +70,8 @@ def start(run: Run, earlier: Run | None = None, continued: Run | None = None) ->
     )
     if earlier is not None:
         _record(run.id, run, "search_taken", reuse.take_over(run, earlier), {"run": str(earlier.id)})
-    elif continued is not None:
-        _record(run.id, run, reuse.CONTINUED, reuse.go_on_with(run, continued), {"run": str(continued.id)})
+    elif resumed is not None:
+        _record(run.id, run, reuse.RESUMED, reuse.resume_search(run, resumed), {"run": str(resumed.id)})
     _record(run.id, run, "queued", f"Waiting for a worker of class {run.gpu_class}")
     dispatch.after_commit(run.id)
 

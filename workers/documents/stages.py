@@ -246,7 +246,7 @@ class StageInput(OnGpus):
     organisation: str = Field(default="", description="whose compiler caches the stage uses")
     recording: Recording | None = Field(default=None, description="of the traffic, which the load stage replays")
     left_out: list[LeftOut] = Field(default=[], description="by the worker: what ended the stage's process before")
-    trials_before: list[PlanTrial] = Field(default=[], description="of the run whose search compose goes on with")
+    trials_before: list[PlanTrial] = Field(default=[], description="of the run whose search compose resumes")
 
     @property
     def tensor_parallel_size(self) -> int:

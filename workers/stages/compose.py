@@ -35,7 +35,7 @@ from workers.wording.text import quantity
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
-MEASURED_BEFORE = "Measured by the run whose search this one goes on with."
+MEASURED_BEFORE = "Measured by the run whose search this one resumes."
 GRACE_SECONDS = 30.0
 """Seconds by which building may exceed the time left, as long as there is no alternative to compare."""
 
@@ -114,7 +114,7 @@ class _Composer:
         return self.done
 
     def _measured_before(self, labels: Sequence[str]) -> dict[str, PlanTrial]:
-        """Of these plans those that keep the precision and that the run measured whose search this one goes on with."""
+        """Of these plans those that keep the precision and that the run measured whose search this one resumes."""
         trials = (trial for trial in self.document.trials_before if trial.label in labels)
         return {
             trial.label: trial.model_copy(update={"chosen": False, "reason": MEASURED_BEFORE})

@@ -109,7 +109,7 @@ def unfinished(known):
     stage.save()
 
 
-def test_a_run_with_more_minutes_goes_on_with_the_search(browser, engineer, known):
+def test_a_run_with_more_minutes_resumes_the_search(browser, engineer, known):
     unfinished(known)
     run = go_on(known, engineer)
     page = browser(engineer).get(f"/runs/{run.id}/").content.decode()

@@ -95,7 +95,7 @@ def test_plans_that_an_earlier_run_measured_are_not_tried_again(context):
     measured = by_label(composed(context, []))["eager"].model_copy(update={"label": "compiled", "chosen": False})
     again = by_label(composed(context, [], before=[measured]))["compiled"]
     assert again.primary == measured.primary, "no C++ compiler is there to measure it"
-    assert again.reason.endswith("Measured by the run whose search this one goes on with.")
+    assert again.reason.endswith("Measured by the run whose search this one resumes.")
     for change in ({"plan": measured.plan | {"dtype": "bf16"}}, {"gate": "fail"}, {"primary": None}):
         tried = composed(context, [], before=[measured.model_copy(update=change)]).trials
         assert [trial.primary for trial in tried if trial.label == "compiled"] == [None], change
