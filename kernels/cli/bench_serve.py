@@ -89,26 +89,29 @@ class ServeBench:
         """vLLM last, but first where its capacity sets a rate. Raises ValueError when its Python is wrong."""
         from kernels.runners.vllm_runner import environment
 
-        def wanted() -> ServerSettings:
+        def wanted(directory: Path) -> ServerSettings:
             longest = max(self.lengths.longest, self.drawn.longest if self._unequal else 0)
             return ServerSettings(
-                self.model.directory, self.model.name, self.model.dtype, reserved_port(), longest, max(self.users)
+                directory, self.model.name, self.model.dtype, reserved_port(), longest, max(self.users)
             )
 
+        plain, stored = self.model.directory, self.model.stored or self.model.directory
         size, pages = self.tensor_parallel_size, self.options.kv_cache_dtype
         shared = [f"--tensor-parallel-size={size}"] if size else []
         shared += [f"--kv-cache-dtype={pages}"] if pages else []
         own, precisions = [*(self.options.own_option or []), *shared], self.options.weights or [self.model.dtype]
-        commands = [serve_document.ours(wanted(), self.model.device, own, weights) for weights in precisions]
+        commands = [serve_document.ours(wanted(plain), self.model.device, own, weights) for weights in precisions]
         if self.options.vllm:
             try:
                 options, count = [*(self.options.vllm_option or []), *shared], self.options.vllm_api_servers
-                peers = [vllm(wanted(), self.options.vllm, environment(), options)]
+                peers = [vllm(wanted(stored), self.options.vllm, environment(), options)]
                 if count:
-                    again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])
+                    again = vllm(
+                        wanted(stored), self.options.vllm, environment(), [*options, f"--api-server-count={count}"]
+                    )
                     peers.append(replace(again, variant="vllm_api_servers"))
                 if self.options.vllm_plugin:
-                    again = vllm(wanted(), self.options.vllm, environment(), options)
+                    again = vllm(wanted(stored), self.options.vllm, environment(), options)
                     peers.append(with_plan(again, self.plan_file()))
                 commands = [*peers, *commands] if self._unequal else [*commands, *peers]
             except ValueError as error:
@@ -180,6 +183,7 @@ class ServeBench:
             requests=requests,
             gpus=self.tensor_parallel_size,
             kv_cache_dtype=self.options.kv_cache_dtype,
+            checkpoint=self.model.checkpoint,
             **load,
         )
 

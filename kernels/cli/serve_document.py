@@ -18,7 +18,8 @@ class ServeCase(BaseModel):
     """A model and its traffic. `prompt` and `tokens` are the lengths, or their medians where `lengths` says so.
 
     `concurrency` users of a closed loop, or `rate` requests a second. The model is sharded over `gpus`; None is one.
-    The KV cache is in `kv_cache_dtype`, in the precision of the activations if that is None.
+    The KV cache is in `kv_cache_dtype`, in the precision of the activations if that is None. `checkpoint` is the format
+    that the model's files have their weights in, where they are quantised: vLLM reads these files as they are.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -36,6 +37,7 @@ class ServeCase(BaseModel):
     rate: float | None = None
     gpus: int | None = None
     kv_cache_dtype: Literal["fp8"] | None = None
+    checkpoint: str | None = None
 
 
 class ServeRow(BaseModel):

@@ -16,6 +16,8 @@ from kernels.model import tensor_parallel, written_model
 from kernels.model.loading import skeleton
 from kernels.model.model_case import model_case
 from kernels.model_files import ModelRefused
+from kernels.model_files.config import FILE
+from kernels.model_files.quantised import FIELD
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import LogitGaps, answer_gaps, joined
 from kernels.server.spec import catalogue_config
@@ -27,7 +29,7 @@ FLOOR_TOKENS = 64
 class ServedModel:
     """`directory` holds the files, or is a catalogue entry's name; `name` is the model's name to clients. Weights are
     in `dtype` on `device`, and `generated` or a directory's own. The layers of one that is larger than a GPU are on
-    `gpus` of them.
+    `gpus` of them. `stored` is the folder of quantised weights that `directory` was dequantised from, if any.
     """
 
     directory: Path
@@ -36,10 +38,17 @@ class ServedModel:
     device: str
     generated: bool = True
     gpus: int = 1
+    stored: Path | None = None
 
     @property
     def config(self) -> dict[str, Any]:
         return catalogue_config(str(self.directory)) or json.loads((self.directory / "config.json").read_text())
+
+    @property
+    def checkpoint(self) -> str | None:
+        """How the folder of quantised weights calls its format, such as `awq`."""
+        config = json.loads((self.stored / FILE).read_text()) if self.stored else {}
+        return config.get(FIELD, {}).get("quant_method")
 
     @property
     def vocabulary(self) -> int:
@@ -98,7 +107,9 @@ def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = 
             directory = plain_model(Path(named)).resolve()
         except ModelRefused as error:
             raise ValueError(f"--model: {error}") from error
-        served = ServedModel(directory, Path(named).resolve().name, dtype, device, generated=False)
+        own = Path(named).resolve()
+        stored = own if own.is_dir() and own != directory else None
+        served = ServedModel(directory, own.name, dtype, device, generated=False, stored=stored)
     else:
         served = ServedModel(folder if weights else Path(named), named, dtype, device)
     large = larger_than(torch.device(device), config or served.config, dtype)

@@ -1,0 +1,80 @@
+"""A catalogue model with generated weights as an AWQ checkpoint: codes of four bits, zero points, groups of 128.
+
+    python -m benchmarks.awq_model llama-3.1-8b FOLDER [--device cuda]
+
+The embedding and the LM head stay in bf16, as AutoAWQ leaves them. vLLM and `kernels serve` read the folder.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from kernels.cli.served_model import prepared
+from kernels.dequantising.layouts import AWQ_PLACES
+from kernels.model_files.config import FILE
+from kernels.model_files.quantised import FIELD
+from kernels.model_files.stored_weights import WORD
+from kernels.model_files.tensors import INDEX
+from kernels.quant.quantised_matrix import GROUP, int4_zero
+
+BITS, WIDE = 4, 128
+CONFIG = {"quant_method": "awq", "bits": BITS, "group_size": WIDE, "zero_point": True, "version": "gemm"}
+
+
+def words(codes: Tensor) -> Tensor:
+    """Codes [rows, outputs] of 0 to 15 as int32 [rows, outputs / 8], in AWQ's order."""
+    grouped = codes.long().unflatten(1, (-1, WORD // BITS))
+    placed = torch.empty_like(grouped)
+    placed[:, :, list(AWQ_PLACES[BITS])] = grouped
+    shifts = torch.arange(0, WORD, BITS, device=codes.device)
+    whole = (placed << shifts).sum(-1)
+    return torch.where(whole >= 1 << WORD - 1, whole - (1 << WORD), whole).int()
+
+
+def quantised(weight: Tensor) -> dict[str, Tensor]:
+    """`qweight`, `qzeros` and `scales` of a weight [outputs, inputs], rounded to nearest."""
+    matrix = int4_zero(weight)
+    assert matrix.block_scales is not None
+    assert matrix.zeros is not None
+    scales, zeros = (each[:, :: WIDE // GROUP].T.contiguous() for each in (matrix.block_scales, matrix.zeros))
+    return {"qweight": words(matrix.codes.T), "qzeros": words(zeros), "scales": scales}
+
+
+def write(plain: Path, folder: Path, device: str) -> None:
+    """The bf16 model in the folder `plain` as an AWQ checkpoint in `folder`, which is made."""
+    shutil.copytree(plain, folder, ignore=shutil.ignore_patterns("*.safetensors", INDEX))
+    config = json.loads((plain / FILE).read_text())
+    (folder / FILE).write_text(json.dumps(config | {FIELD: CONFIG}, indent=1))
+    places: dict[str, str] = {}
+    for file in sorted(plain.glob("*.safetensors")):
+        stored: dict[str, Tensor] = {}
+        for name, weight in load_file(file, device=device).items():
+            module = name.removesuffix(".weight")
+            parts = quantised(weight) if module.endswith("_proj") else {"weight": weight}
+            stored |= {f"{module}.{part}": tensor.cpu() for part, tensor in parts.items()}
+        save_file(stored, folder / file.name, metadata={"format": "pt"})
+        places |= dict.fromkeys(stored, file.name)
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="of the catalogue")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", default="cuda")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder.parent) as scratch:
+        plain = prepared(options.model, "bf16", options.device, Path(scratch) / "model").directory
+        write(plain, options.folder, options.device)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
