@@ -17,9 +17,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def copy_database(data: Path) -> None:
-    """Copy it to where a site with this WORKBENCH_DATA has its own."""
+    """Copy it to where a site with this WORKBENCH_DATA has its own. What its worker tries to build with the compiler
+    is kept for the next site's.
+    """
     data.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(database(), data / "db.sqlite3")
+    kept = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    kept.mkdir(parents=True, exist_ok=True)
+    (data / "compiler-check").symlink_to(kept)
 
 
 @cache

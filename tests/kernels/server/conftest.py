@@ -49,9 +49,9 @@ def spawned(server: subprocess.Popen[bytes]) -> dict[bool, list[psutil.Process]]
     """The processes that a server has spawned, by whether they have loaded torch, as its ready engine alone has."""
     found: dict[bool, list[psutil.Process]] = {True: [], False: []}
     for child in psutil.Process(server.pid).children():
-        with suppress(psutil.NoSuchProcess):
+        with suppress(psutil.NoSuchProcess, OSError):
             if "spawn_main" in " ".join(child.cmdline()):
-                found[any("libtorch" in one.path for one in child.memory_maps())].append(child)
+                found["libtorch" in Path(f"/proc/{child.pid}/maps").read_text()].append(child)
     return found
 
 
