@@ -81,10 +81,12 @@ def test_the_fused_kernels_fit(sm):
     config = NormConfig(RESIDUAL=True, QUANTISE=quantise, ROWS=1, BLOCK=2048, PDL=pdl)
     assert fits(_rmsnorm, norm, {"C": config}, (4, 1), sm)
     rope = dict.fromkeys("qkv", ("*bf16", STEP, STEP, STEP)) | {"angles": ("*bf16", STEP, STEP) * 2, "q_len": STEP}
-    rope |= {"out": ("*bf16",) * 3 + (STEP,) * 3, "slots": ("*i64", STEP, "*i32", STEP, STEP, STEP)}
-    constants = Config(HEADS=32, KV_HEADS=8, HALF=32, APPEND=True, PAGE_SIZE=16,
-                       HEADS_BLOCK=32, KV_BLOCK=8, HALF_BLOCK=32, PDL=pdl)  # fmt: skip
-    assert fits(_rope, rope, {"C": constants}, (4, 1), sm)
+    rope |= {"slots": ("*i64", STEP, "*i32", STEP, STEP, STEP, "*fp32", "*fp32")}
+    for cache in ("*bf16", "*fp8e4nv") if sm >= 89 else ("*bf16",):
+        rope["out"] = "*bf16", cache, cache, STEP, STEP, STEP
+        constants = Config(HEADS=32, KV_HEADS=8, HALF=32, APPEND=True, PAGE_SIZE=16, SCALED=cache != "*bf16",
+                           HEADS_BLOCK=32, KV_BLOCK=8, HALF_BLOCK=32, PDL=pdl)  # fmt: skip
+        assert fits(_rope, rope, {"C": constants}, (4, 1), sm), cache
 
 
 def test_the_table_says_which_generations_a_variant_serves():
