@@ -165,7 +165,7 @@ def test_verify_goes_on_with_the_next_plan(run_stage):
     process = run_stage(document.model_copy(update={"seconds_left": 120}))
     assert process.code == 0, process.said
     result = VerifyResult.model_validate(process.document)
-    assert [each.confirmed for each in result.checks] == [False, True]
+    assert [each.confirmed for each in result.checks] == [False, True], result.checks
     assert result.checks[0].reason.startswith(f"{LEFT_OUT}: the GPU no longer answered: CUDA error: ")
     assert result.refusal == result.checks[0].reason
     assert result.recommended, result.sentence
