@@ -115,8 +115,8 @@ def seconds(begun: str | None, ended: str | None) -> float | None:
 def starts_and_loads(results: Results) -> float | None:
     """The seconds of all stages; None where none says any."""
     environments = (getattr(stage, "environment", None) for _, stage in results)
-    said = [each.seconds_of_starts_and_loads for each in environments if each]
-    return round(sum(filter(None, said)), 1) if any(value is not None for value in said) else None
+    durations = [each.seconds_of_starts_and_loads for each in environments if each]
+    return round(sum(filter(None, durations)), 1) if any(value is not None for value in durations) else None
 
 
 def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[str, Any]:

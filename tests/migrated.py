@@ -22,9 +22,9 @@ def copy_database(data: Path) -> None:
     """
     data.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(database(), data / "db.sqlite3")
-    kept = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
-    kept.mkdir(parents=True, exist_ok=True)
-    (data / "compiler-check").symlink_to(kept)
+    builds = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    builds.mkdir(parents=True, exist_ok=True)
+    (data / "compiler-check").symlink_to(builds)
 
 
 @cache
@@ -38,6 +38,6 @@ def _migrate(file: Path) -> None:
     with tempfile.TemporaryDirectory() as data:
         command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
         subprocess.run(command, cwd=ROOT, env=os.environ | {"WORKBENCH_DATA": data}, check=True)
-        with closing(sqlite3.connect(Path(data) / "db.sqlite3")) as made, closing(sqlite3.connect(file)) as copy:
-            made.backup(copy)
+        with closing(sqlite3.connect(Path(data) / "db.sqlite3")) as migrated, closing(sqlite3.connect(file)) as copy:
+            migrated.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")

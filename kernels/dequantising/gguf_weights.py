@@ -34,7 +34,7 @@ def weights_of_gguf(
     heads, kv_heads, _ = attention_shape(config)
     paired = {".attn_q.": heads, ".attn_k.": kv_heads} if arch in IN_PAIRS else {}
     for ours, (_, parts) in named(header, config, name).items():
-        made: list[torch.Tensor] = []
+        tensors: list[torch.Tensor] = []
         numbers: list[np.ndarray] = []
         for part in parts:
             stored = data[part.start : part.end].reshape(*part.shape[:-1], -1)
@@ -45,8 +45,8 @@ def weights_of_gguf(
                 values -= 1
             if paired_heads := next((count for key, count in paired.items() if key in part.name), None):
                 values, *numbers = [_halves(each, paired_heads) for each in (values, *numbers)]
-            made.append(torch.from_numpy(values).bfloat16())
-        whole = made[0] if mixture is None or ".mlp.experts." not in ours else _experts(made, mixture.biased)
+            tensors.append(torch.from_numpy(values).bfloat16())
+        whole = tensors[0] if mixture is None or ".mlp.experts." not in ours else _experts(tensors, mixture.biased)
         yield ours, whole, layouts.Groups(*map(torch.from_numpy, numbers)) if numbers else None
 
 

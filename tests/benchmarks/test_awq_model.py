@@ -25,8 +25,8 @@ def test_each_code_lies_where_the_layout_has_it():
         word, number = divmod(output, 8)
         shift = 4 * INTERLEAVED[4].index(number)
         for part, row, known in (("qweight", column, matrix.codes), ("qzeros", column // 128, matrix.zeros)):
-            found = int(parts[part][row, word]) >> shift & 15
-            assert found == int(known[output, column if part == "qweight" else column // 32])
+            code = int(parts[part][row, word]) >> shift & 15
+            assert code == int(known[output, column if part == "qweight" else column // 32])
         assert parts["scales"][column // 128, output] == matrix.block_scales[output, column // 32]
 
 

@@ -208,9 +208,9 @@ def test_experts_in_nvfp4_lie_one_by_one(tmp_path: Path) -> None:
     for expert in range(3):
         gate, up = experts.gate_up_proj[expert].chunk(2)
         for part, weight in (("gate", gate), ("up", up), ("down", experts.down_proj[expert])):
-            made, value = nvfp4(Draw(*weight.shape), True)
+            stored, value = nvfp4(Draw(*weight.shape), True)
             name = f"model.layers.0.mlp.experts.{expert}.{part}_proj"
-            tensors |= {f"{name}.{key}": tensor.clone() for key, tensor in made.items()}
+            tensors |= {f"{name}.{key}": tensor.clone() for key, tensor in stored.items()}
             rows, columns = map(range, weight.shape)
             weight.copy_(torch.tensor([[float(value(row, column)) for column in columns] for row in rows]))
     save_file(tensors, tmp_path / "model.safetensors")
@@ -348,7 +348,7 @@ def test_modelopts_own_file_says_how_weights_are_quantised(tmp_path: Path) -> No
     facts = inspect(folder)
     assert (facts.quantised, facts.config["dequantised_from"]) == (label, stated | {"quant_method": "modelopt"})
     assert facts.notes[0] == "Not used: input_scale, as activations and the KV cache stay in 16 bits."
-    found = converted(folder, tmp_path / "plain")
+    weights = converted(folder, tmp_path / "plain")
     assert not (tmp_path / "plain" / "hf_quant_config.json").exists()
-    assert found.keys() == wanted.keys()
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert weights.keys() == wanted.keys()
+    assert all(torch.equal(weights[name], wanted[name]) for name in wanted)

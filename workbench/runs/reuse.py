@@ -18,10 +18,10 @@ from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial, Stage
 from workers.wording.stages import SHORT_OF_TIME
 
-SEARCH: tuple[Stage, ...] = ("baseline", "profile", "explore", "compose")
-"""The stages that search for a plan."""
 BEFORE_PLANS: tuple[Stage, ...] = ("baseline", "profile", "explore")
-"""Those before the first plan is tried."""
+"""The stages before the first plan is tried."""
+SEARCH: tuple[Stage, ...] = (*BEFORE_PLANS, "compose")
+"""The stages that search for a plan."""
 RESUMED = "search_resumed"
 """The kind of the event that names the run whose search is resumed."""
 KNOWN_FOR = timedelta(hours=12)
@@ -38,7 +38,7 @@ def earlier_search(run: Run) -> Run | None:
     search for nothing else. A workload is the same where all that the search depends on is.
     """
     wanted = run.workload.document
-    candidates = _searched(run).select_related("workload").prefetch_related("stages").order_by("-finished_at")
+    candidates = _usable_searches(run).select_related("workload").prefetch_related("stages").order_by("-finished_at")
     alike = (each for each in candidates if _searched_for(each.workload.document) == _searched_for(wanted))
     return next((each for each in alike if _is_met_in(each, _minutes(wanted)) or _is_complete(each)), None)
 
@@ -47,11 +47,11 @@ def may_resume(run: Run, earlier: Run) -> bool:
     """Whether `run`, not saved yet and of the workload of `earlier` with other minutes, can resume its search: one of
     the same class, by the same code and prices, in the last KNOWN_FOR, on an idle machine.
     """
-    found = _searched(run).prefetch_related("stages").filter(pk=earlier.pk).first()
-    return found is not None and _was_idle(found)
+    usable = _usable_searches(run).prefetch_related("stages").filter(pk=earlier.pk).first()
+    return usable is not None and _was_idle(usable)
 
 
-def _searched(run: Run) -> Any:
+def _usable_searches(run: Run) -> Any:
     """The runs that have searched, and whose measurements count for `run`."""
     runs = Run.objects.filter(
         organisation=run.organisation,

@@ -135,7 +135,7 @@ def test_both_calls_of_attention_write_into_one_output(kv_cache_dtype, error, mo
         return call(self, *given, out=out, **scales)
 
     monkeypatch.setattr(DecodeCall, "__call__", noted)
-    found = logits_of_a_mixed_pass(model, "decode_split", monkeypatch, kv_cache_dtype)
-    torch.testing.assert_close(found, expected, rtol=1e-2, atol=error)
+    logits = logits_of_a_mixed_pass(model, "decode_split", monkeypatch, kv_cache_dtype)
+    torch.testing.assert_close(logits, expected, rtol=1e-2, atol=error)
     last = written[-2 * len(model.model.layers) :]
     assert last[::2] == last[1::2]

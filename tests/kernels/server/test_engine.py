@@ -115,9 +115,9 @@ def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(family: str, pages: int, monk
     float32 that are rounded whenever something is appended.
     """
     model = made(family)
-    found, expected = requests_of(9, (GREEDY, *SAMPLED)), requests_of(9, (GREEDY, *SAMPLED))
-    own = served(model, found, pages, kv_cache_dtype="fp8")
-    assert max(each.cached for each in found) >= 16
+    requests, expected = requests_of(9, (GREEDY, *SAMPLED)), requests_of(9, (GREEDY, *SAMPLED))
+    own = served(model, requests, pages, kv_cache_dtype="fp8")
+    assert max(each.cached for each in requests) >= 16
     rope, rounding = PackedPass._rope, []
 
     def rounded(self, w, shape, keys, values):
@@ -135,7 +135,7 @@ def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(family: str, pages: int, monk
     monkeypatch.setattr(PackedPass, "_rope", rounded)
     plain = served(model, expected, pages)
     assert 0 < max(rounding) < 448
-    assert [each.ids for each in found] == [each.ids for each in expected]
+    assert [each.ids for each in requests] == [each.ids for each in expected]
     assert (own.scheduler.preempted > 0) == (pages == 11)
     fp8, wide = own.backends[-1].state, plain.backends[-1].state
     assert (fp8.keys.dtype, wide.keys.nbytes) == (torch.float8_e4m3fn, 4 * fp8.keys.nbytes)
@@ -146,11 +146,11 @@ def test_pages_in_fp8_give_the_models_answers_but_for_their_rounding(ranks: int)
     """By one rank and by two alike."""
     model = runners.load(None, CONFIGS["qwen3"], seed=1, generated=True, dtype="fp32", device="cpu")
     sharded = tensor_parallel.shard_model(model, [torch.device("cpu")] * ranks) if ranks > 1 else model
-    found, alone = requests_of(7), requests_of(7)
-    served(sharded, found, kv_cache_dtype="fp8")
+    requests, alone = requests_of(7), requests_of(7)
+    served(sharded, requests, kv_cache_dtype="fp8")
     served(model, alone, kv_cache_dtype="fp8")
-    assert [each.ids for each in found] == [each.ids for each in alone]
-    assert_models_answers(model, found, "fp8")
+    assert [each.ids for each in requests] == [each.ids for each in alone]
+    assert_models_answers(model, requests, "fp8")
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2-window"])

@@ -103,13 +103,13 @@ def test_another_precision_of_pages_is_no_choice(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("gpu", "said"),
+    ("gpu", "sentence"),
     [
         ("h200", "no megakernel: its caches are in 16 bits and the KV pages in fp8"),
         ("a100", "--kv-cache-dtype: fp8 is not served on NVIDIA A100"),
     ],
 )
-def test_pages_in_fp8_leave_the_megakernel_out_and_are_refused_before_ada(gpu, said, capsys, monkeypatch) -> None:
+def test_pages_in_fp8_leave_the_megakernel_out_and_are_refused_before_ada(gpu, sentence, capsys, monkeypatch) -> None:
     """An H200 builds its backends without the megakernel, which is as far as this goes without one."""
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS[gpu])
 
@@ -121,7 +121,7 @@ def test_pages_in_fp8_leave_the_megakernel_out_and_are_refused_before_ada(gpu, s
         monkeypatch.setattr(building, "backends", built)
     with pytest.raises(ValueError, match="fp8") as raised:
         building.build_engine(Spec("tiny-llama", device="cpu", kv_cache_dtype="fp8"), Phases())
-    assert said in f"{raised.value}{capsys.readouterr().err}"
+    assert sentence in f"{raised.value}{capsys.readouterr().err}"
 
 
 def started(model: Path, *more: str) -> int:

@@ -67,15 +67,15 @@ def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, e
 def test_pages_in_fp8_give_the_same_first_tokens_also_from_the_prefix_cache(expected) -> None:
     """The second prompt is the first with its answer but for a token. Its first 16 are a page of the first."""
     prompt = text_of(MODEL, CONFIG).encode(PROMPT) + expected[0]
-    found = []
+    cached = []
     with served("--kv-cache-dtype", "fp8") as (api, _):
         for count in (TOKENS, 1):
-            asked = GREEDY | {"prompt": prompt[:-count], "max_tokens": count, "return_token_ids": True}
-            answer = api.post("/v1/completions", json=asked).json()
+            request = GREEDY | {"prompt": prompt[:-count], "max_tokens": count, "return_token_ids": True}
+            answer = api.post("/v1/completions", json=request).json()
             assert answer["choices"][0]["token_ids"] == prompt[-count:]
-            found.append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+            cached.append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
         metrics = api.get("/metrics").text
-    assert found == [0, 16]
+    assert cached == [0, 16]
     assert 'serve_kv_cache_info{dtype="fp8"} 1.0' in metrics
 
 

@@ -38,18 +38,23 @@ def states(run):
     return dict(run.stages.values_list("stage", "state"))
 
 
+def after_admit(run, known, stage):
+    """What the stage gets that follows admit, which ends as in the known run."""
+    admit = StageKey(run_id=str(run.id), stage="admit", attempt=1)
+    state.claim(admit, "worker")
+    assert state.advance(admit, known.stages.get(stage="admit").result)
+    run.refresh_from_db()
+    assert run.stage == stage
+    return stage_input(run, admit.model_copy(update={"stage": stage}))
+
+
 def test_the_search_is_taken_over_and_the_plan_verified_anew(browser, engineer, known):
     run = create_run(known.workload, engineer)
     when = f"{known.finished_at:%Y-%m-%d %H:%M} UTC"
     assert f"Taken from the run of {when}" in browser(engineer).get(f"/runs/{run.id}/").content.decode()
     assert {states(run)[each] for each in SEARCH} == {StageRun.State.DONE}
     assert states(run)["verify"] == StageRun.State.PENDING
-    admit = StageKey(run_id=str(run.id), stage="admit", attempt=1)
-    state.claim(admit, "worker")
-    assert state.advance(admit, known.stages.get(stage="admit").result)
-    run.refresh_from_db()
-    assert run.stage == "verify"
-    document = stage_input(run, StageKey(run_id=str(run.id), stage="verify", attempt=1))
+    document = after_admit(run, known, "verify")
     assert document.results.compose.model_dump(mode="json") == known.stages.get(stage="compose").result
     assert document.results.verify is None
     kept = set(known.artifacts.filter(stage__in=SEARCH).values_list("stage", "name", "sha256"))
@@ -116,12 +121,7 @@ def test_a_run_with_more_minutes_resumes_the_search(browser, engineer, known):
     assert page.count(f"Taken from the run of {known.finished_at:%Y-%m-%d %H:%M} UTC") == 3
     done = {stage for stage, its in states(run).items() if its == StageRun.State.DONE}
     assert done == {"baseline", "profile", "explore"}
-    admit = StageKey(run_id=str(run.id), stage="admit", attempt=1)
-    state.claim(admit, "worker")
-    assert state.advance(admit, known.stages.get(stage="admit").result)
-    run.refresh_from_db()
-    assert run.stage == "compose"
-    document = stage_input(run, StageKey(run_id=str(run.id), stage="compose", attempt=1))
+    document = after_admit(run, known, "compose")
     tried = known.stages.get(stage="compose").result["trials"]
     assert [trial.model_dump(mode="json") for trial in document.trials_before] == tried
     assert document.results.compose is None
