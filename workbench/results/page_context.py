@@ -184,6 +184,7 @@ def context(
             "today": text.today(compared_with),
             "undecided": _undecided(results),
             "other_promise": other_promise.sentence(results, workload, model),
+            "void": _void(results),
             "weights_words": summary.words(results.verify) if results.verify else "",
             "kept_loads": under_load.kept_loads(results.load) if results.load else "",
             "load_notes": under_load.load_notes(results),
@@ -214,9 +215,14 @@ def context(
 def _undecided(results: Results) -> str:
     """What would decide the verdict; "" where it is decided, or its sentence says it."""
     verify = results.verify
-    if verify is None or verify.minutes_wanted or any(outcome.void for outcome in verify.outcomes):
+    if verify is None or verify.minutes_wanted or _void(results):
         return ""
     return UNDECIDED.get(verify.verdict, "")
+
+
+def _void(results: Results) -> bool:
+    """Whether other programs disturbed what verify measured, so that it decides nothing."""
+    return results.verify is not None and any(outcome.void for outcome in results.verify.outcomes)
 
 
 def _left(results: Results) -> list[plan_profile.ProfileLine]:

@@ -295,7 +295,9 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     if not final.void:
         plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
     plan.serving, not_served = serving_of(plan, document)
-    if recommended:
+    if final.void and verdict == "not_enough_samples":
+        words = f"Nothing is decided. {final.void}"
+    elif recommended:
         facts = final.outcomes, final.speedup, final.quality, verdict, final.no_quality
         words = sentence(*facts, workload.compared_with)
     else:

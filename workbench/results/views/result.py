@@ -84,6 +84,7 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "servable": rendered.servable,
         "fleet": rendered.fleet,
         "other_promise": rendered.other_promise,
+        "void": rendered.void,
         "unreadable": rendered.unreadable,
         "minutes_wanted": services.minutes_wanted(run),
         "has_pdf": pdf.available(),
@@ -97,7 +98,8 @@ class RenderedResult(NamedTuple):
     """The part of a result's page that is made of stored documents.
 
     `summary` is its first screen and `html` the rest. `stages` have known results, `servable` says whether the plan is
-    recommended and can be served, `fleet` whether what users cost follows, and `other_promise` which limit would hold.
+    recommended and can be served, `fleet` whether what users cost follows, `other_promise` which limit would hold, and
+    `void` whether other programs disturbed what was measured.
     `unreadable` is a sentence about the first document that cannot be read, or "".
     """
 
@@ -107,6 +109,7 @@ class RenderedResult(NamedTuple):
     servable: bool
     fleet: bool
     other_promise: str
+    void: bool
     unreadable: str = ""
 
 
@@ -141,6 +144,7 @@ def _body(run: Run) -> RenderedResult:
         servable=serving is not None and not serving.refusal and known.verify is not None and known.verify.recommended,
         fleet=context["units"] is not None and not one_at_a_time(context["units"]),
         other_promise=context["other_promise"],
+        void=context["void"],
         unreadable=unreadable or unreadable_model or unreadable_result,
     )
 
