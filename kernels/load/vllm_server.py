@@ -74,12 +74,13 @@ def vllm(
     start = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(wanted.directory)]
     if (tokenizer := wanted.directory / TOKENIZER_FOLDER).is_dir():
         start += ["--tokenizer", str(tokenizer)]
+    rounded = {"weights": "fp8"} if "--quantization=fp8" in options else {}
     return ServerCommand(
         "vllm",
         True,
         [*start, "--served-model-name", wanted.name, *place, *settings],
         environment,
-        {"version": version, "options": " ".join(settings)},
+        {"version": version, "options": " ".join(settings)} | rounded,
     )
 
 

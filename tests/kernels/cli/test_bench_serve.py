@@ -139,3 +139,5 @@ def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_pat
     assert "--tokenizer" not in found.command
     (tmp_path / "model" / "tokenizer").mkdir(parents=True)
     assert f"--tokenizer {tmp_path}/model/tokenizer" in " ".join(vllm(wanted, str(python), {}).command)
+    lowered = vllm(wanted, str(python), {}, ["--quantization=fp8"])
+    assert (lowered.settings["weights"], "weights" in found.settings) == ("fp8", False)
