@@ -234,7 +234,7 @@ def backends(
             kernels.prepare(capture_all)
         bound_pause(kernels, wanted.pause_ms)
     with phases.phase("megakernel"):
-        beside = megakernel_beside(model, kernels, list(batches), up_to, weights or "bf16")
+        beside = megakernel_beside(model, kernels, list(batches), up_to, weights or "bf16", capture_all)
     return [*beside, kernels]
 
 
@@ -299,12 +299,18 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
 
 
 def megakernel_beside(
-    model: Any, kernels: KernelsBackend, batches: Sequence[int], up_to: int | None = None, weights: str = "bf16"
+    model: Any,
+    kernels: KernelsBackend,
+    batches: Sequence[int],
+    up_to: int | None = None,
+    weights: str = "bf16",
+    time_all: bool = True,
 ) -> list[MegakernelBackend]:
     """A list with the megakernel's backend, which takes steps of up to `up_to` sequences; [] if it takes none.
 
     If `up_to` is None, the limit is measured before the server is ready: both backends are timed at each of the
-    batches, over sequences of equal length, and the megakernel takes as many sequences as it is faster for.
+    batches, over sequences of equal length, and the megakernel takes as many sequences as it is faster for. Unless
+    `time_all`, they are timed from the largest batch down to the first for which it is faster.
     """
     if not batches:
         return []
@@ -325,7 +331,12 @@ def megakernel_beside(
     if up_to is not None:
         backend.keep(min(up_to, backend.max_num_seqs))
         return [backend]
-    times = {batch: (kernels.pass_ms(batch), backend.token_ms(batch)) for batch in batches}
+    times: dict[int, tuple[float, float]] = {}
+    for batch in sorted(batches, reverse=True):
+        times[batch] = kernels.pass_ms(batch), backend.token_ms(batch)
+        if not time_all and times[batch][1] < times[batch][0]:
+            break
+    times = dict(sorted(times.items()))
     most = crossing({batch: ms for batch, (ms, _) in times.items()}, {batch: ms for batch, (_, ms) in times.items()})
     backend.timed = {batch: {"kernels": ms, "megakernel": own} for batch, (ms, own) in times.items()}
     measured = ", ".join(f"{batch}: {ms:.3f} {own:.3f}" for batch, (ms, own) in times.items())

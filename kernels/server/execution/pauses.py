@@ -2,7 +2,7 @@
 
 A step with chunks of prompts and decodes gives these tokens when all of it is done. So the longest such step is
 the longest pause between two tokens of an answer that prompts cause. It is timed before the server is ready, over the
-longest sequences, in the pass that such a step takes at most for each number of decodes.
+longest sequences, in the pass that such a step takes beside the most decodes.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,34 +32,28 @@ def within(
 ) -> tuple[SchedulerLimits, float]:
     """The limits with the most tokens beside decodes whose longest step takes `most` ms, and the ms of that step; with
     the fewest tokens if none is so short. `ms` times a pass.
+
+    With fewer rows a pass takes less time, at most in proportion. Sizes that would be too long even then are not timed.
     """
-    sizes = [
-        mixed_row for mixed_row in mixed_rows(limits.max_num_batched_tokens)[::-1] if mixed_row % limits.chunk_rows == 0
-    ]
-    timed: dict[Shape, float] = {}
-    tried, pause = limits, 0.0
-    for size in dict.fromkeys([limits.max_num_batched_tokens, *sizes]):
-        tried = replace(limits, mixed_step_tokens=None if size == limits.max_num_batched_tokens else size)
-        passes = longest_passes(tried, shapes)
-        timed |= {shape: ms(shape) for shape in passes if shape not in timed}
-        pause = max(timed[shape] for shape in passes)
-        if pause <= most:
-            break
-    return tried, pause
+    whole = limits.max_num_batched_tokens
+    sizes = sorted({whole, *(rows for rows in mixed_rows(whole) if rows % limits.chunk_rows == 0)})
+    while True:
+        size = sizes.pop()
+        tried = replace(limits, mixed_step_tokens=None if size == whole else size)
+        pause = ms(longest_pass(tried, shapes))
+        if pause <= most or not sizes:
+            return tried, pause
+        sizes = [rows for rows in sizes if rows <= size * most / pause] or sizes[:1]
 
 
-def longest_passes(limits: SchedulerLimits, shapes: Sequence[Shape]) -> list[Shape]:
-    """The pass of the longest step for each number of decodes that passes with chunks are made for. `shapes` are
-    in the order of `kernels.server.execution.shapes.shapes`.
+def longest_pass(limits: SchedulerLimits, shapes: Sequence[Shape]) -> Shape:
+    """The pass of the longest step with decodes and chunks. `shapes` are in the order of
+    `kernels.server.execution.shapes.shapes`.
     """
-    passes = []
-    for decodes in sorted({count for count in limits.mixed if 0 < count < limits.max_num_seqs} | {limits.max_num_seqs}):
-        room, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)
-        passes.append(
-            next(
-                shape
-                for shape in shapes
-                if shape.decodes >= decodes and shape.blocks * shape.block >= room and shape.prefill_chunks >= chunks
-            )
-        )
-    return passes
+    decodes = limits.max_num_seqs
+    room, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)
+    return next(
+        shape
+        for shape in shapes
+        if shape.decodes >= decodes and shape.blocks * shape.block >= room and shape.prefill_chunks >= chunks
+    )

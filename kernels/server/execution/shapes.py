@@ -13,6 +13,8 @@ EVEN, SPACING = 1024, 256
 takes pairs of tiles of 128 rows there, and whole pairs leave none of them empty."""
 FIRST_ROWS = (128, 512)
 """Rows of passes with chunks that are captured before a server is ready, beside the longest."""
+FIRST_DECODES = (1, 8, 64)
+"""Decodes of passes without chunks that are, beside the most."""
 LEAST_BLOCKS = 4
 """The fewest blocks of a pass with chunks, unless its limits allow fewer."""
 
@@ -58,16 +60,16 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
 
 
 def needed_first(pass_shapes: Sequence[Shape]) -> list[Shape]:
-    """Of all shapes, those without chunks whose decodes are a power of two or the most, and of those with chunks beside
-    as many decodes the longest and some shorter ones: together they hold every step, with padding.
+    """A few of all shapes, which together hold every step, with padding: of those without chunks, and of those with
+    chunks beside no decodes and beside the most.
     """
     longest = {shape.decodes: shape for shape in pass_shapes if shape.blocks}
     most = max(shape.decodes for shape in pass_shapes)
 
     def is_first(shape: Shape) -> bool:
         if shape.blocks:
-            return shape.rows in FIRST_ROWS or shape == longest[shape.decodes]
-        return shape.decodes == most or shape.decodes.bit_count() == 1
+            return shape.decodes in (0, most) and (shape.rows in FIRST_ROWS or shape == longest[shape.decodes])
+        return shape.decodes in (*FIRST_DECODES, most)
 
     return list(filter(is_first, pass_shapes))
 

@@ -181,7 +181,7 @@ def test_fewer_decodes_than_where_one_arrangement_is_the_fastest_are_not_timed(m
     kernels = KernelsBackend(decoder, GPUS["cpu"], limits, ops=step_ops(decoder, 1, 2, 4, 8))
     times = iter([2.0, 1.0, 1.0, 2.0])  # of attention in one op, then apart; the most decodes first
     monkeypatch.setattr(kernels, "_ms", lambda *given: next(times))
-    kernels.prepare(all_shapes=False)
+    kernels.prepare()
     assert sorted(shape.decodes for shape in kernels.timed) == [4, 8]
     variants = {shape.decodes: kernels._fastest[shape] for shape in kernels.shapes if not shape.blocks}
     assert variants == {8: "separate", 4: "step_attention", 2: "step_attention", 1: "step_attention"}

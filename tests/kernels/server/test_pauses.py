@@ -14,7 +14,7 @@ from kernels.ops.sampling import GREEDY
 from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.pauses import estimated, longest_passes, within
+from kernels.server.execution.pauses import estimated, longest_pass, within
 from kernels.server.execution.shapes import Shape, fitting, shapes
 from kernels.server.execution.sizing import STEP_TOKENS_ON, RequestedSize, limits_for
 from kernels.server.messages import AddRequest, EngineOutputs
@@ -60,7 +60,7 @@ def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: 
 def test_the_shortest_step_is_taken_and_stated_where_none_is_within_the_bound() -> None:
     limits, stated = within(LIMITS, shapes(LIMITS), ms, 0.1)
     assert limits.mixed_step_tokens == LIMITS.chunk_rows
-    assert stated == max(ms(shape) for shape in longest_passes(limits, shapes(LIMITS))) > 0.1
+    assert stated == ms(longest_pass(limits, shapes(LIMITS))) > 0.1
 
 
 def test_passes_of_a_cpu_are_estimated_from_two_short_ones() -> None:
