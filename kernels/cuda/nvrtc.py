@@ -92,8 +92,8 @@ def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:
 
 def made_ahead(name: str) -> Path | None:
     """The file of that name in the first folder that has it, of KERNELS_PREBUILT and PACKAGED; None where none has."""
-    folders = filter(None, (*os.environ.get(PREBUILT, "").split(os.pathsep), PACKAGED))
-    return next((path for folder in folders if (path := Path(folder) / name).exists()), None)
+    named = [Path(folder) for folder in os.environ.get(PREBUILT, "").split(os.pathsep) if folder]
+    return next((path for folder in (*named, PACKAGED) if (path := folder / name).exists()), None)
 
 
 def cache_directory() -> Path:
