@@ -1,4 +1,4 @@
-# make demo | up | test | chaos | lint | format | client | clients | screenshots | setup | clean | distclean
+# make demo | up | test | chaos | lint | format | wheel | client | clients | screenshots | setup | clean | distclean
 #
 # setup installs once; a stamp inside the virtual environment lets every later call skip it.
 
@@ -10,13 +10,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
 FILES ?= 4
+JOBS ?= 2
+CATALOGUE := $(notdir $(basename $(wildcard kernels/model_files/catalogue/*.json)))
+WHEEL_MODELS ?= $(filter-out tiny-% striped-hyena-%,$(CATALOGUE))
 FLAVOUR ?= $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then echo gpu; else echo cpu; fi)
 PINS := constraints/$(FLAVOUR).txt constraints/clients.txt
 STAMP := $(VENV)/.installed-$(FLAVOUR)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test chaos lint style types format client clients screenshots pin-images pin-hashes migrate train-sample clean distclean
+.PHONY: help setup demo up test chaos lint style types format wheel client clients screenshots pin-images pin-hashes migrate train-sample clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +56,10 @@ format: setup  ## let ruff fix and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+wheel: setup  ## dist/*.whl with the kernels of WHEEL_MODELS, by default of the catalogue; JOBS=8 compile at once
+	$(BIN)/python -m kernels compile --into kernels/prebuilt --plans-only --jobs $(JOBS) $(WHEEL_MODELS:%=--model %)
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
 client: setup  ## clients/openapi.json from the REST API, and the Python client from that
 	@$(BIN)/python -m scripts.make_client
 
@@ -72,7 +79,7 @@ train-sample: setup  ## train samples/voice-agent again (ten minutes on one core
 	$(BIN)/python samples/train.py
 
 clean:  ## remove what runs and tests left behind
-	rm -rf demo build staticfiles .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf demo build dist kernels/prebuilt staticfiles .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## also remove the virtual environment and the local data in var/

@@ -1,12 +1,15 @@
 """How often a speedup's interval contains the truth, simulated.
 
-    python -m benchmarks.simulations.speedup_coverage [within | stopping]
+    python -m benchmarks.simulations.speedup_coverage [within | stopping | turns]
 
 Each process draws a factor on the time before, and a small error of its median. The truth is the geometric mean of the
 ratio over all processes. The interval is the one that verify states (`workers.stats.intervals.ratio_across_processes`).
 
 *Stopping* is verify's rule: four processes where the plan is clearly faster in each of them, six otherwise. A process
 serves two pairs, so its median ratio errs by more.
+
+In *turns* each side has a process of its own, which draws a factor, and times drift by some share from turn to turn.
+The order of the sides is verify's (A B B A A B) or, to compare, A B A B A B.
 
 *Within* one process both sides draw the times of requests alike, so the truth is a ratio of 1. The requests of a side
 are independent of each other, but for those of an AR(1) process. The interval is the paired bootstrap's
@@ -30,6 +33,9 @@ MEDIAN_ERROR = 0.01
 """Standard deviation of the logarithm of a process's median ratio, beside the process's factor."""
 MEDIAN_ERROR_OF_TWO = 0.11
 """The same for two pairs on a host whose requests vary by 15 %."""
+SPREAD_OF_TURNS = 0.02
+"""Standard deviation of the logarithm of a turn's median."""
+DRIFTS = (0.0, 0.002, 0.005, 0.01, 0.03)
 PATHS = 20_000
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -88,8 +94,29 @@ def coverage_stopping(ratio: float, paths: int = PATHS, seed: int = 1) -> tuple[
     return contained / paths, stopped / paths
 
 
+def coverage_turns(drift: float, turns: int, balanced: bool = True, paths: int = PATHS, seed: int = 1) -> float:
+    """The share of simulated measurements in so many turns of each side whose interval contains the truth, 1.
+
+    Times rise by the share `drift` from one turn to the next; `balanced` is verify's order.
+    """
+    generator, pair = np.random.default_rng(seed), np.arange(turns)
+    first = generator.normal(0.0, SPREAD_OF_TURNS, (2, paths, turns))
+    swapped = (pair % 2) * balanced
+    before, after = 2 * pair + swapped, 2 * pair + 1 - swapped
+    logs = first[0] - first[1] + (before - after) * np.log1p(drift)
+    intervals = (ratio_across_processes([float(ratio) for ratio in row]) for row in np.exp(logs))
+    return sum(interval.low <= 1.0 <= interval.high for interval in intervals) / paths
+
+
 def main() -> None:
-    """Prints a Markdown table of the coverage, between processes, by verify's rule or within one."""
+    """Prints a Markdown table of the coverage: between processes, by verify's rule, in turns or within one."""
+    if sys.argv[1:] == ["turns"]:
+        print("| times rise from turn to turn by | 3 turns | 5 | 3, A B A B | 5, A B A B |")
+        print("| --- | --- | --- | --- | --- |")
+        for drift in DRIFTS:
+            shares = [coverage_turns(drift, turns, balanced) for balanced in (True, False) for turns in (3, 5)]
+            print(f"| {drift:.1%} | {' | '.join(f'{share:.1%}' for share in shares)} |")
+        return
     if sys.argv[1:] == ["stopping"]:
         print("| speedup | 1.2x | 1.5x | 1.8x | 3x | 20x |")
         print("| --- | --- | --- | --- | --- | --- |")

@@ -47,16 +47,20 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--checks", action="store_true", help="what `check` proves on such a GPU")
     parser.add_argument("--plans-only", action="store_true", help="leave out variants that only explore tries")
+    parser.add_argument("--lacking", action="store_true", help="leave out what KERNELS_PREBUILT or the wheel has")
     parser.add_argument("--no-server", action="store_true", help="leave out what only servers need")
 
 
 def compile(options: argparse.Namespace) -> int:
     """Makes what the folder lacks. Returns 0, or 1 when some of it failed, 2 for a wrong model or folder."""
     from kernels.cuda import compiler
+    from kernels.cuda.nvrtc import made_ahead
 
     try:
         wanted = {variant.name: variant for variant in _wanted(options)}
         options.into.mkdir(parents=True, exist_ok=True)
+        if options.lacking:
+            wanted = {name: variant for name, variant in wanted.items() if made_ahead(name) is None}
     except (KeyError, ValueError, OSError, RuntimeError, ModelRefused) as error:
         print(f"kernels compile: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
         return 2
@@ -71,12 +75,19 @@ def compile(options: argparse.Namespace) -> int:
     for number, (name, (seconds, problem)) in enumerate(zip(lacking, results, strict=True), start=1):
         spent, failed = spent + seconds, failed + bool(problem)
         print(f"{number} of {len(lacking)}: {problem or name} in {seconds:.1f} s", flush=True)
-    size = sum((options.into / name).stat().st_size for name in wanted if (options.into / name).exists())
+    size = sum(file.stat().st_size for name in wanted for file in _files(options.into / name))
     print(
         f"{len(lacking) - failed} made in {time.monotonic() - began:.0f} s, {spent:.0f} s of compiling and proving; "
         f"{failed} failed; {size / 1e6:.1f} MB in {options.into}"
     )
     return 1 if failed else 0
+
+
+def _files(path: Path) -> list[Path]:
+    """A binary's files; those of a kernel in Triton share a folder."""
+    if not path.exists():
+        return []
+    return list(path.parent.iterdir()) if path.name.startswith("__grp__") else [path]
 
 
 def _wanted(options: argparse.Namespace) -> Iterator["AnyBuild"]:

@@ -1,8 +1,8 @@
 """CUDA C++ compiled by NVRTC, for sm_90a or another, and loaded through CuPy; `kernels.cuda.launch` launches it.
 
 A compiled kernel is a file, as is the proof of a megakernel's programs. It is looked for in the folders that
-KERNELS_PREBUILT names, which nobody writes to but `python -m kernels compile`, then in `cache_directory`, where it is
-kept if it had to be made.
+KERNELS_PREBUILT names and in the installed package's, which nobody writes to but `python -m kernels compile`, then in
+`cache_directory`, where it is kept if it had to be made.
 """
 
 import hashlib
@@ -20,6 +20,8 @@ TILES = Path(__file__).parents[1] / "tiles"
 """The header layer that every CUDA source may include."""
 PREBUILT = "KERNELS_PREBUILT"
 """The environment variable that names folders of kernels that were compiled ahead, divided by os.pathsep."""
+PACKAGED = Path(__file__).parents[1] / "prebuilt"
+"""The folder of kernels that `make wheel` packs; there is none in a checkout without it."""
 STANDARD = "--std=c++17"
 
 
@@ -89,9 +91,9 @@ def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def made_ahead(name: str) -> Path | None:
-    """The file of that name in the first folder of KERNELS_PREBUILT that has it, or None where none has."""
-    folders = filter(None, os.environ.get(PREBUILT, "").split(os.pathsep))
-    return next((path for folder in folders if (path := Path(folder) / name).exists()), None)
+    """The file of that name in the first folder that has it, of KERNELS_PREBUILT and PACKAGED; None where none has."""
+    named = [Path(folder) for folder in os.environ.get(PREBUILT, "").split(os.pathsep) if folder]
+    return next((path for folder in (*named, PACKAGED) if (path := folder / name).exists()), None)
 
 
 def cache_directory() -> Path:

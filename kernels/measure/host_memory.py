@@ -1,5 +1,6 @@
-"""The host's memory that a process may use: what the machine has, within the limits of its control groups."""
+"""The host's memory that a process may use: what the machine has, within its own and its control groups' limits."""
 
+import resource
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +21,12 @@ def total_bytes(groups: Path = GROUPS, own: Path = OWN) -> int:
 
 
 def free_bytes(groups: Path = GROUPS, own: Path = OWN) -> int:
-    """The bytes of them that are free."""
-    return min([psutil.virtual_memory().available, *(limit - used for limit, used in _limits(groups, own))])
+    """The bytes of them that are free, and that this process may take (RLIMIT_DATA)."""
+    free = [psutil.virtual_memory().available, *(limit - used for limit, used in _limits(groups, own))]
+    most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if most != resource.RLIM_INFINITY:
+        free.append(most - psutil.Process().memory_info().data)
+    return min(free)
 
 
 def _limits(groups: Path, own: Path) -> Iterator[tuple[int, int]]:

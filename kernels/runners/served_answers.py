@@ -7,12 +7,11 @@ clock ran is judged, and the stated times are held against the clock of those wh
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from statistics import median
 
-from kernels.model.loading import answer_of
+from kernels.model.loading import answer_of, kind_of
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE, difference
-from kernels.proof.served_ids import Judged, judge
+from kernels.proof.served_ids import Judged, LogitGaps, joined, judge, logit_gaps
 from kernels.runners.base import Runner
 from kernels.runners.clients import KEPT_BATCHES, Clients, KeptBatch
 
@@ -67,6 +66,17 @@ def judge_ids(reference: Runner, runner: Runner, precisions: Precisions, served:
     return judge(reference, runner, batches, precisions) if batches else None
 
 
+def judge_kept(reference: Runner, kept: Sequence[KeptBatch], precision: str) -> tuple[LogitGaps | None, str]:
+    """The gaps of the ids that a runner of another process served, by `reference`, and why these batches are not the
+    model's; "" where they are. `precision` is the runner's that rounds most.
+    """
+    most = LARGEST_DIFFERENCE[precision]
+    if kind_of(reference.model) != "decoder":
+        return None, _other_output(reference, "the model's", kept, most) or ""
+    gaps = joined([logit_gaps(reference, batch.prompt, batch.tokens) for batch in kept])
+    return gaps, gaps.refusal(most) or ""
+
+
 def _other_outputs(
     reference: Runner, clients: Clients, kept: Sequence[KeptBatch], precisions: Precisions
 ) -> str | None:
@@ -79,11 +89,15 @@ def _other_outputs(
     runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[precision] for precision in precisions)
     sides = [(reference, "the model's", allowed)] if reference is not runner else []
     sides += [(runner, "its own output", activations)] if reference is runner or allowed > activations else []
-    for batch, (side, whose, most) in product(kept, sides):
+    return next(filter(None, (_other_output(side, whose, kept, most) for side, whose, most in sides)), None)
+
+
+def _other_output(side: Runner, whose: str, kept: Sequence[KeptBatch], most: float) -> str | None:
+    for batch in kept:
         expected = side.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
         if batch.output is None or batch.output.shape != expected.shape:
             return "A timed request has no answer, or one of another shape than the model's."
-        problem = difference(batch.output.float(), expected, answer_of(runner.model).boxes)
+        problem = difference(batch.output.float(), expected, answer_of(side.model).boxes)
         if not problem <= most:
             return f"Its answer to a timed request differs from {whose} by {problem:.1%}; rounding explains {most:.0%}."
     return None

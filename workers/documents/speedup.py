@@ -38,6 +38,7 @@ class Speedup(Document):
     With LEAST_PROCESSES of them or more, `ratio` is the geometric mean of their ratios with the interval that contains
     their spread, and `noise` the plan in one process against itself in another. With fewer, both are of the first
     process: `noise` is then a side's odd requests against its even ones.
+    Where before and after took `turns`, each of `processes` is two that ran one after the other, one a side.
     """
 
     metric: str
@@ -46,6 +47,7 @@ class Speedup(Document):
     difference: bool
     processes: list[ProcessMedians] = []
     drifts: list[Drift] = []
+    turns: bool = False
 
     @property
     def across(self) -> bool:
@@ -56,6 +58,8 @@ class Speedup(Document):
     def scope(self) -> str:
         """What the interval is of, in words."""
         count = len(self.processes)
+        if self.turns:
+            return f"over {count} turns of each side"
         return f"over {count} processes, {count - 1} of them fresh" if self.across else "within one process"
 
     @property
@@ -66,9 +70,9 @@ class Speedup(Document):
     @property
     def drift_words(self) -> str:
         """A sentence about what drifted; "" when nothing did."""
-        names = {"before": "the baseline", "after": "the plan"}
+        names, part = {"before": "the baseline", "after": "the plan"}, "turn" if self.turns else "process"
         drifts = [
-            f"{names[drift.side]} in process {drift.process} by {100 * (drift.ratio - 1):+.0f} %"
+            f"{names[drift.side]} in {part} {drift.process} by {100 * (drift.ratio - 1):+.0f} %"
             for drift in sorted(self.drifts, key=lambda drift: -abs(drift.ratio - 1))[:3]
         ]
         more = f" and {len(self.drifts) - 3} more" if len(self.drifts) > 3 else ""

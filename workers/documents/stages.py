@@ -178,6 +178,9 @@ class VerifyResult(Document):
     before: list[Distribution]
     after: list[Distribution]
     compared_with: str = Field(default="before", description="what the values before are called")
+    turns: int = Field(
+        default=0, description="of each side, where both did not fit into memory; 0 where their requests alternated"
+    )
     gpus_before: int = Field(default=1, description="the GPUs that what runs today was measured on together")
     tokens_per_second_before: float
     tokens_per_second_after: float
@@ -203,6 +206,11 @@ class VerifyResult(Document):
     def gpus(self) -> int:
         """How many GPUs the plan runs on."""
         return int(self.plan.get("tensor_parallel_size", 1))
+
+    @property
+    def order(self) -> str:
+        """How the requests before and after followed each other, in words."""
+        return f"in {self.turns} turns of each" if self.turns else "interleaved"
 
 
 class ReportResult(Document):

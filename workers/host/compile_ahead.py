@@ -97,7 +97,7 @@ def _options(document: StageInput) -> Iterable[str]:
     traffic, constraints = document.workload.traffic, document.workload.constraints
     jobs = min(MOST_JOBS, max(1, usable_cpus() // 4))
     sizes = {"batch": traffic.batch, "prompt": traffic.prompt_tokens, "tokens": traffic.output_tokens, "jobs": jobs}
-    yield from ("--plans-only", "--no-server", "--gpu", _gpu(document).gpu_class)
+    yield from ("--lacking", "--plans-only", "--no-server", "--gpu", _gpu(document).gpu_class)
     for name, value in sizes.items():
         yield from (f"--{name}", str(value))
     for weights in LOWER:

@@ -37,10 +37,13 @@ FEWEST_PAIRS, LATEST_SECONDS = 2, 120.0
 
 @dataclass(frozen=True)
 class Alternation:
-    """What one process served: today's and the plan's requests alternated for the first `pairs` of each."""
+    """What one process served: today's and the plan's requests alternated for the first `pairs` of each. Of a `turn`
+    each side had a process, one after the other.
+    """
 
     before: Sequence[ServedBatch]
     after: Sequence[ServedBatch]
+    turn: bool = False
 
     @property
     def pairs(self) -> int:

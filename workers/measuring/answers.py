@@ -8,12 +8,12 @@ from typing import Literal
 import torch
 
 from kernels.model_files import AnswerKind
-from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
 from workers.measuring.allowed_rises import Tolerances
 from workers.measuring.answer_distance import AnswerDistance, ClassDistance, Pool, distance_of, mean_of_rows, rows_of
 from workers.measuring.quality import upper_end
+from workers.measuring.recorded_answers import GivesLogits
 from workers.stats.intervals import paired_difference
 
 LEAST_ANSWERS = 300
@@ -57,7 +57,7 @@ class AnswerComparison:
 
 @torch.no_grad()
 def compare(
-    runners: tuple[Runner, Runner, Runner],
+    runners: tuple[GivesLogits, GivesLogits, GivesLogits],
     inputs: Iterable[torch.Tensor],
     answer: AnswerKind,
     source: str,

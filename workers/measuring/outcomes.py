@@ -174,6 +174,7 @@ def speedup(
         difference=is_difference(ratio, noise),
         processes=medians,
         drifts=_drifts(sides, spacing),
+        turns=processes[0].turn,
     )
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from kernels.measure.fidelity import distances
-from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Quality, TextScores
 from workers.measuring.allowed_rises import Tolerances
+from workers.measuring.recorded_answers import GivesLogits
 from workers.measuring.texts import Tokens, groups
 from workers.stats.intervals import bootstrap, paired_difference
 
@@ -159,9 +159,9 @@ def rises(before: _Side, after: _Side) -> tuple[Interval, Interval]:
 
 @torch.no_grad()
 def compare(
-    reference: Runner,
-    before: Runner,
-    after: Runner,
+    reference: GivesLogits,
+    before: GivesLogits,
+    after: GivesLogits,
     tokens: Tokens,
     batch: int,
     goes_on: Callable[[int], bool],

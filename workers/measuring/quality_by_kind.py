@@ -21,9 +21,10 @@ from workers.documents import budget
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
-from workers.measuring import answers, quality, texts
+from workers.measuring import answers, quality, recorded_answers, texts
 from workers.measuring.allowed_rises import allowed_rises
 from workers.measuring.answer_distance import Pool, mean_of_rows
+from workers.measuring.recorded_answers import Given, GivesLogits
 from workers.measuring.served_model import dtype_of, load, vocabulary
 from workers.prediction.precisions import own_precision
 from workers.wording.errors import error_sentence
@@ -50,7 +51,31 @@ def measure(
     """
     try:
         reference = _float32(document, context, before)
-        return _judge(document, context, reference, before, after, unverified), ""
+        given = _given(document, context, reference.model)
+        return _judge(document, context, (reference, before, after), given, unverified), ""
+    except Exception as error:  # a model may fail on inputs that timing never gave it
+        return None, error_sentence(error)
+
+
+def record(document: StageInput, context: Context, before: Runner, folder: Path) -> None:
+    """Keeps what float32 and `before` answer to what quality is measured on, so many answers as proof takes."""
+    reference = _float32(document, context, before)
+    given = _given(document, context, reference.model)
+    until = time.monotonic() + max(QUALITY_SECONDS, budget.quality_seconds(document.results))
+
+    def goes_on(values: int) -> bool:
+        return time.monotonic() < until and (given.tokens is None or values < NEEDED["tokens"])
+
+    recorded_answers.record(given, (reference, before), folder, goes_on)
+
+
+def measure_recorded(
+    document: StageInput, context: Context, folder: Path, after: Runner, *, unverified: bool
+) -> tuple[Quality | None, str]:
+    """As `measure`, beside what `record` has kept."""
+    try:
+        reference, before = (recorded_answers.Recorded(folder, side, after.model.device) for side in range(2))
+        return _judge(document, context, (reference, before, after), recorded_answers.recorded(folder), unverified), ""
     except Exception as error:  # a model may fail on inputs that timing never gave it
         return None, error_sentence(error)
 
@@ -96,13 +121,17 @@ def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
 
 
 def _judge(
-    document: StageInput, context: Context, reference: Runner, before: Runner, after: Runner, unverified: bool
+    document: StageInput,
+    context: Context,
+    sides: tuple[GivesLogits, GivesLogits, GivesLogits],
+    given: Given,
+    unverified: bool,
 ) -> Quality:
     longest = QUALITY_SECONDS
     if not document.workload.constraints.strict_minutes:
         longest = max(longest, budget.quality_seconds(document.results))
     until = time.monotonic() + max(longest, context.seconds_left * (1 - FINISHING_SHARE))
-    answer = answer_of(reference.model)
+    answer = given.answer
     needed = NEEDED[answer.form]
     allowed = None if unverified else allowed_rises(document.workload.constraints, document.model, answer)
 
@@ -117,15 +146,25 @@ def _judge(
             said_at = now
         return now < (until if done < least else soon) and done < most
 
-    if answer.form == "tokens":
-        tokens = _texts(document, context, reference.model, needed)
+    if given.tokens is not None:
+        tokens = given.tokens
         generates, batch = document.model.kind == "decoder", document.workload.traffic.batch
         wanted = max(needed, min(LEAST_SEQUENCES, tokens.written) * tokens.ids.shape[1])
-        compared = quality.compare(reference, before, after, tokens, batch, goes_on, generates)
+        compared = quality.compare(*sides, tokens, batch, goes_on, generates)
         return quality.judge(*compared, tokens, document.model.generated, allowed)
-    inputs, source = _inputs(document, context, reference.model, answer, needed)
-    comparison = answers.compare((reference, before, after), inputs, answer, source, goes_on, _pool(context.model_dir))
+    pool = _pool(context.model_dir)
+    comparison = answers.compare(sides, given.batches, answer, given.source, goes_on, pool)
     return answers.judge(comparison, document.model.generated, allowed)
+
+
+def _given(document: StageInput, context: Context, model: PreTrainedModel) -> Given:
+    answer = answer_of(model)
+    needed = NEEDED[answer.form]
+    if answer.form == "tokens":
+        tokens = _texts(document, context, model, needed)
+        batches = texts.groups(tokens, document.workload.traffic.batch)
+        return Given(answer, batches, tokens.source, tokens)
+    return Given(answer, *_inputs(document, context, model, answer, needed), None)
 
 
 def _pool(model_dir: Path) -> Pool:

@@ -19,6 +19,10 @@ from workers.harness.context import Context, StageError
 from workers.prediction.precisions import serving_dtype
 
 
+class NoRoom(StageError):
+    """The device's memory does not hold the model."""
+
+
 def device_of(gpu_class: str) -> str:
     """cuda or cpu. Raises StageError when a GPU class is asked for on a machine with fewer GPUs than it has, or with
     some of another type.
@@ -61,7 +65,7 @@ def load(document: StageInput, context: Context, dtype: str | None = None, **siz
     except ValueError as error:
         raise StageError(str(error), refused=True) from error
     except torch.OutOfMemoryError as error:
-        raise StageError(f"The model does not fit: {str(error).splitlines()[0]}") from error
+        raise NoRoom(f"The model does not fit: {str(error).splitlines()[0]}") from error
     finally:
         context.starts_and_loads += time.monotonic() - started
 

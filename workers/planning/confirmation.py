@@ -12,7 +12,7 @@ from workers.documents.profile import PlanProfile
 from workers.documents.quality import Quality
 from workers.documents.speedup import LEAST_PROCESSES, Speedup
 from workers.documents.stages import ObjectiveOutcome, PlanCheck, PlanTrial, StageInput
-from workers.documents.workload import Workload
+from workers.documents.workload import Objective, Workload
 from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import Sizes, outcomes_of, speedup
@@ -75,6 +75,11 @@ class PlanMeasurement:
     def void(self) -> str:
         """Why its figures do not count, as a sentence; "" unless another program is known to have used the GPU."""
         return self.environment.telemetry.void
+
+    @property
+    def turns(self) -> int:
+        """How many turns each side took; 0 where requests of both alternated."""
+        return len(self.processes) if self.processes[0].turn else 0
 
     @property
     def measuring_seconds(self) -> float:
@@ -208,18 +213,14 @@ def _measured_again(
     It may then no longer be confirmed. The caller has freed the device's memory.
     """
     seconds = attempt.process_seconds(processes.context)
-    if seconds is None:
+    if seconds is None or attempt.turns:
         return attempt
     objectives, gpus = processes.document.workload.objectives, sizes_of(processes.document, attempt.plan)
 
-    def is_clear(added: Sequence[Alternation]) -> bool:
-        alternations = [*attempt.processes, *added]
-        gain = speedup(objectives[0], alternations, usd_per_hour, gpus)
-        outcomes = outcomes_of(objectives, alternations, usd_per_hour, gpus)
-        faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
-        return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
+    def clear(added: Sequence[Alternation]) -> bool:
+        return is_clear([*attempt.processes, *added], objectives, usd_per_hour, gpus)
 
-    added = processes.measure(attempt.plan, seconds, attempt.pairs_in(processes.context), is_clear)
+    added = processes.measure(attempt.plan, seconds, attempt.pairs_in(processes.context), clear)
     alternations = [*attempt.processes, *added.alternations]
     return replace(
         attempt,
@@ -231,6 +232,16 @@ def _measured_again(
         refusal=added.refusal,
         failure=added.failure,
     )
+
+
+def is_clear(
+    processes: Sequence[Alternation], objectives: Sequence[Objective], usd_per_hour: float | None, gpus: Sizes
+) -> bool:
+    """Whether a plan is CLEARLY_FASTER in each process, and decided on every promise."""
+    gain = speedup(objectives[0], processes, usd_per_hour, gpus)
+    outcomes = outcomes_of(objectives, processes, usd_per_hour, gpus)
+    faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
+    return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
 
 def unchanged(

@@ -7,8 +7,9 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
 from pydantic import Field
 
@@ -23,6 +24,8 @@ from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients
 from workers.measuring.served_model import load_today, planned, prepared, watched
 from workers.planning.served_checks import judge_served
+
+Task = TypeVar("Task", bound=Document)
 
 
 class VerifyTask(Document):
@@ -85,21 +88,21 @@ def measure(request: VerifyTask, context: Context) -> Result:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line's measurement and writes its result."""
-    parser = argparse.ArgumentParser(description="Measure what runs today and a plan in a fresh process.")
+def run_task(kind: type[Task], measure: Callable[[Task, Context], Document], description: str) -> NoReturn:
+    """Runs the command line's measurement, writes its result and ends the process."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("request", type=Path)
     parser.add_argument("result", type=Path)
     parser.add_argument("--model", type=Path, required=True, help="directory with the model's files")
     parser.add_argument("--artifacts", type=Path, required=True, help="scratch directory")
-    options = parser.parse_args(arguments)
-    request = VerifyTask.model_validate_json(options.request.read_bytes())
+    options = parser.parse_args()
+    request = kind.model_validate_json(options.request.read_bytes())
     result = measure(request, Context(options.model, options.artifacts))
     options.result.write_text(result.model_dump_json())
-
-
-if __name__ == "__main__":
-    main()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # compilers' pools of processes would hold it up
+
+
+if __name__ == "__main__":
+    run_task(VerifyTask, measure, "Measure what runs today and a plan in a fresh process.")

@@ -90,7 +90,7 @@ def _profile(
         once = request(runner, ids, window.steps + 1, generates)
         once()
         traced.plain_ms += median(once() for _ in range(REQUESTS_TIMED))
-        path = context.artifacts / f"plan-{index}.json.gz"
+        path = context.artifacts / f"plan-{index}.json"
         traced.traced_ms += _trace(runner, plan, model, generates, once, path)
         trace = reader.read(path)
         if plan.tensor_parallel_size > 1 and plan.placement == "tensor_parallel":
@@ -98,7 +98,7 @@ def _profile(
         work = attribution.attribute(trace)
         traced.add(window, trace, work if plan.runner == "eager" else _named(work, shapes, plan), shapes)
     result = _result(traced, before, document, plan, request_ms, steps)
-    kept, shown = timeline.keep(context.artifacts / "plan-0.json.gz", traced.first, context, "plan-")
+    kept, shown = timeline.keep(context.artifacts / "plan-0.json", traced.first, context, "plan-")
     return result.model_copy(update={"trace": kept, "timeline": shown})
 
 

@@ -76,6 +76,13 @@ def busy_words(busy: float | None, verdict: Verdict) -> str:
     )
 
 
+def turns_words(turns: int) -> str:
+    """That plans were measured in so many turns, as a sentence; "" for none."""
+    if not turns:
+        return ""
+    return f"Before and after do not fit into memory beside each other, so they took turns, {turns} of each."
+
+
 def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict: Verdict) -> str:
     """Which plans were not tried for want of time, as a sentence; "" for none, or where the SLA is met.
 

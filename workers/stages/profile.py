@@ -89,7 +89,7 @@ def _replayed(
 
     Its first decode steps stand for all: each reads the whole of a cache that is as long as the request will be.
     """
-    path, steps, tokens = context.artifacts / "replayed.json.gz", sampled.steps, document.workload.traffic.output_tokens
+    path, steps, tokens = context.artifacts / "replayed.json", sampled.steps, document.workload.traffic.output_tokens
     with prepared(runners.runner("compiled", model), document) as runner:
         wall = median(request(runner, prompt, tokens, True)() for _ in range(REQUESTS_TIMED))
         capture.trace(model, True, request(runner, prompt, steps + 1, True), path)
@@ -143,7 +143,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     shown, doubt = table.with_idle(rows, wall.request_ms), table.beyond(device_ms, wall.request_ms)
     waiting, pace = waits(rows, wall.phases), paces(rows, wall.phases)
     facts = RequestFacts(limits, sampled.on_gpu, launches, waiting, bool(doubt), pace, generates)
-    trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json.gz", sampled.first, context)
+    trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json", sampled.first, context)
     context.report_progress(1.0, f"attributed {share:.1%} of the device's time")
     return ProfileResult(
         environment=environment(),

@@ -2,9 +2,10 @@
 
 import secrets
 import time
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 
+import torch
 from transformers import PreTrainedModel
 
 from kernels import runners
@@ -30,7 +31,7 @@ from workers.measuring.alternation import (
 )
 from workers.measuring.journal import Journal
 from workers.measuring.outcomes import hours_of, outcomes_of, speedup
-from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release, watched
+from workers.measuring.served_model import NoRoom, dtype_of, load_once, planned, prepared, release, watched
 from workers.planning import summaries
 from workers.planning.confirmation import (
     PlanMeasurement,
@@ -52,6 +53,7 @@ from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
+from workers.planning.turns import copy_fits, in_turns
 from workers.planning.verdict_words import (
     busy_share,
     busy_words,
@@ -59,6 +61,7 @@ from workers.planning.verdict_words import (
     no_change_sentence,
     overall_verdict,
     sentence,
+    turns_words,
 )
 from workers.stats.intervals import goodput, tokens_per_second
 from workers.stats.sample_sizes import distributions, is_enough
@@ -90,20 +93,26 @@ def unverified(document: StageInput, plan: Plan) -> bool:
 
 @dataclass
 class _Bench:
-    """The model as the customer runs it today, by `runner`, ready to be measured beside one plan after another."""
+    """The model as the customer runs it today, by `runner`, ready to be measured beside one plan after another; given
+    up, by closing `stack`, once a plan does not fit beside it.
+    """
 
     document: StageInput
     context: Context
-    model: PreTrainedModel
-    runner: Runner
     usd: float | None
-    started: float
     further: FurtherProcesses
+    stack: ExitStack
 
     def __post_init__(self) -> None:
-        self.today = Clients(self.runner, self.document.workload.traffic, secrets.randbits(32))
-        self._loading_seconds = time.monotonic() - self.started
-        self._journal = Journal(self.document, self.context)
+        document, context = self.document, self.context
+        self.model: PreTrainedModel = load_once(document, context)
+        started = time.monotonic() - context.shared["loading_seconds"]
+        today = runners.runner(document.workload.present_runner, self.model)
+        self.runner: Runner = self.stack.enter_context(prepared(today, document))
+        self.today = Clients(self.runner, document.workload.traffic, secrets.randbits(32))
+        self._loading_seconds = time.monotonic() - started
+        self._journal = Journal(document, context)
+        self._is_loaded = True
 
     def attempts(self, composed: Plan) -> tuple[list[PlanMeasurement], list[str]]:
         """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
@@ -130,6 +139,22 @@ class _Bench:
         """
         if not is_change(plan, self.document):
             return self._attempt(label, plan)
+        if self._is_loaded and copy_fits(plan, self.document, self.model):
+            with suppress(NoRoom, torch.OutOfMemoryError):
+                return self._beside_today(label, plan)
+        self._give_up_memory()
+        allowed = unverified(self.document, plan)
+        return in_turns(label, plan, self.document, self.context, self.usd, allowed, self._loading_seconds)
+
+    def _give_up_memory(self) -> None:
+        if self._is_loaded:
+            self.further.close()
+            self.stack.close()
+            del self.model, self.runner, self.today
+            release(self.context)
+        self._is_loaded = False
+
+    def _beside_today(self, label: str, plan: Plan) -> PlanMeasurement:
         trials = self.document.results.compose.trials if self.document.results.compose else []
         built = max((trial.build_seconds or 0.0 for trial in trials if trial.label == label), default=0.0)
 
@@ -219,6 +244,8 @@ class _Bench:
 
         Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
         """
+        if not self._is_loaded:
+            return unchanged(last, self.document, [Alternation(last.before, last.before)], self.usd)
         objectives, served = self.document.workload.objectives, self.today.served
         usd = hours_of(self.usd, sizes_of(self.document))[0]
         if not served:  # an earlier process of the stage measured every plan
@@ -247,10 +274,7 @@ def _in_this_process(
     composed = plan_of(document)
     with ExitStack() as stack:
         context.report_progress(0.0, "loading the model, for before and after")
-        model = load_once(document, context)
-        started = time.monotonic() - context.shared["loading_seconds"]
-        runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))
-        bench = _Bench(document, context, model, runner, usd, started, processes)
+        bench = _Bench(document, context, usd, processes, stack)
         attempts, left_out = bench.attempts(composed)
         last = attempts[-1]
         return attempts, left_out, bench.no_change(last) if last.why_not else last
@@ -304,7 +328,8 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         words = no_change_sentence(attempts, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
     beside = "" if final.void else busy_words(busy, verdict)
-    words = " ".join(filter(None, (beside, for_time, words, "" if final.void in words else final.void, final.failure)))
+    void, turns = "" if final.void in words else final.void, max(attempt.turns for attempt in attempts)
+    words = " ".join(filter(None, (beside, for_time, words, turns_words(turns), void, final.failure)))
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),
@@ -312,6 +337,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         before=distributions(document.model, workload.objectives, final.before, usd_before),
         after=distributions(document.model, workload.objectives, final.after, usd_after),
         compared_with=workload.compared_with,
+        turns=turns,
         gpus_before=document.tensor_parallel_size,
         tokens_per_second_before=tokens_per_second(final.before),
         tokens_per_second_after=tokens_per_second(final.after),

@@ -91,11 +91,12 @@ def _take(trace: Trace, event: dict[str, Any]) -> None:
 
 def shorten(source: Path, target: Path, most_bytes: int) -> Path:
     """Copies the first events of a trace, up to about `most_bytes` of JSON, into a `.json.gz` that viewers open."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
     with gzip.open(target, "wt", encoding="utf-8", compresslevel=6) as stream:
         stream.write('{"traceEvents": [')
         written = 0
         for event in events(source):
-            text = json.dumps(event, separators=(",", ":"))
+            text = encode(event)
             if written + len(text) > most_bytes:
                 break
             stream.write("," + text if written else text)

@@ -90,7 +90,7 @@ def sample(
     """Counts and traces the windows. `request` returns, for a window, a function that runs it and returns its ms.
 
     A window with skipped steps is a request whose prompt is longer by as many tokens. The traces are written as
-    `trace-0.json.gz` and so on into `folder`. A window that does not fit into the GPU's memory, since its prompt is
+    `trace-0.json` and so on into `folder`. A window that does not fit into the GPU's memory, since its prompt is
     longer, is listed in `left_out`. Further windows are traced while `goes_on` says so.
     """
     traced = TracedWindows()
@@ -99,7 +99,7 @@ def sample(
             traced.cut_short = True
             break
         try:
-            _add(traced, model, generates, window, request(window), folder / f"trace-{index}.json.gz")
+            _add(traced, model, generates, window, request(window), folder / f"trace-{index}.json")
         except torch.OutOfMemoryError:
             if not window.skipped:
                 raise

@@ -264,6 +264,10 @@ def test_what_is_there_is_not_made_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(nvrtc.PREBUILT, str(folder))
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     assert lost.binary() == folder / lost.name
+    capsys.readouterr()
+    other = ["compile", "--into", str(tmp_path / "other"), *command[3:], "--lacking"]
+    assert main(other) == 0
+    assert "0 binaries and proofs" in capsys.readouterr().out
     (folder / lost.name).unlink()
     assert lost.binary() == tmp_path / "cache" / lost.name
 

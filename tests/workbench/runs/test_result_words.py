@@ -11,6 +11,7 @@ from workbench.runs.models import Run
 from workbench.runs.services import minutes_wanted
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
+from workers.documents.speedup import ProcessMedians
 from workers.documents.traffic import Traffic
 from workers.stages.price import price
 
@@ -47,6 +48,17 @@ def test_a_speedup_inside_the_noise_is_none_and_a_plan_comes_with_the_commands_t
     for part in ("python -m kernels serve --plan plan.json --model llama-3.2-1b", "/v1/completions", "/plan.json"):
         assert part in section
     assert section.count("data-copy=") == 3
+
+
+def test_before_and_after_that_took_turns_say_how_many(shown):
+    results = sample_results.results()
+    medians = [ProcessMedians(before=281, after=81, ratio=3.47, pairs=3)] * 3
+    speedup = results.verify.speedup.model_copy(update={"processes": medians, "turns": True})
+    results.verify = results.verify.model_copy(update={"turns": 3, "speedup": speedup})
+    page = shown(results)
+    assert ", in 3 turns of each; limits" in page
+    assert "over 3 turns of each side: " in page
+    assert '<th scope="col">Turn of each side</th>' in page
 
 
 def test_rounded_weights_say_what_they_bring_and_cost(shown):

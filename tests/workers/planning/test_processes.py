@@ -4,7 +4,14 @@ import itertools
 
 import pytest
 
-from benchmarks.simulations.speedup_coverage import PAIRS, coverage, coverage_stopping, coverage_within
+from benchmarks.simulations.speedup_coverage import (
+    DRIFTS,
+    PAIRS,
+    coverage,
+    coverage_stopping,
+    coverage_turns,
+    coverage_within,
+)
 from kernels.plan import Plan
 from tests.simulations_page import agrees, quoted_shares
 from tests.workers.conftest import stage_input
@@ -119,6 +126,15 @@ def test_the_coverage_by_verifys_rule_is_the_one_that_the_page_quotes():
     assert agrees(stopped, quoted["four processes"][2], 1000)
     assert coverage("log-normal", 3, paths=2000) > 0.935
     assert coverage("two kinds of processes, equally many", 6, paths=2000) > 0.945
+
+
+def test_drift_favours_neither_side_in_turns():
+    quoted = quoted_shares("benchmarks.simulations.speedup_coverage turns")
+    for drift in DRIFTS[::2]:
+        ways = [(turns, balanced) for balanced in (True, False) for turns in (3, 5)]
+        for (turns, balanced), share in zip(ways, quoted[f"{drift:.1%}"], strict=True):
+            assert agrees(coverage_turns(drift, turns, balanced, paths=1000), share, 1000)
+    assert min(share for row in quoted.values() for share in row[:2]) > 0.94
 
 
 def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeypatch):

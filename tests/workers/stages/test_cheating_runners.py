@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -213,9 +214,10 @@ def test_no_measurement_repeats_the_prompts_of_another(context):
     for _ in range(2):
         TrialRunner(document).attempt("memo", plan, lambda: Remembers(model), TrialTimeouts(60, 0.1), lossy=False)
     further = FurtherProcesses(document, context)
-    bench = verify._Bench(document, context, model, EagerRunner(model), None, time.monotonic(), further)
-    for _ in range(2):
-        bench._served(Remembers(model), plan, time.monotonic(), context.seconds_left)
+    with ExitStack() as stack:
+        bench = verify._Bench(document, context, None, further, stack)
+        for _ in range(2):
+            bench._served(Remembers(model), plan, time.monotonic(), context.seconds_left)
     assert len(Remembers.answers) > 20
     assert Remembers.hits == 0
 

@@ -9,6 +9,7 @@ from sample_no_change import no_change
 from sample_results import results, stage_input
 
 from workers.documents.measurement import Telemetry
+from workers.documents.speedup import ProcessMedians
 from workers.documents.stages import PlanTrial, Results
 from workers.harness.context import Context, StageError
 from workers.report.page import headline, render
@@ -54,6 +55,19 @@ def test_the_report_begins_with_the_price_of_a_token_and_has_what_was_predicted_
     assert all(each in page for each in predicted)
     unpriced = document.model_copy(update={"results": document.results.model_copy(update={"price": None})})
     assert "a million" not in render(unpriced).partition('class="appendix"')[0]
+
+
+def test_a_plan_that_took_turns_with_today_says_how_many():
+    document = stage_input()
+    verify = document.results.verify
+    medians = [ProcessMedians(before=281, after=81, ratio=3.47, pairs=3)] * 3
+    speedup = verify.speedup.model_copy(update={"processes": medians, "turns": True})
+    turned = verify.model_copy(update={"turns": 3, "speedup": speedup})
+    page = render(document.model_copy(update={"results": document.results.model_copy(update={"verify": turned})}))
+    assert "Before and after are measured here, in 3 turns of each;" in page
+    assert "over 3 turns of each side: " in page
+    assert "<th>Turn of each side</th>" in page
+    assert "interleaved" not in page
 
 
 def test_a_missed_limit_says_so_and_hostile_names_are_escaped():

@@ -1,0 +1,147 @@
+"""Measures one side, what runs today or a plan: `python -m workers.planning.turn_process IN.json OUT.json`.
+
+The verify stage starts this process where both do not fit into memory beside each other.
+"""
+
+import math
+import time
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from kernels import runners
+from kernels.measure.latency import ServedBatch
+from kernels.plan import Plan
+from kernels.proof.served_ids import Judged, LogitGaps
+from kernels.runners import Runner
+from kernels.runners.clients import KEPT_BATCHES, Clients, KeptBatch
+from kernels.runners.served_answers import judge_kept
+from workers.documents.base import Document
+from workers.documents.measurement import Environment, ServedIds
+from workers.documents.quality import Quality
+from workers.documents.stages import StageInput
+from workers.harness import fresh_processes
+from workers.harness.context import Context
+from workers.measuring import quality_by_kind
+from workers.measuring.alternation import LEAST_PAIRS_OF_SEVERAL, warm_clients
+from workers.measuring.served_model import load_today, planned, prepared, watched
+from workers.planning.fresh_process import run_task
+from workers.planning.served_checks import judge_served, judged_ids, precisions_of
+from workers.stats.sample_sizes import LEAST_REQUESTS, needed
+
+LEAST_TURNS = 3
+"""Of each side. So many ratios have an interval that contains their spread."""
+QUALITY = "quality"
+"""The folder of what today's side and float32 answered."""
+
+Side = Literal["before", "after"]
+
+
+class TurnTask(Document):
+    """What the process is to measure: one `side`, in about so many `seconds`, with prompts from `seed`. The stage has
+    `seconds_left`. `usd` is the price of the side's GPUs in an hour.
+
+    Of today's side `judges` are the turns of the plan whose ids it judges, and `records` says whether it keeps what
+    quality is measured by; of the plan's, `judges` is its own number and `records` whether it measures its quality.
+    """
+
+    document: StageInput
+    plan: Plan
+    side: Side
+    judges: list[int]
+    records: bool = False
+    unverified: bool = False
+    seconds: float
+    seconds_left: float
+    usd: float | None
+    seed: int
+    started_at: float = Field(default_factory=time.monotonic)
+
+
+class TurnResult(Document):
+    """The requests of one side, in order, and what was judged; see `fresh_process.Result`."""
+
+    environment: Environment
+    starts_and_loads: float = 0.0
+    ready_seconds: float = 0.0
+    served: list[ServedBatch]
+    served_ids: list[ServedIds] = []
+    refusal: str = ""
+    quality: Quality | None = None
+    no_quality: str = ""
+
+
+def measure(task: TurnTask, context: Context) -> TurnResult:
+    """Loads one side, warms it up, serves its requests, and judges what can be judged without the other."""
+    document, plan, today = task.document, task.plan, task.side == "before"
+    context = Context(context.model_dir, context.artifacts, seconds=task.seconds_left)
+    context.starts_and_loads = time.monotonic() - task.started_at
+    if today:
+        side = runners.runner(document.workload.present_runner, load_today(document, context))
+    else:
+        side = planned(document, context, plan)
+    with prepared(side, document) as runner:
+        clients = warm_clients(document, runner, task.seed, context.shared)
+        ready_seconds = time.monotonic() - task.started_at
+        fresh_processes.wait_for_turn()
+        with watched(document) as environment:
+            _serve(clients, task)
+        judge = _today_judges if today else _plan_judges
+        return TurnResult(
+            environment=environment(),
+            starts_and_loads=context.starts_and_loads,
+            ready_seconds=ready_seconds,
+            served=list(clients.served),
+        ).model_copy(update=judge(task, context, runner, clients))
+
+
+def _serve(clients: Clients, task: TurnTask) -> None:
+    """Serves a turn's part of the requests by which the promises are proven, as far as the seconds reach."""
+    objectives = task.document.workload.objectives
+    until = time.monotonic() + task.seconds
+    while True:
+        clients.serve()
+        done, counts = len(clients.served), (needed(objective, [clients.served], task.usd) for objective in objectives)
+        enough = done >= math.ceil(max(LEAST_REQUESTS, *counts) / LEAST_TURNS) or time.monotonic() > until
+        if done >= LEAST_PAIRS_OF_SEVERAL and enough:
+            return
+
+
+def _today_judges(task: TurnTask, context: Context, runner: Runner, clients: Clients) -> dict[str, object]:
+    if task.records:
+        quality_by_kind.record(task.document, context, runner, context.artifacts / QUALITY)
+    eager, precisions = runners.runner("eager", runner.model), precisions_of(task.plan)
+    found = list[ServedIds]()
+    for turn in task.judges:
+        kept, own = torch.load(_kept_file(context, turn))
+        batches = [KeptBatch(prompt.to(runner.model.device), *rest) for prompt, *rest in kept]
+        gaps, refusal = judge_kept(eager, batches, precisions[0])
+        if gaps is not None:
+            lossy = own is not None and precisions[0] != precisions[1]
+            judged = Judged(gaps, LogitGaps(*own) if lossy else None, refusal or None)
+            found.append(judged_ids(judged, len(kept)))
+        if refusal:
+            return {"served_ids": found, "refusal": refusal}
+    return {"served_ids": found}
+
+
+def _plan_judges(task: TurnTask, context: Context, runner: Runner, clients: Clients) -> dict[str, object]:
+    kept = [(batch.prompt.cpu(), batch.tokens, batch.row, batch.output) for batch in clients.sample(KEPT_BATCHES)]
+    ids, refusal = judge_served(runner, runner, task.plan, task.document, clients)
+    own = ids and (ids.mean_gap, ids.largest_gap, ids.tokens)
+    torch.save((kept, own), _kept_file(context, *task.judges))
+    if refusal or not task.records:
+        return {"refusal": refusal}
+    folder, unverified = context.artifacts / QUALITY, task.unverified
+    judged, no_quality = quality_by_kind.measure_recorded(task.document, context, folder, runner, unverified=unverified)
+    return {"quality": judged, "no_quality": no_quality}
+
+
+def _kept_file(context: Context, turn: int) -> Path:
+    return context.artifacts / f"kept-{turn}.pt"
+
+
+if __name__ == "__main__":
+    run_task(TurnTask, measure, "Measure what runs today or a plan in a fresh process.")

@@ -1,0 +1,181 @@
+"""Measures what runs today and a plan in turns where they do not fit into memory beside each other.
+
+Each turn is a fresh process that loads one side, measures it and ends. The sides' order is A B B A A B, so that what
+drifts from turn to turn favours neither.
+"""
+
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from transformers import PreTrainedModel
+
+from kernels.ops import BYTES
+from kernels.plan import Plan
+from kernels.server.execution.sizing import free_bytes
+from workers.documents.measurement import Environment, ServedIds
+from workers.documents.quality import Quality
+from workers.documents.stages import StageInput
+from workers.harness.context import Context, StageError
+from workers.harness.fresh_processes import START_SECONDS, FreshProcess
+from workers.measuring.alternation import Alternation
+from workers.measuring.outcomes import hours_of, outcomes_of, speedup
+from workers.measuring.served_model import dtype_of
+from workers.planning.confirmation import PlanMeasurement, is_clear, sizes_of, today_words
+from workers.planning.precision import weights_of
+from workers.planning.served_checks import of_processes
+from workers.planning.turn_process import LEAST_TURNS, QUALITY, Side, TurnResult, TurnTask
+from workers.wording.text import capitalised
+
+MOST_TURNS = 5
+"""Of each side. It is odd, as LEAST_TURNS is: the last turn is then today's, which judges the plan's last ids."""
+LEAST_SECONDS = 3.0
+"""What a turn's requests may take at least."""
+LONGEST_SECONDS = 600.0
+"""What a turn may take in any case."""
+TIMING_SHARE = 0.6
+"""Share of the stage's seconds for loading and timing at most."""
+SIDES: tuple[Side, Side] = ("before", "after")
+WORDS = {"before": "what runs today", "after": "the plan"}
+
+
+def copy_fits(plan: Plan, document: StageInput, model: PreTrainedModel) -> bool:
+    """Whether the plan's copy of the weights fits beside `model`, which runs today; it may need more than a copy.
+
+    Plans of a model that takes several GPUs share its shards.
+    """
+    if document.tensor_parallel_size > 1:
+        return True
+    packs = plan.runner == "megakernel" and plan.dtype == dtype_of(document)
+    size = min(BYTES[weights] for weights in weights_of(plan)) if packs else BYTES[plan.dtype]
+    return document.model.parameters * size / plan.shards <= free_bytes(model.device)
+
+
+class Turns:
+    """The turns of one plan and what runs today. `usd` is of one GPU's hour."""
+
+    def __init__(self, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool) -> None:
+        self.plan, self._document, self._context, self._unverified = plan, document, context, unverified
+        self._usd = dict(zip(SIDES, hours_of(usd, sizes_of(document, plan)), strict=True))
+        self._sides: dict[Side, list[TurnResult]] = {side: [] for side in SIDES}
+        self.failure = ""
+
+    def take(self, loading_seconds: float, is_clear: Callable[[Sequence[Alternation]], bool]) -> None:
+        """Takes LEAST_TURNS of each side; MOST_TURNS where time is left and `is_clear` does not say that it is enough.
+
+        A turn that fails, or whose figures or ids do not count, is the last one, but for one of what runs today. Raises
+        StageError where that fails too. The caller has freed the device's memory.
+        """
+        shutil.rmtree(self._context.artifacts / QUALITY, ignore_errors=True)
+        ready = (self._context.startup_seconds or START_SECONDS) + loading_seconds
+        seconds = max(LEAST_SECONDS, TIMING_SHARE * self._context.seconds_left / (2 * LEAST_TURNS) - ready)
+        judged, started = 0, time.monotonic()
+        for pair in range(MOST_TURNS):
+            left = 2 * (MOST_TURNS - LEAST_TURNS) * (time.monotonic() - started) / max(1, 2 * pair)
+            if pair == LEAST_TURNS and (is_clear(self.alternations) or self._context.seconds_left < left):
+                return
+            for side in SIDES if pair % 2 else reversed(SIDES):
+                judges = [pair] if side == "after" else list(range(judged, len(self._sides["after"])))
+                self._take(side, pair, judges, seconds)
+                if self.failure or self.refusal or self.environment.telemetry.void:
+                    if not self._sides["before"]:
+                        self._take("before", pair, [], seconds)
+                    return
+                judged = judged if side == "after" else len(self._sides["after"])
+
+    @property
+    def alternations(self) -> list[Alternation]:
+        """The pairs of turns, one of each side; what runs today beside itself where the plan has served nothing."""
+        before, after = self._sides.values()
+        pairs = zip(before, after or before, strict=False)
+        return [Alternation(before.served, after.served, turn=True) for before, after in pairs]
+
+    @property
+    def environment(self) -> Environment:
+        """That of the first turn, or of one beside another program."""
+        found = [turn.environment for turn in self._all]
+        first = next((environment for environment in found if environment.telemetry.void), found[0])
+        return first.with_busiest([environment.telemetry for environment in found])
+
+    @property
+    def served_ids(self) -> ServedIds | None:
+        """The judgement on the ids of all turns."""
+        return of_processes([ids for turn in self._all for ids in turn.served_ids])
+
+    @property
+    def refusal(self) -> str:
+        """Why the plan's requests do not count, as a sentence; "" where they do."""
+        return next((turn.refusal for turn in self._all if turn.refusal), "")
+
+    @property
+    def quality(self) -> tuple[Quality | None, str]:
+        """The judgement on quality, or why there is none."""
+        found = [(turn.quality, turn.no_quality) for turn in self._sides["after"] if turn.quality or turn.no_quality]
+        return found[0] if found else (None, "the turns ended before")
+
+    @property
+    def ready_seconds(self) -> float:
+        """How long the two sides took to start, to load and to warm up."""
+        return sum(max((turn.ready_seconds for turn in side), default=0.0) for side in self._sides.values())
+
+    @property
+    def _all(self) -> list[TurnResult]:
+        return [turn for side in self._sides.values() for turn in side]
+
+    def _take(self, side: Side, pair: int, judges: list[int], seconds: float) -> None:
+        context, name = self._context, f"turn {pair + 1} of {WORDS[side]}"
+        context.report_progress(0.1 + 0.14 * min(pair, LEAST_TURNS), f"measuring {name}")
+        task = TurnTask(
+            document=self._document, plan=self.plan, side=side, judges=judges, usd=self._usd[side], seconds=seconds,
+            records=pair == (side == "after"), unverified=self._unverified, seed=secrets.randbits(32),
+            seconds_left=min(context.seconds_left, LONGEST_SECONDS),
+        )  # fmt: skip
+        request, result = (context.artifacts / f"turn-{side}-{pair}-{file}.json" for file in ("request", "result"))
+        request.write_text(task.model_dump_json())
+        folders = ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
+        process = FreshProcess("workers.planning.turn_process", [str(request), str(result), *folders])
+        try:
+            code = process.run(max(LONGEST_SECONDS, context.seconds_left))
+            failure = f"{capitalised(name)} ended with code {code}." if code else ""
+        except subprocess.TimeoutExpired as error:
+            failure = f"{capitalised(name)} did not end within {error.timeout:.0f} s."
+        self.failure = self.failure or failure
+        if not failure:
+            turn = TurnResult.model_validate_json(result.read_bytes())
+            context.starts_and_loads += turn.starts_and_loads
+            self._sides[side].append(turn)
+        elif side == "before" and not self._sides["before"]:
+            raise StageError(f"Before and after do not fit into memory beside each other. {failure}")
+
+
+def in_turns(
+    label: str, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool,
+    loading_seconds: float,
+) -> PlanMeasurement:  # fmt: skip
+    """The measurement of a plan that does not fit beside what runs today, whose memory the caller has freed."""
+    objectives, sizes, start = document.workload.objectives, sizes_of(document, plan), time.monotonic()
+    turns = Turns(plan, document, context, usd, unverified)
+    turns.take(loading_seconds, partial(is_clear, objectives=objectives, usd_per_hour=usd, gpus=sizes))
+    quality, no_quality = turns.quality
+    too_few = turns.failure if len(turns.alternations) < LEAST_TURNS else ""
+    return PlanMeasurement(
+        label=label,
+        plan=plan,
+        changed=True,
+        environment=turns.environment,
+        processes=turns.alternations,
+        outcomes=outcomes_of(objectives, turns.alternations, usd, sizes),
+        speedup=speedup(objectives[0], turns.alternations, usd, sizes),
+        quality=quality,
+        no_quality=no_quality,
+        served_ids=turns.served_ids,
+        refusal=turns.refusal or too_few,
+        seconds=time.monotonic() - start,
+        ready_seconds=turns.ready_seconds,
+        no_profile="The plan was not profiled: what runs today does not fit into memory beside it.",
+        failure=turns.failure,
+        today=today_words(document.workload),
+    )
