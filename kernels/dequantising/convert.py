@@ -30,6 +30,8 @@ from kernels.model_files.tensors import INDEX, read_tensors
 
 SHARD_BYTES = 2**31
 SPARE_BYTES = 2**30
+EXPERTS = ".experts."
+"""In the names of a mixture's experts, whose stored scales are not kept: the model joins those of a layer."""
 
 
 def main() -> None:
@@ -61,7 +63,7 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
 
 def _weights(
     files: Mapping[str, Path], facts: ModelFacts, folder: Path
-) -> Iterator[tuple[str, torch.Tensor, layouts.Groups | None]]:
+) -> Iterator[tuple[str, torch.Tensor, layouts.Kept | None]]:
     if name := gguf_file(files):
         if facts.has_tokenizer:
             gguf_tokenizer.write(name, files[name], facts.config, folder)
@@ -76,24 +78,24 @@ def _weights(
     yield from weights_of_checkpoint(files, scheme)
 
 
-def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, layouts.Groups | None]]) -> None:
+def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, layouts.Kept | None]]) -> None:
     """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused for a weight that is no number."""
     shard: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
-    groups: dict[str, layouts.Groups] = {}
+    kept: dict[str, layouts.Kept] = {}
     size = number = 0
     for name, weight, stored in weights:
         if not torch.isfinite(weight).all():
             raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
         shard[name] = weight.contiguous()
-        if (own := layouts.kept(weight, stored)) is not None:
-            groups[name] = own
+        if EXPERTS not in name and (own := layouts.kept(weight, stored)) is not None:
+            kept[name] = own
         size += weight.nbytes
         if size >= SHARD_BYTES:
             number, size = number + 1, 0
             places |= _save(folder, shard, number)
     places |= _save(folder, shard, number + 1)
-    layouts.save(folder, groups)
+    layouts.save(folder, kept)
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 
@@ -108,8 +110,10 @@ def _save(folder: Path, shard: dict[str, torch.Tensor], number: int) -> dict[str
 
 def weights_of_checkpoint(
     files: Mapping[str, Path], scheme: Scheme
-) -> Iterator[tuple[str, torch.Tensor, layouts.Groups | None]]:
-    """Each weight's name, its values in bf16, and scales and zeros if it is stored in groups. Raises ModelRefused."""
+) -> Iterator[tuple[str, torch.Tensor, layouts.Kept | None]]:
+    """Each weight's name, its values in bf16, and scales and zeros if products can hold it as it is stored. Raises
+    ModelRefused.
+    """
     stored = stored_weights(read_tensors(files), scheme)
     shards = {part.file for weight in stored.values() for part in weight.parts.values()}
     with ExitStack() as stack:
@@ -118,7 +122,7 @@ def weights_of_checkpoint(
             parts = {part: opened[tensor.file].get_tensor(tensor.name) for part, tensor in weight.parts.items()}
             try:
                 own = as_stored(weight.layout, parts, scheme)
-                yield name, dequantised(own).bfloat16(), layouts.of_groups(own)
+                yield name, dequantised(own).bfloat16(), layouts.of_stored(own)
             except WrongParts as error:
                 raise ModelRefused(weight.file, name, str(error)) from None
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kernels.model.dense_families import GATES, GEMMAS, activation, head_size, rotary_order
 from kernels.model.experts import Experts, experts_of, is_sparse
-from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, stored_groups
+from kernels.quant.quantised_matrix import STORED, STORED_ROWS, STORED_SCALES, STORED_ZEROS, stored_groups, stored_rows
 
 
 class Dense(NamedTuple):
@@ -97,7 +97,7 @@ def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]
         rotated = (config.num_attention_heads + config.num_key_value_heads) * size
         rows[:rotated] = rows[:rotated].view(-1, size)[:, order].flatten()
         copies[rank] = whole[rows]
-        for name in (STORED_SCALES, STORED_ZEROS):
+        for name in STORED:
             if (stored := getattr(parts[0], name, None)) is not None and len(parts) == 1:
                 setattr(copies[rank], name, stored[rows.to(stored.device)])
     return tuple(copies[rank].split([len(part) for part in parts])) if len(parts) > 1 else (copies[rank],)
@@ -142,6 +142,7 @@ def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
     if (stored := stored_groups(parts)) is not None:
         setattr(joined, STORED_SCALES, stored[0])
         setattr(joined, STORED_ZEROS, stored[1])
+    setattr(joined, STORED_ROWS, stored_rows(parts))
     return (joined,) if pack else tuple(parts)
 
 
