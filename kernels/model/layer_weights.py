@@ -1,5 +1,6 @@
 """The weights of one layer of the compact decoder, taken from a transformers model without a copy."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -84,6 +85,11 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
         mlp_norm=norm_of(config, layer, "post_feedforward_layernorm" if behind else "post_mlp_layernorm"),
         sinks=getattr(attention, "sinks", None),
     )
+
+
+def in_fp8(layers: Sequence[Weights]) -> bool:
+    """Whether every matrix that all tokens multiply was stored in e4m3 with a scale for each row."""
+    return all(stored_rows([matrix]) is not None for layer in layers for matrix in layer.streamed)
 
 
 def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]) -> tuple[Any, ...]:
