@@ -13,11 +13,13 @@ from kernels.dequantising.convert import convert
 from kernels.gemm.skinny import config_of
 from kernels.gemm.skinny_pack import pack_fp8
 from kernels.model.decoder import Decoder
+from kernels.model.layer_ops import BatchShape
 from kernels.model_files import ModelRefused, files_at, inspect
 from kernels.model_files.families import stored_rows
 from kernels.model_files.tensors import INDEX
-from kernels.ops import LinearCase
+from kernels.ops import LinearCase, LmHeadCase
 from kernels.quant.quantised_matrix import fp8_rows
+from kernels.runners import defaults
 from tests.kernels.quantised_formats import compressed
 from tests.kernels.test_quantised_checkpoints import CONFIG, shapes
 
@@ -109,6 +111,22 @@ def test_the_products_of_few_rows_hold_the_codes_with_scales_that_are_no_powers_
     assert torch.equal(scales[: len(o)], tensors[f"{name}.weight_scale"][:, 0])
     assert not scales[len(o) :].any()
     assert torch.equal(stream, pack_fp8(tensors[f"{name}.weight"], config_of(case, {})))
+
+
+def test_ops_in_fp8_are_offered_where_the_codes_stay_as_they_are(tmp_path: Path, monkeypatch: Any) -> None:
+    """Not for products that a norm's weights are folded into, nor for the LM head; one matrix in 16 bits, for all."""
+    offered: list[Any] = []
+    monkeypatch.setattr(defaults._Finder, "option", lambda _, case: offered.append(case))
+    for left in (("lm_head",), ("lm_head", "up_proj")):
+        drawn(tmp_path / left[-1], MODELOPT, left=left)
+        model = Decoder(loaded(tmp_path / left[-1], tmp_path / f"{left[-1]} plain"))
+        offered.clear()
+        defaults.default_ops(model, BatchShape(1, 8, 4), "fp8")
+        fp8 = [case for case in offered if getattr(case, "weights", "") == "fp8"]
+        kept = {case.epilogue for case in fp8 if isinstance(case, LinearCase)}
+        apart = {"none", "residual", "swiglu"}
+        assert kept == apart if len(left) == 1 else kept > apart
+        assert any(isinstance(case, LmHeadCase) for case in fp8) == (len(left) > 1)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -1,4 +1,4 @@
-"""int8, int4 and fp8 weights served on a CPU: the rounding of the variants, and the op's reference for their kernels."""
+"""int8, int4 and fp8 weights served on a CPU: the variants' own rounding, and references for their kernels."""
 
 import copy
 from collections import Counter
