@@ -38,7 +38,14 @@ from kernels.server.execution.megakernel_backend import (
     crossing,
 )
 from kernels.server.execution.ops import WIDENED_ROWS, Copies, Usable
-from kernels.server.execution.served_plans import MEGAKERNEL, of_server, precision_refusal, taken_of_plan, weights_of
+from kernels.server.execution.served_plans import (
+    MEGAKERNEL,
+    OF_FP8,
+    of_server,
+    precision_refusal,
+    taken_of_plan,
+    weights_of,
+)
 from kernels.server.execution.sizing import (
     RequestedSize,
     context_of,
@@ -191,14 +198,16 @@ def backends(
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
     out, as `served_plans.NAMES` lists. Experts become tiles where they can, in place.
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
-    experts too, mxfp4 by default where they were stored so; fp8 is a checkpoint's own, by default. Prompts of many
-    tokens take the model's own.
+    experts too, mxfp4 by default where they were stored so; fp8 is a checkpoint's own, by default unless `skinny_fp8`
+    is excluded. Prompts of many tokens take the model's own.
     `capture_all` as `Spec` has it. Raises ValueError with one sentence.
     """
     shards, gpu, config = tensor_parallel.shards_of(model), gpu_of(model.device), model.config.to_dict()
     phases = phases or Phases()
+    asked = weights
     if gpu.sm == 90:
-        weights = weights or stored_rows(config) or ("" if len(shards) > 1 else stored_experts(config))
+        in_rows = stored_rows(config) if OF_FP8[0] not in exclude else ""
+        weights = weights or in_rows or ("" if len(shards) > 1 else stored_experts(config))
     with phases.phase("weights"):
         if not weights and "grouped_hopper" not in exclude and all(can_tile(shard, gpu) for shard in shards):
             _tile(shards)
@@ -206,7 +215,9 @@ def backends(
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
     if weights == "fp8" and not (decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)):
-        _tell("weights in fp8 are dequantised: bf16 products hold them where each matrix of the layers is stored so")
+        if asked:
+            raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
+        _tell("weights in fp8 are dequantised: products hold them where each matrix of the layers is stored so")
         weights = ""
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):
         raise ValueError(f"--weights: {weights} is not served on {reason}")

@@ -38,7 +38,7 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.inputs import size, views
 from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
 from kernels.server.execution.packed import PackedPass, PagedState
-from kernels.server.execution.served_plans import MEGAKERNEL, of_server, weights_of
+from kernels.server.execution.served_plans import MEGAKERNEL, OF_FP8, of_server, weights_of
 from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
 from kernels.server.spec import Spec, configuration
 
@@ -220,7 +220,7 @@ def served_builds(
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     if size > 1:
         yield all_reduce.build_of(size)
-    if gpu.sm == 90 and dtype == "bf16":
+    if gpu.sm == 90 and dtype == "bf16" and OF_FP8[0] not in exclude:
         weights = weights or stored_rows(config)
     if size == 1:
         weights = weights or stored_experts(config)

@@ -18,7 +18,7 @@ from kernels.quant.quantised_matrix import QUANTISERS
 from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.served_plans import LOWERED, VARIANTS
+from kernels.server.execution.served_plans import LOWERED, OF_FP8, VARIANTS
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -110,10 +110,21 @@ def test_a_checkpoint_that_has_a_matrix_in_16_bits_is_served_dequantised(rows, t
     drawn(tmp_path / "source", CHANNEL, left=("lm_head", "down_proj"))
     model = loaded(tmp_path / "source", tmp_path / "plain")
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
-    (kernels,) = building.backends(model, RequestedSize(64, 4), exclude=[*VARIANTS, "megakernel"])
+    others, size = [name for name in VARIANTS if name not in OF_FP8], RequestedSize(64, 4)
+    building.backends(model, size, exclude=[*others, "megakernel"])
     assert not rows
-    assert kernels.limits.max_num_seqs == 4
     assert "weights in fp8 are dequantised" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="fp8 is served of a checkpoint that has each matrix of its layers so"):
+        building.backends(model, size, exclude=others, weights="fp8")
+
+
+@torch.no_grad()
+def test_a_checkpoint_in_fp8_is_served_dequantised_where_its_products_are_excluded(rows, tmp_path, monkeypatch) -> None:
+    drawn(tmp_path / "source", CHANNEL)
+    model = loaded(tmp_path / "source", tmp_path / "plain")
+    monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
+    building.backends(model, RequestedSize(64, 4), exclude=[*(set(VARIANTS) - {"small_gemm_fp8"}), "megakernel"])
+    assert not rows
 
 
 @pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])
