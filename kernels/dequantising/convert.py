@@ -23,9 +23,10 @@ from kernels.dequantising.layouts import WrongParts, dequantised
 from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
+from kernels.model_files.families import attention_shape
 from kernels.model_files.quantised import FILES as QUANTISERS_FILES
 from kernels.model_files.quantised import Scheme, scheme_of, with_quantisers_file
-from kernels.model_files.stored_weights import stored_weights
+from kernels.model_files.stored_weights import KV_SCALES, kv_scales, stored_weights
 from kernels.model_files.tensors import INDEX, read_tensors
 
 SHARD_BYTES = 2**31
@@ -59,6 +60,8 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
         raise ModelRefused(next(iter(files)), "", reason)
     (folder / FILE).write_text(json.dumps(facts.config, indent=2))
     _write(folder, _weights(files, facts, folder))
+    if not gguf_file(files):
+        _write_kv_scales(folder, files, attention_shape(facts.config)[1])
 
 
 def _weights(
@@ -106,6 +109,22 @@ def _save(folder: Path, shard: dict[str, torch.Tensor], number: int) -> dict[str
     places = dict.fromkeys(shard, path.name)
     shard.clear()
     return places
+
+
+def _write_kv_scales(folder: Path, files: Mapping[str, Path], heads: int) -> None:
+    """The scales of keys and values, one or one for each of the heads; no file where there are none. Raises
+    ModelRefused.
+    """
+    scales: dict[str, torch.Tensor] = {}
+    for name, tensor in kv_scales(read_tensors(files)).items():
+        with safe_open(files[tensor.file], framework="pt") as file:
+            scale = file.get_tensor(tensor.name).float().reshape(-1)
+        if len(scale) not in (1, heads) or not bool(((scale > 0) & (scale < torch.inf)).all()):
+            reason = f"the scale of keys or values must be a number above 0, or one for each of the {heads} heads"
+            raise ModelRefused(tensor.file, tensor.name[:200], reason)
+        scales[name] = scale
+    if scales:
+        save_file(scales, folder / KV_SCALES)
 
 
 def weights_of_checkpoint(

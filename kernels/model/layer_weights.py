@@ -27,7 +27,8 @@ class Weights(NamedTuple):
     """The weights of one layer. Packed, `qkv` is one matrix in the order q, k, v, otherwise three. The norms of q and k
     are as long as a head, or as all heads together. `input_norm` and `post_norm` norm what attention and the MLP read,
     `attention_norm` and `mlp_norm` what they add to the residual stream; a family has one pair, or both. `sinks`
-    [heads] are scores that join each query's softmax and have no value.
+    [heads] are scores that join each query's softmax and have no value. `kv_scales` are a checkpoint's own of keys and
+    of values in fp8, [1] or [kv_heads] float32.
     """
 
     input_norm: Tensor | None
@@ -42,6 +43,7 @@ class Weights(NamedTuple):
     attention_norm: Tensor | None = None
     mlp_norm: Tensor | None = None
     sinks: Tensor | None = None
+    kv_scales: tuple[Tensor | None, Tensor | None] = (None, None)
 
     @property
     def streamed(self) -> tuple[Tensor, ...]:
@@ -84,6 +86,7 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
         attention_norm=norm_of(config, layer, "post_attention_layernorm" if behind else "post_self_attn_layernorm"),
         mlp_norm=norm_of(config, layer, "post_feedforward_layernorm" if behind else "post_mlp_layernorm"),
         sinks=getattr(attention, "sinks", None),
+        kv_scales=(getattr(attention, "k_scale", None), getattr(attention, "v_scale", None)),
     )
 
 

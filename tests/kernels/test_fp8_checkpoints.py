@@ -12,6 +12,7 @@ from kernels import registry, runners
 from kernels.dequantising.convert import convert
 from kernels.gemm.skinny import config_of
 from kernels.gemm.skinny_pack import pack_fp8
+from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.model.layer_ops import BatchShape
 from kernels.model_files import ModelRefused, files_at, inspect
@@ -20,6 +21,7 @@ from kernels.model_files.tensors import INDEX
 from kernels.ops import LinearCase, LmHeadCase
 from kernels.quant.quantised_matrix import fp8_rows
 from kernels.runners import defaults
+from kernels.server.execution.packed import PagedState
 from tests.kernels.quantised_formats import compressed
 from tests.kernels.test_quantised_checkpoints import CONFIG, shapes
 
@@ -138,4 +140,48 @@ def test_scales_that_are_no_numbers_are_refused(tmp_path: Path, given: dict[str,
     tensors["model.layers.0.mlp.up_proj.weight_scale"].view(-1)[-1] = value
     save_file(tensors, path)
     with pytest.raises(ModelRefused, match="the weights are not all numbers"):
+        loaded(tmp_path / "source", tmp_path / "plain")
+
+
+def with_kv_scales(folder: Path, scales: Tensors) -> None:
+    """Adds tensors to the second shard of a checkpoint."""
+    path = folder / "model-2.safetensors"
+    save_file(load_file(path) | scales, path)
+    index = json.loads((folder / INDEX).read_text())
+    index["weight_map"] |= dict.fromkeys(scales, path.name)
+    (folder / INDEX).write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize("module", ["", "{}_proj."], ids=["compressed-tensors", "ModelOpt"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_scales_of_keys_and_values_reach_each_layer(tmp_path: Path, module: str, ranks: int) -> None:
+    """One number of keys, and one for each head of values; a layer without them has none."""
+    drawn(tmp_path / "source", CHANNEL, num_hidden_layers=3, num_key_value_heads=2)
+    k, v, both = torch.tensor(0.25), torch.tensor([0.5, 0.125]), torch.tensor([2.0])
+    attention = [f"model.layers.{layer}.self_attn" for layer in range(2)]
+    with_kv_scales(
+        tmp_path / "source",
+        {
+            f"{attention[0]}.{module.format('k')}k_scale": k,
+            f"{attention[0]}.{module.format('v')}v_scale": v,
+            f"{attention[1]}.kv_scale": both,
+        },
+    )
+    assert any("used by a server with KV pages in fp8 alone" in note for note in inspect(tmp_path / "source").notes)
+    model = loaded(tmp_path / "source", tmp_path / "plain")
+    shards = [model]
+    if ranks > 1:
+        devices = [torch.device("cpu")] * ranks
+        shards = tensor_parallel.read(tmp_path / "plain", model.config.to_dict(), devices, "bf16").shards
+    states = [PagedState(Decoder(shard), 4, 16, 2, 64, "fp8") for shard in shards]
+    for name, wanted in (("k_scale", ([0.25, 0.25], [2, 2], [1, 1])), ("v_scale", ([0.5, 0.125], [2, 2], [1, 1]))):
+        for layer, each in enumerate(wanted):
+            assert torch.cat([state.scales[layer][name] for state in states]).tolist() == each
+
+
+@pytest.mark.parametrize("scale", [[float("nan")], [0.0], [-1.0], [float("inf")], [1.0, 1.0, 1.0, 1.0]])
+def test_scales_of_keys_that_are_no_numbers_above_0_are_refused(tmp_path: Path, scale: list[float]) -> None:
+    drawn(tmp_path / "source", CHANNEL, num_key_value_heads=2)
+    with_kv_scales(tmp_path / "source", {"model.layers.0.self_attn.k_scale": torch.tensor(scale)})
+    with pytest.raises(ModelRefused, match="a number above 0, or one for each of the 2 heads"):
         loaded(tmp_path / "source", tmp_path / "plain")

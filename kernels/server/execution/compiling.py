@@ -178,7 +178,7 @@ def _paged(state: PagedState, layers: int) -> PagedState:
     outline = copy(state)
     outline.cos, outline.sin, outline.last = _on_meta((state.cos, state.sin, state.last))
     outline.keys, outline.values = _on_meta((state.keys[:layers], state.values[:layers]))
-    outline.scales = {name: _on_meta(scale) for name, scale in state.scales.items()}
+    outline.scales = [{name: _on_meta(scale) for name, scale in each.items()} for each in state.scales[:layers]]
     outline.caches = list(zip(outline.keys, outline.values, strict=True))
     return outline
 

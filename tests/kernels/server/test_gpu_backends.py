@@ -115,20 +115,26 @@ def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("config", "devices"),
+    ("config", "devices", "scaled"),
     [
-        (GPU_CONFIGS["llama"], None),
-        (GPU_CONFIGS["qwen2"], None),
-        (GPU_CONFIGS["qwen3"], None),
-        (GPT_OSS, None),
-        (GPU_CONFIGS["llama"], [0, 0]),
-        pytest.param(GPU_CONFIGS["qwen3"], [0, 1], marks=TWO_GPUS),
+        (GPU_CONFIGS["llama"], None, False),
+        (GPU_CONFIGS["llama"], None, True),
+        (GPU_CONFIGS["qwen2"], None, False),
+        (GPU_CONFIGS["qwen3"], None, False),
+        (GPT_OSS, None, False),
+        (GPU_CONFIGS["llama"], [0, 0], False),
+        pytest.param(GPU_CONFIGS["qwen3"], [0, 1], False, marks=TWO_GPUS),
     ],
-    ids=["llama", "qwen2", "qwen3", "gpt-oss", "llama in two parts", "qwen3 over two"],
+    ids=["llama", "llama with scales", "qwen2", "qwen3", "gpt-oss", "llama in two parts", "qwen3 over two"],
 )
-def test_pages_in_fp8_give_the_models_answers(config, devices):
-    """24 requests, 12 at once, some with a beginning from the prefix cache."""
+def test_pages_in_fp8_give_the_models_answers(config, devices, scaled):
+    """24 requests, 12 at once, some with a beginning from the prefix cache; as a checkpoint has them, with scales by
+    which the largest keys and values become some 100.
+    """
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
+    for layer in model.model.layers if scaled else ():
+        layer.self_attn.k_scale = torch.tensor([0.05])
+        layer.self_attn.v_scale = torch.linspace(0.02, 0.05, model.config.num_key_value_heads)
     draw, vocab, served = random.Random(4), config["vocab_size"], model
     if devices is not None:
         served = tensor_parallel.shard_model(model, [torch.device("cuda", number) for number in devices])
