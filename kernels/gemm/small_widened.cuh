@@ -33,10 +33,12 @@ struct Widened {
   // The e4m3 codes in the upper bytes of both halves as bf16, exactly. Their bits make bf16 numbers that are too small by
   // the difference of the exponents' biases, 2^120, subnormals included.
   static __device__ __forceinline__ u32 e4m3_pair(u32 codes) {
-    const u32 small = (codes & 0x80008000u) | (codes >> 4 & 0x07f007f0u);
-    u32 pair;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(small), "r"(0x7b807b80u));
-    return pair;
+    return times((codes & 0x80008000u) | (codes >> 4 & 0x07f007f0u), 0x7b807b80u);
+  }
+  static __device__ __forceinline__ u32 times(u32 pair, u32 factors) {
+    u32 product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(pair), "r"(factors));
+    return product;
   }
   // The float 2^23 + 256 · byte. Its product with scale / 256, less 32896 scales, is (byte - 128) · scale, exactly.
   static __device__ __forceinline__ float magic(u32 word, int byte) {
