@@ -198,15 +198,15 @@ def backends(
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
     out, as `served_plans.NAMES` lists. Experts become tiles where they can, in place.
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
-    experts too, mxfp4 by default where they were stored so; fp8 is a checkpoint's own, by default unless `skinny_fp8`
-    is excluded. Prompts of many tokens take the model's own.
+    experts too, mxfp4 by default where they were stored so; fp8 is a checkpoint's own, by default without a plan and
+    unless `skinny_fp8` is excluded. Prompts of many tokens take the model's own.
     `capture_all` as `Spec` has it. Raises ValueError with one sentence.
     """
     shards, gpu, config = tensor_parallel.shards_of(model), gpu_of(model.device), model.config.to_dict()
     phases = phases or Phases()
     asked = weights
     if gpu.sm == 90:
-        in_rows = stored_rows(config) if OF_FP8[0] not in exclude else ""
+        in_rows = stored_rows(config) if plan is None and OF_FP8[0] not in exclude else ""
         weights = weights or in_rows or ("" if len(shards) > 1 else stored_experts(config))
     with phases.phase("weights"):
         if not weights and "grouped_hopper" not in exclude and all(can_tile(shard, gpu) for shard in shards):

@@ -220,7 +220,7 @@ def served_builds(
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     if size > 1:
         yield all_reduce.build_of(size)
-    if gpu.sm == 90 and dtype == "bf16" and OF_FP8[0] not in exclude:
+    if gpu.sm == 90 and dtype == "bf16" and plan is None and OF_FP8[0] not in exclude:
         weights = weights or stored_rows(config)
     if size == 1:
         weights = weights or stored_experts(config)

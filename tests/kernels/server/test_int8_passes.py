@@ -2,6 +2,7 @@
 
 import copy
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.model.experts import experts_of
+from kernels.plan import Plan
 from kernels.quant import absmax
 from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import QUANTISERS
@@ -119,11 +121,16 @@ def test_a_checkpoint_that_has_a_matrix_in_16_bits_is_served_dequantised(rows, t
 
 
 @torch.no_grad()
-def test_a_checkpoint_in_fp8_is_served_dequantised_where_its_products_are_excluded(rows, tmp_path, monkeypatch) -> None:
+def test_a_checkpoint_in_fp8_is_served_dequantised_where_a_plan_or_the_operator_says_so(
+    rows: Counter[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan in 16 bits, or that its products are excluded."""
     drawn(tmp_path / "source", CHANNEL)
     model = loaded(tmp_path / "source", tmp_path / "plain")
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
-    building.backends(model, RequestedSize(64, 4), exclude=[*(set(VARIANTS) - {"small_gemm_fp8"}), "megakernel"])
+    size, others = RequestedSize(64, 4), set(VARIANTS).difference(OF_FP8) | {"megakernel"}
+    building.backends(model, size, exclude=[*others, "skinny_fp8"])
+    building.backends(model, size, Plan(model_digest="d", gpu="h200", runner="kernels"), others)
     assert not rows
 
 
