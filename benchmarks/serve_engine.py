@@ -4,8 +4,8 @@
 
 Requests of one length come in a closed loop, so many at once, each replaced when it ends. Some of the answers are held
 against the logits of transformers' eager model. `step_ms` of a row is the time in which the loop launches a step and
-reads the one before. With `--stored` the model's weights are those of a checkpoint in that form of int4, its LM head in
-bf16: int4 then serves their codes, and all other passes their values.
+reads the one before. With `--stored` the model's weights are those of a checkpoint in fp8 or in that form of int4, its
+LM head in bf16: fp8 or int4 then serves their codes, and all other passes their values.
 """
 
 import argparse
@@ -25,8 +25,9 @@ from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
+from kernels.quant import scaled
 from kernels.quant.formats import INT4
-from kernels.quant.quantised_matrix import QUANTISERS, STORED_SCALES, STORED_ZEROS
+from kernels.quant.quantised_matrix import QUANTISERS, STORED_ROWS, STORED_SCALES, STORED_ZEROS
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.building import backends
 from kernels.server.execution.engine import Backend, Engine
@@ -139,16 +140,21 @@ class Bench:
             )
             for request in requests
         ]
-        refusals = [gap.refusal(LARGEST_DIFFERENCE[self.weights]) for gap in judged]
+        rounded = "bf16" if self.weights == "fp8" else self.weights  # fp8 is the checkpoint's own
+        refusals = [gap.refusal(LARGEST_DIFFERENCE[rounded]) for gap in judged]
         gaps = {"mean": statistics.mean(gap.mean for gap in judged), "largest": max(gap.largest for gap in judged)}
         return {"gate": "fail" if any(refusals) else "pass", "logit_gaps": gaps}
 
 
 @torch.no_grad()
 def store(model: Any, form: str) -> None:
-    """Gives the layers' products the values, scales and zeros of weights that were stored in a form of int4."""
+    """Gives the layers' products the values, scales and zeros of weights that were stored in fp8 or a form of int4."""
     for module in model.model.layers.modules():
-        if isinstance(module, torch.nn.Linear):
+        if isinstance(module, torch.nn.Linear) and form == "fp8":
+            codes, scales = scaled.of_w(module.weight, "row")
+            module.weight.copy_(codes.float() * scales)
+            setattr(module.weight, STORED_ROWS, scales[:, 0])
+        elif isinstance(module, torch.nn.Linear):
             own = QUANTISERS[form](module.weight)
             module.weight.copy_(own.values())
             setattr(module.weight, STORED_SCALES, own.block_scales)
@@ -180,8 +186,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: a prompt and its answer)")
     parser.add_argument("--no-megakernel", action="store_true", help="the kernels take steps of few requests as well")
-    parser.add_argument("--weights", nargs="+", choices=("bf16", "int8", "int4"), help="default: the model's own")
-    parser.add_argument("--stored", choices=INT4, help="the form of int4 that the checkpoint's weights have")
+    parser.add_argument(
+        "--weights", nargs="+", choices=("bf16", "int8", "int4", "fp8"), help="default: the model's own"
+    )
+    parser.add_argument(
+        "--stored", choices=("fp8", *INT4), help="fp8, or the form of int4, of the checkpoint's weights"
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="requests for each that is served at once")
     options = parser.parse_args(arguments)
     dtype = "bf16" if torch.cuda.is_available() else "fp32"

@@ -27,7 +27,7 @@ gate "int4 and (1-a or 8-a or (8-72 and bf16))"
 step serve 150 "$PYTHON" -m benchmarks.serve_engine --model llama-3.1-8b --stored int4_zero --weights bf16 int4 \
     --at-once 1 8 --rounds 4 --json "$OUT/serve-int4-llama-3.1-8b.json"
 if [[ " ${ONLY:-} " == *" awq"* ]]; then
-    step awq_model 90 "$PYTHON" -m benchmarks.awq_model llama-3.1-8b "$scratch/llama-3.1-8b-awq"
+    step awq_model 90 "$PYTHON" -m benchmarks.quantised_model llama-3.1-8b "$scratch/llama-3.1-8b-awq" --format awq
     step awq 240 "$PYTHON" -m kernels bench serve --model "$scratch/llama-3.1-8b-awq" --weights int4 --users 1 --users 8 \
         --vllm "$VLLM_PYTHON" --json "$OUT/serve-awq.json"
 fi

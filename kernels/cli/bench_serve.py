@@ -30,6 +30,7 @@ from kernels.load.server_process import NotStarted, reserved_port, running
 from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
 from kernels.measure.environment import current_device
+from kernels.model_files.families import stored_rows
 from kernels.plan import Plan, Serving
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.runners.plan_files import digested
@@ -99,7 +100,8 @@ class ServeBench:
         size, pages = self.tensor_parallel_size, self.options.kv_cache_dtype
         shared = [f"--tensor-parallel-size={size}"] if size else []
         shared += [f"--kv-cache-dtype={pages}"] if pages else []
-        own, precisions = [*(self.options.own_option or []), *shared], self.options.weights or [self.model.dtype]
+        default = (stored_rows(self.model.config) if self.model.device == "cuda" else "") or self.model.dtype
+        own, precisions = [*(self.options.own_option or []), *shared], self.options.weights or [default]
         commands = [serve_document.ours(wanted(plain), self.model.device, own, weights) for weights in precisions]
         if self.options.vllm:
             try:
@@ -236,9 +238,19 @@ class ServeBench:
                 row.reason = row.reason if row.failed else "no answer gave its ids, so none could be judged"
                 continue
             row.logit_gaps = {"mean": gaps.mean, "largest": gaps.largest, "ids": gaps.tokens}
-            precisions = row.case.weights, row.case.kv_cache_dtype or row.case.weights
+            rounded = rounding_of(row, self.model)
+            precisions = rounded, row.case.kv_cache_dtype or rounded
             row.reason = self.model.refusal(gaps, max(precisions, key=LARGEST_DIFFERENCE.__getitem__)) or ""
             row.gate = "fail" if row.reason else "pass"
+
+
+def rounding_of(row: ServeRow, model: ServedModel) -> str:
+    """The precision whose rounding a server's answers may show: of a checkpoint in fp8 this library's server holds the
+    very values, and peers round activations too.
+    """
+    if stored_rows(model.config):
+        return "fp8" if row.peer else model.dtype if row.case.weights == "fp8" else row.case.weights
+    return row.case.weights
 
 
 def bench_serve(options: argparse.Namespace) -> int:

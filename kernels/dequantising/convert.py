@@ -23,13 +23,16 @@ from kernels.dequantising.layouts import WrongParts, dequantised
 from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
+from kernels.model_files.families import attention_shape
 from kernels.model_files.quantised import FILES as QUANTISERS_FILES
 from kernels.model_files.quantised import Scheme, scheme_of, with_quantisers_file
-from kernels.model_files.stored_weights import stored_weights
+from kernels.model_files.stored_weights import KV_SCALES, kv_scales, stored_weights
 from kernels.model_files.tensors import INDEX, read_tensors
 
 SHARD_BYTES = 2**31
 SPARE_BYTES = 2**30
+EXPERTS = ".experts."
+"""In the names of a mixture's experts, whose stored scales are not kept: the model joins those of a layer."""
 
 
 def main() -> None:
@@ -57,11 +60,13 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
         raise ModelRefused(next(iter(files)), "", reason)
     (folder / FILE).write_text(json.dumps(facts.config, indent=2))
     _write(folder, _weights(files, facts, folder))
+    if not gguf_file(files):
+        _write_kv_scales(folder, files, attention_shape(facts.config)[1])
 
 
 def _weights(
     files: Mapping[str, Path], facts: ModelFacts, folder: Path
-) -> Iterator[tuple[str, torch.Tensor, layouts.Groups | None]]:
+) -> Iterator[tuple[str, torch.Tensor, layouts.Kept | None]]:
     if name := gguf_file(files):
         if facts.has_tokenizer:
             gguf_tokenizer.write(name, files[name], facts.config, folder)
@@ -76,24 +81,24 @@ def _weights(
     yield from weights_of_checkpoint(files, scheme)
 
 
-def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, layouts.Groups | None]]) -> None:
+def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, layouts.Kept | None]]) -> None:
     """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused for a weight that is no number."""
     shard: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
-    groups: dict[str, layouts.Groups] = {}
+    kept: dict[str, layouts.Kept] = {}
     size = number = 0
     for name, weight, stored in weights:
         if not torch.isfinite(weight).all():
             raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
         shard[name] = weight.contiguous()
-        if (own := layouts.kept(weight, stored)) is not None:
-            groups[name] = own
+        if EXPERTS not in name and (own := layouts.kept(weight, stored)) is not None:
+            kept[name] = own
         size += weight.nbytes
         if size >= SHARD_BYTES:
             number, size = number + 1, 0
             places |= _save(folder, shard, number)
     places |= _save(folder, shard, number + 1)
-    layouts.save(folder, groups)
+    layouts.save(folder, kept)
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 
@@ -106,10 +111,28 @@ def _save(folder: Path, shard: dict[str, torch.Tensor], number: int) -> dict[str
     return places
 
 
+def _write_kv_scales(folder: Path, files: Mapping[str, Path], heads: int) -> None:
+    """The scales of keys and values, one or one for each of the heads; no file where there are none. Raises
+    ModelRefused.
+    """
+    scales: dict[str, torch.Tensor] = {}
+    for name, tensor in kv_scales(read_tensors(files)).items():
+        with safe_open(files[tensor.file], framework="pt") as file:
+            scale = file.get_tensor(tensor.name).float().reshape(-1)
+        if len(scale) not in (1, heads) or not bool(((scale > 0) & (scale < torch.inf)).all()):
+            reason = f"the scale of keys or values must be a number above 0, or one for each of the {heads} heads"
+            raise ModelRefused(tensor.file, tensor.name[:200], reason)
+        scales[name] = scale
+    if scales:
+        save_file(scales, folder / KV_SCALES)
+
+
 def weights_of_checkpoint(
     files: Mapping[str, Path], scheme: Scheme
-) -> Iterator[tuple[str, torch.Tensor, layouts.Groups | None]]:
-    """Each weight's name, its values in bf16, and scales and zeros if it is stored in groups. Raises ModelRefused."""
+) -> Iterator[tuple[str, torch.Tensor, layouts.Kept | None]]:
+    """Each weight's name, its values in bf16, and scales and zeros if products can hold it as it is stored. Raises
+    ModelRefused.
+    """
     stored = stored_weights(read_tensors(files), scheme)
     shards = {part.file for weight in stored.values() for part in weight.parts.values()}
     with ExitStack() as stack:
@@ -118,7 +141,7 @@ def weights_of_checkpoint(
             parts = {part: opened[tensor.file].get_tensor(tensor.name) for part, tensor in weight.parts.items()}
             try:
                 own = as_stored(weight.layout, parts, scheme)
-                yield name, dequantised(own).bfloat16(), layouts.of_groups(own)
+                yield name, dequantised(own).bfloat16(), layouts.of_stored(own)
             except WrongParts as error:
                 raise ModelRefused(weight.file, name, str(error)) from None
 

@@ -27,7 +27,7 @@ NO_NUMBER = 255
 
 def weights_of_gguf(
     name: str, path: Path, config: dict[str, Any]
-) -> Iterator[tuple[str, torch.Tensor, layouts.Groups | None]]:
+) -> Iterator[tuple[str, torch.Tensor, layouts.Kept | None]]:
     """Each weight's name in transformers, its values in bf16, and scales and zeros where it is stored in groups."""
     header, data = read_gguf(name, path), np.memmap(path, np.uint8, mode="r")
     arch, mixture = header.metadata["general.architecture"], FAMILIES[config["model_type"]].mixture

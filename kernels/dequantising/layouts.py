@@ -14,8 +14,11 @@ from kernels.model_files.stored_weights import NVFP4_GROUP, WORD, block_of, scal
 from kernels.quant.quantised_matrix import (
     GROUP,
     MIDDLE,
+    STORED,
+    STORED_ROWS,
     STORED_SCALES,
     STORED_ZEROS,
+    fp8_rows,
     in_pairs,
     in_range,
     int4_minimum,
@@ -176,6 +179,15 @@ class Groups(NamedTuple):
     zeros: Tensor | None = None
 
 
+class Rows(NamedTuple):
+    """Scales [rows] float32 of e4m3, kept likewise."""
+
+    scales: Tensor
+
+
+Kept = Groups | Rows
+
+
 def of_gguf(stored: np.ndarray, dtype: str) -> list[np.ndarray]:
     """The scales of bytes [rows, bytes of a row] in Q8_0, Q4_0 or Q4_1, [rows, columns / 32] float32, and of the last
     one the minimums; [] of another type.
@@ -187,12 +199,14 @@ def of_gguf(stored: np.ndarray, dtype: str) -> list[np.ndarray]:
     return [blocks[:, :, number].astype(np.float32) for number in range(count)]
 
 
-def of_groups(weight: Tensor | Grouped) -> Groups | None:
-    """Those of integers whose neighbours share a scale; None of others. Zero points are kept where codes of four bits
-    need them, in groups of a multiple of 64 columns.
+def of_stored(weight: Tensor | Grouped) -> Kept | None:
+    """Those of integers whose neighbours share a scale, and of e4m3 whose rows do; None of others. Zero points are kept
+    where codes of four bits need them, in groups of a multiple of 64 columns.
     """
-    if not isinstance(weight, Grouped) or weight.codes.is_floating_point():
+    if not isinstance(weight, Grouped):
         return None
+    if weight.codes.is_floating_point():
+        return _of_rows(weight)
     groups = torch.nn.functional.pad(weight.groups, (0, -len(weight.groups) % GROUP), value=-1).view(-1, GROUP)
     alike = (groups == groups[:, :1]) | (groups < 0)
     if not bool(alike.all()):
@@ -204,8 +218,22 @@ def of_groups(weight: Tensor | Grouped) -> Groups | None:
     return Groups(scales, own) if in_pairs(scales) and in_pairs(own) else Groups(scales)
 
 
-def kept(weight: Tensor, stored: Groups | None) -> Groups | None:
-    """The scales and minimums in float16 where they and codes are this bf16 weight bit for bit; else None."""
+def _of_rows(weight: Grouped) -> Rows | None:
+    """The scales of rows where they and the rounded values give the exact ones; so not where codes are no e4m3."""
+    exact, scales = weight.values(), weight.scales[:, 0].contiguous()
+    own = exact.bfloat16()
+    if weight.scales.shape[1] > 1 or weight.zeros is not None or not bool(torch.isfinite(own).all()):
+        return None
+    setattr(own, STORED_ROWS, scales)
+    return Rows(scales) if torch.equal(fp8_rows(own).values(torch.float32), exact) else None
+
+
+def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
+    """The scales and minimums in float16 where they and codes are this bf16 weight bit for bit; else None. Of rows they
+    stay as they are.
+    """
+    if isinstance(stored, Rows):
+        return stored
     if stored is None or weight.ndim != 2 or stored.scales.shape != (len(weight), -(-weight.shape[1] // GROUP)):
         return None
     scales, zeros = stored.scales.half(), stored.zeros
@@ -223,9 +251,12 @@ def kept(weight: Tensor, stored: Groups | None) -> Groups | None:
     return Groups(scales, zeros) if torch.equal(matrix.values(), weight) else None
 
 
-def save(folder: Path, groups: Mapping[str, Groups]) -> None:
+def save(folder: Path, kept: Mapping[str, Kept]) -> None:
     """Writes scales and zeros of weights by their names; no file where there are none."""
+    groups = {name: own for name, own in kept.items() if isinstance(own, Groups)}
+    scales = {name: own.scales for name, own in groups.items()}
     zeros = {name: own.zeros for name, own in groups.items() if own.zeros is not None}
-    for file, tensors in ((STORED_SCALES, {name: own.scales for name, own in groups.items()}), (STORED_ZEROS, zeros)):
+    rows = {name: own.scales for name, own in kept.items() if isinstance(own, Rows)}
+    for file, tensors in zip(STORED, (scales, zeros, rows), strict=True):
         if tensors:
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / file)

@@ -1,13 +1,14 @@
 // y[m, n] = epilogue(x[m, k] · w[n, k]ᵀ) for 9 to 256 rows of x. The product is transposed: 64 rows of w are M of a
 // warpgroup's wgmma, and COLS rows of x its N. With ACROSS, 64 rows of x are M and COLS rows of w are N, as many as
-// fill a wave of blocks. A cluster is SPLITS blocks that divide k. With INT8 the rows of w are widened in registers.
+// fill a wave of blocks. A cluster is SPLITS blocks that divide k. With INT8 or FP8 the rows of w are widened in
+// registers; in FP8 their scales multiply the sums.
 //
 //   producer thread  starts the ring's barriers and at once loads this block's rows of w and x, 64 columns a stage (x
 //                    after the previous kernel has ended); then refills stages that have been read
 //   WGS warpgroups   multiply 64 rows of w by x, send the sums to the blocks that own them, and add what they receive
 //   3 warps          with RMSNorm: sums of squares of the rows of x, from the same stages, a third of the columns each
 #include "small_across.cuh"
-#include "small_int8.cuh"
+#include "small_widened.cuh"
 
 #if SPLITS > 1
 #define SMALL_CLUSTER __cluster_dims__(SPLITS, 1, 1)
@@ -33,7 +34,7 @@ __device__ __forceinline__ void release(Barrier& empty, const Work& work, int i,
   if (i + STAGES < work.panels && lane == 0) arrive(empty);
 }
 
-#if INT8
+#if INT8 || FP8
 // The weights of the next panel are widened while the products of this one run. Two sets of registers take turns.
 __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, Stage* ring, const Work& work) {
   const int tile = warpgroup() * kPackedBytes;
@@ -160,14 +161,22 @@ __device__ __forceinline__ void push(const Accumulator<COLS>& d, float4* to, Bar
 }
 
 // One consumer warpgroup: its products, then its sums to the blocks that own them, then the outputs that it owns.
-__device__ __forceinline__ void consume(Shared& s, Stage* ring, float4* sums, const Params& p, const Work& work) {
+__device__ __forceinline__ void consume(Shared& s, Stage* ring, float4* sums, const Weights& w, const Params& p,
+                                        const Work& work) {
   const int thread = threadIdx.x, first = work.split * kOwn * 8;  // of the rows of x in this tile
   const Output out(p, work.token + first, min(kOwn * 8, COLS - first), work.row + warpgroup() * (kOutputs / WGS));
   const float2 bias = out.bias();
   uint4 residual[kPieces];
   if (RESIDUAL) out.fetch_residual(residual);
   Accumulator<COLS> d;
+#if FP8
+  const float2 by = row_scales(w, work);
+#endif
   multiply_all(d, s, ring, work);
+#if FP8
+#pragma unroll
+  for (int i = 0; i < COLS / 2; i++) d.at[i] *= i % 4 < 2 ? by.x : by.y;
+#endif
   if (SPLITS > 1) {
     cluster_wait();
     offer(s.ready, thread % kWarpgroup);
@@ -230,7 +239,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) SMALL_CLUSTER
     if constexpr (ACROSS)
       consume_across(s, ring, p, work);
     else
-      consume(s, ring, (float4*)(ring + (ALIAS ? 0 : STAGES)), p, work);
+      consume(s, ring, (float4*)(ring + (ALIAS ? 0 : STAGES)), w, p, work);
     return;
   }
   if (NORM && threadIdx.x >= kConsumers + 32)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm import config_lookup
+from kernels.gemm.skinny import RoundedWeights
 from kernels.gemm.small_tiles import SmallTileConfig, configs
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
@@ -89,37 +90,53 @@ class SmallGemm(_Small):
     summary = "split product for 9 to 256 rows"
 
 
-@register
-class SmallGemmInt8(_Small):
-    """int8 weights with a float16 scale per 32, which become bf16 in registers."""
+class _Widened(_Small):
+    """Weights of 8 bits, which become bf16 in registers."""
 
-    name = "small_gemm_int8"
-    summary = "split product for 9 to 256 rows, int8 weights, a scale per 32"
     lossy = True
+    weights: str
 
     def _types(self, case: LinearCase) -> Refusal | None:
         if case.dtype != "bf16":
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16")
-        if case.weights != "int8" or case.scales is not None:
-            return Refusal(f"weights is {case.weights}: this variant multiplies int8")
+        if case.weights != self.weights or case.scales is not None:
+            return Refusal(f"weights is {case.weights} with {case.scaling}: this variant multiplies {self.weights}")
         return None
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
-        """The stream of `small_pack.pack_int8`. Raises ValueError when weight is not [weight_rows, k]."""
+        """The stream of `small_pack`. Raises ValueError when weight is not [weight_rows, k]."""
         from kernels.gemm.skinny_pack import paired
-        from kernels.gemm.small_pack import pack_int8
-        from kernels.quant.quantised_matrix import QuantisedMatrix, int8_groups
+        from kernels.gemm.small_pack import pack_fp8, pack_int8
+        from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix
 
         if tuple(weight.shape) != (case.weight_rows, case.k):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.weight_rows}, {case.k}]")
-        codes = int8_groups(weight)
-        assert codes.block_scales is not None
+        own = QUANTISERS[self.weights](weight)
         if case.gates:
-            codes = QuantisedMatrix(paired(codes.codes), codes.row_scales, paired(codes.block_scales))
-        return pack_int8(codes)
+            blocks = None if own.block_scales is None else paired(own.block_scales)
+            own = QuantisedMatrix(paired(own.codes), paired(own.row_scales), blocks)
+        return pack_int8(own) if self.weights == "int8" else pack_fp8(own)
 
     def packing(self, case: LinearCase, params: dict[str, Any]) -> str:
-        return f"small_gemm_int8 {case.gates}"
+        return f"{self.name} {case.gates}"
+
+
+@register
+class SmallGemmFp8(RoundedWeights, _Widened):
+    """e4m3 weights, whose rows' float32 scales multiply the sums."""
+
+    name = "small_gemm_fp8"
+    summary = "split product for 9 to 256 rows, fp8 weights, a scale per row"
+    weights = "fp8"
+
+
+@register
+class SmallGemmInt8(_Widened):
+    """int8 weights with a float16 scale per 32."""
+
+    name = "small_gemm_int8"
+    summary = "split product for 9 to 256 rows, int8 weights, a scale per 32"
+    weights = "int8"
 
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         """The values that the products take, which are rounded once more to bf16."""

@@ -14,7 +14,7 @@ from kernels.cuda.call import CudaCall, Prepared, pointers
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import check_additions
-from kernels.gemm.small_tiles import PACKED_BYTES, PANEL, SmallTileConfig
+from kernels.gemm.small_tiles import CODES_BYTES, PACKED_BYTES, PANEL, SmallTileConfig
 from kernels.ops import LinearCase
 from kernels.ops.base import EPSILON
 from kernels.tiles.maps import named
@@ -47,7 +47,7 @@ def _kernel(device: int, build: nvrtc.Build, shared_bytes: int) -> Any:
 
 class SmallLinear(CudaCall):
     """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n]; w [weight_rows, k], or what `pack_int8`
-    returns.
+    or `pack_fp8` returns.
     """
 
     open_layout = staticmethod(pointers)
@@ -90,7 +90,7 @@ class SmallLinear(CudaCall):
     def _weights(self, w: Tensor) -> Any:
         """The tensor map of w; with a gate, 8 rows of gate alternate with the 8 matching rows of up."""
         case, rows = self.case, self.config.rows
-        if self.config.int8:
+        if self.config.widened:
             return w.data_ptr()
         if not case.gates:
             return named("w", w, (rows, PANEL))
@@ -100,9 +100,10 @@ class SmallLinear(CudaCall):
         case = self.case
         dtype = (DTYPES[case.dtype],)
         check_tensor("x", x, (case.m, case.k), dtype, layout="contiguous")
-        if self.config.int8:
-            stream = self.config.row_tiles, -(-case.k // PANEL), PACKED_BYTES
-            check_tensor("w", w, stream, (torch.uint8,), layout="contiguous", aligned=16)
+        if self.config.widened:
+            tiles, panels = self.config.row_tiles, -(-case.k // PANEL)
+            packed = (panels, PACKED_BYTES) if case.weights == "int8" else (panels * CODES_BYTES + 64 * 4,)
+            check_tensor("w", w, (tiles, *packed), (torch.uint8,), layout="contiguous", aligned=16)
         else:
             check_tensor("w", w, (case.weight_rows, case.k), dtype, layout="contiguous")
         check_additions(case, bias, residual, aligned=16)

@@ -5,10 +5,11 @@
 constexpr int kConsumers = WGS * 128, kThreads = kConsumers + (NORM ? 128 : 32);
 constexpr int kSquaring = 3;  // warps that sum squares with RMSNorm
 
-#if INT8
+#if INT8 || FP8
 static_assert(!ACROSS && !HALF, "widened weights are the first operand of a product, in bf16");
-// 64 rows of a panel in the order of kernels/gemm/small_pack.py: codes, 128 for 0, then fp16 scales for each 32 columns.
-constexpr int kCodesBytes = 64 * 64, kPackedBytes = kCodesBytes + 64 * 2 * 2;
+// 64 rows of a panel in the order of kernels/gemm/small_pack.py: codes, of int8 128 for 0, then fp16 scales for each 32
+// columns. In e4m3 the scales of 64 rows stand behind all of their panels.
+constexpr int kCodesBytes = 64 * 64, kPackedBytes = kCodesBytes + (INT8 ? 64 * 2 * 2 : 0), kRowsBytes = FP8 ? 64 * 4 : 0;
 struct Stage {
   SharedTile<Value, kXRows, 64> x;
   alignas(1024) char w[WGS * kPackedBytes];
@@ -46,14 +47,28 @@ struct Work {
   }
 };
 
-// In int8, warpgroups beyond the rows of w multiply the last tile once more.
+#if INT8 || FP8
+// The tile of 64 rows of w that a warpgroup multiplies; beyond the rows of w, the last one once more.
+__device__ __forceinline__ int tile_of(const Work& work, int group) {
+  return min(work.row / (kOutputs / WGS) + group, work.tiles - 1);
+}
+#endif
+#if FP8
+// The scales of this thread's rows g and g + 8.
+__device__ __forceinline__ float2 row_scales(const Weights& w, const Work& work) {
+  const int row = threadIdx.x % kWarpgroup / 32 * 16 + threadIdx.x % 32 / 4;
+  const long long tile = (tile_of(work, warpgroup()) + 1ll) * work.all * kPackedBytes;
+  const float* scales = (const float*)(w + tile + (long long)tile_of(work, warpgroup()) * kRowsBytes);
+  return make_float2(scales[row], scales[row + 8]);
+}
+#endif
 __device__ __forceinline__ void copy_w(Stage& to, const Weights& w, Barrier& full, const Work& work, int i) {
   arrive_expect_tx(full, kWBytes + decltype(Stage::x)::kBytes);
-#if INT8
+#if INT8 || FP8
 #pragma unroll
   for (int group = 0; group < WGS; group++) {
-    const int tile = min(work.row / (kOutputs / WGS) + group, work.tiles - 1);
-    const long long at = ((long long)tile * work.all + work.first + i) * kPackedBytes;
+    const int tile = tile_of(work, group);
+    const long long at = ((long long)tile * work.all + work.first + i) * kPackedBytes + (long long)tile * kRowsBytes;
     bulk_load(to.w + group * kPackedBytes, w + at, kPackedBytes, full, kEvictFirst);
   }
 #else

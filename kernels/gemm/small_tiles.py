@@ -25,8 +25,11 @@ COLUMNS_LEAST = 64
 """The least rows of x for another tile."""
 
 PANEL = 64
-PACKED_BYTES = 64 * PANEL + 64 * 2 * 2
-"""Bytes of 64 rows of a panel in int8, with a float16 scale for each 32 columns."""
+CODES_BYTES = 64 * PANEL
+PACKED_BYTES = CODES_BYTES + 64 * 2 * 2
+"""Bytes of 64 rows of a panel in e4m3; and in int8, with a float16 scale for each 32 columns."""
+WIDENED = {"int8": PACKED_BYTES, "fp8": CODES_BYTES}
+"""Weights that become bf16 in registers, and the same bytes."""
 DYNAMIC_MOST = SHARED_MOST - 4096
 """Bytes of the ring and the sums; barriers and sums of squares lie beside them."""
 SQUARING = 3
@@ -47,8 +50,9 @@ FLYING_KB = 140.0
 
 SM_WEIGHTS_PER_US = 60_000.0
 """int8 weights that an SM widens in a µs: a byte permute and half a conversion each, of which it does 64 a clock, at
-1.7 GHz (predicted). Measured are 22,000 with two warpgroups and 27,000 with four (`few-rows.json`), by which other
-configs would be chosen, and those have not run."""
+1.7 GHz (predicted); four in e4m3 take seven integer instructions, so it widens as many. Measured of int8 are 22,000
+with two warpgroups and 27,000 with four (`few-rows.json`), by which other configs would be chosen, and those have not
+run."""
 
 SM_MFLOP_PER_US, PUSH_KB_PER_US = 6.0, 40.0
 """MFLOP per µs of an SM; KB per µs of partial sums that it sends to other blocks."""
@@ -87,7 +91,7 @@ class SmallTileConfig:
 
     @property
     def row_tiles(self) -> int:
-        """Tiles of 64 rows that w has in int8; gate and up are filled up to multiples of 8."""
+        """Tiles of 64 rows that a packed w has; gate and up are filled up to multiples of 8."""
         rows = 2 * (-(-self.case.n // 8) * 8) if self.case.gates else self.case.n
         return -(-rows // 64)
 
@@ -106,13 +110,13 @@ class SmallTileConfig:
         return -(-self.case.k // (PANEL * self.splits))
 
     @property
-    def int8(self) -> bool:
-        return self.case.weights == "int8"
+    def widened(self) -> bool:
+        return self.case.weights in WIDENED
 
     @property
     def w_bytes(self) -> int:
         """Bytes of w in a stage."""
-        return self.groups * PACKED_BYTES if self.int8 else self.rows * PANEL * 2
+        return self.groups * WIDENED[self.case.weights] if self.widened else self.rows * PANEL * 2
 
     @property
     def stage_bytes(self) -> int:
@@ -165,7 +169,7 @@ class SmallTileConfig:
     def registers(self) -> int:
         """Estimated registers of a thread: sums, loaded residual values, addresses."""
         residual = self.columns // 4 + 8 if self.wide else 2 * self.own + 8
-        widened = 36 if self.int8 else 0
+        widened = 36 if self.widened else 0
         return self.columns // 2 + (residual if self.case.epilogue == "residual" else 0) + widened + 32
 
     @property
@@ -200,7 +204,7 @@ class SmallTileConfig:
     def _streaming(self) -> float:
         """The slowest of memory, L2, the busiest SM's copies and its products."""
         case = self.case
-        byte = PACKED_BYTES / (64 * PANEL) if self.int8 else 2
+        byte = WIDENED[case.weights] / CODES_BYTES if self.widened else 2
         w, x = case.weight_rows * case.k * byte / 1000, case.m * case.k * 2 / 1000
         steps, stage = self.waves * self.panels, self.stage_bytes / 1000
         flying = (self.stages - (self.panels > self.stages)) * stage
@@ -209,13 +213,14 @@ class SmallTileConfig:
             self.blocks * self.panels * stage / CACHE_KB_PER_US,
             steps * max(STEP_US, stage * LATENCY_US / flying),
             steps * 2 * self.rows * self.x_rows * PANEL / 1e6 / SM_MFLOP_PER_US * (UNEVEN if self.wide % 16 else 1),
-            steps * self.rows * PANEL / SM_WEIGHTS_PER_US if self.int8 else 0.0,
+            steps * self.rows * PANEL / SM_WEIGHTS_PER_US if self.widened else 0.0,
         )
 
     def macros(self) -> dict[str, int]:
         """The macros of small.cu that follow from the tile config."""
         return {
-            "HALF": int(self.case.dtype == "fp16"), "INT8": int(self.int8), "ALIAS": int(self.alias),
+            "HALF": int(self.case.dtype == "fp16"), "INT8": int(self.case.weights == "int8"),
+            "FP8": int(self.case.weights == "fp8"), "ALIAS": int(self.alias),
             "COLS": self.columns, "ACROSS": int(self.wide > 0),
             "TOKEN_TILES": self.tokens, "WGS": self.groups, "SPLITS": self.splits, "STAGES": self.stages,
             "PAIRED": int(self.case.gates), "NORM": int(self.case.normalises),
@@ -235,7 +240,7 @@ def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
         for splits in H200_CLUSTERS
         for tokens in (1, 2, 4)
     ]
-    if case.weights != "int8":  # whose operands lie in registers, as only the first of a product may
+    if case.weights not in WIDENED:  # whose operands lie in registers, as only the first of a product may
         wide = (_wide(case, groups, tokens) for groups in (1, 2, 3, 4) for tokens in (1, 2, 4))
         candidates += [config for some in wide for config in some]
     fitting = (config for config in candidates if config.fits)

@@ -35,6 +35,13 @@ class BatchShape:
         return (1, max(1, self.tokens - 1)), (bucket(self.prompt), 1)
 
 
+def keeps_codes(case: Case, vocabulary: int) -> bool:
+    """Whether a model in fp8 has the codes that it was stored in where products of such a case hold fp8: without a
+    norm's weights in them, and not in the LM head, which stays in 16 bits.
+    """
+    return isinstance(case, LinearCase) and not case.normalises and case.n != vocabulary
+
+
 class LayerOps:
     """The cases of one decoder's passes."""
 

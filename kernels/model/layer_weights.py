@@ -1,5 +1,6 @@
 """The weights of one layer of the compact decoder, taken from a transformers model without a copy."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from kernels.model.dense_families import GATES, GEMMAS, activation, head_size, rotary_order
 from kernels.model.experts import Experts, experts_of, is_sparse
-from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, stored_groups
+from kernels.quant.quantised_matrix import STORED, STORED_ROWS, STORED_SCALES, STORED_ZEROS, stored_groups, stored_rows
 
 
 class Dense(NamedTuple):
@@ -26,7 +27,8 @@ class Weights(NamedTuple):
     """The weights of one layer. Packed, `qkv` is one matrix in the order q, k, v, otherwise three. The norms of q and k
     are as long as a head, or as all heads together. `input_norm` and `post_norm` norm what attention and the MLP read,
     `attention_norm` and `mlp_norm` what they add to the residual stream; a family has one pair, or both. `sinks`
-    [heads] are scores that join each query's softmax and have no value.
+    [heads] are scores that join each query's softmax and have no value. `kv_scales` are a checkpoint's own of keys and
+    of values in fp8, [1] or [kv_heads] float32.
     """
 
     input_norm: Tensor | None
@@ -41,6 +43,7 @@ class Weights(NamedTuple):
     attention_norm: Tensor | None = None
     mlp_norm: Tensor | None = None
     sinks: Tensor | None = None
+    kv_scales: tuple[Tensor | None, Tensor | None] = (None, None)
 
     @property
     def streamed(self) -> tuple[Tensor, ...]:
@@ -83,7 +86,13 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
         attention_norm=norm_of(config, layer, "post_attention_layernorm" if behind else "post_self_attn_layernorm"),
         mlp_norm=norm_of(config, layer, "post_feedforward_layernorm" if behind else "post_mlp_layernorm"),
         sinks=getattr(attention, "sinks", None),
+        kv_scales=(getattr(attention, "k_scale", None), getattr(attention, "v_scale", None)),
     )
+
+
+def in_fp8(layers: Sequence[Weights]) -> bool:
+    """Whether every matrix that all tokens multiply was stored in e4m3 with a scale for each row."""
+    return all(stored_rows([matrix]) is not None for layer in layers for matrix in layer.streamed)
 
 
 def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]) -> tuple[Any, ...]:
@@ -97,7 +106,7 @@ def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]
         rotated = (config.num_attention_heads + config.num_key_value_heads) * size
         rows[:rotated] = rows[:rotated].view(-1, size)[:, order].flatten()
         copies[rank] = whole[rows]
-        for name in (STORED_SCALES, STORED_ZEROS):
+        for name in STORED:
             if (stored := getattr(parts[0], name, None)) is not None and len(parts) == 1:
                 setattr(copies[rank], name, stored[rows.to(stored.device)])
     return tuple(copies[rank].split([len(part) for part in parts])) if len(parts) > 1 else (copies[rank],)
@@ -142,6 +151,7 @@ def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
     if (stored := stored_groups(parts)) is not None:
         setattr(joined, STORED_SCALES, stored[0])
         setattr(joined, STORED_ZEROS, stored[1])
+    setattr(joined, STORED_ROWS, stored_rows(parts))
     return (joined,) if pack else tuple(parts)
 
 

@@ -27,7 +27,8 @@ from kernels.model.device_map import dispatch, place_empty
 from kernels.model_files import AnswerKind, architectures, quantised
 from kernels.model_files.architectures import Kind
 from kernels.model_files.config import walk
-from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS
+from kernels.model_files.stored_weights import KV_SCALES
+from kernels.quant.quantised_matrix import STORED
 
 logger = logging.getLogger(__name__)
 NO_PADDING = -1
@@ -218,11 +219,17 @@ def _read(
 
 
 def _attach_scales(model: PreTrainedModel, model_dir: Path) -> None:
-    """Gives weights that were stored in groups the scales and zeros that a dequantised model keeps."""
-    for attribute in (STORED_SCALES, STORED_ZEROS):
+    """Gives weights the scales and zeros that they were stored with and a dequantised model keeps, and attention those
+    of its keys and values.
+    """
+    for attribute in STORED:
         if (path := model_dir / attribute).is_file():
             for name, numbers in load_file(path).items():
                 setattr(model.get_parameter(name), attribute, numbers)
+    if (path := model_dir / KV_SCALES).is_file():
+        for name, scale in load_file(path).items():
+            module, _, which = name.rpartition(".")
+            setattr(model.get_submodule(module), which, scale)
 
 
 def missing_tensors(report: dict[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import decoder, loading, weights
@@ -26,7 +27,8 @@ from kernels.model.dense_families import SHARDED
 from kernels.model.divisible import indivisible
 from kernels.model.experts import has_experts, is_sparse
 from kernels.model_files import families
-from kernels.quant.quantised_matrix import GROUP, STORED_SCALES, STORED_ZEROS
+from kernels.model_files.stored_weights import KV_SCALES
+from kernels.quant.quantised_matrix import GROUP, STORED
 
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias", "down_proj_bias")
 """Biases of partial sums: the first rank has them, the others zeros."""
@@ -161,9 +163,14 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
             raise ValueError(f"{directory.name}: no safetensors file holds {lacking}")
         for path, of_file in groupby(tensors, key=lambda entry: files[entry[0]]):
             _read_boxes(path, of_file, place)
-        for attribute in (STORED_SCALES, STORED_ZEROS):
+        for attribute in STORED:
             if (path := directory / attribute).is_file():
                 _read_groups(path, attribute, shard, place)
+        if (path := directory / KV_SCALES).is_file():
+            for name, scale in load_file(path).items():
+                module, _, which = name.rpartition(".")
+                heads = min(len(scale), shard.config.num_key_value_heads)
+                setattr(shard.get_submodule(module), which, scale[_box(name, scale.shape, (heads,), place)])
 
     try:
         files = _files(directory)
@@ -279,14 +286,14 @@ def _read_boxes(path: Path, tensors: Iterable[tuple[str, torch.Tensor]], place: 
 
 
 def _read_groups(path: Path, attribute: str, shard: Any, place: Place) -> None:
-    """Gives a rank's weights their slice of what groups of columns were stored with, where it cuts no group."""
+    """Gives a rank's weights their slice of scales and zeros: of rows, or of groups of columns where it cuts none."""
     with safe_open(path, framework="pt") as file:
         for name in list(file.keys()):
             own, whole = shard.get_parameter(name), file.get_slice(name)
-            rows, columns = own.shape
-            groups = -(-columns // GROUP)
-            if columns % GROUP == 0 or groups == whole.get_shape()[1]:
-                setattr(own, attribute, whole[_box(name, whole.get_shape(), (rows, groups), place)])
+            (rows, columns), sizes = own.shape, whole.get_shape()
+            shape = (rows, -(-columns // GROUP))[: len(sizes)]
+            if len(sizes) == 1 or columns % GROUP == 0 or shape == (rows, sizes[1]):
+                setattr(own, attribute, whole[_box(name, sizes, shape, place)])
 
 
 def _boxes(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> list[tuple[Box, Box]]:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from kernels.model_files.architectures import kind_of
 from kernels.model_files.config import FILE, check_required, value
 from kernels.model_files.errors import ModelRefused
+from kernels.model_files.quantised import FIELD, scheme_of
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 FIELDS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
@@ -264,6 +265,23 @@ def stored_experts(config: dict[str, Any]) -> Literal["mxfp4", ""]:
     """The lower precision in which the experts of a mixture were stored, where products hold it; "" for others."""
     stored = config.get("dequantised_from") or {}
     return "mxfp4" if is_mixture(config) and stored.get("quant_method") == "mxfp4" else ""
+
+
+def stored_rows(config: dict[str, Any]) -> Literal["fp8", ""]:
+    """fp8 for a model of one MLP a layer whose weights were stored in it with one scale for a tensor or for each of its
+    rows, where products hold them; "" for others.
+    """
+    stored = config.get("dequantised_from")
+    try:
+        scheme = None if is_mixture(config) or not isinstance(stored, dict) else scheme_of({FIELD: stored})
+    except ModelRefused:
+        return ""
+    return "fp8" if scheme is not None and scheme.of_rows else ""
+
+
+def stored_precision(config: dict[str, Any]) -> Literal["mxfp4", "fp8", ""]:
+    """The precision of a checkpoint's own codes, in which products hold them by default; "" for others."""
+    return stored_experts(config) or stored_rows(config)
 
 
 def normed_over_heads(config: dict[str, Any]) -> bool:

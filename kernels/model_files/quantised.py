@@ -32,7 +32,7 @@ class Scheme:
     """How a checkpoint's weights are quantised. `label` is for people; `layout` is how its tensors lie: `gptq`, `awq`,
     `mxfp4`, `nvfp4`, or `scaled` for those of compressed-tensors and fp8. `zero_offset` is added to stored zero points.
     `group` is the number of inputs, and `block` of outputs and inputs, that share a scale, where the configuration says
-    so.
+    so. With `of_rows` weights are in fp8, and a tensor or each of its rows has one scale.
     """
 
     label: str
@@ -41,10 +41,11 @@ class Scheme:
     zero_offset: int = 0
     group: int | None = None
     block: tuple[int, int] | None = None
+    of_rows: bool = False
 
 
 MODELOPT_SCHEMES = {
-    "FP8": Scheme("ModelOpt's FP8", "scaled"),
+    "FP8": Scheme("ModelOpt's FP8", "scaled", of_rows=True),
     "NVFP4": Scheme("ModelOpt's NVFP4", "nvfp4", bits=4),
 }
 
@@ -86,7 +87,7 @@ def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
         return _compressed(given)
     if method in ("fp8", "fbgemm_fp8"):
         block = given.get("weight_block_size")
-        return Scheme(f"fp8{_of_block(block)}", "scaled", block=_block(block))
+        return Scheme(f"fp8{_of_block(block)}", "scaled", block=_block(block), of_rows=block is None)
     if method == "modelopt" and (known := MODELOPT_SCHEMES.get(str(given.get("quant_algo")).upper())):
         return known
     if method == "mxfp4":
@@ -144,7 +145,8 @@ def _compressed(given: Mapping[str, Any]) -> Scheme:
         raise ModelRefused(FILE, f"{FIELD}.config_groups", reason)
     block = weights.get("block_structure")
     label = f"compressed-tensors ({'fp8' if kind == 'float' else f'{bits} bits'}{_of_block(block)})"
-    return Scheme(label, "scaled", bits, block=_block(block))
+    of_rows = kind == "float" and weights.get("strategy") in ("tensor", "channel")
+    return Scheme(label, "scaled", bits, block=_block(block), of_rows=of_rows)
 
 
 def _bits(bits: Any, name: str) -> int:

@@ -1,6 +1,7 @@
 """The weights that the tensors of a quantised checkpoint stand for. Only headers are read."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -37,6 +38,10 @@ MXFP4_PARTS = {"_blocks": "blocks", "_scales": "scales"}
 OF_ACTIVATIONS: tuple[str, ...] = ("input_scale", "input_global_scale", "input_zero_point", "output_scale")
 OF_ACTIVATIONS += ("q_scale", "k_scale", "v_scale", "kv_scale")
 """Scales of what is computed, not of weights: they are left out, as all that stays in 16 bits."""
+KV_SCALES = "kv_scales"
+"""The file of a dequantised model that holds the scales of keys and values, which pages in fp8 use."""
+OF_KEYS = re.compile(r"(.*\.self_attn)\.(?:[kv]_proj\.)?(k|v|kv)_scale")
+"""The module that computes keys and values, and whose scale it is: as compressed-tensors and as ModelOpt name it."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,19 @@ def _check_neighbours(weights: Mapping[str, StoredWeight]) -> None:
 
 def left_out(tensors: Mapping[str, Tensor]) -> str:
     """The sentence on scales that are not used; "" where there are none."""
-    names = {name.rpartition(".")[2] for name in tensors}
-    if not (unused := [name for name in OF_ACTIVATIONS if name in names]):
-        return ""
-    return f"Not used: {', '.join(unused)}, as activations and the KV cache stay in 16 bits."
+    names = {name.rpartition(".")[2] for name in tensors if not OF_KEYS.fullmatch(name)}
+    unused, sentences = [name for name in OF_ACTIVATIONS if name in names], []
+    if unused:
+        sentences.append(f"Not used: {', '.join(unused)}, as activations and the KV cache stay in 16 bits.")
+    if kv_scales(tensors):
+        sentences.append("The scales of keys and values are used by a server with KV pages in fp8 alone.")
+    return " ".join(sentences)
+
+
+def kv_scales(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The scales of keys and values, by the names `….self_attn.k_scale` and `v_scale`."""
+    found = ((OF_KEYS.fullmatch(name), tensor) for name, tensor in tensors.items())
+    return {f"{match[1]}.{kind}_scale": tensor for match, tensor in found if match for kind in match[2]}
 
 
 def as_tensors(weights: Mapping[str, StoredWeight]) -> dict[str, Tensor]:

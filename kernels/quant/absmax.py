@@ -11,7 +11,7 @@ import torch
 
 from kernels.quant import e2m1, mxfp4
 from kernels.quant.formats import E4M3_MOST, INT4
-from kernels.quant.quantised_matrix import GROUP, MIDDLE, QUANTISERS, fp8_power_of_two, int8_groups
+from kernels.quant.quantised_matrix import GROUP, MIDDLE, QUANTISERS, fp8_rows, int8_groups
 
 NVFP4_BLOCK = 16
 
@@ -35,7 +35,7 @@ class QuantisedWeight:
 def quantised(weight: torch.Tensor, weights: str) -> QuantisedWeight:
     """The weight [rows, k] as int8, fp8, nvfp4, mxfp4 or a form of int4. Raises ValueError for others."""
     if weights == "fp8":
-        quantised_weight = fp8_power_of_two(weight)
+        quantised_weight = fp8_rows(weight)
         return QuantisedWeight(quantised_weight.codes.view(torch.float8_e4m3fn), quantised_weight.row_scales)
     if weights == "int8":
         groups = int8_groups(weight)

@@ -34,6 +34,11 @@ def of_head(weights: str) -> str:
     return "int8" if weights in INT4 else of_dense(weights)
 
 
+def of_served_head(weights: str) -> str:
+    """The same of a server, whose fp8 is a checkpoint's own: such a model's head is in 16 bits."""
+    return "" if weights == "fp8" else of_head(weights)
+
+
 def of_dense(weights: str) -> str:
     """The lower precision of matrices that every token multiplies, of a model in `weights`; "" for the model's own."""
     return "" if weights == "mxfp4" else weights

@@ -3,7 +3,8 @@
 Row and tensor scales of e4m3 and e2m1 are powers of two: code times scales then has at most 6 significant bits, so that
 the values that a plan runs with are bf16 matrices like any other, and prompt, decode and reference can share them. In
 e4m3, whose codes are floating-point, that costs nothing but range at the lower end. int8 codes times their scales have
-up to 18 bits: a prompt multiplies by them rounded to bf16, a decode step by the exact values.
+up to 18 bits: a prompt multiplies by them rounded to bf16, a decode step by the exact values. So it is with a weight
+that was stored in e4m3, whose scales may be any float32 numbers.
 `absmax.py` rounds to the same codes with other scales.
 """
 
@@ -32,9 +33,10 @@ INT8_MOST, INT4_MOST = 127, 7
 INT4_FULL = (-8.0, -9.0, -8.5, -7.5, -7.0, -6.5, 7.5, 7.0, 6.5)
 """Candidates for the code of a group's largest value, before it is rounded and clamped; that with the least error is
 used. Q4_0 has the first one alone."""
-STORED_SCALES, STORED_ZEROS = "int8_scales", "int4_zeros"
+STORED_SCALES, STORED_ZEROS, STORED_ROWS = STORED = "int8_scales", "int4_zeros", "fp8_scales"
 """The attributes of a weight that was stored as integers of up to 8 bits, and the files of a dequantised model that
 hold them: its float16 scales [rows, columns / 32, rounded up], and zero points or minimums as `QuantisedMatrix.zeros`.
+The last is that of a weight that was stored in e4m3: its float32 scales [rows].
 """
 FRACTION, EXPONENT = (1 << 23) - 1, 0xFF << 23
 """The bits of a float32 below its exponent, and those of its exponent."""
@@ -89,7 +91,9 @@ class QuantisedMatrix:
         return QuantisedMatrix(self.codes.to(device), self.row_scales.to(device), *own)
 
     def values(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-        """The matrix they stand for in `dtype` [rows, columns]. In bf16 only that of integers is rounded once more."""
+        """The matrix they stand for in `dtype` [rows, columns]. In bf16 that of integers, and of e4m3 with scales that
+        are no powers of two, is rounded once more.
+        """
         out = torch.empty(self.codes.shape, dtype=dtype, device=self.codes.device)
         for rows in _groups(len(out)):
             codes, scale = self.codes[rows], self.row_scales[rows, None]
@@ -124,19 +128,21 @@ def power_of_two(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def fp8_power_of_two(weight: Tensor, largest: Tensor | None = None) -> QuantisedMatrix:
-    """e4m3 with a power of two per row, for a matrix [rows, columns]; `largest` [rows] are the magnitudes that its rows
-    reach where these are its part of the columns only. Raises ValueError when a weight is not finite, and when it is
-    larger than `largest`.
+def fp8_rows(weight: Tensor, largest: Tensor | None = None) -> QuantisedMatrix:
+    """e4m3 with a scale per row, for a matrix [rows, columns]: those that the weight was stored with, else powers of
+    two. `largest` [rows] are the magnitudes that its rows reach where these are its part of the columns only. Raises
+    ValueError when a weight is not finite, and when it is larger than `largest`.
     """
     check_finite(weight, "fp8")
-    scales = power_of_two((weight.abs().amax(dim=1) if largest is None else largest).float() / E4M3_MOST)
-    fits = weight.abs().amax(dim=1).float() <= scales * (E4M3_MOST * ROUNDED_UP)
-    if not bool(fits.all()):
-        raise ValueError(f"weight: the scales on {weight.device} are smaller than its rows need")
+    if (scales := stored_rows([weight])) is None:
+        scales = power_of_two((weight.abs().amax(dim=1) if largest is None else largest).float() / E4M3_MOST)
+        fits = weight.abs().amax(dim=1).float() <= scales * (E4M3_MOST * ROUNDED_UP)
+        if not bool(fits.all()):
+            raise ValueError(f"weight: the scales on {weight.device} are smaller than its rows need")
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
-        codes[rows] = (weight[rows].float() / scales[rows, None]).to(torch.float8_e4m3fn).view(torch.uint8)
+        unit = scales[rows, None]
+        codes[rows] = torch.where(unit != 0, weight[rows].float() / unit, 0).to(torch.float8_e4m3fn).view(torch.uint8)
     return QuantisedMatrix(codes, scales)
 
 
@@ -202,6 +208,14 @@ def stored_groups(weights: Sequence[Tensor]) -> tuple[Tensor, Tensor | None] | N
     middles = [torch.full(scale.shape, MIDDLE, dtype=torch.int8) for scale in scales]
     parts = [middle if zero is None else zero for zero, middle in zip(zeros, middles, strict=True)]
     return own, torch.cat([part.to(own.device) for part in parts])
+
+
+def stored_rows(weights: Sequence[Tensor]) -> Tensor | None:
+    """The STORED_ROWS of weights that lie one below the other, on their device; None unless all were stored so."""
+    scales: list[Any] = [getattr(weight, STORED_ROWS, None) for weight in weights]
+    if not weights or any(scale is None for scale in scales):
+        return None
+    return torch.cat([scale.to(weight.device) for scale, weight in zip(scales, weights, strict=True)])
 
 
 def multiples(weight: Tensor) -> Tensor | None:
@@ -384,7 +398,7 @@ QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
     "int4": int4_groups,
     "int4_zero": int4_zero,
     "int4_minimum": int4_minimum,
-    "fp8": fp8_power_of_two,
+    "fp8": fp8_rows,
     "nvfp4": nvfp4_power_of_two,
 }
 

@@ -13,7 +13,8 @@ from kernels.measure.gpu_entry import gpu_of
 from kernels.measure.timing import StoppingRule
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
-from kernels.model.layer_ops import BatchShape, LayerOps
+from kernels.model.layer_ops import BatchShape, LayerOps, keeps_codes
+from kernels.model.layer_weights import in_fp8
 from kernels.ops import Case, GroupedCase, LinearCase, LmHeadCase
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.runners.pass_timer import GraphTimer
@@ -48,14 +49,16 @@ def default_ops(model: decoder.Decoder, traffic: BatchShape, weights: str = "") 
     """The chosen ops for the traffic on the model's device. The notes give each op's reason, rivals and time of
     measurement.
 
-    `weights` is a lower precision whose variants compete with those in the model's own.
+    `weights` is a lower precision whose variants compete with those in the model's own, fp8 of a model that was stored
+    in it only where its codes stay as they are.
     """
     device = model.embedding.device
     gpu = gpu_of(device)
     layer_ops, finder = LayerOps(model, traffic), _Finder(device, gpu)
+    stored, vocabulary = weights == "fp8" and in_fp8(model.layers), len(model.lm_head)
     options: dict[str, list[Option]] = {}
     for case in layer_ops.cases():
-        own = [case, *_lowered(case, weights)]
+        own = [case, *(_lowered(case, weights) if not stored or keeps_codes(case, vocabulary) else ())]
         offered = [option for option in map(finder.option, own) if option is not None]
         if offered:
             options[case.key] = sorted(offered, key=lambda option: option.ms)

@@ -9,8 +9,8 @@ from kernels.model_files import ModelRefused, catalogue
 from kernels.model_files.sentence_transformers import SentenceModules, in_folder, sentence_modules, with_modules
 from kernels.plan import KvCacheDtype
 
-WEIGHTS = ("int8", "int4", "mxfp4")
-"""The lower precisions in which an operator may have weights held; mxfp4: experts alone."""
+WEIGHTS = ("int8", "int4", "mxfp4", "fp8")
+"""The lower precisions in which an operator may have weights held; mxfp4: experts alone, fp8: a checkpoint's own."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Spec:
     """The precision of KV pages; None: as the plan has it, else that of the activations."""
     pause_ms: float | None = None
     weights: str = ""
-    """One of WEIGHTS; "": as the plan has it, else as experts were stored, else the model's own."""
+    """One of WEIGHTS; "": as the plan has it, else as experts or rows were stored, else the model's own."""
     exclude: tuple[str, ...] = ()
     """What the server leaves out, of `kernels.server.execution.served_plans.NAMES`."""
     tensor_parallel_size: int | None = None

@@ -4,10 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import serve_engine, serve_kernels, serve_steady
 from benchmarks.serve_kernels import Span, by_kernel
+from kernels import runners
 from kernels.load.server_process import NotStarted
+from kernels.model.decoder import Decoder
+from kernels.model.layer_weights import in_fp8
+from kernels.quant.quantised_matrix import fp8_rows
+from tests.kernels.runners.engine_models import CONFIGS
 
 
 def test_a_row_of_the_paged_engine_counts_every_token_and_is_judged(tmp_path: Path) -> None:
@@ -21,6 +27,16 @@ def test_a_row_of_the_paged_engine_counts_every_token_and_is_judged(tmp_path: Pa
     assert row["tokens_per_second"] > 0
     assert 0 < row["ttft_ms"]["p50"] <= row["ttf6_ms"]["p50"] <= row["ttf6_ms"]["p99"]
     assert row["logit_gaps"]["largest"] < 0.01
+
+
+def test_a_checkpoints_fp8_has_scales_that_are_no_powers_of_two() -> None:
+    model = runners.load(None, CONFIGS["llama"], generated=True, dtype="bf16", device="cpu")
+    serve_engine.store(model, "fp8")
+    layers = Decoder(model).layers
+    assert in_fp8(layers)
+    own = fp8_rows(layers[0].o)
+    assert torch.equal(own.values(), layers[0].o)
+    assert (own.row_scales.log2() % 1 != 0).any()
 
 
 def test_overlapping_kernels_add_up_to_the_pass() -> None:

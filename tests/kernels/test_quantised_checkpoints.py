@@ -20,7 +20,14 @@ from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
 from kernels.model_files.families import FAMILIES, stored_experts
 from kernels.model_files.quantised import Scheme
 from kernels.quant import absmax
-from kernels.quant.quantised_matrix import STORED_SCALES, STORED_ZEROS, int4_zero, int8_groups
+from kernels.quant.quantised_matrix import (
+    STORED_ROWS,
+    STORED_SCALES,
+    STORED_ZEROS,
+    fp8_rows,
+    int4_zero,
+    int8_groups,
+)
 from tests.kernels.model_folders import LLAMA
 from tests.kernels.quantised_formats import F32, FORMATS, Draw, Made, awq, compressed, gptq, nvfp4, packed
 
@@ -69,6 +76,8 @@ def converted(folder: Path, into: Path) -> dict[str, torch.Tensor]:
 
 INT8 = {"GPTQ", "AWQ", "W4A16", "W8A16"}
 """The formats here whose codes less their zero points are int8 in groups of multiples of 32."""
+FP8 = {"fp8 of a tensor", "fp8 of a channel", "ModelOpt"}
+"""Those in e4m3 with a scale for each row."""
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -84,20 +93,21 @@ def test_every_weight_has_its_value_to_the_bit(tmp_path: Path, name: str) -> Non
     }
     weights = converted(tmp_path / "source", tmp_path / "plain")
     assert weights.keys() == dict(shapes(CONFIG)).keys()
-    scales = tmp_path / "plain" / STORED_SCALES
+    attribute, quantise = (STORED_ROWS, fp8_rows) if name in FP8 else (STORED_SCALES, int8_groups)
+    scales = tmp_path / "plain" / attribute
     kept = load_file(scales) if scales.exists() else {}
-    assert kept.keys() == (values.keys() if name in INT8 else set())
+    assert kept.keys() == (values.keys() if name in INT8 | FP8 else set())
     for name, value in values.items():
         outputs, inputs = weights[name].shape
         wanted = np.array([[value(output, at) for at in range(inputs)] for output in range(outputs)], F32)
         got, expected = weights[name].view(torch.int16), torch.from_numpy(wanted).bfloat16().view(torch.int16)
         assert torch.equal(got, expected), name
         if kept:
-            setattr(weights[name], STORED_SCALES, kept[name])
-            assert torch.equal(int8_groups(weights[name]).values(torch.float32), torch.from_numpy(wanted)), name
+            setattr(weights[name], attribute, kept[name])
+            assert torch.equal(quantise(weights[name]).values(torch.float32), torch.from_numpy(wanted)), name
     assert json.loads((tmp_path / "plain" / "config.json").read_text()) == facts.config
     copied = files_at(tmp_path / "plain").keys() - {"config.json", "model.safetensors.index.json"}
-    assert copied == {"tokenizer_config.json", DENSE, "model-00001.safetensors"} | ({STORED_SCALES} if kept else set())
+    assert copied == {"tokenizer_config.json", DENSE, "model-00001.safetensors"} | ({attribute} if kept else set())
     assert not is_quantised(files_at(tmp_path / "plain"))
     assert inspect(tmp_path / "plain").parameters == facts.parameters
 
@@ -121,7 +131,7 @@ def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(co
     scheme = Scheme("", "scaled", group=128 // columns)
     own = stored("scaled", {"plain": codes, "scale": scale} | more, scheme)
     weight = dequantised(own).bfloat16()
-    form = layouts.kept(weight, layouts.of_groups(own))
+    form = layouts.kept(weight, layouts.of_stored(own))
     assert (form is not None) == known
     if form is not None:
         setattr(weight, STORED_SCALES, form.scales)
@@ -146,7 +156,7 @@ def test_zero_points_of_four_bits_are_kept_with_their_codes(make: Callable[[Draw
     own = stored(layout, parts, Scheme("", layout, bits=4, group={"gptq": 64, "awq": 128}.get(layout), zero_offset=1))
     wanted = torch.tensor([[float(value(output, at)) for at in range(128)] for output in range(16)])
     weight = dequantised(own).bfloat16()
-    form = layouts.kept(weight, layouts.of_groups(own))
+    form = layouts.kept(weight, layouts.of_stored(own))
     assert form.zeros.dtype == torch.int8
     for attribute, numbers in zip((STORED_SCALES, STORED_ZEROS), form, strict=True):
         setattr(weight, attribute, numbers)

@@ -94,6 +94,8 @@ REFUSED: dict[tuple[str, str], tuple[Case, list[tuple[Change, str]]]] = {
         ({"weights": "fp8"}, "weights is fp8")]),
     ("small_gemm_int8", "h200"): (LINEAR, [
         ({"weights": "int8", "dtype": "fp16"}, "dtype is fp16"), ({}, "weights is bf16")]),
+    ("small_gemm_fp8", "h200"): (LINEAR, [
+        ({"weights": "fp8", "dtype": "fp16"}, "dtype is fp16"), (FP8, "weights is fp8 with row scales")]),
     ("small_gemm", "a100"): (LINEAR, [({}, "device is NVIDIA A100")]),
     ("gemm_hopper", "h200"): (LINEAR, [
         ({"weights": "int4"}, "weights int4"), ({"k": 36}, "k is 36"), ({"n": 12, "epilogue": "swiglu"}, "n is 12"),

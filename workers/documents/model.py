@@ -10,6 +10,10 @@ CountedUnit = Literal["tokens", "sequences", "embeddings", "images", "recordings
 """What throughput and price count of a model's answers; `kernels.model_files.answers` says which."""
 
 
+IN_ROWS = ("fp8", "ModelOpt's FP8", "compressed-tensors (fp8)")
+"""Weights in fp8 with a scale for a tensor or a row, as `ModelManifest.quantised` names them."""
+
+
 class ModelFile(Document):
     """One file of a model directory; `path` is relative, with `/`."""
 
@@ -68,6 +72,8 @@ class ModelManifest(Document):
             return ""
         if self.in_four_bits:
             return f"Its weights are {self.quantised}. What runs today has them in bf16; a plan may keep the four bits."
+        if self.quantised in IN_ROWS and not any("experts" in name for name in self.config):
+            return f"Its weights are {self.quantised}. What runs today has them in bf16; a plan may keep their codes."
         return f"Its weights are {self.quantised}: they are dequantised to bf16 before anything is measured."
 
     @property

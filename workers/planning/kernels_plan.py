@@ -10,6 +10,7 @@ from kernels.model import decoder
 from kernels.model import prompt_ops as defaults
 from kernels.model.experts import has_experts
 from kernels.model.layer_ops import BatchShape, LayerOps
+from kernels.model.layer_weights import in_fp8
 from kernels.ops import Case, GroupedCase, case_from
 from kernels.plan import Plan, PlannedOp
 from kernels.quant.formats import EXPERTS
@@ -41,8 +42,12 @@ def lossy_variants(model: Any) -> list[str]:
     return [name for name in LOSSY_VARIANTS if name != "kernels_mxfp4" or has_experts(model.config)]
 
 
-def unrounded(model: Any, name: str) -> str:
-    """Why the model's weights are not rounded in the plan of this name, as a sentence; "" where they are."""
+def unrounded(model: Any, name: str, stored: str = "") -> str:
+    """Why the model's weights are not rounded in the plan of this name, as a sentence; "" where they are. `stored` is
+    the precision of its own codes, where the workload allows it for that alone.
+    """
+    if stored == "fp8" and stored in LOSSY_VARIANTS[name] and not in_fp8(decoder.Decoder(model).layers):
+        return "Not every matrix of its layers was stored in fp8 with a scale for a tensor or a row."
     if set(LOSSY_VARIANTS[name]) <= set(EXPERTS) or not has_experts(model.config):
         return ""
     return "Weights of a mixture of experts are held in no lower precision but int8 and MXFP4."

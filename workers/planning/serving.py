@@ -1,6 +1,7 @@
 """What a verified plan says to a server of it."""
 
 from kernels.model import decoder, loading
+from kernels.model_files.families import stored_rows
 from kernels.plan import Plan, Serving
 from kernels.runners.sessions import positions
 from kernels.server.execution.served_plans import MEGAKERNEL, PASSES, of_server, precision_refusal
@@ -21,7 +22,7 @@ def serving_of(plan: Plan, document: StageInput) -> tuple[Serving | None, str]:
         return None, "The model generates no text token by token."
     if PASSES in excluded:
         return None, f"The workload excludes {PASSES}, of which all passes of the server are made."
-    if precision_refusal(plan):
+    if precision_refusal(plan, stored_rows(document.model.config)):
         return None, ROUNDS
     skeleton = loading.skeleton(document.model.config, plan.dtype)
     if reason := decoder.refusal(skeleton):

@@ -6,7 +6,7 @@ Imports no torch.
 from collections.abc import Sequence
 from typing import Any, cast
 
-from kernels.model_files.families import stored_experts
+from kernels.model_files.families import stored_experts, stored_rows
 from kernels.ops import BYTES
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Constraints, Precision, Sla
@@ -37,15 +37,16 @@ def serving_dtype(own: str, precisions: Sequence[str], gpu_class: str) -> str:
 
 
 def stored_precision(constraints: Constraints, model: ModelManifest) -> list[Precision]:
-    """int4 for a model that was stored in four bits, mxfp4 for one whose experts were stored so, unless the workload
-    leaves int8 out: a plan in it has the model's own codes, and rounds nothing but the LM head, of int4 to int8.
+    """int4 for a model that was stored in four bits, mxfp4 for one whose experts were stored so, fp8 for one whose rows
+    were, unless the workload leaves int8 out: a plan in it has the model's own codes, and rounds nothing but the LM
+    head, of int4 to int8.
     """
     if "int8" not in constraints.precisions:
         return []
     if model.in_four_bits:
         return ["int4"]
-    experts = stored_experts(model.config)
-    return [experts] if experts else []
+    stored = stored_experts(model.config) or stored_rows(model.config)
+    return [stored] if stored else []
 
 
 def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) -> str:

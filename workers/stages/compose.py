@@ -11,6 +11,7 @@ from typing import Any
 from kernels import registry, runners
 from kernels.model import decoder
 from kernels.model.loading import kind_of
+from kernels.model_files.families import stored_rows
 from kernels.plan import Plan, PlannedOp
 from kernels.quant.formats import EXPERTS
 from kernels.registry import Variant
@@ -234,13 +235,14 @@ class _Composer:
             weights: lossy_refusal(weights, constraints, self.document.model)
             for weights in kernels_plan.LOSSY_VARIANTS[name]
         }
-        wanted = (*constraints.precisions, *EXPERTS)
+        stored = stored_rows(self.document.model.config)
+        wanted = (*constraints.precisions, *EXPERTS, stored)
         lower = tuple(name for name, refusal in refusals.items() if not refusal and name in wanted)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
         reason = explored or ("" if lower else next(iter(refusals.values())))
         if (
             reason := reason
-            or kernels_plan.unrounded(self.model, name)
+            or kernels_plan.unrounded(self.model, name, "" if stored in constraints.precisions else stored)
             or self._why_not(candidate)
             or self._too_late(candidate)
         ):

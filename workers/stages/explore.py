@@ -17,6 +17,9 @@ from kernels import registry, runners
 from kernels.hardware import GPUS
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.measure.timing import StoppingRule
+from kernels.model.layer_ops import keeps_codes
+from kernels.model_files.config import value
+from kernels.model_files.families import stored_rows
 from kernels.ops import Case, GroupedCase, LinearCase, LmHeadCase, case_from
 from kernels.quant.formats import EXPERTS
 from kernels.tune.autotune import Bench, try_case
@@ -193,8 +196,12 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
     """The case with its weights in each lower precision, and the sentence that forbids them ("" when allowed)."""
     if not isinstance(case, LinearCase | LmHeadCase | GroupedCase):
         return [], ""
-    names = EXPERTS if isinstance(case, GroupedCase) else LOSSY
-    wanted = (*constraints.precisions, *(stored_precision(constraints, model) if names == EXPERTS else ()))
+    names: tuple[str, ...] = EXPERTS if isinstance(case, GroupedCase) else LOSSY
+    stored, wanted = stored_rows(model.config), list(constraints.precisions)
+    if names == EXPERTS or stored:
+        wanted += stored_precision(constraints, model)
+    if stored and not keeps_codes(case, value(model.config, "vocab_size") or 0):
+        names = tuple(name for name in names if name != stored)
     allowed = [name for name in names if name in wanted]
     lossy: list[Case] = [case.model_copy(update={"weights": name}) for name in allowed or names]
     return lossy, lossy_refusal((allowed or names)[0], constraints, model)

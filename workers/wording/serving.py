@@ -46,7 +46,7 @@ SEVERAL = """ \\
     --speculative-config '{"method": "ngram_gpu", "num_speculative_tokens": 3}'"""
 """Behind VLLM, with the VARIABLES that turn it on: what a run measures as after within vLLM."""
 
-ROUNDS = "The plan rounds weights; the server has such products for int8 and int4 alone."
+ROUNDS = "The plan rounds weights; the server has such products for int8 and int4, and for a checkpoint's own fp8."
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,11 @@ def _in_vllm(several: bool) -> str:
 
 def _refusal(plan: dict[str, Any], verify: VerifyResult) -> str:
     """Why the plan is not served, in a sentence; "" where it is. Results of older versions keep no reason."""
+    if plan.get("serving") is not None:
+        return ""
     if rounds_weights(plan):
         return ROUNDS
-    if plan.get("serving", {}) is not None:
+    if "serving" not in plan:
         return ""
     return verify.not_served or "The workbench's own server cannot serve this plan."
 

@@ -343,7 +343,8 @@ class KernelsBackend:
     @property
     def _usable(self) -> Usable:
         products = (self.model.lm_head, *self.model.layers[0].streamed)
-        stored = bool(self._weights) and any(stored_groups([each]) is not None for each in products)
+        grouped = bool(self._weights) and any(stored_groups([each]) is not None for each in products)
+        stored = grouped or self._weights == "fp8"
         partial, tiled = len(self.models) > 1, self.model.tiled
         return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled, self._kv_dtype)
 

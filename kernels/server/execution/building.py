@@ -18,8 +18,9 @@ from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.experts import has_experts
+from kernels.model.layer_weights import in_fp8
 from kernels.model_files.digests import model_digest
-from kernels.model_files.families import stored_experts
+from kernels.model_files.families import stored_experts, stored_rows
 from kernels.ops import MODEL_BYTES
 from kernels.plan import Plan, Serving
 from kernels.quant.formats import EXPERTS, INT4
@@ -36,8 +37,15 @@ from kernels.server.execution.megakernel_backend import (
     capacity_of,
     crossing,
 )
-from kernels.server.execution.ops import INT8_ROWS, Copies, Usable
-from kernels.server.execution.served_plans import MEGAKERNEL, of_server, precision_refusal, taken_of_plan, weights_of
+from kernels.server.execution.ops import WIDENED_ROWS, Copies, Usable
+from kernels.server.execution.served_plans import (
+    MEGAKERNEL,
+    OF_FP8,
+    of_server,
+    precision_refusal,
+    taken_of_plan,
+    weights_of,
+)
 from kernels.server.execution.sizing import (
     RequestedSize,
     context_of,
@@ -93,7 +101,7 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], object] = la
         raise ValueError(f"this server runs the compact decoder, which cannot run the model: {reason}")
     gpu = gpu_of(model.device)
     facts = environment_info(device=device)
-    if plan is not None and (sentence := plan_refusal(plan, gpu, facts)):
+    if plan is not None and (sentence := plan_refusal(plan, gpu, facts, stored_rows(config))):
         raise ValueError(sentence)
     here = _measured_with(facts)
     if plan is not None:
@@ -190,19 +198,27 @@ def backends(
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
     out, as `served_plans.NAMES` lists. Experts become tiles where they can, in place.
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
-    experts too, mxfp4 by default where they were stored so. Prompts of many tokens take the model's own.
+    experts too, mxfp4 by default where they were stored so; fp8 is a checkpoint's own, by default without a plan and
+    unless `skinny_fp8` is excluded. Prompts of many tokens take the model's own.
     `capture_all` as `Spec` has it. Raises ValueError with one sentence.
     """
-    shards, gpu = tensor_parallel.shards_of(model), gpu_of(model.device)
+    shards, gpu, config = tensor_parallel.shards_of(model), gpu_of(model.device), model.config.to_dict()
     phases = phases or Phases()
-    if gpu.sm == 90 and len(shards) == 1:
-        weights = weights or stored_experts(model.config.to_dict())
+    asked = weights
+    if gpu.sm == 90:
+        in_rows = stored_rows(config) if plan is None and OF_FP8[0] not in exclude else ""
+        weights = weights or in_rows or ("" if len(shards) > 1 else stored_experts(config))
     with phases.phase("weights"):
         if not weights and "grouped_hopper" not in exclude and all(can_tile(shard, gpu) for shard in shards):
             _tile(shards)
         decoders = [Decoder(shard) for shard in shards]
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
+    if weights == "fp8" and not (decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)):
+        if asked:
+            raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
+        _tell("weights in fp8 are dequantised: products hold them where each matrix of the layers is stored so")
+        weights = ""
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):
         raise ValueError(f"--weights: {weights} is not served on {reason}")
     if wanted.kv_cache_dtype == "fp8" and 0 < gpu.sm < LEAST_FP8:
@@ -216,8 +232,8 @@ def backends(
     if copies is not Copies.ALL:
         _tell("GPU memory does not hold all packed copies of the weights: small batches are slower")
     needed_copies = Usable(gpu, copies, exclude, weights).copies
-    if weights in INT4:
-        _tell(in_four_bits(weights, needed_copies))
+    if weights in (*INT4, "fp8"):
+        _tell(stored_weights(weights, needed_copies))
     limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, needed_copies, weights))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
@@ -249,12 +265,14 @@ def unserved_weights(weights: str, gpu: Gpu, config: Any, gpus: int) -> str:
     return "a model without experts" if weights == "mxfp4" else ""
 
 
-def in_four_bits(weights: str, copies: Copies) -> str:
-    """Which passes multiply by weights in a form of int4, and which by others, in a sentence."""
+def stored_weights(weights: str, copies: Copies) -> str:
+    """Which passes multiply by weights in fp8 or a form of int4, and which by others, in a sentence."""
     if not copies:
         return f"weights in {weights} do not fit beside the model's own: every pass takes the model's own"
-    more = f"of up to {INT8_ROWS} in int8 where that is faster, " if copies is Copies.ALL else ""
-    each = f"{MODEL_BYTES[weights]:.4g} bytes each, the LM head in int8"
+    widened, head = ("fp8", "16 bits") if weights == "fp8" else ("int8", "int8")
+    more = f"of up to {WIDENED_ROWS} in {widened} where that is faster, " if copies is Copies.ALL else ""
+    size = MODEL_BYTES[weights]
+    each = f"{size:.4g} byte{'s' if size != 1 else ''} each, the LM head in {head}"
     return f"passes of up to {MOST_ROWS} rows take weights in {weights} ({each}), {more}longer ones the model's own"
 
 
@@ -285,6 +303,9 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
     """
     first, *others = tensor_parallel.shards_of(model)
     if gpu.sm != 90 or first.dtype != torch.bfloat16:
+        return {}
+    if weights == "fp8":
+        _tell("no megakernel: it would round the LM head to fp8 too, which the checkpoint leaves in 16 bits")
         return {}
     from kernels.server.execution.megakernel_instance import instance_bytes
 
@@ -351,8 +372,10 @@ def _tell(sentence: str) -> None:
     print(f"kernels serve: {sentence}", file=sys.stderr, flush=True)
 
 
-def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
-    """Why the plan cannot be served here, in a sentence; None if it can. `facts` are those of `environment_info`."""
+def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any], stored: str = "") -> str | None:
+    """Why the plan cannot be served here, in a sentence; None if it can. `facts` are those of `environment_info`,
+    `stored` is what `precision_refusal` takes.
+    """
     if plan.gpu != gpu.gpu_class:
         return (
             f"--plan: it was made for {plan.gpu} and this device is {gpu.gpu_class}: "
@@ -366,7 +389,7 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
                 f"--plan: it was verified with the {what} {wanted} and this is {value}: "
                 "measure the model here, or serve it without a plan"
             )
-    return precision_refusal(plan)
+    return precision_refusal(plan, stored)
 
 
 def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:

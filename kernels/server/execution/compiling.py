@@ -29,7 +29,7 @@ from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, check_builds, tile_experts
 from kernels.model.loading import skeleton
 from kernels.model.tensor_parallel import shard_config
-from kernels.model_files.families import stored_experts
+from kernels.model_files.families import stored_experts, stored_rows
 from kernels.ops import Case
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.registry import Variant
@@ -38,7 +38,7 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.inputs import size, views
 from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
 from kernels.server.execution.packed import PackedPass, PagedState
-from kernels.server.execution.served_plans import MEGAKERNEL, of_server, weights_of
+from kernels.server.execution.served_plans import MEGAKERNEL, OF_FP8, of_server, weights_of
 from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
 from kernels.server.spec import Spec, configuration
 
@@ -178,7 +178,7 @@ def _paged(state: PagedState, layers: int) -> PagedState:
     outline = copy(state)
     outline.cos, outline.sin, outline.last = _on_meta((state.cos, state.sin, state.last))
     outline.keys, outline.values = _on_meta((state.keys[:layers], state.values[:layers]))
-    outline.scales = {name: _on_meta(scale) for name, scale in state.scales.items()}
+    outline.scales = [{name: _on_meta(scale) for name, scale in each.items()} for each in state.scales[:layers]]
     outline.caches = list(zip(outline.keys, outline.values, strict=True))
     return outline
 
@@ -220,12 +220,14 @@ def served_builds(
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     if size > 1:
         yield all_reduce.build_of(size)
-    else:
+    if gpu.sm == 90 and dtype == "bf16" and plan is None and OF_FP8[0] not in exclude:
+        weights = weights or stored_rows(config)
+    if size == 1:
         weights = weights or stored_experts(config)
     if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)
         tile_experts(model)
-    if dtype == "bf16" and MEGAKERNEL not in exclude:
+    if dtype == "bf16" and MEGAKERNEL not in exclude and weights != "fp8":
         up_to = serving.megakernel_up_to if serving else None
         most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to)
         batches, capacity = [each for each in BATCHES if each < 2 * most], capacity_of(context_of(model.config, wanted))

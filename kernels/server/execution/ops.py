@@ -2,9 +2,10 @@
 
 Up to MOST_ROWS rows the streamed products, up to FEW `small_gemm`, both with their neighbours in them and as dependent
 launches; beyond it cuBLAS, from LONG on with SwiGLU within the product: as `kernels.model.prompt_ops` has measured it
-for prompts. The norms are within `small_gemm` up to NORMED rows only. Products that hold int8 or int4 weights are
-streamed up to MOST_ROWS rows, and `small_gemm_int8` up to INT8_ROWS, which takes half of bf16's bytes and, of int4's
-codes, all but those with minimums as they are; beyond it the model's own weights are multiplied.
+for prompts. The norms are within `small_gemm` up to NORMED rows only. Products that hold int8, fp8 or int4 weights are
+streamed up to MOST_ROWS rows, and multiplied up to WIDENED_ROWS by `small_gemm_fp8` or `small_gemm_int8`, which takes
+half of bf16's bytes and, of int4's codes, all but those with minimums as they are; beyond it the model's own weights
+are multiplied.
 """
 
 from collections.abc import Collection, Iterator
@@ -33,7 +34,7 @@ from kernels.ops import (
     StepAttentionCase,
 )
 from kernels.plan import PlannedOp
-from kernels.quant.formats import EXPERTS, of_dense, of_head
+from kernels.quant.formats import EXPERTS, of_dense, of_served_head
 from kernels.server.execution.heads import head_case, head_kinds
 from kernels.server.execution.shapes import Shape
 
@@ -46,11 +47,12 @@ class Copies(IntEnum):
     """Packed as `skinny` streams them. Without them torch's products take passes of a few rows."""
     ALL = 2
     """And, of the products that `small_gemm` normalises, times the norm's weights. Else norms are separate kernels. In
-    int8: as `small_gemm_int8` multiplies them."""
+    int8 and fp8: as `small_gemm_int8` and `small_gemm_fp8` multiply them."""
 
 
-INT8_ROWS = 64
-"""The most rows for which `small_gemm_int8` was measured faster than `small_gemm` (benchmarks/small-gemm.md)."""
+WIDENED_ROWS = 64
+"""The most rows for which `small_gemm_int8` was measured faster than `small_gemm` (benchmarks/small-gemm.md).
+`small_gemm_fp8` widens about as many weights in a µs and was not measured."""
 VOCABULARY = 1 << 15
 """A product with so many outputs is an LM head's: cuBLAS takes it beyond MOST_ROWS rows."""
 NORMED = 64
@@ -72,8 +74,8 @@ PREFERRED = {
 class Usable:
     """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`.
 
-    With `weights` products hold them in that precision, int8 or a form of int4, where a variant does; experts in int8
-    or mxfp4. Unless it
+    With `weights` products hold them in that precision, int8, fp8 or a form of int4, where a variant does; experts in
+    int8 or mxfp4. Unless it
     `folds`, no product takes the weights of a norm in, so that a weight that was stored so has the codes that it was
     stored in. The products that end the halves of a layer are `partial` sums where a model is sharded over several
     GPUs. Experts may be `tiled`. KV pages are in `kv_dtype`, None: in that of the activations.
@@ -91,7 +93,7 @@ class Usable:
     @property
     def copies(self) -> Copies:
         """The copies of the weights, without those that only excluded variants read."""
-        few, more = (f"_{self.dense}", "_int8") if self.dense else ("", "")
+        few, more = (f"_{self.dense}", f"_{self.widened}") if self.dense else ("", "")
         readers = {f"skinny{few}": Copies.NONE, f"small_gemm{more}": Copies.STREAMED}
         return min([self.most_copies, *(left for name, left in readers.items() if name in self.exclude)])
 
@@ -101,9 +103,14 @@ class Usable:
         return of_dense(self.weights)
 
     @property
+    def widened(self) -> str:
+        """The precision of the same for more than MOST_ROWS rows, where products hold a lower one."""
+        return "fp8" if self.dense == "fp8" else "int8"
+
+    @property
     def of_head(self) -> "Usable":
         """The same for the LM head, whose precision may be another one."""
-        return replace(self, weights=of_head(self.weights))
+        return replace(self, weights=of_served_head(self.weights))
 
 
 def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[PlannedOp]:
@@ -217,8 +224,8 @@ def _lowered(case: Case, usable: Usable) -> Iterator[tuple[Case, str, dict[str, 
     if case.m <= MOST_ROWS:
         name, params = _preferred(case, usable.copies, usable.tiled)
         yield case.model_copy(update={"weights": usable.dense}), f"{name}_{usable.dense}", params
-    elif isinstance(case, LinearCase) and case.m <= INT8_ROWS and usable.copies is Copies.ALL:
-        yield case.model_copy(update={"weights": "int8"}), "small_gemm_int8", {"pdl": True}
+    elif isinstance(case, LinearCase) and case.m <= WIDENED_ROWS and usable.copies is Copies.ALL:
+        yield case.model_copy(update={"weights": usable.widened}), f"small_gemm_{usable.widened}", {"pdl": True}
 
 
 def _preferred(case: Case, copies: Copies, tiled: bool) -> tuple[str | None, dict[str, Any]]:

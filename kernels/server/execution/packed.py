@@ -10,7 +10,7 @@ short sequence of queries whose last one sees the most keys, so its length says 
 pass of decodes alone, one kernel may rotate, append and attend: no row then reads what another row of the pass writes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -55,8 +55,8 @@ class PagedState:
     """The memory that all passes of a backend share.
 
     `keys` and `values` [layers, pages, page_size, kv_heads, head_dim], `caches` those of each layer; of pages in fp8
-    `scales` [kv_heads], which are 1; `last` [slots + 1] int64, the newest token of each slot; cos and sin
-    [positions, head_dim]. Raises ValueError for layers of unlike heads.
+    `scales` of each layer [kv_heads], a checkpoint's own or 1; `last` [slots + 1] int64, the newest token of each slot;
+    cos and sin [positions, head_dim]. Raises ValueError for layers of unlike heads.
     """
 
     def __init__(
@@ -78,7 +78,14 @@ class PagedState:
         dtype = torch.float8_e4m3fn if kv_dtype else model.embedding.dtype
         self.keys, self.values = (model.embedding.new_zeros(size, dtype=dtype) for _ in range(2))
         ones = model.embedding.new_ones(heads.kv_heads, dtype=torch.float32)
-        self.scales = {"k_scale": ones, "v_scale": ones} if kv_dtype else {}
+        self.scales: list[dict[str, Tensor]] = [
+            {
+                name: ones if scale is None else scale.to(ones.device).expand(heads.kv_heads).contiguous()
+                for name, scale in zip(("k_scale", "v_scale"), w.kv_scales, strict=True)
+                if kv_dtype
+            }
+            for w in model.layers
+        ]
         self.caches = list(zip(self.keys, self.values, strict=True))
         self.last = torch.zeros(slots + 1, dtype=torch.int64, device=model.embedding.device)
 
@@ -169,7 +176,7 @@ class PackedPass:
         w, shape = self.model.layers[index], self.model.shapes[index]
         keys, values = self.state.caches[index]
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
-        attend = self._attention(w, shape, keys, values)
+        attend = self._attention(w, shape, keys, values, self.state.scales[index])
         out = added_product(self._rows, w.o, w.o_bias, self._partial, w.attention_norm)
         transform = mlp_half(self._rows, w, self._partial)
 
@@ -182,7 +189,7 @@ class PackedPass:
         return attention, mlp
 
     def _attention(
-        self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+        self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor, scales: Mapping[str, Tensor]
     ) -> Callable[[Tensor, RopeAngles | None], Tensor]:
         """qkv [rows, (heads + 2 · kv_heads) · head_dim] ↦ o [rows, heads · head_dim]; k and v go into their pages."""
         fields, state = self.fields, self.state
@@ -196,7 +203,8 @@ class PackedPass:
             return lambda qkv, _: function(
                 qkv, state.cos, state.sin, keys, values, fields.position, page_table=fields.tables, **weights
             )
-        rotate, attend = self._rope(w, shape, keys, values), self._attend_apart(w.sinks, shape, keys, values)
+        more = {**scales, **({} if w.sinks is None else {"sinks": w.sinks})}
+        rotate, attend = self._rope(w, shape, keys, values, scales), self._attend_apart(more, shape, keys, values)
         count = [shape.heads, shape.kv_heads, shape.kv_heads]
         self._rotates = True
 
@@ -207,10 +215,12 @@ class PackedPass:
 
         return run
 
-    def _rope(self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[..., Tensor]:
+    def _rope(
+        self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor, scales: Mapping[str, Tensor]
+    ) -> Callable[..., Tensor]:
         """(q, k, v, cos, sin) ↦ rotated q. Each row is a sequence of one token whose cache is one page."""
         case = rope_case(shape, self.shape.rows, 1, self.dtype, self.state.page_size, kv_dtype=self.state.kv_dtype)
-        append, fields, scales = self.variants.bound(case).function, self.fields, self.state.scales
+        append, fields = self.variants.bound(case).function, self.fields
 
         def rotate(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
@@ -221,13 +231,13 @@ class PackedPass:
         return rotate
 
     def _attend_apart(
-        self, sinks: Tensor | None, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+        self, more: Mapping[str, Tensor], shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor], Tensor]:
-        """Rotated q [rows, 1, heads, head_dim] ↦ o [rows, heads · head_dim]."""
+        """Rotated q [rows, 1, heads, head_dim] ↦ o [rows, heads · head_dim], with `more` arguments of attention."""
         fields, (decodes, blocks, block, _) = self.fields, self.shape
         by_block = blocks, block, shape.heads, shape.head_dim
-        of_decodes = self._attend(sinks, shape, decodes, 1) if decodes else None
-        of_blocks = self._attend(sinks, shape, blocks, block) if blocks else None
+        of_decodes = self._attend(more, shape, decodes, 1) if decodes else None
+        of_blocks = self._attend(more, shape, blocks, block) if blocks else None
 
         def run(q: Tensor) -> Tensor:
             o = q.new_empty(q.shape)
@@ -241,7 +251,7 @@ class PackedPass:
         return run
 
     def _attend(
-        self, sinks: Tensor | None, shape: decoder.LayerShape, batch: int, queries: int
+        self, more: Mapping[str, Tensor], shape: decoder.LayerShape, batch: int, queries: int
     ) -> Callable[..., Tensor]:
         """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables, out=o), o like q and contiguous, by the
         planned variant, or torch's.
@@ -252,7 +262,6 @@ class PackedPass:
             shape, "decode", batch, queries, capacity, self.dtype, state.page_size, kv_dtype=state.kv_dtype
         )
         planned = self.variants.planned(case) if default_scale(shape) else None
-        more = state.scales | ({} if sinks is None else {"sinks": sinks})
         if planned is not None:
             return lambda *given, out: planned.function(*given, out=out, **more)
         attend = partial(paged_attention, shape=shape, **more)

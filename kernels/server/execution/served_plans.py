@@ -9,6 +9,8 @@ from kernels.quant.formats import INT4
 FULL = ("bf16", "fp16", "fp32")
 SERVED = ("int8", "mxfp4", *INT4)
 """The lower precisions that this server holds weights in."""
+OF_FP8 = ("skinny_fp8", "small_gemm_fp8")
+"""The variants by which passes multiply by the codes of a checkpoint in fp8."""
 LOWERED = (
     "skinny_int8",
     "lm_head_skinny_int8",
@@ -16,9 +18,10 @@ LOWERED = (
     "grouped_int8",
     "grouped_mxfp4",
     *(f"skinny_{name}" for name in INT4),
+    *OF_FP8,
 )
-"""The variants by which passes multiply by such weights. Passes of more than 64 rows take the model's own, unless a
-plan names another, and others of more than 16 where that is faster."""
+"""The variants by which passes multiply by such weights, and by fp8. Passes of more than 64 rows take the model's own,
+unless a plan names another, and others of more than 16 where that is faster."""
 
 
 def weights_of(plan: Plan) -> str:
@@ -29,11 +32,14 @@ def weights_of(plan: Plan) -> str:
     return next((weights for weights in lower if weights in INT4), lower[0] if lower else "")
 
 
-def precision_refusal(plan: Plan) -> str | None:
-    """Why a plan that rounds weights is not served, in a sentence; None where it has none but SERVED."""
-    other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in LOWERED]
+def precision_refusal(plan: Plan, stored: str = "") -> str | None:
+    """Why a plan that rounds weights is not served, in a sentence; None where it has none but SERVED, or fp8 of a model
+    that was `stored` so.
+    """
+    held = set(LOWERED).difference(() if stored == "fp8" else OF_FP8)
+    other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in held]
     weights = weights_of(plan)
-    if weights in ("", *SERVED) and not other:
+    if weights in ("", stored, *SERVED) and not other and (weights != "fp8" or plan.runner != MEGAKERNEL):
         return None
     what = other[0] if other else f"its {plan.runner} in {weights}"
     return f"--plan: {what} rounds weights, and this server has no such products for every number of rows"
@@ -72,12 +78,7 @@ VARIANTS = (
     "decode_split",
     "step_hopper",
     "grouped_hopper",
-    "skinny_int8",
-    "lm_head_skinny_int8",
-    "small_gemm_int8",
-    "grouped_int8",
-    "grouped_mxfp4",
-    *(f"skinny_{name}" for name in INT4),
+    *LOWERED,
 )
 """The variants that passes use where no plan names others (`kernels.server.execution.ops`); without one, torch's
 own.

@@ -12,7 +12,7 @@ from kernels.model import decoder
 from kernels.model.experts import Experts
 from kernels.ops import MODEL_BYTES
 from kernels.plan import KvCacheDtype
-from kernels.quant.formats import EXPERTS, of_dense, of_head
+from kernels.quant.formats import EXPERTS, of_dense, of_served_head
 from kernels.runners.sessions import LIMITS, positions
 from kernels.server.execution.backend import block_of
 from kernels.server.execution.ops import Copies
@@ -68,10 +68,12 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, 
 def _packed_of_dense(model: decoder.Decoder, packed: list[Tensor], copies: Copies, weights: str) -> int:
     """The same of the `packed` matrices, which every token multiplies, the head first."""
     if weights:
-        small = [weight for weight in packed if len(weight) % 8 == 0 and copies is Copies.ALL]  # small_gemm_int8's
-        head, *layers = (weight.numel() for weight in packed)
-        streamed = MODEL_BYTES[of_head(weights)] * head + MODEL_BYTES[weights] * sum(layers)
-        return int(streamed + MODEL_BYTES["int8"] * sum(weight.numel() for weight in small))
+        head, *layers = packed
+        in_head, widened = of_served_head(weights), "fp8" if weights == "fp8" else "int8"
+        streamed = MODEL_BYTES[in_head] * head.numel() if in_head else head.nbytes
+        small = [weight for weight in (packed if in_head else layers) if len(weight) % 8 == 0]
+        more = MODEL_BYTES[widened] * sum(weight.numel() for weight in small) if copies is Copies.ALL else 0
+        return int(streamed + MODEL_BYTES[weights] * sum(weight.numel() for weight in layers) + more)
     normed = [weight for w in model.layers for weight in w.normed] if copies is Copies.ALL else []
     return sum(weight.nbytes for weight in (*packed, *normed))
 

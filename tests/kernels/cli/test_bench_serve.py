@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import vllm_plugin
 from kernels.__main__ import main
-from kernels.cli.bench_serve import ServeBench
-from kernels.cli.serve_document import ours
+from kernels.cli.bench_serve import ServeBench, rounding_of
+from kernels.cli.serve_document import ServeCase, ServeRow, ours
 from kernels.cli.served_model import prepared
 from kernels.load.lists import Lengths
 from kernels.load.vllm_server import ServerSettings, vllm
@@ -97,6 +97,26 @@ def test_this_server_is_started_once_in_each_precision(tmp_path: Path):
     assert "--weights" not in found[0].command
     assert " ".join(found[1].command).endswith("--no-megakernel --weights int8")
     assert [each.settings["weights"] for each in found] == ["bf16", "int8"]
+
+
+def test_answers_of_a_checkpoint_in_fp8_are_judged_by_what_each_server_rounds(tmp_path: Path):
+    """This library's hold its values; a peer rounds activations to fp8 too."""
+    folder = tmp_path / "model"
+    model = replace(prepared("tiny-llama", "bf16", "cpu", folder), device="cuda")
+    options = vllm_plugin.arguments().parse_args(["--site", str(tmp_path), "--json", str(tmp_path / "out.json")])
+    load = {"model": "tiny-llama", "prompt": 12, "tokens": 5, "arrivals": "closed", "requests": 2}
+    rows = [
+        ServeRow(case=ServeCase(weights=weights, **load), variant="", peer=peer, gate="pass")
+        for weights, peer in (("fp8", False), ("int8", False), ("bf16", True))
+    ]
+    bench = ServeBench(options, model, [2], Lengths(12, 5), {}, tmp_path)
+    assert [server.settings["weights"] for server in bench.servers()] == ["bf16"]
+    assert [rounding_of(row, model) for row in rows] == ["fp8", "int8", "bf16"]
+    config = json.loads((folder / "config.json").read_text())
+    stored = {"dequantised_from": {"quant_method": "fbgemm_fp8"}}
+    (folder / "config.json").write_text(json.dumps(config | stored))
+    assert [server.settings["weights"] for server in bench.servers()] == ["fp8"]
+    assert [rounding_of(row, model) for row in rows] == ["bf16", "int8", "fp8"]
 
 
 def test_the_plug_in_is_another_vllm_with_a_plan_of_the_model(tmp_path: Path):

@@ -15,6 +15,8 @@ from kernels.ops.lm_head import SETTING_DTYPES, sample
 from kernels.ops.lm_head import logits as logits_of
 from kernels.ops.token_feedback import TokenFeedback
 from kernels.proof import inputs
+from kernels.quant import scaled
+from kernels.quant.quantised_matrix import STORED_ROWS
 from tests.kernels.gemm.grouped_on_cpu import on_cpu
 from tests.kernels.on_cpu.translate import library
 
@@ -40,7 +42,12 @@ extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes, 
 SMALL = """
 extern "C" int run(const unsigned short* w, int rows, const unsigned short* x, int m, int k, const Params* p,
                    int blocks, int threads, long shared_bytes) {
-  const TensorMap of_w{w, rows, k, kWRows}, of_x{x, m, k, kXRows};
+  const TensorMap of_x{x, m, k, kXRows};
+#if INT8 || FP8
+  const char* of_w = (const char*)w;
+#else
+  const TensorMap of_w{w, rows, k, kWRows};
+#endif
   return fibers::run(blocks, threads, SPLITS, shared_bytes, [&] { small_gemm(of_w, of_x, *p); });
 }"""
 
@@ -254,12 +261,27 @@ def tokens(case, variant, given, feedback=None, top_k=50):
         (150, 200, 264, "residual", "fp16", (3, 1, 1, 56), {"STAGES": 2}),
         (256, 304, 136, "bias", "bf16", (4, 1, 1, 136), {}),
         (140, 104, 328, "rmsnorm_scale_bias", "bf16", (2, 1, 2, 80), {"STAGES": 3}),
+        (20, 40, 264, "swiglu", "int8", (3, 1, 1), {"STAGES": 2}),
+        (33, 104, 328, "bias", "fp8", (1, 3, 1), {}),
+        (64, 72, 520, "residual", "fp8", (2, 4, 1), {"ALIAS": 1}),
+        (20, 40, 264, "swiglu", "fp8", (3, 1, 1), {"STAGES": 2}),
     ],
 )
 def test_small(m, n, k, epilogue, dtype, picked, ring):
-    """Whole and split; stages that are filled again; sums that take the place of the ring; rows of w across."""
-    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
+    """Whole and split; stages that are filled again; sums that take the place of the ring; rows of w across; rows of
+    int8 and of e4m3, whose scales are no powers of two.
+    """
+    weights, dtype = dtype, dtype if dtype == "fp16" else "bf16"
+    case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=weights, epilogue=epilogue)
     config, given = small_tiles.SmallTileConfig(case, *picked), inputs.draw(case, "cpu", 1)
+    packed, exact = given["w"], given
+    if weights != dtype:
+        variant = registry.variant(f"small_gemm_{weights}")
+        if weights == "fp8":
+            codes, scales = scaled.of_w(given["w"], "row")
+            given["w"] = (codes.float() * scales).bfloat16()
+            setattr(given["w"], STORED_ROWS, scales[:, 0])
+        packed, exact = variant.pack(case, {}, given["w"]), variant.rounded(case, {}, given)
     y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
     found = np.zeros((), small_call.PARAMS)
     found["m"], found["n"], found["k"], found["y"] = m, n, k, y.data_ptr()
@@ -268,11 +290,11 @@ def test_small(m, n, k, epilogue, dtype, picked, ring):
         found[name] = given[name].data_ptr() if name in given else 0
     kernel = library(small_call.SOURCE, SMALL, small_call.macros(config) | ring)
     ran = kernel.run(
-        pointer(given["w"]), case.weight_rows, pointer(given["x"]), m, k, address(found), config.blocks, config.threads,
+        pointer(packed), case.weight_rows, pointer(given["x"]), m, k, address(found), config.blocks, config.threads,
         ctypes.c_long(config.shared_bytes + config.sums_bytes),
     )  # fmt: skip
     assert ran == 0
-    assert_right(y, case, given)
+    assert_right(y, case, exact)
 
 
 def test_threads_that_wait_for_each_other_are_told():

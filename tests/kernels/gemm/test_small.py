@@ -10,12 +10,12 @@ from kernels import registry
 from kernels.cuda.occupancy import H200_CLUSTERS
 from kernels.gemm.small import CONFIG_PARAMS
 from kernels.gemm.small_call import SOURCE, macros
-from kernels.gemm.small_pack import pack_int8
-from kernels.gemm.small_tiles import PACKED_BYTES, configs
+from kernels.gemm.small_pack import pack_fp8, pack_int8
+from kernels.gemm.small_tiles import CODES_BYTES, PACKED_BYTES, configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate, inputs
-from kernels.quant.quantised_matrix import int8_groups
+from kernels.quant.quantised_matrix import STORED_ROWS, QuantisedMatrix, fp8_rows, int8_groups
 from tests.kernels.compiling import compile_log, resources, sass
 from tests.kernels.gemm.pdl_chain import assert_same_bits
 
@@ -60,17 +60,65 @@ def test_the_int8_stream_holds_what_each_lane_multiplies():
     assert stream.shape == (2, 2, PACKED_BYTES)
     tiles = torch.zeros(128, 128)
     for tile, panel, warp, group, lane in product(range(2), range(2), range(4), range(2), range(32)):
-        block, at = stream[tile, panel], (warp * 2 + group) * 32 + lane
-        own = block[16 * at :][:16].int() - 128
+        block = stream[tile, panel]
+        own = block[16 * ((warp * 2 + group) * 32 + lane) :][:16].int() - 128
         scales = block[4096 + 4 * ((warp * 2 + group) * 8 + lane // 4) :][:4].contiguous().view(torch.float16).float()
         for each in range(16):
             step, register, second = each // 8, each // 2 % 4, each % 2
-            row = 64 * tile + 16 * warp + lane // 4 + 8 * (register % 2)
-            column = 64 * panel + 32 * group + 16 * step + 8 * (register // 2) + 2 * (lane % 4) + second
-            tiles[row, column] = own[each] * scales[register % 2]
+            at = placed(step, register, second, (tile, panel, warp, group, lane))
+            tiles[at] = own[each] * scales[register % 2]
     assert torch.equal(tiles[:72, :104].bfloat16(), codes.values())
     assert not tiles[72:].any()
     assert not tiles[:, 104:].any()
+
+
+def placed(step: int, register: int, second: int, place: tuple[int, int, int, int, int]) -> tuple[int, int]:
+    """The row and the column of a value in the first operand of `wgmma` m64k16, of a lane of a warp."""
+    tile, panel, warp, group, lane = place
+    column = 64 * panel + 32 * group + 16 * step + 8 * (register // 2) + 2 * (lane % 4) + second
+    return 64 * tile + 16 * warp + lane // 4 + 8 * (register % 2), column
+
+
+def test_the_fp8_stream_holds_what_each_lane_multiplies():
+    """All codes but NaN, by the kernel's own steps: their bits as bf16 numbers, which 2^120 makes the values."""
+    codes = torch.arange(72 * 104).remainder(256).to(torch.uint8).view(72, 104)
+    codes[codes & 127 == 127] = 0
+    own = QuantisedMatrix(codes, torch.rand(72, generator=torch.Generator().manual_seed(5)) - 0.5)
+    stream = pack_fp8(own)
+    assert stream.shape == (2, 2 * CODES_BYTES + 256)
+    tiles = torch.zeros(128, 128)
+    for place in product(range(2), range(2), range(4), range(2), range(32)):
+        tile, panel, warp, group, lane = place
+        words = stream[tile, CODES_BYTES * panel + 16 * ((warp * 2 + group) * 32 + lane) :][:16].view(torch.int32)
+        scales = stream[tile, 2 * CODES_BYTES :].view(torch.float32)
+        for step, register in product(range(2), range(4)):
+            word = int(words[2 * step + register // 2]) << 8 * (register % 2)
+            bits = torch.tensor([word & 0x80008000 | word >> 4 & 0x07F007F0]).to(torch.int32).view(torch.bfloat16)
+            for second, value in enumerate(bits.double() * 2.0**120):
+                tiles[placed(step, register, second, place)] = (
+                    value.float() * scales[16 * warp + lane // 4 + 8 * (register % 2)]
+                )
+    assert torch.equal(tiles[:72, :104], own.values(torch.float32))
+    assert not tiles[72:].any()
+    assert not tiles[:, 104:].any()
+
+
+def test_fp8_packs_the_codes_and_scales_that_a_weight_was_stored_with():
+    """Gate and up in turns, 8 rows each; what is multiplied is not rounded."""
+    variant, case = registry.variant("small_gemm_fp8"), LinearCase(m=32, n=12, k=96, weights="fp8", epilogue="swiglu")
+    chance = torch.Generator().manual_seed(4)
+    codes = (torch.randn(24, 96, generator=chance) * 100).clamp(-448, 448).to(torch.float8_e4m3fn)
+    scales = torch.rand(24, generator=chance) + 1e-3
+    weight = (codes.float() * scales[:, None]).bfloat16()
+    assert not torch.equal(fp8_rows(weight).row_scales, scales)
+    setattr(weight, STORED_ROWS, scales)
+    assert torch.equal(variant.rounded(case, {}, {"w": weight})["w"], codes.float() * scales[:, None])
+    rows = torch.tensor([*range(8), *range(12, 20), *range(8, 12), *[24] * 4, *range(20, 24), *[24] * 4])
+    whole = torch.nn.functional.pad(codes.view(torch.uint8), (0, 0, 0, 1))
+    assert torch.equal(
+        variant.pack(case, {}, weight),
+        pack_fp8(QuantisedMatrix(whole[rows], torch.nn.functional.pad(scales, (0, 1))[rows])),
+    )
 
 
 def test_int8_takes_bf16_and_rounds_as_a_prompt_does():
@@ -92,11 +140,12 @@ def test_a_wrong_argument_is_named():
     ("m", "dtype", "epilogue"),
     [
         (32, "bf16", "rmsnorm_scale_bias"), (128, "fp16", "rmsnorm_scale_swiglu"), (192, "bf16", "residual"),
-        (256, "bf16", "rmsnorm_scale_bias"), (64, "int8", "swiglu"), (256, "int8", "residual"),
+        (256, "bf16", "rmsnorm_scale_bias"), (64, "int8", "swiglu"), (256, "int8", "residual"), (64, "fp8", "swiglu"),
+        (256, "fp8", "residual"),
     ],
 )  # fmt: skip
 def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
-    activations = "bf16" if dtype == "int8" else dtype
+    activations = dtype if dtype == "fp16" else "bf16"
     case = LinearCase(m=m, n=2048, k=2048, dtype=activations, weights=dtype, epilogue=epilogue)
     config = configs(case)[0]
     log = compile_log(SOURCE, macros(config))
@@ -107,10 +156,13 @@ def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
     assert f"{config.beside_bytes} bytes smem" in log
 
 
-@pytest.mark.parametrize(("m", "n", "epilogue"), [(32, 2048, "none"), (64, 2048, "swiglu")])
-def test_no_operand_in_registers_is_written_while_its_product_runs(m, n, epilogue):
+@pytest.mark.parametrize(
+    ("m", "n", "weights", "epilogue"),
+    [(32, 2048, "int8", "none"), (64, 2048, "int8", "swiglu"), (32, 2048, "fp8", "none"), (64, 2048, "fp8", "swiglu")],
+)
+def test_no_operand_in_registers_is_written_while_its_product_runs(m, n, weights, epilogue):
     """ptxas does not know that `wgmma` reads its first operand until the group has ended."""
-    case = LinearCase(m=m, n=n, k=2048, weights="int8", epilogue=epilogue)
+    case = LinearCase(m=m, n=n, k=2048, weights=weights, epilogue=epilogue)
     for config in configs(case)[:2]:
         code = sass(SOURCE, macros(config), "sm_90a")[1]
         running, products = set(), 0
@@ -127,7 +179,7 @@ def test_no_operand_in_registers_is_written_while_its_product_runs(m, n, epilogu
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "int8"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "int8", "fp8"])
 @pytest.mark.parametrize(
     ("m", "n", "k", "epilogue"),
     [
@@ -138,12 +190,33 @@ def test_no_operand_in_registers_is_written_while_its_product_runs(m, n, epilogu
     ],
 )  # fmt: skip
 def test_every_cut_passes_the_gate(dtype, m, n, k, epilogue):
-    name, activations = ("small_gemm_int8", "bf16") if dtype == "int8" else ("small_gemm", dtype)
+    name, activations = (f"small_gemm_{dtype}", "bf16") if dtype in ("int8", "fp8") else ("small_gemm", dtype)
     variant = registry.variant(name)
     case = LinearCase(m=m, n=n, k=k, dtype=activations, weights=dtype, epilogue=epilogue)
     for params in [*variant.space(case), {"pdl": True}]:
         report = gate.check(variant, case, "cuda", params)
         assert report.passed, (params, report.sentence)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["skinny_fp8", "small_gemm_fp8"])
+@pytest.mark.parametrize(("n", "k", "epilogue"), [(200, 1000, "none"), (2056, 2048, "swiglu"), (72, 4096, "residual")])
+def test_scales_of_rows_that_are_no_powers_of_two_are_multiplied_by(name, n, k, epilogue):
+    """As a checkpoint in fp8 has them, from 2^-20 to 1: no value of the product is off by more than its rounding."""
+    case = LinearCase(m=12, n=n, k=k, weights="fp8", epilogue=epilogue)
+    variant, drawn = registry.variant(name), inputs.draw(case, "cuda", 3)
+    codes = (drawn["w"].float() * k**0.5 * 100).clamp(-448, 448).to(torch.float8_e4m3fn).float()
+    scales = torch.rand(len(codes), device="cuda") * 2.0 ** torch.randint(-20, 0, (len(codes),), device="cuda").float()
+    exact = codes.double() * scales.double()[:, None]
+    stored = exact.bfloat16()
+    setattr(stored, STORED_ROWS, scales)
+    drawn["x"] /= 8
+    wide = {key: value.double() for key, value in drawn.items()} | {"w": exact}
+    found = variant.build(case, {})(**drawn | {"w": variant.pack(case, {}, stored)})
+    size = wide["x"].abs() @ exact.abs().T  # what rounding errors of a sum grow with
+    bound = size[:, :n] * (1 + size[:, n:]) if case.gates else size
+    wanted = case.reference(wide)[0]
+    assert ((found.double() - wanted).abs() <= 2.0**-8 * wanted.abs() + 2.0**-11 * bound).all()
 
 
 @pytest.mark.gpu

@@ -280,6 +280,35 @@ void multiply(Accumulator<N>& d, const T* a, const T* b, int keep = 1) {
   }
 }
 
+// A descriptor here is an address and the number of a step of k behind it.
+constexpr int kNextK = 1;
+inline u64 k_major(const void* panel) { return (u64)panel << 8; }
+template <class T, int N>
+struct Product {
+  // 64 rows of a in registers, as mma.m16n8k16 has 16 of each warp, times N rows of b.
+  static void run(Accumulator<N>& d, const u32 (&a)[4], u64 b, int keep = 1) {
+    struct Lane { u32 a[4]; } own;
+    memcpy(own.a, a, 16);
+    fibers::put(own);
+    float rows[2][16];
+    for (int q = 0; q < 4; q++) {
+      const Lane lane = fibers::slot<Lane>(fibers::lane() / 4 * 4 + q);
+      for (int i = 0; i < 4; i++) {
+        const float2 two = unpack<T>(lane.a[i]);
+        rows[i % 2][i / 2 * 8 + 2 * q] = two.x, rows[i % 2][i / 2 * 8 + 2 * q + 1] = two.y;
+      }
+    }
+    fibers::meet_warp();
+    for (int i = 0; i < N / 2; i++) {
+      const int column = i / 4 * 8 + own_column() + i % 2;
+      float sum = keep ? d.at[i] : 0;
+      for (int k = 0; k < 16; k++)
+        sum += rows[i % 4 / 2][k] * (float)((const T*)(b >> 8))[element(column, (b & 255) * 16 + k)];
+      d.at[i] = sum;
+    }
+  }
+};
+
 inline void cluster_sync_unaligned() { cluster_sync(); }
 
 }  // namespace tiles

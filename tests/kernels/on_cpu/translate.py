@@ -54,7 +54,7 @@ def translated(source: str) -> str:
         source,
     )
     source = re.sub(r"static_assert\([^;]*SHARED_BYTES[^;]*;", "", source)  # barriers here have another size
-    source = re.sub(r'asm(?: volatile)?\("" : [^;]*;', "", source)  # no instruction: it only orders others
+    source = re.sub(r'asm(?: volatile)?\("" : [^;]*;', ";", source)  # no instruction: it only orders others
     left = re.search(r"\basm\b", source)
     if left:
         raise ValueError(f"PTX without another body: {source[left.start() : left.start() + 80]}")

@@ -18,7 +18,7 @@ from kernels.quant.quantised_matrix import (
     QUANTISERS,
     STORED_SCALES,
     STORED_ZEROS,
-    fp8_power_of_two,
+    fp8_rows,
     in_pairs,
     int4_groups,
     int4_minimum,
@@ -78,7 +78,7 @@ def test_bytes_are_those_of_the_format(name: str) -> None:
 
 def test_fp8_rounds_to_the_nearest() -> None:
     weight = matrix(32, 64, 1)
-    found = fp8_power_of_two(weight)
+    found = fp8_rows(weight)
     scaled = weight.float() / found.row_scales[:, None]
     assert ((scaled.abs().amax(dim=1) <= 448) & (scaled.abs().amax(dim=1) > 224)).all()
     grid = torch.from_numpy(e4m3_values(np.arange(127, dtype=np.uint8)))
@@ -224,7 +224,7 @@ def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
 
 def test_scales_that_are_too_small_for_the_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="the scales on cpu are smaller than its rows need"):
-        fp8_power_of_two(torch.ones(2, 16), torch.tensor([1.0, 2.0**-20]))
+        fp8_rows(torch.ones(2, 16), torch.tensor([1.0, 2.0**-20]))
 
 
 @settings(max_examples=20, deadline=None)

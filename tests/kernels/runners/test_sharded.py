@@ -19,7 +19,7 @@ from kernels.model.device_map import layers_in_turn
 from kernels.model.tensor_parallel import TensorParallelModel, shard_config
 from kernels.model.tensor_parallel_modules import over_ranks
 from kernels.proof.logit_gate import difference
-from kernels.quant.quantised_matrix import STORED_SCALES
+from kernels.quant.quantised_matrix import STORED_ROWS, STORED_SCALES
 from kernels.runners.eager import EagerRunner, Float32Runner
 from kernels.runners.kernels_runner import KernelsRunner, KernelsSession, TensorParallelRunner
 from tests.kernels.runners.engine_models import CONFIGS, SIZES
@@ -105,6 +105,19 @@ def test_a_part_keeps_the_scales_that_its_weights_were_stored_with(tmp_path: Pat
     cut = tensor_parallel.read(tmp_path, config, cpus(4), "fp32").shards[1].model.layers[0]
     assert not hasattr(cut.mlp.down_proj.weight, STORED_SCALES)
     assert hasattr(cut.self_attn.k_proj.weight, STORED_SCALES)
+
+
+def test_a_part_keeps_the_scales_of_its_rows(tmp_path: Path) -> None:
+    """A rank has some rows of k, and of down some columns of all rows."""
+    model = whole(FOUR)
+    model.save_pretrained(tmp_path)
+    names = [f"model.layers.0.{name}.weight" for name in ("self_attn.k_proj", "mlp.down_proj")]
+    stored = {name: torch.rand(len(model.get_parameter(name))) for name in names}
+    save_file(stored, tmp_path / STORED_ROWS)
+    shards = [shard.model.layers[0] for shard in tensor_parallel.read(tmp_path, FOUR, cpus(2), "fp32").shards]
+    key, down = stored.values()
+    assert torch.equal(torch.cat([getattr(shard.self_attn.k_proj.weight, STORED_ROWS) for shard in shards]), key)
+    assert all(torch.equal(getattr(shard.mlp.down_proj.weight, STORED_ROWS), down) for shard in shards)
 
 
 def test_a_box_is_made_as_the_whole_matrix_is_across_blocks_of_the_hash() -> None:

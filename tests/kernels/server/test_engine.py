@@ -1,5 +1,6 @@
 """The engine on a CPU: its answers are those of a runner that serves each request alone."""
 
+import copy
 import random
 from collections.abc import Sequence
 
@@ -109,25 +110,41 @@ def test_greedy_answers_are_those_of_the_kernels_runner_alone(family: str) -> No
         assert request.ids[request.prompt_length :] == runner.generate(prompt, request.max_tokens).tokens[0]
 
 
-@pytest.mark.parametrize(("family", "pages"), [("llama", 40), ("qwen2-window", 11), ("gpt-oss", 40), ("gemma2", 40)])
-def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(family: str, pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("family", "pages", "scaled"),
+    [
+        ("llama", 40, False),
+        ("llama", 40, True),
+        ("qwen2-window", 11, False),
+        ("gpt-oss", 40, False),
+        ("gemma2", 40, False),
+    ],
+)  # fmt: skip
+def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(
+    family: str, pages: int, scaled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Prompts in chunks, pages from the prefix cache, preempted where pages are few: the answers are those of pages in
-    float32 that are rounded whenever something is appended.
+    float32 that are rounded whenever something is appended; with scales of keys and of each head's values, as those.
     """
-    model = made(family)
+    model = copy.deepcopy(made(family))
+    for index, layer in enumerate(model.model.layers if scaled else ()):
+        layer.self_attn.k_scale = torch.tensor([0.03 * (index + 1)])
+        layer.self_attn.v_scale = torch.rand(model.config.num_key_value_heads) / 10 + 0.01
     requests, expected = requests_of(9, (GREEDY, *SAMPLED)), requests_of(9, (GREEDY, *SAMPLED))
     own = served(model, requests, pages, kv_cache_dtype="fp8")
     assert max(each.cached for each in requests) >= 16
     rope, rounding = PackedPass._rope, []
 
-    def rounded(self, w, shape, keys, values):
-        append = rope(self, w, shape, keys, values)
+    def rounded(self, w, shape, keys, values, scales):
+        append = rope(self, w, shape, keys, values, scales)
 
         def run(*given):
             q = append(*given)
-            for pages in (keys, values):
-                rounding.append(float((exact := pages.clone()).abs().max()))
-                pages.copy_(exact.to(torch.float8_e4m3fn))
+            for pages, scale in zip((keys, values), w.kv_scales, strict=True):
+                by = torch.ones(1) if scale is None else scale
+                exact = (pages / by[:, None]).clamp(-448, 448)
+                rounding.append(float(exact.abs().max()))
+                pages.copy_(exact.to(torch.float8_e4m3fn).float() * by[:, None])
             return q
 
         return run

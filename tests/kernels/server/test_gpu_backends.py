@@ -1,17 +1,20 @@
 """On a Hopper GPU: both backends of one engine, and both arrangements of attention."""
 
+import json
 import random
 from typing import get_args
 
 import pytest
 import torch
 
+from benchmarks import quantised_model
 from kernels import registry, runners
+from kernels.dequantising.convert import convert
 from kernels.hardware import GPUS
-from kernels.model import tensor_parallel
+from kernels.model import tensor_parallel, written_model
 from kernels.model.decoder import Decoder
 from kernels.model.loading import skeleton
-from kernels.model_files import catalogue
+from kernels.model_files import catalogue, files_at
 from kernels.ops import case_from
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import KvCacheDtype
@@ -80,21 +83,58 @@ def test_both_backends_give_the_models_answers(family, weights, at_once, devices
     assert_models_answers(model, [request for request in requests if request.sampling.greedy], weights or "bf16")
 
 
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+@pytest.mark.parametrize("devices", [None, [0, 0], pytest.param([0, 1], marks=TWO_GPUS)])
+def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path):
+    """By its own codes, without an option: 40 requests, of which up to 32 share a pass."""
+    generated, _ = models(GPU_CONFIGS[family])
+    plain, stored, folder = (tmp_path / name for name in ("plain", "fp8", "bf16"))
+    written_model.write(generated, plain)
+    quantised_model.write(plain, stored, quantised_model.FORMATS["fp8"], "cuda")
+    folder.mkdir()
+    convert(files_at(stored), folder)
+    config = json.loads((folder / "config.json").read_text())
+    served = model = runners.load(folder, config, dtype="bf16", device="cuda")
+    if devices is not None:
+        served = tensor_parallel.read(folder, config, [torch.device("cuda", number) for number in devices], "bf16")
+    (kernels,) = building.backends(served, RequestedSize(512, 32))
+    first = [(shape, next(iter(kernels._arrangements(shape).values()))) for shape in kernels.shapes]
+    chosen = {(op.variant, shape.rows > 16) for shape, ops in first for op in ops if op.variant.endswith("_fp8")}
+    assert chosen == {("skinny_fp8", False), ("small_gemm_fp8", True)}
+    draw, vocab = random.Random(6), config["vocab_size"]
+    requests = [
+        Request(
+            str(number),
+            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128)))],
+            draw.choice((3, 20, 70)),
+        )
+        for number in range(40)
+    ]
+    run_all(Engine([kernels]), requests)
+    assert_models_answers(model, requests)
+
+
 @pytest.mark.parametrize(
-    ("config", "devices"),
+    ("config", "devices", "scaled"),
     [
-        (GPU_CONFIGS["llama"], None),
-        (GPU_CONFIGS["qwen2"], None),
-        (GPU_CONFIGS["qwen3"], None),
-        (GPT_OSS, None),
-        (GPU_CONFIGS["llama"], [0, 0]),
-        pytest.param(GPU_CONFIGS["qwen3"], [0, 1], marks=TWO_GPUS),
+        (GPU_CONFIGS["llama"], None, False),
+        (GPU_CONFIGS["llama"], None, True),
+        (GPU_CONFIGS["qwen2"], None, False),
+        (GPU_CONFIGS["qwen3"], None, False),
+        (GPT_OSS, None, False),
+        (GPU_CONFIGS["llama"], [0, 0], False),
+        pytest.param(GPU_CONFIGS["qwen3"], [0, 1], False, marks=TWO_GPUS),
     ],
-    ids=["llama", "qwen2", "qwen3", "gpt-oss", "llama in two parts", "qwen3 over two"],
+    ids=["llama", "llama with scales", "qwen2", "qwen3", "gpt-oss", "llama in two parts", "qwen3 over two"],
 )
-def test_pages_in_fp8_give_the_models_answers(config, devices):
-    """24 requests, 12 at once, some with a beginning from the prefix cache."""
+def test_pages_in_fp8_give_the_models_answers(config, devices, scaled):
+    """24 requests, 12 at once, some with a beginning from the prefix cache; as a checkpoint has them, with scales by
+    which the largest keys and values become some 100.
+    """
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
+    for layer in model.model.layers if scaled else ():
+        layer.self_attn.k_scale = torch.tensor([0.05])
+        layer.self_attn.v_scale = torch.linspace(0.02, 0.05, model.config.num_key_value_heads)
     draw, vocab, served = random.Random(4), config["vocab_size"], model
     if devices is not None:
         served = tensor_parallel.shard_model(model, [torch.device("cuda", number) for number in devices])

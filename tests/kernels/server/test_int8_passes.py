@@ -1,7 +1,8 @@
-"""int8 and int4 weights served on a CPU: the variants' own rounding, the op's reference in place of their kernels."""
+"""int8, int4 and fp8 weights served on a CPU: the variants' own rounding, and references for their kernels."""
 
 import copy
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +13,20 @@ from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.model.experts import experts_of
+from kernels.plan import Plan
 from kernels.quant import absmax
 from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import QUANTISERS
+from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.served_plans import LOWERED, VARIANTS
+from kernels.server.execution.served_plans import LOWERED, OF_FP8, VARIANTS
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.engine_models import CONFIGS
 from tests.kernels.server.answers import assert_models_answers, run_all
+from tests.kernels.test_fp8_checkpoints import CHANNEL, drawn, loaded
 
 
 @pytest.fixture
@@ -75,6 +79,59 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows, weights, ranks
     few = {("skinny_int8", False), (f"skinny_{weights}", False)}
     assert {(name, count > 16) for name, count in rows} == {*few, ("small_gemm_int8", True)}
     assert_models_answers(rounded, requests)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@torch.no_grad()
+def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, monkeypatch, capsys) -> None:
+    """Without a word of the operator, and beside a model of what the codes and scales are in float32."""
+    tensors = drawn(tmp_path / "source", CHANNEL, num_hidden_layers=2)
+    model = loaded(tmp_path / "source", tmp_path / "plain")
+    exact = copy.deepcopy(model).float()
+    for name, codes in tensors.items():
+        if codes.dtype == torch.float8_e4m3fn:
+            exact.get_parameter(name).copy_(codes.float() * tensors[name.replace("weight", "weight_scale")])
+    if ranks > 1:
+        config = model.config.to_dict()
+        model = tensor_parallel.read(tmp_path / "plain", config, [torch.device("cpu")] * ranks, "bf16")
+    monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
+    others = [name for name in VARIANTS if name not in LOWERED]
+    (kernels,) = building.backends(model, RequestedSize(64, 20), exclude=others)
+    rows.clear()
+    requests = [Request(str(each), [each + 1, 2 * each + 3, 5], 3 + each // 5) for each in range(20)]
+    run_all(Engine([kernels]), requests)
+    assert {(name, count > 16) for name, count in rows} == {("skinny_fp8", False), ("small_gemm_fp8", True)}
+    assert_models_answers(exact, requests)
+    told = capsys.readouterr().err
+    assert "no megakernel: it would round the LM head to fp8 too" in told
+    assert "take weights in fp8 (1 byte each, the LM head in 16 bits), of up to 64 in fp8 where that is faster" in told
+
+
+@torch.no_grad()
+def test_a_checkpoint_that_has_a_matrix_in_16_bits_is_served_dequantised(rows, tmp_path, monkeypatch, capsys) -> None:
+    drawn(tmp_path / "source", CHANNEL, left=("lm_head", "down_proj"))
+    model = loaded(tmp_path / "source", tmp_path / "plain")
+    monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
+    others, size = [name for name in VARIANTS if name not in OF_FP8], RequestedSize(64, 4)
+    building.backends(model, size, exclude=[*others, "megakernel"])
+    assert not rows
+    assert "weights in fp8 are dequantised" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="fp8 is served of a checkpoint that has each matrix of its layers so"):
+        building.backends(model, size, exclude=others, weights="fp8")
+
+
+@torch.no_grad()
+def test_a_checkpoint_in_fp8_is_served_dequantised_where_a_plan_or_the_operator_says_so(
+    rows: Counter[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan in 16 bits, or that its products are excluded."""
+    drawn(tmp_path / "source", CHANNEL)
+    model = loaded(tmp_path / "source", tmp_path / "plain")
+    monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
+    size, others = RequestedSize(64, 4), set(VARIANTS).difference(OF_FP8) | {"megakernel"}
+    building.backends(model, size, exclude=[*others, "skinny_fp8"])
+    building.backends(model, size, Plan(model_digest="d", gpu="h200", runner="kernels"), others)
+    assert not rows
 
 
 @pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])

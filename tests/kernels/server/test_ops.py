@@ -107,6 +107,23 @@ def test_int4_is_streamed_by_few_rows_beside_a_head_in_int8(weights: str) -> Non
             assert rows <= {"small_gemm_int8", "small_gemm", "gemm_hopper"}
 
 
+def test_fp8_is_multiplied_as_it_was_stored_beside_a_head_in_16_bits() -> None:
+    """No norm is folded into its codes. Passes of 17 to 64 rows are timed beside the model's own weights."""
+    other = backend_of(GPU_CONFIGS["llama"], "fp8")
+    vocabulary = len(other.model.lm_head)
+    for shape, ops, kind in other.passes():
+        linear = [op for op in ops if op.op == "linear"]
+        rows = {op.variant for op in linear if op.case["n"] != vocabulary}
+        assert kind is None
+        assert not any("rmsnorm" in op.case["epilogue"] for op in linear)
+        assert {op.variant for op in linear if op.case["n"] == vocabulary} <= {"skinny", "small_gemm"}
+        if shape.rows <= 16:
+            assert rows == {"skinny_fp8"}
+        else:
+            assert rows in ({"small_gemm"}, {"gemm_hopper"}, set(), *([{"small_gemm_fp8"}] if shape.rows <= 64 else []))
+        assert ("own_weights" in other._arrangements(shape)) == (16 < shape.rows <= 64)
+
+
 def test_passes_in_int8_are_timed_beside_the_models_own_weights() -> None:
     """Whatever their chunks are; not those whose products are streamed."""
     other = backend_of(GPU_CONFIGS["llama"], "int8")
@@ -285,7 +302,7 @@ def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) 
     ("weights", "excluded"),
     [
         ("", []), ("", ["skinny"]), ("int8", ["skinny_int8"]), ("int8", ["small_gemm_int8"]), ("int4_zero", []),
-        ("int4_minimum", ["small_gemm_int8"]),
+        ("int4_minimum", ["small_gemm_int8"]), ("fp8", []), ("fp8", ["small_gemm_fp8"]),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("most", Copies)
@@ -299,7 +316,7 @@ def test_memory_is_kept_for_every_copy_of_a_weight(backend, most, weights, exclu
         counted.copies = made
         packed_pass(fewer, counted, shape, head)
         heads.add(head)
-    assert heads == {None, *(TIMED_AS if copies else ())}
+    assert heads == {None, *(TIMED_AS if copies and weights != "fp8" else ())}
     assert sum(made.values()) == packed_bytes(backend.model, H200, copies, weights)
     assert packed_bytes(backend.model, GPUS["a100"], copies) == 0
 
@@ -309,7 +326,7 @@ def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of
     every = {op.variant for _, ops, _ in backend.passes() for op in ops}
     every |= {op.variant for op in packed_ops(backend.model, prompts, 16, 512, Usable(H200))}
     every |= {op.variant for _, ops, _ in of_experts.passes() for op in ops}
-    for weights in ("int8", *INT4):
+    for weights in ("int8", "fp8", *INT4):
         lower = KernelsBackend(backend.model, H200, backend.limits, weights=weights)
         lower.shapes = [shape for shape in lower.shapes if shape.decodes in (1, 48)]
         every |= {op.variant for _, ops, _ in lower.passes() for op in ops}

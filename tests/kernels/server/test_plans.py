@@ -69,6 +69,21 @@ def test_a_plan_for_this_device_is_served() -> None:
         assert plan_refusal(plan(gpu="cpu", runner=runner), GPUS["cpu"], FACTS) is None
 
 
+def test_fp8_is_served_where_the_model_was_stored_in_it() -> None:
+    """Its products hold the checkpoint's own codes; the megakernel would hold the LM head in fp8 too."""
+    ops = [
+        PlannedOp(op="linear", case=CASE | {"m": m, "weights": "fp8"}, variant=variant)
+        for m, variant in ((8, "skinny_fp8"), (32, "small_gemm_fp8"))
+    ]
+    kernels, megakernel = (
+        plan(ops=ops, options={"weights": "fp8"}),
+        plan(runner="megakernel", options={"weights": "fp8"}),
+    )
+    assert plan_refusal(kernels, GPUS["h200"], FACTS, "fp8") is None
+    assert "skinny_fp8 rounds weights" in (plan_refusal(kernels, GPUS["h200"], FACTS) or "")
+    assert "megakernel in fp8 rounds weights" in (plan_refusal(megakernel, GPUS["h200"], FACTS, "fp8") or "")
+
+
 def test_int8_is_refused_where_no_kernel_multiplies_it() -> None:
     with pytest.raises(ValueError, match=r"--weights: int8 is not served on .*, only Hopper GPUs have its products"):
         backends(load("llama"), RequestedSize(64, 4), weights="int8")

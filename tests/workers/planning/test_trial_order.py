@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernels import registry
 from kernels.model_files import catalogue
 from kernels.ops import GroupedCase, LinearCase
 from tests.workers.conftest import candidate, manifest, stage_input
@@ -107,6 +108,33 @@ def test_experts_that_were_stored_in_mxfp4_may_stay_in_it():
     assert stored_precision(constraints, given) == []
     assert stored_precision(Constraints(precisions=["bf16"]), stored) == []
     assert [each.weights for each in explore.lossy_cases(case, constraints, given)[0]] == ["int8"]
+
+
+def test_a_model_that_was_stored_in_rows_of_fp8_may_stay_in_it():
+    """The kernels plan with its own codes: not with a norm folded in, not in the LM head, and no megakernel."""
+    given = document()
+    stored = {"dequantised_from": {"quant_method": "modelopt", "quant_algo": "FP8"}}
+    changes = {"generated": False, "config": given.model.config | stored, "quantised": "ModelOpt's FP8"}
+    given.model = given.model.model_copy(update=changes)
+    constraints, order = given.workload.constraints, TrialOrder(given)
+    assert "fp8" not in constraints.precisions
+    assert stored_precision(constraints, given.model) == ["fp8"]
+    assert order.refusal(order.candidate(registry.variant("kernels_fp8"))) == ""
+    assert "LM head to fp8 too" in order.refusal(order.candidate(registry.variant("megakernel_fp8")))
+    named = document(precisions=["bf16", "fp8"])
+    named.model = given.model
+    assert TrialOrder(named).refusal(order.candidate(registry.variant("megakernel_fp8"))) == ""
+
+    def tried(**fields):
+        case = LinearCase(**{"m": 8, "n": 4096, "k": 2048} | fields)
+        return [each.weights for each in explore.lossy_cases(case, constraints, given.model)[0]]
+
+    assert tried() == tried(epilogue="residual") == ["int8", "fp8"]
+    assert tried(epilogue="rmsnorm_scale") == tried(n=given.model.config["vocab_size"]) == ["int8"]
+    assert "a plan may keep their codes" in given.model.dequantised_sentence
+    blocks = {"dequantised_from": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    other = given.model.model_copy(update={"config": given.model.config | blocks})
+    assert stored_precision(constraints, other) == []
 
 
 def test_a_server_is_predicted_to_multiply_by_int8_with_few_users_alone():

@@ -1,15 +1,21 @@
-"""A model written as an AWQ checkpoint: its tensors lie as AWQ has them, and the reader finds the same values."""
+"""A model written as a checkpoint: its tensors lie as its format has them, and the reader finds the same values."""
 
 import json
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
-from benchmarks import awq_model
+from benchmarks import quantised_model
 from kernels.cli.served_model import prepared
 from kernels.dequantising import plain_model
 from kernels.model import written_model
-from kernels.quant.quantised_matrix import STORED_ZEROS, int4_zero
+from kernels.model.decoder import Decoder
+from kernels.model.layer_weights import in_fp8
+from kernels.model_files import inspect
+from kernels.model_files.families import stored_rows
+from kernels.quant import scaled
+from kernels.quant.quantised_matrix import STORED_ROWS, STORED_ZEROS, int4_zero
 from kernels.runners import load
 from tests.kernels.quantised_formats import INTERLEAVED
 from tests.kernels.runners.engine_models import CONFIGS
@@ -17,7 +23,7 @@ from tests.kernels.runners.engine_models import CONFIGS
 
 def test_each_code_lies_where_the_layout_has_it():
     weight = torch.randn(16, 256, generator=torch.Generator().manual_seed(3)).bfloat16()
-    parts, matrix = awq_model.quantised(weight), int4_zero(weight)
+    parts, matrix = quantised_model.awq(weight), int4_zero(weight)
     assert {name: tuple(part.shape) for name, part in parts.items()} == {
         "qweight": (256, 2), "qzeros": (2, 2), "scales": (2, 16)
     }  # fmt: skip
@@ -30,12 +36,32 @@ def test_each_code_lies_where_the_layout_has_it():
         assert parts["scales"][column // 128, output] == matrix.block_scales[output, column // 32]
 
 
-def test_the_model_is_read_with_the_values_of_its_codes(tmp_path, monkeypatch):
+@pytest.fixture(params=["llama", "qwen2"])
+def model(tmp_path, monkeypatch, request):
+    """A small model, which is written to the folder `plain`; qwen2's q, k and v have biases."""
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
-    config = CONFIGS["llama"] | {"hidden_size": 128, "intermediate_size": 256}
-    model = load(None, config, seed=2, generated=True, dtype="bf16", device="cpu")
-    written_model.write(model, tmp_path / "plain")
-    awq_model.write(tmp_path / "plain", tmp_path / "awq", "cpu")
+    config = CONFIGS[request.param] | {"hidden_size": 128, "intermediate_size": 256}
+    own = load(None, config, seed=2, generated=True, dtype="bf16", device="cpu")
+    written_model.write(own, tmp_path / "plain")
+    return own
+
+
+def test_fp8_is_read_with_its_codes_and_scales(tmp_path, model):
+    quantised_model.write(tmp_path / "plain", tmp_path / "fp8", quantised_model.FORMATS["fp8"], "cpu")
+    served = prepared(str(tmp_path / "fp8"), "bf16", "cpu", tmp_path / "unused")
+    assert served.checkpoint == "compressed-tensors"
+    assert stored_rows(served.config) == "fp8"
+    assert "fp8" in inspect(tmp_path / "fp8").quantised
+    read = load(served.directory, served.config, dtype="bf16", device="cpu")
+    assert in_fp8(Decoder(read).layers)
+    name = "model.layers.0.mlp.down_proj.weight"
+    values, scales = scaled.of_w(model.get_parameter(name), "row")
+    assert torch.equal(load_file(served.directory / STORED_ROWS)[name], scales[:, 0])
+    assert torch.equal(read.get_parameter(name), (values.float() * scales).bfloat16())
+
+
+def test_the_model_is_read_with_the_values_of_its_codes(tmp_path, model):
+    quantised_model.write(tmp_path / "plain", tmp_path / "awq", quantised_model.FORMATS["awq"], "cpu")
     assert json.loads((tmp_path / "awq/config.json").read_text())["quantization_config"]["quant_method"] == "awq"
     served = prepared(str(tmp_path / "awq"), "bf16", "cpu", tmp_path / "unused")
     assert (served.checkpoint, served.stored) == ("awq", tmp_path / "awq"), "vLLM reads the files as they are"
