@@ -74,6 +74,7 @@ def boundaries(percentile: float, requests: int) -> Boundaries:
     return Boundaries(met, missed)
 
 
+@cache
 def errors(percentile: float, requests: int, least: int = LEAST_REQUESTS) -> VerdictErrors:
     """Both errors of measurements of up to `requests` that look after every one from `least` on."""
     limits, rate = boundaries(percentile, requests), 1 - percentile / 100

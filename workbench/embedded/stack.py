@@ -88,6 +88,7 @@ class Workbench:
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "workbench.settings",
             "PYTHONUNBUFFERED": "1",
+            "CELERY_SKIP_CHECKS": "1",  # migrating has run Django's
             "WORKBENCH_DATA": str(self.data),
             "PUBLIC_URL": os.environ.get("PUBLIC_URL", self.url),
             "WORKER_API_URL": self.worker_api_url,

@@ -35,6 +35,7 @@ FAST = {
     "LEASE_SECONDS": "12",
     "SWEEP_SECONDS": "1",
     "REPUBLISH_SECONDS": "5",
+    "CELERY_SKIP_CHECKS": "1",
     "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages",
 }
 
