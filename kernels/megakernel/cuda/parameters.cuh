@@ -6,8 +6,10 @@
 // Macros, from `kernels.megakernel.host.device.defines`:
 //   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS NORM_EPS; QK_NORM: norms of q and k, 1 of
 //     each head, 2 over all heads; SCORE_SCALE: the factor of scores, 0: 1 / sqrt(HEAD_DIM)
-//   GELU: the gate's activation is GELU in its tanh form, else SiLU; ROPES: tables of angles; UNROTATED_EVERY: every so
-//     many layers take the second one, 0: windowed layers; SCORE_CAP LOGIT_CAP: soft caps of scores and logits, 0: none
+//   GATE: the gate's activation, SiLU (0), GELU in its tanh form (1) or clamped SwiGLU (2) with SWIGLUOAI_ALPHA and
+//     SWIGLUOAI_LIMIT; ROPES: tables of angles; UNROTATED_EVERY: every so many layers take the second one, 0: windowed
+//     layers; SCORE_CAP LOGIT_CAP: soft caps of scores and logits, 0: none; SINKS: query heads have sinks
+//   OUT_BIAS EXPERT_BIAS: OUT has a bias; the router, and gate, up and down of every expert
 //   WINDOW: keys that a token attends to, 0: all; FULL_EVERY: every so many layers it attends to all, 0: in none
 //   NORM_BEFORE NORM_AFTER: whether products of the residual are of its norm; whether what is added to it is normed
 //   EXPERTS: experts of a layer, 0 without; TOP_K: those of a token, of which INTER is the size of all; NORMALISED: their
@@ -135,6 +137,11 @@ struct Params {
   long long peers[3];  // bytes from a word of this rank, or its fault, to that of each other rank
   int rank;
 #endif
+  const float* sinks;                  // [LAYERS, HEADS]; SINKS
+  const float* out_bias;               // [LAYERS, HIDDEN]; OUT_BIAS
+  const float* router_bias;            // [LAYERS, kRouterWords]; this and the next with EXPERT_BIAS
+  const u32* gate_up_bias;             // [LAYERS, EXPERTS, INTER / TOP_K] a gate and its up
+  const __nv_bfloat16* down_bias;      // [LAYERS, EXPERTS, HIDDEN]
 };
 static_assert(sizeof(Params) == PARAMS_BYTES, "kernels.megakernel.host.device.params_of");
 

@@ -13,7 +13,7 @@ Where q and k are normed over all heads, each GPU has all heads. The output proj
 from dataclasses import replace
 
 from kernels.megakernel.program import Program, build_program
-from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.layout import Layout, check_precision
 from kernels.megakernel.program.shape import ModelShape, Unsupported
 from kernels.megakernel.program.weights import format_of
 from kernels.model.divisible import indivisible
@@ -26,9 +26,10 @@ def shard_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16"
     """What each of so many GPUs has of a model in a precision. The vocabulary stays whole: HEAD's instructions name its
     rows.
 
-    Raises Unsupported naming the first size that does not divide. Columns of the output and the down projection that
-    share a scale stay on one GPU.
+    Raises Unsupported as `check_precision`, or naming the first size that does not divide. Columns of the output and
+    the down projection that share a scale stay on one GPU.
     """
+    check_precision(shape, weights)
     size = f"tensor_parallel_size {tensor_parallel_size}"
     if tensor_parallel_size not in TENSOR_PARALLEL_SIZES:
         *first, last = map(str, TENSOR_PARALLEL_SIZES)

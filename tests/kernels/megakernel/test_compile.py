@@ -19,7 +19,7 @@ from tests.kernels.compiling import Resources, compile_log, resources
 from tests.kernels.megakernel.published import CONFIGS
 
 DECODE = device.SOURCES / "decode.cu"
-CODE_PATHS = ("QKV_BIAS", "QK_NORM", "PAIRS", "KEYS_IN_RING", "ATTENDED_GROUPS", "PROLOGUE_CHUNKS", "COPIES")
+CODE_PATHS = ("QKV_BIAS", "QK_NORM", "PAIRS", "KEYS_IN_RING", "ATTENDED_GROUPS", "PROLOGUE_CHUNKS", "COPIES", "SINKS")
 """Macros that choose what the kernel does, beside those that are sizes."""
 
 
@@ -41,6 +41,9 @@ BUILDS: list[tuple[str, dict[str, Any]]] = [
     ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
     ("qwen3-30b-a3b", {"batch": 8, "capacity": 4096}),
     ("olmoe-1b-7b", {"capacity": 192}),
+    ("gpt-oss-20b", {"capacity": 192}),
+    ("gpt-oss-20b", {"capacity": 4096}),
+    ("gpt-oss-20b", {"batch": 8, "capacity": 4096}),
 ]
 """Every format of weights; int4 by the two that do more with each code. Experts behind short and long contexts."""
 

@@ -16,6 +16,7 @@ from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.proof.validate import check_programs
 from kernels.model.expert_tiles import tile_experts, tiles_of
+from kernels.model.experts import experts_of
 from kernels.server.execution.megakernel_instance import instance_bytes
 from tests.kernels.megakernel.broken import changed, find, kinds, swapped
 from tests.kernels.megakernel.cuda_on_cpu import CpuRun
@@ -44,7 +45,7 @@ def distances(name: str, program: Program, count: int) -> tuple[np.ndarray, np.n
 @pytest.mark.parametrize(
     ("name", "layout"),
     [
-        *(("qwen3_moe", layout) for layout in LAYOUTS),
+        *((name, layout) for name in ("qwen3_moe", "gpt_oss") for layout in LAYOUTS),
         ("olmoe", "attending"),
         ("olmoe", "batch 5"),
         ("mixtral", "splits"),
@@ -70,6 +71,8 @@ def test_any_order_gives_the_same_bits(order: Any) -> None:
 def with_equal_gates(program: Program, name: str) -> dict[str, np.ndarray]:
     """What is uploaded for the model, with a router of zeros."""
     arrays = dict(arrays_of(name, program.layout))
+    if program.shape.expert_bias:
+        arrays["router_bias"] = np.zeros_like(arrays["router_bias"])
     arrays["weights"] = arrays["weights"].copy()
     for sections, begin in zip(program.sections, arrays["weight_offset"].tolist(), strict=False):
         at = begin
@@ -89,6 +92,14 @@ def test_experts_lie_in_units() -> None:
     np.testing.assert_array_equal(unit, both[5].reshape(16, hidden))
     down, rows = tiles[2 * inner * hidden :], experts.down_proj[7].detach().float().numpy()[16:32]
     np.testing.assert_array_equal(matrix_of_tiles(down[16 * inner : 32 * inner]), rows)
+
+
+def test_a_gate_and_its_up_that_alternate_lie_eight_rows_apart() -> None:
+    w = experts_of(model("gpt_oss").config, model("gpt_oss").model.layers[1].mlp)
+    own, hidden = as_numpy(tiles_of(model("gpt_oss"))[1, 7]), w.down.shape[1]
+    unit = matrix_of_tiles(own[3 * 16 * hidden : 4 * 16 * hidden])
+    rows = w.gate_up[7, 48:64].detach().float().numpy()
+    np.testing.assert_array_equal(unit, np.concatenate((rows[::2], rows[1::2])))
 
 
 def test_launches_share_one_copy_of_the_experts_and_a_model_that_has_tiles_needs_none() -> None:
@@ -159,8 +170,13 @@ def test_what_is_not_served_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("name", "layout"),
-    [("qwen3_moe", {"sms": 2, "splits": 0}), ("olmoe", {"sms": 2, "splits": 2, "batch": 2, "down_parts": 2})],
-    ids=["one sequence", "two sequences"],
+    [
+        ("qwen3_moe", {"sms": 2, "splits": 0}),
+        ("olmoe", {"sms": 2, "splits": 2, "batch": 2, "down_parts": 2}),
+        ("gpt_oss", {"sms": 2, "splits": 0, "down_parts": 2}),
+        ("gpt_oss", {"sms": 2, "splits": 2, "batch": 2, "down_parts": 2}),
+    ],
+    ids=["one sequence", "two sequences", "sinks and biases", "sinks and biases of two"],
 )
 def test_the_cuda_source_computes_the_same_on_a_cpu(name: str, layout: dict[str, Any]) -> None:
     """Every thread of every SM, with copies that land late, in an order drawn by chance."""

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("family", GPU_MIXTURES)
 def test_instructions_touch_what_they_declare(family):
-    model, _ = models(GPU_MIXTURES[family])
+    wide = {"sliding_window": 4096} if family == "gpt_oss" else {}  # all layers have as many splits
+    model, _ = models(GPU_MIXTURES[family] | wide)
     runner = runner_of(model, tuning={"debug": True})
     for prompt in (PROMPT, 300):
         runner.generate(torch.ones(1, prompt, dtype=torch.int64, device="cuda"), 8)
@@ -47,6 +48,22 @@ def check_fidelity(family, model, exact, runner, batch):
           f"{before.disagreement:.4f} and {own.disagreement:.4f}")  # fmt: skip
     assert not own.broken
     assert mean <= 1.1 * torchs_mean
+
+
+@pytest.mark.parametrize(("batch", "room"), [(1, 128), (1, 1024), (4, 1024)])
+def test_sinks_and_biases_that_decide_are_as_near_to_float32_as_torchs(batch, room):
+    """Sinks about as large as the best scores, biases as large as what they are added to; OUT attends, or splits do."""
+    model, exact = models(GPU_MIXTURES["gpt_oss"])
+    chance = torch.Generator("cuda").manual_seed(5)
+    with torch.no_grad():
+        for (name, own), other in zip(model.named_parameters(), exact.parameters(), strict=True):
+            if name.endswith(("bias", "sinks")):
+                own.normal_(3.0 if name.endswith("sinks") else 0.0, 1.0, generator=chance)
+                other.copy_(own)
+    runner = runner_of(model)
+    runner.prepare(batch, room, 1)
+    assert bool(runner.program.layout.splits) == (batch > 1 or room > 384)
+    check_fidelity("gpt_oss", model, exact, runner, batch)
 
 
 @pytest.mark.parametrize("batch", [1, 4])
