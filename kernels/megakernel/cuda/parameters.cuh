@@ -16,7 +16,8 @@
 //     shares sum to 1; GROUPS: groups of TOP_K experts that may be at work in a layer
 //   BATCH: sequences, 1 to 8
 //   WARPS: consumer warps
-//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4); HEAD_BITS: those of the LM head, 8 for int4
+//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4); HEAD_BITS: those of the LM head, 8 for int4;
+//     EXPERT_BITS: those of experts, 4 for MXFP4
 //   INTEGERS: codes are integers; SCALED_TILES: tiles that share one of their scales, else 0
 //   ZEROS: beside their scales integers have nothing, zero points (1) or minimums (2)
 //   CHUNK_BLOCKS: blocks of a chunk of weights, 32 or 24 (weights.py)
@@ -65,7 +66,8 @@ constexpr int kDownWords = DOWN_PARTIALS * BATCH * HIDDEN / 2, kGatedWords = GRO
 // Experts lie one after the other, each with its units of gate and up, then those of down.
 constexpr int kExpertUnits = INTER / TOP_K / 8, kExpertTiles = INTER / TOP_K / 16, kRouterWords = (EXPERTS + 15) / 16 * 16;
 constexpr int kSlots = BATCH * TOP_K < EXPERTS ? BATCH * TOP_K : EXPERTS;  // experts that may be at work in a layer
-constexpr u32 kGateUpUnit = HIDDEN / 16 * kBlock, kDownUnit = kExpertTiles * kBlock;
+__host__ __device__ constexpr u32 expert_bytes(int tiles) { return tiles / Expert::kBlockTiles * Expert::kBlock; }
+constexpr u32 kGateUpUnit = expert_bytes(HIDDEN / 16), kDownUnit = expert_bytes(kExpertTiles);
 constexpr u32 kExpertBytes = kExpertUnits * kGateUpUnit + HIDDEN / 16 * kDownUnit;
 __device__ __forceinline__ int copy_read() { return blockIdx.x % COPIES; }
 constexpr int kResidual = SLICE ? SLICE : HIDDEN;  // columns of the residual that the SM keeps

@@ -22,7 +22,7 @@ from kernels.megakernel.program.layout import (
 )
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, programs
 from kernels.megakernel.program.shape import ACTIVATIONS, BATCH_MOST, ModelShape
-from kernels.megakernel.program.weights import FORMATS, GROUP_TILES, ZEROS
+from kernels.megakernel.program.weights import FORMATS, GROUP_TILES, MXFP4, ZEROS
 from kernels.megakernel.proof.validate import check_programs_once
 from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT
 from kernels.ops.sampling import Sampling
@@ -146,7 +146,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
-    stages = (SHARED_MOST - other) // max(form.slot_bytes, layout.head_form.slot_bytes)
+    slot = max(each.slot_bytes for each in (form, layout.head_form, layout.expert_form))
+    stages = (SHARED_MOST - other) // slot
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)
@@ -170,7 +171,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "DOWN_PARTIALS": layout.down_partials, "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
-        "WEIGHT_BITS": form.bits, "HEAD_BITS": layout.head_form.bits, "INTEGERS": int(form.integers),
+        "WEIGHT_BITS": form.bits, "HEAD_BITS": layout.head_form.bits, "EXPERT_BITS": layout.expert_form.bits,
+        "INTEGERS": int(form.integers),
         "ZEROS": ZEROS.index(form.zeros), "SCALED_TILES": form.scaled, "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": prefetch_bytes(program, tuning), "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
@@ -262,6 +264,8 @@ def shared_bytes(constants: dict[str, Any]) -> int:
         (constants["HEAD_BITS"], GROUP_TILES if integers else 0, ""),
     ]
     forms = [form for form in FORMATS.values() if (form.bits, form.scaled, form.zeros) in wanted]
+    if constants["EXPERT_BITS"] != constants["WEIGHT_BITS"]:
+        forms.append(MXFP4)
     slot = max(replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes for form in forms)
     residual = (constants["SLICE"] or constants["HIDDEN"]) * (1 + constants["NORM_AFTER"])
     inputs = input_bytes(constants["INPUT_LENGTH"], (1 + bool(constants["ZEROS"])) * integers)

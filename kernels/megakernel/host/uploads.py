@@ -7,7 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.megakernel.host.pack import experts_in_mxfp4
 from kernels.megakernel.program import Program
+from kernels.megakernel.program.weights import MXFP4
 from kernels.model.decoder import Decoder, angles
 from kernels.model.expert_tiles import tiles_of
 
@@ -23,7 +25,7 @@ def uploads(model: Any, program: Program, capacity: int, packed: tuple[Tensor, T
     2];
     where the family has them `bias` float32 [layers, rows of q, k, v], `qk_norm` float32 [layers, 2 * head_dim], or
     [layers, rows of q and k] of norms over all heads, `sinks` float32 [layers, heads], `out_bias` float32 [layers,
-    hidden], `experts` as `tiles_of` gives them, and biases of experts as `_expert_biases` does.
+    hidden], `experts` as `tiles_of` or `experts_in_mxfp4` gives them, and biases of experts as `_expert_biases` does.
     """
     own, gpu = Decoder(model), model.lm_head.weight.device
     ones = torch.ones_like(own.norm)
@@ -52,7 +54,8 @@ def uploads(model: Any, program: Program, capacity: int, packed: tuple[Tensor, T
         head_norms: list[Any] = [(w.q_norm, w.k_norm) for w in own.layers]
         arrays["qk_norm"] = torch.stack([torch.cat(both) for both in head_norms]).float()
     if program.shape.experts:
-        arrays["experts"] = tiles_of(model)
+        in_codes = program.layout.weights == MXFP4.name
+        arrays["experts"] = experts_in_mxfp4(model) if in_codes else tiles_of(model)
     if program.shape.expert_bias:
         arrays |= _expert_biases([w.mlp for w in own.layers])
     return arrays

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from kernels import runners
+from kernels.model.experts import experts_of
 from kernels.ops.sampling import Sampling
+from kernels.quant.absmax import quantised, values
 from tests.kernels.megakernel.interpreter.attend import splits_of
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.test_gpu_fidelity import kl_blocks
@@ -66,11 +68,24 @@ def test_sinks_and_biases_that_decide_are_as_near_to_float32_as_torchs(batch, ro
     check_fidelity("gpt_oss", model, exact, runner, batch)
 
 
+@pytest.mark.parametrize("batch", [1, 2, 3, 8])
+def test_with_experts_in_mxfp4_it_is_as_near_to_the_rounded_model_as_torch(batch):
+    """A wrong code or scale costs far more than bf16's arithmetic."""
+    model, exact = models(GPU_MIXTURES["gpt_oss"])
+    with torch.no_grad():
+        for layer, other in zip(model.model.layers, exact.model.layers, strict=True):
+            w, of_exact = (experts_of(each.config, own.mlp) for each, own in ((model, layer), (exact, other)))
+            for own, twin in ((w.gate_up, of_exact.gate_up), (w.down, of_exact.down)):
+                own.copy_(values(quantised(own.flatten(0, 1), "mxfp4")).view_as(own))
+                twin.copy_(own)
+    check_fidelity("gpt_oss in mxfp4", model, exact, runner_of(model, weights="mxfp4"), batch)
+
+
 @pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("family", GPU_MIXTURES)
-def test_generations_give_one_answer(family, batch):
+@pytest.mark.parametrize(("family", "weights"), [*((each, "bf16") for each in GPU_MIXTURES), ("gpt_oss", "mxfp4")])
+def test_generations_give_one_answer(family, weights, batch):
     """Behind the same prompt, which the kernels runner's pass reads; greedy and drawn alternately."""
-    runner = runner_of(models(GPU_MIXTURES[family])[0])
+    runner = runner_of(models(GPU_MIXTURES[family])[0], weights=weights)
     prompt = torch.randint(0, 4099, (batch, PROMPT), device="cuda")
     options = [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)]
     expected = [runner.generate(prompt, 32, how).tokens for how in options]

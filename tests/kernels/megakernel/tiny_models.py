@@ -16,10 +16,12 @@ from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
-from kernels.megakernel.program.weights import FORMATS
+from kernels.megakernel.program.weights import FORMATS, MXFP4
 from kernels.model.decoder import Decoder
 from kernels.model.dense_families import rotary_order
+from kernels.model.experts import experts_of
 from kernels.model.rounding import Rounding, rounded_weights
+from kernels.quant.absmax import quantised, values
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 
 ARCHITECTURES = {
@@ -200,6 +202,12 @@ def with_rounded_weights(
 ) -> Any:
     """A copy in `dtype` with the values that the matrices have in a lower precision; the embedding as it was."""
     made = copy.deepcopy(original)
+    if weights == MXFP4.name:
+        for layer in made.model.layers:
+            w = experts_of(made.config, layer.mlp)
+            for own in (w.gate_up, w.down):
+                own.copy_(values(quantised(own.flatten(0, 1), weights)).view_as(own))
+        return made.to(dtype)
     found = rounded_weights(made, Decoder(made), weights, Rounding(method=method))
     made = made.to(dtype)
     made.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)

@@ -221,11 +221,14 @@ class StreamingMultiprocessor:
         """How many experts of the group some sequence has chosen."""
         return min(max(len(self.experts) - group * self.shape.top_k, 0), self.shape.top_k)
 
-    def _expert(self, layer: int, group: int, place: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-        """The tiles of gate and up, and of down, of an expert of a group."""
-        tiles = self.gpu.arrays["experts"][layer, self.experts[group * self.shape.top_k + place]]
-        end = 2 * self.shape.expert_size * self.shape.hidden
-        return tiles[:end], tiles[end:]
+    def _expert_rows(self, layer: int, slot: int, down: bool, tile: int) -> Floats:
+        """16 rows of an expert at work: of gate and up, or of down."""
+        stored = self.gpu.arrays["experts"][layer, self.experts[slot]]
+        form, wide, narrow = self.layout.expert_form, self.shape.hidden // 16, self.shape.expert_size // 16
+        sizes = [k * form.block_bytes // form.tiles // stored.itemsize for k in (wide, narrow)]
+        begin = 2 * narrow * sizes[0] + tile * sizes[1] if down else tile * sizes[0]
+        unit = stored[begin : begin + sizes[down]]
+        return matrix_of_tiles(unit) if form.bits == 16 else matrix_of_unit(unit, (wide, narrow)[down], form)
 
     def _bias(self, name: str, layer: int, group: int, place: int) -> Floats:
         """The bias of an expert of a group."""
@@ -244,12 +247,11 @@ class StreamingMultiprocessor:
         if group == 0:
             yield from self._route(layer)
         assert self.routed is not None
-        (x, scale), size = self.routed, 16 * self.shape.hidden
+        x, scale = self.routed
         tiles = self._at_work(group) * units
         for tile in range(words["tile"], tiles, self.layout.sms)[: words["units"]]:
             place, unit = divmod(tile, units)
-            own = self._expert(layer, group, place)[0]
-            matrix = matrix_of_tiles(own[unit * size : (unit + 1) * size])
+            matrix = self._expert_rows(layer, group * self.shape.top_k + place, False, unit)
             rows = x[:, : words["k_tiles"] * 16] @ matrix.T
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
             if self.shape.expert_bias:
@@ -266,7 +268,7 @@ class StreamingMultiprocessor:
         if not self._at_work(group):
             return
         first, count = words["k_tile"], min(words["k_tiles"], self._at_work(group) * each - words["k_tile"])
-        count, size = max(count, 0), 16 * self.shape.expert_size
+        count = max(count, 0)
         begin = 2 * (group * self.shape.top_k * each + first)
         taken = yield from self.take("gated", slice(begin, begin + 2 * count), self.flag(layer))
         x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 16)
@@ -274,8 +276,8 @@ class StreamingMultiprocessor:
             rows = np.zeros((self.layout.batch, 16), dtype=np.float32)
             for column in range(count):
                 place, k = divmod(first + column, each)
-                unit = self._expert(layer, group, place)[1][tile * size : (tile + 1) * size]
-                matrix = matrix_of_tiles(unit)[:, k * 16 : k * 16 + 16]
+                unit = self._expert_rows(layer, group * self.shape.top_k + place, True, tile)
+                matrix = unit[:, k * 16 : k * 16 + 16]
                 rows += x[:, column * 16 : column * 16 + 16] @ matrix.T
             if self.shape.expert_bias and first == 0:
                 for place in range(self._at_work(group)):
