@@ -214,6 +214,8 @@ def coded(
 
 _IN_MXFP4: "WeakKeyDictionary[Any, ref[torch.Tensor]]" = WeakKeyDictionary()
 """The experts in MXFP4 of each model that some launch has."""
+PACKED_TOGETHER = 4
+"""Experts whose codes are made at the same time: of gpt-oss-20b that takes about a GB."""
 LARGEST_SCALE = 135
 """Of MXFP4: the kernel adds 119 to a scale, the exponent of a bf16."""
 
@@ -242,8 +244,13 @@ def experts_in_mxfp4(model: Any) -> "torch.Tensor":
 
 def _units_in_mxfp4(matrices: "torch.Tensor") -> "torch.Tensor":
     """Matrices [experts, rows, columns] as units in MXFP4, uint8 [experts, bytes]."""
-    own = quantised(matrices.detach().flatten(0, 1), MXFP4.name)
-    return streams(own, MXFP4, 0, matrices.shape[2] // 16).view(len(matrices), -1)
+    import torch
+
+    def units(few: torch.Tensor) -> torch.Tensor:
+        own = quantised(few.flatten(0, 1), MXFP4.name)
+        return streams(own, MXFP4, 0, few.shape[2] // 16).view(len(few), -1)
+
+    return torch.cat([units(few) for few in matrices.detach().split(PACKED_TOGETHER)])
 
 
 def pack(

@@ -57,7 +57,7 @@ class Layout:
 
     - `heads`: query heads of an attention instruction, at most HEADS_MOST.
     - `splits`: 0 means no attention instructions: OUT attends by itself, with the heads of its columns.
-    - `weights`: the precision in which they stream, one of `weights.FORMATS`, or mxfp4: that of experts alone.
+    - `weights`: the precision in which they stream, one of `weights.PRECISIONS`; mxfp4 is that of experts alone.
     - `sliced`: an SM keeps some columns of the residual and publishes them normed; otherwise each SM keeps all columns.
     - `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys or the splits of these columns.
     - `copies`: how many copies of its words a product publishes; SM i reads copy i % copies.

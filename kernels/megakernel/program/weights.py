@@ -110,6 +110,9 @@ e4m3 scale per 16 columns and a float scale per matrix."""
 MXFP4 = Format("mxfp4", 4, header=0, block_scales=2 * ROW_SCALES, read_in_place=True)
 """The format of experts, e2m1 with a power of two per 32 columns; other matrices are bf16 then."""
 
+PRECISIONS = (*FORMATS, MXFP4.name)
+"""The precisions of a launch."""
+
 
 def format_of_dense(weights: str) -> Format:
     """The format of a model's matrices beside experts. Raises ValueError as `format_of`."""
