@@ -15,7 +15,7 @@ from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.memory import held_bytes
 from kernels.megakernel.program.ranks import programs, shard_of
 from kernels.megakernel.program.shape import shape_of
-from kernels.megakernel.program.weights import FORMATS
+from kernels.megakernel.program.weights import PRECISIONS
 from kernels.megakernel.proof.structure import instruction_rows
 from kernels.megakernel.proof.validate import validate
 from kernels.model_files import catalogue
@@ -43,7 +43,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         own = commands.add_parser(name, help=summary, description=summary)
         own.add_argument("model", metavar="MODEL", help="a name of the catalogue, a model's directory or a config.json")
         for option, default in vars(Layout()).items():
-            choices = list(FORMATS) if option == "weights" else None
+            choices = PRECISIONS if option == "weights" else None
             flag = f"--{option.replace('_', '-')}"
             if isinstance(default, bool):
                 own.add_argument(flag, action="store_true")
@@ -66,7 +66,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         ("tensor-parallel-size", 1, "GPUs that the model is sharded over, the first ones"),
     ):
         own.add_argument(f"--{option}", type=int, default=default, help=f"{what} (default {default})")
-    own.add_argument("--weights", choices=list(FORMATS), default="bf16", help="their precision (default bf16)")
+    own.add_argument("--weights", choices=PRECISIONS, default="bf16", help="their precision (default bf16)")
 
 
 def megakernel(options: argparse.Namespace) -> int:
@@ -140,8 +140,8 @@ def _describe(options: argparse.Namespace) -> int:
     sizes = program.stream_bytes()
     print(f"weights a token: {sizes.sum() / 1e9:.3f} GB; an SM {sizes.min() / 1e6:.2f} to {sizes.max() / 1e6:.2f} MB")
     if shape.experts:
-        token = shape.experts_bytes * shape.top_k / shape.experts
-        print(f"experts beside these: {token / 1e9:.3f} GB a token, of {shape.experts_bytes / 1e9:.3f}")
+        held = program.expert_bytes / 1e9
+        print(f"experts beside these: {held * shape.top_k / shape.experts:.3f} GB a token, of {held:.3f}")
     used = held_bytes(program, CAPACITY)
     each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in used.items())
     print(f"a GPU holds {sum(used.values()) / 1e9:.3f} GB with caches of {CAPACITY} tokens, codes left out: {each}")
