@@ -24,6 +24,7 @@ from kernels.model.prompts import CAPACITY_STEP, bucket, room_for
 from kernels.model.state import State
 from kernels.model.tensor_parallel import shard_config
 from kernels.ops import LinearCase, LmHeadCase
+from kernels.quant.formats import of_dense
 from kernels.server.execution.compiling import AnyBuild, NotedVariants, megakernels, served_builds
 from kernels.server.execution.sizing import RequestedSize
 
@@ -86,7 +87,7 @@ def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]
     """Every variant with each of its params, also those that a plan adds, at the sizes of explore and of a session."""
     capacity = -(-traffic.longest // CAPACITY_STEP) * CAPACITY_STEP
     for case in LayerOps(model, traffic).cases():
-        lower = weights if isinstance(case, LinearCase | LmHeadCase) else ()
+        lower = filter(of_dense, weights) if isinstance(case, LinearCase | LmHeadCase) else ()
         cases = [case, *(case.model_copy(update={"weights": precision}) for precision in lower)]
         if getattr(case, "kv_len", capacity) == traffic.longest:
             cases.append(case.model_copy(update={"kv_len": capacity}))

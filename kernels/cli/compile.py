@@ -34,7 +34,10 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", **several, help="tokens of a prompt (default 128); repeatable")
     parser.add_argument("--tokens", type=positive, default=64, metavar="N", help="tokens of an answer (default 64)")
     parser.add_argument(
-        "--weights", action="append", choices=("int8", "fp8", "nvfp4", "int4"), help="a lower precision; repeatable"
+        "--weights",
+        action="append",
+        choices=("int8", "fp8", "nvfp4", "int4", "mxfp4"),
+        help="a lower precision, mxfp4 of experts; repeatable",
     )
     parser.add_argument(
         "--tensor-parallel-size", **several, help="GPUs that a megakernel is sharded over, beside one; repeatable"

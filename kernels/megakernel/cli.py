@@ -15,7 +15,7 @@ from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.memory import held_bytes
 from kernels.megakernel.program.ranks import programs, shard_of
 from kernels.megakernel.program.shape import shape_of
-from kernels.megakernel.program.weights import FORMATS
+from kernels.megakernel.program.weights import PRECISIONS
 from kernels.megakernel.proof.structure import instruction_rows
 from kernels.megakernel.proof.validate import validate
 from kernels.model_files import catalogue
@@ -43,7 +43,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         own = commands.add_parser(name, help=summary, description=summary)
         own.add_argument("model", metavar="MODEL", help="a name of the catalogue, a model's directory or a config.json")
         for option, default in vars(Layout()).items():
-            choices = list(FORMATS) if option == "weights" else None
+            choices = PRECISIONS if option == "weights" else None
             flag = f"--{option.replace('_', '-')}"
             if isinstance(default, bool):
                 own.add_argument(flag, action="store_true")
@@ -66,7 +66,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         ("tensor-parallel-size", 1, "GPUs that the model is sharded over, the first ones"),
     ):
         own.add_argument(f"--{option}", type=int, default=default, help=f"{what} (default {default})")
-    own.add_argument("--weights", choices=list(FORMATS), default="bf16", help="their precision (default bf16)")
+    own.add_argument("--weights", choices=PRECISIONS, default="bf16", help="their precision (default bf16)")
 
 
 def megakernel(options: argparse.Namespace) -> int:

@@ -44,6 +44,15 @@ class MegakernelNvfp4(RoundedMegakernel):
 
 
 @register
+class MegakernelMxfp4(RoundedMegakernel):
+    """17/64 of the bytes of experts: e2m1 with a power of two per 32 weights, as gpt-oss's are stored; others bf16."""
+
+    name = "megakernel_mxfp4"
+    summary = "the megakernel with experts in MXFP4, which loses nothing where they were stored so"
+    options = {"weights": "mxfp4"}
+
+
+@register
 class MegakernelInt4(RoundedMegakernel):
     """9/32 of the bytes: four-bit integers with a float16 scale per 32 weights; the LM head in int8, the rest in bf16.
 

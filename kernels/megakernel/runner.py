@@ -22,7 +22,7 @@ from kernels.megakernel.program import Program
 from kernels.megakernel.program.layout import check_precision, default_layout
 from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
-from kernels.megakernel.program.weights import format_of
+from kernels.megakernel.program.weights import format_of_dense
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.prompt_ops import PACKS_HEAD, prompt_ops
@@ -49,7 +49,8 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 
 class MegakernelRunner(Runner):
-    """Options: `weights` (a name of `FORMATS`; int4 becomes the form that the model was stored in), `rounding` (fields
+    """Options: `weights` (a name of `FORMATS`, or mxfp4 for experts alone, with which prompts take the model's own;
+    int4 becomes the form that the model was stored in), `rounding` (fields
     of `Rounding`; without it, to nearest), `layout` and `tuning` (their fields), and `devices`: the numbers of the GPUs
     that run the model together, the model's first (ranked_machine.py); a GPU that is named twice runs two ranks side by
     side.
@@ -80,7 +81,8 @@ class MegakernelRunner(Runner):
             raise ValueError("device: the megakernel needs a Hopper GPU (compute capability 9.0)")
         if weight.dtype != torch.bfloat16:
             raise ValueError(f"dtype: the megakernel needs bf16 weights, not {weight.dtype}")
-        wanted = format_of(self.options.get("weights", "bf16")).name
+        wanted = self.options.get("weights", "bf16")
+        format_of_dense(wanted)
         check_precision(self.shape, wanted)
         self.weights = stored_form(wanted, [layer.self_attn.o_proj.weight for layer in self.model.model.layers])
         if "weights" in self.options.get("layout", {}):

@@ -32,7 +32,7 @@ WINDOWED = ("mistral", "mixtral", "phi3", "ministral")
 """Families with a window in all layers or in none, unless the configuration lists layers."""
 
 
-FULL_EVERY = {"gemma2": 2, "gemma3_text": 6, "olmo3": 4, "exaone4": 4}
+FULL_EVERY = {"gemma2": 2, "gemma3_text": 6, "olmo3": 4, "exaone4": 4, "gpt_oss": 2}
 """Families with a window in all layers but every so manieth, unless the configuration says otherwise."""
 
 SOFT_CAPS = {"gemma2": (50.0, 30.0)}
@@ -89,6 +89,8 @@ BIASED = ("qwen2", "glm", "glm4", "seed_oss")
 def attention_biases(config: dict[str, Any]) -> tuple[bool, bool]:
     """Whether q, k and v have a bias, and whether o has one."""
     family, both = config["model_type"], bool(config.get("attention_bias") or config.get("use_bias"))
+    if family == "gpt_oss":
+        both = bool(config.get("attention_bias", True))
     if family in BIASED:
         own = family == "qwen2" or bool(config.get("attention_bias", True))
         return own, bool(config.get("attention_out_bias"))

@@ -42,17 +42,24 @@ def tiles_of(model: Any) -> "torch.Tensor":
     known = _COPIES.get(model)
     if known is not None and (shared := known()) is not None:
         return shared
-    layers = [layer.mlp.experts for layer in model.model.layers]
-    gate_up, down = layers[0].gate_up_proj, layers[0].down_proj
+    layers = [experts_of(model.config, layer.mlp) for layer in model.model.layers]
+    gate_up, down = layers[0].gate_up, layers[0].down
     if gate_up.is_cuda and (sentence := _no_room(gate_up.device, len(layers) * (gate_up.nbytes + down.nbytes))):
         raise ValueError(sentence)
     size = gate_up[0].numel() + down[0].numel()
     tiles = torch.empty(len(layers), len(gate_up), size, dtype=gate_up.dtype, device=gate_up.device)
-    for own, into in zip(layers, tiles, strict=True):
-        for part, matrix in zip(_parts(own, into), (interleaved_gate_up(own.gate_up_proj), own.down_proj), strict=True):
+    for w, into in zip(layers, tiles, strict=True):
+        for part, matrix in zip(_parts(w.down, into), (in_units(w), w.down), strict=True):
             part.copy_(core_matrices(matrix.detach()))
     _COPIES[model] = ref(tiles)
     return tiles
+
+
+def in_units(w: Experts) -> "torch.Tensor":
+    """Gate and up [experts, 2 · inner, hidden] as 8 rows of the gate and 8 of up in turn."""
+    if w.activation == "silu":
+        return interleaved_gate_up(w.gate_up)
+    return w.gate_up.unflatten(1, (-1, 8, 2)).transpose(2, 3).flatten(1, 3)
 
 
 def can_tile(model: Any, gpu: Gpu) -> bool:
@@ -85,7 +92,7 @@ def tile_experts(*models: Any) -> None:
         _OWN[model] = own
         for layer, of_layer in zip(model.model.layers, own, strict=True):
             experts = layer.mlp.experts
-            experts.gate_up_proj.data, experts.down_proj.data = _parts(experts, of_layer)
+            experts.gate_up_proj.data, experts.down_proj.data = _parts(experts.down_proj, of_layer)
 
 
 def has_tiles(model: Any) -> bool:
@@ -137,7 +144,7 @@ def check_times(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
 def _both(config: Any, mlp: Any, tiles: "torch.Tensor") -> tuple[Experts, Experts]:
     """A layer's experts as rows and as tiles."""
     w = experts_of(config, mlp)
-    gate_up, down = _parts(mlp.experts, tiles)
+    gate_up, down = _parts(w.down, tiles)
     return w, w._replace(gate_up=gate_up, down=down)
 
 
@@ -169,11 +176,11 @@ def _call(products: tuple[Callable[[], Any], ...]) -> None:
         product()
 
 
-def _parts(experts: Any, tiles: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
+def _parts(down: "torch.Tensor", tiles: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
     """A layer's tiles [experts, values] as those of gate and up [experts, 2 · inner / 16, hidden / 16, 256], and of
     down [experts, hidden / 16, inner / 16, 256].
     """
-    hidden, inner = experts.down_proj.shape[1:]
+    hidden, inner = down.shape[1:]
     first, second = tiles.split([2 * inner * hidden, inner * hidden], dim=1)
     return (
         first.unflatten(1, (2 * inner // TILE, hidden // TILE, TILE * TILE)),

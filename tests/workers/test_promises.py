@@ -120,7 +120,7 @@ def test_of_a_mixture_the_experts_of_one_token_are_a_floor(name, active):
     floor = found.bytes_per_token / GPUS["h200"].memory_tbps / 1e9
     said = refusal({"metric": "tpot", "limit": 0.98 * floor}, of=of)
     assert "in bf16, reading the weights of its experts once a token" in said
-    assert ("GPUs that divide the model" in said) == (name != "gpt-oss-20b")  # which the megakernel does not serve
+    assert "GPUs that divide the model" in said
     assert refusal({"metric": "tpot", "limit": 1.02 * floor}, of=of) == ""
 
 

@@ -32,7 +32,7 @@ LIMITS = ResourceLimits(cpu_seconds=600, memory_bytes=16 * 2**30)
 MOST_JOBS, MOST_FILES = 4, 4000
 """Processes that compile at once, and files that are kept: the oldest make room for more."""
 LOWER_PRIORITY = 10
-LOWER = ("int8", "fp8", "nvfp4", "int4")
+LOWER = ("int8", "fp8", "nvfp4", "int4", "mxfp4")
 """The lower precisions of the megakernel's weights."""
 FIRST_STAGES = ("admit", "baseline")
 

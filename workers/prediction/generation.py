@@ -34,7 +34,10 @@ PADDED = 2 * log(2)
 
 The factor is the mean over prompts whose lengths lie evenly between two graphs, one twice as long as the other. The
 graphs of `kernels.server.execution.shapes` are closer to each other now; no committed run has measured those."""
-LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("int8", "fp8", "nvfp4", "int4"), "kernels": ("int8", "fp8", "mxfp4")}
+LOWER: dict[str, tuple[str, ...]] = {
+    MEGAKERNEL: ("int8", "fp8", "nvfp4", "int4", "mxfp4"),
+    "kernels": ("int8", "fp8", "mxfp4"),
+}
 """The lower precisions in which a runner can hold a whole model's weights on a GPU."""
 HOPPER = 90
 """The compute capability (x 10) that the megakernel is written for."""
@@ -56,7 +59,7 @@ def of_generation(
         sizes = pass_time.decoder(model.config, parameters, size)
         lower = [name for name in precisions[1:] if gpu_class == "cpu" or name in LOWER.get(runner, ())]
         if sizes.experts is not None:
-            lower = [name for name in lower if runner == "kernels" and name in EXPERTS]
+            lower = [name for name in lower if _holds_experts(model, runner, size, name)]
         for weights in dict.fromkeys([served, *(name for name in lower if of_dense(name) or sizes.experts)]):
             most = batch_most(model, size)
             request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us, most)
@@ -87,12 +90,14 @@ def divides(model: ModelManifest, tensor_parallel_size: int) -> bool:
     return batch_most(model, tensor_parallel_size) > 0
 
 
-def batch_most(model: ModelManifest, tensor_parallel_size: int) -> int:
-    """The most sequences that the megakernel serves of the model over so many GPUs; 0 where it does not serve it."""
+def batch_most(model: ModelManifest, tensor_parallel_size: int, weights: str = "bf16") -> int:
+    """The most sequences that the megakernel serves of the model over so many GPUs in a precision; 0 where it does not
+    serve it.
+    """
     if tensor_parallel_size > 1 and model.config["model_type"] not in SHARDED:
         return 0
     try:
-        return shard_of(shape_of(model.config), tensor_parallel_size).batch_most
+        return shard_of(shape_of(model.config), tensor_parallel_size, weights).batch_most
     except (Unsupported, KeyError):
         return 0
 
@@ -105,6 +110,11 @@ def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:
         yield from ((MEGAKERNEL, size) for size in sizes if _has_room(model, gpu, size))
     names = ["compiled"] if gpu.gpu_class == "cpu" else ["kernels", "compiled", "cuda_graphs"]
     yield from ((name, 1) for name in names if name != "kernels" or _composes(model.config, gpu))
+
+
+def _holds_experts(model: ModelManifest, runner: str, size: int, weights: str) -> bool:
+    """Whether the runner holds a mixture's experts in a lower precision, on so many GPUs."""
+    return weights in EXPERTS if runner == "kernels" else runner == MEGAKERNEL and batch_most(model, size, weights) > 0
 
 
 def _has_room(model: ModelManifest, gpu: Gpu, size: int) -> bool:

@@ -21,6 +21,7 @@ VARIANTS: dict[str, tuple[str, Precision | None]] = {
     "megakernel_fp8": (MEGAKERNEL, "fp8"),
     "megakernel_nvfp4": (MEGAKERNEL, "nvfp4"),
     "megakernel_int4": (MEGAKERNEL, "int4"),
+    "megakernel_mxfp4": (MEGAKERNEL, "mxfp4"),
 }
 """Whole-model variants: the runner whose prediction is theirs, and the precision to which they lower weights."""
 

@@ -128,6 +128,17 @@ __device__ __forceinline__ float4* partial_sums_at(AttentionScratch& a, int e, i
   return (float4*)&a.merged[threadIdx.x / 32][min(lane % 4 * 2 + e, kGroupMost - 1)][dim];
 }
 
+// The maximum and this lane's sum of weights that head g has before any keys: its sink's, in the first part of the first
+// split, else none.
+__device__ __forceinline__ void begin_softmax(const Params& p, const Instruction& in, const Span& span,
+                                              const Part& part, float& most, float& total) {
+  most = kLowest, total = 0;
+  if (!SINKS || in.split || threadIdx.x / 32 % kParts || (kShared && blockIdx.x % 2)) return;
+  const int lane = threadIdx.x % 32, head = span.head + part.first + min(lane / 4, part.heads - 1);
+  most = __ldg(p.sinks + in.layer * HEADS + head) * kLog2E;
+  if (lane % 4 == 0 && most != kLowest) total = 1;
+}
+
 // Online softmax of a block of scores. The lane's first `left` keys exist. Scores become weights; `most` (maximum) and
 // `total` (sum of weights) of head g are updated. Returns the factor for the sums of earlier passes.
 template <int Tiles>
@@ -203,10 +214,11 @@ __device__ __forceinline__ void attend(const Params& p, Shared& s, const Instruc
   int first = span.begin + (threadIdx.x / 32 % kParts * kSharing + (kShared ? blockIdx.x % 2 : 0)) * 16;
   u32 keys[Tiles][2][kKeyWords], values[Tiles][4][kValueWords];
   fetch_keys(p.k_cache, part, first, rows, keys);
+  float most, total;  // of head g
+  begin_softmax(p, in, span, part, most, total);
   load_heads(p, s, in, span, position, b);
   fetch_values(p.v_cache, part, first, rows, values);
   consumers_sync();
-  float most = kLowest, total = 0;  // of head g
   bool begun = false;
 #pragma unroll 1
   for (;;) {

@@ -8,7 +8,7 @@ using namespace tiles;
 // a scale, and their zeros.
 template <int Bits, int Scaled, int Zeros>
 struct Form {
-  static constexpr bool kInteger = Scaled > 0;
+  static constexpr bool kInteger = Scaled > 0, kPowers = false;
   static constexpr int kBits = Bits, kZeros = Zeros;
   static constexpr int kBlockTiles = 16 / Bits;               // 16 x 16 tiles of a block
   static constexpr int kGroups = kInteger ? kBlockTiles / 2 : 1;  // of two tiles, whose input shares a unit
@@ -19,15 +19,25 @@ struct Form {
   static constexpr int kChunkTiles = CHUNK_BLOCKS * kBlockTiles;
   static constexpr int kChunk = (kHeader + CHUNK_BLOCKS * kBlock + 127) / 128 * 128;
 };
+// Experts in MXFP4: e2m1 codes, and a power of two for a row of two tiles. Units are read where they lie, in whole blocks.
+struct Mxfp4 : Form<4, 0, 0> {
+  static constexpr bool kPowers = true;
+  static constexpr int kBlock = 512 + 32, kHeader = 0;
+  static constexpr int kChunk = (CHUNK_BLOCKS * kBlock + 127) / 128 * 128;
+};
 using Own = Form<WEIGHT_BITS, SCALED_TILES, ZEROS>;
 // The LM head's: the same, or integers of more bits.
 using Head = Form<HEAD_BITS, HEAD_BITS == WEIGHT_BITS ? SCALED_TILES : 2, HEAD_BITS == WEIGHT_BITS ? ZEROS : 0>;
 constexpr bool kHeadApart = HEAD_BITS != WEIGHT_BITS;
-constexpr int kBlockTiles = Own::kBlockTiles, kBlock = Own::kBlock, kChunkHeader = Own::kHeader;
+#if EXPERT_BITS != WEIGHT_BITS
+using Expert = Mxfp4;
+#else
+using Expert = Own;
+#endif
 constexpr int kBlockCodes = 512;  // bytes of a block's codes: 16 a lane
 constexpr int kChunkBlocks = CHUNK_BLOCKS;
-constexpr int kChunkTiles = Own::kChunkTiles;
-constexpr int kChunk = Own::kChunk > Head::kChunk ? Own::kChunk : Head::kChunk;  // a slot of the ring
+constexpr int kChunkMost = Own::kChunk > Head::kChunk ? Own::kChunk : Head::kChunk;
+constexpr int kChunk = kChunkMost > Expert::kChunk ? kChunkMost : Expert::kChunk;  // a slot of the ring
 constexpr int kEach = kChunkBlocks / WARPS;  // blocks of a chunk that a warp multiplies: every WARPS-th
 static_assert(kChunkBlocks % WARPS == 0, "all warps have equally many blocks of a chunk");
 // Input vectors of a product in shared memory: BATCH, rounded up to a power of two. The additional columns have no

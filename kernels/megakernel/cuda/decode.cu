@@ -100,12 +100,31 @@ struct Epilogue {
     }
     if (Which != kOut && Which != kDown) value *= s.scale[b];
     if (Which == kRouter) {
+      if (EXPERT_BIAS && valid) value += __ldg(p.router_bias + in.layer * kRouterWords + out);
       if (valid) publish(p.router + b * kRouterWords + out, one_value(__float_as_uint(value), flag));
       return;
     }
     if (Which == kGateUp) {
-      const float gate = GELU ? 1.5957691216057308f * (value + 0.044715f * value * value * value) : value;
-      value = __fdividef(value, 1.f + __expf(-gate)) * above * s.scale[b];
+#if EXPERT_BIAS
+      if (valid) {
+        const u32 tile = in.group * (INTER / 8) + in.tile + unit * gridDim.x;
+        const size_t expert = in.layer * EXPERTS + s.experts[tile / kExpertUnits];
+        const u32* both = p.gate_up_bias + expert * (INTER / TOP_K) + tile % kExpertUnits * 8 + row;
+        const float2 bias = unpack<bf16>(__ldg(both));
+        value += bias.x;
+        above = above * s.scale[b] + bias.y;
+      }
+#endif
+      if (GATE == 2) {  // comparisons that keep NaN
+        const float limit = SWIGLUOAI_LIMIT;
+        value = value > limit ? limit : value;
+        above = (above > limit ? limit : above < -limit ? -limit : above) + 1;
+      }
+      const float gate = GATE == 2   ? (float)SWIGLUOAI_ALPHA * value
+                         : GATE == 1 ? 1.5957691216057308f * (value + 0.044715f * value * value * value)
+                                     : value;
+      value = __fdividef(value, 1.f + __expf(-gate)) * above;
+      if (!EXPERT_BIAS) value *= s.scale[b];
       u32 group = in.tile + unit;
 #if EXPERTS
       group = in.group * (INTER / 8) + in.tile + unit * gridDim.x;
@@ -123,6 +142,10 @@ struct Epilogue {
       }
       return;
     }
+    if (OUT_BIAS && Which == kOut && valid && in.k_tile == 0) value += __ldg(p.out_bias + in.layer * HIDDEN + out);
+#if EXPERT_BIAS
+    if (Which == kDown && valid && in.k_tile == 0) value += shared_down_bias(p, s, in, out, b);
+#endif
     const float next = __shfl_down_sync(~0u, value, 1);
     u64* partials = Which == kQkv   ? p.qkv
                     : Which == kOut ? p.out_partials

@@ -74,6 +74,22 @@ __device__ __forceinline__ u32 choose_experts(const u64* logits, const ulonglong
   return mine;
 }
 
+#if EXPERT_BIAS
+// DOWN's first column part of a group adds, for a sequence, its shares of the biases of the group's experts.
+__device__ __forceinline__ float shared_down_bias(const Params& p, const Shared& s, const Instruction& in, int row,
+                                                  int b) {
+  const int first = in.group * TOP_K, count = experts_at_work(in.group, s.distinct);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < TOP_K; i++) {
+    if (i >= count) break;
+    const size_t expert = in.layer * EXPERTS + s.experts[first + i];
+    sum += s.shares[first + i][b] * (float)p.down_bias[expert * HIDDEN + row];
+  }
+  return sum;
+}
+#endif
+
 // GATE_UP of the first group: a warp for each sequence routes it. The experts that any sequence chose, in their order,
 // become the layer's; the producer, which waits for `routed`, then streams them.
 __device__ __forceinline__ void route(const Params& p, Shared& s, const Instruction& in, u32 flag, int step) {

@@ -37,9 +37,9 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineS
   else
 #endif
     load_codes(codes, chunk, tiles);
-  if (kChunkHeader) {
+  if (F::kHeader) {
     const float* scales = (const float*)chunk + lane / 4;
-    row_scale = make_float2(scales[0] * kUndo, scales[8] * kUndo);
+    row_scale = make_float2(scales[0] * kUndo<F>, scales[8] * kUndo<F>);
   }
   u32 read = 0;
 #pragma unroll
@@ -57,7 +57,7 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineS
 template <Op Which, int Tiles, bool Even, class F = Own, class Load, class Epilogue>
 __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineState<STAGES>& ring, const Instruction& in,
                                         int step, Load load, Epilogue epilogue) {
-  constexpr bool kInCores = EXPERTS && (Which == kGateUp || Which == kDown);
+  constexpr bool kInCores = EXPERTS && F::kBits == 16 && (Which == kGateUp || Which == kDown);
   constexpr bool Paired = Which == kGateUp, kHelped = kRmsScaleWarp && (Which == kQkv || Which == kGateUp);
   constexpr int kChunks = (Tiles + F::kChunkTiles - 1) / F::kChunkTiles, kRows = Paired ? 8 : 16;
   constexpr int kPrologueChunks = Which != kGateUp ? 0 : PROLOGUE_CHUNKS < kChunks ? PROLOGUE_CHUNKS : kChunks;
@@ -68,7 +68,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
   const int warp = threadIdx.x / 32;
   const int tiles = Even ? Tiles : in.k_tiles;
   const auto here = [&](int c) { return tiles - c * F::kChunkTiles; };
-  float2 row_scale = make_float2(1.f, 1.f);
+  float2 row_scale = make_float2(kUndo<F>, kUndo<F>);
   Codes<F> early[kPrologueChunks ? kPrologueChunks : 1];
   const auto overlapped_prologue = [&] {
     if (!in.units) return;
@@ -109,7 +109,7 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
       multiply(sum, codes, kInputsInRegisters ? inputs[kInputsInRegisters ? c : 0] : fresh, here(c));
     }
     const int u = unit % kUnitBatch;
-    leave_sums(s.product.warp_sums[buffer][u][warp], sum, row_scale, undo);
+    leave_sums<F>(s.product.warp_sums[buffer][u][warp], sum, row_scale, undo);
 #pragma unroll
     for (auto& rows : sum)
 #pragma unroll
@@ -133,11 +133,11 @@ __device__ __forceinline__ bool product(const Params& p, Shared& s, PipelineStat
 }
 
 // A product whose column tiles are divided into Parts, which differ by one tile at most.
-template <Op Which, int Tiles, int Parts, class Load, class Epilogue>
+template <Op Which, int Tiles, int Parts, class F = Own, class Load, class Epilogue>
 __device__ __forceinline__ bool part_product(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                              const Instruction& in, int step, Load load, Epilogue epilogue) {
   constexpr bool kEven = Tiles % Parts == 0 && (GROUPS == 1 || Which != kDown);
-  return product<Which, (Tiles + Parts - 1) / Parts, kEven>(p, s, ring, in, step, load, epilogue);
+  return product<Which, (Tiles + Parts - 1) / Parts, kEven, F>(p, s, ring, in, step, load, epilogue);
 }
 
 // The product of an instruction. Returns false when the SM has given up.
@@ -147,10 +147,10 @@ __device__ __forceinline__ bool gemv(const Params& p, Shared& s, PipelineState<S
 #if EXPERTS
   if (in.op == kRouter) return product<kRouter, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
 #endif
-  if (in.op == kGateUp) return product<kGateUp, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
+  if (in.op == kGateUp) return product<kGateUp, HIDDEN / 16, true, Expert>(p, s, ring, in, step, load, epilogue);
   if (in.op == kOut)
     return part_product<kOut, HEADS * HEAD_DIM / 16, kOutParts>(p, s, ring, in, step, load, epilogue);
-  if (in.op == kDown) return part_product<kDown, INTER / 16, kDownParts>(p, s, ring, in, step, load, epilogue);
+  if (in.op == kDown) return part_product<kDown, INTER / 16, kDownParts, Expert>(p, s, ring, in, step, load, epilogue);
   if (kHeadApart && in.op == kHead) return product<kQkv, HIDDEN / 16, true, Head>(p, s, ring, in, step, load, epilogue);
   return product<kQkv, HIDDEN / 16, true>(p, s, ring, in, step, load, epilogue);
 }

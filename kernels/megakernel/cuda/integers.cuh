@@ -18,6 +18,7 @@
 #pragma once
 #include "chunk.cuh"
 
+template <class>
 constexpr float kUndo = 1.f;                             // rows have no scale of their own
 constexpr int kLanes = kColumns < 4 ? 4 / kColumns : 1;  // lanes, and groups, of one sequence in a product
 constexpr int kPasses = kColumns > 4 ? 2 : 1;            // products of a group
@@ -122,6 +123,7 @@ __device__ __forceinline__ void multiply(Sums& sum, const Codes<F>& own, const I
   }
 }
 
+template <class>
 __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const Sums& sum, float2, float2) {
 #pragma unroll
   for (int pass = 0; pass < kPasses; pass++) leave_rows<kLanes>(mine, sum[pass][0], sum[pass][1], pass * 4);

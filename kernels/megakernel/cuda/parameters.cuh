@@ -6,15 +6,18 @@
 // Macros, from `kernels.megakernel.host.device.defines`:
 //   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS NORM_EPS; QK_NORM: norms of q and k, 1 of
 //     each head, 2 over all heads; SCORE_SCALE: the factor of scores, 0: 1 / sqrt(HEAD_DIM)
-//   GELU: the gate's activation is GELU in its tanh form, else SiLU; ROPES: tables of angles; UNROTATED_EVERY: every so
-//     many layers take the second one, 0: windowed layers; SCORE_CAP LOGIT_CAP: soft caps of scores and logits, 0: none
+//   GATE: the gate's activation, SiLU (0), GELU in its tanh form (1) or clamped SwiGLU (2) with SWIGLUOAI_ALPHA and
+//     SWIGLUOAI_LIMIT; ROPES: tables of angles; UNROTATED_EVERY: every so many layers take the second one, 0: windowed
+//     layers; SCORE_CAP LOGIT_CAP: soft caps of scores and logits, 0: none; SINKS: query heads have sinks
+//   OUT_BIAS EXPERT_BIAS: OUT has a bias; the router, and gate, up and down of every expert
 //   WINDOW: keys that a token attends to, 0: all; FULL_EVERY: every so many layers it attends to all, 0: in none
 //   NORM_BEFORE NORM_AFTER: whether products of the residual are of its norm; whether what is added to it is normed
 //   EXPERTS: experts of a layer, 0 without; TOP_K: those of a token, of which INTER is the size of all; NORMALISED: their
 //     shares sum to 1; GROUPS: groups of TOP_K experts that may be at work in a layer
 //   BATCH: sequences, 1 to 8
 //   WARPS: consumer warps
-//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4); HEAD_BITS: those of the LM head, 8 for int4
+//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4); HEAD_BITS: those of the LM head, 8 for int4;
+//     EXPERT_BITS: those of experts, 4 for MXFP4
 //   INTEGERS: codes are integers; SCALED_TILES: tiles that share one of their scales, else 0
 //   ZEROS: beside their scales integers have nothing, zero points (1) or minimums (2)
 //   CHUNK_BLOCKS: blocks of a chunk of weights, 32 or 24 (weights.py)
@@ -63,7 +66,8 @@ constexpr int kDownWords = DOWN_PARTIALS * BATCH * HIDDEN / 2, kGatedWords = GRO
 // Experts lie one after the other, each with its units of gate and up, then those of down.
 constexpr int kExpertUnits = INTER / TOP_K / 8, kExpertTiles = INTER / TOP_K / 16, kRouterWords = (EXPERTS + 15) / 16 * 16;
 constexpr int kSlots = BATCH * TOP_K < EXPERTS ? BATCH * TOP_K : EXPERTS;  // experts that may be at work in a layer
-constexpr u32 kGateUpUnit = HIDDEN / 16 * kBlock, kDownUnit = kExpertTiles * kBlock;
+__host__ __device__ constexpr u32 expert_bytes(int tiles) { return tiles / Expert::kBlockTiles * Expert::kBlock; }
+constexpr u32 kGateUpUnit = expert_bytes(HIDDEN / 16), kDownUnit = expert_bytes(kExpertTiles);
 constexpr u32 kExpertBytes = kExpertUnits * kGateUpUnit + HIDDEN / 16 * kDownUnit;
 __device__ __forceinline__ int copy_read() { return blockIdx.x % COPIES; }
 constexpr int kResidual = SLICE ? SLICE : HIDDEN;  // columns of the residual that the SM keeps
@@ -135,6 +139,11 @@ struct Params {
   long long peers[3];  // bytes from a word of this rank, or its fault, to that of each other rank
   int rank;
 #endif
+  const float* sinks;                  // [LAYERS, HEADS]; SINKS
+  const float* out_bias;               // [LAYERS, HIDDEN]; OUT_BIAS
+  const float* router_bias;            // [LAYERS, kRouterWords]; this and the next with EXPERT_BIAS
+  const u32* gate_up_bias;             // [LAYERS, EXPERTS, INTER / TOP_K] a gate and its up
+  const __nv_bfloat16* down_bias;      // [LAYERS, EXPERTS, HIDDEN]
 };
 static_assert(sizeof(Params) == PARAMS_BYTES, "kernels.megakernel.host.device.params_of");
 

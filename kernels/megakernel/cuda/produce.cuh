@@ -82,17 +82,17 @@ struct Producer {
     for (int unit = 0; unit < units; unit++) {
       const int row = wide ? in.tile + unit * gridDim.x : in.tile + unit;
 #pragma unroll 1
-      for (int tile = in.k_tile; tile < end; tile += kChunkTiles) {
-        const int last = min(tile + kChunkTiles, end);
-        if (!room() || !announce((last - tile) * kBlock, wide ? LONG_IN_FLIGHT : IN_FLIGHT, LONG_IN_FLIGHT)) return false;
+      for (int tile = in.k_tile; tile < end; tile += Expert::kChunkTiles) {
+        const int last = min(tile + Expert::kChunkTiles, end);
+        if (!room() || !announce(expert_bytes(last - tile), wide ? LONG_IN_FLIGHT : IN_FLIGHT, LONG_IN_FLIGHT)) return false;
 #pragma unroll 1
         for (int from = tile; from < last;) {
           const int slot = in.group * TOP_K + (wide ? row / kExpertUnits : from / kExpertTiles);
           const int to = wide ? last : min(last, from / kExpertTiles * kExpertTiles + kExpertTiles);
-          const u32 place = wide ? row % kExpertUnits * kGateUpUnit + from * kBlock
-                                 : kExpertUnits * kGateUpUnit + row * kDownUnit + from % kExpertTiles * kBlock;
+          const u32 place = wide ? row % kExpertUnits * kGateUpUnit + expert_bytes(from)
+                                 : kExpertUnits * kGateUpUnit + row * kDownUnit + expert_bytes(from % kExpertTiles);
           const char* source = layer + (size_t)*(volatile const int*)&s.experts[slot] * kExpertBytes + place;
-          bulk_load(s.ring[at.stage] + (from - tile) * kBlock, source, (to - from) * kBlock, s.full[at.stage],
+          bulk_load(s.ring[at.stage] + expert_bytes(from - tile), source, expert_bytes(to - from), s.full[at.stage],
                     kEvictFirst);
           from = to;
         }

@@ -70,10 +70,12 @@ __device__ __forceinline__ void attend_from_ring(const Params& p, Shared& s, Pip
   int first = span.begin;
   u32 keys[kTiles][2][kKeyWords];
   take_pass<true>(p, s, ring, in, first, span.end, written, keys);
+  float most, total;  // of head g
+  begin_softmax(p, in, span, part, most, total);
   load_heads(p, s, in, span, position, b);
   consumers_sync();
   mark(p, s.step, in.index, 1);
-  float most = kLowest, total = 0, sums[kValueWords][4] = {};  // of head g; of heads 2t and 2t + 1
+  float sums[kValueWords][4] = {};  // of heads 2t and 2t + 1
 #pragma unroll 1
   for (;;) {
     const int newest = position < span.end ? position - first - own : -1;

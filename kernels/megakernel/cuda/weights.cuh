@@ -3,9 +3,9 @@
 #pragma once
 #include "chunk.cuh"
 
-// A block is 512 bytes, 16 a lane: kBlockTiles tiles of 16 x 16. Lane 4g + t holds rows g and g + 8 of 4 * kBlockTiles
-// consecutive elements of the input, in the order in which `store_input` keeps them, and multiplies them in kBlockTiles
-// products. In lower precision
+// A block is 512 bytes, 16 a lane: F::kBlockTiles tiles of 16 x 16. Lane 4g + t holds rows g and g + 8 of 4 *
+// F::kBlockTiles consecutive elements of the input, in the order in which `store_input` keeps them, and multiplies them
+// in F::kBlockTiles products. In lower precision
 // - fp8: codes and inputs are converted to fp16. For each warp and sequence the input is multiplied by a power of two
 //   that brings its largest element close to the largest fp16 number (`halve_inputs`).
 // - nvfp4: moving bits turns codes into bf16 times 2^-126. With one or two sequences, scales multiply the products and
@@ -14,11 +14,14 @@
 //   the other four columns. The input is multiplied by 2^100 and the row's scale by 2^26, which together cancel 2^-126.
 //   With more sequences scales multiply the codes; a scale is then 2^119 times itself, a normal number that moving bits
 //   can make.
-constexpr bool kDiagonal = WEIGHT_BITS == 4 && BATCH <= 2;
-constexpr float kUndo = kDiagonal ? 67108864.f : WEIGHT_BITS == 4 ? 128.f : 1.f;
-
-constexpr int kTogether = kDiagonal && BATCH == 1 ? 2 : 1;  // blocks whose inputs share a lane's registers
-static_assert(kEach % kTogether == 0, "a warp has whole pairs of blocks");
+// - MXFP4: the same, but two tiles share a scale, whose byte is the exponent of a number.
+template <class F>
+constexpr bool kDiagonal = F::kBits == 4 && BATCH <= 2;
+template <class F>
+constexpr float kUndo = kDiagonal<F> ? 67108864.f : F::kBits == 4 ? 128.f : 1.f;
+template <class F>
+constexpr int kTogether = kDiagonal<F> && BATCH == 1 ? 2 : 1;  // blocks whose inputs share a lane's registers
+static_assert(kEach % 2 == 0, "a warp has whole pairs of blocks");
 constexpr int kChains = 4;  // independent sums of a warp, so that products do not wait for each other
 
 // A lane's share of a warp's blocks of a chunk, and the inputs they meet.
@@ -26,10 +29,12 @@ template <class>
 struct Codes {
   uint4 codes[kEach];
   u32 scales[kEach];  // nvfp4: scales of rows g (low byte) and g + 8 of a tile; with kDiagonal of two tiles and
-                      // kTogether blocks
+                      // kTogether blocks. MXFP4: of a pair of tiles
 };
-template <class>
-using Inputs = uint2[kEach / kTogether][kBlockTiles];
+template <class F>
+struct Inputs {
+  uint2 of[kEach / kTogether<F>][F::kBlockTiles];
+};
 using Sums = float[kChains][4];
 
 __device__ __forceinline__ u32 times(u32 pair, u32 factors) {
@@ -47,8 +52,10 @@ __device__ __forceinline__ uint4 eight_e2m1(u32 word) {
 }
 
 // The scale of row g (half 0) or g + 8 (half 1) as a pair of bf16, times 2^119.
+template <class F>
 __device__ __forceinline__ u32 scale_pair(u32 scales, int half) {
-  return __byte_perm(scales, 0, half ? 0x4141 : 0x4040) * 16 + 0x77807780u;
+  const u32 both = __byte_perm(scales, 0, half ? 0x4141 : 0x4040);
+  return F::kPowers ? both * 128 + 0x3b803b80u : both * 16 + 0x77807780u;
 }
 
 // Four e4m3 scales as floats, low byte first.
@@ -59,95 +66,106 @@ __device__ __forceinline__ float4 four_scales(u32 word) {
 }
 
 // Tile n of block i as an operand; nvfp4 codes are not scaled yet.
-__device__ __forceinline__ uint4 operand(const Codes<Own>& own, int i, int n) {
+template <class F>
+__device__ __forceinline__ uint4 operand(const Codes<F>& own, int i, int n) {
   const uint4 codes = own.codes[i];
-  if constexpr (WEIGHT_BITS == 16) return codes;
-  if constexpr (WEIGHT_BITS == 4) return eight_e2m1(n == 0 ? codes.x : n == 1 ? codes.y : n == 2 ? codes.z : codes.w);
+  if constexpr (F::kBits == 16) return codes;
+  if constexpr (F::kBits == 4) return eight_e2m1(n == 0 ? codes.x : n == 1 ? codes.y : n == 2 ? codes.z : codes.w);
   const uint2 low = e4m3x4_to_f16x4(n ? codes.z : codes.x), high = e4m3x4_to_f16x4(n ? codes.w : codes.y);
   return make_uint4(low.x, low.y, high.x, high.y);
 }
 
 // sum += the warp's blocks of a chunk of `tiles` times their inputs. With kDiagonal only sum[0] is used: scaled sums of
 // rows g and g + 8, columns 2t and 2t + 1.
-__device__ __forceinline__ void multiply(Sums& sum, const Codes<Own>& own, const Inputs<Own>& input, int tiles) {
+template <class F>
+__device__ __forceinline__ void multiply(Sums& sum, const Codes<F>& own, const Inputs<F>& input, int tiles) {
 #pragma unroll
-  for (int first = 0; first < kEach; first += kTogether) {
-    if (first * WARPS * kBlockTiles >= tiles) break;  // no warp has such blocks
-    float product[kTogether][4] = {};
+  for (int first = 0; first < kEach; first += kTogether<F>) {
+    if (first * WARPS * F::kBlockTiles >= tiles) break;  // no warp has such blocks
+    float product[kTogether<F>][4] = {};
 #pragma unroll
-    for (int i = first; i < first + kTogether; i++) {
-      if (i * WARPS * kBlockTiles >= tiles) break;
-      const u32 low = scale_pair(own.scales[i], 0), high = scale_pair(own.scales[i], 1);
+    for (int i = first; i < first + kTogether<F>; i++) {
+      if (i * WARPS * F::kBlockTiles >= tiles) break;
+      const u32 low = scale_pair<F>(own.scales[i], 0), high = scale_pair<F>(own.scales[i], 1);
 #pragma unroll
-      for (int n = 0; n < kBlockTiles; n++) {
+      for (int n = 0; n < F::kBlockTiles; n++) {
         uint4 a = operand(own, i, n);
-        const uint2 x = input[i / kTogether][n];
-        if (WEIGHT_BITS == 4 && !kDiagonal)
+        const uint2 x = input.of[i / kTogether<F>][n];
+        if (F::kBits == 4 && !kDiagonal<F>)
           a = make_uint4(times(a.x, low), times(a.y, high), times(a.z, low), times(a.w, high));
-        if constexpr (WEIGHT_BITS == 8)
+        if constexpr (F::kBits == 8)
           mma_sync<f16>(sum[(i * 2 + n) % kChains], {a.x, a.y, a.z, a.w}, x.x, x.y);
         else
-          mma_sync<bf16>(WEIGHT_BITS == 16 ? sum[i % kChains]
-                         : kDiagonal       ? product[i - first]
+          mma_sync<bf16>(F::kBits == 16 ? sum[i % kChains]
+                         : kDiagonal<F>       ? product[i - first]
                                            : sum[n],
                          {a.x, a.y, a.z, a.w}, x.x, x.y);
       }
     }
-    if constexpr (kDiagonal) {
-      const bool second = kTogether == 2 && threadIdx.x % 4 >= 2;  // columns of the second block
-      const float4 scale = four_scales(own.scales[first]);
-      const float by[4] = {scale.x, scale.z, scale.y, scale.w};
+    if constexpr (kDiagonal<F>) {
+      const bool second = kTogether<F> == 2 && threadIdx.x % 4 >= 2;  // columns of the second block
+      float by[4];
+      if constexpr (F::kPowers) {
+        by[0] = by[1] = __uint_as_float((own.scales[first] & 0xff) << 23);
+        by[2] = by[3] = __uint_as_float(own.scales[first] >> 8 << 23);
+      } else {
+        const float4 scale = four_scales(own.scales[first]);
+        by[0] = scale.x, by[1] = scale.z, by[2] = scale.y, by[3] = scale.w;
+      }
 #pragma unroll
       for (int n = 0; n < 4; n++)
-        sum[0][n] = fmaf(second ? product[kTogether - 1][n] : product[0][n], by[n], sum[0][n]);
+        sum[0][n] = fmaf(second ? product[kTogether<F> - 1][n] : product[0][n], by[n], sum[0][n]);
     }
   }
 }
 
 // Loads the inputs of this warp's blocks of a chunk of `tiles` tiles. The first tile's input lies at `input`.
-template <bool>
-__device__ __forceinline__ void load_inputs(Inputs<Own>& x, const char* input, int, int tiles) {
+template <bool, class F>
+__device__ __forceinline__ void load_inputs(Inputs<F>& x, const char* input, int, int tiles) {
   const int warp = threadIdx.x / 32, column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
-  const int tile = quad * kBlockTiles / 4, quarter = quad * kBlockTiles % 4;
-  const int sequence = !kDiagonal ? column : BATCH == 2 ? column / 4 : 0;
-  const bool mine = kDiagonal ? column % 4 == quad : column < BATCH;
+  const int tile = quad * F::kBlockTiles / 4, quarter = quad * F::kBlockTiles % 4;
+  const int sequence = !kDiagonal<F> ? column : BATCH == 2 ? column / 4 : 0;
+  const bool mine = kDiagonal<F> ? column % 4 == quad : column < BATCH;
 #pragma unroll
-  for (int i = 0; i < kEach / kTogether; i++) {
-    const int block = (i * kTogether + (kTogether == 2 ? column / 4 : 0)) * WARPS + warp;
-    const bool inside = mine && block * kBlockTiles + tile < tiles;
-    const char* from = input + ((block * kBlockTiles + tile) * kColumns + sequence) * 32 + quarter * 8;
+  for (int i = 0; i < kEach / kTogether<F>; i++) {
+    const int block = (i * kTogether<F> + (kTogether<F> == 2 ? column / 4 : 0)) * WARPS + warp;
+    const bool inside = mine && block * F::kBlockTiles + tile < tiles;
+    const char* from = input + ((block * F::kBlockTiles + tile) * kColumns + sequence) * 32 + quarter * 8;
 #pragma unroll
-    for (int n = 0; n < kBlockTiles; n++) {
-      if (kBlockTiles == 1) {
-        x[i][n] = inside ? *(const uint2*)from : make_uint2(0, 0);
+    for (int n = 0; n < F::kBlockTiles; n++) {
+      if (F::kBlockTiles == 1) {
+        x.of[i][n] = inside ? *(const uint2*)from : make_uint2(0, 0);
       } else if (n % 2 == 0) {
         const uint4 two = inside ? *(const uint4*)(from + n * 8) : make_uint4(0, 0, 0, 0);
-        x[i][n] = make_uint2(two.x, two.y);
-        x[i][(n + 1) % kBlockTiles] = make_uint2(two.z, two.w);
+        x.of[i][n] = make_uint2(two.x, two.y);
+        x.of[i][(n + 1) % F::kBlockTiles] = make_uint2(two.z, two.w);
       }
-      if (kDiagonal) x[i][n] = make_uint2(times(x[i][n].x, 0x71807180u), times(x[i][n].y, 0x71807180u));
+      if (kDiagonal<F>) x.of[i][n] = make_uint2(times(x.of[i][n].x, 0x71807180u), times(x.of[i][n].y, 0x71807180u));
     }
   }
 }
 
 // Loads this warp's blocks of a chunk of `tiles` tiles, and zeros for blocks beyond the chunk.
-__device__ __forceinline__ void load_codes(Codes<Own>& own, const char* chunk, int tiles) {
+template <class F>
+__device__ __forceinline__ void load_codes(Codes<F>& own, const char* chunk, int tiles) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const char* blocks = chunk + kChunkHeader + warp * kBlock;
-  // with kDiagonal the lane scales tiles 2 (t % 2) and 2 (t % 2) + 1, of the second block if t > 1 and two are held
-  const int behind = kDiagonal && kTogether == 2 ? lane % 4 / 2 : 0;
-  const int scales = kBlockCodes + (kDiagonal ? lane / 4 * 8 + lane % 2 * 4 : lane * 2);
+  const char* blocks = chunk + F::kHeader + warp * F::kBlock;
+  // with kDiagonal<F> the lane scales tiles 2 (t % 2) and 2 (t % 2) + 1, of the second block if t > 1 and two are held
+  const int behind = kDiagonal<F> && kTogether<F> == 2 ? lane % 4 / 2 : 0;
+  const int scales = kBlockCodes + (F::kPowers      ? lane / 4 * 4 + (kDiagonal<F> ? lane % 2 : lane % 4 / 2) * 2
+                                    : kDiagonal<F> ? lane / 4 * 8 + lane % 2 * 4
+                                                   : lane * 2);
 #pragma unroll
   for (int i = 0; i < kEach; i++) {
     own.codes[i] = make_uint4(0, 0, 0, 0);
     own.scales[i] = 0;
     const auto inside = [&](int n) {
-      return (n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles;
+      return (n + 1) * WARPS * F::kBlockTiles <= tiles || (n * WARPS + warp) * F::kBlockTiles < tiles;
     };
-    if (inside(i)) own.codes[i] = *(const uint4*)(blocks + i * WARPS * kBlock + lane * 16);
-    if (WEIGHT_BITS != 4 || i % kTogether || !inside(i + behind)) continue;
-    const char* from = blocks + (i + behind) * WARPS * kBlock + scales;
-    own.scales[i] = kDiagonal ? *(const u32*)from : *(const unsigned short*)from;
+    if (inside(i)) own.codes[i] = *(const uint4*)(blocks + i * WARPS * F::kBlock + lane * 16);
+    if (F::kBits != 4 || i % kTogether<F> || !inside(i + behind)) continue;
+    const char* from = blocks + (i + behind) * WARPS * F::kBlock + scales;
+    own.scales[i] = kDiagonal<F> && !F::kPowers ? *(const u32*)from : *(const unsigned short*)from;
   }
 }
 
@@ -157,7 +175,7 @@ __device__ __forceinline__ void load_cores(Codes<Own>& own, const char* chunk, i
 #pragma unroll
   for (int i = 0; i < kEach; i++) {
     u32 tile[4] = {};
-    if (i * WARPS + warp < tiles) ldmatrix(tile, shared_address(chunk + (i * WARPS + warp) * kBlock + lane * 16));
+    if (i * WARPS + warp < tiles) ldmatrix(tile, shared_address(chunk + (i * WARPS + warp) * Own::kBlock + lane * 16));
     own.codes[i] = make_uint4(tile[0], tile[1], tile[2], tile[3]);
   }
 }
@@ -166,8 +184,8 @@ __device__ __forceinline__ void load_cores(Codes<Own>& own, const char* chunk, i
 // Returns the inverse factors of the sequences of columns 2t and 2t + 1.
 template <int Tiles>
 __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
-  constexpr int kPieces = kBlockTiles * kColumns * 2, kAtOnce = 32 / kPieces;  // of 16 bytes, of a block; blocks
-  constexpr int kBlocks = (Tiles + kBlockTiles * WARPS - 1) / (kBlockTiles * WARPS);
+  constexpr int kPieces = Own::kBlockTiles * kColumns * 2, kAtOnce = 32 / kPieces;  // of 16 bytes, of a block; blocks
+  constexpr int kBlocks = (Tiles + Own::kBlockTiles * WARPS - 1) / (Own::kBlockTiles * WARPS);
   constexpr int kRounds = (kBlocks + kAtOnce - 1) / kAtOnce;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, piece = lane % kPieces;
   u32 largest = 15u << 7;  // smaller inputs become 0; both factors are finite then
@@ -175,7 +193,7 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
 #pragma unroll
   for (int i = 0; i < kRounds; i++) {
     const int block = (i * kAtOnce + lane / kPieces) * WARPS + warp;
-    const bool inside = block * kBlockTiles + piece / (kColumns * 2) < tiles;
+    const bool inside = block * Own::kBlockTiles + piece / (kColumns * 2) < tiles;
     pieces[i] = inside ? ((const uint4*)input)[block * kPieces + piece] : make_uint4(0, 0, 0, 0);
     const u32 most = __vmaxu2(__vmaxu2(pieces[i].x & 0x7fff7fffu, pieces[i].y & 0x7fff7fffu),
                               __vmaxu2(pieces[i].z & 0x7fff7fffu, pieces[i].w & 0x7fff7fffu));
@@ -196,7 +214,7 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
     u32 pairs[4] = {pieces[i].x, pieces[i].y, pieces[i].z, pieces[i].w};
 #pragma unroll
     for (u32& pair : pairs) pair = pack<f16>(unpack<bf16>(pair).x * factor, unpack<bf16>(pair).y * factor);
-    if (block * kBlockTiles + piece / (kColumns * 2) < tiles)
+    if (block * Own::kBlockTiles + piece / (kColumns * 2) < tiles)
       ((uint4*)input)[block * kPieces + piece] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
   __syncwarp();
@@ -214,10 +232,11 @@ __device__ __forceinline__ float2 prepare_inputs(char* input, int tiles) {
 
 // Stores a warp's sums of a unit for the sum over warps. `undo` are the factors of the sequences of columns 2t and 2t +
 // 1.
+template <class F>
 __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const Sums& sum, float2 row_scale, float2 undo) {
   const int column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
-  if constexpr (kDiagonal) {
-    leave_rows<kDiagonal ? 4 / BATCH : 1>(mine, (sum[0][0] + sum[0][1]) * row_scale.x,
+  if constexpr (kDiagonal<F>) {
+    leave_rows<kDiagonal<F> ? 4 / BATCH : 1>(mine, (sum[0][0] + sum[0][1]) * row_scale.x,
                                           (sum[0][2] + sum[0][3]) * row_scale.y);
     return;
   }

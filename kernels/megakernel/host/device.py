@@ -21,9 +21,10 @@ from kernels.megakernel.program.layout import (
     streamed_alone,
 )
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, programs
-from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
-from kernels.megakernel.program.weights import FORMATS, GROUP_TILES, ZEROS
+from kernels.megakernel.program.shape import ACTIVATIONS, BATCH_MOST, ModelShape
+from kernels.megakernel.program.weights import FORMATS, GROUP_TILES, MXFP4, ZEROS
 from kernels.megakernel.proof.validate import check_programs_once
+from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT
 from kernels.ops.sampling import Sampling
 from kernels.tiles.maps import TENSOR_MAP
 
@@ -73,12 +74,13 @@ _FIELDS = [
     *((name, np.int32) for name in SCALARS),
     ("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST),
 ]  # fmt: skip
+_BIASES = [(name, np.uint64) for name in ("sinks", "out_bias", "router_bias", "gate_up_bias", "down_bias")]
 _OF_RANKS = [("peers", np.int64, max(TENSOR_PARALLEL_SIZES) - 1), ("rank", np.int32)]
 
 
 def params_of(ranks: int) -> np.dtype:
     """`struct Params` of parameters.cuh with its padding: tensor maps come first, its size is a multiple of theirs."""
-    fields = [*_FIELDS, *(_OF_RANKS if ranks > 1 else ())]
+    fields = [*_FIELDS, *(_OF_RANKS if ranks > 1 else ()), *_BIASES]
     return np.dtype([*fields, ("rest", "u1", -np.dtype(fields, align=True).itemsize % MAP_ALIGNMENT)], align=True)
 
 
@@ -144,7 +146,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > COUNT_MOST:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
-    stages = (SHARED_MOST - other) // max(form.slot_bytes, layout.head_form.slot_bytes)
+    slot = max(each.slot_bytes for each in (form, layout.head_form, layout.expert_form))
+    stages = (SHARED_MOST - other) // slot
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)
@@ -155,9 +158,10 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": shape.qk_norm + shape.whole_norm,
         "NORM_EPS": f"{shape.norm_eps!r}f", "SCORE_SCALE": f"{shape.score_scale!r}f",
-        "GELU": int(shape.gelu), "ROPES": 1 + shape.two_ropes, "WINDOW": shape.window, "FULL_EVERY": shape.full_every,
-        "UNROTATED_EVERY": shape.unrotated_every, "SCORE_CAP": f"{shape.score_cap!r}f",
-        "LOGIT_CAP": f"{shape.logit_cap!r}f",
+        "GATE": ACTIVATIONS.index(shape.gate), "ROPES": 1 + shape.two_ropes, "WINDOW": shape.window,
+        "FULL_EVERY": shape.full_every, "UNROTATED_EVERY": shape.unrotated_every, "SCORE_CAP": f"{shape.score_cap!r}f",
+        "LOGIT_CAP": f"{shape.logit_cap!r}f", "SINKS": int(shape.sinks), "OUT_BIAS": int(shape.out_bias),
+        "EXPERT_BIAS": int(shape.expert_bias), "SWIGLUOAI_ALPHA": SWIGLUOAI_ALPHA, "SWIGLUOAI_LIMIT": SWIGLUOAI_LIMIT,
         "NORM_BEFORE": int(shape.norm_before), "NORM_AFTER": int(shape.norm_after),
         "EXPERTS": shape.experts, "TOP_K": shape.top_k, "NORMALISED": int(shape.normalised),
         "GROUPS": layout.expert_groups, "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
@@ -167,7 +171,8 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "DOWN_PARTIALS": layout.down_partials, "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
-        "WEIGHT_BITS": form.bits, "HEAD_BITS": layout.head_form.bits, "INTEGERS": int(form.integers),
+        "WEIGHT_BITS": form.bits, "HEAD_BITS": layout.head_form.bits, "EXPERT_BITS": layout.expert_form.bits,
+        "INTEGERS": int(form.integers),
         "ZEROS": ZEROS.index(form.zeros), "SCALED_TILES": form.scaled, "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": prefetch_bytes(program, tuning), "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
@@ -259,6 +264,8 @@ def shared_bytes(constants: dict[str, Any]) -> int:
         (constants["HEAD_BITS"], GROUP_TILES if integers else 0, ""),
     ]
     forms = [form for form in FORMATS.values() if (form.bits, form.scaled, form.zeros) in wanted]
+    if constants["EXPERT_BITS"] != constants["WEIGHT_BITS"]:
+        forms.append(MXFP4)
     slot = max(replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes for form in forms)
     residual = (constants["SLICE"] or constants["HIDDEN"]) * (1 + constants["NORM_AFTER"])
     inputs = input_bytes(constants["INPUT_LENGTH"], (1 + bool(constants["ZEROS"])) * integers)

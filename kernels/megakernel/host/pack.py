@@ -1,12 +1,24 @@
 """Weights in the order in which the megakernel reads them."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
 
 from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
-from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, GROUP_TILES, Format, nvfp4_mix
+from kernels.megakernel.program.weights import (
+    ALIGNMENT,
+    CODES_BYTES,
+    FORMATS,
+    GROUP_TILES,
+    MXFP4,
+    ROW_SCALES,
+    Format,
+    nvfp4_mix,
+)
+from kernels.model.expert_tiles import in_units
+from kernels.model.experts import experts_of
 from kernels.quant.formats import INT4, of_head
 
 if TYPE_CHECKING:
@@ -49,7 +61,8 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
     """Column tiles [k_tile, + k_tiles) of a matrix as its units lie in the stream, uint8 [row tiles, unit bytes].
 
     `weight.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16. Of integers `k_tile`
-    begins a group. Raises ValueError where columns that share a scale in `form` have different ones.
+    begins a group; MXFP4 is of whole rows, of a multiple of 64 columns. Raises ValueError where columns that share a
+    scale in `form` have different ones.
     """
     import torch
 
@@ -75,7 +88,8 @@ def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) 
         blocks = torch.cat([blocks, by_row.reshape(count, -1, form.block_scales)], dim=2)
     elif weight.block_scales is not None:  # row tile, row half, g, column tile
         scales = weight.block_scales.view(count, 2, 8, -1).permute(0, 3, 1, 2).reshape(count, -1, 16)
-        by_lane = cut(scales).view(count, -1, n, 2, 8).permute(0, 1, 4, 2, 3)
+        scales = scales if form.read_in_place else cut(scales)
+        by_lane = scales.view(count, -1, form.block_scales // ROW_SCALES, 2, 8).permute(0, 1, 4, 2, 3)
         blocks = torch.cat([blocks, by_lane.reshape(count, -1, form.block_scales)], dim=2)
     header = weight.row_scales.view(count, -1).view(torch.uint8)[:, : form.header]
     parts = [part for chunk in blocks.split(form.chunk_blocks, dim=1) for part in (header, chunk.flatten(1))]
@@ -142,18 +156,28 @@ _WORDS = {
     **dict.fromkeys(INT4, _int4_words),
     "fp8": _fp8_words,
     "nvfp4": _nvfp4_words,
+    "mxfp4": _nvfp4_words,
 }
 
 
 def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
-    """A matrix in a precision of `FORMATS`; in bf16 the codes are the values."""
+    """A matrix in a precision of `FORMATS`, or in MXFP4; in bf16 the codes are the values. Raises ValueError where a
+    weight is not finite or too large.
+    """
     import torch
 
+    from kernels.quant.mxfp4 import mxfp4_blocks
     from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix
 
-    if weights != "bf16":
+    if weights in FORMATS and weights != "bf16":
         return QUANTISERS[weights](weight)
-    return QuantisedMatrix(weight, torch.ones(len(weight), device=weight.device))
+    ones = torch.ones(len(weight), device=weight.device)
+    if weights == "bf16":
+        return QuantisedMatrix(weight, ones)
+    codes, scales = mxfp4_blocks(weight)
+    if int(scales.max()) > LARGEST_SCALE:
+        raise ValueError("weight: it holds numbers too large for the megakernel's mxfp4")
+    return QuantisedMatrix(codes, ones, scales)
 
 
 def coded(
@@ -186,6 +210,47 @@ def coded(
         filled = filled.rows(torch.arange(len(head) + missing, device=head.device).clamp(max=len(head) - 1))
         filled.codes[len(head) :] = 0
     yield HEAD, layers, filled
+
+
+_IN_MXFP4: "WeakKeyDictionary[Any, ref[torch.Tensor]]" = WeakKeyDictionary()
+"""The experts in MXFP4 of each model that some launch has."""
+PACKED_TOGETHER = 4
+"""Experts whose codes are made at the same time: of gpt-oss-20b that takes about a GB."""
+LARGEST_SCALE = 135
+"""Of MXFP4: the kernel adds 119 to a scale, the exponent of a bf16."""
+
+
+def experts_in_mxfp4(model: Any) -> "torch.Tensor":
+    """A transformers model's experts in MXFP4, uint8 [layers, experts, bytes]: of each expert its units of gate and up,
+    then those of down. All launches share them while one of them keeps them. Raises ValueError where a weight is not
+    finite or too large.
+    """
+    import torch
+
+    known = _IN_MXFP4.get(model)
+    if known is not None and (shared := known()) is not None:
+        return shared
+    made: torch.Tensor | None = None
+    for layer, own in enumerate(model.model.layers):
+        w = experts_of(model.config, own.mlp)
+        both = torch.cat([_units_in_mxfp4(matrices) for matrices in (in_units(w), w.down)], dim=1)
+        if made is None:
+            made = torch.empty(len(model.model.layers), *both.shape, dtype=torch.uint8, device=both.device)
+        made[layer] = both
+    assert made is not None
+    _IN_MXFP4[model] = ref(made)
+    return made
+
+
+def _units_in_mxfp4(matrices: "torch.Tensor") -> "torch.Tensor":
+    """Matrices [experts, rows, columns] as units in MXFP4, uint8 [experts, bytes]."""
+    import torch
+
+    def units(few: torch.Tensor) -> torch.Tensor:
+        own = quantised(few.flatten(0, 1), MXFP4.name)
+        return streams(own, MXFP4, 0, few.shape[2] // 16).view(len(few), -1)
+
+    return torch.cat([units(few) for few in matrices.detach().split(PACKED_TOGETHER)])
 
 
 def pack(
@@ -221,6 +286,6 @@ def pack(
             packed[begin : begin + piece.numel()].view(piece.shape).copy_(piece)
 
     with torch.no_grad():
-        for matrix, layer, codes in coded(model, program.layout.weights, rounded):
+        for matrix, layer, codes in coded(model, program.layout.form.name, rounded):
             place(matrix, layer, codes)
     return packed, offsets

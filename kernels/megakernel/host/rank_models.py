@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 
+from kernels.megakernel.program.weights import format_of_dense
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
 from kernels.model.tensor_parallel import TensorParallelModel, shard_model, shards_of
@@ -31,8 +32,10 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
     """The models of all ranks, of a whole model on the first device, or of one that is sharded over them already.
 
     The whole model is left as it is. A model that is sharded already is rounded in place; the codes are those of the
-    whole model. Raises ValueError for a rounding that needs the whole model on one GPU.
+    whole model. Experts in fewer bits are the launch's alone. Raises ValueError for a rounding that needs the whole
+    model on one GPU.
     """
+    weights = format_of_dense(weights).name
     if isinstance(model, TensorParallelModel):
         if weights != "bf16" and rounding.method != "nearest":
             raise ValueError(
@@ -69,6 +72,7 @@ def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankMod
     """A model, whole or sharded, with the codes of each rank's matrices, rounded to nearest. `own` are the decoders of
     its shards. Nothing of it is changed.
     """
+    weights = format_of_dense(weights).name
     shards = shards_of(model)
     if weights == "bf16":
         return [RankModel(shard, compact) for shard, compact in zip(shards, own, strict=True)]

@@ -1,12 +1,15 @@
 """The arrays that a launch uploads."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.megakernel.host.pack import experts_in_mxfp4
 from kernels.megakernel.program import Program
+from kernels.megakernel.program.weights import MXFP4
 from kernels.model.decoder import Decoder, angles
 from kernels.model.expert_tiles import tiles_of
 
@@ -21,7 +24,8 @@ def uploads(model: Any, program: Program, capacity: int, packed: tuple[Tensor, T
     behind attention and MLP [4 layers + 1, hidden]; `rope` float32 [capacity, tables, head_dim / 2,
     2];
     where the family has them `bias` float32 [layers, rows of q, k, v], `qk_norm` float32 [layers, 2 * head_dim], or
-    [layers, rows of q and k] of norms over all heads, and `experts` as `tiles_of` gives them.
+    [layers, rows of q and k] of norms over all heads, `sinks` float32 [layers, heads], `out_bias` float32 [layers,
+    hidden], `experts` as `tiles_of` or `experts_in_mxfp4` gives them, and biases of experts as `_expert_biases` does.
     """
     own, gpu = Decoder(model), model.lm_head.weight.device
     ones = torch.ones_like(own.norm)
@@ -40,12 +44,33 @@ def uploads(model: Any, program: Program, capacity: int, packed: tuple[Tensor, T
     if program.shape.qkv_bias:
         biases: list[Any] = [w.qkv_bias[0] for w in own.layers]
         arrays["bias"] = torch.stack(biases).float()
+    if program.shape.out_bias:
+        out_biases: list[Any] = [w.o_bias for w in own.layers]
+        arrays["out_bias"] = torch.stack(out_biases).float()
+    if program.shape.sinks:
+        sinks: list[Any] = [w.sinks for w in own.layers]
+        arrays["sinks"] = torch.stack(sinks).float()
     if program.shape.qk_norm:
         head_norms: list[Any] = [(w.q_norm, w.k_norm) for w in own.layers]
         arrays["qk_norm"] = torch.stack([torch.cat(both) for both in head_norms]).float()
     if program.shape.experts:
-        arrays["experts"] = tiles_of(model)
+        in_codes = program.layout.weights == MXFP4.name
+        arrays["experts"] = experts_in_mxfp4(model) if in_codes else tiles_of(model)
+    if program.shape.expert_bias:
+        arrays |= _expert_biases([w.mlp for w in own.layers])
     return arrays
+
+
+def _expert_biases(layers: Sequence[Any]) -> dict[str, Tensor]:
+    """`router_bias` float32 [layers, experts filled up to a multiple of 16], `gate_up_bias` bf16 [layers, experts,
+    inner, 2] of a gate and its up, and `down_bias` bf16 [layers, experts, hidden].
+    """
+    router = torch.stack([w.router_bias for w in layers]).float()
+    return {
+        "router_bias": torch.nn.functional.pad(router, (0, -router.shape[1] % 16)),
+        "gate_up_bias": torch.stack([w.gate_up_bias for w in layers]).unflatten(2, (-1, 2)),
+        "down_bias": torch.stack([w.down_bias for w in layers]),
+    }
 
 
 def rope(rotary: Any, capacity: int, head_dim: int, device: torch.device) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.program.shape import ModelShape, Unsupported
-from kernels.megakernel.program.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
+from kernels.megakernel.program.weights import CHUNK_BLOCKS, MXFP4, Format, fitting_chunk, format_of_dense
 from kernels.quant.formats import of_head
 
 HEADS_MOST = 8
@@ -57,7 +57,7 @@ class Layout:
 
     - `heads`: query heads of an attention instruction, at most HEADS_MOST.
     - `splits`: 0 means no attention instructions: OUT attends by itself, with the heads of its columns.
-    - `weights`: the precision in which they stream, one of `weights.FORMATS`.
+    - `weights`: the precision in which they stream, one of `weights.PRECISIONS`; mxfp4 is that of experts alone.
     - `sliced`: an SM keeps some columns of the residual and publishes them normed; otherwise each SM keeps all columns.
     - `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys or the splits of these columns.
     - `copies`: how many copies of its words a product publishes; SM i reads copy i % copies.
@@ -98,27 +98,39 @@ class Layout:
     @property
     def form(self) -> Format:
         """The format of the weights in the stream."""
-        return replace(format_of(self.weights), chunk_blocks=self.chunk_blocks)
+        return replace(format_of_dense(self.weights), chunk_blocks=self.chunk_blocks)
 
     @property
     def head_form(self) -> Format:
         """The format of the LM head's weights in the stream."""
-        return replace(format_of(of_head(self.weights)), chunk_blocks=self.chunk_blocks)
+        return replace(format_of_dense(of_head(self.weights)), chunk_blocks=self.chunk_blocks)
+
+    @property
+    def expert_form(self) -> Format:
+        """The format of the weights of GATE_UP and DOWN."""
+        return replace(MXFP4, chunk_blocks=self.chunk_blocks) if self.weights == MXFP4.name else self.form
 
     def form_of(self, op: int) -> Format:
-        """The format of a product's weights in the stream."""
-        return self.head_form if op == HEAD else self.form
+        """The format of a product's weights."""
+        return self.head_form if op == HEAD else self.expert_form if op in (GATE_UP, DOWN) else self.form
 
 
 def streamed_alone(weights: str) -> bool:
     """Whether one sequence waits for memory and words in this precision, not for its unpacking."""
-    return weights == "bf16" or format_of(weights).integers
+    form = format_of_dense(weights)
+    return form.bits == 16 or form.integers
 
 
 def check_precision(shape: ModelShape, weights: str) -> None:
     """Raises Unsupported where the megakernel does not stream the model in a precision."""
-    if shape.experts and weights != "bf16":
-        raise Unsupported(f"weights {weights}: the megakernel streams the experts of a mixture in bf16")
+    if shape.experts and weights not in ("bf16", MXFP4.name):
+        raise Unsupported(f"weights {weights}: the megakernel streams the experts of a mixture in bf16 or mxfp4")
+    if weights == MXFP4.name and not shape.experts:
+        raise Unsupported("weights mxfp4: only experts are held so, and the model has none")
+    columns = 16 * MXFP4.tiles
+    if weights == MXFP4.name and (shape.hidden % columns or shape.expert_size % columns):
+        sizes = f"hidden_size {shape.hidden}, intermediate size of an expert {shape.expert_size}"
+        raise Unsupported(f"{sizes}: the megakernel needs multiples of {columns} in mxfp4")
 
 
 def fitted(shape: ModelShape, layout: Layout) -> Layout:
@@ -138,15 +150,15 @@ def fitted(shape: ModelShape, layout: Layout) -> Layout:
         sms=sms,
         sliced=(layout.sliced or groups > 1) and not shape.norm_after,
         expert_groups=groups,
-        out_parts=_whole_groups(attended, min(layout.out_parts, sms, attended), layout.form),
-        down_parts=_whole_groups(gated, min(layout.down_parts, sms, gated), layout.form),
+        out_parts=_whole_groups(attended, min(layout.out_parts, sms, attended), layout.form_of(OUT)),
+        down_parts=_whole_groups(gated, min(layout.down_parts, sms, gated), layout.form_of(DOWN)),
     )
     fit = replace(fit, pairs=fit.pairs and can_pair(shape, fit))
     return fit if can_copy(shape, fit) else replace(fit, copies=1)
 
 
 def _whole_groups(columns: int, parts: int, form: Format) -> int:
-    """At most so many `parts` of the column tiles; none begins between tiles that share their scales."""
+    """At most so many `parts` of the column tiles; none begins within what stays together."""
     whole = form.together
     return max(count for count in range(1, parts + 1) if whole == 1 or count == 1 or columns % (count * whole) == 0)
 

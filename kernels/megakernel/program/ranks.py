@@ -13,9 +13,9 @@ Where q and k are normed over all heads, each GPU has all heads. The output proj
 from dataclasses import replace
 
 from kernels.megakernel.program import Program, build_program
-from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.layout import Layout, check_precision
 from kernels.megakernel.program.shape import ModelShape, Unsupported
-from kernels.megakernel.program.weights import format_of
+from kernels.megakernel.program.weights import format_of_dense
 from kernels.model.divisible import indivisible
 
 TENSOR_PARALLEL_SIZES = (1, 2, 4)
@@ -26,14 +26,15 @@ def shard_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16"
     """What each of so many GPUs has of a model in a precision. The vocabulary stays whole: HEAD's instructions name its
     rows.
 
-    Raises Unsupported naming the first size that does not divide. Columns of the output and the down projection that
-    share a scale stay on one GPU.
+    Raises Unsupported as `check_precision`, or naming the first size that does not divide. Columns of the output and
+    the down projection that share a scale stay on one GPU.
     """
+    check_precision(shape, weights)
     size = f"tensor_parallel_size {tensor_parallel_size}"
     if tensor_parallel_size not in TENSOR_PARALLEL_SIZES:
         *first, last = map(str, TENSOR_PARALLEL_SIZES)
         raise Unsupported(f"{size}: the megakernel runs on {', '.join(first)} or {last}")
-    scaled, of_heads = 16 * format_of(weights).together, 1 if shape.whole_norm else tensor_parallel_size
+    scaled, of_heads = 16 * format_of_dense(weights).together, 1 if shape.whole_norm else tensor_parallel_size
     heads = (
         ("num_key_value_heads", shape.kv_heads, 1),
         ("num_attention_heads", shape.heads, 1),

@@ -21,11 +21,7 @@ from kernels.model.dense_families import (
 )
 from kernels.model_files.config import value
 
-MIXTURES = ("qwen3_moe", "olmoe", "mixtral")
-LACKING = {
-    "gpt_oss": "attention sinks, biases of experts",
-}
-"""What families near these have, and the megakernel has not."""
+MIXTURES = ("qwen3_moe", "olmoe", "mixtral", "gpt_oss")
 EXPERTS_MOST = 256
 """Experts of a layer: a lane of the warp that routes a sequence has eight of them."""
 AFTER = ("olmo2", "olmo3", "exaone4")
@@ -34,6 +30,8 @@ BOTH = ("gemma2", "gemma3_text", "glm4")
 """Families with norms before and behind both."""
 LONG_ROPE_MOST = 4096
 """The longest sequences behind which longrope may switch: fewer tokens than the server gives an instance."""
+ACTIVATIONS = ("silu", "gelu", "swigluoai")
+"""Of the gate: gelu is its tanh form, swigluoai gpt-oss's clamped SwiGLU."""
 HEAD_DIMS = (32, 64, 128, 256)
 BATCH_MOST = 8
 """Sequences: columns of a matrix unit's tile."""
@@ -51,9 +49,12 @@ class ModelShape:
     - `window`: keys that a token attends to, 0: all; in every `full_every`-th layer all, 0: in none.
     - `norm_before`, `norm_after`: norms stand before attention and MLP, behind them, or both. `whole_norm`: q and k are
       each normed over all heads.
-    - `gelu`: the gate's activation is GELU in its tanh form, else SiLU. `two_ropes`: there are two tables of angles;
-      the second is that of windowed layers or, where these are given, of every `unrotated_every`-th layer.
-    - `score_cap`, `logit_cap`: soft caps of scores and logits, 0: none.
+    - `gate`: the gate's activation, one of ACTIVATIONS. `two_ropes`: there are two tables of angles; the second
+      is that of windowed layers or, where these are given, of every `unrotated_every`-th layer.
+    - `score_cap`, `logit_cap`: soft caps of scores and logits, 0: none. `sinks`: each query head has a score that joins
+      its softmax and has no value.
+    - `qkv_bias`, `out_bias`, `expert_bias`: q, k and v have biases; the output projection has one; the router has one,
+      and gate, up and down of every expert.
 
     In a mixture a token goes to `top_k` of the `experts` of each layer, whose shares sum to 1 if `normalised`;
     `intermediate` is then that of all its experts together.
@@ -79,11 +80,14 @@ class ModelShape:
     full_every: int = 0
     norm_before: bool = True
     norm_after: bool = False
-    gelu: bool = False
+    gate: str = "silu"
     two_ropes: bool = False
     unrotated_every: int = 0
     score_cap: float = 0.0
     logit_cap: float = 0.0
+    sinks: bool = False
+    out_bias: bool = False
+    expert_bias: bool = False
 
     def windowed(self, layer: int) -> bool:
         """Whether tokens attend to a window in this layer."""
@@ -128,9 +132,8 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""
     family = config.get("model_type")
     if family not in (*DENSE_TYPES, *MIXTURES):
-        lacking = f"has no {LACKING[family]}; it " if family in LACKING else ""
         served = ", ".join((*DENSE_TYPES, *MIXTURES))
-        raise Unsupported(f"model_type {family!r}: the megakernel {lacking}serves {served}")
+        raise Unsupported(f"model_type {family!r}: the megakernel serves {served}")
     experts = value(config, "experts") or 0
     if bool(experts) != (family in MIXTURES):
         raise Unsupported(f"{family} with {experts} experts: the megakernel serves experts in {', '.join(MIXTURES)}")
@@ -138,8 +141,6 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
     size = value(config, "expert_size") if family == "qwen3_moe" else None
     heads = config["num_attention_heads"]
     head_dim, (qkv_bias, out_bias) = head_size(config), attention_biases(config)
-    if out_bias:
-        raise Unsupported("attention_bias: the megakernel serves a bias on q, k and v alone")
     try:
         by, unrotated = multipliers(config), unrotated_every(config)
     except ValueError as error:
@@ -159,18 +160,21 @@ def shape_of(config: dict[str, Any]) -> ModelShape:
         tied=bool(config.get("tie_word_embeddings")) and by.embedding == 1,
         experts=experts,
         top_k=top_k,
-        normalised=family == "mixtral" or bool(config.get("norm_topk_prob")),
+        normalised=family in ("mixtral", "gpt_oss") or bool(config.get("norm_topk_prob")),
         whole_norm=family in ("olmoe", "olmo2", "olmo3"),
         score_scale=0.0 if math.isclose(by.scores, head_dim**-0.5) else by.scores,
         window=window,
         full_every=full_every,
         norm_before=family not in AFTER,
         norm_after=family in (*AFTER, *BOTH),
-        gelu=GATES.get(activation(config)) == "gelu",
+        gate="swigluoai" if family == "gpt_oss" else GATES.get(activation(config), ""),
         two_ropes=family in (*TWO_ROPES, *NOPE),
         unrotated_every=unrotated,
         score_cap=by.score_cap or 0.0,
         logit_cap=by.logit_cap or 0.0,
+        sinks=family == "gpt_oss",
+        out_bias=out_bias,
+        expert_bias=family == "gpt_oss",
     )
     _check(shape, config)
     return shape

@@ -5,6 +5,7 @@ block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 of 8 bi
 each lane needs consecutive elements of the input. A chunk of fp8 or nvfp4 begins with one float32 scale per row; a
 block of nvfp4 ends with the e4m3 scales of its tiles, one of int8 or int4 with a float16 scale per row for each 32
 columns, a *group*, or for each 64; with zero points or minimums, in float16 too, behind the scales of each two rows.
+Experts in MXFP4 lie in blocks as those of nvfp4, with an exponent (e8m0) per row for each 32 columns behind.
 `pack.py` writes this, `weights.cuh` and `integers.cuh` read it.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.quant.formats import of_dense
 from kernels.quant.gf2 import gf2_inverse
 
 Bytes = NDArray[np.uint8]
@@ -32,7 +34,9 @@ ALIGNMENT = 128
 @dataclass(frozen=True)
 class Format:
     """One precision of the weights: `bits` of a code, bytes of scales before a chunk and behind a block, and the most
-    blocks of a chunk. Of integers `zeros` is one of ZEROS, and `scaled` the tiles that share a scale."""
+    blocks of a chunk. Of integers `zeros` is one of ZEROS, and `scaled` the tiles that share a scale. `read_in_place`:
+    units are of whole rows, and any blocks of theirs may be read.
+    """
 
     name: str
     bits: int
@@ -41,6 +45,7 @@ class Format:
     chunk_blocks: int = CHUNK_BLOCKS
     zeros: str = ""
     scaled: int = 0
+    read_in_place: bool = False
 
     @property
     def tiles(self) -> int:
@@ -59,8 +64,8 @@ class Format:
 
     @property
     def together(self) -> int:
-        """Column tiles that a unit may not begin within: those that share a scale."""
-        return self.scaled or 1
+        """Column tiles that a unit may not begin within: those that share a scale, or a block."""
+        return self.tiles if self.read_in_place else self.scaled or 1
 
     @property
     def block_bytes(self) -> int:
@@ -102,6 +107,18 @@ scale and a zero point per 64, for groups of 64 or 128 as AWQ's; fp8 is e4m3 wit
 e4m3 scale per 16 columns and a float scale per matrix."""
 
 
+MXFP4 = Format("mxfp4", 4, header=0, block_scales=2 * ROW_SCALES, read_in_place=True)
+"""The format of experts, e2m1 with a power of two per 32 columns; other matrices are bf16 then."""
+
+PRECISIONS = (*FORMATS, MXFP4.name)
+"""The precisions of a launch."""
+
+
+def format_of_dense(weights: str) -> Format:
+    """The format of a model's matrices beside experts. Raises ValueError as `format_of`."""
+    return format_of(of_dense(weights) or "bf16")
+
+
 def format_of(name: str) -> Format:
     """The format of that name. Raises ValueError that lists the known precisions."""
     if name not in FORMATS:
@@ -113,8 +130,9 @@ def fitting_chunk(name: str, k_tiles: int) -> int:
     """Blocks of a chunk of a precision `name`. Those of 8 bits have shorter ones where units of `k_tiles` then
     fill all.
     """
-    blocks = k_tiles / format_of(name).tiles
-    short = format_of(name).bits == 8 and blocks % SHORT_CHUNK_BLOCKS == 0 and blocks % CHUNK_BLOCKS
+    form = format_of_dense(name)
+    blocks = k_tiles / form.tiles
+    short = form.bits == 8 and blocks % SHORT_CHUNK_BLOCKS == 0 and blocks % CHUNK_BLOCKS
     return SHORT_CHUNK_BLOCKS if short else CHUNK_BLOCKS
 
 

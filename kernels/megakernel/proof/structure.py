@@ -31,7 +31,7 @@ from kernels.megakernel.program.layout import (
     products,
 )
 from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
-from kernels.megakernel.program.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS
+from kernels.megakernel.program.weights import CHUNK_BLOCKS, PRECISIONS, SHORT_CHUNK_BLOCKS
 from kernels.megakernel.proof.effects import COLUMN, effects
 
 WHOLE_INPUT = (QKV, GATE_UP, HEAD, ROUTER)
@@ -89,8 +89,8 @@ def structure(program: Program) -> list[ProgramProblem]:
 
 def _bounds(program: Program) -> Iterator[ProgramProblem]:
     layout = program.layout
-    if layout.weights not in FORMATS:
-        yield ProgramProblem("bounds", -1, -1, f"weights {layout.weights!r} are not one of {', '.join(FORMATS)}")
+    if layout.weights not in PRECISIONS:
+        yield ProgramProblem("bounds", -1, -1, f"weights {layout.weights!r} are not one of {', '.join(PRECISIONS)}")
         return
     short = layout.chunk_blocks == SHORT_CHUNK_BLOCKS and layout.form.bits > 4 and not layout.splits
     if not short and layout.chunk_blocks != CHUNK_BLOCKS:

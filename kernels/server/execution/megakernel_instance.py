@@ -18,7 +18,7 @@ from kernels.megakernel.program.shape import shape_of
 from kernels.model.expert_tiles import has_tiles
 from kernels.ops import MODEL_BYTES
 from kernels.ops.sampling import Sampling
-from kernels.quant.formats import of_head
+from kernels.quant.formats import of_dense, of_head
 from kernels.server.execution.megakernel_backend import BATCHES
 
 
@@ -62,12 +62,14 @@ class MachineInstance:
 def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16") -> int:
     """About the GPU memory of an instance: its weights, and its keys and values. Weights are counted with the first two
     batches, since those for more sequences read the second's; only a mixture has them again without its experts. All
-    instances of a mixture read the model's own experts where they are tiles, else a copy, which is counted with the
-    first. Of a sharded model, on the GPU of the shard `model`.
+    instances of a mixture read the model's own experts where they are tiles, else a copy, or one in MXFP4, which is
+    counted with the first. Of a sharded model, on the GPU of the shard `model`.
     """
     shape = shape_of(model.config.to_dict())
     layers, head = sum(parameter.numel() for parameter in model.model.layers.parameters()), model.lm_head.weight.numel()
     cached = 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim
-    shared = shape.experts_bytes if batch > BATCHES[0] or has_tiles(model) else 0
-    bytes_of_weights = int(MODEL_BYTES[weights] * layers + MODEL_BYTES[of_head(weights)] * head)
-    return (bytes_of_weights if batch in BATCHES[:2] or shape.experts else 0) + 2 * cached - shared
+    dense, experts = of_dense(weights) or "bf16", shape.experts_bytes // 2
+    own = MODEL_BYTES[dense] * (layers - experts) + MODEL_BYTES[of_head(weights) or dense] * head
+    shared = batch > BATCHES[0] or (weights == dense and has_tiles(model))
+    own += 0 if shared else MODEL_BYTES[weights] * experts
+    return int(own if batch in BATCHES[:2] or shape.experts else 0) + 2 * cached

@@ -6,8 +6,8 @@ from pathlib import Path
 from kernels.model_files import catalogue
 
 SAMPLE = Path(__file__).parents[3] / "samples" / "voice-agent" / "config.json"
-NOT_SERVED = ("llama-3.1-70b", "striped-hyena-150m", "gpt-oss-20b")
-"""Larger than one GPU; without attention in most layers; with sinks."""
+NOT_SERVED = ("llama-3.1-70b", "striped-hyena-150m")
+"""Larger than one GPU; without attention in most layers."""
 CONFIGS = {
     **{
         name: catalogue.entry(name)[0]

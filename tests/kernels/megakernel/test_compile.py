@@ -19,7 +19,7 @@ from tests.kernels.compiling import Resources, compile_log, resources
 from tests.kernels.megakernel.published import CONFIGS
 
 DECODE = device.SOURCES / "decode.cu"
-CODE_PATHS = ("QKV_BIAS", "QK_NORM", "PAIRS", "KEYS_IN_RING", "ATTENDED_GROUPS", "PROLOGUE_CHUNKS", "COPIES")
+CODE_PATHS = ("QKV_BIAS", "QK_NORM", "PAIRS", "KEYS_IN_RING", "ATTENDED_GROUPS", "PROLOGUE_CHUNKS", "COPIES", "SINKS")
 """Macros that choose what the kernel does, beside those that are sizes."""
 
 
@@ -41,6 +41,12 @@ BUILDS: list[tuple[str, dict[str, Any]]] = [
     ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
     ("qwen3-30b-a3b", {"batch": 8, "capacity": 4096}),
     ("olmoe-1b-7b", {"capacity": 192}),
+    ("gpt-oss-20b", {"capacity": 192}),
+    ("gpt-oss-20b", {"capacity": 4096}),
+    ("gpt-oss-20b", {"batch": 8, "capacity": 4096}),
+    ("gpt-oss-20b", {"capacity": 192, "weights": "mxfp4"}),
+    ("gpt-oss-20b", {"batch": 2, "capacity": 4096, "weights": "mxfp4"}),
+    ("gpt-oss-20b", {"batch": 8, "capacity": 4096, "weights": "mxfp4"}),
 ]
 """Every format of weights; int4 by the two that do more with each code. Experts behind short and long contexts."""
 
@@ -118,10 +124,10 @@ def test_the_launch_parameters_are_a_multiple_of_a_tensor_maps_alignment() -> No
         assert all(params.fields[name][1] % device.MAP_ALIGNMENT == 0 for name in device.MAPS)
 
 
-@pytest.mark.parametrize("weights", FORMATS)
+@pytest.mark.parametrize("weights", [*FORMATS, "mxfp4"])
 def test_the_unit_that_a_gpu_test_runs_compiles(weights: str) -> None:
-    unit = Path(__file__).with_name("unit.cu")
-    assert resources(compile_log(unit, constants("llama-3.2-1b", weights=weights, batch=2))).spill_stores == 0
+    unit, name = Path(__file__).with_name("unit.cu"), "gpt-oss-20b" if weights == "mxfp4" else "llama-3.2-1b"
+    assert resources(compile_log(unit, constants(name, weights=weights, batch=2))).spill_stores == 0
 
 
 def test_an_error_in_the_source_is_told() -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.hardware import GPUS
+from kernels.megakernel.host.pack import experts_in_mxfp4, quantised
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, ROUTER
 from kernels.megakernel.program.layout import strided
@@ -16,13 +18,25 @@ from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.proof.validate import check_programs
 from kernels.model.expert_tiles import tile_experts, tiles_of
+from kernels.model.experts import experts_of
+from kernels.server.execution.building import megakernel_batches
 from kernels.server.execution.megakernel_instance import instance_bytes
 from tests.kernels.megakernel.broken import changed, find, kinds, swapped
 from tests.kernels.megakernel.cuda_on_cpu import CpuRun
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 from tests.kernels.megakernel.interpreter.sm import matrix_of_tiles
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
-from tests.kernels.megakernel.tiny_models import arrays_of, as_numpy, exact, gpu, logits_after, model, program_of, start
+from tests.kernels.megakernel.tiny_models import (
+    arrays_of,
+    as_numpy,
+    exact,
+    gpu,
+    logits_after,
+    model,
+    program_of,
+    rounded_model,
+    start,
+)
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "splits": {"out_parts": 2},
@@ -32,19 +46,24 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
-def distances(name: str, program: Program, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest difference from float32's logits of each token, of the interpreter and of torch's bf16."""
-    begin = start(name, program.layout.batch, 21, 64)
+def distances(name: str, program: Program, count: int) -> tuple[np.ndarray, ...]:
+    """The largest difference from float32's logits of each token, of the interpreter and of torch's bf16, both of the
+    weights in the program's precision; and of the interpreter from the model before they were rounded.
+    """
+    weights = program.layout.weights
+    begin = start(name, program.layout.batch, 21, 64, weights)
     machine = gpu(name, program, begin, count, split_keys=8)
     tokens = machine.run(round_robin())
-    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
-    return np.abs(machine.logits - expected).max(axis=-1), np.abs(rounded - expected).max(axis=-1)
+    models = exact(name, weights), rounded_model(name, weights), exact(name)
+    expected, torchs, before = (logits_after(each, begin, tokens) for each in models)
+    pairs = (machine.logits, expected), (torchs, expected), (machine.logits, before)
+    return tuple(np.abs(one - other).max(axis=-1) for one, other in pairs)
 
 
 @pytest.mark.parametrize(
     ("name", "layout"),
     [
-        *(("qwen3_moe", layout) for layout in LAYOUTS),
+        *((name, layout) for name in ("qwen3_moe", "gpt_oss") for layout in LAYOUTS),
         ("olmoe", "attending"),
         ("olmoe", "batch 5"),
         ("mixtral", "splits"),
@@ -53,9 +72,18 @@ def distances(name: str, program: Program, count: int) -> tuple[np.ndarray, np.n
 def test_it_generates_what_transformers_generates(name: str, layout: str) -> None:
     program = program_of(name, **LAYOUTS[layout])
     check_programs(program)
-    own, torchs = distances(name, program, 5)
+    own, torchs, _ = distances(name, program, 5)
     assert np.median(own) <= np.median(torchs)
     assert np.median(own) < 0.05
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_with_experts_in_mxfp4_it_is_the_model_of_the_rounded_weights(layout: str) -> None:
+    program = program_of("gpt_oss", weights="mxfp4", **LAYOUTS[layout])
+    check_programs(program)
+    own, torchs, unrounded = distances("gpt_oss", program, 5)
+    assert np.median(own) <= np.median(torchs)
+    assert np.median(unrounded) > 5 * np.median(own)
 
 
 @pytest.mark.parametrize("order", [shuffled(3), laggard(0), laggard(4)], ids=["shuffled", "first late", "last late"])
@@ -70,6 +98,8 @@ def test_any_order_gives_the_same_bits(order: Any) -> None:
 def with_equal_gates(program: Program, name: str) -> dict[str, np.ndarray]:
     """What is uploaded for the model, with a router of zeros."""
     arrays = dict(arrays_of(name, program.layout))
+    if program.shape.expert_bias:
+        arrays["router_bias"] = np.zeros_like(arrays["router_bias"])
     arrays["weights"] = arrays["weights"].copy()
     for sections, begin in zip(program.sections, arrays["weight_offset"].tolist(), strict=False):
         at = begin
@@ -89,6 +119,14 @@ def test_experts_lie_in_units() -> None:
     np.testing.assert_array_equal(unit, both[5].reshape(16, hidden))
     down, rows = tiles[2 * inner * hidden :], experts.down_proj[7].detach().float().numpy()[16:32]
     np.testing.assert_array_equal(matrix_of_tiles(down[16 * inner : 32 * inner]), rows)
+
+
+def test_a_gate_and_its_up_that_alternate_lie_eight_rows_apart() -> None:
+    w = experts_of(model("gpt_oss").config, model("gpt_oss").model.layers[1].mlp)
+    own, hidden = as_numpy(tiles_of(model("gpt_oss"))[1, 7]), w.down.shape[1]
+    unit = matrix_of_tiles(own[3 * 16 * hidden : 4 * 16 * hidden])
+    rows = w.gate_up[7, 48:64].detach().float().numpy()
+    np.testing.assert_array_equal(unit, np.concatenate((rows[::2], rows[1::2])))
 
 
 def test_launches_share_one_copy_of_the_experts_and_a_model_that_has_tiles_needs_none() -> None:
@@ -124,6 +162,22 @@ def test_an_instance_of_the_server_is_counted_without_the_experts_of_the_model_o
     assert instance_bytes(model("olmoe"), 2, 64) == 2 * (matrices - experts) + 2 * keys
 
 
+def test_a_server_holds_experts_in_mxfp4_once_for_all_its_instances() -> None:
+    own = model("gpt_oss")
+    codes = experts_in_mxfp4(own)
+    assert experts_in_mxfp4(own) is codes
+    assert held_bytes(program_of("gpt_oss", weights="mxfp4"), 64)["experts of the launch"] == codes.nbytes
+    one, two = (instance_bytes(own, batch, 64, "mxfp4") for batch in (1, 2))
+    assert one - two == codes.nbytes - 2 * 2 * 2 * 64 * 2 * 32
+    assert list(megakernel_batches(own, GPUS["h200"], 64, 8, "mxfp4")) == [1, 2, 4, 8]
+    assert not megakernel_batches(own, GPUS["h200"], 64, 8, "int8")
+
+
+def test_weights_that_the_kernel_has_no_scale_for_are_refused() -> None:
+    with pytest.raises(ValueError, match="too large for the megakernel's mxfp4"):
+        quantised(torch.full((16, 64), 4000.0), "mxfp4")
+
+
 @pytest.mark.parametrize("rotation", [0, 5])
 @pytest.mark.parametrize("at_work", [1, 7, 12, 30])
 def test_units_are_dealt_evenly_however_many_are_at_work(at_work: int, rotation: int) -> None:
@@ -153,14 +207,25 @@ def test_what_is_not_served_is_named() -> None:
     shape = shape_of(model("qwen3_moe").config.to_dict())
     with pytest.raises(Unsupported, match="intermediate size of an expert 48: 2 GPUs need a multiple of 32"):
         shard_of(shape, 2)
-    with pytest.raises(Unsupported, match="weights fp8: the megakernel streams the experts of a mixture in bf16"):
+    with pytest.raises(Unsupported, match="weights fp8: the megakernel streams the experts of a mixture in bf16 or mx"):
         program_of("qwen3_moe", weights="fp8")
+    with pytest.raises(Unsupported, match="size of an expert 48: the megakernel needs multiples of 64 in mxfp4"):
+        program_of("qwen3_moe", weights="mxfp4")
+    with pytest.raises(Unsupported, match="weights mxfp4: only experts are held so"):
+        shard_of(shape_of(model("llama").config.to_dict()), 1, "mxfp4")
 
 
 @pytest.mark.parametrize(
     ("name", "layout"),
-    [("qwen3_moe", {"sms": 2, "splits": 0}), ("olmoe", {"sms": 2, "splits": 2, "batch": 2, "down_parts": 2})],
-    ids=["one sequence", "two sequences"],
+    [
+        ("qwen3_moe", {"sms": 2, "splits": 0}),
+        ("olmoe", {"sms": 2, "splits": 2, "batch": 2, "down_parts": 2}),
+        ("gpt_oss", {"sms": 2, "splits": 0, "down_parts": 2}),
+        ("gpt_oss", {"sms": 2, "splits": 2, "batch": 2, "down_parts": 2}),
+        ("gpt_oss", {"sms": 2, "splits": 0, "down_parts": 2, "weights": "mxfp4"}),
+        ("gpt_oss", {"sms": 2, "splits": 2, "batch": 3, "weights": "mxfp4"}),
+    ],
+    ids=["one", "two", "sinks and biases", "sinks and biases of two", "mxfp4", "mxfp4 of three"],
 )
 def test_the_cuda_source_computes_the_same_on_a_cpu(name: str, layout: dict[str, Any]) -> None:
     """Every thread of every SM, with copies that land late, in an order drawn by chance."""

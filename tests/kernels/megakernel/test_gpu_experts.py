@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from kernels import runners
+from kernels.model.experts import experts_of
 from kernels.ops.sampling import Sampling
+from kernels.quant.absmax import quantised, values
 from tests.kernels.megakernel.interpreter.attend import splits_of
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.test_gpu_fidelity import kl_blocks
@@ -18,7 +20,8 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("family", GPU_MIXTURES)
 def test_instructions_touch_what_they_declare(family):
-    model, _ = models(GPU_MIXTURES[family])
+    wide = {"sliding_window": 4096} if family == "gpt_oss" else {}  # all layers have as many splits
+    model, _ = models(GPU_MIXTURES[family] | wide)
     runner = runner_of(model, tuning={"debug": True})
     for prompt in (PROMPT, 300):
         runner.generate(torch.ones(1, prompt, dtype=torch.int64, device="cuda"), 8)
@@ -49,11 +52,40 @@ def check_fidelity(family, model, exact, runner, batch):
     assert mean <= 1.1 * torchs_mean
 
 
+@pytest.mark.parametrize(("batch", "room"), [(1, 128), (1, 1024), (4, 1024)])
+def test_sinks_and_biases_that_decide_are_as_near_to_float32_as_torchs(batch, room):
+    """Sinks about as large as the best scores, biases as large as what they are added to; OUT attends, or splits do."""
+    model, exact = models(GPU_MIXTURES["gpt_oss"])
+    chance = torch.Generator("cuda").manual_seed(5)
+    with torch.no_grad():
+        for (name, own), other in zip(model.named_parameters(), exact.parameters(), strict=True):
+            if name.endswith(("bias", "sinks")):
+                own.normal_(3.0 if name.endswith("sinks") else 0.0, 1.0, generator=chance)
+                other.copy_(own)
+    runner = runner_of(model)
+    runner.prepare(batch, room, 1)
+    assert bool(runner.program.layout.splits) == (batch > 1 or room > 384)
+    check_fidelity("gpt_oss", model, exact, runner, batch)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 8])
+def test_with_experts_in_mxfp4_it_is_as_near_to_the_rounded_model_as_torch(batch):
+    """A wrong code or scale costs far more than bf16's arithmetic."""
+    model, exact = models(GPU_MIXTURES["gpt_oss"])
+    with torch.no_grad():
+        for layer, other in zip(model.model.layers, exact.model.layers, strict=True):
+            w, of_exact = (experts_of(each.config, own.mlp) for each, own in ((model, layer), (exact, other)))
+            for own, twin in ((w.gate_up, of_exact.gate_up), (w.down, of_exact.down)):
+                own.copy_(values(quantised(own.flatten(0, 1), "mxfp4")).view_as(own))
+                twin.copy_(own)
+    check_fidelity("gpt_oss in mxfp4", model, exact, runner_of(model, weights="mxfp4"), batch)
+
+
 @pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("family", GPU_MIXTURES)
-def test_generations_give_one_answer(family, batch):
+@pytest.mark.parametrize(("family", "weights"), [*((each, "bf16") for each in GPU_MIXTURES), ("gpt_oss", "mxfp4")])
+def test_generations_give_one_answer(family, weights, batch):
     """Behind the same prompt, which the kernels runner's pass reads; greedy and drawn alternately."""
-    runner = runner_of(models(GPU_MIXTURES[family])[0])
+    runner = runner_of(models(GPU_MIXTURES[family])[0], weights=weights)
     prompt = torch.randint(0, 4099, (batch, PROMPT), device="cuda")
     options = [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)]
     expected = [runner.generate(prompt, 32, how).tokens for how in options]

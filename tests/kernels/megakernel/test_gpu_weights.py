@@ -12,8 +12,8 @@ from kernels.megakernel.host import device
 from kernels.megakernel.program import build_program
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.shape import shape_of
-from kernels.megakernel.program.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS
-from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from kernels.megakernel.program.weights import CHUNK_BLOCKS, FORMATS, MXFP4, SHORT_CHUNK_BLOCKS
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, GPU_MIXTURES
 from tests.kernels.megakernel.unit_operands import expected_products, operands
 
 pytestmark = pytest.mark.gpu
@@ -32,7 +32,8 @@ def products(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A unit [16, 16 k] times x [batch, 16 k] by the kernel, what its bytes stand for, and how far that may be off."""
     layout, tiles = Layout(sms=1, batch=batch, weights=weights, chunk_blocks=chunk_blocks), matrix.shape[1] // 16
-    form, shape = layout.form, shape_of(GPU_CONFIGS["llama"])
+    config = GPU_MIXTURES["gpt_oss"] if weights == MXFP4.name else GPU_CONFIGS["llama"]
+    form, shape = layout.expert_form, shape_of(config)
     constants = device.defines(build_program(shape, layout), device.Tuning())
     warps = constants["WARPS"]
     stream, inputs = (each.cuda() for each in operands(matrix, x, form))
@@ -48,10 +49,14 @@ def products(
 @pytest.mark.parametrize("batch", [1, 2, 3, 6, 8])
 @pytest.mark.parametrize(
     ("weights", "blocks"),
-    [*((name, CHUNK_BLOCKS) for name in FORMATS), *((name, SHORT_CHUNK_BLOCKS) for name in ("fp8", "int8"))],
+    [
+        *((name, CHUNK_BLOCKS) for name in (*FORMATS, "mxfp4")),
+        *((name, SHORT_CHUNK_BLOCKS) for name in ("fp8", "int8")),
+    ],
 )
 def test_a_chunk_is_multiplied(weights: str, blocks: int, batch: int, share: float) -> None:
-    tiles = int(FORMATS[weights].tiles * blocks * share)
+    form = FORMATS.get(weights, MXFP4)
+    tiles = form.tiles * int(blocks * share) if form.read_in_place else int(form.tiles * blocks * share)
     chance = torch.Generator().manual_seed(batch)
     matrix = torch.randn(16, tiles * 16, generator=chance)
     x = torch.randn(batch, tiles * 16, generator=chance)

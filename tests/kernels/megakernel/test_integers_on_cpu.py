@@ -18,16 +18,16 @@ CHUNKS = 2
 ENTRY = """
 template <bool KEPT>
 void product(const char* chunk, char* input, int tiles, float* out) {
-  prepare_inputs<Own, CHUNKS * kChunkTiles, !KEPT>(input, tiles);
+  prepare_inputs<Own, CHUNKS * Own::kChunkTiles, !KEPT>(input, tiles);
   Sums sum = {};
-  for (int c = 0; c * kChunkTiles < tiles; c++, chunk += kChunkBlocks * kBlock) {
+  for (int c = 0; c * Own::kChunkTiles < tiles; c++, chunk += kChunkBlocks * Own::kBlock) {
     Codes<Own> codes;
     Inputs<Own> x;
-    load_codes(codes, chunk, tiles - c * kChunkTiles);
-    load_inputs<KEPT>(x, input + c * kChunkInput<Own>, c, tiles - c * kChunkTiles);
-    multiply(sum, codes, x, tiles - c * kChunkTiles);
+    load_codes(codes, chunk, tiles - c * Own::kChunkTiles);
+    load_inputs<KEPT>(x, input + c * kChunkInput<Own>, c, tiles - c * Own::kChunkTiles);
+    multiply(sum, codes, x, tiles - c * Own::kChunkTiles);
   }
-  leave_sums(((float(*)[16 * BATCH])out)[threadIdx.x / 32], sum, {}, {});
+  leave_sums<Own>(((float(*)[16 * BATCH])out)[threadIdx.x / 32], sum, {}, {});
 }
 extern "C" int run(const char* stream, char* input, int tiles, float* out, int kept) {
   const auto chosen = kept ? product<true> : product<false>;
@@ -40,9 +40,9 @@ def products(form: Format, matrix: torch.Tensor, x: torch.Tensor, kept: bool) ->
     batch, tiles = len(x), matrix.shape[1] // 16
     length = CHUNKS * form.chunk_tiles * 16
     macros = {
-        "WEIGHT_BITS": form.bits, "HEAD_BITS": form.bits, "INTEGERS": 1, "SCALED_TILES": form.scaled,
-        "ZEROS": ZEROS.index(form.zeros), "CHUNK_BLOCKS": form.chunk_blocks, "WARPS": device.WARPS,
-        "BATCH": batch, "INPUT_LENGTH": length, "CHUNKS": CHUNKS,
+        "WEIGHT_BITS": form.bits, "HEAD_BITS": form.bits, "EXPERT_BITS": form.bits, "INTEGERS": 1,
+        "SCALED_TILES": form.scaled, "ZEROS": ZEROS.index(form.zeros), "CHUNK_BLOCKS": form.chunk_blocks,
+        "WARPS": device.WARPS, "BATCH": batch, "INPUT_LENGTH": length, "CHUNKS": CHUNKS,
     }  # fmt: skip
     kernel = library(device.SOURCES / "integers.cuh", ENTRY, macros)
     stream, inputs = operands(matrix, x, form)

@@ -78,6 +78,7 @@ def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, la
         ("qwen3_moe-of-4", 2, {"out_parts": 2}),
         ("qwen3_moe-of-4", 4, {"splits": 0, "sms": 4}),
         ("mixtral-of-2", 2, {"batch": 3, "splits": 2, "down_parts": 2, "sms": 4}),
+        ("gpt_oss-of-2", 2, {"splits": 0, "sms": 4, "down_parts": 2}),
         ("olmoe-of-2", 2, {"splits": 0, "sms": 4, "down_parts": 2}),
         ("olmoe-of-2", 2, {"batch": 5, "splits": 2, "sms": 5}),
     ],

@@ -11,7 +11,7 @@ from kernels.ops import ModelCase
 from kernels.runners.whole_model import WholeModel
 from tests.kernels.megakernel.published import CONFIGS
 
-REFUSED = {"tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m", "gpt-oss-20b"}
+REFUSED = {"tiny-gpt2", "tiny-bert", "tiny-striped-hyena", "striped-hyena-150m"}
 
 
 LONG_ROPE = {"model_type": "phi3", "rope_scaling": {"type": "longrope"}}
@@ -32,7 +32,8 @@ def test_it_serves_the_catalogue_but_for_other_families() -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_it_serves_what_it_promises(name: str) -> None:
     shape, config = shape_of(CONFIGS[name]), CONFIGS[name]
-    assert shape.qkv_bias == (config["model_type"] == "qwen2")
+    assert shape.qkv_bias == (config["model_type"] in ("qwen2", "gpt_oss"))
+    assert shape.sinks == shape.out_bias == shape.expert_bias == (config["model_type"] == "gpt_oss")
     assert shape.qk_norm == (config["model_type"] in ("qwen3", "qwen3_moe", "olmoe", "gemma3_text"))
     assert shape.whole_norm == (config["model_type"] == "olmoe")
     assert shape.qkv_rows == (shape.heads + 2 * shape.kv_heads) * shape.head_dim
@@ -49,7 +50,6 @@ def test_bytes_of_a_step_are_the_matrices_once_and_of_a_mixture_the_experts_of_o
     ("change", "named"),
     [
         ({"model_type": "gpt2"}, "model_type 'gpt2': the megakernel serves llama"),
-        ({"model_type": "gpt_oss"}, "model_type 'gpt_oss': the megakernel has no attention sinks"),
         ({"model_type": "granite", "logits_scaling": 13}, "logits_scaling 13.0 is no power of two"),
         ({"model_type": "phi3", "rope_scaling": {"type": "dynamic"}}, "rope_type 'dynamic'"),
         (LONG_ROPE | {"original_max_position_embeddings": 8192}, "original_max_position_embeddings 8192"),
@@ -68,7 +68,6 @@ def test_bytes_of_a_step_are_the_matrices_once_and_of_a_mixture_the_experts_of_o
         ({"intermediate_size": 8200}, "intermediate_size 8200"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"mlp_bias": True}, "mlp_bias"),
-        ({"attention_bias": True}, "attention_bias"),
         (WINDOWED | {"max_window_layers": 1}, "sliding_window 64: the megakernel serves it in all layers"),
     ],
 )
@@ -87,6 +86,7 @@ def test_a_refusal_names_the_feature(change: dict, named: str) -> None:
         ({"model_type": "exaone4", "sliding_window": None}, {"unrotated_every": 0, "norm_before": False}),
         ({"model_type": "olmo3", "sliding_window": 64}, {"whole_norm": True, "full_every": 4, "two_ropes": True}),
         ({"model_type": "seed_oss", "attention_bias": True}, {"qkv_bias": True, "norm_after": False}),
+        ({"attention_bias": True}, {"qkv_bias": True, "out_bias": True, "expert_bias": False}),
         ({"model_type": "glm4", "attention_bias": True}, {"qkv_bias": True, "norm_before": True}),
         ({"model_type": "ministral", "sliding_window": 64}, {"window": 64, "full_every": 0}),
         (LONG_ROPE | {"original_max_position_embeddings": 4096}, {"two_ropes": False}),

@@ -16,10 +16,12 @@ from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
-from kernels.megakernel.program.weights import FORMATS
+from kernels.megakernel.program.weights import FORMATS, MXFP4
 from kernels.model.decoder import Decoder
 from kernels.model.dense_families import rotary_order
+from kernels.model.experts import experts_of
 from kernels.model.rounding import Rounding, rounded_weights
+from kernels.quant.absmax import quantised, values
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 
 ARCHITECTURES = {
@@ -29,10 +31,16 @@ ARCHITECTURES = {
     "gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM",
     "glm4": "Glm4ForCausalLM", "smollm3": "SmolLM3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM", "olmoe": "OlmoeForCausalLM", "mixtral": "MixtralForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
 }  # fmt: skip
 LLAMA3_ROPE = {
     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
+}  # fmt: skip
+
+YARN = {
+    "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+    "original_max_position_embeddings": 16,
 }  # fmt: skip
 
 
@@ -81,6 +89,7 @@ NEAR: dict[str, dict[str, Any]] = {
     ),
     "glm4": _config("glm4", 128, 144, 4, 1, 32, 97, pad_token_id=0, tie_word_embeddings=False, eos_token_id=2),
     "smollm3": _config("smollm3", 128, 144, 4, 2, 32, 97, pad_token_id=0, no_rope_layer_interval=2),
+    "llama-bias": _config("llama", 96, 160, 6, 2, 32, 150, pad_token_id=0, attention_bias=True),
     "qwen2-window": _config(
         "qwen2", 128, 144, 4, 1, 64, 97, pad_token_id=0, use_sliding_window=True, sliding_window=13,
         layer_types=["sliding_attention", "full_attention"],
@@ -101,12 +110,18 @@ MIXTURES: dict[str, dict[str, Any]] = {
         "mixtral", 64, 96, 4, 1, 64, 120, num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
         pad_token_id=0,
     ),
+    "gpt_oss": _config(
+        "gpt_oss", 128, 64, 8, 2, 32, 97, num_local_experts=10, num_experts_per_tok=3, sliding_window=13,
+        pad_token_id=0, tie_word_embeddings=False, attn_implementation="eager", rope_theta=150000.0,
+        rope_scaling=YARN,
+    ),
 }  # fmt: skip
 """The same with experts."""
 
 RANKED: dict[str, Any] = {
     "qwen3_moe-of-4": MIXTURES["qwen3_moe"] | {"num_key_value_heads": 4, "moe_intermediate_size": 64},
     "mixtral-of-2": MIXTURES["mixtral"] | {"num_key_value_heads": 2},
+    "gpt_oss-of-2": MIXTURES["gpt_oss"],
     "olmoe-of-2": MIXTURES["olmoe"] | {"intermediate_size": 96},
     # a vocabulary whose tiles do not divide by 4
     "llama-of-4": _config("llama", 96, 192, 8, 4, 32, 150, pad_token_id=0, rope_parameters=LLAMA3_ROPE),
@@ -153,6 +168,10 @@ GPU_MIXTURES = {
         norm_topk_prob=True, **ON_GPU,
     ),
     "olmoe": _config("olmoe", 512, 256, 8, 8, 64, 4099, num_experts=64, num_experts_per_tok=8, **ON_GPU),
+    "gpt_oss": _config(
+        "gpt_oss", 576, 256, 16, 2, 64, 4099, num_local_experts=32, num_experts_per_tok=4, sliding_window=64,
+        rope_theta=150000.0, rope_scaling=YARN | {"original_max_position_embeddings": 128}, **ON_GPU,
+    ),
 }  # fmt: skip
 """The same with experts."""
 
@@ -183,6 +202,12 @@ def with_rounded_weights(
 ) -> Any:
     """A copy in `dtype` with the values that the matrices have in a lower precision; the embedding as it was."""
     made = copy.deepcopy(original)
+    if weights == MXFP4.name:
+        for layer in made.model.layers:
+            w = experts_of(made.config, layer.mlp)
+            for own in (w.gate_up, w.down):
+                own.copy_(values(quantised(own.flatten(0, 1), weights)).view_as(own))
+        return made.to(dtype)
     found = rounded_weights(made, Decoder(made), weights, Rounding(method=method))
     made = made.to(dtype)
     made.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)

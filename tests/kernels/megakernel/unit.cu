@@ -7,14 +7,14 @@ extern "C" __global__ void unit(const char* chunk, int bytes, const char* input,
   for (int i = threadIdx.x; i < bytes; i += blockDim.x) memory[i] = chunk[i];
   for (int i = threadIdx.x; i < input_bytes; i += blockDim.x) inputs[i] = input[i];
   __syncthreads();
-  const float2 undo = prepare_inputs<Own, kChunkTiles, true>(inputs, tiles);
+  const float2 undo = prepare_inputs<Expert, Expert::kChunkTiles, true>(inputs, tiles);
   const float* scales = (const float*)memory + threadIdx.x % 32 / 4;
-  const float2 row_scale = kChunkHeader ? make_float2(scales[0] * kUndo, scales[8] * kUndo) : make_float2(1.f, 1.f);
-  Codes<Own> codes;
-  Inputs<Own> x;
+  const float2 row_scale = Expert::kHeader ? make_float2(scales[0] * kUndo<Expert>, scales[8] * kUndo<Expert>) : make_float2(1.f, 1.f);
+  Codes<Expert> codes;
+  Inputs<Expert> x;
   load_codes(codes, memory, tiles);
   load_inputs<false>(x, inputs, 0, tiles);
   Sums sum = {};
   multiply(sum, codes, x, tiles);
-  leave_sums(((float(*)[16 * BATCH])out)[threadIdx.x / 32], sum, row_scale, undo);
+  leave_sums<Expert>(((float(*)[16 * BATCH])out)[threadIdx.x / 32], sum, row_scale, undo);
 }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
 
 LOG2_E = np.float32(1.4426950408889634)
+NO_SINK = np.float32(-np.inf)
 
 
 def splits_of(length: int, split_keys: int, most: int) -> int:
@@ -61,7 +62,7 @@ def attend_to_all(sm: "StreamingMultiprocessor", words: dict[str, int]) -> Gener
             part = words | {"kv_head": kv, "head": first, "heads": count}
             taken = yield from _heads(sm, part, b)
             span, keeps = slice(_first(sm, words["layer"], b), sm.length(b)), keeps_newest(shape, words, kv)
-            sums, _, total = _sums(sm, words["layer"], b, kv, span, taken, keeps)
+            sums, _, total = _sums(sm, words["layer"], b, (kv, first), span, taken, keeps)
             x[b, first - head : first - head + count] = sums / total
             yield True
     skipped = words["k_tile"] * 16 - head * shape.head_dim
@@ -142,7 +143,7 @@ def _attend(
     """Publishes one split's unnormalised sums, maxima and weights."""
     kv, flag = words["kv_head"], sm.flag(words["layer"])
     keeps = words["head"] == kv * (sm.shape.heads // sm.shape.kv_heads)
-    sums, top, total = _sums(sm, words["layer"], b, kv, span, (q, key, value), keeps)
+    sums, top, total = _sums(sm, words["layer"], b, (kv, words["head"]), span, (q, key, value), keeps)
     at = b, slice(words["head"], words["head"] + words["heads"]), words["split"]
     sm.store("attention", at, two_floats(sums, flag))
     sm.store("attention_state", at, one_value(np.concatenate([top, total], axis=1).view(np.uint32), flag))
@@ -152,13 +153,15 @@ def _sums(
     sm: "StreamingMultiprocessor",
     layer: int,
     b: int,
-    kv: int,
+    at: tuple[int, int],
     span: slice,
     taken: tuple[Floats, Floats, Floats],
     keeps: bool,
 ) -> tuple[Floats, Floats, Floats]:
-    """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights."""
-    q, key, value = taken
+    """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights. `at`:
+    the key-value head and the first query head. A head's sink joins the first split.
+    """
+    (kv, head), (q, key, value) = at, taken
     newest = sm.length(b) - 1
     keys, values = sm.gpu.keys[layer, b, span, kv].copy(), sm.gpu.values[layer, b, span, kv].copy()
     if span.stop == newest + 1:
@@ -166,6 +169,8 @@ def _sums(
         if keeps:
             sm.unpublished.append(((layer, b, newest, kv), key, value))
     scores = soft_capped(q @ keys.T, sm.shape.score_cap * LOG2_E)
-    top = scores.max(axis=1, keepdims=True)
+    first = span.start == _first(sm, layer, b)
+    sinks = sm.gpu.arrays["sinks"][layer, head : head + len(q), None] * LOG2_E if sm.shape.sinks and first else NO_SINK
+    top = np.maximum(scores.max(axis=1, keepdims=True), sinks)
     weights = np.exp2(scores - top)
-    return bf16(weights) @ values, top, weights.sum(axis=1, keepdims=True)
+    return bf16(weights) @ values, top, weights.sum(axis=1, keepdims=True) + np.exp2(sinks - top)

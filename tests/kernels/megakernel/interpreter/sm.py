@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kernels.megakernel.program.exchange import COPIED, EXCHANGED
 from kernels.megakernel.program.instructions import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.proof.structure import instruction_name, instruction_rows
+from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT
 from tests.kernels.megakernel.interpreter.attend import attend_to_all, attended, attention
 from tests.kernels.megakernel.interpreter.sample import draw_candidates
 from tests.kernels.megakernel.interpreter.units import matrix_of_unit
@@ -186,6 +187,8 @@ class StreamingMultiprocessor:
     def _out(self, words: dict[str, int]) -> Steps:
         x = yield from attended(self, words) if self.layout.splits else attend_to_all(self, words)
         for tile, rows in self._products(words, x):
+            if self.shape.out_bias and words["k_tile"] == 0:
+                rows = rows + self.gpu.arrays["out_bias"][words["layer"], tile * 16 : tile * 16 + 16]
             self._store_rows("out_partials", words, tile, rows)
             yield True
 
@@ -193,7 +196,10 @@ class StreamingMultiprocessor:
         layer, tile = words["layer"], words["tile"]
         x, scale = self.routed = yield from self._normed(layer, after_attention=True)
         for tile, rows in self._products(words, x):
-            logits = np.ascontiguousarray(rows * scale, dtype=np.float32).view(np.uint32)
+            rows = rows * scale
+            if self.shape.expert_bias:
+                rows += self.gpu.arrays["router_bias"][layer, tile * 16 : tile * 16 + 16]
+            logits = np.ascontiguousarray(rows, dtype=np.float32).view(np.uint32)
             self.store("router", (slice(None), slice(tile * 16, tile * 16 + 16)), one_value(logits, self.flag(layer)))
             yield True
 
@@ -215,27 +221,44 @@ class StreamingMultiprocessor:
         """How many experts of the group some sequence has chosen."""
         return min(max(len(self.experts) - group * self.shape.top_k, 0), self.shape.top_k)
 
-    def _expert(self, layer: int, group: int, place: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-        """The tiles of gate and up, and of down, of an expert of a group."""
-        tiles = self.gpu.arrays["experts"][layer, self.experts[group * self.shape.top_k + place]]
-        end = 2 * self.shape.expert_size * self.shape.hidden
-        return tiles[:end], tiles[end:]
+    def _expert_rows(self, layer: int, slot: int, down: bool, tile: int) -> Floats:
+        """16 rows of an expert at work: of gate and up, or of down."""
+        stored = self.gpu.arrays["experts"][layer, self.experts[slot]]
+        form, wide, narrow = self.layout.expert_form, self.shape.hidden // 16, self.shape.expert_size // 16
+        sizes = [k * form.block_bytes // form.tiles // stored.itemsize for k in (wide, narrow)]
+        begin = 2 * narrow * sizes[0] + tile * sizes[1] if down else tile * sizes[0]
+        unit = stored[begin : begin + sizes[down]]
+        return matrix_of_tiles(unit) if form.bits == 16 else matrix_of_unit(unit, (wide, narrow)[down], form)
+
+    def _bias(self, name: str, layer: int, group: int, place: int) -> Floats:
+        """The bias of an expert of a group."""
+        return bf16_floats(self.gpu.arrays[name][layer, self.experts[group * self.shape.top_k + place]])
+
+    def _activated(self, gate: Floats, up: Floats) -> Floats:
+        if self.shape.gate == "swigluoai":
+            gate, up = np.minimum(gate, SWIGLUOAI_LIMIT), np.clip(up, -SWIGLUOAI_LIMIT, SWIGLUOAI_LIMIT)
+            return gate / (1 + np.exp(-np.float32(SWIGLUOAI_ALPHA) * gate)) * (up + 1)
+        gelu = self.shape.gate == "gelu"
+        inner = np.float32(1.5957691) * (gate + np.float32(0.044715) * gate**3) if gelu else gate
+        return gate / (1 + np.exp(-inner)) * up
 
     def _experts_gate_up(self, words: dict[str, int]) -> Steps:
         layer, group, units = words["layer"], words["group"], self.shape.expert_size // 8
         if group == 0:
             yield from self._route(layer)
         assert self.routed is not None
-        (x, scale), size = self.routed, 16 * self.shape.hidden
+        x, scale = self.routed
         tiles = self._at_work(group) * units
         for tile in range(words["tile"], tiles, self.layout.sms)[: words["units"]]:
             place, unit = divmod(tile, units)
-            own = self._expert(layer, group, place)[0]
-            matrix = matrix_of_tiles(own[unit * size : (unit + 1) * size])
+            matrix = self._expert_rows(layer, group * self.shape.top_k + place, False, unit)
             rows = x[:, : words["k_tiles"] * 16] @ matrix.T
             gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
+            if self.shape.expert_bias:
+                bias = self._bias("gate_up_bias", layer, group, place)[8 * unit : 8 * unit + 8]
+                gate, up = gate + bias[:, 0], up + bias[:, 1]
             share = self.shares[group * self.shape.top_k + place][:, None]
-            gated = np.where(share == 0, 0, gate / (1 + np.exp(-gate)) * up * share)
+            gated = np.where(share == 0, 0, self._activated(gate, up) * share)
             at = group * self.shape.top_k * units + tile
             self.store("gated", at, eight_gated(gated.astype(np.float32), self.flag(layer)))
             yield True
@@ -245,7 +268,7 @@ class StreamingMultiprocessor:
         if not self._at_work(group):
             return
         first, count = words["k_tile"], min(words["k_tiles"], self._at_work(group) * each - words["k_tile"])
-        count, size = max(count, 0), 16 * self.shape.expert_size
+        count = max(count, 0)
         begin = 2 * (group * self.shape.top_k * each + first)
         taken = yield from self.take("gated", slice(begin, begin + 2 * count), self.flag(layer))
         x = gated_of(taken).transpose(1, 0, 2).reshape(self.layout.batch, count * 16)
@@ -253,9 +276,13 @@ class StreamingMultiprocessor:
             rows = np.zeros((self.layout.batch, 16), dtype=np.float32)
             for column in range(count):
                 place, k = divmod(first + column, each)
-                unit = self._expert(layer, group, place)[1][tile * size : (tile + 1) * size]
-                matrix = matrix_of_tiles(unit)[:, k * 16 : k * 16 + 16]
+                unit = self._expert_rows(layer, group * self.shape.top_k + place, True, tile)
+                matrix = unit[:, k * 16 : k * 16 + 16]
                 rows += x[:, column * 16 : column * 16 + 16] @ matrix.T
+            if self.shape.expert_bias and first == 0:
+                for place in range(self._at_work(group)):
+                    bias = self._bias("down_bias", layer, group, place)[tile * 16 : tile * 16 + 16]
+                    rows += self.shares[group * self.shape.top_k + place][:, None] * bias
             self._store_rows("down_partials", words, tile, rows)
             yield True
 
@@ -266,9 +293,8 @@ class StreamingMultiprocessor:
         layer = words["layer"]
         x, scale = yield from self._normed(layer, after_attention=True)
         for tile, rows in self._products(words, x):  # 8 rows of gate, and the 8 matching rows of up
-            gate, up = rows[:, :8] * scale, rows[:, 8:] * scale
-            inner = np.float32(1.5957691) * (gate + np.float32(0.044715) * gate**3) if self.shape.gelu else gate
-            self.store("gated", tile, eight_gated(gate / (1 + np.exp(-inner)) * up, self.flag(layer)))
+            gated = self._activated(rows[:, :8] * scale, rows[:, 8:] * scale)
+            self.store("gated", tile, eight_gated(gated, self.flag(layer)))
             yield True
 
     def _down(self, words: dict[str, int]) -> Steps:

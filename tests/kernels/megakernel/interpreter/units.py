@@ -40,6 +40,9 @@ def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
                 for number in np.moveaxis(numbers, 2, 0)
             ]
             values = _with_zeros(values.reshape(-1, 8, 8, 2, 2, 2), form, *by)
+        elif form.read_in_place:  # exponents [block, g, pair of tiles, row half]
+            by_pair = np.ldexp(np.float32(1), scales.astype(np.int32) - 127).reshape(blocks, 8, 2, 1, 1, 2, 1)
+            values = values.reshape(blocks, 8, 4, 4, 2, 2, 2) * by_pair.repeat(2, axis=2)
         elif form.block_scales:  # [block, g, tile, row half]: lane 4g + t holds rows g and g + 8 of tile t
             values = values.reshape(blocks, 8, 4, 4, 2, 2, 2) * e4m3_values(scales).reshape(blocks, 8, 4, 1, 1, 2, 1)
         matrix = _rows(values.reshape(blocks, -1), GROUP_TILES if form.integers else form.tiles)
