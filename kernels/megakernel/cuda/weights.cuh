@@ -224,9 +224,9 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
                                   __shfl_sync(~0u, undo, (first + 1) % kColumns * 2));
 }
 
-template <class, int Tiles, bool>
+template <class F, int Tiles, bool>
 __device__ __forceinline__ float2 prepare_inputs(char* input, int tiles) {
-  if constexpr (WEIGHT_BITS == 8) return halve_inputs<Tiles>(input, tiles);
+  if constexpr (F::kBits == 8) return halve_inputs<Tiles>(input, tiles);
   return make_float2(1.f, 1.f);
 }
 
