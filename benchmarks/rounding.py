@@ -1,6 +1,6 @@
 """What a model loses on a text when its weights are held in each format, beside bf16's own arithmetic.
 
-    python -m benchmarks.rounding MODEL_DIRECTORY RESULT.json [--append] [--text FILE] [--tokens N] [--device cuda]
+    python -m benchmarks.rounding MODEL_DIRECTORY RESULT.json [--append] [--weights NAME] [--text FILE] [--tokens N]
 
 The directory has trained weights and `tokenizer.json`, and `quality.txt` where no text is given. Each row but that of
 bf16 is the model with the values of its codes, computed in float32, so that the loss is that of the rounding alone.
@@ -10,7 +10,7 @@ import argparse
 import copy
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,10 @@ FORMATS = (
 )
 
 
+KEY = ("model", "weights", "group", "rounding")
+"""What tells a row from others."""
+
+
 class Row(Document):
     """One format on one model. `kl`, in nats, and `top1_changed` are from float32's."""
 
@@ -87,8 +91,8 @@ def held_in(model: Any, form: Format) -> Any:
     return with_values(own.float(), rounded)
 
 
-def measured(directory: Path, text: str, device: str, most: int) -> Iterator[Row]:
-    """bf16's own arithmetic, then every format. Raises ValueError where there is no text."""
+def measured(directory: Path, text: str, device: str, most: int, weights: Sequence[str] = ()) -> Iterator[Row]:
+    """bf16's own arithmetic, then every format, or those of these weights. Raises ValueError where there is no text."""
     config = json.loads((directory / "config.json").read_text("utf-8"))
     exact, model = (runners.load(directory, config, dtype=dtype, device=device) for dtype in ("fp32", "bf16"))
     words = int(model.config.vocab_size)  # type: ignore[union-attr, arg-type]
@@ -97,6 +101,8 @@ def measured(directory: Path, text: str, device: str, most: int) -> Iterator[Row
     if tokens is None:
         raise ValueError(f"{directory}: no tokenizer.json or no quality.txt of {length} tokens or more")
     for form in (Format("bf16", None, 2), *FORMATS):
+        if weights and form.weights not in weights:
+            continue
         start = time.monotonic()
         own = model if form.weights == "bf16" else held_in(model, form)
         if device == "cuda":
@@ -127,16 +133,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("directory", type=Path)
     parser.add_argument("result", type=Path)
-    parser.add_argument("--append", action="store_true", help="keep the rows of other models in the file")
+    parser.add_argument("--append", action="store_true", help="keep the other rows in the file")
+    parser.add_argument("--weights", action="append", help="only these; repeatable")
     parser.add_argument("--text", type=Path)
     parser.add_argument("--tokens", type=int, default=8_192, help="the most tokens of the text")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     given = parser.parse_args()
     text = given.text.read_text("utf-8") if given.text else ""
     kept = json.loads(given.result.read_text("utf-8"))["rows"] if given.append and given.result.exists() else []
-    document = {**environment_info(device=given.device), "rows": kept}
-    for row in measured(given.directory, text, given.device, given.tokens):
-        document["rows"].append(row.model_dump())
+    rows = {tuple(row[name] for name in KEY): row for row in kept}
+    document = environment_info(device=given.device)
+    for row in measured(given.directory, text, given.device, given.tokens, given.weights or ()):
+        rows[tuple(getattr(row, name) for name in KEY)] = row.model_dump()
+        document["rows"] = list(rows.values())
         given.result.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
         print(f"{row.weights:6} {row.rounding:8} KL {row.kl:.6f}, other tokens {row.top1_changed:.2%}", flush=True)
 

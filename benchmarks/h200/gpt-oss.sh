@@ -30,7 +30,8 @@ step gate 100 bash -c '"$PYTHON" -m kernels check attention --variant flash_trit
 step decode 150 "$PYTHON" -m kernels bench decode --model gpt-oss-20b --batch 1 --batch 8 --prompt 128 \
     --runner kernels --seconds 3 --json "$OUT/decode-gpt-oss.json"
 step megakernel_checks 240 "${pytest[@]}" tests/kernels/megakernel/test_gpu_weights.py \
-    tests/kernels/megakernel/test_gpu_experts.py -k "mxfp4 or gpt_oss or sinks"
+    tests/kernels/megakernel/test_gpu_experts.py tests/kernels/server/test_gpu_backends.py \
+    -k "mxfp4 or gpt_oss or sinks or few"
 megakernel=("$PYTHON" -m kernels bench decode --model gpt-oss-20b --prompt 128 --runner megakernel_mxfp4 \
     --runner megakernel --runner kernels_mxfp4 --seconds 2)
 step megakernel 150 "${megakernel[@]}" --batch 1 --json "$OUT/decode-gpt-oss-megakernel.json"

@@ -62,6 +62,12 @@ class Program:
         """Whether a product's weights lie in the streams of the SMs; those of experts are read where they lie."""
         return not self.shape.experts or op not in (GATE_UP, DOWN)
 
+    @property
+    def expert_bytes(self) -> int:
+        """Bytes of all experts as the launch reads them; of a dense model 0."""
+        form = self.layout.expert_form
+        return self.shape.experts_bytes // 2 * form.block_bytes // (256 * form.tiles)
+
     def streams_as(self, other: "Program") -> bool:
         """Whether its streams hold the same bytes in the same order as those of another program of the model."""
         forms = [(layout.form, layout.head_form) for layout in (self.layout, other.layout)]

@@ -16,8 +16,7 @@ def held_bytes(program: Program, capacity: int) -> dict[str, int]:
     layer = shape.hidden * (shape.qkv_rows + shape.heads * shape.head_dim)
     mlp = shape.hidden * (shape.experts + (shape.experts or 1) * 3 * shape.expert_size)
     table = 2 * shape.vocab * shape.hidden
-    own = int(program.layout.expert_form.weight_bytes * (shape.experts_bytes // 2))
-    experts = {"experts of the launch": own} if shape.experts else {}
+    experts = {"experts of the launch": program.expert_bytes} if shape.experts else {}
     return experts | {
         "matrices for prompts": 2 * shape.layers * (layer + mlp),
         "stream of the launch": int((-(-program.stream_bytes() // ALIGNMENT) * ALIGNMENT).sum()),

@@ -5,13 +5,11 @@ import pytest
 import torch
 
 from kernels import runners
-from kernels.model.experts import experts_of
 from kernels.ops.sampling import Sampling
-from kernels.quant.absmax import quantised, values
 from tests.kernels.megakernel.interpreter.attend import splits_of
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.test_gpu_fidelity import kl_blocks
-from tests.kernels.megakernel.tiny_models import GPU_MIXTURES
+from tests.kernels.megakernel.tiny_models import GPU_MIXTURES, round_experts
 from tests.kernels.megakernel.touched import differences
 from workers.measuring import quality, texts
 
@@ -72,12 +70,7 @@ def test_sinks_and_biases_that_decide_are_as_near_to_float32_as_torchs(batch, ro
 def test_with_experts_in_mxfp4_it_is_as_near_to_the_rounded_model_as_torch(batch):
     """A wrong code or scale costs far more than bf16's arithmetic."""
     model, exact = models(GPU_MIXTURES["gpt_oss"])
-    with torch.no_grad():
-        for layer, other in zip(model.model.layers, exact.model.layers, strict=True):
-            w, of_exact = (experts_of(each.config, own.mlp) for each, own in ((model, layer), (exact, other)))
-            for own, twin in ((w.gate_up, of_exact.gate_up), (w.down, of_exact.down)):
-                own.copy_(values(quantised(own.flatten(0, 1), "mxfp4")).view_as(own))
-                twin.copy_(own)
+    round_experts(model, exact)
     check_fidelity("gpt_oss in mxfp4", model, exact, runner_of(model, weights="mxfp4"), batch)
 
 

@@ -213,16 +213,25 @@ def own_copy(original: Any, weights: str) -> Any:
 
 
 @torch.no_grad()
+def round_experts(*models: Any) -> None:
+    """Gives the experts of each model the values that those of the first have in MXFP4."""
+    for layers in zip(*(each.model.layers for each in models), strict=True):
+        first, *others = (experts_of(each.config, layer.mlp) for each, layer in zip(models, layers, strict=True))
+        for name in ("gate_up", "down"):
+            own = getattr(first, name)
+            own.copy_(values(quantised(own.flatten(0, 1), MXFP4.name)).view_as(own))
+            for other in others:
+                getattr(other, name).copy_(own)
+
+
+@torch.no_grad()
 def with_rounded_weights(
     original: Any, weights: str, method: str = "nearest", dtype: torch.dtype = torch.bfloat16
 ) -> Any:
     """A copy in `dtype` with the values that the matrices have in a lower precision; the embedding as it was."""
     made = own_copy(original, weights)
     if weights == MXFP4.name:
-        for layer in made.model.layers:
-            w = experts_of(made.config, layer.mlp)
-            for own in (w.gate_up, w.down):
-                own.copy_(values(quantised(own.flatten(0, 1), weights)).view_as(own))
+        round_experts(made)
         return made.to(dtype)
     found = rounded_weights(made, Decoder(made), weights, Rounding(method=method))
     made = made.to(dtype)

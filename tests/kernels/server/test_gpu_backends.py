@@ -28,7 +28,7 @@ from kernels.server.execution.shapes import Shape
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.on_gpu import models
-from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, round_experts
 from tests.kernels.runners.test_gpu_experts import EVERY, GPT_OSS
 from tests.kernels.server.answers import assert_models_answers, run_all
 
@@ -227,25 +227,28 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("config", "devices", "backends"),
+    ("config", "devices", "weights", "up_to"),
     [
-        (EVERY, None, 1),
-        (GPT_OSS, None, 1),
-        pytest.param(EVERY, [0, 1], 2, marks=TWO_GPUS),
-        pytest.param(GPT_OSS, [0, 1], 1, marks=TWO_GPUS),
+        (EVERY, None, "", 0),
+        (GPT_OSS, None, "", 0),
+        (GPT_OSS, None, "", 4),
+        (GPT_OSS, None, "mxfp4", 4),
+        pytest.param(EVERY, [0, 1], "", 4, marks=TWO_GPUS),
+        pytest.param(GPT_OSS, [0, 1], "", 4, marks=TWO_GPUS),
     ],
-    ids=["qwen3-moe", "gpt-oss", "qwen3-moe over two", "gpt-oss over two"],
+    ids=["qwen3-moe", "gpt-oss", "gpt-oss few", "gpt-oss few mxfp4", "qwen3-moe over two", "gpt-oss over two"],
 )
-def test_a_mixture_of_experts_is_served(config, devices, backends, monkeypatch):
-    """Graphs of single and mixed steps; over two GPUs the megakernel takes few sequences."""
-    if devices is not None:
-        monkeypatch.setattr(building, "crossing", lambda *given: 4)
+def test_a_mixture_of_experts_is_served(config, devices, weights, up_to, monkeypatch):
+    """Graphs of single and mixed steps; the megakernel takes up to so many sequences."""
+    monkeypatch.setattr(building, "crossing", lambda *given: up_to)
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     draw, vocab, served = random.Random(3), config["vocab_size"], model
     if devices is not None:
         served = tensor_parallel.shard_model(model, [torch.device("cuda", number) for number in devices])
-    own = Engine(building.backends(served, RequestedSize(512, 12)))
-    assert len(own.backends) == backends
+    if weights:
+        round_experts(model)
+    own = Engine(building.backends(served, RequestedSize(512, 12), weights=weights))
+    assert len(own.backends) == 1 + bool(up_to)
     requests = [
         Request(str(number), [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 300)))], draw.choice((3, 40)))
         for number in range(20)
