@@ -65,8 +65,9 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
     compact = Decoder(model)
     rounded = None if weights == "bf16" else _codes(model, compact, weights, rounding)
     if len(devices) == 1:
-        kept = rounded is None or _keeps_values(compact, rounded)
-        return [RankModel(model, compact if kept else rounded_decoder(compact, rounded), rounded)]
+        if rounded is not None and not _keeps_values(compact, rounded):
+            compact = rounded_decoder(compact, rounded)
+        return [RankModel(model, compact, rounded)]
     made = []
     for rank, shard in enumerate(shard_model(model, devices).shards):
         own = Decoder(shard)

@@ -109,7 +109,8 @@ FORMATS = {
     )
 }
 """int8 and int4 have a scale per 32 columns of a row, int4_minimum a minimum beside it as GGUF's Q4_1; int4_zero has a
-scale and a zero point per 64, for groups of 64 or 128 as AWQ's; fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an
+scale and a zero point per 64, for groups of 64 or 128 as AWQ's; fp8 is e4m3 with a scale per row, fp8_layers
+the same with the LM head in bf16; nvfp4 is e2m1 with an
 e4m3 scale per 16 columns and a float scale per matrix."""
 
 
