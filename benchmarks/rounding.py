@@ -75,7 +75,8 @@ class Row(Document):
 def with_values(model: Any, rounded: RoundedWeights) -> Any:
     """The transformers `model` with the values of `rounded` in its matrices; the embedding stays. Changes the model."""
     dtype = model.lm_head.weight.dtype
-    model.lm_head.weight = torch.nn.Parameter(rounded.lm_head.values(dtype), requires_grad=False)
+    if rounded.lm_head is not None:
+        model.lm_head.weight = torch.nn.Parameter(rounded.lm_head.values(dtype), requires_grad=False)
     compact = Decoder(model)  # its packed matrices are the model's own
     for layer, codes_of in zip(compact.layers, rounded.layers, strict=True):
         for name, codes in codes_of.items():

@@ -23,8 +23,9 @@ from kernels.model.prompt_ops import PACKS_HEAD, prompt_ops
 from kernels.model.prompts import CAPACITY_STEP, bucket, room_for
 from kernels.model.state import State
 from kernels.model.tensor_parallel import shard_config
+from kernels.model_files.families import stored_rows
 from kernels.ops import LinearCase, LmHeadCase
-from kernels.quant.formats import of_dense
+from kernels.quant.formats import of_dense, of_stored
 from kernels.server.execution.compiling import AnyBuild, NotedVariants, megakernels, served_builds
 from kernels.server.execution.sizing import RequestedSize
 
@@ -49,7 +50,8 @@ def of_model(
     model = skeleton(config, "bf16")
     if reason := refusal(model):
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
-    decoder = Decoder(model)
+    decoder, own = Decoder(model), stored_rows(config)
+    launches = ("bf16", *(of_stored(each) if each == own else each for each in weights))
     yield EMPTY_BUILD
     yield of_gpu.build_of(gpu.sm)
     for traffic in traffics:
@@ -58,7 +60,7 @@ def of_model(
         yield from _prompts(decoder, gpu, traffic)
         room = room_for(traffic.prompt, traffic.tokens)
         for traced in (False, True):  # a plan's profile takes the traced one, once the plan has been measured
-            for precision in ("bf16", *weights):
+            for precision in launches:
                 yield from chain.from_iterable(
                     megakernels(config, gpu, room, [traffic.batch], precision, traced=traced)
                 )
@@ -69,7 +71,7 @@ def of_model(
         for traffic in traffics:
             yield from _prompts(shard, gpu, traffic, sharded=True)
             room = room_for(traffic.prompt, traffic.tokens)
-            for precision in ("bf16", *weights):
+            for precision in launches:
                 yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], precision, size))
     for server in servers:
         yield from served_builds(config, gpu, server)

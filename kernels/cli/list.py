@@ -64,7 +64,7 @@ def _where(row: dict[str, Any]) -> str:
 def _cases(variant: Variant) -> Sequence[Case]:
     if variant.op != "model":
         return [*check_cases(variant.op, cpu=False), *check_cases(variant.op, cpu=True)]
-    weights = ("bf16", "int8", "fp8", "nvfp4", *INT4)
+    weights = ("bf16", "int8", "fp8", "nvfp4", "mxfp4", *INT4)
     return [ModelCase(model="", weights=weight, batch=1, prompt=128, tokens=64) for weight in weights]  # type: ignore[arg-type]
 
 

@@ -86,7 +86,7 @@ MEGAKERNEL = "megakernel"
 class ModelSizes:
     """Sizes of a model: parameters of all layers that multiply a token and of the head, KV bytes a token in 16 bits,
     width of q, the experts of a mixture, what heads of q and k are normed together, and the bytes of a weight of
-    experts over those of others.
+    experts, and of the head, over those of others.
     """
 
     layers: int
@@ -97,6 +97,7 @@ class ModelSizes:
     experts: ExpertSizes | None = None
     head_norms: Literal["each", "all"] | None = None
     expert_share: float = 1.0
+    head_share: float = 1.0
 
     def read(self, rows: float) -> float:
         """Parameters of the layers that `rows` tokens read: of a mixture each expert that one of them has, once, for as
@@ -213,6 +214,6 @@ def pass_ms(
     attention = 4.0 * of.q_width * of.layers * work.pairs
     weights, cached = of.read(work.rows) * weight, work.cached * of.kv_bytes * kv_share / read
     beside = cached + (2.0 * of.body * work.rows + attention) / multiplied
-    head = of.head * weight + 2.0 * of.head * work.answered / multiplied
+    head = of.head * max(of.head_share * weight_bytes / read, weight) + 2.0 * of.head * work.answered / multiplied
     idle, least = (of.layers * us / 1e3 for us in (layer.idle_us, layer.least_us))
     return max(weights + idle, layer.unhidden * weights + least) + beside + head

@@ -16,7 +16,7 @@ from kernels.cuda.current import current
 from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel.host.device import Tuning
 from kernels.megakernel.host.machine import DecodeRequest, Rank, SingleGpuMegakernel
-from kernels.megakernel.host.rank_models import RankModel, rank_models
+from kernels.megakernel.host.rank_models import RankModel, form_of, rank_models
 from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.layout import check_precision, default_layout
@@ -32,7 +32,6 @@ from kernels.model.state import State
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPrompts
 from kernels.ops.sampling import Samplings, of_batch
-from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.base import Generation, Runner, check_request
 from kernels.runners.readers import LOOK_NS
 
@@ -50,7 +49,7 @@ def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
 
 class MegakernelRunner(Runner):
     """Options: `weights` (a name of `FORMATS`, or mxfp4 for experts alone, with which prompts take the model's own;
-    int4 becomes the form that the model was stored in), `rounding` (fields
+    int4 and fp8 become the form that the model was stored in), `rounding` (fields
     of `Rounding`; without it, to nearest), `layout` and `tuning` (their fields), and `devices`: the numbers of the GPUs
     that run the model together, the model's first (ranked_machine.py); a GPU that is named twice runs two ranks side by
     side.
@@ -84,7 +83,7 @@ class MegakernelRunner(Runner):
         wanted = self.options.get("weights", "bf16")
         format_of_dense(wanted)
         check_precision(self.shape, wanted)
-        self.weights = stored_form(wanted, [layer.self_attn.o_proj.weight for layer in self.model.model.layers])
+        self.weights = form_of(wanted, self.model)
         if "weights" in self.options.get("layout", {}):
             raise ValueError("layout: the precision is named by the option weights, for the prompt's pass as well")
         self._rounding = Rounding.model_validate(self.options.get("rounding", {}))

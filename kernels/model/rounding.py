@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernels.model.bound_variants import folded_in
 from kernels.model.layer_weights import Weights, weights_of
-from kernels.quant.formats import of_head
+from kernels.quant.formats import FP8_LAYERS, of_head
 from kernels.quant.gptq import gptq
 from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix
 
@@ -46,22 +46,23 @@ class Rounding(BaseModel):
 
 @dataclass(frozen=True)
 class RoundedWeights:
-    """Codes of a decoder's matrices: for each layer by the names of MATRICES, and of the LM head."""
+    """Codes of a decoder's matrices: for each layer by the names of MATRICES, and of the LM head where it has some."""
 
     layers: list[dict[str, QuantisedMatrix]]
-    lm_head: QuantisedMatrix
+    lm_head: QuantisedMatrix | None
 
 
 @torch.no_grad()
 def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) -> RoundedWeights:
-    """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, fp8, nvfp4 or a form of int4.
+    """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, nvfp4 or a form of fp8 or
+    int4. A model that was stored in fp8 keeps its codes, whatever the rounding.
 
     Neither is changed. Norms that are folded into the compact decoder's matrices are those of `with_folded_norms`.
     Raises ValueError when a weight is not finite, or nvfp4's blocks do not fit.
     """
-    if rounding.method == "nearest":
+    if rounding.method == "nearest" or weights == FP8_LAYERS:
         layers = [{name: QUANTISERS[weights](weight) for name, weight in _of(layer)} for layer in compact.layers]
-        return RoundedWeights(layers, QUANTISERS[of_head(weights)](compact.lm_head))
+        return RoundedWeights(layers, head_codes(compact, weights))
     ids = rounding.ids(len(compact.embedding)).to(compact.embedding.device)
     layers, head = [], torch.zeros(())
     together = max(1, HELD_BYTES // sum(_held_bytes(weight) for _, weight in _of(compact.layers[0])))
@@ -71,10 +72,14 @@ def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) 
         rounded = {name: _round(compact, part, name, moments, weights) for name in MATRICES}
         layers += [{name: codes[at] for name, codes in rounded.items()} for at in range(len(part))]
     apart = of_head(weights) != weights
-    lm_head = (
-        QUANTISERS[of_head(weights)](compact.lm_head) if apart else gptq(compact.lm_head[None], head[None], weights)[0]
-    )
+    lm_head = head_codes(compact, weights) if apart else gptq(compact.lm_head[None], head[None], weights)[0]
     return RoundedWeights(layers, lm_head)
+
+
+def head_codes(compact: Any, weights: str) -> QuantisedMatrix | None:
+    """The LM head of a decoder in `weights`, rounded to nearest; None where it stays in 16 bits."""
+    precision = of_head(weights)
+    return QUANTISERS[precision](compact.lm_head) if precision else None
 
 
 def _round(
@@ -101,7 +106,8 @@ def rounded_decoder(compact: Any, rounded: RoundedWeights) -> Any:
         )
         for layer, matrices in zip(compact.layers, rounded.layers, strict=True)
     ]
-    compact.lm_head = rounded.lm_head.values()
+    if rounded.lm_head is not None:
+        compact.lm_head = rounded.lm_head.values()
     return compact
 
 

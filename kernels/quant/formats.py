@@ -21,6 +21,8 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 INT4 = ("int4", "int4_zero", "int4_minimum")
 """Forms of int4: a scale for 32 columns; a scale and a zero point for 64 or 128; a scale and a minimum for 32."""
 
+FP8_LAYERS = "fp8_layers"
+"""The megakernel's form of fp8 for a checkpoint in it: e4m3 with a scale for each row, the LM head in 16 bits."""
 
 EXPERTS = ("int8", "mxfp4")
 """The lower precisions in which a mixture's experts are held. In MXFP4 nothing but experts is: a model in it has its
@@ -28,15 +30,20 @@ other matrices in 16 bits."""
 
 
 def of_head(weights: str) -> str:
-    """The precision of the LM head of a model in `weights`: int8 for int4, which loses more there than in all other
-    matrices. Those who quantise models leave the head in more bits too.
+    """The precision of the LM head of a model in `weights`, "" for 16 bits: int8 for int4, which loses more there than
+    in all other matrices. Those who quantise models leave the head in more bits too.
     """
-    return "int8" if weights in INT4 else of_dense(weights)
+    return "int8" if weights in INT4 else "" if weights == FP8_LAYERS else of_dense(weights)
 
 
 def of_served_head(weights: str) -> str:
     """The same of a server, whose fp8 is a checkpoint's own: such a model's head is in 16 bits."""
-    return "" if weights == "fp8" else of_head(weights)
+    return of_head(of_stored(weights))
+
+
+def of_stored(weights: str) -> str:
+    """The megakernel's precision for a model in `weights` whose fp8 is its own; others as they are."""
+    return FP8_LAYERS if weights == "fp8" else weights
 
 
 def of_dense(weights: str) -> str:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kernels.quant import e2m1
-from kernels.quant.formats import E4M3_MOST
+from kernels.quant.formats import E4M3_MOST, FP8_LAYERS
 
 E4M3_LEAST_NORMAL, E2M1_MOST = 2.0**-6, 6.0
 ROUNDED_UP = 1.001
@@ -399,6 +399,7 @@ QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
     "int4_zero": int4_zero,
     "int4_minimum": int4_minimum,
     "fp8": fp8_rows,
+    FP8_LAYERS: fp8_rows,
     "nvfp4": nvfp4_power_of_two,
 }
 
@@ -410,8 +411,8 @@ def quantised_shards(parts: Sequence[Tensor], weights: str, columns: bool) -> li
     have multiples of 32. Raises ValueError as the functions above.
     """
     quantise, largest = QUANTISERS[weights], None
-    if weights == "nvfp4" or (weights == "fp8" and columns):
-        reached = [part.abs().amax(dim=1) if weights == "fp8" else part.abs().amax() for part in parts]
+    if weights == "nvfp4" or (quantise is fp8_rows and columns):
+        reached = [part.abs().amax() if weights == "nvfp4" else part.abs().amax(dim=1) for part in parts]
         largest = torch.stack([part.to(reached[0].device) for part in reached]).amax(dim=0)
     quantised = []
     for part in parts:

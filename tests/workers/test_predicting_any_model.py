@@ -63,6 +63,22 @@ def test_experts_in_fewer_bits_by_hand(batch):
     assert dense == {"bf16", "int8", "fp8"}
 
 
+@pytest.mark.parametrize("runner", ["kernels", "megakernel"])
+def test_the_lm_head_of_a_checkpoint_in_fp8_is_predicted_in_16_bits(runner):
+    given = model("llama-3.1-8b")
+    stored = {"dequantised_from": {"quant_method": "modelopt", "quant_algo": "FP8"}}
+    own = given.model_copy(update={"config": given.config | stored})
+
+    def step(each):
+        plans = predicted(each, ceilings=CEILINGS, lower=("fp8",)).plans
+        (plan,) = [plan for plan in plans if (plan.runner, plan.weights) == (runner, "fp8")]
+        return values(plan)["tpot", None, None]
+
+    unpacked_ms = 1 / 4.2e9 if runner == "megakernel" else 0
+    head = 128_256 * 4096
+    assert step(own) - step(given) == pytest.approx(head * (2 / 4e9 - max(1 / 4e9, unpacked_ms)))
+
+
 @pytest.mark.parametrize(
     ("name", "batch", "within"),
     [("qwen3-30b-a3b", 1, 0.05), ("olmoe-1b-7b", 1, 0.05), ("qwen3-30b-a3b", 8, 0.1), ("olmoe-1b-7b", 8, 0.15)],

@@ -42,12 +42,19 @@ def lossy_variants(model: Any) -> list[str]:
     return [name for name in LOSSY_VARIANTS if name != "kernels_mxfp4" or has_experts(model.config)]
 
 
+def partly_stored(model: Any, stored: str) -> str:
+    """Why a plan in the `stored` precision would round some matrices of the model's layers, as a sentence; or ""."""
+    if stored != "fp8" or decoder.refusal(model) or in_fp8(decoder.Decoder(model).layers):
+        return ""
+    return "Not every matrix of its layers was stored in fp8 with a scale for a tensor or a row."
+
+
 def unrounded(model: Any, name: str, stored: str = "") -> str:
     """Why the model's weights are not rounded in the plan of this name, as a sentence; "" where they are. `stored` is
     the precision of its own codes, where the workload allows it for that alone.
     """
-    if stored == "fp8" and stored in LOSSY_VARIANTS[name] and not in_fp8(decoder.Decoder(model).layers):
-        return "Not every matrix of its layers was stored in fp8 with a scale for a tensor or a row."
+    if stored in LOSSY_VARIANTS[name] and (reason := partly_stored(model, stored)):
+        return reason
     if set(LOSSY_VARIANTS[name]) <= set(EXPERTS) or not has_experts(model.config):
         return ""
     return "Weights of a mixture of experts are held in no lower precision but int8 and MXFP4."

@@ -15,7 +15,6 @@ from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import floor_ms, in_burst
-from kernels.model_files.families import stored_rows
 from kernels.plan import Plan
 from kernels.runners.whole_model import WholeModel
 from workers.cost.pricing import hourly_price
@@ -37,7 +36,6 @@ HOPPER = 90
 """Their compute capability (x 10)."""
 CHEAP_SHARE = 0.1
 """A larger share of the seconds left is not spent on the hope that a prediction is too slow."""
-ROUNDED_HEAD = "It would round the LM head to fp8 too, which the checkpoint leaves in 16 bits."
 MEASURING_SECONDS = 4.0
 """What comparing and measuring a plan takes beside building it."""
 
@@ -126,11 +124,7 @@ class TrialOrder:
         refused = variant.serves(case, GPUS[document.gpu]) or several_gpus.refusal(document, size, variant.weights)
         if refused:
             return refused.reason
-        constraints = document.workload.constraints
-        rounds = variant.runner_name == kernels_plan.MEGAKERNEL and variant.weights not in constraints.precisions
-        if rounds and variant.weights == stored_rows(document.model.config):
-            return ROUNDED_HEAD
-        return lossy_refusal(variant.weights, constraints, document.model) if variant.lossy else ""
+        return lossy_refusal(variant.weights, document.workload.constraints, document.model) if variant.lossy else ""
 
     def excluded(self, variant: WholeModel) -> str:
         """That the workload excludes the variant, as a sentence; "" where it does not."""

@@ -13,7 +13,7 @@ from kernels.measure.request_case import cached, multiplied, uncounted
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model.dense_families import DENSE_TYPES, GATES, SHARDED, activation
-from kernels.model_files.families import is_mixture, is_sparse
+from kernels.model_files.families import is_mixture, is_sparse, stored_rows
 from kernels.ops import BYTES, MODEL_BYTES
 from kernels.quant.formats import EXPERTS, of_dense
 from kernels.server.scheduler.batching import STEP_TOKENS
@@ -62,7 +62,8 @@ def of_generation(
             lower = [name for name in lower if _holds_experts(model, runner, size, name)]
         for weights in dict.fromkeys([served, *(name for name in lower if of_dense(name) or sizes.experts)]):
             most = batch_most(model, size)
-            request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us, most)
+            own = stored_rows(model.config)
+            request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us, most, own)
             if not request.served_by_runner(traffic.batch) or excluded(runner, weights, served, workload):
                 continue
             figures = _latencies(request, workload, rates.single) if traffic.concurrency == 1 else []
@@ -138,7 +139,9 @@ def _composes(config: dict[str, Any], gpu: Gpu) -> bool:
 
 @dataclass(frozen=True)
 class _Request:
-    """Requests of a decoder by a runner, with weights in a precision, on GPUs that divide it evenly."""
+    """Requests of a decoder by a runner, with weights in a precision, on GPUs that divide it evenly. The LM head of a
+    model that was `stored` in fp8 is in 16 bits.
+    """
 
     sizes: ModelSizes
     runner: str
@@ -149,6 +152,7 @@ class _Request:
     output: int
     kernel_us: float
     batch_most: int
+    stored: str
 
     def served_by_runner(self, batch: int) -> bool:
         """Whether the runner takes the precision of activations and so many sequences at once."""
@@ -182,6 +186,8 @@ class _Request:
         size = known[of_dense(weights) or self.activations]
         if not of_dense(weights):
             sizes = replace(sizes, expert_share=known[weights] / size)
+        if weights == self.stored == "fp8":
+            sizes = replace(sizes, head_share=SIXTEEN_BITS / size)
         return pass_ms(sizes, work, size, BYTES[self.activations] / SIXTEEN_BITS, by, layer)
 
 

@@ -164,6 +164,12 @@ class _Composer:
         return explored.candidates if explored else []
 
     @property
+    def _stored(self) -> str:
+        """The precision of the model's own rows, where the workload allows it for them alone; else ""."""
+        stored = stored_rows(self.document.model.config)
+        return "" if stored in self.document.workload.constraints.precisions else stored
+
+    @property
     def _has_alternative(self) -> bool:
         """Whether another plan than the present one was measured."""
         return sum(trial.primary is not None for trial in self.done) > 1
@@ -185,7 +191,8 @@ class _Composer:
         variant, size, label, count = candidate.variant, candidate.tensor_parallel_size, candidate.label, len(self.done)
         plan = self._plan(variant.runner_name, variant.options, [], size)
         self._predicted = candidate.predicted
-        if reason := self._order.refusal(candidate) or self._why_not(candidate):
+        partly = kernels_plan.partly_stored(self.model, self._stored) if variant.weights == self._stored else ""
+        if reason := self._order.refusal(candidate) or self._why_not(candidate) or partly:
             self._refuse(label, plan, reason)
         elif late := self._too_late(candidate):
             self._refuse(label, plan, late)
@@ -235,14 +242,13 @@ class _Composer:
             weights: lossy_refusal(weights, constraints, self.document.model)
             for weights in kernels_plan.LOSSY_VARIANTS[name]
         }
-        stored = stored_rows(self.document.model.config)
-        wanted = (*constraints.precisions, *EXPERTS, stored)
+        wanted = (*constraints.precisions, *EXPERTS, self._stored)
         lower = tuple(name for name, refusal in refusals.items() if not refusal and name in wanted)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
         reason = explored or ("" if lower else next(iter(refusals.values())))
         if (
             reason := reason
-            or kernels_plan.unrounded(self.model, name, "" if stored in constraints.precisions else stored)
+            or kernels_plan.unrounded(self.model, name, self._stored)
             or self._why_not(candidate)
             or self._too_late(candidate)
         ):

@@ -26,8 +26,8 @@ struct Mxfp4 : Form<4, 0, 0> {
   static constexpr int kChunk = (CHUNK_BLOCKS * kBlock + 127) / 128 * 128;
 };
 using Own = Form<WEIGHT_BITS, SCALED_TILES, ZEROS>;
-// The LM head's: the same, or integers of more bits.
-using Head = Form<HEAD_BITS, HEAD_BITS == WEIGHT_BITS ? SCALED_TILES : 2, HEAD_BITS == WEIGHT_BITS ? ZEROS : 0>;
+// The LM head's: the same, or more bits, of integers where the others are.
+using Head = Form<HEAD_BITS, HEAD_BITS == WEIGHT_BITS ? SCALED_TILES : INTEGERS ? 2 : 0, HEAD_BITS == WEIGHT_BITS ? ZEROS : 0>;
 constexpr bool kHeadApart = HEAD_BITS != WEIGHT_BITS;
 #if EXPERT_BITS != WEIGHT_BITS
 using Expert = Mxfp4;

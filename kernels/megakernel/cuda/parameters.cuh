@@ -16,8 +16,8 @@
 //     shares sum to 1; GROUPS: groups of TOP_K experts that may be at work in a layer
 //   BATCH: sequences, 1 to 8
 //   WARPS: consumer warps
-//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4); HEAD_BITS: those of the LM head, 8 for int4;
-//     EXPERT_BITS: those of experts, 4 for MXFP4
+//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4 or int4); HEAD_BITS: those of the LM head, 8 for int4,
+//     16 for fp8_layers; EXPERT_BITS: those of experts, 4 for MXFP4
 //   INTEGERS: codes are integers; SCALED_TILES: tiles that share one of their scales, else 0
 //   ZEROS: beside their scales integers have nothing, zero points (1) or minimums (2)
 //   CHUNK_BLOCKS: blocks of a chunk of weights, 32 or 24 (weights.py)

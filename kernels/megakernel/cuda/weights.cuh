@@ -21,7 +21,6 @@ template <class F>
 constexpr float kUndo = kDiagonal<F> ? 67108864.f : F::kBits == 4 ? 128.f : 1.f;
 template <class F>
 constexpr int kTogether = kDiagonal<F> && BATCH == 1 ? 2 : 1;  // blocks whose inputs share a lane's registers
-static_assert(kEach % 2 == 0, "a warp has whole pairs of blocks");
 constexpr int kChains = 4;  // independent sums of a warp, so that products do not wait for each other
 
 // A lane's share of a warp's blocks of a chunk, and the inputs they meet.
@@ -33,6 +32,7 @@ struct Codes {
 };
 template <class F>
 struct Inputs {
+  static_assert(kEach % kTogether<F> == 0, "a warp has whole pairs of blocks");
   uint2 of[kEach / kTogether<F>][F::kBlockTiles];
 };
 using Sums = float[kChains][4];
@@ -224,9 +224,9 @@ __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {
                                   __shfl_sync(~0u, undo, (first + 1) % kColumns * 2));
 }
 
-template <class, int Tiles, bool>
+template <class F, int Tiles, bool>
 __device__ __forceinline__ float2 prepare_inputs(char* input, int tiles) {
-  if constexpr (WEIGHT_BITS == 8) return halve_inputs<Tiles>(input, tiles);
+  if constexpr (F::kBits == 8) return halve_inputs<Tiles>(input, tiles);
   return make_float2(1.f, 1.f);
 }
 

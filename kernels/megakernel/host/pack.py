@@ -19,7 +19,7 @@ from kernels.megakernel.program.weights import (
 )
 from kernels.model.expert_tiles import in_units
 from kernels.model.experts import experts_of
-from kernels.quant.formats import INT4, of_head
+from kernels.quant.formats import FP8_LAYERS, INT4, of_head
 
 if TYPE_CHECKING:
     import torch
@@ -154,7 +154,7 @@ _WORDS = {
     "bf16": _bf16_words,
     "int8": _int8_words,
     **dict.fromkeys(INT4, _int4_words),
-    "fp8": _fp8_words,
+    **dict.fromkeys(("fp8", FP8_LAYERS), _fp8_words),
     "nvfp4": _nvfp4_words,
     "mxfp4": _nvfp4_words,
 }
@@ -191,20 +191,20 @@ def coded(
 
     head, layers = model.lm_head, len(model.layers)
     missing = -len(head) % 16
-    if rounded is None:
-        for layer, own in enumerate(model.layers):
-            for matrix, weight in matrices(own):
-                yield matrix, layer, quantised(weight, weights)
-        padded = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
-        yield HEAD, layers, quantised(padded, of_head(weights))
-        return
-    for layer, layer_codes in enumerate(rounded.layers):
+    for layer, own in enumerate(model.layers if rounded is None else ()):
+        for matrix, weight in matrices(own):
+            yield matrix, layer, quantised(weight, weights)
+    for layer, layer_codes in enumerate(() if rounded is None else rounded.layers):
         both = layer_codes["gate_up"]
         tiles = torch.arange(len(both.codes), device=head.device).view(2, -1, 8).transpose(0, 1).flatten()
         yield QKV, layer, layer_codes["qkv"]
         yield OUT, layer, layer_codes["o"]
         yield GATE_UP, layer, both.rows(tiles)
         yield DOWN, layer, layer_codes["down"]
+    if rounded is None or rounded.lm_head is None:
+        padded = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
+        yield HEAD, layers, quantised(padded, of_head(weights) or "bf16")
+        return
     filled = rounded.lm_head
     if missing:
         filled = filled.rows(torch.arange(len(head) + missing, device=head.device).clamp(max=len(head) - 1))

@@ -8,10 +8,18 @@ import torch
 
 from kernels.megakernel.program.weights import format_of_dense
 from kernels.model.decoder import Decoder
-from kernels.model.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
+from kernels.model.layer_weights import in_fp8
+from kernels.model.rounding import (
+    MATRICES,
+    RoundedWeights,
+    Rounding,
+    head_codes,
+    rounded_decoder,
+    rounded_weights,
+)
 from kernels.model.tensor_parallel import TensorParallelModel, shard_model, shards_of
-from kernels.quant.formats import of_head
-from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix, quantised_shards
+from kernels.quant.formats import FP8_LAYERS
+from kernels.quant.quantised_matrix import QuantisedMatrix, quantised_shards, stored_form
 
 _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
 """The codes of each whole model that some runner holds, by their precision and their rounding."""
@@ -25,6 +33,15 @@ class RankModel(NamedTuple):
     model: Any
     compact: Decoder
     rounded: RoundedWeights | None = None
+
+
+def form_of(weights: str, model: Any) -> str:
+    """The form of a precision that a transformers model was stored in: of int4 that of most matrices, of fp8 one with
+    the LM head in 16 bits where every matrix of its layers was stored so.
+    """
+    if weights == "fp8" and in_fp8(Decoder(model).layers):
+        return FP8_LAYERS
+    return stored_form(weights, [layer.self_attn.o_proj.weight for layer in model.model.layers])
 
 
 @torch.no_grad()
@@ -48,7 +65,9 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
     compact = Decoder(model)
     rounded = None if weights == "bf16" else _codes(model, compact, weights, rounding)
     if len(devices) == 1:
-        return [RankModel(model, compact if rounded is None else rounded_decoder(compact, rounded), rounded)]
+        if rounded is not None and not _keeps_values(compact, rounded):
+            compact = rounded_decoder(compact, rounded)
+        return [RankModel(model, compact, rounded)]
     made = []
     for rank, shard in enumerate(shard_model(model, devices).shards):
         own = Decoder(shard)
@@ -91,7 +110,7 @@ def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankMod
     made = []
     for shard, compact, layer_codes in zip(shards, own, layers, strict=True):
         with torch.cuda.device_of(compact.lm_head):
-            lm_head = QUANTISERS[of_head(weights)](compact.lm_head)
+            lm_head = head_codes(compact, weights)
         made.append(RankModel(shard, compact, RoundedWeights(layer_codes, lm_head)))
     return made
 
@@ -112,7 +131,8 @@ def shard_codes(
         own = {name: layer_codes[name].rows(chosen.to(layer_codes[name].codes.device)) for name, chosen in rows.items()}
         own |= {name: layer_codes[name].columns(rank * count, count) for name, count in columns.items()}
         layers.append({name: codes.to(device) for name, codes in own.items()})
-    return RoundedWeights(layers, whole_codes.lm_head.to(device))
+    head = whole_codes.lm_head
+    return RoundedWeights(layers, None if head is None else head.to(device))
 
 
 def _rows(sizes: Sequence[int], place: tuple[int, int]) -> torch.Tensor:
@@ -124,17 +144,25 @@ def _rows(sizes: Sequence[int], place: tuple[int, int]) -> torch.Tensor:
     return torch.cat(slices)
 
 
+def _keeps_values(compact: Decoder, rounded: RoundedWeights) -> bool:
+    """Whether the codes stand for the decoder's own values, as those of a checkpoint in fp8 do."""
+    return rounded.lm_head is None and in_fp8(compact.layers)
+
+
 def _round_in_place(rank: RankModel, first: bool) -> None:
     """Writes the values of the codes over the rank's matrices, and on the first rank, which alone chooses a prompt's
     next token, over its LM head. One that is the embedding too gets a rounded copy; the embedding stays as it is.
     """
-    if rank.rounded is None:
+    if rank.rounded is None or _keeps_values(rank.compact, rank.rounded):
         return
     for layer, layer_codes in zip(rank.compact.layers, rank.rounded.layers, strict=True):
         own = layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down
         for matrix, name in zip(own, MATRICES, strict=True):
             matrix.copy_(layer_codes[name].values())
-    if first and rank.compact.lm_head is rank.compact.embedding:
-        rank.compact.lm_head = rank.rounded.lm_head.values()
-    elif first:
-        rank.compact.lm_head.copy_(rank.rounded.lm_head.values())
+    head = rank.rounded.lm_head
+    if not first or head is None:
+        return
+    if rank.compact.lm_head is rank.compact.embedding:
+        rank.compact.lm_head = head.values()
+    else:
+        rank.compact.lm_head.copy_(head.values())

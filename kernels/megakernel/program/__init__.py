@@ -65,8 +65,7 @@ class Program:
     @property
     def expert_bytes(self) -> int:
         """Bytes of all experts as the launch reads them; of a dense model 0."""
-        form = self.layout.expert_form
-        return self.shape.experts_bytes // 2 * form.block_bytes // (256 * form.tiles)
+        return int(self.layout.expert_form.weight_bytes * (self.shape.experts_bytes // 2))
 
     def streams_as(self, other: "Program") -> bool:
         """Whether its streams hold the same bytes in the same order as those of another program of the model."""

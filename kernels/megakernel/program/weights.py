@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.quant.formats import of_dense
+from kernels.quant.formats import FP8_LAYERS, of_dense
 from kernels.quant.gf2 import gf2_inverse
 
 Bytes = NDArray[np.uint8]
@@ -72,6 +72,11 @@ class Format:
         return CODES_BYTES + self.block_scales
 
     @property
+    def weight_bytes(self) -> float:
+        """Bytes of a weight, with the scales of its block."""
+        return self.block_bytes / (self.tiles * 16 * ROW_SCALES)
+
+    @property
     def chunk_tiles(self) -> int:
         """Tiles in a whole chunk."""
         return self.chunk_blocks * self.tiles
@@ -96,6 +101,7 @@ FORMATS = {
         Format("bf16", 16, header=0, block_scales=0),
         Format("int8", 8, header=0, block_scales=2 * ROW_SCALES, scaled=GROUP_TILES),
         Format("fp8", 8, header=4 * ROW_SCALES, block_scales=0),
+        Format(FP8_LAYERS, 8, header=4 * ROW_SCALES, block_scales=0),
         Format("nvfp4", 4, header=4 * ROW_SCALES, block_scales=64),
         Format("int4", 4, header=0, block_scales=2 * 2 * ROW_SCALES, scaled=GROUP_TILES),
         Format("int4_zero", 4, header=0, block_scales=2 * 2 * ROW_SCALES, zeros="zero", scaled=2 * GROUP_TILES),
@@ -103,7 +109,8 @@ FORMATS = {
     )
 }
 """int8 and int4 have a scale per 32 columns of a row, int4_minimum a minimum beside it as GGUF's Q4_1; int4_zero has a
-scale and a zero point per 64, for groups of 64 or 128 as AWQ's; fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an
+scale and a zero point per 64, for groups of 64 or 128 as AWQ's; fp8 is e4m3 with a scale per row, fp8_layers
+the same with the LM head in bf16; nvfp4 is e2m1 with an
 e4m3 scale per 16 columns and a float scale per matrix."""
 
 

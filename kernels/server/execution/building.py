@@ -23,7 +23,7 @@ from kernels.model_files.digests import model_digest
 from kernels.model_files.families import stored_experts, stored_rows
 from kernels.ops import MODEL_BYTES
 from kernels.plan import Plan, Serving
-from kernels.quant.formats import EXPERTS, INT4
+from kernels.quant.formats import EXPERTS, INT4, of_stored
 from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution import pauses
@@ -226,7 +226,8 @@ def backends(
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
-    batches = megakernel_batches(model, gpu, context, most, weights or "bf16")
+    streamed = of_stored(weights) or "bf16"
+    batches = megakernel_batches(model, gpu, context, most, streamed)
     reserved = sum(batches.values())
     copies = copies_beside(decoder, model.config, gpu, wanted, reserved, weights)
     if copies is not Copies.ALL:
@@ -243,14 +244,14 @@ def backends(
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
             given = model.config.to_dict(), gpu, capacity_of(context), batches
-            own = megakernels(*given, weights or "bf16", len(shards), served=True)
+            own = megakernels(*given, streamed, len(shards), served=True)
             compile_together([*(each for pair in own for each in pair), *pass_builds(kernels)])
     with phases.phase("graphs"):
         if decoder.embedding.is_cuda:
             kernels.prepare(capture_all)
         bound_pause(kernels, wanted.pause_ms)
     with phases.phase("megakernel"):
-        beside = megakernel_beside(model, kernels, list(batches), up_to, weights or "bf16", capture_all)
+        beside = megakernel_beside(model, kernels, list(batches), up_to, streamed, capture_all)
     return [*beside, kernels]
 
 
@@ -303,9 +304,6 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
     """
     first, *others = tensor_parallel.shards_of(model)
     if gpu.sm != 90 or first.dtype != torch.bfloat16:
-        return {}
-    if weights == "fp8":
-        _tell("no megakernel: it would round the LM head to fp8 too, which the checkpoint leaves in 16 bits")
         return {}
     from kernels.server.execution.megakernel_instance import instance_bytes
 

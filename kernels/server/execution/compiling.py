@@ -32,6 +32,7 @@ from kernels.model.tensor_parallel import shard_config
 from kernels.model_files.families import stored_experts, stored_rows
 from kernels.ops import Case
 from kernels.plan import Plan, PlannedOp, Serving
+from kernels.quant.formats import of_stored
 from kernels.registry import Variant
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.backend import KernelsBackend
@@ -227,11 +228,11 @@ def served_builds(
     if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)
         tile_experts(model)
-    if dtype == "bf16" and MEGAKERNEL not in exclude and weights != "fp8":
+    if dtype == "bf16" and MEGAKERNEL not in exclude:
         up_to = serving.megakernel_up_to if serving else None
         most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to)
         batches, capacity = [each for each in BATCHES if each < 2 * most], capacity_of(context_of(model.config, wanted))
-        given = capacity, batches, weights or "bf16", size
+        given = capacity, batches, of_stored(weights) or "bf16", size
         yield from chain.from_iterable(megakernels(config, gpu, *given, served=True))
     decoder = Decoder(model)
     rows = serving.graph_rows if serving else ()

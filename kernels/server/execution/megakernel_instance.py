@@ -12,13 +12,11 @@ from kernels.megakernel.host.device import Tuning
 from kernels.megakernel.host.machine import DecodeRequest, SingleGpuMegakernel
 from kernels.megakernel.host.rank_models import RankModel
 from kernels.megakernel.host.ranked_machine import RankedMachine
-from kernels.megakernel.program.layout import serving_layout
+from kernels.megakernel.program.layout import Layout, serving_layout
 from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model.expert_tiles import has_tiles
-from kernels.ops import MODEL_BYTES
 from kernels.ops.sampling import Sampling
-from kernels.quant.formats import of_dense, of_head
 from kernels.server.execution.megakernel_backend import BATCHES
 
 
@@ -68,8 +66,8 @@ def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16")
     shape = shape_of(model.config.to_dict())
     layers, head = sum(parameter.numel() for parameter in model.model.layers.parameters()), model.lm_head.weight.numel()
     cached = 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim
-    dense, experts = of_dense(weights) or "bf16", shape.experts_bytes // 2
-    own = MODEL_BYTES[dense] * (layers - experts) + MODEL_BYTES[of_head(weights) or dense] * head
-    shared = batch > BATCHES[0] or (weights == dense and has_tiles(model))
-    own += 0 if shared else MODEL_BYTES[weights] * experts
+    layout, experts = Layout(weights=weights), shape.experts_bytes // 2
+    own = layout.form.weight_bytes * (layers - experts) + layout.head_form.weight_bytes * head
+    shared = batch > BATCHES[0] or (weights == "bf16" and has_tiles(model))
+    own += 0 if shared else layout.expert_form.weight_bytes * experts
     return int(own if batch in BATCHES[:2] or shape.experts else 0) + 2 * cached

@@ -39,7 +39,7 @@ def precision_refusal(plan: Plan, stored: str = "") -> str | None:
     held = set(LOWERED).difference(() if stored == "fp8" else OF_FP8)
     other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in held]
     weights = weights_of(plan)
-    if weights in ("", stored, *SERVED) and not other and (weights != "fp8" or plan.runner != MEGAKERNEL):
+    if weights in ("", stored, *SERVED) and not other:
         return None
     what = other[0] if other else f"its {plan.runner} in {weights}"
     return f"--plan: {what} rounds weights, and this server has no such products for every number of rows"

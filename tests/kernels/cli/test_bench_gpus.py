@@ -33,8 +33,8 @@ def test_bench_decode_adds_the_megakernel_on_several_gpus():
     case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1000, bytes_per_token=2000)
     alone, both = (_wanted(case, Options(tensor_parallel_sizes=gpus), GPUS["h200"]) for gpus in ((), (1, 2)))
     more = [(each.name, own.gpus, own.step_bytes) for each, own in both if (each, own) not in alone]
-    assert len(both) == len(alone) + 5
-    lower = {"int8": 531.25, "fp8": 500, "nvfp4": 281.25, "int4": 281.25}
+    assert len(both) == len(alone) + 6
+    lower = {"int8": 531.25, "fp8": 500, "nvfp4": 281.25, "mxfp4": 1000, "int4": 281.25}
     assert more == [("megakernel", 2, 1000), *((f"megakernel_{name}", 2, size) for name, size in lower.items())]
     assert all(own.gpus is None and "gpus=" not in own.key for _, own in alone)
 

@@ -38,6 +38,8 @@ BUILDS: list[tuple[str, dict[str, Any]]] = [
     ("llama-3.1-8b", {"weights": "int4_zero", "batch": 8}),
     ("qwen3-0.6b", {"weights": "int4_minimum", "capacity": 192}),
     ("qwen2.5-7b", {"weights": "fp8", "batch": 5, "capacity": 16384}),
+    ("qwen2.5-1.5b", {"weights": "fp8_layers", "capacity": 192}),
+    ("llama-3.1-8b", {"weights": "fp8_layers", "batch": 8, "capacity": 4096}),
     ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
     ("qwen3-30b-a3b", {"batch": 8, "capacity": 4096}),
     ("olmoe-1b-7b", {"capacity": 192}),

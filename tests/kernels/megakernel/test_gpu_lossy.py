@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from kernels import runners
+from kernels.quant.formats import FP8_LAYERS
 from tests.kernels.megakernel.sample_model import on_its_text, sample
-from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, with_rounded_weights
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, own_copy, with_rounded_weights
 from workers.measuring import quality
 from workers.measuring.allowed_rises import Tolerances
 
@@ -27,16 +28,19 @@ def generated(family: str, dtype: str) -> Any:
     [
         ("int8", "nearest"),
         ("int4", "nearest"),
+        ("fp8_layers", "nearest"),
         *((weights, method) for weights in ("fp8", "nvfp4") for method in ("nearest", "gptq")),
     ],
 )
 def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, family: str, batch: int) -> None:
     """Prompt and decode: as near to float32 as torch's bf16 model with the same rounded weights."""
-    model = generated(family, "bf16")
+    original = generated(family, "bf16")
+    model, named = own_copy(original, weights), "fp8" if weights == FP8_LAYERS else weights
     before = [parameter.clone() for parameter in model.parameters()]
-    rounded = with_rounded_weights(model, weights, method)
-    exact = with_rounded_weights(model, weights, method, torch.float32)
-    runner = runners.runner("megakernel", model, {"weights": weights, "rounding": {"method": method}})
+    rounded = with_rounded_weights(original, weights, method)
+    exact = with_rounded_weights(original, weights, method, torch.float32)
+    runner = runners.runner("megakernel", model, {"weights": named, "rounding": {"method": method}})
+    assert runner.weights == weights
     prompt = torch.randint(0, model.config.vocab_size, (batch, PROMPT), device="cuda")
     made = torch.tensor(runner.generate(prompt, TOKENS).tokens, device="cuda")
     ids = torch.cat([prompt, made], dim=1)

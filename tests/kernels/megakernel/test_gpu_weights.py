@@ -68,7 +68,8 @@ def test_a_chunk_is_multiplied(weights: str, blocks: int, batch: int, share: flo
 def test_small_weights_beside_large_ones_are_not_lost(weights: str) -> None:
     """Codes that are subnormal numbers, in e4m3 and on the way through bf16; the large ones meet zeros."""
     tiles = FORMATS[weights].chunk_tiles
-    largest, size = {"fp8": (448.0, 2.0**-9), "int8": (127.0, 1.0)}.get(weights, (6.0, 0.5))
+    e4m3 = (448.0, 2.0**-9)
+    largest, size = {"fp8": e4m3, "fp8_layers": e4m3, "int8": (127.0, 1.0)}.get(weights, (6.0, 0.5))
     matrix = torch.full((16, tiles * 16), largest)
     matrix[:, 1::2] = size * torch.sign(torch.randn(16, tiles * 8, generator=torch.Generator().manual_seed(0)))
     x = torch.zeros(1, tiles * 16)

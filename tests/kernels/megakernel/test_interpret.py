@@ -198,12 +198,14 @@ def test_an_onlooker_that_is_late_finds_its_words_overwritten(monkeypatch: pytes
     [
         ("granite", {"splits": 0}), ("olmo2", {"splits": 2, "down_parts": 2}), ("olmo2", {"splits": 0, "batch": 3}),
         ("qwen2-window", {"splits": 0}), ("gemma3", {"splits": 0}), ("gemma2", {"splits": 0}), ("glm4", {"splits": 2}),
-        ("smollm3", {"splits": 2, "batch": 3}),
+        ("smollm3", {"splits": 2, "batch": 3}), ("llama", {"splits": 0, "weights": "fp8_layers"}),
+        ("llama-32", {"splits": 2, "batch": 3, "weights": "fp8_layers"}),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(f"{k} {v}" for k, v in value.items()),
 )  # fmt: skip
 def test_it_computes_what_the_interpreter_does(name: str, layout: dict[str, Any]) -> None:
-    program, begin = program_of(name, sms=2, **layout), start(name, layout.get("batch", 1), 21, 64)
+    program = program_of(name, sms=2, **layout)
+    begin = start(name, program.layout.batch, 21, 64, program.layout.weights)
     run = CpuRun(program, arrays_of(name, program.layout), begin, 2, seed=7)
     assert (run.ended, run.fault) == (0, 0)
     machine = gpu(name, program, begin, 2)

@@ -10,7 +10,7 @@ import torch
 from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.hardware import GPUS
 from kernels.megakernel.host.pack import pack
-from kernels.megakernel.host.rank_models import RankModel, rank_models, with_codes
+from kernels.megakernel.host.rank_models import RankModel, form_of, rank_models, with_codes
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.program.memory import held_bytes
@@ -21,13 +21,22 @@ from kernels.model.rounding import Rounding, rounded_weights
 from kernels.model.state import State
 from kernels.model.tensor_parallel import shard_model
 from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPrompts
-from kernels.quant.formats import of_head
-from kernels.quant.quantised_matrix import rounded
+from kernels.quant.formats import FP8_LAYERS, of_head
+from kernels.quant.quantised_matrix import STORED_ROWS, rounded
 from kernels.server.execution.building import megakernel_batches
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu, run
 from tests.kernels.megakernel.interpreter.units import e2m1_values, matrix_of_unit
 from tests.kernels.megakernel.orders import round_robin
-from tests.kernels.megakernel.tiny_models import Start, as_numpy, exact, logits_after, model, program_of, programs_of
+from tests.kernels.megakernel.tiny_models import (
+    Start,
+    as_numpy,
+    exact,
+    logits_after,
+    model,
+    own_copy,
+    program_of,
+    programs_of,
+)
 
 LENGTH, CAPACITY, COUNT = 13, 64, 4
 
@@ -146,6 +155,26 @@ def test_runners_over_a_whole_model_share_its_codes_and_each_rank_rounds_its_own
     assert other[0].rounded is not one[0].rounded
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("method", ["nearest", "gptq"])
+def test_a_model_that_was_stored_in_fp8_is_streamed_by_its_own_codes(ranks: int, method: str) -> None:
+    """Its prompts multiply by the values that it has already; no rounding changes its LM head."""
+    whole = own_copy(model("qwen3-of-2"), FP8_LAYERS)
+    assert form_of("fp8", whole) == FP8_LAYERS
+    first, stored = Decoder(whole).layers[0], whole.model.layers[0].self_attn.o_proj.weight
+    made = rank_models(whole, cpus(ranks), FP8_LAYERS, Rounding(method=method))
+    assert all(rank.rounded is not None and rank.rounded.lm_head is None for rank in made)
+    codes = [rank.rounded.layers[0]["o"] for rank in made if rank.rounded]
+    assert all(torch.equal(own.row_scales, getattr(stored, STORED_ROWS)) for own in codes)
+    assert torch.equal(torch.cat([own.values() for own in codes], dim=1), first.o)
+    assert torch.equal(torch.cat([rank.compact.layers[0].o for rank in made], dim=1), first.o)
+    assert all(torch.equal(rank.model.lm_head.weight, whole.lm_head.weight) for rank in made)
+    if ranks == 1:
+        assert made[0].compact.layers[0].qkv[0].data_ptr() == first.qkv[0].data_ptr()
+    delattr(whole.model.layers[1].mlp.down_proj.weight, STORED_ROWS)
+    assert form_of("fp8", whole) == "fp8"
+
+
 def test_a_rounding_that_needs_the_whole_model_is_refused_by_its_name() -> None:
     with pytest.raises(ValueError, match="rounding: gptq needs the whole model on one GPU"):
         rank_models(shard_model(model("llama-of-4"), cpus(2)), cpus(2), "fp8", Rounding(method="gptq"))
@@ -179,7 +208,9 @@ def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights:
         }
 
 
-@pytest.mark.parametrize(("weights", "before"), [*((name, False) for name in FORMATS), ("fp8", True), ("nvfp4", True)])
+@pytest.mark.parametrize(
+    ("weights", "before"), [*((name, False) for name in FORMATS), ("fp8", True), ("fp8_layers", True), ("nvfp4", True)]
+)
 def test_every_stream_holds_its_sections_one_after_the_other(weights: str, before: bool) -> None:
     """Whether the codes are made while the weights are packed, or `before`."""
     name = "qwen2"
@@ -207,7 +238,9 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
     head = model(name).lm_head.weight
     matrices[program.shape.layers, HEAD] = torch.cat([head, head.new_zeros(-len(head) % 16, head.shape[1])])
     addresses = {
-        place: rounded(weight.detach(), of_head(weights) if place[1] == HEAD else weights, torch.float32).numpy()
+        place: rounded(
+            weight.detach(), (of_head(weights) or "bf16") if place[1] == HEAD else weights, torch.float32
+        ).numpy()
         for place, weight in matrices.items()
     }
     assert (arrays["weight_offset"] % 128 == 0).all()

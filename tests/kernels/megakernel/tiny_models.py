@@ -22,6 +22,8 @@ from kernels.model.dense_families import rotary_order
 from kernels.model.experts import experts_of
 from kernels.model.rounding import Rounding, rounded_weights
 from kernels.quant.absmax import quantised, values
+from kernels.quant.formats import E4M3_MOST, FP8_LAYERS
+from kernels.quant.quantised_matrix import STORED_ROWS
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 
 ARCHITECTURES = {
@@ -197,6 +199,20 @@ def model(name: str) -> Any:
 
 
 @torch.no_grad()
+def own_copy(original: Any, weights: str) -> Any:
+    """A copy of the model. For fp8_layers the matrices of its layers were stored in e4m3 with random scales of rows."""
+    made, chance = copy.deepcopy(original), torch.Generator().manual_seed(5)
+    linear = [module for module in made.model.layers.modules() if isinstance(module, torch.nn.Linear)]
+    for weight in (module.weight for module in linear if weights == FP8_LAYERS):
+        drawn = 1 + torch.rand(len(weight), generator=chance).to(weight.device)
+        scales = weight.abs().amax(dim=1).float() * drawn / E4M3_MOST
+        codes = (weight.float() / scales[:, None]).to(torch.float8_e4m3fn)
+        weight.copy_(codes.float() * scales[:, None])
+        setattr(weight, STORED_ROWS, scales)
+    return made
+
+
+@torch.no_grad()
 def round_experts(*models: Any) -> None:
     """Gives the experts of each model the values that those of the first have in MXFP4."""
     for layers in zip(*(each.model.layers for each in models), strict=True):
@@ -213,13 +229,14 @@ def with_rounded_weights(
     original: Any, weights: str, method: str = "nearest", dtype: torch.dtype = torch.bfloat16
 ) -> Any:
     """A copy in `dtype` with the values that the matrices have in a lower precision; the embedding as it was."""
-    made = copy.deepcopy(original)
+    made = own_copy(original, weights)
     if weights == MXFP4.name:
         round_experts(made)
         return made.to(dtype)
     found = rounded_weights(made, Decoder(made), weights, Rounding(method=method))
     made = made.to(dtype)
-    made.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)
+    if found.lm_head is not None:
+        made.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)
     for layer, held in zip(made.model.layers, found.layers, strict=True):
         attention, mlp = layer.self_attn, layer.mlp
         places = {
@@ -306,7 +323,7 @@ def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]
 @cache
 def models_of(name: str, weights: str, ranks: int) -> list[RankModel]:
     """The shards of a copy of the model, rounded to nearest."""
-    return rank_models(copy.deepcopy(model(name)), [torch.device("cpu")] * ranks, weights, Rounding())
+    return rank_models(own_copy(model(name), weights), [torch.device("cpu")] * ranks, weights, Rounding())
 
 
 def gpu(name: str, program: Program, begin: Start, count: int, **options: Any) -> SimulatedGpu:

@@ -68,9 +68,10 @@ def test_bytes_are_those_of_the_format(name: str) -> None:
     form = format_of(name)
     weights = 16 * 16 * form.chunk_tiles
     share = {
-        "bf16": 2.0, "int8": 1 + 2 / 32, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 32,
+        "bf16": 2.0, "int8": 1 + 2 / 32, "fp8": 1.0, "fp8_layers": 1.0, "nvfp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 32,
         "int4_zero": 0.5 + 4 / 64, "int4_minimum": 0.5 + 4 / 32,
     }[name]  # fmt: skip
+    assert form.weight_bytes == share
     assert form.unit_bytes(form.chunk_tiles) == share * weights + form.header
     assert form.slot_bytes % 128 == 0
     assert form.unit_bytes(1) % 16 == 0
@@ -218,7 +219,7 @@ def test_columns_that_end_inside_a_block_are_refused() -> None:
 
 
 def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="weights: 'int3' is not one of bf16, int8, fp8, nvfp4"):
+    with pytest.raises(ValueError, match="weights: 'int3' is not one of bf16, int8, fp8, fp8_layers, nvfp4"):
         format_of("int3")
 
 

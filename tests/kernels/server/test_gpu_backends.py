@@ -85,8 +85,9 @@ def test_both_backends_give_the_models_answers(family, weights, at_once, devices
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
 @pytest.mark.parametrize("devices", [None, [0, 0], pytest.param([0, 1], marks=TWO_GPUS)])
-def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path):
-    """By its own codes, without an option: 40 requests, of which up to 32 share a pass."""
+def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path, monkeypatch):
+    """By its own codes, without an option: 32 requests that share passes, and 8 by the megakernel."""
+    monkeypatch.setattr(building, "crossing", lambda *given: 8)
     generated, _ = models(GPU_CONFIGS[family])
     plain, stored, folder = (tmp_path / name for name in ("plain", "fp8", "bf16"))
     written_model.write(generated, plain)
@@ -97,7 +98,7 @@ def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path)
     served = model = runners.load(folder, config, dtype="bf16", device="cuda")
     if devices is not None:
         served = tensor_parallel.read(folder, config, [torch.device("cuda", number) for number in devices], "bf16")
-    (kernels,) = building.backends(served, RequestedSize(512, 32))
+    megakernel, kernels = building.backends(served, RequestedSize(512, 32))
     first = [(shape, next(iter(kernels._arrangements(shape).values()))) for shape in kernels.shapes]
     chosen = {(op.variant, shape.rows > 16) for shape, ops in first for op in ops if op.variant.endswith("_fp8")}
     assert chosen == {("skinny_fp8", False), ("small_gemm_fp8", True)}
@@ -110,7 +111,10 @@ def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path)
         )
         for number in range(40)
     ]
-    run_all(Engine([kernels]), requests)
+    run_all(Engine([kernels]), requests[:32])
+    few = Engine([megakernel, kernels])
+    run_all(few, requests[32:])
+    assert few.steps_of[0]
     assert_models_answers(model, requests)
 
 

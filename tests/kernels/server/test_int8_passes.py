@@ -85,7 +85,7 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows, weights, ranks
 @torch.no_grad()
 def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, monkeypatch, capsys) -> None:
     """Without a word of the operator, and beside a model of what the codes and scales are in float32."""
-    tensors = drawn(tmp_path / "source", CHANNEL, num_hidden_layers=2)
+    tensors = drawn(tmp_path / "source", CHANNEL, num_hidden_layers=2, head_dim=32)
     model = loaded(tmp_path / "source", tmp_path / "plain")
     exact = copy.deepcopy(model).float()
     for name, codes in tensors.items():
@@ -95,15 +95,21 @@ def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, m
         config = model.config.to_dict()
         model = tensor_parallel.read(tmp_path / "plain", config, [torch.device("cpu")] * ranks, "bf16")
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
-    others = [name for name in VARIANTS if name not in LOWERED]
+    others, streamed = [name for name in VARIANTS if name not in LOWERED], list[tuple[str, list[int]]]()
+
+    def beside(model: Any, kernels: Any, batches: list[int], up_to: None, weights: str, *more: Any) -> list[Any]:
+        streamed.append((weights, batches))
+        return []
+
+    monkeypatch.setattr(building, "megakernel_beside", beside)
     (kernels,) = building.backends(model, RequestedSize(64, 20), exclude=others)
+    assert streamed == [("fp8_layers", [1, 2, 4, 8])]
     rows.clear()
     requests = [Request(str(each), [each + 1, 2 * each + 3, 5], 3 + each // 5) for each in range(20)]
     run_all(Engine([kernels]), requests)
     assert {(name, count > 16) for name, count in rows} == {("skinny_fp8", False), ("small_gemm_fp8", True)}
     assert_models_answers(exact, requests)
     told = capsys.readouterr().err
-    assert "no megakernel: it would round the LM head to fp8 too" in told
     assert "take weights in fp8 (1 byte each, the LM head in 16 bits), of up to 64 in fp8 where that is faster" in told
 
 

@@ -70,7 +70,7 @@ def test_a_plan_for_this_device_is_served() -> None:
 
 
 def test_fp8_is_served_where_the_model_was_stored_in_it() -> None:
-    """Its products hold the checkpoint's own codes; the megakernel would hold the LM head in fp8 too."""
+    """Its products and its megakernel hold the checkpoint's own codes."""
     ops = [
         PlannedOp(op="linear", case=CASE | {"m": m, "weights": "fp8"}, variant=variant)
         for m, variant in ((8, "skinny_fp8"), (32, "small_gemm_fp8"))
@@ -81,7 +81,8 @@ def test_fp8_is_served_where_the_model_was_stored_in_it() -> None:
     )
     assert plan_refusal(kernels, GPUS["h200"], FACTS, "fp8") is None
     assert "skinny_fp8 rounds weights" in (plan_refusal(kernels, GPUS["h200"], FACTS) or "")
-    assert "megakernel in fp8 rounds weights" in (plan_refusal(megakernel, GPUS["h200"], FACTS, "fp8") or "")
+    assert plan_refusal(megakernel, GPUS["h200"], FACTS, "fp8") is None
+    assert "megakernel in fp8 rounds weights" in (plan_refusal(megakernel, GPUS["h200"], FACTS) or "")
 
 
 def test_int8_is_refused_where_no_kernel_multiplies_it() -> None:

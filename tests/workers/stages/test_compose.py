@@ -249,6 +249,16 @@ def test_a_whole_model_of_lower_precision_is_tried_where_allowed(context, monkey
     assert not lowers_precision(plan.model_copy(update={"options": {}}), "fp32")
 
 
+def test_a_checkpoint_that_has_a_matrix_in_16_bits_is_not_tried_in_its_fp8(context, monkeypatch):
+    """Here none has the scales of one: such a plan would round it."""
+    registry.variants()
+    monkeypatch.setitem(registry._variants, "planted_rounded", PlantedRounded())
+    stored = TINY | {"dequantised_from": {"quant_method": "fbgemm_fp8"}}
+    trial = by_label(composed(context, [], model=manifest(stored), constraints=ALLOWED))["planted_rounded"]
+    assert trial.gate == "refused"
+    assert trial.reason.startswith("Not every matrix of its layers was stored in fp8")
+
+
 def test_parts_that_spoil_the_model_or_cannot_run_are_refused(context, monkeypatch):
     class Backwards(planted.Planted):
         name = "planted_backwards"
