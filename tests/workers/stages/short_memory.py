@@ -8,10 +8,13 @@ import psutil
 import pytest
 
 from kernels.model_files import catalogue
+from kernels.plan import Plan
+from kernels.runners import by_name
 from tests.workers.conftest import manifest
 from tests.workers.stages.test_confirmed_plans import SlowRunner, document_of, slow_down
 from workers.harness import fresh_processes
 from workers.harness.context import Context
+from workers.planning.turns import in_turns
 from workers.stages import verify
 
 CONFIG = catalogue.entry("tiny-qwen3-moe")[0] | {"num_hidden_layers": 1, "num_experts": 128, "num_experts_per_tok": 1}
@@ -22,9 +25,12 @@ PROMISE = {"metric": "ttf_n", "n": 8, "limit": 6000}
 
 
 def run(folder: Path) -> None:
-    """Writes the result beside the model. The process, and those that it starts, can take no more memory from then."""
-    model, patch = manifest(CONFIG), pytest.MonkeyPatch()
+    """Writes the result beside the model, and what came of a plan for a GPU. The process, and those that it starts, can
+    take no more memory from then.
+    """
+    model, patch, megakernel = manifest(CONFIG), pytest.MonkeyPatch(), by_name.RUNNERS["megakernel"]
     slow_down(patch)
+    patch.setitem(by_name.RUNNERS, "megakernel", megakernel)
     patch.setattr(SlowRunner, "PAUSE", 6.0)
     document = document_of(1, ("compiled", "fp32", 6000), ("eager", "fp32", 60), model=model, objectives=[PROMISE])
     taken = psutil.Process().memory_info().data
@@ -33,3 +39,9 @@ def run(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(CONFIG))
     result = verify.run(document, Context(folder, folder, seconds=60, startup_seconds=1.0))
     (folder / "result.json").write_text(result.model_dump_json())
+
+    plan = Plan(model_digest=model.digest, gpu="cpu", runner="megakernel", dtype="fp32")
+    (folder / "refused").mkdir()
+    attempt = in_turns("megakernel", plan, document, Context(folder, folder / "refused", seconds=30), None, False, 0.0)
+    found = {"why_not": attempt.why_not, "turns": attempt.turns, "before": len(attempt.before)}
+    (folder / "refused.json").write_text(json.dumps(found))

@@ -1,15 +1,13 @@
 """Where a plan does not fit into memory beside what runs today, each has its turns, and every page says so."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from kernels.plan import Plan
-from tests.workers.stages.test_confirmed_plans import document_of
 from workers.documents.stages import VerifyResult
-from workers.planning.turns import in_turns
 from workers.planning.verdict_words import turns_words
 
 RUN = "import sys, pathlib; from tests.workers.stages import short_memory; short_memory.run(pathlib.Path(sys.argv[1]))"
@@ -56,10 +54,8 @@ def test_sentence_and_scope_say_how_many_turns_there_were(found):
     assert "memory beside it" in found.no_profile
 
 
-def test_a_plan_that_cannot_run_is_refused_and_today_measured_all_the_same(context):
-    document = document_of(1, ("eager", "fp32", 100), ("megakernel", "fp32", 2))
-    plan = Plan.model_validate(document.results.compose.plan)
-    attempt = in_turns("megakernel", plan, document, context, None, False, 0.0)
-    assert attempt.why_not == "The plan is refused. Turn 1 of the plan ended with code 1."
-    assert attempt.turns == 1
-    assert len(attempt.before) >= 3
+def test_a_plan_that_cannot_run_is_refused_and_today_measured_all_the_same(folder):
+    refused = json.loads((folder / "refused.json").read_bytes())
+    assert refused["why_not"] == "The plan is refused. Turn 1 of the plan ended with code 1."
+    assert refused["turns"] == 1
+    assert refused["before"] >= 3
