@@ -100,8 +100,7 @@ class ServeBench:
         size, pages = self.tensor_parallel_size, self.options.kv_cache_dtype
         shared = [f"--tensor-parallel-size={size}"] if size else []
         shared += [f"--kv-cache-dtype={pages}"] if pages else []
-        default = (stored_rows(self.model.config) if self.model.device == "cuda" else "") or self.model.dtype
-        own, precisions = [*(self.options.own_option or []), *shared], self.options.weights or [default]
+        own, precisions = [*(self.options.own_option or []), *shared], self.options.weights or [self.model.dtype]
         commands = [serve_document.ours(wanted(plain), self.model.device, own, weights) for weights in precisions]
         if self.options.vllm:
             try:

@@ -279,11 +279,6 @@ def stored_rows(config: dict[str, Any]) -> Literal["fp8", ""]:
     return "fp8" if scheme is not None and scheme.of_rows else ""
 
 
-def stored_precision(config: dict[str, Any]) -> Literal["mxfp4", "fp8", ""]:
-    """The precision of a checkpoint's own codes, in which products hold them by default; "" for others."""
-    return stored_experts(config) or stored_rows(config)
-
-
 def normed_over_heads(config: dict[str, Any]) -> bool:
     """Whether a mixture's q and k are each normed over all heads, so that no GPU of several can have some of them."""
     family = FAMILIES.get(config.get("model_type", ""))

@@ -33,7 +33,7 @@ class Spec:
     """The precision of KV pages; None: as the plan has it, else that of the activations."""
     pause_ms: float | None = None
     weights: str = ""
-    """One of WEIGHTS; "": as the plan has it, else as experts or rows were stored, else the model's own."""
+    """One of WEIGHTS; "": as the plan has it, else as experts were stored, else the model's own."""
     exclude: tuple[str, ...] = ()
     """What the server leaves out, of `kernels.server.execution.served_plans.NAMES`."""
     tensor_parallel_size: int | None = None

@@ -31,7 +31,6 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import compile_together, megakernels, pass_builds
 from kernels.server.execution.engine import Backend, Engine
 from kernels.server.execution.megakernel_backend import (
-    BATCHES,
     MegakernelBackend,
     batches_within,
     capacity_of,
@@ -40,7 +39,7 @@ from kernels.server.execution.megakernel_backend import (
 from kernels.server.execution.ops import WIDENED_ROWS, Copies, Usable
 from kernels.server.execution.served_plans import (
     MEGAKERNEL,
-    OF_FP8,
+    megakernel_most,
     of_server,
     precision_refusal,
     taken_of_plan,
@@ -198,16 +197,14 @@ def backends(
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
     out, as `served_plans.NAMES` lists. Experts become tiles where they can, in place.
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
-    experts too, mxfp4 by default where they were stored so; fp8 is a checkpoint's own, by default without a plan and
-    unless `skinny_fp8` is excluded. Prompts of many tokens take the model's own.
+    experts too, mxfp4 by default where they were stored so; fp8 is a checkpoint's own. Prompts of many tokens take the
+    model's own.
     `capture_all` as `Spec` has it. Raises ValueError with one sentence.
     """
     shards, gpu, config = tensor_parallel.shards_of(model), gpu_of(model.device), model.config.to_dict()
     phases = phases or Phases()
-    asked = weights
-    if gpu.sm == 90:
-        in_rows = stored_rows(config) if plan is None and OF_FP8[0] not in exclude else ""
-        weights = weights or in_rows or ("" if len(shards) > 1 else stored_experts(config))
+    if gpu.sm == 90 and len(shards) == 1:
+        weights = weights or stored_experts(config)
     with phases.phase("weights"):
         if not weights and "grouped_hopper" not in exclude and all(can_tile(shard, gpu) for shard in shards):
             _tile(shards)
@@ -215,16 +212,13 @@ def backends(
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
     if weights == "fp8" and not (decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)):
-        if asked:
-            raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
-        _tell("weights in fp8 are dequantised: products hold them where each matrix of the layers is stored so")
-        weights = ""
+        raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):
         raise ValueError(f"--weights: {weights} is not served on {reason}")
     if wanted.kv_cache_dtype == "fp8" and 0 < gpu.sm < LEAST_FP8:
         raise ValueError(f"--kv-cache-dtype: fp8 is not served on {gpu.name}, which does not convert to e4m3")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
-    most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
+    most = megakernel_most(config, wanted.max_num_seqs, plan) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
     streamed = of_stored(weights) or "bf16"
     batches = megakernel_batches(model, gpu, context, most, streamed)

@@ -29,7 +29,7 @@ from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, check_builds, tile_experts
 from kernels.model.loading import skeleton
 from kernels.model.tensor_parallel import shard_config
-from kernels.model_files.families import stored_experts, stored_rows
+from kernels.model_files.families import stored_experts
 from kernels.ops import Case
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.quant.formats import of_stored
@@ -37,9 +37,9 @@ from kernels.registry import Variant
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.inputs import size, views
-from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
+from kernels.server.execution.megakernel_backend import capacity_of
 from kernels.server.execution.packed import PackedPass, PagedState
-from kernels.server.execution.served_plans import MEGAKERNEL, OF_FP8, of_server, weights_of
+from kernels.server.execution.served_plans import BATCHES, MEGAKERNEL, megakernel_most, of_server, weights_of
 from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
 from kernels.server.spec import Spec, configuration
 
@@ -221,16 +221,13 @@ def served_builds(
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     if size > 1:
         yield all_reduce.build_of(size)
-    if gpu.sm == 90 and dtype == "bf16" and plan is None and OF_FP8[0] not in exclude:
-        weights = weights or stored_rows(config)
     if size == 1:
         weights = weights or stored_experts(config)
     if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)
         tile_experts(model)
     if dtype == "bf16" and MEGAKERNEL not in exclude:
-        up_to = serving.megakernel_up_to if serving else None
-        most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to)
+        most = megakernel_most(config, wanted.max_num_seqs, plan)
         batches, capacity = [each for each in BATCHES if each < 2 * most], capacity_of(context_of(model.config, wanted))
         given = capacity, batches, of_stored(weights) or "bf16", size
         yield from chain.from_iterable(megakernels(config, gpu, *given, served=True))

@@ -23,11 +23,10 @@ from kernels.cuda.current import current
 from kernels.model.tensor_parallel_pass import follow, join
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.execution.packed import PagedState
+from kernels.server.execution.served_plans import BATCHES
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Request, ScheduledTokens, Step
 
-BATCHES = (1, 2, 4, 8)
-"""The sequences of the instances."""
 COUNT = 4
 """Tokens of a launch. A prompt that arrives waits for two launches at most, one that runs and one behind it."""
 IN_FLIGHT = 2

@@ -17,7 +17,7 @@ from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model.expert_tiles import has_tiles
 from kernels.ops.sampling import Sampling
-from kernels.server.execution.megakernel_backend import BATCHES
+from kernels.server.execution.served_plans import BATCHES
 
 
 class MachineInstance:

@@ -1,6 +1,7 @@
 """Whether a plan can be served, what it says of its server, and what a server leaves out. Imports without torch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kernels import registry
 from kernels.plan import KvCacheDtype, Plan
@@ -22,6 +23,20 @@ LOWERED = (
 )
 """The variants by which passes multiply by such weights, and by fp8. Passes of more than 64 rows take the model's own,
 unless a plan names another, and others of more than 16 where that is faster."""
+
+
+MEGAKERNEL = "megakernel"
+BATCHES = (1, 2, 4, 8)
+"""The sequences of the instances."""
+UNPROVEN = ("gpt_oss",)
+"""Families whose megakernel has run on no GPU: it serves them by a plan alone of its own, or measured with it."""
+
+
+def megakernel_most(config: Mapping[str, Any], max_num_seqs: int, plan: Plan | None = None) -> int:
+    """The most sequences at once that the megakernel may serve of a model; 0: none."""
+    up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
+    is_proven = config.get("model_type") not in UNPROVEN or (plan is not None and plan.runner == MEGAKERNEL)
+    return min(max_num_seqs, up_to if up_to is not None else BATCHES[-1] if is_proven else 0)
 
 
 def weights_of(plan: Plan) -> str:
@@ -66,7 +81,6 @@ def taken_of_plan(plan: Plan, dtype: str, running: int) -> str:
 
 PASSES = "kernels"
 """The name of the composed kernels as a whole. A server's passes are made of them, so no server can do without."""
-MEGAKERNEL = "megakernel"
 VARIANTS = (
     "skinny",
     "lm_head_skinny",

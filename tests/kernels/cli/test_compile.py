@@ -40,8 +40,9 @@ from kernels.registry import Variant
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import served_builds
 from kernels.server.execution.inputs import size, views
-from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
+from kernels.server.execution.megakernel_backend import capacity_of
 from kernels.server.execution.packed import PackedPass
+from kernels.server.execution.served_plans import BATCHES
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.tiles import maps
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS

@@ -20,7 +20,7 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import KvCacheDtype
 from kernels.proof import gate
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.server.execution import backend, building
+from kernels.server.execution import backend, building, served_plans
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.ops import Usable, packed_ops
@@ -86,7 +86,7 @@ def test_both_backends_give_the_models_answers(family, weights, at_once, devices
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
 @pytest.mark.parametrize("devices", [None, [0, 0], pytest.param([0, 1], marks=TWO_GPUS)])
 def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path, monkeypatch):
-    """By its own codes, without an option: 32 requests that share passes, and 8 by the megakernel."""
+    """By its own codes: 32 requests that share passes, and 8 by the megakernel."""
     monkeypatch.setattr(building, "crossing", lambda *given: 8)
     generated, _ = models(GPU_CONFIGS[family])
     plain, stored, folder = (tmp_path / name for name in ("plain", "fp8", "bf16"))
@@ -98,7 +98,7 @@ def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path,
     served = model = runners.load(folder, config, dtype="bf16", device="cuda")
     if devices is not None:
         served = tensor_parallel.read(folder, config, [torch.device("cuda", number) for number in devices], "bf16")
-    megakernel, kernels = building.backends(served, RequestedSize(512, 32))
+    megakernel, kernels = building.backends(served, RequestedSize(512, 32), weights="fp8")
     first = [(shape, next(iter(kernels._arrangements(shape).values()))) for shape in kernels.shapes]
     chosen = {(op.variant, shape.rows > 16) for shape, ops in first for op in ops if op.variant.endswith("_fp8")}
     assert chosen == {("skinny_fp8", False), ("small_gemm_fp8", True)}
@@ -245,6 +245,7 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
 def test_a_mixture_of_experts_is_served(config, devices, weights, up_to, monkeypatch):
     """Graphs of single and mixed steps; the megakernel takes up to so many sequences."""
     monkeypatch.setattr(building, "crossing", lambda *given: up_to)
+    monkeypatch.setattr(served_plans, "UNPROVEN", ())
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     draw, vocab, served = random.Random(3), config["vocab_size"], model
     if devices is not None:

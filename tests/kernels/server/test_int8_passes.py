@@ -2,7 +2,6 @@
 
 import copy
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.model.experts import experts_of
-from kernels.plan import Plan
 from kernels.quant import absmax
 from kernels.quant.formats import of_head
 from kernels.quant.quantised_matrix import QUANTISERS
@@ -84,7 +82,7 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows, weights, ranks
 @pytest.mark.parametrize("ranks", [1, 2])
 @torch.no_grad()
 def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, monkeypatch, capsys) -> None:
-    """Without a word of the operator, and beside a model of what the codes and scales are in float32."""
+    """Where the operator asks for it, beside a model of what the codes and scales are in float32."""
     tensors = drawn(tmp_path / "source", CHANNEL, num_hidden_layers=2, head_dim=32)
     model = loaded(tmp_path / "source", tmp_path / "plain")
     exact = copy.deepcopy(model).float()
@@ -102,7 +100,7 @@ def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, m
         return []
 
     monkeypatch.setattr(building, "megakernel_beside", beside)
-    (kernels,) = building.backends(model, RequestedSize(64, 20), exclude=others)
+    (kernels,) = building.backends(model, RequestedSize(64, 20), exclude=others, weights="fp8")
     assert streamed == [("fp8_layers", [1, 2, 4, 8])]
     rows.clear()
     requests = [Request(str(each), [each + 1, 2 * each + 3, 5], 3 + each // 5) for each in range(20)]
@@ -114,30 +112,16 @@ def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, m
 
 
 @torch.no_grad()
-def test_a_checkpoint_that_has_a_matrix_in_16_bits_is_served_dequantised(rows, tmp_path, monkeypatch, capsys) -> None:
+def test_a_checkpoint_in_fp8_is_served_dequantised_unless_the_operator_asks(rows, tmp_path, monkeypatch) -> None:
+    """One that has a matrix in 16 bits is refused in fp8."""
     drawn(tmp_path / "source", CHANNEL, left=("lm_head", "down_proj"))
     model = loaded(tmp_path / "source", tmp_path / "plain")
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
     others, size = [name for name in VARIANTS if name not in OF_FP8], RequestedSize(64, 4)
     building.backends(model, size, exclude=[*others, "megakernel"])
     assert not rows
-    assert "weights in fp8 are dequantised" in capsys.readouterr().err
     with pytest.raises(ValueError, match="fp8 is served of a checkpoint that has each matrix of its layers so"):
         building.backends(model, size, exclude=others, weights="fp8")
-
-
-@torch.no_grad()
-def test_a_checkpoint_in_fp8_is_served_dequantised_where_a_plan_or_the_operator_says_so(
-    rows: Counter[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A plan in 16 bits, or that its products are excluded."""
-    drawn(tmp_path / "source", CHANNEL)
-    model = loaded(tmp_path / "source", tmp_path / "plain")
-    monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
-    size, others = RequestedSize(64, 4), set(VARIANTS).difference(OF_FP8) | {"megakernel"}
-    building.backends(model, size, exclude=[*others, "skinny_fp8"])
-    building.backends(model, size, Plan(model_digest="d", gpu="h200", runner="kernels"), others)
-    assert not rows
 
 
 @pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])

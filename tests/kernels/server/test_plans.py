@@ -12,7 +12,7 @@ from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.runners.plan_files import PlanRefused
 from kernels.server.execution.building import backends, build_engine, for_size, known_here, plan_refusal
-from kernels.server.execution.served_plans import precision_refusal, taken_of_plan
+from kernels.server.execution.served_plans import megakernel_most, precision_refusal, taken_of_plan
 from kernels.server.execution.shapes import default_decodes, fitting, shapes
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.batching import SchedulerLimits
@@ -94,6 +94,14 @@ def test_integers_are_served_on_several_gpus_and_other_precisions_on_none() -> N
     for weights, served in (("int8", True), ("int4_zero", True), ("fp8", False)):
         sharded = plan(runner="megakernel", options={"weights": weights}, tensor_parallel_size=2)
         assert (precision_refusal(sharded) is None) == served, weights
+
+
+def test_a_megakernel_that_has_run_on_no_gpu_serves_by_a_plan_with_it_alone() -> None:
+    family, other = {"model_type": "gpt_oss"}, {"model_type": "llama"}
+    own, measured = plan(runner="megakernel"), plan(serving=Serving(megakernel_up_to=2))
+    assert [megakernel_most(family, 64, each) for each in (None, plan(), own, measured)] == [0, 0, 8, 2]
+    assert [megakernel_most(other, most, measured) for most in (1, 64)] == [1, 2]
+    assert megakernel_most(other, 64) == 8
 
 
 def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace() -> None:
