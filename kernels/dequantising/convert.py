@@ -112,17 +112,18 @@ def _save(folder: Path, shard: dict[str, torch.Tensor], number: int) -> dict[str
 
 
 def _write_kv_scales(folder: Path, files: Mapping[str, Path], heads: int) -> None:
-    """The scales of keys and values, one or one for each of the heads; no file where there are none. Raises
-    ModelRefused.
+    """The scales of keys and values, one or one for each of the heads, but those that are not above 0, which say that
+    there is none; no file where there are none. Raises ModelRefused.
     """
     scales: dict[str, torch.Tensor] = {}
     for name, tensor in kv_scales(read_tensors(files)).items():
         with safe_open(files[tensor.file], framework="pt") as file:
             scale = file.get_tensor(tensor.name).float().reshape(-1)
-        if len(scale) not in (1, heads) or not bool(((scale > 0) & (scale < torch.inf)).all()):
-            reason = f"the scale of keys or values must be a number above 0, or one for each of the {heads} heads"
+        if len(scale) not in (1, heads) or not bool(torch.isfinite(scale).all()):
+            reason = f"the scale of keys or values must be a number, or one for each of the {heads} heads"
             raise ModelRefused(tensor.file, tensor.name[:200], reason)
-        scales[name] = scale
+        if bool((scale > 0).all()):
+            scales[name] = scale
     if scales:
         save_file(scales, folder / KV_SCALES)
 

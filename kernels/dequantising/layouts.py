@@ -251,12 +251,12 @@ def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
     return Groups(scales, zeros) if torch.equal(matrix.values(), weight) else None
 
 
-def save(folder: Path, kept: Mapping[str, Kept]) -> None:
+def save(folder: Path, stored: Mapping[str, Kept]) -> None:
     """Writes scales and zeros of weights by their names; no file where there are none."""
-    groups = {name: own for name, own in kept.items() if isinstance(own, Groups)}
-    scales = {name: own.scales for name, own in groups.items()}
-    zeros = {name: own.zeros for name, own in groups.items() if own.zeros is not None}
-    rows = {name: own.scales for name, own in kept.items() if isinstance(own, Rows)}
+    groups = {name: scaled for name, scaled in stored.items() if isinstance(scaled, Groups)}
+    scales = {name: scaled.scales for name, scaled in groups.items()}
+    zeros = {name: scaled.zeros for name, scaled in groups.items() if scaled.zeros is not None}
+    rows = {name: scaled.scales for name, scaled in stored.items() if isinstance(scaled, Rows)}
     for file, tensors in zip(STORED, (scales, zeros, rows), strict=True):
         if tensors:
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / file)

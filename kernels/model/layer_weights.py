@@ -8,7 +8,14 @@ from torch import Tensor
 
 from kernels.model.dense_families import GATES, GEMMAS, activation, head_size, rotary_order
 from kernels.model.experts import Experts, experts_of, is_sparse
-from kernels.quant.quantised_matrix import STORED, STORED_ROWS, STORED_SCALES, STORED_ZEROS, stored_groups, stored_rows
+from kernels.quant.quantised_matrix import (
+    STORED,
+    STORED_ROWS,
+    STORED_SCALES,
+    STORED_ZEROS,
+    stored_groups,
+    stored_row_scales,
+)
 
 
 class Dense(NamedTuple):
@@ -92,7 +99,7 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
 
 def in_fp8(layers: Sequence[Weights]) -> bool:
     """Whether every matrix that all tokens multiply was stored in e4m3 with a scale for each row."""
-    return all(stored_rows([matrix]) is not None for layer in layers for matrix in layer.streamed)
+    return all(stored_row_scales([matrix]) is not None for layer in layers for matrix in layer.streamed)
 
 
 def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]) -> tuple[Any, ...]:
@@ -151,7 +158,7 @@ def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
     if (stored := stored_groups(parts)) is not None:
         setattr(joined, STORED_SCALES, stored[0])
         setattr(joined, STORED_ZEROS, stored[1])
-    setattr(joined, STORED_ROWS, stored_rows(parts))
+    setattr(joined, STORED_ROWS, stored_row_scales(parts))
     return (joined,) if pack else tuple(parts)
 
 

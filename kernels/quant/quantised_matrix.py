@@ -134,7 +134,7 @@ def fp8_rows(weight: Tensor, largest: Tensor | None = None) -> QuantisedMatrix:
     ValueError when a weight is not finite, and when it is larger than `largest`.
     """
     check_finite(weight, "fp8")
-    if (scales := stored_rows([weight])) is None:
+    if (scales := stored_row_scales([weight])) is None:
         scales = power_of_two((weight.abs().amax(dim=1) if largest is None else largest).float() / E4M3_MOST)
         fits = weight.abs().amax(dim=1).float() <= scales * (E4M3_MOST * ROUNDED_UP)
         if not bool(fits.all()):
@@ -210,7 +210,7 @@ def stored_groups(weights: Sequence[Tensor]) -> tuple[Tensor, Tensor | None] | N
     return own, torch.cat([part.to(own.device) for part in parts])
 
 
-def stored_rows(weights: Sequence[Tensor]) -> Tensor | None:
+def stored_row_scales(weights: Sequence[Tensor]) -> Tensor | None:
     """The STORED_ROWS of weights that lie one below the other, on their device; None unless all were stored so."""
     scales: list[Any] = [getattr(weight, STORED_ROWS, None) for weight in weights]
     if not weights or any(scale is None for scale in scales):

@@ -17,6 +17,7 @@ from kernels.model.decoder import Decoder
 from kernels.model.layer_ops import BatchShape
 from kernels.model_files import ModelRefused, files_at, inspect
 from kernels.model_files.families import stored_rows
+from kernels.model_files.stored_weights import KV_SCALES
 from kernels.model_files.tensors import INDEX
 from kernels.ops import LinearCase, LmHeadCase
 from kernels.quant.quantised_matrix import fp8_rows
@@ -179,9 +180,17 @@ def test_scales_of_keys_and_values_reach_each_layer(tmp_path: Path, module: str,
             assert torch.cat([state.scales[layer][name] for state in states]).tolist() == each
 
 
-@pytest.mark.parametrize("scale", [[float("nan")], [0.0], [-1.0], [float("inf")], [1.0, 1.0, 1.0, 1.0]])
-def test_scales_of_keys_that_are_no_numbers_above_0_are_refused(tmp_path: Path, scale: list[float]) -> None:
+@pytest.mark.parametrize("scale", [0.0, -1.0])
+def test_scales_of_keys_that_say_that_there_is_none_are_left_out(tmp_path: Path, scale: float) -> None:
+    drawn(tmp_path / "source", CHANNEL, num_key_value_heads=2)
+    with_kv_scales(tmp_path / "source", {"model.layers.0.self_attn.k_scale": torch.tensor([scale])})
+    loaded(tmp_path / "source", tmp_path / "plain")
+    assert not (tmp_path / "plain" / KV_SCALES).exists()
+
+
+@pytest.mark.parametrize("scale", [[float("nan")], [float("inf")], [1.0, 1.0, 1.0, 1.0]])
+def test_scales_of_keys_that_are_no_numbers_are_refused(tmp_path: Path, scale: list[float]) -> None:
     drawn(tmp_path / "source", CHANNEL, num_key_value_heads=2)
     with_kv_scales(tmp_path / "source", {"model.layers.0.self_attn.k_scale": torch.tensor(scale)})
-    with pytest.raises(ModelRefused, match="a number above 0, or one for each of the 2 heads"):
+    with pytest.raises(ModelRefused, match="a number, or one for each of the 2 heads"):
         loaded(tmp_path / "source", tmp_path / "plain")

@@ -51,8 +51,8 @@ def precision_refusal(plan: Plan, stored: str = "") -> str | None:
     """Why a plan that rounds weights is not served, in a sentence; None where it has none but SERVED, or fp8 of a model
     that was `stored` so.
     """
-    held = set(LOWERED).difference(() if stored == "fp8" else OF_FP8)
-    other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in held]
+    served = set(LOWERED).difference(() if stored == "fp8" else OF_FP8)
+    other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in served]
     weights = weights_of(plan)
     if weights in ("", stored, *SERVED) and not other:
         return None
