@@ -69,7 +69,7 @@ class Turns:
         A turn that fails, or whose figures or ids do not count, is the last one, but for one of what runs today. Raises
         StageError where that fails too. The caller has freed the device's memory.
         """
-        shutil.rmtree(self._context.artifacts / QUALITY, ignore_errors=True)
+        shutil.rmtree(self._context.artifacts / QUALITY, ignore_errors=True)  # of a process that died
         ready = (self._context.startup_seconds or START_SECONDS) + loading_seconds
         seconds = max(LEAST_SECONDS, TIMING_SHARE * self._context.seconds_left / (2 * LEAST_TURNS) - ready)
         judged, started = 0, time.monotonic()
@@ -96,9 +96,9 @@ class Turns:
     @property
     def environment(self) -> Environment:
         """That of the first turn, or of one beside another program."""
-        found = [turn.environment for turn in self._all]
-        first = next((environment for environment in found if environment.telemetry.void), found[0])
-        return first.with_busiest([environment.telemetry for environment in found])
+        environments = [turn.environment for turn in self._all]
+        first = next((environment for environment in environments if environment.telemetry.void), environments[0])
+        return first.with_busiest([environment.telemetry for environment in environments])
 
     @property
     def served_ids(self) -> ServedIds | None:
@@ -113,8 +113,8 @@ class Turns:
     @property
     def quality(self) -> tuple[Quality | None, str]:
         """The judgement on quality, or why there is none."""
-        found = [(turn.quality, turn.no_quality) for turn in self._sides["after"] if turn.quality or turn.no_quality]
-        return found[0] if found else (None, "the turns ended before")
+        judged = [(turn.quality, turn.no_quality) for turn in self._all if turn.quality or turn.no_quality]
+        return judged[0] if judged else (None, "the turns ended before")
 
     @property
     def ready_seconds(self) -> float:
@@ -128,9 +128,11 @@ class Turns:
     def _take(self, side: Side, pair: int, judges: list[int], seconds: float) -> None:
         context, name = self._context, f"turn {pair + 1} of {WORDS[side]}"
         context.report_progress(0.1 + 0.14 * min(pair, LEAST_TURNS), f"measuring {name}")
+        useless = self.failure or self.refusal or any(turn.no_quality for turn in self._all)
+        records = pair == (side == "after") and not useless
         task = TurnTask(
             document=self._document, plan=self.plan, side=side, judges=judges, usd=self._usd[side], seconds=seconds,
-            records=pair == (side == "after"), unverified=self._unverified, seed=secrets.randbits(32),
+            records=records, unverified=self._unverified, seed=secrets.randbits(32),
             seconds_left=min(context.seconds_left, LONGEST_SECONDS),
         )  # fmt: skip
         request, result = (context.artifacts / f"turn-{side}-{pair}-{file}.json" for file in ("request", "result"))
@@ -158,7 +160,10 @@ def in_turns(
     """The measurement of a plan that does not fit beside what runs today, whose memory the caller has freed."""
     objectives, sizes, start = document.workload.objectives, sizes_of(document, plan), time.monotonic()
     turns = Turns(plan, document, context, usd, unverified)
-    turns.take(loading_seconds, partial(is_clear, objectives=objectives, usd_per_hour=usd, gpus=sizes))
+    try:
+        turns.take(loading_seconds, partial(is_clear, objectives=objectives, usd_per_hour=usd, gpus=sizes))
+    finally:
+        shutil.rmtree(context.artifacts / QUALITY, ignore_errors=True)
     quality, no_quality = turns.quality
     too_few = turns.failure if len(turns.alternations) < LEAST_TURNS else ""
     return PlanMeasurement(
