@@ -20,6 +20,8 @@ Hours = tuple[float | None, float | None]
 LEAST_PAIRS = 9
 LEAST_SECONDS = 8.0
 """The least interleaved pairs and seconds, even when time is up. The pairs are one more than a p50 needs."""
+TIMING_SHARE = 0.6
+"""Share of the stage's seconds for loading and timing at most. Quality gets the rest."""
 ENOUGH_PAIRS = 2 * LEAST_REQUESTS
 """Pairs after which before is not served any more, once it is decided. Slow requests are paired for LEAST_SECONDS."""
 

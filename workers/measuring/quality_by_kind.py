@@ -57,25 +57,34 @@ def measure(
         return None, error_sentence(error)
 
 
-def record(document: StageInput, context: Context, before: Runner, folder: Path) -> None:
-    """Keeps what float32 and `before` answer to what quality is measured on, so many answers as proof takes."""
-    reference = _float32(document, context, before)
-    given = _given(document, context, reference.model)
-    until = time.monotonic() + max(QUALITY_SECONDS, budget.quality_seconds(document.results))
+def record(document: StageInput, context: Context, before: Runner, folder: Path) -> str:
+    """Saves what float32 and `before` answer to what quality is measured on, as far as `measure` goes. Returns why that
+    failed; "" where it did not. It raises nothing, as `measure`.
+    """
+    try:
+        reference = _float32(document, context, before)
+        given = _given(document, context, reference.model)
+        soon = time.monotonic() + QUALITY_SECONDS / 2
+        until = time.monotonic() + max(QUALITY_SECONDS, budget.quality_seconds(document.results))
 
-    def goes_on(values: int) -> bool:
-        return time.monotonic() < until and (given.tokens is None or values < NEEDED["tokens"])
+        def goes_on(values: int) -> bool:
+            if given.tokens is None:
+                return time.monotonic() < until
+            return time.monotonic() < (until if values < NEEDED["tokens"] else soon) and values < _wanted(given.tokens)
 
-    recorded_answers.record(given, (reference, before), folder, goes_on)
+        recorded_answers.record(given, (reference, before), folder, goes_on)
+    except Exception as error:  # a copy in float32 may find no room
+        return error_sentence(error)
+    return ""
 
 
 def measure_recorded(
     document: StageInput, context: Context, folder: Path, after: Runner, *, unverified: bool
 ) -> tuple[Quality | None, str]:
-    """As `measure`, beside what `record` has kept."""
+    """As `measure`, beside what `record` has saved."""
     try:
-        reference, before = (recorded_answers.Recorded(folder, side, after.model.device) for side in range(2))
-        return _judge(document, context, (reference, before, after), recorded_answers.recorded(folder), unverified), ""
+        given, sides = recorded_answers.recorded(folder, after.model.device)
+        return _judge(document, context, (sides[0], sides[-1], after), given, unverified), ""
     except Exception as error:  # a model may fail on inputs that timing never gave it
         return None, error_sentence(error)
 
@@ -149,12 +158,17 @@ def _judge(
     if given.tokens is not None:
         tokens = given.tokens
         generates, batch = document.model.kind == "decoder", document.workload.traffic.batch
-        wanted = max(needed, min(LEAST_SEQUENCES, tokens.written) * tokens.ids.shape[1])
+        wanted = _wanted(tokens)
         compared = quality.compare(*sides, tokens, batch, goes_on, generates)
         return quality.judge(*compared, tokens, document.model.generated, allowed)
     pool = _pool(context.model_dir)
     comparison = answers.compare(sides, given.batches, answer, given.source, goes_on, pool)
     return answers.judge(comparison, document.model.generated, allowed)
+
+
+def _wanted(tokens: texts.Tokens) -> int:
+    """The tokens that a comparison goes through where time allows."""
+    return max(NEEDED["tokens"], min(LEAST_SEQUENCES, tokens.written) * tokens.ids.shape[1])
 
 
 def _given(document: StageInput, context: Context, model: PreTrainedModel) -> Given:

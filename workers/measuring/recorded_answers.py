@@ -1,6 +1,6 @@
-"""Answers of float32 and of what runs today, kept in files for a plan that does not fit into memory beside them."""
+"""Answers of float32 and of what runs today, in files for a plan that does not fit into memory beside them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -31,10 +31,10 @@ class Given:
 
 
 class Recorded:
-    """One of the sides that were recorded in `folder`. It is asked for the batches in their order."""
+    """A side whose answers are in `files`. It is asked for the batches in their order."""
 
-    def __init__(self, folder: Path, side: int, device: torch.device) -> None:
-        self._answers = (torch.load(path)[side].to(device) for path in _files(folder))
+    def __init__(self, files: Sequence[Path], device: torch.device) -> None:
+        self._answers = (torch.load(path, device) for path in files)
 
     def logits(self, ids: torch.Tensor, /) -> torch.Tensor:
         """What the side answered to the next batch."""
@@ -42,25 +42,27 @@ class Recorded:
 
 
 def record(given: Given, sides: Sequence[GivesLogits], folder: Path, goes_on: Callable[[int], bool]) -> None:
-    """Keeps what the `sides` answer to each batch while `goes_on(values of all inputs so far)`; to one at least."""
+    """Saves what the `sides` answer to each batch while `goes_on(values of all inputs so far)`; to one at least."""
     folder.mkdir()
+    different = list(dict.fromkeys(sides))
     batches: list[torch.Tensor] = []
     for batch in given.batches:
         if batches and not goes_on(sum(known.numel() for known in batches)):
             break
-        logits = {side: side.logits(batch).cpu() for side in dict.fromkeys(sides)}
-        torch.save([logits[side] for side in sides], folder / f"{len(batches)}.pt")
+        for number, side in enumerate(different):
+            torch.save(side.logits(batch).cpu(), _file(folder, number, len(batches)))
         batches.append(batch.cpu())
     written = given.tokens.written if given.tokens else None
-    torch.save((tuple(given.answer), batches, given.source, written), folder / INPUTS)
+    torch.save((tuple(given.answer), batches, given.source, written, len(different)), folder / INPUTS)
 
 
-def recorded(folder: Path) -> Given:
-    """What the sides in `folder` were given."""
-    answer, batches, source, written = torch.load(folder / INPUTS)
+def recorded(folder: Path, device: torch.device) -> tuple[Given, list[Recorded]]:
+    """What the sides in `folder` were given, and each of them once, on `device`."""
+    answer, batches, source, written, count = torch.load(folder / INPUTS)
     tokens = None if written is None else Tokens(torch.cat(batches), source, min(written, sum(map(len, batches))))
-    return Given(AnswerKind(*answer), batches, source, tokens)
+    files = [[_file(folder, side, batch) for batch in range(len(batches))] for side in range(count)]
+    return Given(AnswerKind(*answer), batches, source, tokens), [Recorded(paths, device) for paths in files]
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (folder / f"{number}.pt" for number in range(len(list(folder.iterdir())) - 1))
+def _file(folder: Path, side: int, batch: int) -> Path:
+    return folder / f"{side}-{batch}.pt"

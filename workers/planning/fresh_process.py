@@ -18,12 +18,13 @@ from kernels.measure.latency import ServedBatch
 from kernels.plan import Plan
 from workers.documents.base import Document
 from workers.documents.measurement import Environment, ServedIds
-from workers.documents.stages import StageInput
+from workers.documents.stages import StageFailure, StageInput
 from workers.harness import fresh_processes
-from workers.harness.context import Context
+from workers.harness.context import Context, StageError
 from workers.measuring.alternation import warm_clients
 from workers.measuring.served_model import load_today, planned, prepared, watched
 from workers.planning.served_checks import judge_served
+from workers.wording.errors import error_sentence
 
 Task = TypeVar("Task", bound=Document)
 
@@ -88,8 +89,14 @@ def measure(request: VerifyTask, context: Context) -> Result:
     )
 
 
+def ending(code: int, result: Path) -> str:
+    """How a process with an exit code other than 0 ended, and why where it has written that in place of its result."""
+    why = StageFailure.model_validate_json(result.read_bytes()).sentence if result.exists() else ""
+    return f"ended with code {code}" + (f": {why}" if why else "")
+
+
 def run_task(kind: type[Task], measure: Callable[[Task, Context], Document], description: str) -> NoReturn:
-    """Runs the command line's measurement, writes its result and ends the process."""
+    """Runs the command line's measurement, writes its result, or why there is none, and ends the process."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("request", type=Path)
     parser.add_argument("result", type=Path)
@@ -97,7 +104,12 @@ def run_task(kind: type[Task], measure: Callable[[Task, Context], Document], des
     parser.add_argument("--artifacts", type=Path, required=True, help="scratch directory")
     options = parser.parse_args()
     request = kind.model_validate_json(options.request.read_bytes())
-    result = measure(request, Context(options.model, options.artifacts))
+    try:
+        result = measure(request, Context(options.model, options.artifacts))
+    except Exception as error:
+        sentence = str(error).rstrip(".") if isinstance(error, StageError) else error_sentence(error)
+        options.result.write_text(StageFailure(sentence=sentence).model_dump_json())
+        raise
     options.result.write_text(result.model_dump_json())
     sys.stdout.flush()
     sys.stderr.flush()

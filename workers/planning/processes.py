@@ -18,7 +18,7 @@ from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.harness.fresh_processes import FreshProcess
 from workers.measuring.alternation import Alternation
-from workers.planning.fresh_process import Result, VerifyTask
+from workers.planning.fresh_process import Result, VerifyTask, ending
 
 ENOUGH_PROCESSES = 4
 """So many processes are enough where the result is clear in each of them."""
@@ -52,6 +52,7 @@ class FurtherProcess:
     def __init__(self, document: StageInput, plan: Plan, context: Context, number: int, pairs: int) -> None:
         request, self._result = (context.artifacts / f"process-{number}-{name}.json" for name in ("request", "result"))
         task = VerifyTask(document=document, plan=plan, pairs=pairs, seed=secrets.randbits(32))
+        self._result.unlink(missing_ok=True)
         request.write_text(task.model_dump_json())
         folders = ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
         self.process = FreshProcess("workers.planning.fresh_process", [str(request), str(self._result), *folders])
@@ -60,7 +61,7 @@ class FurtherProcess:
         """What it measures when it has its turn, or the end of a sentence on why there is nothing."""
         try:
             if code := self.process.run(seconds):
-                return f"ended with code {code}"
+                return ending(code, self._result)
             served = Result.model_validate_json(self._result.read_bytes())
         except subprocess.TimeoutExpired:
             return f"did not end within {seconds:.0f} s"

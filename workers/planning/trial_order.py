@@ -224,13 +224,13 @@ def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list
     return [trial for trial in trials if keeps_promise(trial.predicted, objective)]
 
 
-def minutes_wanted(document: StageInput, context: Context, left_out: Sequence[PlanTrial]) -> float | None:
-    """Minutes, in halves, with which a run would have tried the plans that were `left_out`; None for none, and where a
-    workload may not ask for more.
+def minutes_wanted(document: StageInput, context: Context, seconds: Sequence[float]) -> float | None:
+    """Minutes, in halves, with which a run would have tried the plans that were left out, which take so many `seconds`
+    each; None for none, and where a workload may not ask for more.
     """
-    if not left_out or document.workload.constraints.minutes >= MOST_MINUTES:
+    if not seconds or document.workload.constraints.minutes >= MOST_MINUTES:
         return None
-    wanted = sum(trial.seconds_wanted or 0.0 for trial in left_out)
+    wanted = sum(seconds)
     missing = max(wanted, wanted + context.overtime - context.seconds_left)
     return min(MOST_MINUTES, ceil((60 * document.workload.constraints.minutes + 1.2 * missing) / 30) / 2)
 

@@ -43,7 +43,7 @@ class TurnTask(Document):
     """What the process is to measure: one `side`, in about so many `seconds`, with prompts from `seed`. The stage has
     `seconds_left`. `usd` is the price of the side's GPUs in an hour.
 
-    Of today's side `judges` are the turns of the plan whose ids it judges, and `records` says whether it keeps what
+    Of today's side `judges` are the turns of the plan whose ids it judges, and `records` says whether it saves what
     quality is measured by; of the plan's, `judges` is its own number and `records` whether it measures its quality.
     """
 
@@ -110,28 +110,28 @@ def _serve(clients: Clients, task: TurnTask) -> None:
 
 
 def _today_judges(task: TurnTask, context: Context, runner: Runner, clients: Clients) -> dict[str, object]:
-    if task.records:
-        quality_by_kind.record(task.document, context, runner, context.artifacts / QUALITY)
+    folder = context.artifacts / QUALITY
+    no_quality = quality_by_kind.record(task.document, context, runner, folder) if task.records else ""
     eager, precisions = runners.runner("eager", runner.model), precisions_of(task.plan)
-    found = list[ServedIds]()
+    served_ids, refusal = list[ServedIds](), ""
     for turn in task.judges:
-        kept, own = torch.load(_kept_file(context, turn))
-        batches = [KeptBatch(prompt.to(runner.model.device), *rest) for prompt, *rest in kept]
+        sample, plan_gaps = torch.load(_sample_file(context, turn))
+        batches = [KeptBatch(prompt.to(runner.model.device), *rest) for prompt, *rest in sample]
         gaps, refusal = judge_kept(eager, batches, precisions[0])
         if gaps is not None:
-            lossy = own is not None and precisions[0] != precisions[1]
-            judged = Judged(gaps, LogitGaps(*own) if lossy else None, refusal or None)
-            found.append(judged_ids(judged, len(kept)))
+            lossy = plan_gaps is not None and precisions[0] != precisions[1]
+            judged = Judged(gaps, LogitGaps(*plan_gaps) if lossy else None, refusal or None)
+            served_ids.append(judged_ids(judged, len(sample)))
         if refusal:
-            return {"served_ids": found, "refusal": refusal}
-    return {"served_ids": found}
+            break
+    return {"served_ids": served_ids, "refusal": refusal, "no_quality": no_quality}
 
 
 def _plan_judges(task: TurnTask, context: Context, runner: Runner, clients: Clients) -> dict[str, object]:
-    kept = [(batch.prompt.cpu(), batch.tokens, batch.row, batch.output) for batch in clients.sample(KEPT_BATCHES)]
+    sample = [(batch.prompt.cpu(), batch.tokens, batch.row, batch.output) for batch in clients.sample(KEPT_BATCHES)]
     ids, refusal = judge_served(runner, runner, task.plan, task.document, clients)
-    own = ids and (ids.mean_gap, ids.largest_gap, ids.tokens)
-    torch.save((kept, own), _kept_file(context, *task.judges))
+    gaps = ids and (ids.mean_gap, ids.largest_gap, ids.tokens)
+    torch.save((sample, gaps), _sample_file(context, *task.judges))
     if refusal or not task.records:
         return {"refusal": refusal}
     folder, unverified = context.artifacts / QUALITY, task.unverified
@@ -139,8 +139,8 @@ def _plan_judges(task: TurnTask, context: Context, runner: Runner, clients: Clie
     return {"quality": judged, "no_quality": no_quality}
 
 
-def _kept_file(context: Context, turn: int) -> Path:
-    return context.artifacts / f"kept-{turn}.pt"
+def _sample_file(context: Context, turn: int) -> Path:
+    return context.artifacts / f"sample-{turn}.pt"
 
 
 if __name__ == "__main__":

@@ -16,15 +16,17 @@ from transformers import PreTrainedModel
 from kernels.ops import BYTES
 from kernels.plan import Plan
 from kernels.server.execution.sizing import free_bytes
+from workers.documents import budget
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
 from workers.harness.fresh_processes import START_SECONDS, FreshProcess
-from workers.measuring.alternation import Alternation
+from workers.measuring.alternation import LEAST_PAIRS_OF_SEVERAL, TIMING_SHARE, Alternation
 from workers.measuring.outcomes import hours_of, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning.confirmation import PlanMeasurement, is_clear, sizes_of, today_words
+from workers.planning.fresh_process import ending
 from workers.planning.precision import weights_of
 from workers.planning.served_checks import of_processes
 from workers.planning.turn_process import LEAST_TURNS, QUALITY, Side, TurnResult, TurnTask
@@ -34,10 +36,6 @@ MOST_TURNS = 5
 """Of each side. It is odd, as LEAST_TURNS is: the last turn is then today's, which judges the plan's last ids."""
 LEAST_SECONDS = 3.0
 """What a turn's requests may take at least."""
-LONGEST_SECONDS = 600.0
-"""What a turn may take in any case."""
-TIMING_SHARE = 0.6
-"""Share of the stage's seconds for loading and timing at most."""
 SIDES: tuple[Side, Side] = ("before", "after")
 WORDS = {"before": "what runs today", "after": "the plan"}
 
@@ -54,13 +52,24 @@ def copy_fits(plan: Plan, document: StageInput, model: PreTrainedModel) -> bool:
     return document.model.parameters * size / plan.shards <= free_bytes(model.device)
 
 
-class Turns:
-    """The turns of one plan and what runs today. `usd` is of one GPU's hour."""
+def least_seconds(document: StageInput, context: Context, loading_seconds: float) -> float:
+    """What LEAST_TURNS of each side and quality are expected to take, a plan's requests as long as today's."""
+    ready = (context.startup_seconds or START_SECONDS) + loading_seconds
+    requests = (1 + LEAST_PAIRS_OF_SEVERAL) * budget.request_seconds(document.results)
+    return 2 * LEAST_TURNS * (ready + max(LEAST_SECONDS, requests)) + budget.quality_seconds(document.results)
 
-    def __init__(self, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool) -> None:
+
+class Turns:
+    """The turns of one plan and what runs today, in at most so many `seconds`. `usd` is of one GPU's hour."""
+
+    def __init__(
+        self, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool, seconds: float
+    ) -> None:
         self.plan, self._document, self._context, self._unverified = plan, document, context, unverified
+        self._ends = time.monotonic() + seconds
         self._usd = dict(zip(SIDES, hours_of(usd, sizes_of(document, plan)), strict=True))
         self._sides: dict[Side, list[TurnResult]] = {side: [] for side in SIDES}
+        self._judged = 0
         self.failure = ""
 
     def take(self, loading_seconds: float, is_clear: Callable[[Sequence[Alternation]], bool]) -> None:
@@ -69,36 +78,38 @@ class Turns:
         A turn that fails, or whose figures or ids do not count, is the last one, but for one of what runs today. Raises
         StageError where that fails too. The caller has freed the device's memory.
         """
-        shutil.rmtree(self._context.artifacts / QUALITY, ignore_errors=True)
+        shutil.rmtree(self._context.artifacts / QUALITY, ignore_errors=True)  # of a process that died
         ready = (self._context.startup_seconds or START_SECONDS) + loading_seconds
         seconds = max(LEAST_SECONDS, TIMING_SHARE * self._context.seconds_left / (2 * LEAST_TURNS) - ready)
-        judged, started = 0, time.monotonic()
+        started = time.monotonic()
         for pair in range(MOST_TURNS):
             left = 2 * (MOST_TURNS - LEAST_TURNS) * (time.monotonic() - started) / max(1, 2 * pair)
             if pair == LEAST_TURNS and (is_clear(self.alternations) or self._context.seconds_left < left):
                 return
             for side in SIDES if pair % 2 else reversed(SIDES):
-                judges = [pair] if side == "after" else list(range(judged, len(self._sides["after"])))
+                judges = [pair] if side == "after" else list(range(self._judged, len(self._sides["after"])))
                 self._take(side, pair, judges, seconds)
                 if self.failure or self.refusal or self.environment.telemetry.void:
                     if not self._sides["before"]:
                         self._take("before", pair, [], seconds)
                     return
-                judged = judged if side == "after" else len(self._sides["after"])
 
     @property
     def alternations(self) -> list[Alternation]:
-        """The pairs of turns, one of each side; what runs today beside itself where the plan has served nothing."""
+        """The pairs of turns, one of each side: the plan's turns whose ids are judged, all of a refused plan. What runs
+        today beside itself where there is none.
+        """
         before, after = self._sides.values()
-        pairs = zip(before, after or before, strict=False)
+        judged = after if self.refusal else after[: self._judged]
+        pairs = zip(before, judged or before, strict=False)
         return [Alternation(before.served, after.served, turn=True) for before, after in pairs]
 
     @property
     def environment(self) -> Environment:
         """That of the first turn, or of one beside another program."""
-        found = [turn.environment for turn in self._all]
-        first = next((environment for environment in found if environment.telemetry.void), found[0])
-        return first.with_busiest([environment.telemetry for environment in found])
+        environments = [turn.environment for turn in self._all]
+        first = next((environment for environment in environments if environment.telemetry.void), environments[0])
+        return first.with_busiest([environment.telemetry for environment in environments])
 
     @property
     def served_ids(self) -> ServedIds | None:
@@ -113,8 +124,8 @@ class Turns:
     @property
     def quality(self) -> tuple[Quality | None, str]:
         """The judgement on quality, or why there is none."""
-        found = [(turn.quality, turn.no_quality) for turn in self._sides["after"] if turn.quality or turn.no_quality]
-        return found[0] if found else (None, "the turns ended before")
+        judged = [(turn.quality, turn.no_quality) for turn in self._all if turn.quality or turn.no_quality]
+        return judged[0] if judged else (None, "the turns ended before")
 
     @property
     def ready_seconds(self) -> float:
@@ -128,18 +139,23 @@ class Turns:
     def _take(self, side: Side, pair: int, judges: list[int], seconds: float) -> None:
         context, name = self._context, f"turn {pair + 1} of {WORDS[side]}"
         context.report_progress(0.1 + 0.14 * min(pair, LEAST_TURNS), f"measuring {name}")
+        left = self._ends - time.monotonic()
+        most = left if side == "before" else left / 2
+        useless = self.failure or self.refusal or any(turn.no_quality for turn in self._all)
+        records = pair == (side == "after") and not useless
         task = TurnTask(
             document=self._document, plan=self.plan, side=side, judges=judges, usd=self._usd[side], seconds=seconds,
-            records=pair == (side == "after"), unverified=self._unverified, seed=secrets.randbits(32),
-            seconds_left=min(context.seconds_left, LONGEST_SECONDS),
+            records=records, unverified=self._unverified, seed=secrets.randbits(32),
+            seconds_left=min(context.seconds_left, most),
         )  # fmt: skip
         request, result = (context.artifacts / f"turn-{side}-{pair}-{file}.json" for file in ("request", "result"))
+        result.unlink(missing_ok=True)
         request.write_text(task.model_dump_json())
         folders = ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
         process = FreshProcess("workers.planning.turn_process", [str(request), str(result), *folders])
         try:
-            code = process.run(max(LONGEST_SECONDS, context.seconds_left))
-            failure = f"{capitalised(name)} ended with code {code}." if code else ""
+            code = process.run(most)
+            failure = f"{capitalised(name)} {ending(code, result)}." if code else ""
         except subprocess.TimeoutExpired as error:
             failure = f"{capitalised(name)} did not end within {error.timeout:.0f} s."
         self.failure = self.failure or failure
@@ -147,18 +163,25 @@ class Turns:
             turn = TurnResult.model_validate_json(result.read_bytes())
             context.starts_and_loads += turn.starts_and_loads
             self._sides[side].append(turn)
-        elif side == "before" and not self._sides["before"]:
+            if side == "before" and judges:
+                self._judged = judges[-1] + 1
+        elif side == "before" and not (judges or self._sides["before"]):
             raise StageError(f"Before and after do not fit into memory beside each other. {failure}")
 
 
 def in_turns(
     label: str, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool,
-    loading_seconds: float,
+    loading_seconds: float, seconds: float,
 ) -> PlanMeasurement:  # fmt: skip
-    """The measurement of a plan that does not fit beside what runs today, whose memory the caller has freed."""
+    """The measurement of a plan that does not fit beside what runs today, in at most so many `seconds`. The caller has
+    freed the memory of what runs today.
+    """
     objectives, sizes, start = document.workload.objectives, sizes_of(document, plan), time.monotonic()
-    turns = Turns(plan, document, context, usd, unverified)
-    turns.take(loading_seconds, partial(is_clear, objectives=objectives, usd_per_hour=usd, gpus=sizes))
+    turns = Turns(plan, document, context, usd, unverified, seconds)
+    try:
+        turns.take(loading_seconds, partial(is_clear, objectives=objectives, usd_per_hour=usd, gpus=sizes))
+    finally:
+        shutil.rmtree(context.artifacts / QUALITY, ignore_errors=True)
     quality, no_quality = turns.quality
     too_few = turns.failure if len(turns.alternations) < LEAST_TURNS else ""
     return PlanMeasurement(

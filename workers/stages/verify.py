@@ -25,11 +25,12 @@ from workers.measuring.alternation import (
     FEWEST_PAIRS,
     LATEST_SECONDS,
     LEAST_PAIRS,
+    TIMING_SHARE,
     Alternation,
     alternate,
     warm_clients,
 )
-from workers.measuring.journal import Journal
+from workers.measuring.journal import MOST_SECONDS, Journal
 from workers.measuring.outcomes import hours_of, outcomes_of, speedup
 from workers.measuring.served_model import NoRoom, dtype_of, load_once, planned, prepared, release, watched
 from workers.planning import summaries
@@ -53,7 +54,7 @@ from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
-from workers.planning.turns import copy_fits, in_turns
+from workers.planning.turns import copy_fits, in_turns, least_seconds
 from workers.planning.verdict_words import (
     busy_share,
     busy_words,
@@ -66,8 +67,6 @@ from workers.planning.verdict_words import (
 from workers.stats.intervals import goodput, tokens_per_second
 from workers.stats.sample_sizes import distributions, is_enough
 
-TIMING_SHARE = 0.6
-"""Share of the stage's seconds for loading and timing at most. Quality gets the rest."""
 NO_OTHER = "No other plan can be verified."
 
 
@@ -89,6 +88,14 @@ def unverified(document: StageInput, plan: Plan) -> bool:
     only tried where the workload says so."""
     lower = lowers_precision(plan, dtype_of(document))
     return lower and document.model.generated and document.workload.constraints.allow_unverified_quality
+
+
+class _TimeShort(Exception):
+    """A plan has to take turns, for which the time is too short: they take so many `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"Turns take about {seconds:.0f} s.")
+        self.seconds = seconds
 
 
 @dataclass
@@ -114,23 +121,29 @@ class _Bench:
         self._journal = Journal(document, context)
         self._is_loaded = True
 
-    def attempts(self, composed: Plan) -> tuple[list[PlanMeasurement], list[str]]:
-        """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
+    def attempts(self, composed: Plan) -> tuple[list[PlanMeasurement], dict[str, float]]:
+        """The plans in the order of `to_verify` until one is confirmed; the labels of those left out for time, and the
+        seconds that each is expected to take.
 
         The next plan is measured when as many seconds are left as the one before took. Where earlier processes of the
         stage have used up the overrun, today's plan alone is measured. Plans that they have measured are read back.
         """
-        attempts, left_out = list[PlanMeasurement](), list[str]()
+        attempts, left_out = list[PlanMeasurement](), dict[str, float]()
         for label, plan in to_verify(self.document, composed):
             if attempts and not attempts[-1].why_not and not gives_way(attempts[-1], self.document):
                 break
             late = self.context.seconds_left < attempts[-1].seconds if attempts else not self._journal.most_seconds
             if late and is_change(plan, self.document):
-                left_out.append(label)
-            else:
+                left_out[label] = attempts[-1].seconds if attempts else 0.0
+                continue
+            try:
                 attempts.append(self._noted_attempt(label, plan))
-        present = self.document.workload.present_runner, present_plan(self.document)
-        return with_result_last(attempts or [self._attempt(*present)]), left_out
+            except _TimeShort as short:
+                left_out[label] = short.seconds
+        if not attempts:
+            today = self._attempt(self.document.workload.present_runner, present_plan(self.document))
+            attempts.append(replace(today, choice=NO_OTHER))
+        return with_result_last(attempts), left_out
 
     def _noted_attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         """An attempt that the journal notes: if the plan ends the process, verify starts again without it.
@@ -142,9 +155,23 @@ class _Bench:
         if self._is_loaded and copy_fits(plan, self.document, self.model):
             with suppress(NoRoom, torch.OutOfMemoryError):
                 return self._beside_today(label, plan)
-        self._give_up_memory()
-        allowed = unverified(self.document, plan)
-        return in_turns(label, plan, self.document, self.context, self.usd, allowed, self._loading_seconds)
+        return self._in_turns(label, plan)
+
+    def _in_turns(self, label: str, plan: Plan) -> PlanMeasurement:
+        """Raises _TimeShort before anything is given up."""
+        document, context = self.document, self.context
+
+        def attempt() -> PlanMeasurement:
+            wanted, most = least_seconds(document, context, self._loading_seconds), self._journal.most_seconds
+            if most < wanted:
+                raise _TimeShort(wanted)
+            self._journal.note(label, f"the plan {label}", MOST_SECONDS)
+            self._give_up_memory()
+            allowed = unverified(document, plan)
+            return in_turns(label, plan, document, context, self.usd, allowed, self._loading_seconds, most)
+
+        measured: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
+        return measured
 
     def _give_up_memory(self) -> None:
         if self._is_loaded:
@@ -245,7 +272,8 @@ class _Bench:
         Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
         """
         if not self._is_loaded:
-            return unchanged(last, self.document, [Alternation(last.before, last.before)], self.usd)
+            today = [Alternation(process.before, process.before, process.turn) for process in last.processes]
+            return unchanged(last, self.document, today, self.usd)
         objectives, served = self.document.workload.objectives, self.today.served
         usd = hours_of(self.usd, sizes_of(self.document))[0]
         if not served:  # an earlier process of the stage measured every plan
@@ -269,8 +297,8 @@ class _Bench:
 
 def _in_this_process(
     document: StageInput, context: Context, usd: float | None, processes: FurtherProcesses
-) -> tuple[list[PlanMeasurement], list[str], PlanMeasurement]:
-    """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
+) -> tuple[list[PlanMeasurement], dict[str, float], PlanMeasurement]:
+    """The plans that were measured, those left out (as `_Bench.attempts`), and the result. It frees the models."""
     composed = plan_of(document)
     with ExitStack() as stack:
         context.report_progress(0.0, "loading the model, for before and after")
@@ -325,11 +353,12 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         facts = final.outcomes, final.speedup, final.quality, verdict, final.no_quality
         words = sentence(*facts, workload.compared_with)
     else:
-        words = no_change_sentence(attempts, left_out, final.outcomes, verdict, document.left_out)
+        words = no_change_sentence(attempts, list(left_out), final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
     beside = "" if final.void else busy_words(busy, verdict)
-    void, turns = "" if final.void in words else final.void, max(attempt.turns for attempt in attempts)
-    words = " ".join(filter(None, (beside, for_time, words, turns_words(turns), void, final.failure)))
+    void = "" if final.void in words else final.void
+    seconds = [*(trial.seconds_wanted or 0.0 for trial in waiting), *left_out.values()]
+    words = " ".join(filter(None, (beside, for_time, words, turns_words(final.turns), void, final.failure)))
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),
@@ -337,7 +366,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         before=distributions(document.model, workload.objectives, final.before, usd_before),
         after=distributions(document.model, workload.objectives, final.after, usd_after),
         compared_with=workload.compared_with,
-        turns=turns,
+        turns=final.turns,
         gpus_before=document.tensor_parallel_size,
         tokens_per_second_before=tokens_per_second(final.before),
         tokens_per_second_after=tokens_per_second(final.after),
@@ -352,7 +381,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         profile=final.profile,
         no_profile=final.no_profile,
         verdict=verdict,
-        minutes_wanted=minutes_wanted(document, context, waiting) if verdict != "met" else None,
+        minutes_wanted=minutes_wanted(document, context, seconds) if verdict != "met" else None,
         counted=document.model.counted,
         sentence=words,
     )

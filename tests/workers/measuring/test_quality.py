@@ -19,7 +19,7 @@ from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import ComposeResult
 from workers.documents.workload import Constraints, Objective
-from workers.harness.context import StageError
+from workers.harness.context import Context, StageError
 from workers.measuring import quality, quality_by_kind, texts
 from workers.measuring.allowed_rises import OF_ANSWERS, OF_GENERATED, OF_TRAINED, Tolerances, allowed_rises
 from workers.measuring.alternation import Alternation
@@ -170,6 +170,17 @@ def test_perplexity_is_that_of_real_text_only_and_too_few_tokens_are_admitted(mo
     judgement = judged(model("bf16"), texts.random(256, 64, 512))
     assert (judgement.perplexity_after, judgement.tokens) == (None, 512)
     assert "Fewer than the 4,096 tokens" in judgement.sentence
+
+
+def test_as_many_sequences_of_a_text_are_recorded_as_are_compared_beside_the_model(model_dir):
+    (model_dir / "quality.txt").write_text(" ".join(WORDS * 1500))
+    document = stage_input("verify", manifest(TINY), traffic={"prompt_tokens": 300, "output_tokens": 20, "batch": 1})
+    context = Context(model_dir, model_dir, seconds=60)
+    before, after = (runner("eager", model()) for _ in range(2))
+    beside, _ = quality_by_kind.measure(document, context, before, after, unverified=False)
+    assert quality_by_kind.record(document, context, before, model_dir / "answers") == ""
+    recorded, _ = quality_by_kind.measure_recorded(document, context, model_dir / "answers", after, unverified=False)
+    assert recorded.text.sequences == beside.text.sequences == quality_by_kind.LEAST_SEQUENCES
 
 
 def test_a_short_text_is_filled_up_with_what_the_model_writes_if_it_writes(tmp_path, model_dir):

@@ -243,10 +243,10 @@ def test_plans_that_were_left_out_for_time_are_named_with_the_minutes_that_they_
     relative = Objective(metric="ttf_n", n=64, at_least_faster=2)
     assert predicted_to_keep(left, relative) == []
     assert left_out_words([], relative, "too_close") == ""
-    assert minutes_wanted(document(minutes=3), context, left) == 4.0
+    assert minutes_wanted(document(minutes=3), context, [13.0, 24.0]) == 4.0
     assert minutes_wanted(document(minutes=3), context, []) is None
-    assert minutes_wanted(document(minutes=239.9), context, left) == 240
-    assert minutes_wanted(document(minutes=240), context, left) is None
+    assert minutes_wanted(document(minutes=239.9), context, [13.0, 24.0]) == 240
+    assert minutes_wanted(document(minutes=240), context, [13.0, 24.0]) is None
 
 
 def test_explore_serves_the_leading_plan():
