@@ -85,20 +85,20 @@ def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, layouts.Kept
     """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused for a weight that is no number."""
     shard: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
-    kept: dict[str, layouts.Kept] = {}
+    scales: dict[str, layouts.Kept] = {}
     size = number = 0
     for name, weight, stored in weights:
         if not torch.isfinite(weight).all():
             raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
         shard[name] = weight.contiguous()
         if EXPERTS not in name and (own := layouts.kept(weight, stored)) is not None:
-            kept[name] = own
+            scales[name] = own
         size += weight.nbytes
         if size >= SHARD_BYTES:
             number, size = number + 1, 0
             places |= _save(folder, shard, number)
     places |= _save(folder, shard, number + 1)
-    layouts.save(folder, kept)
+    layouts.save(folder, scales)
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 

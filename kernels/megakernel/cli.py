@@ -140,8 +140,8 @@ def _describe(options: argparse.Namespace) -> int:
     sizes = program.stream_bytes()
     print(f"weights a token: {sizes.sum() / 1e9:.3f} GB; an SM {sizes.min() / 1e6:.2f} to {sizes.max() / 1e6:.2f} MB")
     if shape.experts:
-        held = program.expert_bytes / 1e9
-        print(f"experts beside these: {held * shape.top_k / shape.experts:.3f} GB a token, of {held:.3f}")
+        gigabytes = program.expert_bytes / 1e9
+        print(f"experts beside these: {gigabytes * shape.top_k / shape.experts:.3f} GB a token, of {gigabytes:.3f}")
     used = held_bytes(program, CAPACITY)
     each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in used.items())
     print(f"a GPU holds {sum(used.values()) / 1e9:.3f} GB with caches of {CAPACITY} tokens, codes left out: {each}")

@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -226,10 +227,18 @@ def _attach_scales(model: PreTrainedModel, model_dir: Path) -> None:
         if (path := model_dir / attribute).is_file():
             for name, numbers in load_file(path).items():
                 setattr(model.get_parameter(name), attribute, numbers)
+    for module, name, scale in kv_scales(model_dir):
+        setattr(model.get_submodule(module), name, scale)
+
+
+def kv_scales(model_dir: Path) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The scales of keys and values of a dequantised model, float32 [1] or [KV heads]: the name of the attention module
+    of each, and `k_scale` or `v_scale`.
+    """
     if (path := model_dir / KV_SCALES).is_file():
-        for name, scale in load_file(path).items():
-            module, _, which = name.rpartition(".")
-            setattr(model.get_submodule(module), which, scale)
+        for key, scale in load_file(path).items():
+            module, _, name = key.rpartition(".")
+            yield module, name, scale
 
 
 def missing_tensors(report: dict[str, Any]) -> list[str]:

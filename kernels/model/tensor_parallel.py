@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import decoder, loading, weights
@@ -27,7 +26,6 @@ from kernels.model.dense_families import SHARDED
 from kernels.model.divisible import indivisible
 from kernels.model.experts import has_experts, is_sparse
 from kernels.model_files import families
-from kernels.model_files.stored_weights import KV_SCALES
 from kernels.quant.quantised_matrix import GROUP, STORED
 
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias", "down_proj_bias")
@@ -166,11 +164,10 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
         for attribute in STORED:
             if (path := directory / attribute).is_file():
                 _read_groups(path, attribute, shard, place)
-        if (path := directory / KV_SCALES).is_file():
-            for name, scale in load_file(path).items():
-                module, _, which = name.rpartition(".")
-                heads = min(len(scale), shard.config.num_key_value_heads)
-                setattr(shard.get_submodule(module), which, scale[_box(name, scale.shape, (heads,), place)])
+        for module, name, scale in loading.kv_scales(directory):
+            heads = min(len(scale), shard.config.num_key_value_heads)
+            box = _box(f"{module}.{name}", scale.shape, (heads,), place)
+            setattr(shard.get_submodule(module), name, scale[box])
 
     try:
         files = _files(directory)

@@ -95,8 +95,8 @@ def left_out(tensors: Mapping[str, Tensor]) -> str:
 
 def kv_scales(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The scales of keys and values, by the names `….self_attn.k_scale` and `v_scale`."""
-    found = ((OF_KEYS.fullmatch(name), tensor) for name, tensor in tensors.items())
-    return {f"{match[1]}.{kind}_scale": tensor for match, tensor in found if match for kind in match[2]}
+    matches = ((OF_KEYS.fullmatch(name), tensor) for name, tensor in tensors.items())
+    return {f"{match[1]}.{kind}_scale": tensor for match, tensor in matches if match for kind in match[2]}
 
 
 def as_tensors(weights: Mapping[str, StoredWeight]) -> dict[str, Tensor]:

@@ -105,11 +105,11 @@ def test_axe_finds_what_is_planted(page_of):
     page.goto("/login/")
     planted = '<p style="color: #555; width: 3000px">A dark sentence.</p><img src="a.png">'
     page.evaluate("(html) => document.body.insertAdjacentHTML('beforeend', html)", planted)
-    found = " ".join(violations(page, redrawn_ms=500))
-    assert "image-alt" in found
-    assert "dark: color-contrast" in found
-    assert "light: color-contrast" not in found
-    assert "wider than the screen" in found
+    sentences = " ".join(violations(page, redrawn_ms=500))
+    assert "image-alt" in sentences
+    assert "dark: color-contrast" in sentences
+    assert "light: color-contrast" not in sentences
+    assert "wider than the screen" in sentences
 
 
 def test_a_link_opens_what_it_leads_to_a_term_explains_itself_and_a_head_sorts_its_table(page_of, gallery):

@@ -126,9 +126,9 @@ def test_ops_in_fp8_are_offered_where_the_codes_stay_as_they_are(tmp_path: Path,
         offered.clear()
         defaults.default_ops(model, BatchShape(1, 8, 4), "fp8")
         fp8 = [case for case in offered if getattr(case, "weights", "") == "fp8"]
-        kept = {case.epilogue for case in fp8 if isinstance(case, LinearCase)}
+        epilogues = {case.epilogue for case in fp8 if isinstance(case, LinearCase)}
         apart = {"none", "residual", "swiglu"}
-        assert kept == apart if len(left) == 1 else kept > apart
+        assert epilogues == apart if len(left) == 1 else epilogues > apart
         assert any(isinstance(case, LmHeadCase) for case in fp8) == (len(left) > 1)
 
 

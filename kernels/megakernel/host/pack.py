@@ -227,19 +227,19 @@ def experts_in_mxfp4(model: Any) -> "torch.Tensor":
     """
     import torch
 
-    known = _IN_MXFP4.get(model)
-    if known is not None and (shared := known()) is not None:
+    reference = _IN_MXFP4.get(model)
+    if reference is not None and (shared := reference()) is not None:
         return shared
-    made: torch.Tensor | None = None
+    packed: torch.Tensor | None = None
     for layer, own in enumerate(model.model.layers):
         w = experts_of(model.config, own.mlp)
         both = torch.cat([_units_in_mxfp4(matrices) for matrices in (in_units(w), w.down)], dim=1)
-        if made is None:
-            made = torch.empty(len(model.model.layers), *both.shape, dtype=torch.uint8, device=both.device)
-        made[layer] = both
-    assert made is not None
-    _IN_MXFP4[model] = ref(made)
-    return made
+        if packed is None:
+            packed = torch.empty(len(model.model.layers), *both.shape, dtype=torch.uint8, device=both.device)
+        packed[layer] = both
+    assert packed is not None
+    _IN_MXFP4[model] = ref(packed)
+    return packed
 
 
 def _units_in_mxfp4(matrices: "torch.Tensor") -> "torch.Tensor":

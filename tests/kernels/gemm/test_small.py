@@ -212,11 +212,11 @@ def test_scales_of_rows_that_are_no_powers_of_two_are_multiplied_by(name, n, k, 
     setattr(stored, STORED_ROWS, scales)
     drawn["x"] /= 8
     wide = {key: value.double() for key, value in drawn.items()} | {"w": exact}
-    found = variant.build(case, {})(**drawn | {"w": variant.pack(case, {}, stored)})
+    y = variant.build(case, {})(**drawn | {"w": variant.pack(case, {}, stored)})
     size = wide["x"].abs() @ exact.abs().T  # what rounding errors of a sum grow with
     bound = size[:, :n] * (1 + size[:, n:]) if case.gates else size
     wanted = case.reference(wide)[0]
-    assert ((found.double() - wanted).abs() <= 2.0**-8 * wanted.abs() + 2.0**-11 * bound).all()
+    assert ((y.double() - wanted).abs() <= 2.0**-8 * wanted.abs() + 2.0**-11 * bound).all()
 
 
 @pytest.mark.gpu

@@ -52,8 +52,8 @@ def test_products_are_those_of_the_codes(batch: int) -> None:
     pointers = [ctypes.c_void_p(each.data_ptr()) for each in (stream, memory, out)]
     assert kernel.run(pointers[0], pointers[1], tiles, pointers[2]) == 0
     expected, _ = expected_products(stream, x, MXFP4)
-    found = out.double().sum(0).T.numpy()
-    assert (np.abs(found - expected) <= 1e-5 * np.abs(expected).max(axis=1, keepdims=True)).all()
+    sums = out.double().sum(0).T.numpy()
+    assert (np.abs(sums - expected) <= 1e-5 * np.abs(expected).max(axis=1, keepdims=True)).all()
     rows = np.abs(expected).max(axis=1)
     assert rows[3] < 2.0**-40
     assert rows[11] > 2.0**8

@@ -162,15 +162,15 @@ def test_a_model_that_was_stored_in_fp8_is_streamed_by_its_own_codes(ranks: int,
     whole = own_copy(model("qwen3-of-2"), FP8_LAYERS)
     assert form_of("fp8", whole) == FP8_LAYERS
     first, stored = Decoder(whole).layers[0], whole.model.layers[0].self_attn.o_proj.weight
-    made = rank_models(whole, cpus(ranks), FP8_LAYERS, Rounding(method=method))
-    assert all(rank.rounded is not None and rank.rounded.lm_head is None for rank in made)
-    codes = [rank.rounded.layers[0]["o"] for rank in made if rank.rounded]
+    ranks_of_model = rank_models(whole, cpus(ranks), FP8_LAYERS, Rounding(method=method))
+    assert all(rank.rounded is not None and rank.rounded.lm_head is None for rank in ranks_of_model)
+    codes = [rank.rounded.layers[0]["o"] for rank in ranks_of_model if rank.rounded]
     assert all(torch.equal(own.row_scales, getattr(stored, STORED_ROWS)) for own in codes)
     assert torch.equal(torch.cat([own.values() for own in codes], dim=1), first.o)
-    assert torch.equal(torch.cat([rank.compact.layers[0].o for rank in made], dim=1), first.o)
-    assert all(torch.equal(rank.model.lm_head.weight, whole.lm_head.weight) for rank in made)
+    assert torch.equal(torch.cat([rank.compact.layers[0].o for rank in ranks_of_model], dim=1), first.o)
+    assert all(torch.equal(rank.model.lm_head.weight, whole.lm_head.weight) for rank in ranks_of_model)
     if ranks == 1:
-        assert made[0].compact.layers[0].qkv[0].data_ptr() == first.qkv[0].data_ptr()
+        assert ranks_of_model[0].compact.layers[0].qkv[0].data_ptr() == first.qkv[0].data_ptr()
     delattr(whole.model.layers[1].mlp.down_proj.weight, STORED_ROWS)
     assert form_of("fp8", whole) == "fp8"
 

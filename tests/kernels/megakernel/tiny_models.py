@@ -229,15 +229,15 @@ def with_rounded_weights(
     original: Any, weights: str, method: str = "nearest", dtype: torch.dtype = torch.bfloat16
 ) -> Any:
     """A copy in `dtype` with the values that the matrices have in a lower precision; the embedding as it was."""
-    made = own_copy(original, weights)
+    lowered = own_copy(original, weights)
     if weights == MXFP4.name:
-        round_experts(made)
-        return made.to(dtype)
-    found = rounded_weights(made, Decoder(made), weights, Rounding(method=method))
-    made = made.to(dtype)
+        round_experts(lowered)
+        return lowered.to(dtype)
+    found = rounded_weights(lowered, Decoder(lowered), weights, Rounding(method=method))
+    lowered = lowered.to(dtype)
     if found.lm_head is not None:
-        made.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)
-    for layer, held in zip(made.model.layers, found.layers, strict=True):
+        lowered.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)
+    for layer, held in zip(lowered.model.layers, found.layers, strict=True):
         attention, mlp = layer.self_attn, layer.mlp
         places = {
             "qkv": [attention.q_proj, attention.k_proj, attention.v_proj],
@@ -249,7 +249,7 @@ def with_rounded_weights(
             rows = held[name].values(dtype).split([len(part.weight) for part in parts])
             for part, own in zip(parts, rows, strict=True):
                 part.weight.copy_(own)
-    return made
+    return lowered
 
 
 @cache

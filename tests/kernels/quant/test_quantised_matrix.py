@@ -79,13 +79,13 @@ def test_bytes_are_those_of_the_format(name: str) -> None:
 
 def test_fp8_rounds_to_the_nearest() -> None:
     weight = matrix(32, 64, 1)
-    found = fp8_rows(weight)
-    scaled = weight.float() / found.row_scales[:, None]
+    codes = fp8_rows(weight)
+    scaled = weight.float() / codes.row_scales[:, None]
     assert ((scaled.abs().amax(dim=1) <= 448) & (scaled.abs().amax(dim=1) > 224)).all()
     grid = torch.from_numpy(e4m3_values(np.arange(127, dtype=np.uint8)))
     grid = torch.cat([-grid, grid])
-    nearest = (scaled[..., None] - grid).abs().amin(-1) * found.row_scales[:, None]
-    assert torch.equal((found.values().float() - weight.float()).abs(), nearest)
+    nearest = (scaled[..., None] - grid).abs().amin(-1) * codes.row_scales[:, None]
+    assert torch.equal((codes.values().float() - weight.float()).abs(), nearest)
 
 
 def test_nvfp4_rounds_no_worse_than_the_plain_recipe() -> None:

@@ -107,8 +107,8 @@ def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, m
     run_all(Engine([kernels]), requests)
     assert {(name, count > 16) for name, count in rows} == {("skinny_fp8", False), ("small_gemm_fp8", True)}
     assert_models_answers(exact, requests)
-    told = capsys.readouterr().err
-    assert "take weights in fp8 (1 byte each, the LM head in 16 bits), of up to 64 in fp8 where that is faster" in told
+    log = capsys.readouterr().err
+    assert "take weights in fp8 (1 byte each, the LM head in 16 bits), of up to 64 in fp8 where that is faster" in log
 
 
 @torch.no_grad()

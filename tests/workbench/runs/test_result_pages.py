@@ -73,10 +73,10 @@ def test_where_no_change_is_recommended_the_page_claims_none(browser, engineer, 
 
 
 def test_a_run_that_others_disturbed_is_to_be_run_again_and_not_shared(browser, engineer, done):
-    found = sample_no_change.no_change().verify
-    void = [outcome.model_copy(update={"void": True, "verdict": "not_enough_samples"}) for outcome in found.outcomes]
-    found = found.model_copy(update={"outcomes": void, "verdict": "not_enough_samples"})
-    done.stages.filter(stage="verify").update(result=found.model_dump(mode="json"))
+    verify = sample_no_change.no_change().verify
+    void = [outcome.model_copy(update={"void": True, "verdict": "not_enough_samples"}) for outcome in verify.outcomes]
+    verify = verify.model_copy(update={"outcomes": void, "verdict": "not_enough_samples"})
+    done.stages.filter(stage="verify").update(result=verify.model_dump(mode="json"))
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
     following = page.split("What to do next")[1].split("</section>")[0]
     assert f'action="/workloads/{done.workload_id}/run/"' in following
