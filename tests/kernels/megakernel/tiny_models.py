@@ -233,11 +233,11 @@ def with_rounded_weights(
     if weights == MXFP4.name:
         round_experts(lowered)
         return lowered.to(dtype)
-    found = rounded_weights(lowered, Decoder(lowered), weights, Rounding(method=method))
+    rounded = rounded_weights(lowered, Decoder(lowered), weights, Rounding(method=method))
     lowered = lowered.to(dtype)
-    if found.lm_head is not None:
-        lowered.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)
-    for layer, held in zip(lowered.model.layers, found.layers, strict=True):
+    if rounded.lm_head is not None:
+        lowered.lm_head.weight = torch.nn.Parameter(rounded.lm_head.values(dtype), requires_grad=False)
+    for layer, codes in zip(lowered.model.layers, rounded.layers, strict=True):
         attention, mlp = layer.self_attn, layer.mlp
         places = {
             "qkv": [attention.q_proj, attention.k_proj, attention.v_proj],
@@ -246,7 +246,7 @@ def with_rounded_weights(
             "down": [mlp.down_proj],
         }
         for name, parts in places.items():
-            rows = held[name].values(dtype).split([len(part.weight) for part in parts])
+            rows = codes[name].values(dtype).split([len(part.weight) for part in parts])
             for part, own in zip(parts, rows, strict=True):
                 part.weight.copy_(own)
     return lowered
