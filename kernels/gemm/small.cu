@@ -184,6 +184,7 @@ __device__ __forceinline__ void consume(Shared& s, Stage* ring, float4* sums, co
     push(d, sums + work.split * kOwn * kConsumers + thread, s.joined, work);
     wait(s.joined, 0);
     __syncwarp();
+    if (first >= COLS) return;  // this block owns no rows, and its ring may still be read: by the squaring warps
   }
   if (NORM && SPLITS == 1)
     __syncthreads();

@@ -59,10 +59,11 @@ def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, famil
 )
 def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_least: float, kl_most: float) -> None:
     """fp8 and NVFP4 are further from float32 than torch's bf16 model. int8 need not be: rounding to it costs less than
-    bf16 arithmetic, and the megakernel's sums keep more bits than torch's (test_gpu_fidelity.py)."""
+    bf16 arithmetic, and the megakernel's sums keep more bits than torch's (test_gpu_fidelity.py). Of 2 points allowed,
+    fp8 takes 1.3 at most and NVFP4 5."""
     runner = runners.runner("megakernel", sample("bf16", "cuda"), {"weights": weights})
     tokens, compared = on_its_text(runner, "cuda")
-    found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(0.012))
+    found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(0.02))
     print(found.sentence)
     assert kl_least * found.kl_before < found.kl_after < kl_most
     assert found.acceptable == acceptable

@@ -9,7 +9,7 @@ extern "C" __global__ void unit(const char* chunk, int bytes, const char* input,
   __syncthreads();
   const float2 undo = prepare_inputs<Expert, Expert::kChunkTiles, true>(inputs, tiles);
   const float* scales = (const float*)memory + threadIdx.x % 32 / 4;
-  const float2 row_scale = Expert::kHeader ? make_float2(scales[0] * kUndo<Expert>, scales[8] * kUndo<Expert>) : make_float2(1.f, 1.f);
+  const float2 row_scale = make_float2((Expert::kHeader ? scales[0] : 1.f) * kUndo<Expert>, (Expert::kHeader ? scales[8] : 1.f) * kUndo<Expert>);
   Codes<Expert> codes;
   Inputs<Expert> x;
   load_codes(codes, memory, tiles);
