@@ -136,9 +136,7 @@ def integers() -> str:
 def mixtures() -> str:
     """Tokens of mixtures of experts, by GPUs, batch and runner."""
     measured = [
-        row
-        for name in ("decode-moe", "h200x2/decode-moe", "decode-gpt-oss", "decode-gpt-oss-mxfp4")
-        for row in rows(name)
+        row for name in ("decode-moe", "h200x2/decode-moe", "decode-gpt-oss", "decode-gpt-oss-8") for row in rows(name)
     ]
     lines = [
         [
