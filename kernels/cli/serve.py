@@ -66,7 +66,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights",
         choices=WEIGHTS,
         default="",
-        help="the precision of weights (default: the plan's, else mxfp4 of experts stored so, else --dtype)",
+        help="the precision of weights (default: the plan's, else mxfp4 or fp8 of weights stored so, else --dtype)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
     parser.add_argument(

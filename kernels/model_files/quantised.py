@@ -4,7 +4,7 @@ its scales, a checkpoint's codes are other weights.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class Scheme:
     """How a checkpoint's weights are quantised. `label` is for people; `layout` is how its tensors lie: `gptq`, `awq`,
     `mxfp4`, `nvfp4`, or `scaled` for those of compressed-tensors and fp8. `zero_offset` is added to stored zero points.
     `group` is the number of inputs, and `block` of outputs and inputs, that share a scale, where the configuration says
-    so. With `of_rows` weights are in fp8, and a tensor or each of its rows has one scale.
+    so. With `of_rows` all matrices of the layers are in fp8, and a tensor or each of its rows has one scale.
     """
 
     label: str
@@ -45,7 +45,7 @@ class Scheme:
 
 
 MODELOPT_SCHEMES = {
-    "FP8": Scheme("ModelOpt's FP8", "scaled", of_rows=True),
+    "FP8": Scheme("ModelOpt's FP8", "scaled"),
     "NVFP4": Scheme("ModelOpt's NVFP4", "nvfp4", bits=4),
 }
 
@@ -87,14 +87,21 @@ def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
         return _compressed(given)
     if method in ("fp8", "fbgemm_fp8"):
         block = given.get("weight_block_size")
-        return Scheme(f"fp8{_of_block(block)}", "scaled", block=_block(block), of_rows=block is None)
+        of_rows = block is None and _of_all_layers(given)
+        return Scheme(f"fp8{_of_block(block)}", "scaled", block=_block(block), of_rows=of_rows)
     if method == "modelopt" and (known := MODELOPT_SCHEMES.get(str(given.get("quant_algo")).upper())):
-        return known
+        return replace(known, of_rows=known.layout == "scaled" and _of_all_layers(given))
     if method == "mxfp4":
         return Scheme("MXFP4", "mxfp4", bits=4)
     shown = f"{method} {given.get('quant_algo')}" if method == "modelopt" else method
     shown = "".join(c for c in shown[:40] if c.isprintable()) or "an unnamed method"
     raise ModelRefused(FILE, FIELD, f"weights quantised by {shown} are not taken; taken are {TAKEN}")
+
+
+def _of_all_layers(given: Mapping[str, Any]) -> bool:
+    """Whether the modules that stay in 16 bits, by name or pattern, are none but the LM head."""
+    listed = [given.get(name) or () for name in ("ignore", "modules_to_not_convert", "exclude_modules")]
+    return all("lm_head" in str(module) for modules in listed for module in modules)
 
 
 def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +152,7 @@ def _compressed(given: Mapping[str, Any]) -> Scheme:
         raise ModelRefused(FILE, f"{FIELD}.config_groups", reason)
     block = weights.get("block_structure")
     label = f"compressed-tensors ({'fp8' if kind == 'float' else f'{bits} bits'}{_of_block(block)})"
-    of_rows = kind == "float" and weights.get("strategy") in ("tensor", "channel")
+    of_rows = kind == "float" and weights.get("strategy") in ("tensor", "channel") and _of_all_layers(given)
     return Scheme(label, "scaled", bits, block=_block(block), of_rows=of_rows)
 
 

@@ -132,6 +132,17 @@ def test_ops_in_fp8_are_offered_where_the_codes_stay_as_they_are(tmp_path: Path,
         assert any(isinstance(case, LmHeadCase) for case in fp8) == (len(left) > 1)
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [(CHANNEL, "ignore"), (MODELOPT, "exclude_modules"), ({"quant_method": "fbgemm_fp8"}, "modules_to_not_convert")],
+)
+def test_a_module_of_a_layer_in_16_bits_is_none_stored_by_rows(given: dict[str, Any], field: str) -> None:
+    config = {"model_type": "llama", "dequantised_from": given | {field: ["lm_head"]}}
+    assert stored_rows(config) == "fp8"
+    config["dequantised_from"][field] += ["model.layers.0.self_attn*"]
+    assert stored_rows(config) == ""
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("given", [CHANNEL, MODELOPT], ids=["channel", "tensor"])
 def test_scales_that_are_no_numbers_are_refused(tmp_path: Path, given: dict[str, Any], value: float) -> None:

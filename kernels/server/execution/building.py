@@ -197,8 +197,8 @@ def backends(
     plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
     out, as `served_plans.NAMES` lists. Experts become tiles where they can, in place.
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
-    experts too, mxfp4 by default where they were stored so; fp8 is a checkpoint's own. Prompts of many tokens take the
-    model's own.
+    experts too. By default experts stored in mxfp4 stay so, and layers stored in fp8 where the memory holds their codes
+    as well. Prompts of many tokens take the model's own.
     `capture_all` as `Spec` has it. Raises ValueError with one sentence.
     """
     shards, gpu, config = tensor_parallel.shards_of(model), gpu_of(model.device), model.config.to_dict()
@@ -211,14 +211,18 @@ def backends(
         decoders = [Decoder(shard) for shard in shards]
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
-    if weights == "fp8" and not (decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)):
+    own_fp8 = decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)
+    if own_fp8 and not weights and gpu.sm == 90 and len(shards) == 1:
+        fits = copies_beside(decoder, model.config, gpu, wanted, weights="fp8") is Copies.ALL
+        weights = "fp8" if fits else ""
+    if weights == "fp8" and not own_fp8:
         raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):
         raise ValueError(f"--weights: {weights} is not served on {reason}")
     if wanted.kv_cache_dtype == "fp8" and 0 < gpu.sm < LEAST_FP8:
         raise ValueError(f"--kv-cache-dtype: fp8 is not served on {gpu.name}, which does not convert to e4m3")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
-    most = megakernel_most(config, wanted.max_num_seqs, plan) if MEGAKERNEL not in exclude else 0
+    most = megakernel_most(wanted.max_num_seqs, plan) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
     streamed = of_stored(weights) or "bf16"
     batches = megakernel_batches(model, gpu, context, most, streamed)

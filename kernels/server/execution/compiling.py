@@ -29,7 +29,7 @@ from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, check_builds, tile_experts
 from kernels.model.loading import skeleton
 from kernels.model.tensor_parallel import shard_config
-from kernels.model_files.families import stored_experts
+from kernels.model_files.families import stored_experts, stored_rows
 from kernels.ops import Case
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.quant.formats import of_stored
@@ -222,12 +222,12 @@ def served_builds(
     if size > 1:
         yield all_reduce.build_of(size)
     if size == 1:
-        weights = weights or stored_experts(config)
+        weights = weights or stored_experts(config) or (stored_rows(config) if dtype == "bf16" else "")
     if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)
         tile_experts(model)
     if dtype == "bf16" and MEGAKERNEL not in exclude:
-        most = megakernel_most(config, wanted.max_num_seqs, plan)
+        most = megakernel_most(wanted.max_num_seqs, plan)
         batches, capacity = [each for each in BATCHES if each < 2 * most], capacity_of(context_of(model.config, wanted))
         given = capacity, batches, of_stored(weights) or "bf16", size
         yield from chain.from_iterable(megakernels(config, gpu, *given, served=True))

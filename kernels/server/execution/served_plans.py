@@ -1,7 +1,6 @@
 """Whether a plan can be served, what it says of its server, and what a server leaves out. Imports without torch."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from kernels import registry
 from kernels.plan import KvCacheDtype, Plan
@@ -28,15 +27,12 @@ unless a plan names another, and others of more than 16 where that is faster."""
 MEGAKERNEL = "megakernel"
 BATCHES = (1, 2, 4, 8)
 """The sequences of the instances."""
-UNPROVEN = ("gpt_oss",)
-"""Families whose megakernel has run on no GPU: it serves them by a plan alone of its own, or measured with it."""
 
 
-def megakernel_most(config: Mapping[str, Any], max_num_seqs: int, plan: Plan | None = None) -> int:
-    """The most sequences at once that the megakernel may serve of a model; 0: none."""
+def megakernel_most(max_num_seqs: int, plan: Plan | None = None) -> int:
+    """The most sequences at once that the megakernel may serve; 0: none."""
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
-    is_proven = config.get("model_type") not in UNPROVEN or (plan is not None and plan.runner == MEGAKERNEL)
-    return min(max_num_seqs, up_to if up_to is not None else BATCHES[-1] if is_proven else 0)
+    return min(max_num_seqs, BATCHES[-1] if up_to is None else up_to)
 
 
 def weights_of(plan: Plan) -> str:

@@ -20,7 +20,7 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import KvCacheDtype
 from kernels.proof import gate
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.server.execution import backend, building, served_plans
+from kernels.server.execution import backend, building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.ops import Usable, packed_ops
@@ -245,7 +245,6 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
 def test_a_mixture_of_experts_is_served(config, devices, weights, up_to, monkeypatch):
     """Graphs of single and mixed steps; the megakernel takes up to so many sequences."""
     monkeypatch.setattr(building, "crossing", lambda *given: up_to)
-    monkeypatch.setattr(served_plans, "UNPROVEN", ())
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     draw, vocab, served = random.Random(3), config["vocab_size"], model
     if devices is not None:
