@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from kernels import runners
-from kernels.proof.served_ids import LogitGaps, logit_gaps
+from kernels.proof.served_ids import LogitGaps, judge, logit_gaps
+from kernels.runners.eager import EagerRunner
 from tests.kernels.runners.engine_models import load
 
 BF16, FP8 = 0.06, 0.25
@@ -48,6 +49,31 @@ def test_one_wrong_id_among_many_is_refused(prompt: torch.Tensor) -> None:
     gaps = logit_gaps(reference, prompt, served)
     assert gaps.mean < BF16
     assert gaps.refusal(BF16)
+
+
+class Erring(EagerRunner):
+    """Its logits favour another id by `error` standard deviations where it predicts the last one."""
+
+    error = 0.4
+
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        logits = super().logits(ids).clone()
+        place = logits[0, -2]
+        place[int(place.argmin())] = place.max() + self.error * place.std()
+        return logits
+
+
+@pytest.mark.parametrize(("is_wrong", "passes"), [(False, True), (True, False)])
+def test_where_the_reference_errs_at_one_id_the_runners_own_logits_decide(
+    prompt: torch.Tensor, is_wrong: bool, passes: bool
+) -> None:
+    runner, reference = runners.runner("eager", llama("fp32")), Erring(llama("fp32"))
+    served = runner.generate(prompt, 64).tokens
+    if is_wrong:
+        served[1][-1] = int(runner.logits(torch.tensor([[*prompt[1].tolist(), *served[1]]]))[0, -2].argmin())
+    judged = judge(reference, runner, [(prompt, served)], ("bf16", "bf16"))
+    assert judged.gaps.largest > 4 * BF16
+    assert (judged.refusal is None) == passes
 
 
 @pytest.mark.parametrize(
