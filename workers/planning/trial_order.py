@@ -36,6 +36,8 @@ HOPPER = 90
 """Their compute capability (x 10)."""
 CHEAP_SHARE = 0.1
 """A larger share of the seconds left is not spent on the hope that a prediction is too slow."""
+NOT_TRIED = "Not tried: "
+"""How the reason begins of a plan that could have been tried."""
 MEASURING_SECONDS = 4.0
 """What comparing and measuring a plan takes beside building it."""
 
@@ -155,7 +157,7 @@ class TrialOrder:
         elif candidate.predicted * (1 + error) > reached * (1 + ranking.NOISE):
             return ""
         return (
-            f"Not tried: {quantity(candidate.predicted, unit)} are predicted, and {best.label} was measured with "
+            f"{NOT_TRIED}{quantity(candidate.predicted, unit)} are predicted, and {best.label} was measured with "
             f"{quantity(reached, unit)}."
         )
 
@@ -173,7 +175,7 @@ class TrialOrder:
         """
         if candidate.seconds < max(most, overtime if self.keeps(candidate) else 0.0):
             return ""
-        words = f"Not tried: building takes about {candidate.seconds:.0f} s and {seconds_left:.0f} s were left."
+        words = f"{NOT_TRIED}building takes about {candidate.seconds:.0f} s and {seconds_left:.0f} s were left."
         if candidate.predicted is None:
             return words
         return f"{words} It is predicted to reach {quantity(candidate.predicted, self._objective.unit)}."
@@ -187,7 +189,7 @@ class TrialOrder:
             for trial in trials
             if trial.keeps == "met" and trial.plan.get("tensor_parallel_size", 1) < candidate.tensor_parallel_size
         ]
-        return f"Not tried: {fewer[0].label} keeps every promise on fewer GPUs." if fewer else ""
+        return f"{NOT_TRIED}{fewer[0].label} keeps every promise on fewer GPUs." if fewer else ""
 
     def keeps(self, candidate: CandidatePlan) -> bool:
         """Whether the candidate is predicted to keep the first promise, which has a limit."""

@@ -29,7 +29,7 @@ from workers.planning.choosing import choose_plan
 from workers.planning.confirmation import present_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
-from workers.planning.trial_order import MEASURING_SECONDS, CandidatePlan, TrialOrder
+from workers.planning.trial_order import MEASURING_SECONDS, NOT_TRIED, CandidatePlan, TrialOrder
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TrialRunner, TrialTimeouts, reference_of, untried
 from workers.prediction.precisions import lossy_refusal
 from workers.wording.text import quantity
@@ -308,7 +308,7 @@ class _Composer:
         took = next((trial.build_seconds or 0.0 for trial in self.done if trial.label == base), 0.0)
         wanted, seconds_left = took + MEASURING_SECONDS, self.context.seconds_left
         if wanted > seconds_left:
-            words = f"Not tried: building and measuring take about {wanted:.0f} s and {seconds_left:.0f} s were left."
+            words = f"{NOT_TRIED}building and measuring take about {wanted:.0f} s and {seconds_left:.0f} s were left."
             self._refuse(label, plan, words)
             self.done[-1].seconds_wanted = wanted
         else:

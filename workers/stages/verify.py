@@ -338,8 +338,11 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     refusal = next((attempt.refusal for attempt in attempts if attempt.plan == plan_of(document)), ended)
     workload, plan = document.workload, final.plan
     usd_before, usd_after = hours_of(usd, sizes_of(document, plan))
-    verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
-    hopeful = predicted_to_keep(waiting, workload.objectives[0])
+    verdict, tried = overall_verdict(final.outcomes, final.quality, final.changed), {item.label for item in attempts}
+    waiting = [trial for trial in left_out_for_time(document) if trial.label not in {*tried, *left_out}]
+    composed = document.results.compose
+    unverified_plans = [trial for trial in composed.trials if trial.label in left_out] if composed else []
+    hopeful = predicted_to_keep([*waiting, *unverified_plans], workload.objectives[0])
     if verdict == "missed" and hopeful:
         verdict = "not_enough_samples"
     if verdict != "missed":
@@ -357,7 +360,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
     beside = "" if final.void else busy_words(busy, verdict)
     void = "" if final.void in words else final.void
-    seconds = [*(trial.seconds_wanted or 0.0 for trial in waiting), *left_out.values()]
+    seconds = {trial.label: trial.seconds_wanted or 0.0 for trial in waiting} | left_out
     words = " ".join(filter(None, (beside, for_time, words, turns_words(final.turns), void, final.failure)))
     return VerifyResult(
         environment=final.environment,
@@ -381,7 +384,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         profile=final.profile,
         no_profile=final.no_profile,
         verdict=verdict,
-        minutes_wanted=minutes_wanted(document, context, seconds) if verdict != "met" else None,
+        minutes_wanted=minutes_wanted(document, context, [*seconds.values()]) if verdict != "met" else None,
         counted=document.model.counted,
         sentence=words,
     )
