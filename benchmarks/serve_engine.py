@@ -32,7 +32,7 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.building import backends
 from kernels.server.execution.engine import Backend, Engine
 from kernels.server.execution.megakernel_backend import MegakernelBackend
-from kernels.server.execution.served_plans import MEGAKERNEL
+from kernels.server.execution.served_plans import MEGAKERNEL, OF_FP8
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request
 
@@ -199,10 +199,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.stored:
         store(model, options.stored)
     wanted = RequestedSize(options.max_model_len or options.prompt + options.tokens, max(options.at_once))
-    exclude = [MEGAKERNEL] if options.no_megakernel else []
     document: dict[str, Any] = environment_info(device=model.device.type) | {"rows": []}
     for weights in options.weights or [dtype]:
-        prepared = backends(model, wanted, exclude=exclude, weights="" if weights == dtype else weights)
+        lower = "" if weights == dtype else weights
+        exclude = [*([MEGAKERNEL] if options.no_megakernel else []), *(() if lower else OF_FP8)]
+        prepared = backends(model, wanted, exclude=exclude, weights=lower)
         document[weights] = choices(prepared)
         bench = Bench(options.model, model, prepared, weights, options.prompt, options.tokens, options.rounds)
         for at_once in options.at_once:

@@ -6,15 +6,13 @@
 # through HTTP, beside vLLM on the same files, which rounds activations as well. Predicted: 330 s, 60 to write it; 1.1 to
 # 1.3 times vLLM's tokens with one user, 0.9 to 1.1 times with 32.
 #
-# ONLY="megakernel_gate megakernel" is the megakernel's part: its products and small models, then Llama-3.1-8B's shape
-# served to 1, 4 and 8 requests. Predicted: 150 s for the gate, 110 to serve. A token reads the 8.03 GB below; the same
-# shape with its head in fp8 takes 1.89 to 1.95 ms (decode-8b-fp8.json, h200x2/decode-8b.json), in which 0.53 GB of
-# head take 0.12, where 1.05 GB take 0.24: 2.0 to 2.1 ms for 1, 2.5 to 2.7 for 8, which change_over has as token_ms.
+# ONLY="megakernel_gate megakernel" is the megakernel's part: its products and small models, 88 s, then the same shape
+# served to 1, 4 and 8 requests, 44 s.
 #
-# Writes serve-fp8-llama-3.1-8b.json, serve-fp8.json and serve-fp8-megakernel.json. Predicted from bytes: a token reads 6.98 GB of layers, 1.05 GB of
-# the LM head and 6 MB of scales, 1.83 ms at 4.4 TB/s where bf16 takes 3.41; with what passes of kernels take beside their
-# weights (1.0 to 1.4 ms, of int4's steps) 2.8 to 3.2 ms for 1 and 8 at once, 3.6 to 4.1 for 32, as in bf16 for 128.
-# Predicted: 270 s, 60 for the gate, 210 to serve.
+# Writes serve-fp8-llama-3.1-8b.json, serve-fp8.json and serve-fp8-megakernel.json, whose rows are joined with those of
+# the first. A token reads 6.98 GB of layers and 1.05 GB of the LM head, 1.83 ms at 4.4 TB/s. Predicted: in the
+# megakernel 2.0 to 2.1 ms for 1 and 2.5 to 2.7 for 8 (2.02 and 2.69 in `change_over`); by the kernels runner 2.8 to 3.2
+# for 1 and 8 (3.28 and 3.47), 3.6 to 4.1 for 32 (3.68). Predicted: 270 s, 80 for the gate, 190 to serve.
 set -euo pipefail
 LIMIT=${LIMIT:-285}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

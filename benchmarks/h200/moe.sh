@@ -5,9 +5,8 @@
 # server twice, with empty caches and with filled ones.
 #
 # Writes decode-moe.json, serve-moe.json and timeline.npz. The weights are drawn on the GPU, by each server anew.
-# Predicted: 480 s without vLLM, the record and the starts. Those took 71 s cold and 54 warm at 33eb2c7d (`graphs` 30,
-# `compile` 22 and 5, `megakernel` 8 and 6, `weights` 5, `imports` 4), and 22 of 34 passes 15 s more after the start. Fewer are
-# captured before it is ready since: predicted `graphs` 15 and 38 s warm.
+# Predicted: 480 s without vLLM, the record and the starts. At e070660a these took 60 s cold and 40 warm, where 38 were
+# predicted (`graphs` 14, `megakernel` 8, `compile` 28 and 6, `imports` and `weights` 5 each), and 38 passes 44 s more after it.
 set -euo pipefail
 LIMIT=${LIMIT:-490}
 ONLY=${ONLY:-product checks decode serve serve-small}

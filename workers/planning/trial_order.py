@@ -1,6 +1,7 @@
 """Which whole-model plan is tried next, and which are not worth a trial: by what is predicted of each.
 
-The next plan is the one with the most expected gain for each second of building and measuring. The gain is the
+The next plan is the one with the most expected gain for each second of building and measuring, of those that are
+predicted to keep the promise, then of the others. The gain is the
 logarithm of the ratio between the best figure so far and the predicted one. Plans without a prediction follow, the
 quickest to build first. A plan is left out where even a prediction that is too slow by PREDICTION_ERROR, or the floor
 of the model's bytes and FLOPs, does not lead below the best figure by more than NOISE. One that takes more than
@@ -95,16 +96,18 @@ class TrialOrder:
         return predicted_primary(wanted, self._prediction, variant.name, self._precision, size, usd)
 
     def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
-        """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction."""
+        """The candidates, the most valuable first; those that are predicted to keep the promise precede the others.
+        Without a `best`, gains are over the worst prediction.
+        """
         predictions = [candidate.predicted for candidate in candidates if candidate.predicted is not None]
         worst = max(predictions, default=0.0) if self._lower else min(predictions, default=0.0)
         reference = best.primary.value if best and best.primary else worst
 
-        def value(candidate: CandidatePlan) -> tuple[bool, float]:
+        def value(candidate: CandidatePlan) -> tuple[bool, bool, float]:
             if candidate.predicted is None:
-                return False, -candidate.seconds
+                return False, False, -candidate.seconds
             gain = log(reference) if self._lower else -log(reference)
-            return True, (gain - self.slowness(candidate)) / candidate.seconds
+            return True, self.keeps(candidate), (gain - self.slowness(candidate)) / candidate.seconds
 
         return sorted(candidates, key=value, reverse=True)
 

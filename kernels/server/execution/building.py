@@ -39,6 +39,7 @@ from kernels.server.execution.megakernel_backend import (
 from kernels.server.execution.ops import WIDENED_ROWS, Copies, Usable
 from kernels.server.execution.served_plans import (
     MEGAKERNEL,
+    OF_FP8,
     megakernel_most,
     of_server,
     precision_refusal,
@@ -212,7 +213,7 @@ def backends(
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
     own_fp8 = decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)
-    if own_fp8 and not weights and gpu.sm == 90 and len(shards) == 1:
+    if own_fp8 and not weights and gpu.sm == 90 and len(shards) == 1 and not set(OF_FP8) & set(exclude):
         fits = copies_beside(decoder, model.config, gpu, wanted, weights="fp8") is Copies.ALL
         weights = "fp8" if fits else ""
     if weights == "fp8" and not own_fp8:

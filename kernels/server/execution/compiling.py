@@ -39,7 +39,7 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.inputs import size, views
 from kernels.server.execution.megakernel_backend import capacity_of
 from kernels.server.execution.packed import PackedPass, PagedState
-from kernels.server.execution.served_plans import BATCHES, MEGAKERNEL, megakernel_most, of_server, weights_of
+from kernels.server.execution.served_plans import BATCHES, MEGAKERNEL, OF_FP8, megakernel_most, of_server, weights_of
 from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
 from kernels.server.spec import Spec, configuration
 
@@ -222,7 +222,8 @@ def served_builds(
     if size > 1:
         yield all_reduce.build_of(size)
     if size == 1:
-        weights = weights or stored_experts(config) or (stored_rows(config) if dtype == "bf16" else "")
+        in_fp8 = stored_rows(config) if dtype == "bf16" and not set(OF_FP8) & set(exclude) else ""
+        weights = weights or stored_experts(config) or in_fp8
     if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)
         tile_experts(model)
