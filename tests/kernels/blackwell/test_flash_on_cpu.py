@@ -67,11 +67,7 @@ def test_what_is_not_a_number_reaches_those_who_see_it(value: float) -> None:
 
 
 MISTAKES = {
-    "products do not wait for keys and values": ("wait_for(s.full[stage]", "if (!MISTAKE) wait_for(s.full[stage]"),
     "products do not wait for queries": ("wait_for(s.q_full[half]", "if (!MISTAKE) wait_for(s.q_full[half]"),
-    "products do not wait for weights": ("wait_for(s.weights[half]", "if (!MISTAKE) wait_for(s.weights[half]"),
-    "the softmax does not wait for scores": ("wait_for(s.scores[half]", "if (!MISTAKE) wait_for(s.scores[half]"),
-    "o does not wait for the last values": ("if (mine.any()) wait_for", "if (!MISTAKE && mine.any()) wait_for"),
     "the halves' sums overlap": ("half * HEAD_DIM;", "half * (HEAD_DIM - 16 * MISTAKE);"),
     "weights are read eight columns on": (", half), s.ring[values]", ", half) + 8 * MISTAKE, s.ring[values]"),
     "both halves take the first one's queries": ("s.q[half], s.ring", "s.q[half * !MISTAKE], s.ring"),

@@ -54,7 +54,6 @@ def is_right(y: Tensor, truth: Tensor) -> bool:
 
 
 MISTAKES = {
-    "products do not wait for a full stage": ("wait(s.full[at.stage]", "if (!MISTAKE) wait(s.full[at.stage]"),
     "the second block loads the first half of w": ("tile.rank * kOwn", "tile.rank * !MISTAKE * kOwn"),
     "the second block loads the first one's scales of x": (
         "tile.row / kRows);", "tile.row / kRows - MISTAKE * tile.rank);",
