@@ -183,7 +183,7 @@ def test_a_single_for_which_chunks_leave_no_row_comes_with_the_next_step() -> No
     assert parts_of(scheduler.next_step()) == (["single 0", "single 1", "prompt", "third single"], [])
 
 
-def test_a_request_that_waited_too_long_is_given_up() -> None:
+def test_only_a_request_that_has_not_begun_is_given_up_when_it_waited_too_long() -> None:
     scheduler = Scheduler(SchedulerLimits(4, 4, 1, 12, 8))
     first, second = Request("a", [1], 4), Request("b", [2], 4, deadline=10.0)
     scheduler.add(first)
@@ -192,9 +192,6 @@ def test_a_request_that_waited_too_long_is_given_up() -> None:
     assert scheduler.expire(9.0) == []
     assert [(each.request, each.finish_reason) for each in scheduler.expire(11.0)] == [(second, "deadline")]
     assert not scheduler.waiting
-
-
-def test_a_request_that_gave_its_pages_up_amid_its_prompt_is_not_given_up() -> None:
     scheduler = Scheduler(SchedulerLimits(9, 4, 2, 32, 2))
     first, second = Request("first", [1] * 4, 20), Request("second", [2] * 20, 4, deadline=10.0)
     for request in (first, second):
