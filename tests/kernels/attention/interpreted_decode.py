@@ -35,13 +35,10 @@ def like(**changes):
         {"q_len": 9, "heads": 2, "batch": 1, "kv_len": 40},
         {"q_len": 5, "heads": 2, "kv_heads": 1, "kv_lengths": (3, 20)},
         {"head_dim": 256, "heads": 2, "kv_heads": 1, "batch": 1, "kv_len": 40},
-        {"head_dim": 80, "kv_heads": 4, "batch": 1, "kv_len": 3},
-        {"batch": 0},
-        {"kv_len": 0},
-        {"q_len": 0},
+        {"head_dim": 80, "kv_heads": 4, "batch": 1, "kv_len": 3}, {"batch": 0}, {"kv_len": 0}, {"q_len": 0},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_it_is_right(change):
     assert_right(DecodeSplit(), like(**change), {"splits": 2, "block": 32})
 

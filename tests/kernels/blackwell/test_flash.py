@@ -9,7 +9,7 @@ from kernels import registry
 from kernels.blackwell.flash import ARCHITECTURE, SLOTS, THREADS, plan
 from kernels.cases import check_cases
 from kernels.cuda.occupancy import SHARED_MOST
-from kernels.hardware import GENERATIONS, GPUS, generation
+from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
 from kernels.proof import gate
 from tests.kernels.compiling import resources, sass
@@ -23,13 +23,6 @@ REGISTERS = 65_536
 def case(**fields: Any) -> AttentionCase:
     shape = {"kind": "prefill", "head_dim": 64, "heads": 4, "kv_heads": 2, "batch": 2, "q_len": 300, "kv_len": 300}
     return AttentionCase(**shape | fields)
-
-
-def test_it_is_offered_on_sm_100_alone_and_says_that_it_never_ran() -> None:
-    assert FLASH.summary.endswith("compiles, emulated, never run on the chip")
-    served = [{}, {"head_dim": 128, **FP16}, {"causal": False}, {"window": 100}]
-    for fields in served:
-        assert [sm for sm in GENERATIONS if FLASH.serves(case(**fields), generation(sm)) is None] == [100]
 
 
 @pytest.mark.parametrize(

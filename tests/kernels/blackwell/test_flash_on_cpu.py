@@ -32,15 +32,13 @@ FP16 = {"head_dim": 128, "dtype": "fp16", "kv_dtype": "fp16"}
 @pytest.mark.parametrize(
     ("fields", "params"),
     [
-        ({}, {}),
-        ({"q_len": 400, "kv_len": 90}, {}),
-        ({"q_len": 70, "kv_len": 520, "batch": 2}, {}),
+        ({}, {}), ({"q_len": 400, "kv_len": 90}, {}), ({"q_len": 70, "kv_len": 520, "batch": 2}, {}),
         ({"kv_len": 420, "heads": 2, "kv_heads": 1} | FP16, {"slots": 2}),
         ({"kv_len": 200, "causal": False}, {"slots": 3}),
         ({"q_len": 600, "kv_len": 600, "heads": 1, "kv_heads": 1, "window": 100}, {}),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_it_computes_attention(fields: dict[str, Any], params: dict[str, Any]) -> None:
     """One or two tiles of a head, of which the first begins before the first query, by two blocks: more queries than
     keys, fewer, batches, a ring of two slots, windows. The engines work at other moments in each run; scores are random

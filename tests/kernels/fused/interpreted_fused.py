@@ -40,8 +40,11 @@ def all_right(name, cases):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rmsnorm(dtype):
+def test_every_case_is_right(dtype):
     all_right("rmsnorm_triton", [case for case in check_rmsnorm(dtype, cpu=True) if case.quantise is None])
+    all_right("gated_triton", check_gated(dtype, cpu=True))
+    cases = [case for case in check_rope(dtype, cpu=True) if case.kv_dtype is None]
+    all_right("rope_triton", cases[:: 1 if dtype == "fp16" else 3])
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -54,17 +57,6 @@ def test_rmsnorm_quantises_to_448(residual):
     assert values.abs().amax(dim=-1) == pytest.approx(448.0, rel=1e-5)
     assert scale.shape == (5, 1)
     torch.testing.assert_close((values * scale).double(), truth, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_gated(dtype):
-    all_right("gated_triton", check_gated(dtype, cpu=True))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_rope(dtype):
-    cases = [case for case in check_rope(dtype, cpu=True) if case.kv_dtype is None]
-    all_right("rope_triton", cases[:: 1 if dtype == "fp16" else 3])
 
 
 FP8 = [case for case in check_rope("fp16", cpu=True) if case.kv_dtype is not None]

@@ -108,12 +108,10 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
 @pytest.mark.parametrize(
     ("weights", "rows", "experts", "n", "k", "epilogue", "dtype", "k_warps"),
     [
-        ("mxfp4", 4, 40, 24, 328, "swigluoai", "bf16", 2),
-        ("mxfp4", 40, 3, 72, 200, "bias", "fp16", 2),
-        ("int8", 8, 70, 24, 1096, "swiglu", "bf16", 4),
-        ("int8", 33, 4, 40, 72, "none", "bf16", 4),
+        ("mxfp4", 4, 40, 24, 328, "swigluoai", "bf16", 2), ("mxfp4", 40, 3, 72, 200, "bias", "fp16", 2),
+        ("int8", 8, 70, 24, 1096, "swiglu", "bf16", 4), ("int8", 33, 4, 40, 72, "none", "bf16", 4),
     ],
-)
+)  # fmt: skip
 def test_experts_with_few_rows(weights, rows, experts, n, k, epilogue, dtype, k_warps):
     """Fewer rows than experts and more, several rounds of an expert's rows, gathered and sorted ones."""
     gathers = True if "swiglu" in epilogue else None
