@@ -115,14 +115,11 @@ def test_every_weight_has_its_value_to_the_bit(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize(
     ("columns", "dtype", "more", "known"),
     [
-        (2, torch.float16, {}, True),
-        (2, torch.bfloat16, {}, True),
-        (2, torch.float32, {}, False),
-        (8, torch.float16, {}, False),
-        (2, torch.float16, {"zero": torch.zeros(8, 2, dtype=torch.int8)}, True),
+        (2, torch.float16, {}, True), (2, torch.bfloat16, {}, True), (2, torch.float32, {}, False),
+        (8, torch.float16, {}, False), (2, torch.float16, {"zero": torch.zeros(8, 2, dtype=torch.int8)}, True),
         (2, torch.float16, {"zero": torch.full((8, 2), 9, dtype=torch.int8)}, False),
     ],
-)
+)  # fmt: skip
 def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(columns, dtype, more, known):
     """Groups of 64 or 16 columns; scales in float32 are no float16 numbers, and -128 less 9 is no int8."""
     codes = torch.randint(-128, 128, (8, 128), dtype=torch.int8)
@@ -268,13 +265,10 @@ def test_what_is_not_taken_is_one_sentence(gptq_folder: Path, given: dict[str, A
         inspect(gptq_folder)
 
 
-def test_mlx_is_refused_by_its_name(gptq_folder: Path) -> None:
+def test_mlx_and_no_weights_are_refused(gptq_folder: Path, tmp_path: Path) -> None:
     (gptq_folder / "config.json").write_text(json.dumps(CONFIG | {"quantization": {"bits": 4, "group_size": 64}}))
     with pytest.raises(ModelRefused, match="MLX's quantised weights are not taken"):
         inspect(gptq_folder)
-
-
-def test_no_weights_are_no_quantised_weights(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"quantization_config": FORMATS["GPTQ"][0]}))
     with pytest.raises(ModelRefused, match="without safetensors there are no quantised weights"):
         inspect(tmp_path)
@@ -324,17 +318,11 @@ BAD_NVFP4: list[tuple[str, dict[str, Any], str]] = [
     ("NVFP4", {"weight_global_scale": lambda scale: scale.repeat(3)}, "its weight_global_scale is one number, not 3"),
     ("NVFP4", {"weight_global_scale": None}, "its weight_global_scale is missing"),
     ("ModelOpt's NVFP4", {"weight_scale_2": None}, "its weight_scale_2 is missing"),
-    (
-        "ModelOpt's NVFP4",
-        {"weight_global_scale": lambda _: torch.ones(1)},
-        "its weight_global_scale has no meaning here",
-    ),
-    (
-        "ModelOpt's NVFP4",
-        {"pre_quant_scale": lambda _: torch.ones(HIDDEN)},
-        "no known meaning beside a quantised weight",
-    ),
-]
+    ("ModelOpt's NVFP4", {"weight_global_scale": lambda _: torch.ones(1)},
+     "its weight_global_scale has no meaning here"),
+    ("ModelOpt's NVFP4", {"pre_quant_scale": lambda _: torch.ones(HIDDEN)},
+     "no known meaning beside a quantised weight"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "change", "sentence"), BAD_NVFP4)
