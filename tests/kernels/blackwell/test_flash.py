@@ -29,9 +29,7 @@ def case(**fields: Any) -> AttentionCase:
     ("head_dim", "fields"), [(64, {}), (64, {"window": 100}), (128, {"causal": False, **FP16})], ids=str
 )
 def test_it_compiles_to_the_instructions_of_the_fifth_generation(head_dim: int, fields: dict[str, Any]) -> None:
-    """Products of scores take 16 of head_dim each, products of weights, which TMEM holds, 16 of 128 keys; ptxas writes
-    the code of both halves out.
-    """
+    """ptxas writes the code of both halves out; weights, which TMEM holds, are read 16 of 128 keys at a time."""
     planned = plan(case(head_dim=head_dim, **fields), {})
     log, code = sass(planned.source, planned.constants, ARCHITECTURE)
     found = resources(log)

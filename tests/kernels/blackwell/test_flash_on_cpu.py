@@ -40,10 +40,7 @@ FP16 = {"head_dim": 128, "dtype": "fp16", "kv_dtype": "fp16"}
     ids=str,
 )  # fmt: skip
 def test_it_computes_attention(fields: dict[str, Any], params: dict[str, Any]) -> None:
-    """One or two tiles of a head, of which the first begins before the first query, by two blocks: more queries than
-    keys, fewer, batches, a ring of two slots, windows. The engines work at other moments in each run; scores are random
-    or rise from block to block, so that each block of keys raises the base.
-    """
+    """By two blocks whose engines work at other moments in each run; some scores rise from block to block."""
     shape = case(**fields)
     drawn = inputs.draw(shape, "cpu", 1)
     for seed, given in ((1, drawn), (2, rising(drawn))):

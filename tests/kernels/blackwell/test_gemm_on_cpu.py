@@ -35,9 +35,7 @@ from tests.kernels.on_cpu.translate import library
     ids=str,
 )
 def test_it_computes_the_product(fields: dict[str, Any], params: dict[str, Any]) -> None:
-    """Three row tiles of which the last is short, two to six column tiles and a short last step of K, by two blocks, or
-    by as many clusters as the dynamic scheduler starts. The engines work at other moments in each run.
-    """
+    """A short last row tile and step of K, by two blocks or the dynamic scheduler's clusters."""
     case = LinearCase(**{"m": 300, "n": 328, "k": 608} | fields)
     given = inputs.draw(case, "cpu", 1)
     scaled = variant("gemm_blackwell_scaled")

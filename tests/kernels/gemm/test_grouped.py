@@ -61,9 +61,7 @@ def test_rows_fall_to_experts_in_order_and_full_pairs_are_tried_first() -> None:
 
 
 def test_a_box_of_tiles_holds_the_rows_that_the_descriptor_says() -> None:
-    """As `multiply_cores` reads shared memory: 128 bytes from 8 rows to the next 8, COLUMNS · 16 bytes from 8 columns
-    to the next 8, and within these 8 rows of 16 bytes.
-    """
+    """8 rows to the next 8 are 128 bytes, 8 columns to the next 8 COLUMNS · 16, a row within them 16."""
     w = torch.randn(3, 160, 96, generator=torch.Generator().manual_seed(2)).bfloat16()
     packed = variant("grouped_hopper").pack(case(n=160, k=96), {"tiled": True}, w)
     apart = torch.nn.functional.pad(packed.flatten(1), (0, 5 * 16 * 96))[:, : packed[0].numel()].unflatten(

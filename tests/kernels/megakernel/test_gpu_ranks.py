@@ -136,9 +136,7 @@ def test_a_rank_that_does_not_run_is_given_up_in_time(devices, silent, monkeypat
 
 
 def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
-    """Rank 1 waits for rows of q, k and v that its own SMs never make; the others would wait a minute, and end with
-    it.
-    """
+    """Rank 1 waits for rows that its own SMs never make; the others would wait a minute."""
     from kernels.megakernel.host import machine
 
     runner = runner_of(models(config_of("llama", devices))[0], devices=devices)

@@ -212,9 +212,7 @@ LONG_ROPE = {
 
 
 def test_longrope_rotates_by_the_length_of_the_whole_request() -> None:
-    """Heads of 96, as Phi-3-mini has. transformers' own generation rotates keys before the switch by the short
-    factors, and later ones by the long; its pass over the whole sequence does not.
-    """
+    """As transformers' pass over the whole sequence does, and not its generation. Heads of 96, as Phi-3-mini has."""
     heads = {"hidden_size": 192, "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 2}
     config = SIZES | heads | {"model_type": "phi3", "original_max_position_embeddings": 256, "rope_scaling": LONG_ROPE}
     model = load(config)

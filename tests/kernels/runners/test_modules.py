@@ -60,7 +60,6 @@ def test_projections_of_one_input_become_one_product(random_ids: torch.Tensor) -
     assert owned.q_proj.weight.untyped_storage().data_ptr() == owned.v_proj.weight.untyped_storage().data_ptr()
     model = load("gemma3")
     inner = model.config.intermediate_size
-    layers = model.config.num_hidden_layers
     assert pack_projections(model, torch.nn.functional.linear, lambda n, k: n == inner) == layers
 
 

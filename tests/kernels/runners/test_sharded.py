@@ -209,9 +209,7 @@ def test_the_decoder_joins_a_parts_matrices_without_a_copy() -> None:
 
 
 def hold_one_rank(generated: bool, directory: Path) -> None:
-    """A process that may hold one rank's shard and SLACK more, and is refused any byte beyond; the other ranks' weights
-    take no memory.
-    """
+    """A process that may hold one rank's shard and SLACK more, and is refused any byte beyond."""
     torch.set_num_threads(1)
     threading.stack_size(1 << 18)
     tensor_parallel.ThreadPoolExecutor = lambda _: ThreadPoolExecutor(1)  # type: ignore[attr-defined]  # ranks in turn

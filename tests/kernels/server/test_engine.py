@@ -117,9 +117,7 @@ def test_greedy_answers_are_those_of_the_kernels_runner_alone(family: str) -> No
 def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(
     family: str, pages: int, scaled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prompts in chunks, pages from the prefix cache, preempted where pages are few: the answers are those of pages in
-    float32 that are rounded whenever something is appended; with scales of keys and of each head's values, as those.
-    """
+    """In chunks, from the prefix cache, or preempted: as of pages in float32, rounded at each append."""
     model = copy.deepcopy(made(family))
     for index, layer in enumerate(model.model.layers if scaled else ()):
         layer.self_attn.k_scale = torch.tensor([0.03 * (index + 1)])

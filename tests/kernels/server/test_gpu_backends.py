@@ -127,9 +127,7 @@ def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path,
     ids=["llama", "llama with scales", "qwen2", "qwen3", "gpt-oss", "llama in two parts", "qwen3 over two"],
 )  # fmt: skip
 def test_pages_in_fp8_give_the_models_answers(config, devices, scaled):
-    """24 requests, 12 at once, some with a beginning from the prefix cache; as a checkpoint has them, with scales by
-    which the largest keys and values become some 100.
-    """
+    """Some begin from the prefix cache; scales make the largest keys and values some 100."""
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     for layer in model.model.layers if scaled else ():
         layer.self_attn.k_scale = torch.tensor([0.05])
@@ -174,9 +172,7 @@ def test_the_kernels_of_pages_in_fp8_pass_the_gate():
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 requests, 12 at once, greedy or with a top-k of their own: greedy answers are the model's, and a drawn token
-    is one of those that its request keeps. Heads end all steps of decodes, whatever they take.
-    """
+    """Greedy answers are the model's, and a drawn token is one of those that its request keeps."""
     ms = KernelsBackend._ms
     monkeypatch.setattr(
         KernelsBackend,

@@ -54,7 +54,6 @@ def test_each_gets_its_turn_and_all_say_and_count_the_same(both) -> None:
     told = {metric(api, "generated_tokens_total") for _ in range(6)}
     assert told == {before + 240}
     assert len({asked_anew(api, "/metrics").text.count("serve_kv_pages") for _ in range(4)}) == 1
-    api, _, _ = both
     assert {asked_anew(api, "/health").text for _ in range(4)} == {"ready\n"}
     bare = {httpx.post(f"{api.base_url}/v1/completions", json=ASKED, trust_env=False).status_code for _ in range(4)}
     assert bare == {401}
