@@ -56,7 +56,7 @@ def test_python_fills_the_fields_of_the_source_in_its_order(source: str, struct:
     assert fields(source, struct) == list(STRUCTS[source, struct])
 
 
-def test_every_struct_whose_size_the_compiler_checks_is_compared() -> None:
+def test_every_struct_whose_size_is_checked_is_compared_and_a_tensor_map_has_its_size() -> None:
     checked = set()
     for path in KERNELS.rglob("*.cu*"):
         for struct in re.findall(r"static_assert\(sizeof\((\w+)\) == ", path.read_text()):
@@ -65,8 +65,5 @@ def test_every_struct_whose_size_the_compiler_checks_is_compared() -> None:
     assert checked - {((KERNELS / source).parent, struct) for source, struct in STRUCTS} == {
         (KERNELS / room, "Shared") for room in ("fft", "gemm")
     }
-
-
-def test_a_tensor_map_has_the_size_that_python_copies() -> None:
     text = (KERNELS / "tiles" / "tma.cuh").read_text()
     assert f"char opaque[{TENSOR_MAP.itemsize}];" in text

@@ -236,16 +236,13 @@ def test_the_tokenizer_splits_begins_and_ends_as_the_file_says(plain: Path) -> N
     assert json.loads((plain / "generation_config.json").read_text()) == {"eos_token_id": [END]}
 
 
-def test_the_directory_is_made_once_and_names_its_source(gguf: Path, plain: Path) -> None:
+def test_the_directory_is_made_once_names_its_source_and_takes_its_plans(gguf: Path, plain: Path) -> None:
     written = (plain / "config.json").stat().st_mtime_ns
     assert plain_model(gguf, plain) == plain
     assert (plain / "config.json").stat().st_mtime_ns == written
     ((path, digest),) = json.loads((plain / SOURCE_HASHES).read_text())
     assert (path, len(digest)) == ("model.gguf", 64)
     assert plain_model(plain) == plain, "a directory in bf16 stays as it is"
-
-
-def test_a_plan_for_the_file_is_one_for_the_directory(gguf: Path, plain: Path) -> None:
     config = inspect({gguf.name: gguf}).config
     digest = model_digest(config, [("as it was handed in.gguf", hash_of(gguf))], generated=False)
     assert read_model(plain, Plan(model_digest=digest, gpu="cpu", runner="eager")) == (config, False, 0)

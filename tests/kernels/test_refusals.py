@@ -175,10 +175,8 @@ PARAMS: list[tuple[str, Any, dict[str, Any], str]] = [
     ("gated_triton", GatedCase(m=1, n=64), {"stages": 3}, "stages"),
     ("rope_triton", ROPE, {"stages": 3}, "stages"),
     *(("flash_hopper", PREFILL, {name: value}, name) for name, value in (("tile", 3), ("consumers", 4), ("slots", 1))),
-    *(
-        ("flash_triton", PREFILL, {name: value}, name)
-        for name, value in (("block_m", 24), ("block_n", 8), ("stages", 0))
-    ),
+    *(("flash_triton", PREFILL, {name: value}, name) for name,
+      value in (("block_m", 24), ("block_n", 8), ("stages", 0))),
     *(("flash_blackwell", PREFILL, {name: value}, name) for name, value in (("keys", 64), ("slots", 12))),
     ("skinny", LINEAR.model_copy(update={"m": 4}), {"tile": 3}, "tile"),
     ("skinny", LINEAR.model_copy(update={"m": 4}), {"splits": 3}, "splits"),
@@ -189,17 +187,13 @@ PARAMS: list[tuple[str, Any, dict[str, Any], str]] = [
     ("gemm_hopper", LINEAR, {"x": 1}, "not x"),
     ("gemm_hopper", LINEAR, {"ping_pong": True}, "ping_pong is true"),
     ("gemm_hopper", LINEAR, {"promote": True}, "promote"),
-    (
-        "gemm_hopper_fp8",
-        LinearCase(m=64, n=64, k=64, weights="fp8", scales="block"),
-        {"columns": 192},
-        "columns is 192",
-    ),
+    ("gemm_hopper_fp8", LinearCase(m=64, n=64, k=64, weights="fp8", scales="block"), {"columns": 192},
+     "columns is 192"),
     ("grouped_hopper", GROUPED, {"columns": 256}, "takes tiled, not columns"),
     ("grouped_hopper", GROUPED, {"tiled": True}, "tiled: 264 rows of w and k 320 are not whole tiles of 16"),
     ("grouped_blackwell", GROUPED, {"group": 8}, "takes columns, stages and pair, not group"),
     ("step_hopper", STEP.model_copy(update={"batch": 1, "heads": 12}), {"parts": 4}, "parts that divide"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "case", "params", "said"), PARAMS, ids=str)
@@ -254,13 +248,10 @@ def test_each_thing_that_is_wrong_with_a_tensor_is_said(given: torch.Tensor, lay
         check_tensor("x", given, (4, None), (BF16, torch.float16), layout=layout, aligned=16)
 
 
-def test_a_tensor_may_have_what_its_layout_leaves_open() -> None:
+def test_a_tensor_may_have_what_its_layout_leaves_open_on_one_device() -> None:
     check_tensor("x", GIVEN[:, :4], (4, 4), (BF16,), CPU, layout="rows")
     check_tensor("x", GIVEN[:, ::2], (None, 4), (BF16,), CPU, layout="any")
     check_tensor("x", GIVEN[:, ::8], (4, 1), (BF16,), CPU, layout="rows")
-
-
-def test_arguments_on_two_devices_are_named() -> None:
     with pytest.raises(ValueError, match="x is on cpu and the first argument on cuda:0"):
         check_tensor("x", GIVEN, (4, 8), (BF16,), torch.device("cuda", 0))
 

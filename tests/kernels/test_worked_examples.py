@@ -53,7 +53,7 @@ def test_they_refuse_what_they_cannot_run(examples, name, change, field):
     assert refusal.reason.startswith(field)
 
 
-def test_they_serve_one_row_and_refuse_other_devices(examples):
+def test_they_serve_one_row_and_declare_the_names_of_their_kernels(examples):
     for name in NAMES:
         assert registry.variant(name).serves(case(), GPUS["h200"]) is None
         assert registry.variant(name).serves(case(), GPUS["cpu"]) is not None
@@ -61,9 +61,6 @@ def test_they_serve_one_row_and_refuse_other_devices(examples):
     assert cuda.serves(case("fp32"), GPUS["h200"]) is not None
     assert cuda.serves(case(k=516), GPUS["h200"]) is not None
     assert cuda.serves(case(), GPUS["a100"]) is not None
-
-
-def test_they_declare_the_names_of_their_kernels(examples):
     kernel = importlib.import_module("kernels.gemm.gemv_kernel")._gemv
     assert registry.variant("gemv_triton").kernels == (kernel.__name__,)
     source = examples["gemv_cuda"].SOURCE.read_text()

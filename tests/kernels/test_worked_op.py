@@ -50,14 +50,11 @@ def test_the_gate_refuses_a_variant_without_the_cap(example):
     assert report.gate == "fail"
 
 
-def test_a_document_names_the_case_once_it_is_in_the_union(example):
-    case = example(m=2, n=8, cap=50.0)
-    union = Annotated[ops.Union | example, Field(discriminator="op")]
-    assert TypeAdapter(union).validate_python(case.model_dump()) == case
-
-
-def test_generic_code_knows_its_roofline_and_its_words(example):
+def test_generic_code_and_documents_know_the_case(example):
     case = example(m=4, n=8)
     assert (case.flops, case.least_bytes) == (96, 128)
     assert case.part == "caps"
     assert registry.variant(case.torch_variants[0]).serves(case, GPUS["cpu"]) is None
+    case = example(m=2, n=8, cap=50.0)
+    union = Annotated[ops.Union | example, Field(discriminator="op")]
+    assert TypeAdapter(union).validate_python(case.model_dump()) == case

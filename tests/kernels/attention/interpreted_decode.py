@@ -35,18 +35,16 @@ def like(**changes):
         {"q_len": 9, "heads": 2, "batch": 1, "kv_len": 40},
         {"q_len": 5, "heads": 2, "kv_heads": 1, "kv_lengths": (3, 20)},
         {"head_dim": 256, "heads": 2, "kv_heads": 1, "batch": 1, "kv_len": 40},
-        {"head_dim": 80, "kv_heads": 4, "batch": 1, "kv_len": 3},
-        {"batch": 0},
-        {"kv_len": 0},
-        {"q_len": 0},
+        {"head_dim": 80, "kv_heads": 4, "batch": 1, "kv_len": 3}, {"batch": 0}, {"kv_len": 0}, {"q_len": 0},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_it_is_right(change):
-    assert_right(DecodeSplit(), like(**change), {"splits": 2, "block": 32})
+    assert_right(DecodeSplit(), like(**change), {"splits": 2, "block": 32}, ("normal", "large"))
 
 
 def test_it_passes_the_gate():
+    """With tiny inputs as well."""
     report = gate.check(DecodeSplit(), like(heads=2, kv_heads=1, head_dim=16), "cpu", {"splits": 2, "block": 32})
     assert report.passed, report.sentence
 
@@ -101,8 +99,7 @@ def test_a_length_that_cannot_be_gives_nan_or_is_told(length):
         call(**drawn, check=True)
 
 
-@pytest.mark.parametrize("page_size", [5, 16])
-@pytest.mark.parametrize("page", [-1, 1000])
+@pytest.mark.parametrize(("page", "page_size"), [(-1, 5), (1000, 16)])
 def test_a_page_that_there_is_not_gives_nan_or_is_told(page, page_size):
     case = like(paged=True, page_size=page_size)
     drawn = inputs.draw(case, "cpu", 10)

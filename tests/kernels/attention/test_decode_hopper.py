@@ -24,13 +24,11 @@ def like(**change):
 @pytest.mark.parametrize(
     "change",
     [
-        {},
-        {"kv_dtype": "fp8"},
-        {"head_dim": 128, "kv_dtype": "fp8", "dtype": "fp16"},
+        {}, {"kv_dtype": "fp8"}, {"head_dim": 128, "kv_dtype": "fp8", "dtype": "fp16"},
         {"paged": True, "page_size": 64, "kv_lengths": (8192,) * 8},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_nothing_is_spilled(change):
     case = like(**change)
     for tuning in VARIANT.space(case)[:2]:

@@ -125,13 +125,10 @@ def test_every_query_is_dealt_once(change, blocks):
     assert all((np.diff(table[:, block, 3]) <= 0).all() for block in range(blocks))
 
 
-def test_blocks_share_causal_work_evenly():
+def test_blocks_share_causal_work_evenly_and_work_on_long_keys_in_sections():
     table = schedule(SCHEDULED.model_copy(update={"q_len": 8192, "kv_len": 8192}), rows=128, keys=128, blocks=132)
     work = ((table[..., 2] + 128) * table[..., 3]).sum(axis=0)
     assert work.max() < 1.05 * work.mean()
-
-
-def test_long_keys_are_worked_on_in_sections():
     case = SCHEDULED.model_copy(update={"kv_len": L2_BYTES // (4 * 64)})
     table = schedule(case, rows=128, keys=128, blocks=4)
     pairs = [batch * 4 + head for batch, head, _, one in table.reshape(-1, 4) if one]

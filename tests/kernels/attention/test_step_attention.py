@@ -35,12 +35,9 @@ def test_it_compiles_without_spills(head_dim, group, splits, chunk, element, pag
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
 
 
-def test_shared_memory_fits_every_case() -> None:
+def test_shared_memory_fits_every_case_and_a_window_bounds_what_counts_as_long() -> None:
     for head_dim, group in product(step_hopper.HEAD_DIMS, (1, 4, step_hopper.GROUP_MOST)):
         assert step_hopper_tiles.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim], 8) <= SHARED_MOST
-
-
-def test_a_window_bounds_what_counts_as_long() -> None:
     case = CASE.model_copy(update={"kv_len": 100_000, "window": 4096})
     assert registry.variant("step_hopper").serves(case, GPUS["h200"]) is None
 
@@ -64,17 +61,12 @@ def test_a_model_tries_query_heads_separate_and_together() -> None:
     assert {(each["splits"], each["parts"]) for each in found} == {(8, 3), (8, 6), (4, 6), (8, 1)}
 
 
-def test_torch_leaves_every_other_slot_alone() -> None:
+def test_torch_leaves_other_slots_alone_and_counts_none_beyond_the_position() -> None:
     drawn = draw(SMALL, "cpu", seed=1)
     before = drawn["k_cache"].clone()
-    step_attention(SMALL, **drawn)
+    expected = step_attention(SMALL, **drawn)
     changed = (drawn["k_cache"] != before).any(-1).any(-1).nonzero().tolist()
     assert changed == [[row, int(drawn["position"][row])] for row in range(2)]
-
-
-def test_slots_beyond_the_position_never_count() -> None:
-    drawn = draw(SMALL, "cpu", seed=1)
-    expected = step_attention(SMALL, **drawn)
     for name in ("k_cache", "v_cache"):
         drawn[name][:, 9:] = float("nan")
     torch.testing.assert_close(step_attention(SMALL, **drawn), expected)

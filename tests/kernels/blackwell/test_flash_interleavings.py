@@ -35,7 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "causal, two blocks of keys, of which a half sees one": {"q_len": 256, "kv_len": 256},
     "two tiles of three blocks of keys": {"q_len": 512, "kv_len": 384, "causal": False},
 }
-WHOLE, FIRST = CASES
+_, FIRST = CASES
 
 
 @cache
@@ -54,8 +54,8 @@ def one_warp_of_each_half(made: list[Note]) -> list[Note]:
 
 
 def test_no_order_of_events_is_wrong() -> None:
-    assert check(program(notes(WHOLE))) > 10_000, "orders were tried"
-    assert check(program(one_warp_of_each_half(notes(FIRST)))) > 1000
+    for name in CASES:
+        assert check(program(one_warp_of_each_half(notes(name)))) > 1000, "orders were tried"
 
 
 @pytest.mark.parametrize("name", CASES)

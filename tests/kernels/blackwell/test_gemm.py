@@ -1,4 +1,4 @@
-"""gemm_blackwell: where it is offered, what it refuses; on a GPU of sm_100, that it is right."""
+"""gemm_blackwell on a GPU of sm_100: it is right; where all variants for that generation are offered."""
 
 from typing import Any
 
@@ -7,30 +7,40 @@ import pytest
 from kernels import registry
 from kernels.blackwell.gemm_tiles import space
 from kernels.hardware import GENERATIONS, GPUS, generation
-from kernels.ops import LinearCase
+from kernels.ops import AttentionCase, Case, GroupedCase, LinearCase
 from kernels.proof import gate
 
+FLASH = AttentionCase(kind="prefill", head_dim=64, heads=4, kv_heads=2, batch=2, q_len=300, kv_len=300)
+GROUPED = GroupedCase(rows=300, experts=4, n=264, k=320)
 SERVED: dict[str, list[dict[str, Any]]] = {
     "gemm_blackwell": [{}, {"dtype": "fp16", "weights": "fp16", "epilogue": "swiglu"}],
-    "gemm_blackwell_scaled": [
-        {"weights": "fp8", "scales": "tensor"},
+    "gemm_blackwell_scaled": [{"weights": "fp8", "scales": "tensor"},
         {"weights": "fp8", "scales": "row", "epilogue": "residual"},
-        {"weights": "fp8", "scales": "block32", "epilogue": "bias"},
-        {"weights": "nvfp4", "scales": "block16"},
-    ],
-}
+        {"weights": "fp8", "scales": "block32", "epilogue": "bias"}, {"weights": "nvfp4", "scales": "block16"}],
+}  # fmt: skip
 
 
 def case(**fields: Any) -> LinearCase:
     return LinearCase(**{"m": 300, "n": 328, "k": 608} | fields)
 
 
-@pytest.mark.parametrize("name", SERVED)
+OFFERED: dict[str, list[Case]] = {
+    **{name: [case(**fields) for fields in served] for name, served in SERVED.items()},
+    "flash_blackwell": [
+        FLASH.model_copy(update=fields)
+        for fields in ({}, {"head_dim": 128, "dtype": "fp16", "kv_dtype": "fp16"}, {"causal": False}, {"window": 100})
+    ],
+    "grouped_blackwell": [GROUPED],
+    "grouped_blackwell_fp8": [GROUPED.model_copy(update={"scales": "row"})],
+}
+
+
+@pytest.mark.parametrize("name", OFFERED)
 def test_it_is_offered_on_sm_100_alone_and_says_that_it_never_ran(name: str) -> None:
     variant = registry.variant(name)
     assert variant.summary.endswith("compiles, emulated, never run on the chip")
-    for fields in SERVED[name]:
-        assert [sm for sm in GENERATIONS if variant.serves(case(**fields), generation(sm)) is None] == [100]
+    for each in OFFERED[name]:
+        assert [sm for sm in GENERATIONS if variant.serves(each, generation(sm)) is None] == [100]
 
 
 def test_no_other_variant_takes_blocks_of_32_or_16() -> None:

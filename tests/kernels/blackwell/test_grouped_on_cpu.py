@@ -68,10 +68,8 @@ MISTAKES = {
     "both blocks of a pair take the same rows": ("* BLOCKS + rank)", "* BLOCKS + !MISTAKE * rank)"),
     "all experts have the first one's w": ("e * p.weight_rows", "!MISTAKE * e * p.weight_rows"),
     "an expert's last tile is not counted": ("+ kRows * BLOCKS - 1)", "+ !MISTAKE * (kRows * BLOCKS - 1))"),
-    "experts from the 33rd on are counted from 0": ("join(mine, before)", "MISTAKE ? mine : join(mine, before)"),
     "scales of w are the first expert's": ("p.w_scales + own", "p.w_scales + (MISTAKE ? of : own)"),
     "scales of x are the first row's": ("p.x_scales + row", "p.x_scales + row * !MISTAKE"),
-    "an end below the one before is taken": ("return max(a, b);", "return MISTAKE ? a : max(a, b);"),
 }  # fmt: skip
 PLANTED_CASE = GroupedCase(rows=420, experts=40, n=72, k=64, scales="row")
 PLANTED_ENDS = [0, 1, *[170] * 30, 171, 171, 5, *[400] * 5]

@@ -49,13 +49,19 @@ def test_list_names_every_variant(capsys):
     assert "torch's linear, the epilogue after it (peer); any device; bf16 fp16 fp32\n" in printed
 
 
-def test_check_gates_an_op(capsys):
+def test_check_gates_an_op_and_a_named_variant_is_told_why_it_is_refused(capsys):
     assert main(["check", "rope", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {row["gate"] for row in rows if row["variant"] == "torch_rope"} == {"pass"}
     assert {row["gate"] for row in rows} <= {"pass", "refused"}
     assert main(["check", "attention", "--variant", "sdpa_cudnn"]) == 0
     assert "refused" in capsys.readouterr().out
+    assert main(["check", "rope", "--variant", "rope_triton"]) == 0
+    assert "refused rope_triton" in capsys.readouterr().out
+    main(["bench", "fused", "--variant", "rope_triton", "--only", "op=rope m=", "--seconds", "0.2"])
+    assert "rope_triton" not in capsys.readouterr().out
+    main(["bench", "fused", "--variant", "gated_triton", "--only", "op=gated m=1", "--seconds", "0.2"])
+    assert re.search(r"gated_triton +refused .*: \S+", capsys.readouterr().out)
 
 
 def test_bench_writes_the_document_and_appends(tmp_path, capsys):
@@ -216,15 +222,6 @@ def test_processes_go_ahead_through_the_gate(monkeypatch):
 
 def measured_nothing(*_: object, **__: object) -> None:
     raise AssertionError("measured")
-
-
-def test_a_named_variant_is_told_why_it_is_refused(capsys):
-    assert main(["check", "rope", "--variant", "rope_triton"]) == 0
-    assert "refused rope_triton" in capsys.readouterr().out
-    main(["bench", "fused", "--variant", "rope_triton", "--only", "op=rope m=", "--seconds", "0.2"])
-    assert "rope_triton" not in capsys.readouterr().out
-    main(["bench", "fused", "--variant", "gated_triton", "--only", "op=gated m=1", "--seconds", "0.2"])
-    assert re.search(r"gated_triton +refused .*: \S+", capsys.readouterr().out)
 
 
 def test_ratio_is_the_best_peers_time_over_this_ones():

@@ -176,13 +176,10 @@ def test_bench_decode_refuses_a_runner_that_does_not_do_the_work_while_it_is_tim
     assert (honest.rounds, honest.judged) == (ROUNDS, KEPT_BATCHES)
 
 
-def test_what_every_request_takes_to_end_is_no_lie_about_its_first_token(model):
+def test_what_every_request_takes_to_end_is_no_lie_and_answers_kept_by_prompts_no_use(model):
     row = rows_of(model, EndsSlowly)["EndsSlowly"]
     assert row.gate == "pass", row.reason
     assert row.ttft_ms >= 5800
-
-
-def test_answers_kept_by_their_prompts_are_of_no_use(model):
     row = rows_of(model, Remembers)["Remembers"]
     assert row.gate == "pass", row.reason
     assert (row.rounds, row.judged) == (ROUNDS, KEPT_BATCHES)

@@ -69,20 +69,14 @@ LONG = AttentionCase(kind="decode", head_dim=128, heads=32, kv_heads=8, batch=1,
 STEP = StepAttentionCase(batch=3, heads=4, kv_heads=2, head_dim=64, kv_len=70, dtype="fp32")
 
 
-def test_a_case_has_a_compiled_peer_that_serves_it_or_a_reason() -> None:
+def test_every_op_has_a_case_with_a_compiled_peer_or_a_reason() -> None:
+    assert {case.op for case in cases("library", cpu=False) if compiled_peers(case)} == set(GROUPS["library"])
     for case in cases("library", cpu=False):
         peers = [registry.variant(name) for name in compiled_peers(case)]
         assert bool(peers) != bool(without(case)), case.key
         for peer in peers:
             assert (peer.op, peer.peer, bool(peer.build_seconds)) == (case.op, True, True)
             assert peer.serves(case, GPUS["h200"]) is None
-
-
-def test_every_op_has_a_case_with_a_compiled_peer() -> None:
-    assert {case.op for case in cases("library", cpu=False) if compiled_peers(case)} == set(GROUPS["library"])
-
-
-def test_every_reason_is_that_of_a_case() -> None:
     labels = {without(case) for case in cases("library", cpu=False)} - {""}
     assert labels == {reason for _, reason in WITHOUT}
     assert all(reason.endswith(".") for reason in labels)
@@ -95,16 +89,14 @@ def test_every_reason_is_that_of_a_case() -> None:
         (RmsNormCase(m=1, n=8, quantise="fp8"), {"torch_rmsnorm_compiled"}),
         (LinearCase(m=1, n=8, k=8, epilogue="residual"), {"torch_linear_compiled"}),
         (LinearCase(m=1, n=8, k=8, epilogue="rmsnorm_scale"), {"torch_linear_compiled"}),
-        (LinearCase(m=1, n=8, k=8, epilogue="quantise"), {"torch_linear_compiled"}),
-        (LinearCase(m=1, n=8, k=8), set()),
+        (LinearCase(m=1, n=8, k=8, epilogue="quantise"), {"torch_linear_compiled"}), (LinearCase(m=1, n=8, k=8), set()),
         (GroupedCase(rows=8, experts=2, n=8, k=8, epilogue="swiglu"), {"torch_grouped_mm_compiled"}),
         (LmHeadCase(m=1, vocab=99, k=8), {"torch_lm_head_compiled"}),
         (LmHeadCase(m=1, vocab=99, k=8, sampling="top_k_p"), {"torch_lm_head_sampling_compiled"}),
-        (STEP, {"torch_step_attention_compiled", "torch_step_flex"}),
-        (LONG, {"torch_flex_decode"}),
+        (STEP, {"torch_step_attention_compiled", "torch_step_flex"}), (LONG, {"torch_flex_decode"}),
         (LONG.model_copy(update={"kv_len": 192}), set()),
     ],
-)
+)  # fmt: skip
 def test_the_compiled_peers_of_a_case(case, names) -> None:
     assert compiled_peers(case) == names
 

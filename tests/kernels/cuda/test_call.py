@@ -60,13 +60,16 @@ def doubled(monkeypatch: pytest.MonkeyPatch) -> Doubled:
     return Doubled()
 
 
-def test_a_second_call_with_the_same_arguments_prepares_nothing(doubled: Doubled) -> None:
+def test_a_second_call_prepares_nothing_and_new_outputs_need_no_new_check(doubled: Doubled) -> None:
     x, out = torch.arange(6.0).view(2, 3), torch.empty(2, 3)
     assert doubled(x, out=out) is out
     x += 1
     assert torch.equal(doubled(x, out=out), 2 * x)
     assert doubled.prepared == [True]
     assert doubled.bound == 1
+    for _ in range(2):
+        with pytest.raises(ValueError, match="x is torch"):
+            doubled(torch.arange(6))
 
 
 def test_new_outputs_need_no_new_check(doubled: Doubled) -> None:
@@ -109,12 +112,6 @@ def test_other_values_outputs_streams_and_devices_are_other_calls(doubled, monke
     assert len(doubled.prepared) == 6
 
 
-def test_a_wrong_argument_is_refused_at_every_call(doubled: Doubled) -> None:
-    for _ in range(2):
-        with pytest.raises(ValueError, match="x is torch"):
-            doubled(torch.arange(6))
-
-
 def test_an_unchecked_call_is_not_checked_and_knows_its_arguments_again(doubled: Doubled) -> None:
     x, out = torch.arange(6.0).view(2, 3), torch.empty(2, 3)
     for _ in range(2):
@@ -146,8 +143,8 @@ def test_only_the_key_of_fixed_shapes_leaves_the_size_out(read: Any, same: bool)
     assert (read((x,)) == read((x[:1],))) is same
 
 
-def test_the_key_of_scaled_operands_tells_right_calls_apart() -> None:
-    """Of fp8 products: rows and their strides, operands and scales elsewhere, another bias."""
+def test_keys_tell_right_calls_apart() -> None:
+    """Of fp8 products: rows, strides, operands, scales and biases; of a decode step: arguments, capacity, positions."""
     x, w, scales, bias = torch.zeros(4, 32), torch.zeros(2, 6, 32), torch.zeros(2, 6, 1), torch.zeros(2, 6)
     calls = [
         (out, (rows, scales[at, : len(out)]), (each[:, :16], scales[of]), *rest)
@@ -158,10 +155,6 @@ def test_the_key_of_scaled_operands_tells_right_calls_apart() -> None:
         for rest in ((), (bias[0],), (bias[1],))
     ]
     assert len({_with_contiguous_scales(each) for each in calls}) == len(calls)
-
-
-def test_the_key_of_a_step_tells_right_calls_apart() -> None:
-    """Of a decode step: every argument elsewhere, a cache of another capacity, one position for all or one for each."""
     memory = torch.zeros(2, 4096)
     first = [memory[0, 64 * at : 64 * at + 64] for at in range(7)]
     calls = [[each if at != other else each + 0 for at, each in enumerate(first)] for other in range(7)]
@@ -172,7 +165,7 @@ def test_the_key_of_a_step_tells_right_calls_apart() -> None:
     assert contiguous_layout([*first, None]) == contiguous_layout(first)
 
 
-def test_what_is_kept_is_bounded(doubled: Doubled) -> None:
+def test_what_is_kept_is_bounded_and_the_oldest_goes_first(doubled: Doubled) -> None:
     x = torch.zeros(CALLS_KEPT + 10)
     for at in range(CALLS_KEPT + 10):
         doubled(x[at:])
@@ -180,9 +173,6 @@ def test_what_is_kept_is_bounded(doubled: Doubled) -> None:
     outputs = [doubled(x) for _ in range(OUTPUTS_KEPT + 3)]
     assert all(len(each.bound) <= OUTPUTS_KEPT for each in doubled._calls._entries.values())
     assert len(outputs) == OUTPUTS_KEPT + 3
-
-
-def test_the_oldest_goes_first() -> None:
     kept: BoundedCache[int] = BoundedCache(2)
     for key in ("a", "b", "b", "c"):
         kept.keep(key, 1)

@@ -60,13 +60,10 @@ def test_it_hands_over_grid_block_stream_arguments_and_the_permission(pdl, attri
     assert driver.seen == [("<cparam 'P' (0x63)>", [132, 1, 1], [256, 1, 1], 1024, 77, attributes, [5, 6])] * 2
 
 
-def test_it_reports_cudas_error(monkeypatch):
+def test_cudas_error_is_reported_but_for_the_context_of_a_threads_first_launch(monkeypatch):
     monkeypatch.setattr(launch, "driver", lambda: Driver(700))
     with pytest.raises(RuntimeError, match="700"):
         Launch(KERNEL, (1,), 32, (), 0)()
-
-
-def test_the_first_launch_of_a_thread_makes_the_context_current(monkeypatch):
     driver, made = Driver(201, 0), []
     monkeypatch.setattr(launch, "driver", lambda: driver)
     monkeypatch.setattr(launch, "_make_context_current", lambda: made.append(1))
@@ -102,14 +99,11 @@ class ClusterDriver:
         return self.code
 
 
-def test_it_asks_for_clusters_of_this_launch(monkeypatch):
+def test_it_asks_for_clusters_of_this_launch_by_cudas_structures(monkeypatch):
     fake = ClusterDriver()
     monkeypatch.setattr(driver, "driver", lambda: fake)
     assert driver.clusters_at_once(99, 2, 384, 220_000) == 65
     assert fake.seen == (99, 2, 384, 220_000, 1)
     assert fake.attribute == (4, [2, 1, 1])
-
-
-def test_its_structures_are_cudas():
     assert ctypes.sizeof(driver.Attribute) == 72
     assert driver.LaunchConfig.stream.offset == 32

@@ -266,10 +266,14 @@ class Jit:
         self.name = "jit"
 
 
-def test_an_output_that_the_kernel_was_not_compiled_for_is_refused() -> None:
+def test_an_output_or_a_type_that_the_kernel_was_not_compiled_for_is_refused() -> None:
     y = torch.zeros(8)
     with pytest.raises(ValueError, match="no multiple of 16 bytes"):
         packed(Jit(), (y, y, 0.5, 3), y, 99).launch((1,), 7, y[1:])
+    kernel, y = Jit(), torch.zeros(4)
+    kernel.src.signature["eps"] = "bf16"
+    with pytest.raises(TypeError, match="type bf16"):
+        packed(kernel, (y, y, 0.5, 3), y, 99)
 
 
 @pytest.mark.parametrize("metadata", [{"global_scratch_size": 64}, {"profile_scratch_size": 8}, {"num_ctas": 2}])
@@ -277,13 +281,6 @@ def test_a_kernel_that_needs_more_than_arguments_is_refused(metadata: dict[str, 
     y = torch.zeros(4)
     with pytest.raises(NotImplementedError, match="jit needs"):
         packed(Jit(**metadata), (y, y, 0.5, 3), y, 99)
-
-
-def test_an_argument_of_an_unknown_type_is_refused() -> None:
-    kernel, y = Jit(), torch.zeros(4)
-    kernel.src.signature["eps"] = "bf16"
-    with pytest.raises(TypeError, match="type bf16"):
-        packed(kernel, (y, y, 0.5, 3), y, 99)
 
 
 @pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))

@@ -73,14 +73,11 @@ def test_kernels_in_one_pass_compile_without_spills(length: int) -> None:
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
 
 
-def test_kernels_in_three_passes_compile_without_spills() -> None:
+def test_kernels_in_three_passes_and_products_with_few_taps_compile_without_spills() -> None:
     config = fft_tiles.long_configs(MILLION)[0]
     for source, macros in ((config.source, config.macros(MILLION)), (fft_tiles.OUTER, config.outer_macros(MILLION))):
         log = compile_log(source, macros)
         assert log.count("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") == log.count("bytes stack")
-
-
-def test_products_with_few_taps_compile_without_spills() -> None:
     macros = short_call.macros(FftConvCase(batch=1, width=1, length=8192, filter=129), 32)
     used = resources(compile_log(short_call.SOURCE, macros))
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)

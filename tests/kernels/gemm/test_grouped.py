@@ -15,7 +15,7 @@ from kernels.cuda import nvrtc
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.gemm import grouped_few_call, grouped_hopper, grouped_tiles
 from kernels.gemm.grouped_call import W_BOX, by_columns, rows_apart
-from kernels.hardware import GENERATIONS, GPUS, generation
+from kernels.hardware import GPUS
 from kernels.ops import GroupedCase
 from kernels.proof import gate, inputs
 from kernels.registry import variant
@@ -50,19 +50,9 @@ def test_any_number_of_experts_has_room(epilogue: str) -> None:
         assert shared_bytes <= SHARED_MOST
 
 
-def test_the_product_for_blackwell_is_offered_on_sm_100_alone_and_says_that_it_never_ran() -> None:
-    for name, scales in (("grouped_blackwell", None), ("grouped_blackwell_fp8", "row")):
-        blackwell, shape = variant(name), case(scales=scales)
-        assert blackwell.summary.endswith("compiles, emulated, never run on the chip")
-        assert [sm for sm in GENERATIONS if blackwell.serves(shape, generation(sm)) is None] == [100]
-
-
-def test_rows_that_fill_pairs_are_tried_by_pairs_first() -> None:
+def test_rows_fall_to_experts_in_order_and_full_pairs_are_tried_first() -> None:
     assert variant("grouped_blackwell").space(case(rows=8192, n=4096))[0]["pair"]
     assert not variant("grouped_blackwell").space(case(rows=400, n=14_336))[0]["pair"]
-
-
-def test_rows_fall_to_experts_in_order_and_to_some_not_at_all() -> None:
     drawn = inputs.draw(case(rows=40, experts=64), "cpu", 5)
     ends = drawn["offs"].tolist()
     assert ends == sorted(ends)
@@ -71,9 +61,7 @@ def test_rows_fall_to_experts_in_order_and_to_some_not_at_all() -> None:
 
 
 def test_a_box_of_tiles_holds_the_rows_that_the_descriptor_says() -> None:
-    """As `multiply_cores` reads shared memory: 128 bytes from 8 rows to the next 8, COLUMNS · 16 bytes from 8 columns
-    to the next 8, and within these 8 rows of 16 bytes.
-    """
+    """8 rows to the next 8 are 128 bytes, 8 columns to the next 8 COLUMNS · 16, a row within them 16."""
     w = torch.randn(3, 160, 96, generator=torch.Generator().manual_seed(2)).bfloat16()
     packed = variant("grouped_hopper").pack(case(n=160, k=96), {"tiled": True}, w)
     apart = torch.nn.functional.pad(packed.flatten(1), (0, 5 * 16 * 96))[:, : packed[0].numel()].unflatten(

@@ -59,13 +59,9 @@ def test_every_tile_of_the_space_fits(epilogue: str) -> None:
         assert epilogue != "residual" or panels_of(shape, tile.columns) % 2 == 0
 
 
-def test_the_first_tile_fills_the_last_wave() -> None:
-    """1024 × 6144: 96 pairs of 256 columns take 66 clusters two rounds; 128 pairs of 192 take two shorter ones."""
+def test_the_first_tile_fills_the_last_wave_and_turns_are_tried_where_each_has_a_tile() -> None:
     assert space(case(n=6144, k=4096))[0]["columns"] == 192
     assert space(case(m=8192, n=8192, k=8192))[0]["columns"] == 256
-
-
-def test_turns_are_tried_where_each_warpgroup_has_a_tile() -> None:
     assert not any(each.get("ping_pong") for each in space(case()))
     large = case(m=8192, n=8192, k=8192)
     assert [each["columns"] for each in space(large) if each.get("ping_pong")] == [192, 128]
@@ -169,14 +165,7 @@ def test_params_of_one_size_cut_every_other(name, weights, sizes):
     assert changed or variant.op == "lm_head"
 
 
-def test_a_name_that_no_cut_has_stays_wrong():
-    case = LinearCase(m=64, n=64, k=64)
-    variant = registry.variant("small_gemm")
-    with pytest.raises(ValueError, match="tile"):
-        variant.build(case, variant.resized(case, {"tile": 3}))
-
-
-def test_a_plan_for_short_prompts_serves_long_ones():
+def test_a_plan_for_short_prompts_serves_long_ones_and_keeps_wrong_names():
     case = LinearCase(m=128, n=3072, k=2048)
     longer, variant = case.model_copy(update={"m": 256}), registry.variant("small_gemm")
     every = ({name: getattr(config, name) for name in small.CONFIG_PARAMS} for config in configs(case))
@@ -186,3 +175,7 @@ def test_a_plan_for_short_prompts_serves_long_ones():
         planned = variants.planned(longer)
         assert planned.variant is variant
         assert callable(planned.function)
+    case = LinearCase(m=64, n=64, k=64)
+    variant = registry.variant("small_gemm")
+    with pytest.raises(ValueError, match="tile"):
+        variant.build(case, variant.resized(case, {"tile": 3}))

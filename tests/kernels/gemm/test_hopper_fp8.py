@@ -46,14 +46,11 @@ def test_scaled_operands_hold_what_they_are_made_from(scales: Scales) -> None:
     assert scaled.of_x(x, "block")[1].stride() == (1, 300)
 
 
-def test_promotion_is_for_e4m3_in_whole_blocks_of_columns() -> None:
-    assert all(tile_of(case(scales="block"), params).promote for params in space(case(scales="block")))
-
-
-def test_long_sums_try_promotion_first() -> None:
+def test_long_sums_and_blocks_try_promotion_first() -> None:
     assert tile_of(case(k=14_336), {}).promote
     assert not tile_of(case(k=4096), {}).promote
     assert all(each["promote"] for each in space(case(dtype="fp16")))
+    assert all(tile_of(case(scales="block"), params).promote for params in space(case(scales="block")))
 
 
 def _gate(name: str, shape: LinearCase, params: dict[str, Any]) -> None:

@@ -140,12 +140,10 @@ def test_the_gate_passes(name, sampling, m, vocab, k, dtype):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"top_k": 64}, "top_k is 64: from 1 to 63"),
-        ({"seed": None}, "seed is missing"),
-        ({"top_p": torch.ones(3)}, "top_p has shape"),
-        ({"top_k": torch.ones(2)}, "top_k"),
+        ({"top_k": 64}, "top_k is 64: from 1 to 63"), ({"seed": None}, "seed is missing"),
+        ({"top_p": torch.ones(3)}, "top_p has shape"), ({"top_k": torch.ones(2)}, "top_k"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_setting_is_named(change, message):
     case = LmHeadCase(m=2, vocab=100, k=64, sampling="top_k_p")
     variant, drawn = registry.variant("lm_head_skinny"), inputs.draw(case, "cuda", 1)

@@ -108,12 +108,10 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
 @pytest.mark.parametrize(
     ("weights", "rows", "experts", "n", "k", "epilogue", "dtype", "k_warps"),
     [
-        ("mxfp4", 4, 40, 24, 328, "swigluoai", "bf16", 2),
-        ("mxfp4", 40, 3, 72, 200, "bias", "fp16", 2),
-        ("int8", 8, 70, 24, 1096, "swiglu", "bf16", 4),
-        ("int8", 33, 4, 40, 72, "none", "bf16", 4),
+        ("mxfp4", 4, 40, 24, 328, "swigluoai", "bf16", 2), ("mxfp4", 40, 3, 72, 200, "bias", "fp16", 2),
+        ("int8", 8, 70, 24, 1096, "swiglu", "bf16", 4), ("int8", 33, 4, 40, 72, "none", "bf16", 4),
     ],
-)
+)  # fmt: skip
 def test_experts_with_few_rows(weights, rows, experts, n, k, epilogue, dtype, k_warps):
     """Fewer rows than experts and more, several rounds of an expert's rows, gathered and sorted ones."""
     gathers = True if "swiglu" in epilogue else None
@@ -145,10 +143,7 @@ NAN, INFINITY = float("nan"), float("inf")
 @pytest.mark.parametrize(("x", "w"), [(NAN, None), (-INFINITY, None), (None, NAN), (None, INFINITY)])
 @pytest.mark.parametrize("sampling", ["argmax", "top_k_p"])
 def test_numbers_that_are_not_finite_follow_the_reference(x, w, sampling):
-    """In one row, whose logits are then NaN or infinite; or in one token's weights, whose logits are then in all rows.
-
-    The other rows of the first keep their tokens.
-    """
+    """In one row, or in one token's weights, of which all rows have a logit; other rows keep their tokens."""
     case = LmHeadCase(m=6, vocab=40, k=64, sampling=sampling)
     variant, given = registry.variant("lm_head_skinny"), inputs.draw(case, "cpu", 2)
     before = tokens(case, variant, given)
@@ -268,9 +263,7 @@ def tokens(case, variant, given, feedback=None, top_k=50):
     ],
 )
 def test_small(m, n, k, epilogue, dtype, picked, ring):
-    """Whole and split; stages that are filled again; sums that take the place of the ring; rows of w across; rows of
-    int8 and of e4m3, whose scales are no powers of two.
-    """
+    """Whole and split, stages filled again, sums in place of the ring, rows of w across, int8 and e4m3 with scales."""
     weights, dtype = dtype, dtype if dtype == "fp16" else "bf16"
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=weights, epilogue=epilogue)
     config, given = small_tiles.SmallTileConfig(case, *picked), inputs.draw(case, "cpu", 1)

@@ -1,6 +1,5 @@
 """The skinny product's layout, tile configs, refusals and sources; what needs a GPU is in test_skinny_gpu.py."""
 
-import dataclasses
 import itertools
 
 import pytest
@@ -8,40 +7,12 @@ import torch
 
 from kernels import registry
 from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST
-from kernels.gemm.skinny_call import SOURCE, SchedulerCounters, macros, packed, parameters
-from kernels.gemm.skinny_tiles import KINDS, TileConfig, configs
+from kernels.gemm.skinny_call import SOURCE, SchedulerCounters, macros, parameters
+from kernels.gemm.skinny_tiles import KINDS, configs
 from kernels.ops import LinearCase
 from kernels.quant.absmax import quantised, values
 from kernels.quant.formats import INT4
 from tests.kernels.compiling import compile_log, resources
-from tests.kernels.gemm.lane_by_lane import weight_of
-
-CONFIG_PARAMS = {
-    "same": {"splits": 2, "k_warps": 2}, "int8": {"splits": 2, "k_warps": 4}, "fp8": {"k_warps": 4},
-    "nvfp4": {"k_warps": 2, "row_tiles": 2}, "int4": {"splits": 2, "k_warps": 2}, "int4_zero": {"k_warps": 2},
-    "int4_minimum": {"k_warps": 4}, "mxfp4": {"k_warps": 2},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("kind", "gates"), [(kind, at % 2 == 1) for at, kind in enumerate(KINDS)])
-def test_lanes_find_every_value(kind, gates):
-    config = TileConfig(kind, m=1, rows=40, k=264, **CONFIG_PARAMS[kind])
-    weight = torch.randn(40, 264, generator=torch.Generator().manual_seed(1))
-    weight = weight.bfloat16()
-    if gates:
-        config = dataclasses.replace(config, rows=48)
-    stream, *scales = packed(config, weight, "bf16", gates)
-    found = weight_of(stream, config, torch.bfloat16)
-    if kind in ("fp8", "nvfp4"):
-        found *= (scales[0] / (2**14 if kind == "nvfp4" else 1))[:, None]
-    true = weight.float() if kind == "same" else values(quantised(weight, kind))
-    if gates:
-        rows = [tile * 16 + half * 8 + row for half in range(2) for tile in range(3) for row in range(8)]
-        rows = [row for i, row in enumerate(rows) if i % 24 < 20]
-        torch.testing.assert_close(found[rows][:, :264], true, rtol=1e-6, atol=0)
-    else:
-        torch.testing.assert_close(found[:40, :264], true, rtol=1e-6, atol=0)
-    assert found[:, 264:].abs().sum() == 0 or kind in INT4
 
 
 @pytest.mark.parametrize(

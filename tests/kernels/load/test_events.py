@@ -117,22 +117,16 @@ def answered(*documents: str, tokens: int = 8) -> Exchange:
     return exchange
 
 
-def test_text_that_came_is_believed_before_a_count_of_0():
+def test_text_is_believed_before_a_count_of_0_and_an_event_without_text_may_be_no_token():
     none = json.dumps({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 0}})
     for documents in ([none, piece("a"), piece("b"), LAST], [piece("a"), piece("b"), LAST, none]):
         exchange = answered(*documents)
         assert (exchange.ended, exchange.tokens, exchange.counted_output) == ("length", 3, None)
     assert answered(piece("", finish_reason="stop"), none).error == "no token"
-
-
-def test_an_event_without_text_is_no_token_where_others_have_several():
     many = json.dumps({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 8}})
     assert answered(piece(""), piece("a a a a"), LAST, many).token_ns[0] == 2
     each = answered(piece(""), piece("ab"), LAST, USAGE)  # the first token is half of a character
     assert each.token_ns == [1, 2, 3]
-
-
-def test_the_arguments_of_a_call_are_tokens_and_an_error_of_null_is_none():
     called = json.dumps({"error": None, "choices": [{"delta": {"tool_calls": [{"function": {"arguments": "{"}}]}}]})
     assert answered(called, called, LAST).tokens == 3
     broken = answered(called, json.dumps({"object": "error", "message": "out of memory"}))
@@ -151,17 +145,13 @@ def a_document(body: bytes, kind: bytes = b"application/json", more: bytes = b""
     [
         (a_document(b'{"error": {"message": "too busy"}}'), "The server answered 200 with an error: too busy"),
         (a_document(b'{"choices": []}'), "The server answered with application/json, not with a stream of events."),
-        (
-            a_document(b"...", b"text/event-stream", b"Content-Encoding: gzip\r\n"),
-            "The server compressed its answer (gzip), though it was told not to.",
-        ),
-        (
-            b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x03\0\0\0\x64",
-            "The server speaks HTTP/2 only, and load is sent by HTTP/1.1. Give an address that takes HTTP/1.1.",
-        ),
+        (a_document(b"...", b"text/event-stream", b"Content-Encoding: gzip\r\n"),
+         "The server compressed its answer (gzip), though it was told not to."),
+        (b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x03\0\0\0\x64",
+         "The server speaks HTTP/2 only, and load is sent by HTTP/1.1. Give an address that takes HTTP/1.1."),
         (b"\x15\x03\x01\0\x02\x02\x46", "The server speaks TLS. Give its address with https."),
     ],
-)
+)  # fmt: skip
 def test_an_answer_that_is_no_stream_of_events_is_a_sentence(data, sentence):
     exchange = an_exchange()
     assert AnswerParser(exchange, streamed=True).feed(data, 5)
@@ -247,11 +237,8 @@ def test_no_part_of_the_key_is_left(how: str) -> None:
     assert len("".join(each for each in left if each in string.ascii_letters + string.digits)) <= 2, left
 
 
-def test_a_short_key_is_hidden_as_a_whole() -> None:
+def test_a_short_key_is_hidden_as_a_whole_and_without_one_a_sentence_stays() -> None:
     assert without_key("no such key: ab", "ab") == "no such key: …"
-
-
-def test_without_a_key_a_sentence_stays() -> None:
     assert without_key("The server answered 429: Slow down", "") == "The server answered 429: Slow down"
 
 

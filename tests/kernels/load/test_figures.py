@@ -70,15 +70,11 @@ def test_what_is_judged_has_the_figures_of_the_bench():
     assert (lag.send_p99, lag.void, lag.limit) == (one.lag.send_p99, True, MOST_LAG_MS)
 
 
-def test_requests_that_were_due_when_sending_had_stopped_do_not_count():
-    """One process had no request left, so fewer users were there than were asked for."""
+def test_requests_that_were_given_up_or_due_when_sending_had_stopped_do_not_count():
     parts = [LoadTrace(0, 1000 * MS, [answered(0, 10, 2, 1)]), LoadTrace(0, 3000 * MS, [answered(1, 2000, 2, 1)])]
     found = LoadFigures([merged(parts)])
     assert [exchange.planned.index for exchange in found.exchanges] == [0]
     assert found.tokens_per_second == pytest.approx(2)
-
-
-def test_a_request_that_was_given_up_kept_no_promise():
     sent = regular()
     for exchange in sent.exchanges:
         exchange.ended = CANCELLED

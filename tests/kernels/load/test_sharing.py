@@ -153,12 +153,7 @@ def _sent(at_s: list[float], stopped_ns: int, overrun: bool = False) -> LoadTrac
     )
 
 
-def test_the_steady_part_of_an_open_loop_ends_with_its_last_request_or_when_a_process_gave_up():
-    assert merged([_sent([1.0], 5), _sent([2.0], 7)]).stopped_ns == 7
-    assert merged([_sent([1.0], 5, overrun=True), _sent([2.0], 7)]).stopped_ns == 5
-
-
-def test_there_are_as_many_processes_as_users_or_events_need_and_cpus_allow(monkeypatch):
+def test_processes_are_as_many_as_users_or_events_need_until_the_last_request(monkeypatch):
     assert [processes_for(users, (), 60) for users in (1, 8, 9, 256)] == [1, 1, 2, 32]
     hundred_a_second = [PlannedRequest(at, at / 100, 0.0, 10, 92) for at in range(1000)]
     assert processes_for(None, hundred_a_second, 60) == 3  # 10,000 events a second, and a few of the first request
@@ -167,12 +162,14 @@ def test_there_are_as_many_processes_as_users_or_events_need_and_cpus_allow(monk
     assert (sharing.most_processes(here=True), sharing.most_processes(here=False)) == (10, 16)
     monkeypatch.setattr(sharing, "usable_cpus", lambda: 2)
     assert sharing.most_processes(here=True) == 1
+    assert merged([_sent([1.0], 5), _sent([2.0], 7)]).stopped_ns == 7
+    assert merged([_sent([1.0], 5, overrun=True), _sent([2.0], 7)]).stopped_ns == 5
 
 
 UNEQUAL = Lengths(128, 64, 0.8, 4)
 
 
-def test_a_list_is_the_same_each_time():
+def test_a_list_is_the_same_each_time_and_its_bodies_ask_for_the_planned_tokens():
     one, two = (RequestList.drawn(UNEQUAL, 400, 1000, 7, rate=50, judged=8) for _ in range(2))
     assert one == two
     assert one != RequestList.drawn(UNEQUAL, 400, 1000, 8, rate=50, judged=8)
@@ -180,9 +177,6 @@ def test_a_list_is_the_same_each_time():
     assert max(each.prompt_tokens for each in one.planned) <= 4 * 128
     gaps = [later.at_s - each.at_s for each, later in itertools.pairwise(one.planned)]
     assert 0.015 < statistics.mean(gaps) < 0.026
-
-
-def test_a_body_asks_for_exactly_the_planned_tokens_and_ids_of_those_that_are_judged():
     drawn_list = RequestList.drawn(UNEQUAL, 20, 1000, 7, judged=3)
     bodies = [json.loads(drawn_list.body("m", each)) for each in drawn_list.planned]
     assert [len(body["prompt"]) for body in bodies] == [each.prompt_tokens for each in drawn_list.planned]

@@ -31,17 +31,11 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_commit_is_that_of_the_checkout_at_the_root(checkout):
+def test_the_commit_is_that_of_the_checkout_at_the_root_and_says_changed_files(checkout):
     assert checked_out_commit(checkout) == git(checkout, "rev-parse", "HEAD")
-
-
-def test_changed_files_are_said(checkout):
+    assert checked_out_commit(checkout / "package") == ""
     (checkout / "package" / "code.py").write_text("2")
     assert checked_out_commit(checkout) == git(checkout, "rev-parse", "HEAD") + "-dirty"
-
-
-def test_the_commit_of_another_project_around_the_package_is_not_taken(checkout):
-    assert checked_out_commit(checkout / "package") == ""
 
 
 def digest(root: Path) -> str:
@@ -49,14 +43,11 @@ def digest(root: Path) -> str:
     return sources_digest(root, ("package",))
 
 
-def test_the_digest_of_the_sources_outlives_a_rewritten_history(checkout):
+def test_the_digest_outlives_a_rewritten_history_and_tells_of_every_change_without_git(checkout):
     before, commit = digest(checkout), checked_out_commit(checkout)
     git(checkout, "commit", "-q", "--amend", "-m", "another subject")
     assert checked_out_commit(checkout) != commit
     assert digest(checkout) == before
-
-
-def test_the_digest_tells_of_changed_renamed_and_added_files_without_git(checkout):
     shutil.rmtree(checkout / ".git")
     seen = [digest(checkout)]
     code = checkout / "package" / "code.py"
@@ -112,15 +103,12 @@ def test_a_limit_of_a_control_group_counts_whichever_is_around_the_process(tmp_p
     assert host_memory.free_bytes(groups, tmp_path / "own") == 70 * MIB
 
 
-def test_version_1_of_control_groups_is_read_too(tmp_path: Path) -> None:
+def test_version_1_of_control_groups_is_read_and_without_a_limit_the_machine(tmp_path: Path) -> None:
     (tmp_path / "own").write_text("4:memory:/serve\n0::/\n")
     stat = f"inactive_file 0\ntotal_inactive_file {MIB}"
     written(tmp_path / "memory", memory__limit_in_bytes=9 * MIB, memory__usage_in_bytes=8 * MIB, memory__stat=stat)
     assert host_memory.total_bytes(tmp_path, tmp_path / "own") == 9 * MIB
     assert host_memory.free_bytes(tmp_path, tmp_path / "own") == 2 * MIB
-
-
-def test_without_a_limit_it_is_the_machines(tmp_path: Path) -> None:
     assert host_memory.total_bytes(tmp_path, tmp_path / "missing") == psutil.virtual_memory().total
     assert 0 < host_memory.free_bytes() <= host_memory.total_bytes()
 

@@ -29,7 +29,7 @@ def served(intended_ms: float, start_ms: float, *times_ms: float, requests: int 
     return ServedBatch(int(intended_ms * MS), int(start_ms * MS), times, requests, len(times))
 
 
-def test_queueing_counts_from_the_intended_send_time():
+def test_queueing_counts_from_the_intended_send_time_and_cost_follows_the_tokens():
     late = served(0, 90, 100, 110, 120)
     assert samples_of(late, "ttft") == [100]
     assert samples_of(late, "ttf_n", 2) == [110]
@@ -37,9 +37,6 @@ def test_queueing_counts_from_the_intended_send_time():
     assert samples_of(late, "tpot") == [10]
     assert samples_of(late, "itl") == [10, 10]
     assert samples_of(late, "throughput") == [pytest.approx(100)]
-
-
-def test_cost_follows_the_tokens_per_second_of_a_busy_gpu():
     batch = served(0, 0, 500, 1000, requests=50)
     assert samples_of(batch, "cost_per_mtok", usd_per_hour=3.6) == [pytest.approx(10.0)]
     with pytest.raises(ValueError, match="price"):

@@ -35,14 +35,11 @@ def test_what_recorded_answers_say(snapshots, count, seconds, gib):
     assert bool(found.void) == bool(seconds)
 
 
-def test_a_child_and_its_parent_are_one_program() -> None:
+def test_programs_are_told_apart_until_they_end() -> None:
     ask = f"from kernels.measure.other_programs import is_other; print(is_other({os.getpid()}))"
     child = subprocess.Popen([sys.executable, "-c", ask], stdout=subprocess.PIPE, text=True)
     assert not is_other(child.pid)
     assert child.communicate()[0] == "False\n"
-
-
-def test_a_stranger_is_another_program_until_it_ends() -> None:
     code = "import subprocess as s; print(s.Popen(['sleep', '600'], stdout=s.DEVNULL, start_new_session=True).pid)"
     stranger = int(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout)
     assert is_other(stranger)
@@ -77,18 +74,12 @@ def test_another_process_on_the_gpu_is_seen() -> None:
     assert telemetry.summary()["others_gpu_seconds"] > 0
 
 
-def test_the_mean_is_weighted_by_time_and_the_longest_gap_is_kept():
+def test_the_mean_is_weighted_by_time_and_taken_between_two_times_where_they_are_given():
     power = power_record([(10.0, 100.0), (11.0, 100.0), (15.0, 300.0)])
     assert power["power_w_mean"] == pytest.approx((100 + 4 * 200) / 5)
     assert power["power_gap_s"] == pytest.approx(4)
-
-
-@pytest.mark.parametrize("readings", [[], [(1.0, 100.0)]])
-def test_fewer_than_two_readings_say_nothing(readings):
-    assert power_record(readings) == {"power_w_mean": None, "power_gap_s": None}
-
-
-def test_power_is_read_between_two_times_where_they_are_given():
+    for few in ([], [(1.0, 100.0)]):
+        assert power_record(few) == {"power_w_mean": None, "power_gap_s": None}
     with TelemetrySampler("cpu", interval=60) as telemetry:
         pass
     telemetry._samples = [{"at": float(at), "watts": watts, "mhz": 1.0} for at, watts in enumerate([60, 400, 420, 60])]

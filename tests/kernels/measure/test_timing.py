@@ -16,11 +16,16 @@ from kernels.ops import AttentionCase, LinearCase
 CPU = torch.device("cpu")
 
 
-def test_median_and_interval_by_order_statistics():
+def test_intervals_are_of_order_statistics_and_few_samples_end_at_the_last_one():
     samples = [float(value) for value in range(1, 101)]
     random.Random(1).shuffle(samples)
     assert median_interval(samples) == (50.5, 40.0, 61.0)
     assert median_interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
+    assert percentile_interval([1, 2, 3], 99) == (3, 2, 3)
+    with pytest.raises(ValueError, match="does not exist"):
+        percentile_interval([], 50)
+    with pytest.raises(ValueError, match="does not exist"):
+        percentile_interval([1.0], 100)
 
 
 class Script:
@@ -45,15 +50,12 @@ def test_calls_are_interleaved_and_stop_when_the_intervals_are_narrow():
     assert script.order[:2] * 10 != script.order
 
 
-def test_noisy_calls_use_up_the_rounds_and_are_not_settled():
+def test_noisy_calls_use_up_the_rounds_or_the_budget():
     script = Script({"a": lambda count: 1.0 + count % 7})
     found = interleaved({"a": lambda: "a"}, CPU, StoppingRule(most=40, seconds=60), script)["a"]
     assert found.samples == 40
     assert not found.settled
     assert found.low < found.ms < found.high
-
-
-def test_the_budget_ends_it():
     script = Script({"a": lambda count: float(count)})
     assert interleaved({"a": lambda: "a"}, CPU, StoppingRule(seconds=0.0), script)["a"].samples == 3
 
@@ -66,7 +68,7 @@ def test_real_times_are_ordered_as_the_work_is():
     assert found["small"].ms < found["large"].ms
 
 
-def test_faster_than_the_chip_is_impossible():
+def test_faster_than_the_chip_or_its_memory_or_ten_times_the_ceilings_is_impossible():
     case, h200 = LinearCase(m=8192, n=8192, k=8192), GPUS["h200"]
     limit_ms = case.flops / 1071e9
     assert not exceeds_peak(case, 1.01 * limit_ms, h200)
@@ -74,17 +76,11 @@ def test_faster_than_the_chip_is_impossible():
     fp8 = case.model_copy(update={"weights": "fp8"})
     assert not exceeds_peak(fp8, 0.6 * limit_ms, h200)
     assert exceeds_peak(fp8, 0.49 * limit_ms, h200)
-
-
-def test_faster_than_the_memory_is_impossible():
     case, h200 = LinearCase(m=1, n=8192, k=8192), GPUS["h200"]
     limit_ms = case.least_bytes / 4.8e9
     assert not exceeds_peak(case, 1.01 * limit_ms, h200)
     assert "TB/s" in exceeds_peak(case, 0.98 * limit_ms, h200)
     assert exceeds_peak(case, 0.0, h200)
-
-
-def test_without_a_datasheet_ten_times_the_measured_ceilings_bound():
     case = LinearCase(m=1, n=1024, k=1024, dtype="fp32", weights="fp32")
     ceilings = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1}}
     assert not exceeds_peak(case, case.least_bytes / 0.09e9, GPUS["cpu"], ceilings)
@@ -117,8 +113,9 @@ def test_gpu_times_are_cold_and_without_host_gaps():
     assert found["many"].ms < 20 * 0.02
 
 
-def test_a_cpu_has_no_time_of_its_own_beside_the_call():
+def test_a_cpu_has_no_settled_time_and_none_of_its_own_beside_the_call():
     assert host_us(lambda: None, torch.device("cpu")) is None
+    assert settled(lambda: None, CPU) is None
 
 
 def test_a_settled_time_is_taken_between_calls_without_a_pause():
@@ -140,10 +137,6 @@ def test_a_settled_time_is_taken_between_calls_without_a_pause():
     assert calls[-7:] == ["call"] * 6 + ["timed"]
     assert calls.count("timed") == 1 + SETTLED_SAMPLES
     assert calls.count("call") > 1 + 6 * SETTLED_SAMPLES, "the clocks settle before the first sample"
-
-
-def test_a_cpu_has_no_settled_time():
-    assert settled(lambda: None, CPU) is None
 
 
 @pytest.mark.gpu
@@ -182,14 +175,6 @@ def test_the_interval_of_a_median_is_that_of_the_binomial_whatever_the_count(cou
         below.append(below[-1] + outcomes)
     assert high == count - 1 - low
     assert 40 * below[int(low)] <= 2**count < 40 * below[int(low) + 1]
-
-
-def test_few_samples_end_at_the_last_one():
-    assert percentile_interval([1, 2, 3], 99) == (3, 2, 3)
-    with pytest.raises(ValueError, match="does not exist"):
-        percentile_interval([], 50)
-    with pytest.raises(ValueError, match="does not exist"):
-        percentile_interval([1.0], 100)
 
 
 def test_the_spread_between_processes_is_students_and_at_least_the_range():

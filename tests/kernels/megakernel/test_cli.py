@@ -40,10 +40,12 @@ def timeline(program: Program) -> np.ndarray:
     return made
 
 
-def test_a_model_is_proven(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_proven_on_one_gpu_and_on_two(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["megakernel", "validate", str(config)]) == 0
     assert "on 132 SMs: proven" in capsys.readouterr().out
     assert main(["megakernel", "validate", str(config), "--sliced", "--batch", "2", "--splits", "4"]) == 0
+    assert main(["megakernel", "validate", str(config), "--sms", "8", "--tensor-parallel-size", "2"]) == 0
+    assert "instructions a token on 8 SMs of each of 2 GPUs: proven" in capsys.readouterr().out
 
 
 def test_problems_are_listed(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,20 +56,12 @@ def test_problems_are_listed(config: Path, capsys: pytest.CaptureFixture[str], m
     assert "problems" in out
 
 
-def test_a_model_is_described(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_described_in_each_precision(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["megakernel", "describe", str(config / "config.json"), "--sms", "8"]) == 0
     out = capsys.readouterr().out
     assert "hidden 896" in out
     assert "sms 8" in out
     assert "gate_up            16       1216" in out  # 2 layers on 8 SMs; 4864 / 8 row tiles in each
-
-
-def test_two_gpus_are_proven_together(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["megakernel", "validate", str(config), "--sms", "8", "--tensor-parallel-size", "2"]) == 0
-    assert "instructions a token on 8 SMs of each of 2 GPUs: proven" in capsys.readouterr().out
-
-
-def test_a_precision_may_be_named(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = []
     for weights in ("bf16", "fp8", "nvfp4"):
         assert main(["megakernel", "describe", str(config), "--weights", weights]) == 0
@@ -110,22 +104,20 @@ def test_a_machine_without_a_gpu_cannot_record(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "not JSON"),
-        ("[]", "must hold one JSON object"),
-        ("{}", "model_type: the field is missing"),
+        ("{", "not JSON"), ("[]", "must hold one JSON object"), ("{}", "model_type: the field is missing"),
         ('{"model_type": "llama", "num_attention_heads": 0, "hidden_size": 64}', "num_attention_heads"),
         ('{"model_type": "llama", "num_attention_heads": 4, "hidden_size": "64"}', "hidden_size"),
         ('{"model_type": "llama", "num_hidden_layers": 1000000000}', "num_hidden_layers"),
         ('{"model_type": "llama"}', "num_attention_heads"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_config_gets_a_sentence(tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.json").write_text(text)
     assert main(["megakernel", "describe", str(tmp_path)]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_trace_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_is_drawn_also_from_its_chrome_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = program_of("llama")
     trace.save(tmp_path / "raw.npz", [(program, timeline(program))])
     assert main(["megakernel", "trace", str(tmp_path / "raw.npz")]) == 0
@@ -145,24 +137,17 @@ def test_a_trace_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "layer 1, 0." in out
     assert main(["megakernel", "trace", str(tmp_path / "raw.npz"), "--layer", "3"]) == 2
     assert "--layer: 3 is not 0 to 2" in capsys.readouterr().err
-
-
-def test_a_chrome_trace_is_drawn_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program = program_of("llama")
-    trace.save(tmp_path / "raw.npz", [(program, timeline(program))])
-    assert main(["megakernel", "trace", str(tmp_path / "raw.npz")]) == 0
-    drawn = capsys.readouterr().out
     assert main(["megakernel", "trace", str(tmp_path / "raw.npz"), "-o", str(tmp_path / "raw.json.gz")]) == 0
     capsys.readouterr()
     assert gzip.decompress((tmp_path / "raw.json.gz").read_bytes()) == (tmp_path / "raw.json").read_bytes()
     for name in ("raw.json", "raw.json.gz"):
         assert main(["megakernel", "trace", str(tmp_path / name), "--layer", "1"]) == 0
-        assert capsys.readouterr().out.splitlines()[:-1] == drawn.splitlines()[:-1]
+        assert capsys.readouterr().out.splitlines()[:-1] == out.splitlines()[:-1]
     assert main(["megakernel", "trace", str(tmp_path / "raw.json"), "-o", "other.json"]) == 2
     assert "is a Chrome trace already" in capsys.readouterr().err
 
 
-def test_a_layer_is_drawn_as_text() -> None:
+def test_a_layer_is_drawn_as_text_where_it_left_marks() -> None:
     program = program_of("llama", sms=1, splits=1, heads=4)
     legend, line = trace.drawing(trace.timeline_of([(program, timeline(program))]), 0, [0], width=100)
     assert legend.startswith("layer 0, 0.8 µs")
@@ -173,9 +158,6 @@ def test_a_layer_is_drawn_as_text() -> None:
     drawn = [letter for letter, _ in itertools.groupby(line[8:-1].replace(".", "").upper())]
     letters = {QKV: "Q", ATTENTION: "A", OUT: "O", GATE_UP: "G", DOWN: "D"}
     assert drawn == [letters[op] for op, _ in itertools.groupby(rows)]
-
-
-def test_a_layer_without_marks_says_so() -> None:
     program = program_of("llama")
     silent = trace.timeline_of([(program, np.zeros_like(timeline(program)))])
     assert {event["ph"] for event in trace.chrome_trace(silent)["traceEvents"]} == {"M"}

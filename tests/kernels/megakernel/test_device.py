@@ -29,12 +29,17 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, 
     return found
 
 
-def test_pairs_that_find_no_room_are_left_out(compiled: list[dict[str, Any]]) -> None:
+def test_pairs_that_find_no_room_are_left_out_on_one_gpu_and_of_two_ranks(compiled: list[dict[str, Any]]) -> None:
     made = device.built(SHAPE, IN_PAIRS, device.Tuning())
     assert not made.programs[0].layout.pairs
     assert not validate(*made.programs)
     assert [constants["PAIRS"] for constants in compiled] == [1]
     assert made.constants["PAIRS"] == 0
+    layout = Layout(sms=4, splits=0, pairs=True, tensor_parallel_size=2)
+    shard = shard_of(SHAPE, 2)
+    alone, both = (device.built(shard, layout, device.Tuning(), beside) for beside in (1, 2))
+    assert [program.rank for program in alone.programs] == [0, 1]
+    assert [made.constants["PAIRS"] for made in (alone, both)] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -60,14 +65,6 @@ def test_the_build_that_notes_times_differs_in_that_alone(monkeypatch: pytest.Mo
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "empty"))
     monkeypatch.setenv("KERNELS_PREBUILT", str(tmp_path))
     assert traced.is_made
-
-
-def test_two_ranks_side_by_side_need_room_for_the_pairs_of_both(compiled: list[dict[str, Any]]) -> None:
-    layout = Layout(sms=4, splits=0, pairs=True, tensor_parallel_size=2)
-    shard = shard_of(SHAPE, 2)
-    alone, both = (device.built(shard, layout, device.Tuning(), beside) for beside in (1, 2))
-    assert [program.rank for program in alone.programs] == [0, 1]
-    assert [made.constants["PAIRS"] for made in (alone, both)] == [1, 0]
 
 
 SOURCE = (device.SOURCES / "machine.cuh").read_text()

@@ -28,17 +28,3 @@ def test_every_draw_is_that_of_the_reference(sampling: list[Sampling], order: ob
         [choose(machine.logits[step, b], how, 11 + step + 1) for b, how in enumerate(sampling)] for step in range(4)
     ]
     assert tokens.tolist() == expected
-
-
-def test_a_sequence_draws_the_same_beside_others() -> None:
-    """Its noise depends on its own options and position; products of one batch size on its own rows."""
-    how = Sampling(1.0, top_k=40, seed=12)
-    rows = []
-    for place in (0, 1):
-        begin = start("llama", 2, 11, 64)
-        if place:
-            begin = type(begin)(begin.prompt, begin.keys[:, ::-1], begin.values[:, ::-1], begin.first[::-1])
-        sampling = [how, GREEDY] if place == 0 else [GREEDY, how]
-        tokens = gpu("llama", program_of("llama", batch=2), begin, 4, sampling=sampling).run(round_robin())
-        rows.append(tokens[:, place].tolist())
-    assert rows[0] == rows[1]

@@ -6,7 +6,7 @@ KL divergence and top-1 disagreement are at most 1.1 times torch's, the paired i
 import pytest
 
 from kernels import runners
-from tests.kernels.megakernel.on_gpu import FAMILIES, PLACES, batches_of, config_of, models
+from tests.kernels.megakernel.on_gpu import FAMILIES, batches_of, models
 from tests.kernels.megakernel.sample_model import kl_blocks, on_its_text, sample
 from workers.measuring import quality, texts
 from workers.stats.intervals import paired_difference
@@ -37,17 +37,6 @@ def test_on_generated_weights(family, batch):
     assert_as_near(
         f"{family}, batch {batch}", *quality.compare(reference, torchs, runner, tokens, batch, lambda _: True)
     )
-
-
-@pytest.mark.parametrize("devices", PLACES)
-def test_over_ranks(devices):
-    model, exact = models(config_of("llama", devices))
-    runner = runners.runner("megakernel", model, {"devices": devices})
-    runner.prepare(1, 128, 1)
-    tokens = texts.random(model.config.vocab_size, 128, quality.LEAST_TOKENS)
-    reference, torchs = (runners.runner("eager", each) for each in (exact, model))
-    called = f"llama on GPUs {devices}"
-    assert_as_near(called, *quality.compare(reference, torchs, runner, tokens, 1, lambda _: True))
 
 
 def test_on_trained_weights():

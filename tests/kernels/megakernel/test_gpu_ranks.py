@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernels import runners
 from kernels.megakernel.host import record, trace
 from kernels.megakernel.program.instructions import FIELDS, QKV
 from kernels.megakernel.proof.structure import instruction_rows
-from kernels.model import tensor_parallel
 from kernels.ops.sampling import GREEDY, Sampling
 from tests.kernels.megakernel import on_gpu
 from tests.kernels.megakernel.interpreter.attend import splits_of
@@ -71,21 +69,6 @@ def test_each_layer_leaves_the_residual_of_the_reference_on_every_rank(devices):
     assert all(torch.equal(other, first) for other in others)
     own = first[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
     on_gpu.assert_layers_are_near(own, model, exact, ids)
-
-
-@pytest.mark.parametrize("weights", ["bf16", "fp8"])
-def test_a_model_that_is_made_in_shards_answers_as_one_that_is_sharded_later(devices, weights):
-    """Each GPU makes its own shard, and the second one never holds much more."""
-    config = config_of("llama", devices) | {"num_hidden_layers": 8}
-    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
-    gpus = [torch.device("cuda", number) for number in devices]
-    whole = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
-    expected = runner_of(whole, devices=devices, weights=weights).generate(prompt, 32).tokens
-    made = tensor_parallel.generate(config, gpus, "bf16")
-    assert [shard.device for shard in made.shards] == gpus
-    for shard, other in zip(made.shards, tensor_parallel.shard_model(whole, gpus).shards, strict=True):
-        assert all(map(torch.equal, shard.parameters(), other.parameters()))
-    assert runner_of(made, weights=weights).generate(prompt, 32).tokens == expected
 
 
 def test_the_prompts_of_all_ranks_are_one_graph(devices):
@@ -153,9 +136,7 @@ def test_a_rank_that_does_not_run_is_given_up_in_time(devices, silent, monkeypat
 
 
 def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
-    """Rank 1 waits for rows of q, k and v that its own SMs never make; the others would wait a minute, and end with
-    it.
-    """
+    """Rank 1 waits for rows that its own SMs never make; the others would wait a minute."""
     from kernels.megakernel.host import machine
 
     runner = runner_of(models(config_of("llama", devices))[0], devices=devices)

@@ -71,16 +71,6 @@ def test_long_contexts_are_as_near_float32_as_torchs(family, batch, length):
     assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
 
 
-def test_the_same_request_gives_the_same_tokens_and_times_rise():
-    model, _ = models(GPU_CONFIGS["llama"])
-    runner = runner_of(model)
-    prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
-    first = runner.generate(prompt, 64)
-    assert first.extra["launches"] == 1
-    assert first.times_ns == sorted(first.times_ns)
-    assert all(runner.generate(prompt, 64).tokens == first.tokens for _ in range(200))
-
-
 def test_a_cancelled_generation_keeps_what_it_has(monkeypatch):
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")

@@ -47,7 +47,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 BOTH = [(list(MODELS)[(at + 2 * other) % len(MODELS)], name) for at, name in enumerate(LAYOUTS) for other in (0, 1)]
 """Every layout with two models, every model with four layouts."""
-NEAR_BOTH = [(name, list(LAYOUTS)[at]) for name in NEAR for at in (0, 1, 7, 8)]
+NEAR_BOTH = [(name, list(LAYOUTS)[layout]) for at, name in enumerate(NEAR) for layout in ((0, 8), (1, 7))[at % 2]]
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 
@@ -66,12 +66,12 @@ def test_it_generates_what_transformers_generates(name: str, layout: str) -> Non
     np.testing.assert_array_equal(tokens, machine.logits.argmax(axis=-1))
 
 
+LOWER_LAYOUTS = [("llama", {"batch": 3, "sms": 4}), ("qwen2", {"out_parts": 3, "splits": 0, "down_parts": 2})]
+
+
 @pytest.mark.parametrize(
-    ("name", "layout"),
-    [("llama", {"batch": 3, "sms": 4}), ("qwen2", {"out_parts": 3, "splits": 0, "down_parts": 2})],
-    ids=["batch 3", "in parts"],
+    ("weights", "name", "layout"), [(weights, *LOWER_LAYOUTS[at % 2]) for at, weights in enumerate(LOWER)], ids=str
 )
-@pytest.mark.parametrize("weights", LOWER)
 def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(weights, name, layout):
     """It reads the packed codes and scales, transformers the bf16 matrices that they stand for: the same tolerance."""
     program = program_of(name, weights=weights, **layout)
@@ -130,7 +130,7 @@ def healthy() -> bytes:
 
 
 @given(st.integers(0, 2**32 - 1))
-@FEW
+@settings(FEW, max_examples=10)
 def test_any_order_gives_the_same_bits(seed: int) -> None:
     assert outcome(PROGRAM, shuffled(seed)) == healthy()
 
@@ -175,15 +175,12 @@ def test_two_instructions_in_each_others_place(sm: int, first: int, second: int)
         assert {outcome(program, order) for order in (round_robin(), laggard(sm), shuffled(1))} == {healthy()}
 
 
-def test_what_the_validator_calls_a_deadlock_hangs() -> None:
+def test_a_deadlock_hangs_and_a_late_onlooker_finds_its_words_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More SMs than gate and up rows: round-robin works, but one slow SM hangs the GPU. `fitted` prevents it."""
     sm, index, _ = find(PROGRAM, DOWN, layer=1)
     program = swapped(PROGRAM, sm, index - 1, index)
     assert next(problem.kind for problem in validate(program)) == "deadlock"
     assert outcome(program, round_robin()) == b"hangs"
-
-
-def test_an_onlooker_that_is_late_finds_its_words_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More SMs than gate and up rows: round-robin works, but one slow SM hangs the GPU. `fitted` prevents it."""
     monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
     shape = shape_of(model("qwen2").config.to_dict())
     program = build_program(shape, Layout(sms=40, splits=1))
@@ -196,9 +193,9 @@ def test_an_onlooker_that_is_late_finds_its_words_overwritten(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("name", "layout"),
     [
-        ("granite", {"splits": 0}), ("olmo2", {"splits": 2, "down_parts": 2}), ("olmo2", {"splits": 0, "batch": 3}),
+        ("granite", {"splits": 0}), ("olmo2", {"splits": 0, "batch": 3}),
         ("qwen2-window", {"splits": 0}), ("gemma3", {"splits": 0}), ("gemma2", {"splits": 0}), ("glm4", {"splits": 2}),
-        ("smollm3", {"splits": 2, "batch": 3}), ("llama", {"splits": 0, "weights": "fp8_layers"}),
+        ("smollm3", {"splits": 2, "batch": 3}),
         ("llama-32", {"splits": 2, "batch": 3, "weights": "fp8_layers"}),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(f"{k} {v}" for k, v in value.items()),

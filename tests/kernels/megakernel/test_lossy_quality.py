@@ -29,12 +29,10 @@ def in_float32(weights: str, method: str) -> Runner:
 @pytest.mark.parametrize(
     ("weights", "method", "acceptable", "kl_most", "disagreement_most"),
     [
-        ("int8", "nearest", True, 0.00005, 0.01),
-        ("fp8", "nearest", True, 0.0005, 0.025),
-        ("nvfp4", "nearest", False, 0.005, 0.065),
-        ("nvfp4", "gptq", True, 0.0014, 0.035),
+        ("int8", "nearest", True, 0.00005, 0.01), ("fp8", "nearest", True, 0.0005, 0.025),
+        ("nvfp4", "nearest", False, 0.005, 0.065), ("nvfp4", "gptq", True, 0.0014, 0.035),
     ],
-)
+)  # fmt: skip
 def test_the_sample_model_rounded(weights, method, acceptable, kl_most, disagreement_most):
     before, after = in_float32("bf16", ""), in_float32(weights, method)
     tokens, compared = on_its_text(after, "cpu", before=before)

@@ -117,14 +117,10 @@ def test_the_layout_that_is_chosen(name: str, options: dict[str, Any], wanted: d
     ("name", "field", "plain", "others"),
     [
         ("qwen2.5-0.5b", "copies", 1, [{"sms": 130}, {"splits": 16}, {"batch": 2}, {"out_parts": 44}]),
-        (
-            "qwen2.5-1.5b",
-            "pairs",
-            False,
-            [{"sms": 131}, {"batch": 2}, {"out_parts": 1}, {"sms": 130, "out_parts": 130}],
-        ),
+        ("qwen2.5-1.5b", "pairs", False,
+         [{"sms": 131}, {"batch": 2}, {"out_parts": 1}, {"sms": 130, "out_parts": 130}]),
     ],
-)
+)  # fmt: skip
 def test_copies_and_pairs_are_for_layouts_that_can_have_them(name, field, plain, others):
     shape = shape_of(CONFIGS[name])
     layout = default_layout(shape, capacity=192)

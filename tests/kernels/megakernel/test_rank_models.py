@@ -64,12 +64,10 @@ def stacked(own: RankShard, which: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "ranks", "source"),
     [
-        ("llama-of-4", 4, "whole"),
-        ("llama-of-4", 2, "sharded"),
-        ("qwen2-of-4", 4, "sharded"),
+        ("llama-of-4", 4, "whole"), ("llama-of-4", 2, "sharded"), ("qwen2-of-4", 4, "sharded"),
         ("qwen3-of-2", 2, "whole"),
     ],
-)
+)  # fmt: skip
 def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: int, source: str) -> None:
     """From the prompt's pass to the last token: as near to float32 as transformers in bf16."""
     whole: Any = copy.deepcopy(model(name))
@@ -97,8 +95,9 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
     assert (first == model(name)(prompt).logits[:, -1].argmax(-1).numpy()).all()
 
 
-@pytest.mark.parametrize("weights", ["fp8", "nvfp4", "int8", "int4", "int4_minimum"])
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize(
+    ("weights", "ranks"), [("fp8", 2), ("nvfp4", 4), ("int8", 2), ("int8", 4), ("int4", 4), ("int4_minimum", 2)]
+)
 def test_shards_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> None:
     """Whether the whole model is rounded and then sharded, or each shard on its GPU; the scales are those of all."""
     name = "qwen2-of-4" if ranks == 4 and weights.startswith("int") else "llama-of-4"  # whose columns cut no groups
@@ -175,17 +174,14 @@ def test_a_model_that_was_stored_in_fp8_is_streamed_by_its_own_codes(ranks: int,
     assert form_of("fp8", whole) == "fp8"
 
 
-def test_a_rounding_that_needs_the_whole_model_is_refused_by_its_name() -> None:
-    with pytest.raises(ValueError, match="rounding: gptq needs the whole model on one GPU"):
-        rank_models(shard_model(model("llama-of-4"), cpus(2)), cpus(2), "fp8", Rounding(method="gptq"))
-
-
-def test_a_loaded_model_is_left_as_it_is() -> None:
+def test_a_loaded_model_is_left_as_it_is_and_gptq_needs_it_whole() -> None:
     whole: Any = copy.deepcopy(model("llama-of-4"))
     before = {name: each.clone() for name, each in whole.named_parameters()}
     rank_models(whole, cpus(2), "fp8", Rounding())
     assert all(torch.equal(each, before[name]) for name, each in whole.named_parameters())
     assert Decoder(whole).layers[0].dense.down.shape[1] == whole.config.intermediate_size
+    with pytest.raises(ValueError, match="rounding: gptq needs the whole model on one GPU"):
+        rank_models(shard_model(model("llama-of-4"), cpus(2)), cpus(2), "fp8", Rounding(method="gptq"))
 
 
 @pytest.mark.parametrize(("name", "weights"), [("llama-of-4", "bf16"), ("qwen3-of-2", "fp8")])

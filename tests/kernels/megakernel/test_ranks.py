@@ -23,18 +23,6 @@ ROUTED = programs_of("mixtral-of-2", batch=3, sms=4, splits=1, down_parts=2, ten
 """A mixture whose sequences may have two groups of experts."""
 
 
-@pytest.mark.parametrize(
-    ("name", "ranks", "sentence"),
-    [
-        ("qwen2.5-1.5b", 4, "num_key_value_heads 2: 4 GPUs need a multiple of 4"),
-        ("llama-3.2-1b", 3, "tensor_parallel_size 3: the megakernel runs on 1, 2 or 4"),
-    ],
-)
-def test_a_model_that_does_not_divide_is_refused_by_the_features_name(name: str, ranks: int, sentence: str) -> None:
-    with pytest.raises(Unsupported, match=sentence):
-        shard_of(shape_of(CONFIGS[name]), ranks)
-
-
 def test_columns_of_the_mlp_that_are_no_whole_tiles_are_refused() -> None:
     with pytest.raises(Unsupported, match="intermediate_size 8208: 2 GPUs need a multiple of 32"):
         shard_of(replace(LLAMA, intermediate=8208), 2)
@@ -54,7 +42,7 @@ def test_columns_that_share_a_scale_stay_on_one_gpu(weights: str, multiple: int)
             shard_of(narrow, 4, weights)
 
 
-def test_which_models_of_the_catalogue_divide() -> None:
+def test_which_models_of_the_catalogue_divide_and_for_how_many_sequences() -> None:
     """In bf16 and in int8 alike, over two and over four GPUs."""
 
     def divides(name: str, ranks: int, weights: str) -> bool:
@@ -67,16 +55,13 @@ def test_which_models_of_the_catalogue_divide() -> None:
     for ranks, able in ((2, names), (4, names[:3])):
         for weights in ("bf16", "int8", "int4_zero"):
             assert tuple(name for name in names if divides(name, ranks, weights)) == able, (ranks, weights)
-
-
-def test_a_servers_instances_of_a_mixture_are_for_fewer_sequences_over_several_gpus() -> None:
     for name, most in (("qwen3-30b-a3b", [8, 4, 2]), ("llama-3.1-8b", [8, 8, 8])):
         shape = shape_of(catalogue.entry(name)[0])
         assert [served_most(shard_of(shape, ranks), ranks) for ranks in (1, 2, 4)] == most
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks: int) -> None:
+def test_ranks_share_the_rows_of_the_vocabulary_and_the_partials_of_one_gpu(ranks: int) -> None:
     shape = replace(shard_of(LLAMA, ranks), layers=2, vocab=4001)
     two_programs = programs(shape, Layout(sms=16, splits=0, out_parts=2, tensor_parallel_size=ranks))
     rows = [words for program in two_programs for table in program.instructions for words in instruction_rows(table)]
@@ -84,11 +69,6 @@ def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks
     assert sorted(tiles) == list(range(-(-4001 // 16)))
     for op, partials in ((OUT, 2 * ranks), (DOWN, ranks)):
         assert {w["partial"] for w in rows if w["op"] == op and w["layer"] == 0} == set(range(partials))
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
-    """What an SM reads before QKV and GATE_UP then stays what it is."""
     alone, shared = default_layout(LLAMA), default_layout(shard_of(LLAMA, ranks), tensor_parallel_size=ranks)
     assert shared.out_partials == alone.out_partials
     assert shared.tensor_parallel_size == ranks
@@ -97,12 +77,7 @@ def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "ranks", "batch", "capacity"),
-    [
-        ("qwen3-1.7b", 2, 1, 4096),
-        ("llama-3.1-70b", 4, 1, 192),
-        ("qwen3-30b-a3b", 4, 1, 192),
-        ("qwen3-30b-a3b", 2, 2, 192),
-    ],
+    [("qwen3-1.7b", 2, 1, 4096), ("llama-3.1-70b", 4, 1, 192), ("qwen3-30b-a3b", 2, 2, 192)],
 )
 def test_it_accepts_published_models(name: str, ranks: int, batch: int, capacity: int) -> None:
     shape = replace(shard_of(shape_of(catalogue.entry(name)[0]), ranks), layers=2, vocab=4000)
@@ -112,7 +87,7 @@ def test_it_accepts_published_models(name: str, ranks: int, batch: int, capacity
 # what it rejects ------------------------------------------------------------------------------------------------------
 
 
-def test_it_names_the_gpu_and_the_instruction() -> None:
+def test_it_names_the_gpu_and_rejects_ranks_that_are_missing_doubled_or_sharded_otherwise() -> None:
     sm, index, _ = find(PAIR[1], DOWN, layer=1)
     with pytest.raises(InvalidProgram, match=r"coverage: .*GPU 1, down of layer 1"):
         check_programs(*with_one(PAIR, without(PAIR[1], sm, index)))
@@ -120,6 +95,10 @@ def test_it_names_the_gpu_and_the_instruction() -> None:
         InvalidProgram, match=f"bounds: GPU 1, SM {sm}, instruction {index}: down of layer 1: partial 0"
     ):
         check_programs(*with_one(PAIR, changed(PAIR[1], sm, index, partial=0)))
+    assert "programs of ranks [0] for 2 GPUs" in str(validate(PAIR[0])[0])
+    assert "programs of ranks [0, 0] for 2 GPUs" in str(validate(PAIR[0], PAIR[0])[0])
+    other = replace(PAIR[1], layout=replace(PAIR[1].layout, down_parts=2))
+    assert "different shapes or layouts" in str(validate(PAIR[0], other)[0])
 
 
 def test_it_rejects_routers_that_are_sharded_otherwise() -> None:
@@ -131,13 +110,6 @@ def test_it_rejects_routers_that_are_sharded_otherwise() -> None:
     busy["units"] = 0
     found = validate(ROUTED[0], with_rows(ROUTED[1], rows))
     assert {(problem.kind, problem.rank) for problem in found} == {("router", 1)}
-
-
-def test_it_rejects_ranks_that_are_missing_or_doubled_or_sharded_otherwise() -> None:
-    assert "programs of ranks [0] for 2 GPUs" in str(validate(PAIR[0])[0])
-    assert "programs of ranks [0, 0] for 2 GPUs" in str(validate(PAIR[0], PAIR[0])[0])
-    other = replace(PAIR[1], layout=replace(PAIR[1].layout, down_parts=2))
-    assert "different shapes or layouts" in str(validate(PAIR[0], other)[0])
 
 
 def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it(monkeypatch):

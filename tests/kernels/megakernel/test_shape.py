@@ -20,7 +20,7 @@ WINDOWED = {"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": T
 MIXTURE = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 
 
-def test_it_serves_the_catalogue_but_for_other_families() -> None:
+def test_it_serves_the_catalogue_but_for_other_families_by_their_bytes() -> None:
     refused = set()
     for name in names():
         try:
@@ -28,6 +28,10 @@ def test_it_serves_the_catalogue_but_for_other_families() -> None:
         except Unsupported:
             refused.add(name)
     assert refused == REFUSED
+    assert shape_of(CONFIGS["llama-3.2-1b"]).step_bytes == 2_471_493_632  # 1,235,746,816 weights in matrices
+    mixture = shape_of(entry("qwen3-30b-a3b")[0])
+    assert (mixture.intermediate, mixture.expert_size) == (6144, 768)
+    assert mixture.step_bytes == 6_083_313_664  # 3.35 billion weights less the embedding
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -38,13 +42,6 @@ def test_it_serves_what_it_promises(name: str) -> None:
     assert shape.qk_norm == (config["model_type"] in ("qwen3", "qwen3_moe", "olmoe", "gemma3_text"))
     assert shape.whole_norm == (config["model_type"] == "olmoe")
     assert shape.qkv_rows == (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-
-
-def test_bytes_of_a_step_are_the_matrices_once_and_of_a_mixture_the_experts_of_one_token() -> None:
-    assert shape_of(CONFIGS["llama-3.2-1b"]).step_bytes == 2_471_493_632  # 1,235,746,816 weights in matrices
-    mixture = shape_of(entry("qwen3-30b-a3b")[0])
-    assert (mixture.intermediate, mixture.expert_size) == (6144, 768)
-    assert mixture.step_bytes == 6_083_313_664  # 3.35 billion weights less the embedding
 
 
 @pytest.mark.parametrize(
@@ -62,16 +59,13 @@ def test_bytes_of_a_step_are_the_matrices_once_and_of_a_mixture_the_experts_of_o
         (MIXTURE | {"moe_intermediate_size": 40}, "moe_intermediate_size 40"),
         (MIXTURE | {"mlp_only_layers": [0]}, "mlp_only_layers"),
         (MIXTURE | {"decoder_sparse_step": 2}, "decoder_sparse_step"),
-        (MIXTURE | {"model_type": "olmoe", "clip_qkv": 8.0}, "clip_qkv 8.0"),
-        ({"head_dim": 96}, "head_dim 96"),
-        ({"num_key_value_heads": 5}, "num_key_value_heads 5"),
-        ({"hidden_size": 2056}, "hidden_size 2056"),
-        ({"intermediate_size": 8200}, "intermediate_size 8200"),
-        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        (MIXTURE | {"model_type": "olmoe", "clip_qkv": 8.0}, "clip_qkv 8.0"), ({"head_dim": 96}, "head_dim 96"),
+        ({"num_key_value_heads": 5}, "num_key_value_heads 5"), ({"hidden_size": 2056}, "hidden_size 2056"),
+        ({"intermediate_size": 8200}, "intermediate_size 8200"), ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"mlp_bias": True}, "mlp_bias"),
         (WINDOWED | {"max_window_layers": 1}, "sliding_window 64: the megakernel serves it in all layers"),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_names_the_feature(change: dict, named: str) -> None:
     with pytest.raises(Unsupported, match=named):
         shape_of(CONFIGS["llama-3.2-1b"] | change)

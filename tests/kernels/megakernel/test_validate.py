@@ -71,40 +71,29 @@ def test_precision_changes_the_stream_and_not_the_proof(weights: str) -> None:
     assert [problem.kind for problem in validate(unknown)] == ["bounds"]
 
 
-@pytest.mark.parametrize("part", ["sms", "splits", "out_parts"])
-def test_it_rejects_buffers_that_are_too_small(part: str) -> None:
-    """Buffers are as large as the layout says; this program was built for a larger one."""
-    layout = replace(SMALL.layout, **{part: getattr(SMALL.layout, part) - 1})
-    assert kinds(replace(SMALL, layout=layout)) == {"bounds"}
+def test_it_rejects_the_program_of_a_larger_layout_or_model() -> None:
+    """Buffers are as large as the layout and the shape say."""
+    for part in ("sms", "splits", "out_parts"):
+        layout = replace(SMALL.layout, **{part: getattr(SMALL.layout, part) - 1})
+        assert kinds(replace(SMALL, layout=layout)) == {"bounds"}, part
+    for smaller in ({"hidden": 176}, {"intermediate": 160}, {"layers": 1}, {"heads": 2}, {"vocab": 180}):
+        assert kinds(replace(SMALL, shape=replace(SMALL.shape, **smaller))) == {"bounds"}, smaller
 
 
-@pytest.mark.parametrize(
-    "part", [{"hidden": 176}, {"intermediate": 160}, {"layers": 1}, {"heads": 2}, {"vocab": 180}], ids=str
-)
-def test_it_rejects_the_program_of_a_larger_model(part: dict[str, int]) -> None:
-    assert kinds(replace(SMALL, shape=replace(SMALL.shape, **part))) == {"bounds"}
-
-
-def test_it_rejects_more_sequences_than_columns_of_a_tile() -> None:
+def test_it_rejects_batches_beyond_a_tile_and_chunks_that_hold_no_rows_of_keys() -> None:
     assert kinds(program_of("llama-32", batch=8)) == set()
     assert kinds(program_of("llama-32", batch=9)) == {"bounds"}
-
-
-def test_chunks_that_hold_no_rows_of_keys_are_for_programs_without_splits() -> None:
     assert kinds(program_of("llama-32", splits=0, out_parts=3, chunk_blocks=24)) == set()
     assert kinds(program_of("llama-32", splits=0, out_parts=3, chunk_blocks=16)) == {"bounds"}
     assert kinds(program_of("llama-32", splits=4, chunk_blocks=24)) == {"bounds"}
 
 
-def test_it_accepts_attention_in_another_order() -> None:
+def test_it_accepts_attention_in_another_order_and_a_product_on_another_sm() -> None:
     attention = program_of("qwen2", splits=12)
     rows = instruction_rows(attention.instructions[0])
     both = [i for i, words in enumerate(rows) if words["op"] == ATTENTION and words["layer"] == 0]
     assert len(both) == 2
     assert validate(swapped(attention, 0, *both)) == []
-
-
-def test_it_accepts_a_product_on_another_sm() -> None:
     sm, index, _ = find(SMALL, OUT, layer=0)
     theirs = next(i for i, words in enumerate(instruction_rows(SMALL.instructions[5])) if words["op"] == OUT)
     rows, other = instruction_rows(SMALL.instructions[sm]), instruction_rows(SMALL.instructions[5])
@@ -173,20 +162,6 @@ def test_each_kind_of_problem_is_called_by_its_name(breaks: object, kind: str) -
         check_programs(breaks(SMALL))  # type: ignore[operator]
 
 
-def test_only_what_was_proven_is_not_proven_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A program that fails leaves no mark, and one changed instruction is another program."""
-    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
-    broken = left_out(SMALL)
-    for _ in range(2):
-        with pytest.raises(InvalidProgram):
-            check_programs_once(broken)
-    check_programs_once(SMALL)
-    monkeypatch.setattr(validate_module, "check_programs", lambda *programs: pytest.fail("proven again"))
-    check_programs_once(SMALL)
-    with pytest.raises(pytest.fail.Exception):
-        check_programs_once(broken)
-
-
 def test_what_was_proven_ahead_is_not_proven_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A proof of another program or of other sources is not taken: what is proven again is in the cache."""
     ahead, cache = tmp_path / "ahead", tmp_path / "cache"
@@ -207,10 +182,21 @@ def test_what_was_proven_ahead_is_not_proven_again(monkeypatch: pytest.MonkeyPat
     assert list(ahead.iterdir()) == [proof]
 
 
-def test_programs_are_proven_where_the_cache_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_what_was_proven_is_not_proven_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A program that fails leaves no mark, and one changed instruction is another; the cache may be read-only."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "file" / "cache"))
     check_programs_once(SMALL)
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
+    broken = left_out(SMALL)
+    for _ in range(2):
+        with pytest.raises(InvalidProgram):
+            check_programs_once(broken)
+    check_programs_once(SMALL)
+    monkeypatch.setattr(validate_module, "check_programs", lambda *programs: pytest.fail("proven again"))
+    check_programs_once(SMALL)
+    with pytest.raises(pytest.fail.Exception):
+        check_programs_once(broken)
 
 
 def test_values_that_nobody_reads_are_found() -> None:

@@ -68,7 +68,7 @@ def test_it_rejects_a_duplicated_instruction(program: Program, sm: int, index: i
     assert validate(with_rows(program, {(sm + away) % 6: theirs}))
 
 
-def test_it_rejects_slices_that_move_or_that_nobody_may_keep() -> None:
+def test_it_rejects_moved_slices_other_pairs_and_copies_that_nobody_reads() -> None:
     sm, index, _ = find(SLICED, ADD, layer=1, partial=1)
     rows = instruction_rows(SLICED.instructions[sm])
     theirs = next(i for i, table in enumerate(SLICED.instructions) if i != sm and (table[:, 0] == ADD).any())
@@ -78,9 +78,6 @@ def test_it_rejects_slices_that_move_or_that_nobody_may_keep() -> None:
     assert kinds(with_rows(SLICED, {sm: rows, theirs: other})) == {"coverage", "residual"}
     whole = replace(SLICED, layout=replace(SLICED.layout, sliced=False))
     assert kinds(whole) == {"bounds"}
-
-
-def test_it_rejects_pairs_that_attend_to_other_columns() -> None:
     program = program_of("llama-32", out_parts=2, splits=0, pairs=True)
     assert program.layout.pairs
     assert not validate(program)
@@ -88,6 +85,10 @@ def test_it_rejects_pairs_that_attend_to_other_columns() -> None:
     one = next(sm for sm in (1, 3) if rows[sm][1]["k_tile"] != rows[sm + 1][1]["k_tile"])
     rows[one][1], rows[one + 1][1] = rows[one + 1][1], rows[one][1]
     assert kinds(with_rows(program, dict(enumerate(rows)))) == {"deadlock"}
+    program = program_of("llama-32", sms=6, splits=0, copies=2)
+    assert program.layout.copies == 2
+    assert not validate(program)
+    assert kinds(replace(program, layout=replace(program.layout, copies=7))) == {"unread"}
 
 
 IN_PAIRS = program_of("llama-32", sms=8, out_parts=2, splits=0, pairs=True)
@@ -110,13 +111,6 @@ def test_it_rejects_pairs_that_do_not_attend_once_in_every_layer(giver: int, awa
     assert kinds(broken) == {"deadlock"}
     alone = replace(broken, layout=replace(broken.layout, pairs=False))
     assert not kinds(alone)
-
-
-def test_it_rejects_a_copy_that_nobody_reads() -> None:
-    program = program_of("llama-32", sms=6, splits=0, copies=2)
-    assert program.layout.copies == 2
-    assert not validate(program)
-    assert kinds(replace(program, layout=replace(program.layout, copies=7))) == {"unread"}
 
 
 @given(*PLACES)

@@ -74,49 +74,33 @@ MODELS = {
 
 NEAR: dict[str, dict[str, Any]] = {
     "phi3": _config("phi3", 128, 144, 2, 1, 64, 97, pad_token_id=0, tie_word_embeddings=False),
-    "granite": _config(
-        "granite", 128, 144, 4, 2, 32, 97, pad_token_id=0, embedding_multiplier=12.0, residual_multiplier=0.22,
-        attention_multiplier=0.0625, logits_scaling=8.0,
-    ),
+    "granite": _config("granite", 128, 144, 4, 2, 32, 97, pad_token_id=0, embedding_multiplier=12.0,
+        residual_multiplier=0.22, attention_multiplier=0.0625, logits_scaling=8.0),
     "olmo2": _config("olmo2", 96, 160, 3, 3, 32, 97, pad_token_id=0),
     # a width whose root, which scales the embedding, is the same in bf16
     "gemma": _config("gemma", 144, 160, 2, 1, 256, 97, pad_token_id=0),
-    "gemma3": _config(
-        "gemma3_text", 144, 160, 4, 1, 256, 97, pad_token_id=0, sliding_window=13, query_pre_attn_scalar=200,
-        layer_types=["sliding_attention", "full_attention"],
-    ),
-    "gemma2": _config(
-        "gemma2", 144, 160, 2, 1, 256, 97, pad_token_id=0, sliding_window=13, query_pre_attn_scalar=200,
-        attn_logit_softcapping=1.5, final_logit_softcapping=2.0, attn_implementation="eager",
-    ),
+    "gemma3": _config("gemma3_text", 144, 160, 4, 1, 256, 97, pad_token_id=0, sliding_window=13,
+        query_pre_attn_scalar=200, layer_types=["sliding_attention", "full_attention"]),
+    "gemma2": _config("gemma2", 144, 160, 2, 1, 256, 97, pad_token_id=0, sliding_window=13, query_pre_attn_scalar=200,
+        attn_logit_softcapping=1.5, final_logit_softcapping=2.0, attn_implementation="eager"),
     "glm4": _config("glm4", 128, 144, 4, 1, 32, 97, pad_token_id=0, tie_word_embeddings=False, eos_token_id=2),
     "smollm3": _config("smollm3", 128, 144, 4, 2, 32, 97, pad_token_id=0, no_rope_layer_interval=2),
     "llama-bias": _config("llama", 96, 160, 6, 2, 32, 150, pad_token_id=0, attention_bias=True),
-    "qwen2-window": _config(
-        "qwen2", 128, 144, 4, 1, 64, 97, pad_token_id=0, use_sliding_window=True, sliding_window=13,
-        layer_types=["sliding_attention", "full_attention"],
-    ),
+    "qwen2-window": _config("qwen2", 128, 144, 4, 1, 64, 97, pad_token_id=0, use_sliding_window=True, sliding_window=13,
+        layer_types=["sliding_attention", "full_attention"]),
 }  # fmt: skip
 """Families and features near these, each for one path of the kernel."""
 
 MIXTURES: dict[str, dict[str, Any]] = {
     # experts that are no multiple of 16, and chunks of down that lie in two experts
-    "qwen3_moe": _config(
-        "qwen3_moe", 80, 144, 4, 2, 128, 97, moe_intermediate_size=48, num_experts=10, num_experts_per_tok=3,
-        norm_topk_prob=True, pad_token_id=0,
-    ),
-    "olmoe": _config(
-        "olmoe", 96, 80, 3, 3, 32, 150, num_experts=20, num_experts_per_tok=4, norm_topk_prob=False, pad_token_id=0
-    ),
-    "mixtral": _config(
-        "mixtral", 64, 96, 4, 1, 64, 120, num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
-        pad_token_id=0,
-    ),
-    "gpt_oss": _config(
-        "gpt_oss", 128, 64, 8, 2, 32, 97, num_local_experts=10, num_experts_per_tok=3, sliding_window=13,
-        pad_token_id=0, tie_word_embeddings=False, attn_implementation="eager", rope_theta=150000.0,
-        rope_scaling=YARN,
-    ),
+    "qwen3_moe": _config("qwen3_moe", 80, 144, 4, 2, 128, 97, moe_intermediate_size=48, num_experts=10,
+        num_experts_per_tok=3, norm_topk_prob=True, pad_token_id=0),
+    "olmoe": _config("olmoe", 96, 80, 3, 3, 32, 150, num_experts=20, num_experts_per_tok=4, norm_topk_prob=False,
+        pad_token_id=0),
+    "mixtral": _config("mixtral", 64, 96, 4, 1, 64, 120, num_local_experts=4, num_experts_per_tok=2,
+        sliding_window=None, pad_token_id=0),
+    "gpt_oss": _config("gpt_oss", 128, 64, 8, 2, 32, 97, num_local_experts=10, num_experts_per_tok=3, sliding_window=13,
+        pad_token_id=0, tie_word_embeddings=False, attn_implementation="eager", rope_theta=150000.0, rope_scaling=YARN),
 }  # fmt: skip
 """The same with experts."""
 
@@ -145,35 +129,26 @@ residual."""
 
 GPU_NEAR = {
     "phi3": _config("phi3", 512, 2048, 8, 2, 64, 4099, pad_token_id=0, sliding_window=64, **ON_GPU),
-    "granite": _config(
-        "granite", 512, 2048, 16, 4, 64, 4099, embedding_multiplier=12.0, residual_multiplier=0.22,
-        attention_multiplier=0.015625, logits_scaling=8.0, **ON_GPU,
-    ),
+    "granite": _config("granite", 512, 2048, 16, 4, 64, 4099, embedding_multiplier=12.0, residual_multiplier=0.22,
+        attention_multiplier=0.015625, logits_scaling=8.0, **ON_GPU),
     "olmo2": _config("olmo2", 512, 2048, 8, 8, 64, 4099, **ON_GPU),
     "gemma": _config("gemma", 576, 2048, 8, 1, 256, 4099, **ON_GPU),
-    "gemma2": _config(
-        "gemma2", 576, 2048, 4, 1, 256, 4099, sliding_window=64, query_pre_attn_scalar=256,
-        attn_logit_softcapping=1.5, final_logit_softcapping=3.0, **ON_GPU,
-    ),
+    "gemma2": _config("gemma2", 576, 2048, 4, 1, 256, 4099, sliding_window=64, query_pre_attn_scalar=256,
+        attn_logit_softcapping=1.5, final_logit_softcapping=3.0, **ON_GPU),
     "glm4": _config("glm4", 512, 2048, 8, 2, 64, 4099, eos_token_id=2, **ON_GPU),
     "smollm3": _config("smollm3", 512, 2048, 8, 2, 64, 4099, no_rope_layer_interval=2, **ON_GPU),
-    "gemma3": _config(
-        "gemma3_text", 576, 2048, 4, 1, 256, 4099, sliding_window=64, query_pre_attn_scalar=256,
-        layer_types=["sliding_attention", "full_attention", "sliding_attention"], **ON_GPU,
-    ),
+    "gemma3": _config("gemma3_text", 576, 2048, 4, 1, 256, 4099, sliding_window=64, query_pre_attn_scalar=256,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], **ON_GPU),
 }  # fmt: skip
 """Families near these, the first with a window."""
 
 GPU_MIXTURES = {
-    "qwen3_moe": _config(
-        "qwen3_moe", 512, 2048, 16, 4, 128, 4099, moe_intermediate_size=256, num_experts=40, num_experts_per_tok=4,
-        norm_topk_prob=True, **ON_GPU,
-    ),
+    "qwen3_moe": _config("qwen3_moe", 512, 2048, 16, 4, 128, 4099, moe_intermediate_size=256, num_experts=40,
+        num_experts_per_tok=4, norm_topk_prob=True, **ON_GPU),
     "olmoe": _config("olmoe", 512, 256, 8, 8, 64, 4099, num_experts=64, num_experts_per_tok=8, **ON_GPU),
-    "gpt_oss": _config(
-        "gpt_oss", 576, 256, 16, 2, 64, 4099, num_local_experts=32, num_experts_per_tok=4, sliding_window=64,
-        rope_theta=150000.0, rope_scaling=YARN | {"original_max_position_embeddings": 128}, **ON_GPU,
-    ),
+    "gpt_oss": _config("gpt_oss", 576, 256, 16, 2, 64, 4099, num_local_experts=32, num_experts_per_tok=4,
+        sliding_window=64, rope_theta=150000.0, rope_scaling=YARN | {"original_max_position_embeddings": 128},
+        **ON_GPU),
 }  # fmt: skip
 """The same with experts."""
 

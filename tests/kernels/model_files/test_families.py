@@ -27,18 +27,14 @@ GPT2_SIZES: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_si
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "llama": [{}, {"attention_bias": True, "mlp_bias": True}, {"tie_word_embeddings": True}, {"head_dim": 16}],
     "qwen3": [{"head_dim": 8}, {}, {"attention_bias": True}],
-    "qwen3_moe": [
-        {"head_dim": 8},
-        {"attention_bias": True, "num_experts": 6, "moe_intermediate_size": 24},
-        {"num_local_experts": 6, "mlp_only_layers": [0]},
-        {"num_experts": 6, "decoder_sparse_step": 2},
-    ],
+    "qwen3_moe": [{"head_dim": 8}, {"attention_bias": True, "num_experts": 6, "moe_intermediate_size": 24},
+        {"num_local_experts": 6, "mlp_only_layers": [0]}, {"num_experts": 6, "decoder_sparse_step": 2}],
     "mixtral": [{}, {"num_local_experts": 3, "head_dim": 16}],
     "olmoe": [{}, {"num_experts": 5}],
     "gpt_oss": [{}, {"num_local_experts": 5, "head_dim": 16, "attention_bias": False}],
     "gemma": [{}, {"head_dim": 8}, {"tie_word_embeddings": False}],
     "gpt2": [{}, {"n_inner": 80}],
-}
+}  # fmt: skip
 
 
 def built(config: dict[str, Any]) -> torch.nn.Module:
@@ -94,21 +90,17 @@ def test_a_foreign_family_is_estimated_within_a_third() -> None:
 @pytest.mark.parametrize(
     ("model_type", "name", "unit", "form"),
     [
-        ("llama", "LlamaForCausalLM", "tokens", "tokens"),
-        ("bert", "BertForMaskedLM", "tokens", "tokens"),
+        ("llama", "LlamaForCausalLM", "tokens", "tokens"), ("bert", "BertForMaskedLM", "tokens", "tokens"),
         ("bert", "BertModel", "embeddings", "vectors"),
         ("distilbert", "DistilBertForSequenceClassification", "sequences", "classes"),
         ("vit", "ViTForImageClassification", "images", "classes"),
-        ("dpt", "DPTForSemanticSegmentation", "images", "classes"),
-        ("vit", "ViTModel", "images", "vectors"),
-        ("vit", "", "images", "vectors"),
-        ("clip_vision_model", "CLIPVisionModel", "images", "vectors"),
-        ("t5", "T5ForConditionalGeneration", "sequences", "classes"),
-        ("t5", "T5EncoderModel", "embeddings", "vectors"),
+        ("dpt", "DPTForSemanticSegmentation", "images", "classes"), ("vit", "ViTModel", "images", "vectors"),
+        ("vit", "", "images", "vectors"), ("clip_vision_model", "CLIPVisionModel", "images", "vectors"),
+        ("t5", "T5ForConditionalGeneration", "sequences", "classes"), ("t5", "T5EncoderModel", "embeddings", "vectors"),
         ("whisper", "WhisperForConditionalGeneration", "recordings", "classes"),
         ("whisper", "WhisperModel", "recordings", "vectors"),
     ],
-)
+)  # fmt: skip
 def test_an_answer_by_its_class(model_type, name, unit, form):
     config = {"model_type": model_type, "is_encoder_decoder": model_type in ("t5", "bart", "whisper")}
     answer = answer_of_config(config | ({"architectures": [name]} if name else {}))
@@ -141,6 +133,8 @@ def test_what_cannot_be_fed_is_refused_at_upload(model_type, name, taken):
     check_architecture("whisper", ["WhisperForConditionalGeneration"])
     check_architecture("clip", ["CLIPVisionModelWithProjection"])
     check_architecture("clip", ["CLIPTextModel"])
+    check_architecture("clip_vision_model", ["CLIPVisionModelWithProjection"])
+    check_architecture("llama", ["LlamaModel"])
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def refused(path: Path, content: bytes | None = None) -> str:
     return str(caught.value)
 
 
-def test_the_facts_of_a_file_are_those_of_its_model_in_bf16(tmp_path: Path) -> None:
+def test_a_file_is_its_model_in_bf16_whatever_its_name(tmp_path: Path) -> None:
     facts = inspect({"any name.gguf": write_gguf(tmp_path / "model.gguf", tied=False)})
     assert facts.architecture == "LlamaForCausalLM"
     assert facts.config["vocab_size"] == VOCABULARY
@@ -38,9 +38,6 @@ def test_the_facts_of_a_file_are_those_of_its_model_in_bf16(tmp_path: Path) -> N
     assert facts.quantised == "GGUF (Q8_0, F32)"
     assert facts.has_tokenizer
     assert not facts.generated
-
-
-def test_a_renamed_file_is_the_same_model() -> None:
     first, second = (model_digest({}, [(name, "a")], generated=False) for name in ("a.gguf", "b.gguf"))
     assert first == second != model_digest({}, [("a.json", "a")], generated=False)
 
@@ -57,15 +54,12 @@ def test_a_file_stands_alone(tmp_path: Path, whole: bytes) -> None:
     assert is_quantised({"a.gguf": tmp_path / "a.gguf"})
 
 
-def test_every_cut_of_the_header_is_one_sentence(tmp_path: Path, whole: bytes) -> None:
+def test_every_cut_and_changed_byte_of_the_header_is_read_or_refused(tmp_path: Path, whole: bytes) -> None:
     path = tmp_path / "whole.gguf"
     path.write_bytes(whole)
     end = read_gguf(path.name, path).tensors[0].start
     for length in [*range(24), *range(24, end, 97), len(whole) - 1]:
         assert refused(tmp_path / "cut.gguf", whole[:length])
-
-
-def test_a_changed_byte_is_read_or_refused(tmp_path: Path, whole: bytes) -> None:
     path = tmp_path / "model.gguf"
     for at in range(0, 400, 3):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])

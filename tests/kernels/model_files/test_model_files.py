@@ -21,11 +21,10 @@ from kernels.model_files import (
     kv_bytes_per_token,
     needed_bytes,
 )
-from kernels.model_files.architectures import check_architecture
 from tests.kernels.model_folders import LLAMA, refusal, safetensors, weights_of, write_model
 
 
-def test_a_whole_model_gives_its_facts(tmp_path: Path) -> None:
+def test_a_whole_model_gives_its_facts_and_a_configuration_alone_is_a_generated_one(tmp_path: Path) -> None:
     weights = safetensors(weights_of(LLAMA))
     facts = inspect(write_model(tmp_path / "m", model__safetensors=weights, tokenizer__json=b"{}"))
     assert (facts.kind, facts.architecture, facts.dtype) == ("decoder", "LlamaForCausalLM", "bfloat16")
@@ -33,10 +32,7 @@ def test_a_whole_model_gives_its_facts(tmp_path: Path) -> None:
     assert not facts.generated
     assert facts.weight_bytes == 2 * facts.parameters
     assert facts.parameters == inspect_config(LLAMA).parameters
-
-
-def test_a_configuration_alone_is_a_generated_model(tmp_path: Path) -> None:
-    facts = inspect(write_model(tmp_path / "m"))
+    facts = inspect(write_model(tmp_path / "alone"))
     assert facts.generated
     assert facts.weight_bytes == 2 * facts.parameters
 
@@ -59,29 +55,27 @@ def test_catalogue_configurations_have_their_published_size(name: str) -> None:
     assert inspect_config(catalogue.entry(name)[0]).parameters == PUBLISHED[name]
 
 
-def test_kv_cache_and_memory_of_a_known_model() -> None:
+def test_sizes_of_a_known_model_and_more_parameters_than_any() -> None:
     config = json.loads(Path("kernels/model_files/catalogue/llama-3.2-1b.json").read_text())
     assert kv_bytes_per_token(config) == 2 * 16 * 8 * 64 * 2
     needed = needed_bytes(config, 1_235_814_400, bytes_per_element=2, batch=1, prompt=128, output=64)
     assert 2.47e9 < needed < 4e9
+    big = {"hidden_size": 131_072, "num_hidden_layers": 1024, "intermediate_size": 1_048_576}
+    with pytest.raises(ModelRefused, match="parameters"):
+        inspect_config(LLAMA | big)
 
 
 @pytest.mark.parametrize(
     ("model_type", "name", "kind"),
     [
-        ("bert", "BertForMaskedLM", "encoder"),
-        ("bert", "BertForSequenceClassification", "encoder"),
-        ("bert", "BertModel", "encoder"),
-        ("bert", "BertLMHeadModel", "decoder"),
-        ("gpt_neox", "GPTNeoXForCausalLM", "decoder"),
-        ("mixtral", "MixtralForCausalLM", "decoder"),
-        ("bloom", "BloomForSequenceClassification", "encoder"),
-        ("falcon", "FalconModel", "encoder"),
-        ("xlm", "XLMWithLMHeadModel", "encoder"),
-        ("t5", "T5EncoderModel", "encoder"),
+        ("bert", "BertForMaskedLM", "encoder"), ("bert", "BertForSequenceClassification", "encoder"),
+        ("bert", "BertModel", "encoder"), ("bert", "BertLMHeadModel", "decoder"),
+        ("gpt_neox", "GPTNeoXForCausalLM", "decoder"), ("mixtral", "MixtralForCausalLM", "decoder"),
+        ("bloom", "BloomForSequenceClassification", "encoder"), ("falcon", "FalconModel", "encoder"),
+        ("xlm", "XLMWithLMHeadModel", "encoder"), ("t5", "T5EncoderModel", "encoder"),
         ("vit", "ViTForImageClassification", "other"),
     ],
-)
+)  # fmt: skip
 def test_kind(model_type: str, name: str, kind: str) -> None:
     config = {"model_type": model_type, "architectures": [name], "hidden_size": 32, "intermediate_size": 64}
     config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
@@ -131,35 +125,27 @@ def test_a_torch_zip_renamed_safetensors_is_refused(tmp_path: Path) -> None:
     assert "zip" in refused.reason
 
 
-def test_links_are_refused_not_followed(tmp_path: Path) -> None:
+def test_broken_json_links_and_what_is_over_quota_are_refused(tmp_path: Path) -> None:
+    refused = refusal(write_model(tmp_path / "m", '{\n  "model_type": "llama",\n  "hidden_size": }'))
+    assert (refused.file, refused.field) == ("config.json", "line 3, column 18")
+    assert "quota of 10" in refusal(write_model(tmp_path / "m"), quota=10).reason
     folder = write_model(tmp_path / "m")
     (folder / "vocab.txt").symlink_to("/etc/hostname")
     assert "links" in refusal(folder).reason
-
-
-def test_over_quota(tmp_path: Path) -> None:
-    assert "quota of 10" in refusal(write_model(tmp_path / "m"), quota=10).reason
-
-
-def test_broken_json_by_line_and_column(tmp_path: Path) -> None:
-    refused = refusal(write_model(tmp_path / "m", '{\n  "model_type": "llama",\n  "hidden_size": }'))
-    assert (refused.file, refused.field) == ("config.json", "line 3, column 18")
 
 
 @pytest.mark.parametrize(
     ("file", "content", "reason"),
     [
         ("config.json", b'{"model_type": "llama", "model_type": "gpt2"}', "twice"),
-        ("config.json", b"[" * 100_000, "nested"),
-        ("config.json", b'{"vocab_size": ' + b"9" * 5000 + b"}", "digits"),
-        ("config.json", b"[1]", "object"),
-        ("config.json", b"", "the file is empty"),
+        ("config.json", b"[" * 100_000, "nested"), ("config.json", b'{"vocab_size": ' + b"9" * 5000 + b"}", "digits"),
+        ("config.json", b"[1]", "object"), ("config.json", b"", "the file is empty"),
         ("config.json", b'{"a": "\xff"}', "UTF-8"),
         ("tokenizer_config.json", b'{"auto_map": {"AutoTokenizer": ["a.B", null]}}', ""),
         ("adapter_config.json", b"{}", "merge"),
     ],
     ids=range(8),
-)
+)  # fmt: skip
 def test_a_file_that_is_refused_is_named(tmp_path: Path, file: str, content: bytes, reason: str) -> None:
     folder = write_model(tmp_path / "m")
     (folder / file).write_bytes(content)
@@ -181,19 +167,14 @@ def test_settings_that_no_model_has_so_many_of_are_refused(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"num_attention_heads": 0}, "num_attention_heads"),
-        ({"vocab_size": 10**12}, "vocab_size"),
-        ({"num_hidden_layers": "16"}, "num_hidden_layers"),
-        ({"num_attention_heads": 5}, "num_attention_heads"),
-        ({"num_key_value_heads": 3}, "num_key_value_heads"),
-        ({"rope_theta": float("nan")}, "rope_theta"),
+        ({"num_attention_heads": 0}, "num_attention_heads"), ({"vocab_size": 10**12}, "vocab_size"),
+        ({"num_hidden_layers": "16"}, "num_hidden_layers"), ({"num_attention_heads": 5}, "num_attention_heads"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads"), ({"rope_theta": float("nan")}, "rope_theta"),
         ({"rope_theta": 0}, "rope_theta"),
         ({"rope_parameters": {"rope_theta": -1.0, "rope_type": "default"}}, "rope_parameters.rope_theta"),
         ({"rope_scaling": {"factor": float("inf")}}, "rope_scaling.factor"),
-        ({"text_config": {"hidden_size": 0}}, "text_config.hidden_size"),
-        ({"model_type": "nonesuch"}, "model_type"),
-        ({"architectures": ["EvilForCausalLM"]}, "architectures"),
-        ({"torch_dtype": "int4"}, "torch_dtype"),
+        ({"text_config": {"hidden_size": 0}}, "text_config.hidden_size"), ({"model_type": "nonesuch"}, "model_type"),
+        ({"architectures": ["EvilForCausalLM"]}, "architectures"), ({"torch_dtype": "int4"}, "torch_dtype"),
         ({"model_type": "own", "auto_map": {"AutoModel": "modeling.X"}}, "auto_map"),
         ({"hidden_size": float("inf")}, "hidden_size"),
         ({"time_step_limit": [0.0, {"__float__": "NaN"}]}, "time_step_limit[1]"),
@@ -202,7 +183,7 @@ def test_settings_that_no_model_has_so_many_of_are_refused(tmp_path: Path) -> No
         ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config"),
         ({"compression_config": {"quant_method": "compressed-tensors"}}, "compression_config"),
     ],
-)
+)  # fmt: skip
 def test_configurations_that_no_model_has(tmp_path: Path, change: dict[str, Any], field: str) -> None:
     refused = refusal(write_model(tmp_path / "m", LLAMA | change))
     assert (refused.file, refused.field) == ("config.json", field)
@@ -221,19 +202,6 @@ def test_numbers_and_code_that_transformers_takes_are_taken(tmp_path: Path) -> N
     assert bare.notes == [
         "The code that auto_map in config.json names is not run: the model is the one that transformers itself has."
     ]
-
-
-@pytest.mark.parametrize(
-    ("model_type", "name"), [("clip_vision_model", "CLIPVisionModelWithProjection"), ("llama", "LlamaModel")]
-)
-def test_no_class_of_transformers_is_called_unknown(model_type: str, name: str) -> None:
-    check_architecture(model_type, [name])
-
-
-def test_more_parameters_than_any_model() -> None:
-    big = {"hidden_size": 131_072, "num_hidden_layers": 1024, "intermediate_size": 1_048_576}
-    with pytest.raises(ModelRefused, match="parameters"):
-        inspect_config(LLAMA | big)
 
 
 def test_it_imports_without_torch() -> None:

@@ -60,28 +60,18 @@ def test_both_spellings_and_all_modules_give_the_vector(tmp_path: Path, pooling:
         (("A" * 10**6,), {}, "must begin with a Transformer and its Pooling, but are Transformer, AAA"),
         (("SpladePooling",), {}, "must begin with a Transformer and its Pooling, but are Transformer, SpladePooling"),
         (("Pooling", "LSTM"), {"1_Pooling/config.json": COMPACT}, "the module 'LSTM' is not one that is taken"),
-        (
-            ("Pooling", "Dense"),
-            {"1_Pooling/config.json": COMPACT, "2_Dense/config.json": DENSE},
-            "2_Dense/model.safetensors: modules.json names a Dense module, whose weights must be in this file",
-        ),
-        (
-            ("Pooling", "Dense"),
-            {"1_Pooling/config.json": COMPACT, "2_Dense/config.json": DENSE | {"in_features": 9}},
-            "in_features: is 9, but the vector before it has 8 values",
-        ),
-        (
-            ("Pooling", "Dense"),
-            {"1_Pooling/config.json": COMPACT, "2_Dense/config.json": DENSE, "2_Dense/model.safetensors": WEIGHT[1:]},
-            "the tensors are not those of a layer of 8 inputs and 3 outputs",
-        ),
-        (
-            ("Pooling", "Dense"),
-            {"1_Pooling/config.json": COMPACT, "2_Dense/config.json": DENSE | {"activation_function": "os.system"}},
-            "'os.system' is not one of Identity, Tanh",
-        ),
+        (("Pooling", "Dense"), {"1_Pooling/config.json": COMPACT, "2_Dense/config.json": DENSE},
+         "2_Dense/model.safetensors: modules.json names a Dense module, whose weights must be in this file"),
+        (("Pooling", "Dense"), {"1_Pooling/config.json": COMPACT, "2_Dense/config.json": DENSE | {"in_features": 9}},
+         "in_features: is 9, but the vector before it has 8 values"),
+        (("Pooling", "Dense"),
+         {"1_Pooling/config.json": COMPACT, "2_Dense/config.json": DENSE, "2_Dense/model.safetensors": WEIGHT[1:]},
+         "the tensors are not those of a layer of 8 inputs and 3 outputs"),
+        (("Pooling", "Dense"),
+         {"1_Pooling/config.json": COMPACT, "2_Dense/config.json": DENSE | {"activation_function": "os.system"}},
+         "'os.system' is not one of Identity, Tanh"),
     ],
-)
+)  # fmt: skip
 def test_modules_that_would_give_other_vectors_are_refused(tmp_path, modules, files, sentence) -> None:
     with pytest.raises(ModelRefused) as refused:
         sentence_modules(in_folder(sentence_model(tmp_path, files, modules)))

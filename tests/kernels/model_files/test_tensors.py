@@ -41,39 +41,27 @@ ONE = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 @pytest.mark.parametrize(
     ("header", "data", "reason"),
     [
-        ({"a": ONE}, 4, "truncated"),
-        ({"a": ONE}, 12, "belong to no tensor"),
+        ({"a": ONE}, 4, "truncated"), ({"a": ONE}, 12, "belong to no tensor"),
         ({"a": ONE, "b": ONE}, 8, "inside the one before"),
         ({"a": ONE, "b": ONE | {"data_offsets": [12, 20]}}, 20, "belong to none"),
-        ({"a": ONE | {"shape": [3]}}, 8, "12 bytes"),
-        ({"a": ONE | {"shape": [-2]}}, 8, "whole numbers"),
-        ({"a": ONE | {"shape": [2**41]}}, 8, "2^40"),
-        ({"a": ONE | {"data_offsets": [8, 0]}}, 8, "smaller first"),
-        ({"a": ONE | {"dtype": "PICKLE"}}, 8, "PICKLE"),
-        ({"a": ONE | {"extra": 1}}, 8, "exactly"),
-        ({"a": 3}, 8, "exactly"),
-        ({"__metadata__": {"x": 1}}, 0, "metadata"),
-        ({}, 0, "no tensor"),
+        ({"a": ONE | {"shape": [3]}}, 8, "12 bytes"), ({"a": ONE | {"shape": [-2]}}, 8, "whole numbers"),
+        ({"a": ONE | {"shape": [2**41]}}, 8, "2^40"), ({"a": ONE | {"data_offsets": [8, 0]}}, 8, "smaller first"),
+        ({"a": ONE | {"dtype": "PICKLE"}}, 8, "PICKLE"), ({"a": ONE | {"extra": 1}}, 8, "exactly"),
+        ({"a": 3}, 8, "exactly"), ({"__metadata__": {"x": 1}}, 0, "metadata"), ({}, 0, "no tensor"),
     ],
-)
+)  # fmt: skip
 def test_safetensors_layouts_that_are_refused(tmp_path: Path, header: Any, data: int, reason: str) -> None:
     content = with_header(json.dumps(header).encode(), bytes(data))
     assert reason in refusal(write_model(tmp_path / "m", model__safetensors=content)).reason
 
 
-def test_duplicate_tensor_names_are_refused(tmp_path: Path) -> None:
+def test_headers_with_a_name_twice_or_too_long_or_a_bomb_are_refused(tmp_path: Path) -> None:
     entry = json.dumps(ONE)
     content = with_header(f'{{"a": {entry}, "a": {entry}}}'.encode(), bytes(8))
     refused = refusal(write_model(tmp_path / "m", model__safetensors=content))
     assert (refused.field, refused.reason) == ("a", "the key is there twice")
-
-
-def test_a_header_over_100_mb_is_refused(tmp_path: Path) -> None:
     content = struct.pack("<Q", 100_000_001) + b"{}"
     assert "100,000,000" in refusal(write_model(tmp_path / "m", model__safetensors=content)).reason
-
-
-def test_a_header_that_is_a_bomb_is_refused(tmp_path: Path) -> None:
     header = b'{"a":[' + b"1," * 8_000_001 + b"1]}"
     assert "entries" in refusal(write_model(tmp_path / "m", model__safetensors=with_header(header))).reason
 
@@ -92,8 +80,16 @@ def split(tmp_path: Path, weight_map: dict[str, str] | None = None, drop: str = 
     return folder
 
 
-def test_shards_that_agree_with_their_index(tmp_path: Path) -> None:
+def test_shards_agree_with_an_index_that_names_every_tensor(tmp_path: Path) -> None:
     assert inspect(split(tmp_path)).parameters == inspect_config(LLAMA).parameters
+    folder = split(tmp_path)
+    index = folder / "model.safetensors.index.json"
+    document = json.loads(index.read_text())
+    del document["weight_map"]["model.norm.weight"]
+    index.write_text(json.dumps(document))
+    assert refusal(folder).field == "model.norm.weight"
+    (folder / "model.safetensors.index.json").unlink()
+    assert "index" in refusal(folder).reason
 
 
 @pytest.mark.parametrize(
@@ -108,21 +104,6 @@ def test_shards_that_agree_with_their_index(tmp_path: Path) -> None:
 )
 def test_an_index_that_disagrees_with_the_shards(tmp_path, change, drop, reason):
     assert reason in refusal(split(tmp_path, change, drop)).reason
-
-
-def test_shards_without_an_index(tmp_path: Path) -> None:
-    folder = split(tmp_path)
-    (folder / "model.safetensors.index.json").unlink()
-    assert "index" in refusal(folder).reason
-
-
-def test_a_tensor_that_the_index_does_not_name(tmp_path: Path) -> None:
-    folder = split(tmp_path)
-    index = folder / "model.safetensors.index.json"
-    document = json.loads(index.read_text())
-    del document["weight_map"]["model.norm.weight"]
-    index.write_text(json.dumps(document))
-    assert refusal(folder).field == "model.norm.weight"
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,10 @@ def with_lengths(case: Case) -> Case:
     return case.model_copy(update={"kv_lengths": (case.kv_len,) * case.batch})
 
 
-def test_no_runner_uses_what_is_marked(used: list[Case]) -> None:
+def test_no_runner_uses_what_is_marked_and_every_mark_is_proven(used: list[Case]) -> None:
     assert not {name for case in used for name in library_only(case)}
+    proven = {name for op in OPS for case in check_cases(op, cpu=False) for name in library_only(case)}
+    assert proven == set(LIBRARY_ONLY)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -91,11 +93,6 @@ def test_every_other_feature_that_is_proven_is_used(op: str, used: list[Case]) -
     made = set().union(*(features(case) for case in used))
     unmarked = [case for case in check_cases(op, cpu=False) if not library_only(case)]
     assert not set().union(*(features(case) for case in unmarked)) - made
-
-
-def test_every_mark_belongs_to_a_case_that_is_proven() -> None:
-    proven = {name for op in OPS for case in check_cases(op, cpu=False) for name in library_only(case)}
-    assert proven == set(LIBRARY_ONLY)
 
 
 def test_list_and_pages_name_what_no_runner_uses(capsys: pytest.CaptureFixture[str]) -> None:

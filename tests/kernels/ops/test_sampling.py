@@ -21,13 +21,10 @@ CHI_SQUARE_MOST = {3: 21.1, 7: 29.9}
     [
         ([0, 0, 0, 0], (0, 0), [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
         ([0xFFFFFFFF] * 4, (0xFFFFFFFF, 0xFFFFFFFF), [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
-        (
-            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
-            (0xA4093822, 0x299F31D0),
-            [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
-        ),
+        ([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344], (0xA4093822, 0x299F31D0),
+         [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]),
     ],
-)
+)  # fmt: skip
 def test_random_numbers_are_those_of_the_paper(counter: list[int], key: tuple[int, int], expected: list[int]) -> None:
     """The known answers of Random123's own distribution."""
     assert [int(each) for each in philox(key, tuple(np.array(counter, dtype=np.uint64)))] == expected
@@ -72,11 +69,12 @@ def test_what_is_kept_is_what_transformers_keeps(seed: int, top_k: int, top_p: f
     np.testing.assert_array_equal(kept(logits, Sampling(0.7, top_k, top_p)), torch.isfinite(scores[0]).numpy())
 
 
-def test_equal_logits_are_kept_together_and_noise_is_finite() -> None:
+def test_equal_logits_are_kept_together_greedy_takes_the_first_and_noise_is_finite() -> None:
     logits = np.array([1.0, 1.0, 1.0, 0.0], dtype=np.float32)
     assert kept(logits, Sampling(1.0, top_k=2)).tolist() == [True, True, True, False]
     assert kept(logits, Sampling(1.0, top_k=9, top_p=1.0)).all()
     assert np.isfinite(gumbel(Sampling(1.0, seed=2**64 - 1, stream=5), 9, np.arange(200_000))).all()
+    assert choose(np.array([0.0, 3.0, 3.0], dtype=np.float32), GREEDY, 5) == 1
 
 
 @pytest.mark.parametrize("how", [GREEDY, Sampling(1.0), Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.5)], ids=str)
@@ -87,10 +85,6 @@ def test_nan_is_never_drawn_and_infinity_always(how: Sampling) -> None:
         assert choose(np.array([nan, 1.0, infinity, 1.5, infinity], dtype=np.float32), how, index) == 2
     assert choose(np.array([nan, nan], dtype=np.float32), how, 0) == 0
     assert choose(np.array([nan, -infinity], dtype=np.float32), how, 0) == 1
-
-
-def test_greedy_takes_the_first_of_the_largest() -> None:
-    assert choose(np.array([0.0, 3.0, 3.0], dtype=np.float32), GREEDY, 5) == 1
 
 
 def test_one_option_for_a_batch_gives_each_row_a_stream() -> None:

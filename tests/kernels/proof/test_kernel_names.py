@@ -58,6 +58,7 @@ HELPERS = [
 
 @pytest.mark.parametrize("name", sorted(OWN))
 def test_every_kernel_that_a_variant_does_not_declare_is_anothers(name):
+    """But that whole models run torch's helpers beside their own."""
     variant = OWN[name]
     own = sorted(variant.own_kernels())
     assert own
@@ -67,11 +68,6 @@ def test_every_kernel_that_a_variant_does_not_declare_is_anothers(name):
         assert is_own([*own, other], variant) is False
         said = f"one of {owner}" if owner else "one that it does not declare"
         assert borrowed([*own, other], variant) == f"It claims kernels of its own, but runs {said}: {other[:80]}."
-
-
-@pytest.mark.parametrize("name", sorted(OWN))
-def test_only_whole_models_run_torchs_helpers_beside_their_own(name):
-    variant = OWN[name]
     for helper in HELPERS:
         assert is_own([*variant.own_kernels(), helper], variant) == (variant.op == "model"), helper
 

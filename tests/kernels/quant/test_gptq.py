@@ -21,35 +21,24 @@ def weight(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("weights", LOWER)
-def test_products_of_inputs_like_the_calibrations_err_less_than_half_as_much(weights: str) -> None:
+def test_it_makes_errors_good_where_inputs_are_alike_and_rounds_to_nearest_elsewhere(weights: str) -> None:
+    """Matrices that are rounded together are those rounded alone."""
     w, x = weight(48, 192), correlated(192, 1)
     found = gptq(w[None], (x.T @ x)[None], weights)[0]
     errors = [(x @ (each.values().float() - w.float()).T).norm() for each in (found, QUANTISERS[weights](w))]
     assert errors[0] < 0.5 * errors[1]
-
-
-@pytest.mark.parametrize("weights", LOWER)
-def test_inputs_without_correlation_leave_nothing_to_make_good(weights: str) -> None:
     w = weight(24, 160)
     found, nearest = gptq(w[None], torch.eye(160)[None], weights)[0], QUANTISERS[weights](w)
     assert torch.equal(found.values(), nearest.values())
-
-
-@pytest.mark.parametrize("weights", LOWER)
-def test_matrices_rounded_together_are_those_rounded_alone(weights: str) -> None:
+    w, x = weight(16, 32), correlated(32, 5)
+    x[:, 16:] = 0
+    found, nearest = gptq(w[None], (x.T @ x)[None], weights)[0], QUANTISERS[weights](w)
+    assert torch.equal(found.values()[:, 16:], nearest.values()[:, 16:])
     both = torch.stack([weight(16, 64, seed) for seed in (1, 2)])
     moments = torch.stack([x.T @ x for x in (correlated(64, 3), correlated(64, 4))])
     together = gptq(both, moments, weights)
     alone = [gptq(both[at : at + 1], moments[at : at + 1], weights)[0] for at in range(2)]
     assert all(torch.equal(one.values(), other.values()) for one, other in zip(together, alone, strict=True))
-
-
-@pytest.mark.parametrize("weights", LOWER)
-def test_columns_that_are_never_used_are_rounded_to_nearest(weights: str) -> None:
-    w, x = weight(16, 32), correlated(32, 5)
-    x[:, 16:] = 0
-    found, nearest = gptq(w[None], (x.T @ x)[None], weights)[0], QUANTISERS[weights](w)
-    assert torch.equal(found.values()[:, 16:], nearest.values()[:, 16:])
 
 
 def test_what_cannot_be_rounded_is_refused() -> None:

@@ -77,7 +77,7 @@ def test_bytes_are_those_of_the_format(name: str) -> None:
     assert form.unit_bytes(1) % 16 == 0
 
 
-def test_fp8_rounds_to_the_nearest() -> None:
+def test_fp8_rounds_to_the_nearest_and_its_values_to_themselves() -> None:
     weight = matrix(32, 64, 1)
     codes = fp8_rows(weight)
     scaled = weight.float() / codes.row_scales[:, None]
@@ -86,6 +86,8 @@ def test_fp8_rounds_to_the_nearest() -> None:
     grid = torch.cat([-grid, grid])
     nearest = (scaled[..., None] - grid).abs().amin(-1) * codes.row_scales[:, None]
     assert torch.equal((codes.values().float() - weight.float()).abs(), nearest)
+    once = rounded(matrix(32, 64, 3), "fp8")
+    assert torch.equal(rounded(once, "fp8"), once)
 
 
 def test_nvfp4_rounds_no_worse_than_the_plain_recipe() -> None:
@@ -100,11 +102,6 @@ def test_nvfp4_rounds_no_worse_than_the_plain_recipe() -> None:
     own = (found.values().float() - weight.float()).unflatten(1, (-1, 16))
     assert (own.norm(dim=-1) <= plain.norm(dim=-1) * (1 + 1e-6)).all()
     assert own.norm() < 0.98 * plain.norm()
-
-
-def test_fp8_values_are_rounded_to_themselves() -> None:
-    once = rounded(matrix(32, 64, 3), "fp8")
-    assert torch.equal(rounded(once, "fp8"), once)
 
 
 def test_int8_rounds_to_the_nearest_by_scales_that_cut_nothing_off() -> None:
@@ -173,12 +170,6 @@ def test_four_bits_with_zeros_keep_the_codes_of_a_file(name: str, wide: int) -> 
     )
 
 
-def test_columns_that_share_a_scale_in_the_stream_must_have_one() -> None:
-    own = int4_minimum(matrix(16, 64, 3))
-    with pytest.raises(ValueError, match="columns that share a scale in int4_zero have different ones"):
-        streams(own, format_of("int4_zero"), 0, 4)
-
-
 def test_zero_points_of_groups_of_32_are_rounded_once_more() -> None:
     stored = torch.randn(16, 64).bfloat16()
     setattr(stored, STORED_SCALES, torch.rand(16, 2).half() + 0.1)
@@ -213,19 +204,19 @@ def test_weights_that_are_no_numbers_are_refused(name: str, bad: float) -> None:
         rounded(weight, name)
 
 
-def test_columns_that_end_inside_a_block_are_refused() -> None:
+def test_what_a_format_cannot_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="24 columns"):
         nvfp4_power_of_two(torch.zeros(16, 24))
-
-
-def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
     with pytest.raises(ValueError, match="weights: 'int3' is not one of bf16, int8, fp8, fp8_layers, nvfp4"):
         format_of("int3")
-
-
-def test_scales_that_are_too_small_for_the_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="the scales on cpu are smaller than its rows need"):
         fp8_rows(torch.ones(2, 16), torch.tensor([1.0, 2.0**-20]))
+    for number in (torch.inf, torch.nan, 2.0**116):
+        with pytest.raises(ValueError, match="too large for mxfp4"):
+            absmax.quantised(torch.tensor([[number] + [1.0] * 31]), "mxfp4")
+    own = int4_minimum(matrix(16, 64, 3))
+    with pytest.raises(ValueError, match="columns that share a scale in int4_zero have different ones"):
+        streams(own, format_of("int4_zero"), 0, 4)
 
 
 @settings(max_examples=20, deadline=None)
@@ -240,13 +231,7 @@ def test_mxfp4_recovers_what_a_checkpoint_holds(seed: int, least: int) -> None:
     assert torch.equal(absmax.values(absmax.quantised(expected, "mxfp4")), expected.float())
 
 
-def test_mxfp4_refuses_numbers_that_its_kernels_cannot_multiply() -> None:
-    for number in (torch.inf, torch.nan, 2.0**116):
-        with pytest.raises(ValueError, match="too large for mxfp4"):
-            absmax.quantised(torch.tensor([[number] + [1.0] * 31]), "mxfp4")
-
-
-def test_an_inverse_gives_back_what_was_mapped():
+def test_an_inverse_gives_back_what_was_mapped_where_there_is_one():
     def linear(word: int) -> int:
         return word ^ (word << 5 & 0xFFFFFFFF)
 
@@ -256,8 +241,5 @@ def test_an_inverse_gives_back_what_was_mapped():
         for bit, added in enumerate(adds):
             count ^= added * (linear(word) >> bit & 1)
         assert count == word
-
-
-def test_a_map_without_an_inverse_is_refused():
     with pytest.raises(ValueError, match="no inverse"):
         gf2_inverse(lambda word: word & 0xFF)

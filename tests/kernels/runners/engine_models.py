@@ -17,21 +17,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "llama": SIZES | {"model_type": "llama", "rope_scaling": LLAMA3_ROPE, "tie_word_embeddings": True},
     "llama-bias": SIZES | {"model_type": "llama", "attention_bias": True, "mlp_bias": True},
     "qwen2": SIZES | {"model_type": "qwen2"},
-    "qwen2-window": SIZES | {
-        "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1,
-    },
+    "qwen2-window": SIZES | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8,
+        "max_window_layers": 1},
     "qwen3": SIZES | {"model_type": "qwen3", "head_dim": 32},
     "mistral": SIZES | {"model_type": "mistral", "sliding_window": 9},
     "phi3": SIZES | {"model_type": "phi3", "sliding_window": 9},
-    "granite": SIZES | {
-        "model_type": "granite", "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.1,
-        "logits_scaling": 8.0, "tie_word_embeddings": True,
-    },
+    "granite": SIZES | {"model_type": "granite", "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+        "attention_multiplier": 0.1, "logits_scaling": 8.0, "tie_word_embeddings": True},
     "olmo2": SIZES | {"model_type": "olmo2"},
-    "qwen3-moe": SIZES | {
-        "model_type": "qwen3_moe", "head_dim": 32, "num_experts": 8, "num_experts_per_tok": 3,
-        "moe_intermediate_size": 48, "norm_topk_prob": True,
-    },
+    "qwen3-moe": SIZES | {"model_type": "qwen3_moe", "head_dim": 32, "num_experts": 8, "num_experts_per_tok": 3,
+        "moe_intermediate_size": 48, "norm_topk_prob": True},
     "mixtral": SIZES | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
     "olmoe": SIZES | {"model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 3},
     "gpt-oss": SIZES | {
@@ -42,30 +37,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
     },
     "gemma": SIZES | {"model_type": "gemma", "head_dim": 32, "tie_word_embeddings": True},
-    "gemma3": SIZES | {
-        "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "head_dim": 16, "sliding_window": 8,
-        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-    },
-    "gemma2": SIZES | {
-        "model_type": "gemma2", "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16,
-        "attn_logit_softcapping": 1.5, "final_logit_softcapping": 3.0,
-    },
+    "gemma3": SIZES | {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "head_dim": 16,
+        "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "gemma2": SIZES | {"model_type": "gemma2", "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16,
+        "attn_logit_softcapping": 1.5, "final_logit_softcapping": 3.0},
     "phi3-part": SIZES | {"model_type": "phi3", "sliding_window": 9, "partial_rotary_factor": 0.5},
     "smollm3": SIZES | {"model_type": "smollm3", "no_rope_layer_interval": 2},
     "glm4": SIZES | {"model_type": "glm4", "head_dim": 16},
-    "exaone4": SIZES | {
-        "model_type": "exaone4", "sliding_window": 8,
-        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-    },
+    "exaone4": SIZES | {"model_type": "exaone4", "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
     "starcoder2": SIZES | {"model_type": "starcoder2"},
-    "gpt2": {
-        "model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128, "vocab_size": 300,
-        "bos_token_id": 1, "eos_token_id": 2,
-    },
-    "bert": {
-        "model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 64, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 300,
-    },
+    "gpt2": {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128, "vocab_size": 300,
+             "bos_token_id": 1, "eos_token_id": 2},
+    "bert": {"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 64, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 300},
 }  # fmt: skip
 SPARSE = ("qwen3-moe", "mixtral", "olmoe", "gpt-oss")
 """Mixtures of experts that the compact decoder runs."""

@@ -31,14 +31,10 @@ def expected(streams: Sequence[Tensor], partials: Sequence[Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_a_sum_by_copies_is_rounded_once(ranks: int) -> None:
+def test_the_kernels_compile_without_spills_and_a_sum_by_copies_is_rounded_once(ranks: int) -> None:
     streams, partials = drawn(ranks, 5, 24, [CPU] * ranks)
     found = all_reduce.all_reduce([CPU] * ranks, 5, streams[0]).summed(streams, partials)
     assert all(torch.equal(each, expected(streams, partials)) for each in found)
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_the_kernels_compile_without_spills(ranks: int) -> None:
     build = all_reduce.build_of(ranks)
     log = compile_log(build.source, dict(build.defines))
     assert re.findall(r"(\d+) bytes spill", log) == ["0"] * 4

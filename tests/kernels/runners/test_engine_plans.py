@@ -125,7 +125,7 @@ def plan_of(**given: Any) -> Plan:
     return Plan(**{"model_digest": "0" * 64, "gpu": "h200", "runner": "megakernel"} | given)
 
 
-def test_a_plan_for_one_gpu_is_written_as_before_and_one_for_two_says_so() -> None:
+def test_a_plan_says_on_how_many_gpus_it_runs_in_how_many_shards() -> None:
     assert "tensor_parallel_size" not in json.loads(plan_of().model_dump_json())
     assert plan_of(tensor_parallel_size=2).model_dump()["tensor_parallel_size"] == 2
     in_turn = plan_of(tensor_parallel_size=2, placement="pipeline_parallel", **EAGER)
@@ -133,6 +133,11 @@ def test_a_plan_for_one_gpu_is_written_as_before_and_one_for_two_says_so() -> No
     assert in_turn.model_dump()["placement"] == "pipeline_parallel"
     for each in (plan_of(), plan_of(tensor_parallel_size=4), in_turn):
         assert Plan.model_validate_json(each.model_dump_json()) == each
+    assert [plan_of(tensor_parallel_size=gpus).shards for gpus in (1, 2, 4)] == [1, 2, 4]
+    rounded = {"weights": "fp8", "rounding": {"method": "nearest"}}
+    assert plan_of(tensor_parallel_size=2, options=rounded).shards == 2
+    assert plan_of(tensor_parallel_size=2, options=rounded | {"rounding": {"method": "gptq"}}).shards == 1
+    assert plan_of(tensor_parallel_size=2, options={"rounding": "gptq"}).shards == 2  # the runner says what is wrong
 
 
 @pytest.mark.parametrize(
@@ -179,14 +184,6 @@ def test_a_plan_of_layers_in_turn_runs_the_model_so() -> None:
         runners.apply(each, of).generate(prompt, 5).tokens for each, of in ((model, in_turn), (whole, plan_of(**EAGER)))
     )
     assert found == expected
-
-
-def test_a_model_is_loaded_whole_only_where_its_rounding_needs_that() -> None:
-    assert [plan_of(tensor_parallel_size=gpus).shards for gpus in (1, 2, 4)] == [1, 2, 4]
-    rounded = {"weights": "fp8", "rounding": {"method": "nearest"}}
-    assert plan_of(tensor_parallel_size=2, options=rounded).shards == 2
-    assert plan_of(tensor_parallel_size=2, options=rounded | {"rounding": {"method": "gptq"}}).shards == 1
-    assert plan_of(tensor_parallel_size=2, options={"rounding": "gptq"}).shards == 2  # the runner says what is wrong
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(None, None), (2, None), (4, None), (3, "gpus is 3")])

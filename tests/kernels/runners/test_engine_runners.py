@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from kernels import runners
 from kernels.model.decoder import Decoder
@@ -41,7 +42,8 @@ def test_static_cache_gives_the_tokens_and_forced_logits_of_transformers(name: s
 
 
 @pytest.mark.parametrize(
-    ("name", "linear"), [(name, torch.nn.functional.linear if at % 2 else None) for at, name in enumerate(COMPACT)]
+    ("name", "linear"),
+    [("llama", None), ("llama-bias", F.linear), ("phi3", F.linear), ("qwen3-moe", None), ("gpt-oss", F.linear)],
 )
 def test_a_later_decoder_moves_no_weight_that_a_graph_reads(name: str, linear: Any) -> None:
     """A graph stores addresses. On a GPU weights that moved were read where nothing was any more."""
@@ -50,13 +52,6 @@ def test_a_later_decoder_moves_no_weight_that_a_graph_reads(name: str, linear: A
     before = {key: each.data_ptr() for key, each in model.named_parameters()}
     Decoder(model)
     assert {key: each.data_ptr() for key, each in model.named_parameters()} == before
-
-
-def test_a_second_runner_on_the_same_model_agrees_with_the_first(random_ids: torch.Tensor) -> None:
-    model, prompt = load("llama"), random_ids[:, :20]
-    first, second = CompiledRunner(model, UNCOMPILED), CompiledRunner(model, UNCOMPILED)
-    assert first.generate(prompt, 8).tokens == second.generate(prompt, 8).tokens
-    assert first.generate(prompt, 8).tokens == EagerRunner(model).generate(prompt, 8).tokens
 
 
 def test_packing_holds_no_weight_twice(random_ids: torch.Tensor) -> None:

@@ -42,11 +42,13 @@ def test_a_large_head_is_cast_block_by_block(monkeypatch: pytest.MonkeyPatch) ->
     assert not any("forward" in vars(module) for module in model.modules())
 
 
-def test_a_model_that_fails_gets_its_weights_back() -> None:
+def test_a_model_that_fails_gets_its_weights_back_and_one_without_these_layers_is_refused() -> None:
     model = runners.load(None, CONFIGS["llama"], seed=7, generated=True, dtype="bf16", device="cpu")
     with pytest.raises(IndexError):
         Float32Runner(model).logits(torch.full((1, 4), 10**6))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    with pytest.raises(ValueError, match="no float32 logits layer by layer: model_type 'gpt2' is not one of"):
+        float32_logits(CONFIGS["gpt2"], THREE_IDS, CPU)
 
 
 CPU = torch.device("cpu")
@@ -61,8 +63,3 @@ def test_they_are_the_whole_models(name: str) -> None:
     logits = float32_logits(config, THREE_IDS, CPU, seed=7)
     torch.testing.assert_close(logits, runners.runner("eager", model).logits(THREE_IDS), atol=1e-5, rtol=1e-5)
     assert (logits - float32_logits(config, THREE_IDS, CPU, seed=8)).abs().max() > 0.1
-
-
-def test_a_model_without_these_layers_is_refused_by_its_name() -> None:
-    with pytest.raises(ValueError, match="no float32 logits layer by layer: model_type 'gpt2' is not one of"):
-        float32_logits(CONFIGS["gpt2"], THREE_IDS, CPU)

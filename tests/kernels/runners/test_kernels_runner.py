@@ -161,13 +161,20 @@ def test_a_token_outside_the_vocabulary_is_found(token: int) -> None:
         check_chosen(logits, best)
 
 
-def test_each_weight_is_packed_once_and_unchanged_ones_are_views(random_ids: torch.Tensor) -> None:
+def test_each_weight_is_packed_once_unchanged_ones_are_views_and_closing_lets_them_go(random_ids: torch.Tensor) -> None:
     model = load("llama", own_norms=False)
     runner = applied(model, [linear(1, 128, 64, "rmsnorm_scale")])
     runner.generate(random_ids[:1, :20], 2)
     packed = {held[0].data_ptr() for held in runner._variants._packed.values()}
     own = {layer.qkv[0].data_ptr() for layer in Decoder(model).layers}
     assert own <= packed
+    runner = applied(load("llama"), [linear(1, 128, 64, "rmsnorm_scale")])
+    runner.generate(random_ids[:1, :20], 2)
+    folded = [weakref.ref(held[0]) for held in runner._variants._packed.values() if held[2] is not None]
+    assert folded
+    runner.close()
+    gc.collect()
+    assert all(each() is None for each in folded)
 
 
 def part(variant: str, params: dict[str, Any], **fields: Any) -> BoundVariant:
@@ -196,16 +203,6 @@ def test_only_calls_that_read_the_same_layout_share_a_packed_weight(one, other, 
         torch.testing.assert_close(held, each.variant.pack(each.case, each.params, weight), rtol=0, atol=0)
 
 
-def test_closing_lets_packed_weights_go(random_ids: torch.Tensor) -> None:
-    runner = applied(load("llama"), [linear(1, 128, 64, "rmsnorm_scale")])
-    runner.generate(random_ids[:1, :20], 2)
-    folded = [weakref.ref(held[0]) for held in runner._variants._packed.values() if held[2] is not None]
-    assert folded
-    runner.close()
-    gc.collect()
-    assert all(each() is None for each in folded)
-
-
 LONG_ROPE = {
     "rope_type": "longrope",
     "short_factor": [1.0 + at / 8 for at in range(48)],
@@ -215,9 +212,7 @@ LONG_ROPE = {
 
 
 def test_longrope_rotates_by_the_length_of_the_whole_request() -> None:
-    """Heads of 96, as Phi-3-mini has. transformers' own generation rotates keys before the switch by the short
-    factors, and later ones by the long; its pass over the whole sequence does not.
-    """
+    """As transformers' pass over the whole sequence does, and not its generation. Heads of 96, as Phi-3-mini has."""
     heads = {"hidden_size": 192, "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 2}
     config = SIZES | heads | {"model_type": "phi3", "original_max_position_embeddings": 256, "rope_scaling": LONG_ROPE}
     model = load(config)

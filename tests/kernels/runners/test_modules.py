@@ -42,11 +42,9 @@ def test_planned_norms_are_called(random_ids: torch.Tensor, monkeypatch: pytest.
     assert called
 
 
-def test_norms_that_are_not_plain_stay_as_they_are() -> None:
-    assert install_norms(load("gemma3"), BoundVariants([], GPUS["cpu"])) == 0
-
-
 def test_projections_of_one_input_become_one_product(random_ids: torch.Tensor) -> None:
+    """Those with variants of their own stay separate, and norms that are not plain as they are."""
+    assert install_norms(load("gemma3"), BoundVariants([], GPUS["cpu"])) == 0
     model, calls = load("gemma3"), []
     expected = model(random_ids).logits
 
@@ -60,12 +58,8 @@ def test_projections_of_one_input_become_one_product(random_ids: torch.Tensor) -
     assert len(calls) == len(GROUPS) * layers
     owned = model.model.layers[0].self_attn
     assert owned.q_proj.weight.untyped_storage().data_ptr() == owned.v_proj.weight.untyped_storage().data_ptr()
-
-
-def test_projections_with_variants_of_their_own_stay_separate() -> None:
     model = load("gemma3")
     inner = model.config.intermediate_size
-    layers = model.config.num_hidden_layers
     assert pack_projections(model, torch.nn.functional.linear, lambda n, k: n == inner) == layers
 
 
@@ -90,9 +84,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": CONFIGS["gpt2"],
     "qwen3-moe-mixed": CONFIGS["qwen3-moe"] | {"mlp_only_layers": [1]},
     "llama": CONFIGS["llama"],
-    "mistral": CONFIGS["mistral"],
 }
-"""The last two are run by the compact decoder."""
+"""The last one is run by the compact decoder."""
 LONG_ROPE = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8, "rope_theta": 10000.0}
 LENGTHS = (100, 1, 64, 65, 118)
 
@@ -112,7 +105,7 @@ def test_one_session_serves_prompts_of_any_length(name: str) -> None:
         ids = torch.randint(3, 300, (2, length), generator=generator)
         assert runner.generate(ids, 10).tokens == eager.generate(ids, 10).tokens, length
     assert runner._session is session
-    prompts = session.prompts if name in ("llama", "mistral") else session
+    prompts = session.prompts if name == "llama" else session
     assert sorted(prompts._graphs) == [64, 128]
 
 

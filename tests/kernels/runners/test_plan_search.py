@@ -99,33 +99,25 @@ def test_a_variant_must_win_among_its_neighbours() -> None:
     )
 
 
-def test_choosing_ends_when_time_is_up() -> None:
+def test_choosing_takes_what_there_is_and_ends_when_time_is_up() -> None:
     layer_ops = LayerOps(Decoder(load("llama")), TRAFFIC)
 
     def timer(queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
         raise AssertionError("timed although time was up")
 
     assert search_plan(layer_ops, options_of(layer_ops, lambda case: 1.0), timer, lambda: False).ops
-
-
-def test_options_that_do_not_exist_leave_the_form_out() -> None:
-    layer_ops = LayerOps(Decoder(load("llama")), TRAFFIC)
     found = options_of(layer_ops, lambda case: 1.0)
     found = {key: each for key, each in found.items() if "rmsnorm_scale" not in key}
     chosen = search_plan(layer_ops, found, None, always)
     assert "swiglu" in epilogues(chosen.ops, 1)
 
 
-def test_cases_are_counted_as_one_request_runs_them() -> None:
+def test_cases_are_counted_as_one_request_runs_them_and_passes_timed_as_a_whole() -> None:
     model = load("llama")
     counted = LayerOps(Decoder(model), TRAFFIC).cases()
     down = LinearCase(m=1, n=64, k=160, dtype="fp32", weights="fp32", epilogue="residual")
     assert counted[down] == 3 * 11
     assert counted[down.model_copy(update={"m": 64})] == 3
-
-
-def test_passes_are_timed_as_a_whole() -> None:
-    model = load("llama")
     layer_ops = LayerOps(Decoder(model), TRAFFIC)
     ops = search_plan(layer_ops, options_of(layer_ops, lambda case: 1.0), None, always).ops
     timer = GraphTimer(Decoder(model), GPUS["cpu"], TRAFFIC)

@@ -53,16 +53,16 @@ def test_it_answers_in_batches_says_what_it_runs_with_and_starts_anew(model, pyt
     runner.close()
 
 
-def test_a_process_that_dies_is_a_sentence_with_the_end_of_its_log(model, tmp_path, monkeypatch):
+def test_a_process_that_is_not_there_dies_or_is_late_is_a_sentence(model, monkeypatch, tmp_path) -> None:
+    monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
+    with pytest.raises(RuntimeError, match="KERNELS_VLLM_PYTHON is not set"):
+        VllmRunner(model).prepare(1, 8, 4)
     failing = vllm_stand_in.program(tmp_path, "echo 'no such GPU' >&2; exit 1")
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(failing))
     runner = VllmRunner(model)
     with pytest.raises(RuntimeError, match=r"vLLM gave no answer .* no such GPU"):
         runner.prepare(1, 8, 4)
     runner.close()
-
-
-def test_one_that_does_not_start_in_time_is_ended(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = vllm_stand_in.program(tmp_path, "exec sleep 60")
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(slow))
     runner = VllmRunner(model, {"start_seconds": 0.2})
@@ -71,21 +71,13 @@ def test_one_that_does_not_start_in_time_is_ended(model: Any, tmp_path: Path, mo
     runner.close()
 
 
-def test_without_an_environment_it_does_not_start(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
-    with pytest.raises(RuntimeError, match="KERNELS_VLLM_PYTHON is not set"):
-        VllmRunner(model).prepare(1, 8, 4)
-
-
 @pytest.mark.parametrize(
     ("named", "number", "shown"),
     [
         ("GPU-2f6a53d0-0000", 3, {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
-        ("GPU-2f6a53d0-0000", None, {}),
-        ("1", 1, {}),
-        ("", 0, {}),
+        ("GPU-2f6a53d0-0000", None, {}), ("1", 1, {}), ("", 0, {}),
     ],
-)
+)  # fmt: skip
 def test_a_gpu_that_is_named_by_its_uuid_is_shown_by_its_number(named, number, shown):
     """vLLM reads numbers only; a worker's GPU is named by its UUID."""
     assert vllm_runner._visible(named, lambda: number) == shown

@@ -44,11 +44,8 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (CHAT + b'"tools": [' + TOOL + b'], "tool_choice": "any"}', 400, "tool_choice: it must be none, auto, required"),
     (CHAT + b'"tool_choice": "required"}', 400, "tool_choice: there are no tools"),
     (CHAT + b'"tool_choice": ' + TOOL.replace(b"now", b"ago") + b"}", 400, 'tool_choice: there is no tool "ago"'),
-    (
-        CHAT + b'"tools": [' + TOOL + b'], "tool_choice": "required", "guided_regex": "a"}',
-        400,
-        "follows no other grammar",
-    ),
+    (CHAT + b'"tools": [' + TOOL + b'], "tool_choice": "required", "guided_regex": "a"}', 400,
+     "follows no other grammar"),
     (COMPLETION + b'"tools": [' + TOOL + b"]}", 400, "tools is not served here"),
     (CHAT + b'"chat_template_kwargs": {"tools": []}}', 400, "chat_template_kwargs: tools is no variable that it may"),
     (CHAT + b'"chat_template_kwargs": {"a": 1}}', 400, "chat_template_kwargs: this model has no chat template"),
@@ -58,13 +55,8 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (b'{"model": "voice-agent", "prompt": [' + b"1," * 999_999 + b"1]}", 400, "prompt of 1,000,000"),
     (COMPLETION.replace(b'"a"', b"[" + b"[1]," * 1_299_999 + b"[1]]") + b'"n": 1}', 400, "1,024 texts at most"),
     (CHAT.replace(b'"a"', json.dumps([{"type": "text", "text": "a"}] * 20_000).encode()) + b'"n": 1}', 400, "parts"),
-    (
-        b'{"model": "voice-agent", "messages": '
-        + json.dumps([{"role": "user", "content": "a"}] * 20_000).encode()
-        + b"}",
-        400,
-        "list of 16384",
-    ),
+    (b'{"model": "voice-agent", "messages": ' + json.dumps([{"role": "user", "content": "a"}] * 20_000).encode() + b"}",
+     400, "list of 16384"),
     (b'{"model": "voice-agent", "prompt": "' + b"a" * 7_000_000 + b'"}', 400, "prompt of at least 76,924 "),
     (CHAT.replace(b'"a"', b'"' + b"a" * 7_000_000 + b'"') + b'"n": 1}', 400, "prompt of at least 76,924 "),
     (b'{"model": "voice-agent", "n": 100, "prompt": ' + json.dumps(["a"] * 11).encode() + b"}", 400, "1,024"),
@@ -80,4 +72,4 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (b'{"model": "voice-agent", "prompt": "a", "logprobs": 21}', 400, "logprobs: "),
     (CHAT + b'"logprobs": true, "top_logprobs": 21}', 400, "top_logprobs: "),
     (CHAT + b'"top_logprobs": 2}', 400, "top_logprobs: it needs logprobs"),
-]
+]  # fmt: skip

@@ -123,9 +123,7 @@ def logits_of_a_mixed_pass(
 
 @pytest.mark.parametrize(("kv_cache_dtype", "error"), [("auto", 1e-2), ("fp8", 4e-2)])
 def test_both_calls_of_attention_write_into_one_output(kv_cache_dtype, error, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In fp8 some keys of later layers are rounded to a neighbour; pages in fp16 differ from these by ten times as
-    much.
-    """
+    """fp8 rounds some later keys to a neighbour; pages in fp16 differ from these ten times as much."""
     model = load("qwen2", dtype="fp16", seed=1)
     expected = logits_of_a_mixed_pass(model, None, monkeypatch, kv_cache_dtype)
     call, written = DecodeCall.__call__, []

@@ -54,16 +54,13 @@ def test_health_waits_for_the_engine_and_life_does_not() -> None:
         assert [answer.status_code for answer in responses] == [200 if ready else 503, 200]
 
 
-def test_cached_tokens_are_a_part_of_the_prompt_however_many_choices_it_has() -> None:
+def test_cached_tokens_and_repeated_prompts_are_counted() -> None:
     answer, metrics = answers(post(BODY | {"prompt": [[1] * 101, [2] * 99], "n": 8}), get("/metrics"))
     usage = answer.json()["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (200, 16)
     assert usage["prompt_tokens_details"]["cached_tokens"] == 2 * 96
     assert "serve_prompt_tokens_total 200.0" in metrics.text
     assert "serve_cached_prompt_tokens_total 192.0" in metrics.text
-
-
-def test_prompts_are_repeated_with_a_bounded_number_of_log_probabilities() -> None:
     echo = {"prompt": [[1] * 250] * 8, "n": 128, "echo": True}
     refused, plain = answers(post(BODY | echo | {"logprobs": 20}), post(BODY | echo))
     assert (refused.status_code, plain.status_code) == (400, 200)

@@ -73,16 +73,14 @@ def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], sh
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        (CompletionRequest, b"{"),
-        (CompletionRequest, b"\xff"),
-        (CompletionRequest, b"[" * 200_000),
+        (CompletionRequest, b"{"), (CompletionRequest, b"\xff"), (CompletionRequest, b"[" * 200_000),
         (CompletionRequest, bytes_of({"model": "m"})),
         (CompletionRequest, bytes_of({"model": "m", "prompt": [1] * (LONGEST + 1)})),
         (CompletionRequest, bytes_of({"model": "m", "prompt": "a", "logit_bias": {"1": 200}})),
         (ChatCompletionRequest, bytes_of({"model": "m", "messages": [[]] * 200_000})),
         (EmbeddingRequest, bytes_of({"model": "m", "input": [[]] * 200_000})),
     ],
-)
+)  # fmt: skip
 def test_errors_are_the_same(kind: type[BaseModel], body: bytes, shared: BodyReader) -> None:
     with pytest.raises(ApiError) as here:
         document_in(body, kind, LONGEST)

@@ -2,7 +2,7 @@
 
 import json
 import random
-from typing import get_args
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +17,6 @@ from kernels.model.loading import skeleton
 from kernels.model_files import catalogue, files_at
 from kernels.ops import case_from
 from kernels.ops.sampling import GREEDY, Sampling
-from kernels.plan import KvCacheDtype
 from kernels.proof import gate
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.server.execution import backend, building
@@ -34,6 +33,21 @@ from tests.kernels.server.answers import assert_models_answers, run_all
 
 pytestmark = pytest.mark.gpu
 TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+
+
+def requests_of(
+    draw: random.Random, vocab: int, count: int, lengths=(1, 17, 128, 300), answers=(3, 20, 70), **more: Any
+) -> list[Request]:
+    """Requests of drawn lengths; `more` gives further fields by a request's number."""
+    return [
+        Request(
+            str(number),
+            [draw.randrange(vocab) for _ in range(draw.choice(lengths))],
+            draw.choice(answers),
+            **{name: of(number) for name, of in more.items()},
+        )
+        for number in range(count)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,15 +75,7 @@ def test_both_backends_give_the_models_answers(family, weights, at_once, devices
     assert len(own.backends) == 2
     streams = [instance._machine.ranks[-1].packed[0].data_ptr() for instance in own.backends[0].instances]
     assert (len(streams), len(set(streams))) in ((4, 1), (4, 2))  # one sequence may have a layout of its own
-    requests = [
-        Request(
-            str(number),
-            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128, 300)))],
-            draw.choice((3, 20, 70)),
-            Sampling(0.9, top_k=50, seed=number) if number % 6 == 5 else GREEDY,
-        )
-        for number in range(24)
-    ]
+    requests = requests_of(draw, vocab, 24, sampling=lambda at: Sampling(0.9, 50, seed=at) if at % 6 == 5 else GREEDY)
     compiled: list[str] = []
     monkeypatch.setattr(knobs.runtime, "jit_cache_hook", lambda *, key, repr, **kwargs: bool(compiled.append(repr)))
     waiting = list(requests)
@@ -103,14 +109,7 @@ def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path,
     chosen = {(op.variant, shape.rows > 16) for shape, ops in first for op in ops if op.variant.endswith("_fp8")}
     assert chosen == {("skinny_fp8", False), ("small_gemm_fp8", True)}
     draw, vocab = random.Random(6), config["vocab_size"]
-    requests = [
-        Request(
-            str(number),
-            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128)))],
-            draw.choice((3, 20, 70)),
-        )
-        for number in range(40)
-    ]
+    requests = requests_of(draw, vocab, 40, (1, 17, 128))
     run_all(Engine([kernels]), requests[:32])
     few = Engine([megakernel, kernels])
     run_all(few, requests[32:])
@@ -121,20 +120,14 @@ def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path,
 @pytest.mark.parametrize(
     ("config", "devices", "scaled"),
     [
-        (GPU_CONFIGS["llama"], None, False),
-        (GPU_CONFIGS["llama"], None, True),
-        (GPU_CONFIGS["qwen2"], None, False),
-        (GPU_CONFIGS["qwen3"], None, False),
-        (GPT_OSS, None, False),
-        (GPU_CONFIGS["llama"], [0, 0], False),
+        (GPU_CONFIGS["llama"], None, False), (GPU_CONFIGS["llama"], None, True), (GPU_CONFIGS["qwen2"], None, False),
+        (GPU_CONFIGS["qwen3"], None, False), (GPT_OSS, None, False), (GPU_CONFIGS["llama"], [0, 0], False),
         pytest.param(GPU_CONFIGS["qwen3"], [0, 1], False, marks=TWO_GPUS),
     ],
     ids=["llama", "llama with scales", "qwen2", "qwen3", "gpt-oss", "llama in two parts", "qwen3 over two"],
-)
+)  # fmt: skip
 def test_pages_in_fp8_give_the_models_answers(config, devices, scaled):
-    """24 requests, 12 at once, some with a beginning from the prefix cache; as a checkpoint has them, with scales by
-    which the largest keys and values become some 100.
-    """
+    """Some begin from the prefix cache; scales make the largest keys and values some 100."""
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     for layer in model.model.layers if scaled else ():
         layer.self_attn.k_scale = torch.tensor([0.05])
@@ -177,24 +170,9 @@ def test_the_kernels_of_pages_in_fp8_pass_the_gate():
             assert report.passed, f"{case.key}: {report.sentence}"
 
 
-def test_pages_in_fp8_hold_the_keys_and_values_of_other_pages_rounded():
-    """Of a prompt in the first layer, which no attention precedes: e4m3 rounds normal values by 2.6 % (RMS)."""
-    model, _ = models(GPU_CONFIGS["llama"])
-    prompt = [random.Random(5).randrange(GPU_CONFIGS["llama"]["vocab_size"]) for _ in range(300)]
-    pages = []
-    for name in get_args(KvCacheDtype):
-        (kernels,) = building.backends(model, RequestedSize(512, 2, kv_cache_dtype=name), exclude=["megakernel"])
-        run_all(Engine([kernels]), [Request("0", list(prompt), 1)])
-        pages.append([each[0, 1:].float() for each in (kernels.state.keys, kernels.state.values)])
-    for wide, narrow in zip(*pages, strict=True):
-        assert 0.015 < float((wide - narrow).square().mean().sqrt() / wide.square().mean().sqrt()) < 0.04
-
-
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 requests, 12 at once, greedy or with a top-k of their own: greedy answers are the model's, and a drawn token
-    is one of those that its request keeps. Heads end all steps of decodes, whatever they take.
-    """
+    """Greedy answers are the model's, and a drawn token is one of those that its request keeps."""
     ms = KernelsBackend._ms
     monkeypatch.setattr(
         KernelsBackend,
@@ -210,15 +188,11 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     taken, drawn = set(), backend.drawn_by
     monkeypatch.setattr(backend, "drawn_by", lambda step: taken.add(found := drawn(step)) or found)
     own = Engine([kernels])
-    requests = [
-        Request(
-            str(number),
-            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128)))],
-            40,
-            Sampling(0.9, top_k=draw.choice((1, 5, 20, 50)), top_p=0.95, seed=number) if number in drawing else GREEDY,
-        )
-        for number in range(20)
-    ]
+
+    def sampled(number: int) -> Sampling:
+        return Sampling(0.9, draw.choice((1, 5, 20, 50)), 0.95, number) if number in drawing else GREEDY
+
+    requests = requests_of(draw, vocab, 20, (1, 17, 128), (40,), sampling=sampled)
     run_all(own, requests)
     assert taken >= {"argmax", "top_k_p"}
     assert_models_answers(model, [each for each in requests if each.sampling.greedy], dtype)
@@ -233,15 +207,11 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
 @pytest.mark.parametrize(
     ("config", "devices", "weights", "up_to"),
     [
-        (EVERY, None, "", 0),
-        (GPT_OSS, None, "", 0),
-        (GPT_OSS, None, "", 4),
-        (GPT_OSS, None, "mxfp4", 4),
-        pytest.param(EVERY, [0, 1], "", 4, marks=TWO_GPUS),
-        pytest.param(GPT_OSS, [0, 1], "", 4, marks=TWO_GPUS),
+        (EVERY, None, "", 0), (GPT_OSS, None, "", 0), (GPT_OSS, None, "", 4), (GPT_OSS, None, "mxfp4", 4),
+        pytest.param(EVERY, [0, 1], "", 4, marks=TWO_GPUS), pytest.param(GPT_OSS, [0, 1], "", 4, marks=TWO_GPUS),
     ],
     ids=["qwen3-moe", "gpt-oss", "gpt-oss few", "gpt-oss few mxfp4", "qwen3-moe over two", "gpt-oss over two"],
-)
+)  # fmt: skip
 def test_a_mixture_of_experts_is_served(config, devices, weights, up_to, monkeypatch):
     """Graphs of single and mixed steps; the megakernel takes up to so many sequences."""
     monkeypatch.setattr(building, "crossing", lambda *given: up_to)
@@ -253,10 +223,7 @@ def test_a_mixture_of_experts_is_served(config, devices, weights, up_to, monkeyp
         round_experts(model)
     own = Engine(building.backends(served, RequestedSize(512, 12), weights=weights))
     assert len(own.backends) == 1 + bool(up_to)
-    requests = [
-        Request(str(number), [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 300)))], draw.choice((3, 40)))
-        for number in range(20)
-    ]
+    requests = requests_of(draw, vocab, 20, (1, 17, 300), (3, 40))
     run_all(own, requests)
     assert_models_answers(model, requests)
 
@@ -266,16 +233,8 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
     model, _ = models(GPU_CONFIGS["llama"])
     draw, vocab = random.Random(2), GPU_CONFIGS["llama"]["vocab_size"]
     own = Engine(building.backends(model, RequestedSize(512, 12), exclude=["megakernel"]))
-    requests = [
-        Request(
-            str(number),
-            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128, 300)))],
-            draw.choice((3, 20, 70)),
-            Sampling(0.9, seed=number) if number % 3 else GREEDY,
-            logprobs=5 if number % 2 else None,
-        )
-        for number in range(20)
-    ]
+    fields = {"sampling": lambda number: Sampling(0.9, seed=number) if number % 3 else GREEDY}
+    requests = requests_of(draw, vocab, 20, logprobs=lambda number: 5 if number % 2 else None, **fields)
     tokens = run_all(own, requests)
     eager = runners.runner("eager", model)
     for each in requests:

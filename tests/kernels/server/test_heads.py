@@ -66,9 +66,17 @@ def test_heads_follow_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     assert backend.graphs == len(backend.shapes) + 2 * len(alone)
 
 
-def test_no_head_samples_from_logits_with_a_soft_cap() -> None:
+def test_no_head_samples_with_a_soft_cap_or_many_equal_rows() -> None:
     model, shape = Decoder(load("gemma2")), Shape(2, 0, 4, 2)
     assert planned_heads(model, shape, planned(model)) == ["argmax"]
+    model = Decoder(load("llama", seed=1))
+    assert most_equal_rows(model.lm_head) == 1
+    model.lm_head = model.lm_head.clone()
+    model.lm_head[20:34] = model.lm_head[3]
+    assert most_equal_rows(model.lm_head) == 15
+    assert {kind for _, kind in prepared(model).timed_heads} == {"argmax"}
+    model.lm_head[20] = 0
+    assert {kind for _, kind in prepared(model).timed_heads} == {*TORCHS}
 
 
 def run_steps(own: Engine, count: int) -> None:
@@ -133,17 +141,6 @@ def test_a_head_is_kept_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> N
         assert {*backend.timed_heads} == {(shape, kind) for shape in alone for kind in TORCHS}
         graphs[times] = backend.graphs - len(backend.shapes), 2 * len(alone)
     assert graphs[by_head][0] == graphs[by_head][1] > 0 == graphs[by_logits][0]
-
-
-def test_no_head_samples_from_a_model_with_many_equal_rows() -> None:
-    model = Decoder(load("llama", seed=1))
-    assert most_equal_rows(model.lm_head) == 1
-    model.lm_head = model.lm_head.clone()
-    model.lm_head[20:34] = model.lm_head[3]
-    assert most_equal_rows(model.lm_head) == 15
-    assert {kind for _, kind in prepared(model).timed_heads} == {"argmax"}
-    model.lm_head[20] = 0
-    assert {kind for _, kind in prepared(model).timed_heads} == {*TORCHS}
 
 
 def test_a_row_that_a_head_gives_up_ends_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,13 +299,14 @@ def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) 
 
 
 @pytest.mark.parametrize(
-    ("weights", "excluded"),
+    ("most", "weights", "excluded"),
     [
-        ("", []), ("", ["skinny"]), ("int8", ["skinny_int8"]), ("int8", ["small_gemm_int8"]), ("int4_zero", []),
-        ("int4_minimum", ["small_gemm_int8"]), ("fp8", []), ("fp8", ["small_gemm_fp8"]),
+        *((most, weights, []) for most in Copies for weights in ("", "int8", "fp8")), (Copies.ALL, "", ["skinny"]),
+        (Copies.ALL, "int8", ["skinny_int8"]), (Copies.STREAMED, "int8", ["small_gemm_int8"]),
+        (Copies.ALL, "int4_zero", []), (Copies.ALL, "int4_minimum", ["small_gemm_int8"]),
+        (Copies.ALL, "fp8", ["small_gemm_fp8"]),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("most", Copies)
 def test_memory_is_kept_for_every_copy_of_a_weight(backend, most, weights, excluded):
     fewer = KernelsBackend(backend.model, H200, backend.limits, copies=most, exclude=excluded, weights=weights)
     copies = Usable(H200, most, excluded, weights).copies

@@ -39,18 +39,15 @@ def plan(**given) -> Plan:
     ("given", "gpu", "said"),
     [
         ({"runner": "megakernel", "options": {"weights": "nvfp4"}}, "h200", "megakernel in nvfp4 rounds weights"),
-        (
-            {"ops": [PlannedOp(op="linear", case=CASE | {"weights": "int8"}, variant="int8_dynamic_cpu")]},
-            "h200",
-            "rounds",
-        ),
+        ({"ops": [PlannedOp(op="linear", case=CASE | {"weights": "int8"}, variant="int8_dynamic_cpu")]}, "h200",
+         "rounds"),
         ({}, "cpu", "made for h200"),
         ({"expected": EXPECTED | {"driver": "580.1"}}, "h200", "driver 580.1 and this is 590.2"),
         ({"expected": EXPECTED | {"torch": "2.10"}}, "h200", "torch 2.10 and this is 2.11"),
         ({"expected": EXPECTED | {"device": "NVIDIA H100"}}, "h200", "device NVIDIA H100"),
         ({"ops": [PlannedOp(op="linear", case=CASE, variant="skinny_fp8")]}, "h200", "skinny_fp8 rounds weights"),
     ],
-)
+)  # fmt: skip
 def test_a_plan_that_cannot_be_served_is_refused_in_a_sentence(given: dict, gpu: str, said: str) -> None:
     assert said in (plan_refusal(plan(**given), GPUS[gpu], FACTS) or "")
 
@@ -85,29 +82,23 @@ def test_fp8_is_served_where_the_model_was_stored_in_it() -> None:
     assert "megakernel in fp8 rounds weights" in (plan_refusal(megakernel, GPUS["h200"], FACTS) or "")
 
 
-def test_int8_is_refused_where_no_kernel_multiplies_it() -> None:
+def test_integers_are_served_on_several_gpus_and_where_a_kernel_multiplies_them() -> None:
+    for weights, served in (("int8", True), ("int4_zero", True), ("fp8", False)):
+        sharded = plan(runner="megakernel", options={"weights": weights}, tensor_parallel_size=2)
+        assert (precision_refusal(sharded) is None) == served, weights
     with pytest.raises(ValueError, match=r"--weights: int8 is not served on .*, only Hopper GPUs have its products"):
         backends(load("llama"), RequestedSize(64, 4), weights="int8")
 
 
-def test_integers_are_served_on_several_gpus_and_other_precisions_on_none() -> None:
-    for weights, served in (("int8", True), ("int4_zero", True), ("fp8", False)):
-        sharded = plan(runner="megakernel", options={"weights": weights}, tensor_parallel_size=2)
-        assert (precision_refusal(sharded) is None) == served, weights
-
-
-def test_the_megakernel_takes_up_to_eight_sequences_or_what_a_plan_says() -> None:
-    measured = plan(serving=Serving(megakernel_up_to=2))
-    assert [megakernel_most(most, measured) for most in (1, 64)] == [1, 2]
-    assert [megakernel_most(64, each) for each in (None, plan())] == [8, 8]
-
-
-def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace() -> None:
+def test_a_server_names_what_it_takes_of_a_plan_and_of_the_megakernel() -> None:
     served_plan = plan(serving=Serving(max_num_seqs=8))
     for dtype, running in (("bf16", 8), ("bf16", 4), ("fp32", 8), ("fp32", 4)):
         taken = taken_of_plan(served_plan, dtype, running).partition(", and")[0]
         assert ("bf16" in taken, "8 requests at once" in taken) == (dtype == "bf16", running == 8)
     assert "at once" not in taken_of_plan(plan(), "bf16", 8)
+    measured = plan(serving=Serving(megakernel_up_to=2))
+    assert [megakernel_most(most, measured) for most in (1, 64)] == [1, 2]
+    assert [megakernel_most(64, each) for each in (None, plan())] == [8, 8]
 
 
 def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_elsewhere(capsys) -> None:

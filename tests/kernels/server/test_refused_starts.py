@@ -56,13 +56,11 @@ LONG = "9" * 60
         ("--port", "99999", "99999 is no port: ports are 0 to 65535"),
         ("--max-num-seqs", "0", "0 is not a positive number"),
         ("--max-model-len", LONG, f"{LONG[:40]}… is more than 2,147,483,647"),
-        ("--kv-gib", "nan", "nan is not a positive number"),
-        ("--kv-gib", "inf", "inf is more than 1,048,576"),
+        ("--kv-gib", "nan", "nan is not a positive number"), ("--kv-gib", "inf", "inf is more than 1,048,576"),
         ("--seed", f"-{LONG}", f"-{LONG[:39]}… is less than -9,223,372,036,854,775,808"),
-        ("--hang-seconds", "-inf", "-inf is not a positive number"),
-        ("--drain-seconds", "-1", "-1 is less than 0"),
+        ("--hang-seconds", "-inf", "-inf is not a positive number"), ("--drain-seconds", "-1", "-1 is less than 0"),
     ],
-)
+)  # fmt: skip
 def test_a_number_that_cannot_be_served_is_refused(option, value, sentence, capsys):
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
@@ -70,13 +68,16 @@ def test_a_number_that_cannot_be_served_is_refused(option, value, sentence, caps
     assert capsys.readouterr().err.splitlines() == [f"kernels serve: {option}: {sentence}"]
 
 
-def test_every_number_that_a_server_takes_has_its_bounds() -> None:
+def test_every_number_has_its_bounds_and_pages_two_precisions(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
     assert {action.dest for action in parser._actions if action.type in (int, float)} == {*NUMBERS}
     for name, (least, most) in NUMBERS.items():
         assert not wrong_number(name, most)
         assert not wrong_number(name, least + (name in ABOVE))
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--model", str(MODEL), "--kv-cache-dtype", "fp8_e5m2"])
+    assert re.search(r"--kv-cache-dtype: invalid choice: 'fp8_e5m2' .*auto.*fp8", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
@@ -92,14 +93,6 @@ def test_a_plan_of_such_numbers_is_refused_too(tmp_path: Path, serving: dict[str
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(PlanRefused, match=re.escape(f"serving.{said}")):
         read_plan(tmp_path / "plan.json")
-
-
-def test_another_precision_of_pages_is_no_choice(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    serve_arguments(parser)
-    with pytest.raises(SystemExit):
-        parser.parse_args(["--model", str(MODEL), "--kv-cache-dtype", "fp8_e5m2"])
-    assert re.search(r"--kv-cache-dtype: invalid choice: 'fp8_e5m2' .*auto.*fp8", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -157,21 +157,15 @@ def parts_of(step: Step | None) -> tuple[list[str], list[tuple[str, int]]]:
     ]
 
 
-@pytest.mark.parametrize(("decodes", "room"), [(0, 32), (1, 28), (2, 28), (3, 20), (12, 20)])
+@pytest.mark.parametrize(("decodes", "room"), [(0, 32), (1, 28), (2, 28), (3, 20), (12, 20), (40, 16)])
 def test_single_tokens_leave_chunks_less_room(decodes: int, room: int) -> None:
-    """All rows of a pass count: those of 3 decodes, padded to 12, leave 20 of 32 tokens for chunks."""
-    scheduler = Scheduler(SchedulerLimits(99, 4, 13, 100, 32, 4, mixed=(0, 2, 12)))
+    """All rows of a pass count: those of 3 decodes, padded to 12, leave 20 of 32 tokens; half of a step is chunks'."""
+    mixed = (0, 2, 12) if decodes < 13 else (0, 2)
+    scheduler = Scheduler(SchedulerLimits(999, 4, 41, 100, 32, 4, mixed=mixed))
     answering(scheduler, decodes)
     scheduler.add(Request("long", [1] * 60, 1))
     names, chunks = parts_of(scheduler.next_step())
     assert (len(names), chunks) == (decodes, [("long", room)])
-
-
-def test_chunks_have_half_of_a_step_beside_any_number_of_decodes() -> None:
-    scheduler = Scheduler(SchedulerLimits(999, 4, 41, 100, 32, 4, mixed=(0, 2)))
-    answering(scheduler, 40)
-    scheduler.add(Request("long", [1] * 60, 1))
-    assert parts_of(scheduler.next_step())[1] == [("long", 16)]
 
 
 def test_a_single_for_which_chunks_leave_no_row_comes_with_the_next_step() -> None:
@@ -183,7 +177,7 @@ def test_a_single_for_which_chunks_leave_no_row_comes_with_the_next_step() -> No
     assert parts_of(scheduler.next_step()) == (["single 0", "single 1", "prompt", "third single"], [])
 
 
-def test_a_request_that_waited_too_long_is_given_up() -> None:
+def test_only_a_request_that_has_not_begun_is_given_up_when_it_waited_too_long() -> None:
     scheduler = Scheduler(SchedulerLimits(4, 4, 1, 12, 8))
     first, second = Request("a", [1], 4), Request("b", [2], 4, deadline=10.0)
     scheduler.add(first)
@@ -192,9 +186,6 @@ def test_a_request_that_waited_too_long_is_given_up() -> None:
     assert scheduler.expire(9.0) == []
     assert [(each.request, each.finish_reason) for each in scheduler.expire(11.0)] == [(second, "deadline")]
     assert not scheduler.waiting
-
-
-def test_a_request_that_gave_its_pages_up_amid_its_prompt_is_not_given_up() -> None:
     scheduler = Scheduler(SchedulerLimits(9, 4, 2, 32, 2))
     first, second = Request("first", [1] * 4, 20), Request("second", [2] * 20, 4, deadline=10.0)
     for request in (first, second):

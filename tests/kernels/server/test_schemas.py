@@ -19,14 +19,12 @@ from kernels.server.scheduler.requests import prompt_too_long
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        (CompletionRequest, {"prompt": [1.5] * 1000}),
-        (CompletionRequest, {"prompt": [[1.5]] * 1000}),
-        (CompletionRequest, {"prompt": [None] * 1000}),
-        (EmbeddingRequest, {"input": [1.5] * 1000}),
+        (CompletionRequest, {"prompt": [1.5] * 1000}), (CompletionRequest, {"prompt": [[1.5]] * 1000}),
+        (CompletionRequest, {"prompt": [None] * 1000}), (EmbeddingRequest, {"input": [1.5] * 1000}),
         (ChatCompletionRequest, {"messages": [{}] * 1000}),
         (Message, {"role": "user", "content": [{"type": "text"}] * 1000}),
     ],
-)
+)  # fmt: skip
 def test_checking_a_list_ends_at_its_first_mistake(kind: type[BaseModel], given: dict) -> None:
     with pytest.raises(ValidationError) as raised:
         kind.model_validate({"model": "m"} | given)
@@ -39,12 +37,10 @@ def test_checking_a_list_ends_at_its_first_mistake(kind: type[BaseModel], given:
 @pytest.mark.parametrize(
     ("name", "value", "harmless"),
     [
-        ("n_predict", 5, None),
-        ("do_sample", False, True),
-        ("parameters", {"max_new_tokens": 5}, {}),
+        ("n_predict", 5, None), ("do_sample", False, True), ("parameters", {"max_new_tokens": 5}, {}),
         ("length_penalty", 0.5, 1.0),
     ],
-)
+)  # fmt: skip
 def test_a_field_of_another_server_is_refused_unless_it_changes_nothing(name, value, harmless):
     body = {"prompt": "a", "model": "m", "user": "ignored"}
     with pytest.raises(ApiError, match=f"^{name} is not served here") as raised:
@@ -53,16 +49,13 @@ def test_a_field_of_another_server_is_refused_unless_it_changes_nothing(name, va
     assert document(CompletionRequest, body | {name: harmless}) == document(CompletionRequest, body)
 
 
-def test_a_refused_field_is_told_by_its_name_here() -> None:
+def test_a_refused_field_is_told_by_its_name_here_and_completions_take_the_newer_one() -> None:
     with pytest.raises(ApiError, match=r"^max_new_tokens is not served here: its name here is max_tokens$"):
         document(
             ChatCompletionRequest, {"model": "m", "messages": [{"role": "user", "content": "a"}], "max_new_tokens": 5}
         )
     with pytest.raises(ApiError, match=r"^input_type is not served here$"):
         document(EmbeddingRequest, {"model": "m", "input": "a", "input_type": "query"})
-
-
-def test_completions_take_the_newer_name_of_their_limit_too() -> None:
     request = document(CompletionRequest, {"model": "m", "prompt": "a", "max_tokens": 9, "max_completion_tokens": 3})
     assert request.tokens(room=100) == 3
 
@@ -75,19 +68,13 @@ def test_almost_greedy_is_the_least_temperature_that_is_drawn_with(asked: float,
 @pytest.mark.parametrize(
     ("kind", "given", "said"),
     [
-        (
-            CompletionRequest,
-            {"prompt": [1, *[None] * 8]},
-            "8 tokens, which the prompt of 9 and the answer of 1 tokens together exceed",
-        ),
-        (
-            CompletionRequest,
-            {"prompt": ["a", [None] * 9], "max_tokens": 3},
-            "8 tokens, which the prompt of 9 and the answer of 3 tokens",
-        ),
+        (CompletionRequest, {"prompt": [1, *[None] * 8]},
+         "8 tokens, which the prompt of 9 and the answer of 1 tokens together exceed"),
+        (CompletionRequest, {"prompt": ["a", [None] * 9], "max_tokens": 3},
+         "8 tokens, which the prompt of 9 and the answer of 3 tokens"),
         (EmbeddingRequest, {"input": [[None] * 9]}, "8 tokens, which a text of 9 tokens exceeds"),
     ],
-)
+)  # fmt: skip
 def test_no_id_of_a_list_beyond_the_context_is_looked_at(kind: type[BaseModel], given: dict, said: str) -> None:
     """None is no id, which is not said."""
     with pytest.raises(ApiError) as raised:

@@ -19,7 +19,7 @@ from kernels import runners
 from kernels.load import sockets
 from kernels.server.http.text import text_of
 from tests.kernels.server.bad_requests import BAD_REQUESTS
-from tests.kernels.server.conftest import LONG, MODEL, engine_of, metric, ready, served, until
+from tests.kernels.server.conftest import LONG, MODEL, engine_of, metric, ready, until
 from tests.openai_package import PACKAGES
 
 CONFIG = json.loads((MODEL / "config.json").read_text())
@@ -62,21 +62,6 @@ def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, e
     assert choice["finish_reason"] == "length"
     counts = {"prompt_tokens": len(prompt), "completion_tokens": TOKENS, "total_tokens": len(prompt) + TOKENS}
     assert {**found["usage"], "prompt_tokens_details": None} == counts | {"prompt_tokens_details": None}
-
-
-def test_pages_in_fp8_give_the_same_first_tokens_also_from_the_prefix_cache(expected) -> None:
-    """The second prompt is the first with its answer but for a token. Its first 16 are a page of the first."""
-    prompt = text_of(MODEL, CONFIG).encode(PROMPT) + expected[0]
-    cached = []
-    with served("--kv-cache-dtype", "fp8") as (api, _):
-        for count in (TOKENS, 1):
-            request = GREEDY | {"prompt": prompt[:-count], "max_tokens": count, "return_token_ids": True}
-            answer = api.post("/v1/completions", json=request).json()
-            assert answer["choices"][0]["token_ids"] == prompt[-count:]
-            cached.append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
-        metrics = api.get("/metrics").text
-    assert cached == [0, 16]
-    assert 'serve_kv_cache_info{dtype="fp8"} 1.0' in metrics
 
 
 def test_without_a_limit_a_completion_has_16_tokens_or_what_the_context_has_room_for(api: httpx.Client) -> None:
@@ -196,17 +181,6 @@ def test_a_repeated_prompt_has_its_log_probabilities(api: httpx.Client, expected
     assert (plain["text"].startswith(PROMPT), plain["logprobs"]) == (True, None)
     special = GREEDY | {"prompt": [0, *prompt], "max_tokens": 0, "echo": True, "skip_special_tokens": False}
     assert api.post("/v1/completions", json=special).json()["choices"][0]["text"] == "<|end|>" + text.decode(prompt)
-
-
-def test_a_chat_has_the_log_probabilities_of_its_text(api: httpx.Client) -> None:
-    chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8, "logprobs": True, "top_logprobs": 3}
-    whole = api.post("/v1/chat/completions", json=GREEDY | chat).json()["choices"][0]
-    stream = events(api, "/v1/chat/completions", GREEDY | chat)
-    told = [entry for each in stream for entry in each["choices"][0]["logprobs"]["content"]]
-    for entries in (told, whole["logprobs"]["content"]):
-        assert b"".join(bytes(each["bytes"]) for each in entries).decode() == whole["message"]["content"]
-        assert all(each["top_logprobs"][0]["logprob"] == each["logprob"] for each in entries)
-        assert {len(each["top_logprobs"]) for each in entries} == {3}
 
 
 KINDS = {"kind": {"enum": ["list", "set"]}, "sizes": {"type": "array", "items": {"enum": [1, 20]}, "maxItems": 3}}

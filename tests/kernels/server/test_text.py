@@ -26,11 +26,12 @@ TEXT = "naïve — “€5” 😀 done"
 @pytest.mark.parametrize(
     "text", [ByteText(frozenset()), text_of(MODEL, json.loads((MODEL / "config.json").read_text()))]
 )
-def test_pieces_add_up_to_the_text_and_hold_no_half_character(text) -> None:
+def test_pieces_and_bytes_of_tokens_add_up_to_the_text_and_no_piece_holds_half_a_character(text) -> None:
     pieces = IncrementalDetokenizer(text)
     told = [pieces.add(each) for each in text.encode(TEXT)]
     assert "".join(told) + pieces.rest() == TEXT
     assert all("\N{REPLACEMENT CHARACTER}" not in piece for piece in told)
+    assert b"".join(map(text.token_bytes, text.encode(TEXT))) == TEXT.encode()
 
 
 def test_an_answer_of_broken_characters_is_told_as_it_comes() -> None:
@@ -77,12 +78,6 @@ def test_a_stop_is_found_across_pieces_and_is_no_part_of_the_answer() -> None:
     assert (stops.add("sto"), stops.rest()) == (("", False), "sto")
 
 
-def test_the_bytes_of_tokens_add_up_to_the_text() -> None:
-    """Also of parts of characters."""
-    for text in (ByteText(frozenset()), text_of(MODEL, json.loads((MODEL / "config.json").read_text()))):
-        assert b"".join(map(text.token_bytes, text.encode(TEXT))) == TEXT.encode()
-
-
 def test_a_token_keeps_its_space_and_a_byte_token_is_its_byte(tmp_path: Path) -> None:
     """As in tokenizers that drop the space at the beginning of a text, such as those of Mistral."""
     vocabulary = {"<unk>": 0, "<0xE2>": 1, "a": 2, "▁to": 3, "<s>": 4, "�": 5}
@@ -113,13 +108,11 @@ def entries_of(stop: list[str], reason: str = "length") -> tuple[str, list[tuple
     ("stop", "reason", "answer", "offsets"),
     [
         ([], "length", "a €5 done", [0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8]),
-        ([], "stop", "a €5 don", [0, 1, 2, 2, 2, 3, 4, 5, 6, 7]),
-        (["5 d"], "length", "a €", [0, 1, 2, 2, 2]),
-        (["€"], "length", "a ", [0, 1]),
-        (["a"], "length", "", []),
+        ([], "stop", "a €5 don", [0, 1, 2, 2, 2, 3, 4, 5, 6, 7]), (["5 d"], "length", "a €", [0, 1, 2, 2, 2]),
+        (["€"], "length", "a ", [0, 1]), (["a"], "length", "", []),
         (["ones"], "length", "a €5 done", [0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8]),
     ],
-)
+)  # fmt: skip
 def test_log_probabilities_are_told_for_the_tokens_of_the_text(stop, reason, answer, offsets) -> None:
     """The parts of a character share its place, and a stop text or token has none."""
     said, entries = entries_of(stop, reason)
@@ -157,19 +150,6 @@ def test_a_model_without_a_tokenizer_is_served_by_bytes_and_ids(tmp_path, caplog
     assert text.decode([104, 195, 169, 70_000]) == "hé<70000>"
     assert text.chat([{"role": "user", "content": "hi"}]) == text.encode("user: hi\nassistant:")
     assert text.stop_ids == {3, 4}
-
-
-def test_a_template_that_refuses_is_told_in_a_sentence(tmp_path: Path) -> None:
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((MODEL / name).read_bytes())
-    template = (
-        "{% if messages[0].role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}{{ messages[0].content }}"
-    )
-    (tmp_path / "chat_template.jinja").write_text(template)
-    text = text_of(tmp_path, {})
-    assert text.chat([{"role": "user", "content": "the list"}]) == text.encode("the list")
-    with pytest.raises(ValueError, match="no tools"):
-        text.chat([{"role": "tool", "content": "x"}])
 
 
 def templated(folder: Path, template: str) -> TextCodec:
@@ -214,13 +194,23 @@ def test_a_template_reads_no_file_and_ends(tmp_path: Path, template: str, said: 
         templated(tmp_path, template).chat([{"role": "user", "content": "a"}])
 
 
-def test_a_template_reads_the_variables_of_a_request(tmp_path: Path) -> None:
+def test_a_template_reads_the_variables_of_a_request_and_may_refuse(tmp_path: Path) -> None:
     template = "{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %} briefly{% endif %}"
     text, chat = templated(tmp_path, template), [{"role": "user", "content": "the list"}]
     assert text.chat(chat, variables={"enable_thinking": False}) == text.encode("the list briefly")
     assert text.chat(chat, variables={"enable_thinking": True}) == text.encode("the list")
     with pytest.raises(ValueError, match="this model has no chat template"):
         BYTES.chat(chat, variables={"enable_thinking": False})
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((MODEL / name).read_bytes())
+    template = (
+        "{% if messages[0].role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}{{ messages[0].content }}"
+    )
+    (tmp_path / "chat_template.jinja").write_text(template)
+    text = text_of(tmp_path, {})
+    assert text.chat([{"role": "user", "content": "the list"}]) == text.encode("the list")
+    with pytest.raises(ValueError, match="no tools"):
+        text.chat([{"role": "tool", "content": "x"}])
 
 
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])

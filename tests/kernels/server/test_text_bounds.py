@@ -69,13 +69,11 @@ def test_normal_form_c_shrinks_no_text_by_more() -> None:
     "own",
     [
         Tokenizer(WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]")),
-        Tokenizer(BPE({"a": 0, "?": 1}, [], unk_token="?", fuse_unk=True)),
-        made(None, Both([Whitespace(), LEVEL])),
-        made(None, Both([Split(" ", "removed"), LEVEL])),
-        made(Replace(Regex(" +"), " "), LEVEL),
+        Tokenizer(BPE({"a": 0, "?": 1}, [], unk_token="?", fuse_unk=True)), made(None, Both([Whitespace(), LEVEL])),
+        made(None, Both([Split(" ", "removed"), LEVEL])), made(Replace(Regex(" +"), " "), LEVEL),
         made(Replace("  ", " "), LEVEL),
     ],
-)
+)  # fmt: skip
 def test_a_tokenizer_that_may_drop_or_gather_text_has_no_bound(own: Tokenizer) -> None:
     assert longest_token(own) is None
 

@@ -53,12 +53,8 @@ def answer(text: str, form: ToolFormat, parallel: bool = True) -> tuple[str, lis
         ("hermes", "a < b, <tool> \n\n and <tool_", "a < b, <tool> \n\n and <tool_", []),
         ("hermes", '<tool_call>{"no": 1}</tool_call> x \n', '<tool_call>{"no": 1}</tool_call> x \n', []),
         ("llama3", '\n{"name": "now", "parameters": {}}', "", [("now", "{}")]),
-        (
-            "llama3",
-            '{"name": "now", "parameters": {}}; {"name": "weather", "parameters": {"place": "a"}}',
-            "",
-            [("now", "{}"), ("weather", '{"place": "a"}')],
-        ),
+        ("llama3", '{"name": "now", "parameters": {}}; {"name": "weather", "parameters": {"place": "a"}}', "",
+         [("now", "{}"), ("weather", '{"place": "a"}')]),
         ("llama3", 'Say {"name": "now", "parameters": {}}', 'Say {"name": "now", "parameters": {}}', []),
         ("llama3", '{"place": "a"}', '{"place": "a"}', []),
         ("llama3", '<|python_tag|>{"name": "now", "parameters": {}}', "", [("now", "{}")]),
@@ -67,7 +63,7 @@ def answer(text: str, form: ToolFormat, parallel: bool = True) -> tuple[str, lis
         ("hermes", f"<tool_call>{NO_NUMBER}</tool_call>", f"<tool_call>{NO_NUMBER}</tool_call>", []),
         ("llama3", '{"name": "now", "param', '{"name": "now", "param', []),
     ],
-)
+)  # fmt: skip
 def test_calls_are_taken_out_of_the_text(form: ToolFormat, text: str, content: str, calls: list) -> None:
     assert answer(text, form) == (content, calls, "tool_calls" if calls else "stop")
     assert answer(text, form, parallel=False)[1] == calls[:1]
@@ -78,15 +74,12 @@ def chat(**fields) -> ChatCompletionRequest:
     return ChatCompletionRequest.model_validate(asked | fields)
 
 
-def test_the_chat_template_gets_tools_as_they_are_unless_none_may_be_called() -> None:
+def test_the_chat_template_gets_tools_as_they_are_and_earlier_calls_as_objects() -> None:
     assert chat().tools_of_template == {"tools": [WEATHER, NOW]}
     assert chat(tool_choice="none").tools_of_template == chat(tools=None).tools_of_template == {}
     assert chat(tool_choice="none").calling(None) is None
     with pytest.raises(ApiError, match="tools: this model writes calls of tools in no form that is known here"):
         chat().calling(None)
-
-
-def test_the_chat_template_gets_earlier_calls_as_objects() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "now", "arguments": '{"zone": 1}'}}
     assistant = Message.model_validate({"role": "assistant", "tool_calls": [call]}).document
     assert assistant["tool_calls"][0]["function"] == {"name": "now", "arguments": {"zone": 1}}
@@ -98,12 +91,10 @@ def test_the_chat_template_gets_earlier_calls_as_objects() -> None:
 @pytest.mark.parametrize(
     ("template", "form"),
     [
-        ("{% if tools %}<tools></tools> <tool_call>{% endif %}", "hermes"),
-        ("{{- '<|python_tag|>' }}", "llama3"),
-        ("<tool_call>\n<function=example>", None),
-        ("{{ messages }}", None),
+        ("{% if tools %}<tools></tools> <tool_call>{% endif %}", "hermes"), ("{{- '<|python_tag|>' }}", "llama3"),
+        ("<tool_call>\n<function=example>", None), ("{{ messages }}", None),
     ],
-)
+)  # fmt: skip
 def test_the_form_of_calls_is_that_of_the_chat_template(template: str, form: ToolFormat | None) -> None:
     assert format_of(template) == form
 

@@ -44,7 +44,7 @@ def asked_anew(api: httpx.Client, path: str = "/v1/completions", **more):
         return own.post(path, json=ASKED | more) if path.startswith("/v1") else own.get(path)
 
 
-def test_each_gets_its_turn_and_all_count_together(both) -> None:
+def test_each_gets_its_turn_and_all_say_and_count_the_same(both) -> None:
     api, *_ = both
     before = metric(api, "generated_tokens_total")
     with ThreadPoolExecutor(8) as pool:
@@ -54,6 +54,9 @@ def test_each_gets_its_turn_and_all_count_together(both) -> None:
     told = {metric(api, "generated_tokens_total") for _ in range(6)}
     assert told == {before + 240}
     assert len({asked_anew(api, "/metrics").text.count("serve_kv_pages") for _ in range(4)}) == 1
+    assert {asked_anew(api, "/health").text for _ in range(4)} == {"ready\n"}
+    bare = {httpx.post(f"{api.base_url}/v1/completions", json=ASKED, trust_env=False).status_code for _ in range(4)}
+    assert bare == {401}
 
 
 def test_connections_are_dealt_out_evenly(both) -> None:
@@ -73,13 +76,6 @@ def test_connections_are_dealt_out_evenly(both) -> None:
     finally:
         for each in held:
             each.close()
-
-
-def test_all_say_what_the_engine_does_and_ask_for_the_key(both) -> None:
-    api, _, _ = both
-    assert {asked_anew(api, "/health").text for _ in range(4)} == {"ready\n"}
-    bare = {httpx.post(f"{api.base_url}/v1/completions", json=ASKED, trust_env=False).status_code for _ in range(4)}
-    assert bare == {401}
 
 
 def test_a_dead_engine_ends_the_requests_of_all(both) -> None:
@@ -133,9 +129,16 @@ def test_nothing_outlives_the_sudden_death_of_the_main_process(both) -> None:
 
 
 def test_a_signal_lets_all_of_them_drain(tmp_path: Path) -> None:
-    """A second signal ends them at once: test_no_room.py."""
+    """With pages in fp8, also from the prefix cache. A second signal ends them at once: test_no_room.py."""
     log = tmp_path / "log"
-    with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
+    options = ("--web-processes", "2", "--kv-cache-dtype", "fp8")
+    with log.open("wb") as output, served(*options, output=output) as (api, server):
+        asked = ASKED | {"prompt": [*range(5, 25)], "ignore_eos": True, "return_token_ids": True}
+        ids = api.post("/v1/completions", json=asked).json()["choices"][0]["token_ids"]
+        again = api.post("/v1/completions", json=asked | {"prompt": asked["prompt"] + ids[:-1], "max_tokens": 1}).json()
+        assert again["choices"][0]["token_ids"] == ids[-1:]
+        assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == 16
+        assert 'serve_kv_cache_info{dtype="fp8"} 1.0' in api.get("/metrics").text
         with api.stream("POST", "/v1/completions", json=LONG | {"n": 8, "stream": True}) as stream:
             lines = stream.iter_lines()
             told = [next(lines)]
@@ -237,14 +240,11 @@ def test_what_hangs_is_started_again_and_holds_up_no_end(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("cpus", "gpu", "asked", "count"),
     [
-        (2, True, {"max_num_seqs": 256}, 1),
-        (16, True, {"max_num_seqs": 32}, 1),
-        (16, True, {"max_num_seqs": 64}, 4),
-        (16, False, {"max_num_seqs": 64}, 1),
-        (8, False, {"max_num_seqs": 256, "device": "cuda"}, 4),
+        (2, True, {"max_num_seqs": 256}, 1), (16, True, {"max_num_seqs": 32}, 1), (16, True, {"max_num_seqs": 64}, 4),
+        (16, False, {"max_num_seqs": 64}, 1), (8, False, {"max_num_seqs": 256, "device": "cuda"}, 4),
         (64, True, {"max_num_seqs": 256, "device": "cpu"}, 1),
         (2, False, {"max_num_seqs": 8, "device": "cpu", "web_processes": 3}, 3),
     ],
-)
+)  # fmt: skip
 def test_several_serve_many_requests_to_a_gpu_on_many_cpus(cpus: int, gpu: bool, asked: dict, count: int) -> None:
     assert processes_for(Spec("m", **asked), cpus, gpu) == count

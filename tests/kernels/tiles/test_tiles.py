@@ -42,9 +42,13 @@ def test_a_map_that_cannot_be_is_refused(tensor: torch.Tensor, box: tuple[int, .
         maps.encode(tensor, box)
 
 
-def test_a_map_without_a_swizzle_takes_rows_of_16_bytes() -> None:
+def test_a_map_that_the_copy_engine_does_not_have_is_refused_by_the_arguments_name() -> None:
     with pytest.raises(ValueError, match="a multiple of 16 bytes"):
         maps.encode(torch.zeros(2, 4, 128, dtype=torch.int32), (1, 4, 6), swizzled=False)
+    with pytest.raises(ValueError, match="promotion of 64 bytes: the copy engine has 128, 256"):
+        maps.encode(torch.zeros(8, 64, dtype=torch.bfloat16), (8, 64), 64)
+    with pytest.raises(ValueError, match=r"^x: tensor has an innermost stride of 64, not 1"):
+        maps.named("x", torch.empty(64, 64, dtype=torch.bfloat16).T, (64, 64))
 
 
 def test_types_of_values_are_numbered_as_the_driver_does() -> None:
@@ -55,16 +59,6 @@ def test_types_of_values_are_numbered_as_the_driver_does() -> None:
     numbers = {name: i for i, name in enumerate(re.findall(r"CU_TENSOR_MAP_DATA_TYPE_(\w+)", listed[1]))}
     of_torch = {"float8_e4m3fn": "UINT8", "int8": "UINT8"}
     assert {name: numbers[of_torch.get(name, name.upper())] for name in maps.TYPES} == maps.TYPES
-
-
-def test_a_promotion_that_the_copy_engine_does_not_have_is_refused() -> None:
-    with pytest.raises(ValueError, match="promotion of 64 bytes: the copy engine has 128, 256"):
-        maps.encode(torch.zeros(8, 64, dtype=torch.bfloat16), (8, 64), 64)
-
-
-def test_the_argument_whose_map_is_impossible_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^x: tensor has an innermost stride of 64, not 1"):
-        maps.named("x", torch.empty(64, 64, dtype=torch.bfloat16).T, (64, 64))
 
 
 def _launch(entry: str, grid: int, threads: int, *arguments: Any, dtype: torch.dtype = torch.bfloat16) -> None:

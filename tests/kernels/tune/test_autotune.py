@@ -53,7 +53,7 @@ def test_difference_inside_the_noise_is_no_difference(plant):
     assert "lies inside the noise (" in found["planted_fast"].reason
 
 
-def test_variant_that_beats_physics_is_impossible(plant):
+def test_what_beats_physics_is_impossible_even_where_others_of_the_variant_are_faster(plant):
     plant(Slow, Fast)
     case = LinearCase(m=64, n=64, k=64, dtype="fp32", weights="fp32")
     found = by_name(try_case(scripted("h200", {"planted_fast": 1e-9, "planted_slow": 1.0}), case))
@@ -62,14 +62,11 @@ def test_variant_that_beats_physics_is_impossible(plant):
     assert not found["planted_fast"].chosen
     assert found["planted_slow"].chosen
 
-
-def test_params_that_beat_physics_are_impossible_even_where_others_of_the_variant_are_faster(plant):
     class Tunable(Fast):
         def space(self, case):
             return [{}, {"again": 1}, {"again": 2}]
 
     plant(Tunable)
-    case = LinearCase(m=64, n=64, k=64, dtype="fp32", weights="fp32")
     trials = try_case(scripted("h200", {"planted_fast": 1e-9}), case)
     assert [trial.gate for trial in trials] == ["impossible"] * 3
     assert sorted(trial.raced for trial in trials) == [False, True, True]
@@ -164,14 +161,21 @@ def test_params_are_tuned_and_the_losers_kept(plant):
     assert slow.id != fast.id
 
 
-def test_ids_are_the_same_in_every_run():
+def test_ids_are_the_same_in_every_run_and_work_is_shared_out_in_order():
     variant = registry.variant("torch_linear")
     first, second = (Trial.of(CASE, variant, {"a": 1}) for _ in range(2))
     assert first.id == second.id
     assert first.id != Trial.of(CASE, variant, {"a": 2}).id
+    assert parallel_map(abs, [-3, 2, -1], 2) == [3, 2, 1] == parallel_map(abs, [-3, 2, -1], 1)
 
 
-def test_what_the_gate_said_ahead_is_not_asked_again(plant, monkeypatch):
+def test_what_was_proven_ahead_is_timed_however_little_time_is_left_and_not_proven_again(plant, monkeypatch):
+    plant(Slow)
+    place = scripted("cpu", {"planted_slow": 1.0})
+    assert "no time" in by_name(try_case(place, CASE, seconds=0))["planted_slow"].reason
+    place.proven = prove_ahead(place, [CASE], jobs=1)
+    assert by_name(try_case(place, CASE, seconds=0))["planted_slow"].ms is not None
+    assert prove_ahead(bench(only=frozenset({"torch_linear_compiled"})), [CASE], jobs=1) == {}
     plant(Slow, planted.Wrong)
     place = scripted("cpu", {"planted_slow": 1.0})
     place.proven = prove_ahead(place, [CASE], jobs=1)
@@ -180,22 +184,6 @@ def test_what_the_gate_said_ahead_is_not_asked_again(plant, monkeypatch):
     assert found["planted_slow"].chosen
     assert found["planted_wrong"].gate == "fail"
     assert found["planted_wrong"].ms is None
-
-
-def test_what_chooses_kernels_by_their_times_is_not_proven_beside_others():
-    assert prove_ahead(bench(only=frozenset({"torch_linear_compiled"})), [CASE], jobs=1) == {}
-
-
-def test_what_is_proven_is_timed_however_little_time_is_left(plant):
-    plant(Slow)
-    place = scripted("cpu", {"planted_slow": 1.0})
-    assert "no time" in by_name(try_case(place, CASE, seconds=0))["planted_slow"].reason
-    place.proven = prove_ahead(place, [CASE], jobs=1)
-    assert by_name(try_case(place, CASE, seconds=0))["planted_slow"].ms is not None
-
-
-def test_work_is_shared_out_in_order():
-    assert parallel_map(abs, [-3, 2, -1], 2) == [3, 2, 1] == parallel_map(abs, [-3, 2, -1], 1)
 
 
 def test_what_could_not_run_ahead_is_tried_again_alone(plant):

@@ -49,14 +49,18 @@ def test_params_that_lost_below_the_floor_are_impossible_as_well(plant):
     assert [trial.chosen for trial in trials] == [True, False, False, False]
 
 
-def test_ceilings_that_were_measured_too_low_are_no_reproach(plant):
-    """Its time is kept, but there is no share of a floor that was wrong."""
+def test_what_lies_between_the_ceilings_and_their_error_stays(plant):
     plant(Slow, Fast)
     place = doubted({"planted_fast": 1.0, "planted_slow": 3.0}, 2.0, 1.02)
     found = by_name(try_case(place, CASE))
     assert (found["planted_fast"].chosen, found["planted_fast"].floor_share) == (True, None)
     assert found["planted_fast"].floor_ms == pytest.approx(1.02)
     assert found["planted_fast"].reason == "3.00x faster than planted_slow, what torch runs by itself."
+    plant(Slow, Fast)
+    place = doubted({"planted_fast": 1.0, "planted_slow": 3.0}, 1.04, 1.04)
+    found = by_name(try_case(place, CASE))
+    assert (found["planted_fast"].chosen, place.measured) == (True, [])
+    assert found["planted_fast"].floor_share == pytest.approx(1.04)
 
 
 def test_a_time_that_was_too_short_once_is_taken_again(plant):
@@ -84,11 +88,3 @@ def test_what_torch_runs_by_itself_needs_no_floor_to_stay(plant, monkeypatch):
     for trial in trials:
         trial.peer = trial.variant == "planted_slow"
     assert [row.ratio_to_best_peer for row in bench_rows(trials)] == [None, None]
-
-
-def test_a_small_excess_over_the_measured_floor_is_its_measurements(plant):
-    plant(Slow, Fast)
-    place = doubted({"planted_fast": 1.0, "planted_slow": 3.0}, 1.04, 1.04)
-    found = by_name(try_case(place, CASE))
-    assert (found["planted_fast"].chosen, place.measured) == (True, [])
-    assert found["planted_fast"].floor_share == pytest.approx(1.04)
