@@ -55,11 +55,12 @@ with eight sequences (`serve-megakernel.json`, `change_over`)."""
 LOSSY_LAYER_US = 17.7
 """The least time of a megakernel's layer that unpacks its weights: Llama-3.2-1B in NVFP4 (`decode.json`). GPUs that
 share the model divide it."""
-UNPACKED = {"int8": 4.0, "fp8": 4.2, "nvfp4": 6.1}
+UNPACKED = {"int8": 4.0, "fp8": 4.2, "nvfp4": 6.1, "mxfp4": 4.7}
 """So many 10¹² weights a second the SMs of an H200 or H100 unpack at most, whatever they could read. fp8 and NVFP4:
 Llama-3.1-70B's shape on two H200s, whose layers take 110 and 77 µs (`h200x2/decode-70b.json`). int8, whose codes the
 tensor cores multiply as they are: the steps of Llama-3.2-1B and of six layers of Llama-3.1-8B less their exchanges, 3.9
-and 4.0 (`int8-variants.json`, "four")."""
+and 4.0 (`int8-variants.json`, "four"). mxfp4, of experts alone: gpt-oss-20b's steps less those in bf16 and the bytes of
+the rest, 5.5 with one sequence and 4.1 with eight (`decode-gpt-oss.json`, `-8.json`)."""
 UNPACK_US = 3.0
 """What unpacking fp8 or NVFP4 adds to a megakernel's layer beside that, the beginning and end of each product: the mean
 of the 8B and the 70B's shape in fp8 on one, two and four H200s (`h200x2/decode-8b.json`, `h200x4/decode-8b-fp8.json`,

@@ -122,7 +122,7 @@ def test_weights_are_unpacked_no_faster_than_the_sms_can(weights, bytes_each, un
         idle_ms = 32 * (5 * EXCHANGE_US + unpack_us) / 1e3
         bare = parameters * each_ms + cache / (read * 1e9) + flops_ms
         assert values(of(found, "megakernel", weights))[("tpot", None, None)] == pytest.approx(bare + idle_ms)
-    limits = "at most 4.0 · 10¹² of int8, 4.2 · 10¹² of fp8, 6.1 · 10¹² of nvfp4 weights a second"
+    limits = "at most 4.0 · 10¹² of int8, 4.2 · 10¹² of fp8, 6.1 · 10¹² of nvfp4, 4.7 · 10¹² of mxfp4 weights a second"
     assert any(limits in each and "takes 3.0 µs more in each layer" in each for each in found.assumptions)
     assert not any("unpacking" in each for each in predicted(eight, "h200x4", CEILINGS).assumptions)
 

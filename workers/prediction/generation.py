@@ -185,7 +185,8 @@ class _Request:
         known, sizes = MODEL_BYTES if self.runner in (MEGAKERNEL, "kernels") else BYTES, self.sizes
         size = known[of_dense(weights) or self.activations]
         if not of_dense(weights):
-            sizes = replace(sizes, expert_share=known[weights] / size)
+            unpacking = rates.read_tbps / pass_time.UNPACKED[weights]  # the bytes that are read meanwhile
+            sizes = replace(sizes, expert_share=max(known[weights], unpacking) / size)
         if weights == self.stored == "fp8":
             sizes = replace(sizes, head_share=SIXTEEN_BITS / size)
         return pass_ms(sizes, work, size, BYTES[self.activations] / SIXTEEN_BITS, by, layer)
