@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.workbench.small_disk import fill
-from workbench.embedded.devices import Device
 from workbench.embedded.process import EmbeddedError
 from workbench.embedded.stack import RESTARTS_PER_MINUTE, Workbench
 
@@ -38,8 +37,7 @@ def answers(url: str) -> bool:
 def main(folder: Path) -> dict[str, object]:
     gave_up: list[str] = []
     stopping = threading.Event()
-    env = {"SWEEP_SECONDS": "2", "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages", "PYTHONPATH": os.getcwd()}
-    with Workbench(data=folder, port=0, devices=[Device("cpu")], env=env) as workbench:
+    with Workbench(data=folder, port=0, devices=[], env={"SWEEP_SECONDS": "2"}) as workbench:
 
         def watch() -> None:
             try:
