@@ -38,12 +38,12 @@ BEYOND = """async (ms) => { const root = document.documentElement, ends = Date.n
 BAR = "document.querySelector('.topbar')?.offsetHeight ?? 0"
 ALIKE = """
     bring-up bring-ups-of-a-member compare-load compare-nothing empty-bring-ups empty-inbox empty-models
-    empty-reports empty-tokens fleet-one-at-a-time forbidden invitation-ended portfolio-nothing-found prices-asked
-    report-file report-missed report-of-run report-reviewed result-h200 result-inside result-load-llama
-    result-load-qwen result-met result-missed result-no-change result-too-close result-two-gpus result-undecided
-    result-vllm run-cancelled run-endpoint-load run-h200 run-inside run-load-llama run-load-qwen run-lost run-missed
-    run-no-change run-too-close run-two-gpus run-undecided run-vllm workload workload-h200 workload-new
-    workload-two-gpus workload-vllm
+    empty-reports empty-tokens fleet-one-at-a-time forbidden invitation-ended notifications-of-a-member
+    portfolio-nothing-found prices-asked report-file report-missed report-of-run report-reviewed result-h200
+    result-inside result-load-llama result-load-qwen result-met result-missed result-no-change result-too-close
+    result-two-gpus result-undecided result-vllm run-cancelled run-endpoint-load run-h200 run-inside run-load-llama
+    run-load-qwen run-lost run-missed run-no-change run-queued run-too-close run-two-gpus run-undecided run-vllm
+    workload workload-h200 workload-new workload-two-gpus workload-vllm
 """
 """Of the same template as pages that are checked; a link shows the same file as four of the reports."""
 ALL = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}

@@ -40,7 +40,7 @@ def _sla(client, document):
         ({"objectives": [OBJECTIVE | {"metric": "ttf_n", "n": 900}]}, "objectives[0].n", "TTF900 p50 asks for token"),
         ({"objectives": [OBJECTIVE], "traffic": {"batch": "x"}}, "traffic.batch", "should be a whole number, not 'x'"),
         ({"objectives": [OBJECTIVE], "load": {"most_users": 2.5}}, "load.most_users", "should be a whole number, not"),
-        ({"objectives": [OBJECTIVE], "duty_cycle": "a"}, "duty_cycle", "should be a number, not 'a'"),
+        ({"objectives": [OBJECTIVE | {"limit": True}]}, "objectives[0].limit", "should be a number, not true"),
         ({"objectives": [OBJECTIVE], "name": "x" * 999}, "name", "should have at most"),
     ],
 )

@@ -35,7 +35,7 @@ UP = "from workbench.embedded import main; raise SystemExit(main(port=0))"
 UPLOADS = 20
 MIB = 2**20
 CHUNK = 16 * MIB
-ROWS = 200_000
+ROWS = 100_000
 UPLOAD_BYTES = 2**22
 DRIP_BYTES = 2**17
 DRIP_SECONDS = 0.4
