@@ -52,20 +52,7 @@ def upload(page: Page, folder: Path) -> None:
     page.get_by_role("button", name="Upload", exact=True).click()
 
 
-def test_an_upload_is_taken_up_again_after_the_page_was_left(page, folder):
-    page.route("**/api/v1/uploads/*/finish", lambda route: route.abort())
-    upload(page, folder)
-    expect(page.get_by_role("alert")).to_contain_text("Upload again to go on", timeout=SENT_MS)
-    page.unroute("**/api/v1/uploads/*/finish")
-    sent: list[str] = []
-    page.on("request", lambda request: sent.append(request.method))
-    upload(page, folder)
-    page.wait_for_url("**/models/*-*/", timeout=SENT_MS)
-    assert "PATCH" not in sent
-    assert listed(page, "uploads") == []
-
-
-def test_a_folder_goes_up_although_the_connection_breaks(page, folder):
+def test_a_folder_goes_up_although_the_connection_breaks_and_is_taken_up_again_after_the_page_was_left(page, folder):
     broken: list[str] = []
 
     def break_one(route: Route) -> None:
@@ -77,10 +64,18 @@ def test_a_folder_goes_up_although_the_connection_breaks(page, folder):
             route.continue_()
 
     page.route("**/api/v1/uploads/**", break_one)
+    page.route("**/api/v1/uploads/*/finish", lambda route: route.abort())
+    upload(page, folder)
+    expect(page.get_by_role("alert")).to_contain_text("Upload again to go on", timeout=SENT_MS)
+    assert broken
+    page.unroute("**/api/v1/uploads/*/finish")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
     upload(page, folder)
     page.wait_for_url("**/models/*-*/", timeout=SENT_MS)
     expect(page.get_by_role("heading", name="my-model")).to_be_visible()
-    assert broken
+    assert "PATCH" not in sent
+    assert listed(page, "uploads") == []
     stored = {file["path"]: file["sha256"] for file in listed(page, "models")[0]["files"]}
     assert stored == {name: sha((folder / name).read_bytes()) for name in ("config.json", "model.safetensors")}
 
@@ -113,7 +108,8 @@ def test_bad_files_are_refused_with_a_sentence_when_they_are_chosen_or_dropped_a
 
 def test_a_bad_config_is_refused_and_a_corrected_one_is_taken(page, folder):
     (folder / "added_tokens.json").write_text("{}")
-    (folder / "config.json").write_text(json.dumps({key: WIDE[key] for key in WIDE.keys() - {"vocab_size"}}))
+    (folder / "model.safetensors").write_bytes(safetensors(weights_of(CONFIG)))
+    (folder / "config.json").write_text(json.dumps({key: CONFIG[key] for key in CONFIG.keys() - {"vocab_size"}}))
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.url) if request.method == "PATCH" else None)
     page.goto("/models/upload/")
@@ -125,7 +121,7 @@ def test_a_bad_config_is_refused_and_a_corrected_one_is_taken(page, folder):
     expect(page.get_by_role("button", name="Discard")).to_be_hidden()
     assert sent[0].rpartition("/")[2] == "1", "config.json, the second of the files, goes first"
     assert listed(page, "uploads") == []
-    (folder / "config.json").write_text(json.dumps(WIDE | {"bos_token_id": 9}))
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"bos_token_id": 9}))
     page.get_by_label("or a folder").set_input_files(folder)
     page.get_by_role("button", name="Upload", exact=True).click()
     page.wait_for_url("**/models/*-*/", timeout=SENT_MS)

@@ -122,6 +122,7 @@ class Compose:
         """The service's environment: the image's, the file's, and what the file passes on from .env."""
         programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         base = {"PATH": programs, "HOME": str(self.folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        base["TORCHINDUCTOR_VEC_ISA_OK"] = os.environ["TORCHINDUCTOR_VEC_ISA_OK"]
         ours = self.services[name].get("image", "").startswith("kernel-workbench")
         if ours:
             volume = self.services[name]["volumes"][0].split(":")[0]

@@ -102,10 +102,10 @@ def test_http_leads_to_https_once(compose: Compose) -> None:
     assert int(page.headers["strict-transport-security"].partition("max-age=")[2].split(";")[0]) > 10**7
 
 
+@pytest.mark.usefixtures("member")
 def test_a_person_logs_in_with_cookies_for_https_alone(compose: Compose) -> None:
-    login = json.loads(compose.run("web", "python", "manage.py", "create_login", "--json"))
     with compose.client() as browser:
-        answer = _log_in(browser, login["email"], login["password"])
+        answer = _log_in(browser, "engineer@voice.test", "correct horse battery")
         assert answer.status_code == 302, answer.text
         assert all("Secure" in cookie for cookie in answer.headers.get_list("set-cookie"))
         assert browser.get("/", follow_redirects=True).status_code == 200

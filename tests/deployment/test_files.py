@@ -89,16 +89,13 @@ def test_every_setting_reaches_the_web_processes(services: dict[str, Any]) -> No
         assert services[name]["environment"].keys() >= read - given, name
 
 
-def test_only_the_front_is_reached_from_outside_and_the_notifier_reaches_it(
+def test_only_the_front_and_the_notifier_reach_outside_and_workers_where_it_is_added(
     compose: dict[str, Any], services: dict[str, Any]
 ) -> None:
     assert [name for name, service in services.items() if "ports" in service] == ["front"]
     for name, network in compose["networks"].items():
         inside = [service for service in services if name in services[service]["networks"]]
         assert (network or {}).get("internal") or inside == ["front", "notifier"]
-
-
-def test_the_way_outside_for_endpoints_is_the_workers_alone(compose: dict[str, Any], services: dict[str, Any]) -> None:
     added = yaml.load((ROOT / "deploy" / "worker-outside.yml").read_text(), StrictLoader)["services"]
     assert {name for name in services if name.endswith("-worker")} == added.keys()
     for name, service in added.items():

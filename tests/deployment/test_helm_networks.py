@@ -95,14 +95,11 @@ def test_processes_reach_each_other_where_they_share_a_network_of_compose(polici
         assert reaches == bool(networks[one] & networks[other]), f"{one} → {other}"
 
 
-def test_every_pod_is_closed_but_for_names(policies: Policies) -> None:
+def test_each_reaches_what_it_needs_and_people_the_front_alone(policies: Policies, helm: Helm) -> None:
     assert policies.who_reaches(NAMES, 53) == policies.peers.keys()
     assert policies.who_reaches(NAMES, 443) == {"notifier"}
     assert policies.who_reaches(STRANGER) == {"notifier"}
     assert policies.reached_by(STRANGER, ANY_PORT) == set()
-
-
-def test_people_reach_the_front_alone_and_the_notifier_alone_reaches_the_world(policies: Policies, helm: Helm) -> None:
     for port in (8080, 8443):
         assert policies.reached_by(INTERNET, port) == {"front"}
     for port in (6379, 8000, 8001, 5432):
@@ -110,15 +107,17 @@ def test_people_reach_the_front_alone_and_the_notifier_alone_reaches_the_world(p
     assert policies.who_reaches(INTERNET, 443) == {"notifier"}
     outside = Policies(helm.objects({"gpuWorkersOutside": True}))
     assert outside.who_reaches(INTERNET, 443) == {"notifier", "gpu-h200"}
-
-
-def test_keda_reaches_redis_and_prometheus_the_metrics(policies: Policies, helm: Helm) -> None:
     assert policies.reached_by(KEDA, 6379) == {"redis"}
     assert policies.reached_by(KEDA, 5432) == policies.reached_by(KEDA, 8000) == set()
     reached = [policies.reached_by(PROMETHEUS, port) for port in (8000, 8001, 8080, 6379)]
     assert reached == [{"web"}, {"worker-api"}, {"front", "serve-llama"}, set()]
     closed = Policies(helm.objects())
     assert closed.reached_by(PROMETHEUS, 8000) == closed.reached_by(PROMETHEUS, 8001) == set()
+    policies = Policies(helm.objects(ELSEWHERE))
+    web = {"web", "worker-api", "ledger", "intake", "notifier", "beat", "migrate"}
+    assert policies.who_reaches(Peer(address="10.1.0.5"), 5432) == web
+    assert policies.who_reaches(Peer(address="10.2.0.5"), 6379) == web | {"gpu-h200"}
+    assert policies.who_reaches(Peer(address="10.1.0.5"), 22) == {"notifier"}
 
 
 def test_clients_that_are_named_reach_a_plans_server(policies: Policies, helm: Helm) -> None:
@@ -129,11 +128,3 @@ def test_clients_that_are_named_reach_a_plans_server(policies: Policies, helm: H
     assert closed.reached_by(STRANGER, 8080) == {"front"}
     assert closed.reached_by(KEDA, 6379) == set()
     assert closed.who_reaches(NAMES, 53) == {"notifier"}
-
-
-def test_servers_elsewhere_are_reached_by_who_needs_them(helm: Helm) -> None:
-    policies = Policies(helm.objects(ELSEWHERE))
-    web = {"web", "worker-api", "ledger", "intake", "notifier", "beat", "migrate"}
-    assert policies.who_reaches(Peer(address="10.1.0.5"), 5432) == web
-    assert policies.who_reaches(Peer(address="10.2.0.5"), 6379) == web | {"gpu-h200"}
-    assert policies.who_reaches(Peer(address="10.1.0.5"), 22) == {"notifier"}

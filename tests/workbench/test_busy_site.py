@@ -67,14 +67,9 @@ def test_eight_large_forms_take_no_memory_and_a_large_file_no_disk(site):
     before = _written(site)
     part = b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n'
     assert _send(site, "multipart/form-data; boundary=x", part) == 413
-    assert _written(site) - before < MIB
-
-
-@pytest.mark.parametrize("path", ["/login/", "/api/v1/workloads"])
-def test_bodies_in_chunks_are_counted(site, path):
-    before = _written(site)
-    body = iter([b"a" * MIB] * (FORM // MIB))
-    assert httpx.post(f"{site.url}{path}", content=body, timeout=120).status_code == 413
+    for path in ("/login/", "/api/v1/workloads"):
+        in_chunks = iter([b"a" * MIB] * (FORM // MIB))
+        assert httpx.post(f"{site.url}{path}", content=in_chunks, timeout=120).status_code == 413
     assert _written(site) - before < MIB
 
 

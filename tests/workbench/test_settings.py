@@ -120,15 +120,6 @@ def test_a_redis_that_is_down_does_not_take_the_site_with_it(settings):
     assert cache.delete("b") is False
 
 
-@pytest.mark.parametrize("site", ["workbench.wsgi", "workbench.worker_site.wsgi"])
-def test_each_site_starts_by_itself(tmp_path, site):
-    """The workers' site has fewer applications than the pages', and its server imports this module."""
-    env = {"PATH": os.environ["PATH"], "WORKBENCH_DATA": str(tmp_path)}
-    command = [sys.executable, "-c", f"import {site}"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture
 def freeze(tmp_path, settings):
     """`freeze()` stops the site's Redis in its tracks."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,16 +28,13 @@ class WebProcess:
         self.env |= {"API_REQUESTS_PER_MINUTE": "9999", **redis_settings(1)}
 
     def start(self) -> None:
+        """Make its people and wait until it answers."""
         copy_database(self.folder)
         made = json.loads(self._python("-m", "tests.workbench.web_seed").splitlines()[-1])
         bearer = {"Authorization": f"Bearer {made['token']}"}
         self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=120)
         self.others = {"Authorization": f"Bearer {made['others']}"}
         self.pages = httpx.Client(base_url=self.url, cookies={"sessionid": made["session"]}, timeout=120)
-        self.serve()
-
-    def serve(self) -> None:
-        """Start the process, and wait until it answers."""
         command = ["-m", "gunicorn", "workbench.wsgi", "--bind", f"127.0.0.1:{self.port}", "--threads", "4"]
         command += ["--worker-class", "workbench.serving.worker.BufferingWorker", "--no-control-socket"]
         self.web = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=self.env, stdout=sys.stderr)
@@ -57,11 +53,4 @@ class WebProcess:
 
     def stop(self) -> None:
         self.web.terminate()
-        self.web.wait()
-
-    def kill(self) -> None:
-        """kill -9, the server's own children first."""
-        for pid in Path(f"/proc/{self.web.pid}/task/{self.web.pid}/children").read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
-        self.web.kill()
         self.web.wait()

@@ -1,4 +1,4 @@
-"""Migrates the database that DATABASE_URL or WORKBENCH_DATA names, and makes an engineer with a token and a login."""
+"""Makes an engineer with a token and a login in the migrated database of WORKBENCH_DATA, and a stranger."""
 
 import json
 
@@ -7,13 +7,11 @@ import django
 django.setup()
 
 from django.contrib.auth.hashers import PBKDF2PasswordHasher  # noqa: E402
-from django.core.management import call_command  # noqa: E402
 from django.test import Client  # noqa: E402
 
 from workbench.accounts import services, tokens  # noqa: E402
 from workbench.accounts.models import User  # noqa: E402
 
-call_command("migrate", verbosity=0)
 PBKDF2PasswordHasher.iterations = 1  # a third of a second for each password otherwise
 user = User.objects.create_user("engineer@voice.test", "correct horse battery", name="Engineer")
 organisation = services.create_organisation("Voice", user)

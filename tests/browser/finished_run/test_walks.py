@@ -1,4 +1,4 @@
-"""From an invitation to paper: the account team reviews, edits, publishes and shares; a customer reads and prints."""
+"""From an invitation to paper: the account team reviews, publishes and shares; a customer reads and prints."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -48,12 +48,8 @@ def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, s
     page.on("dialog", lambda dialog: dialog.accept())
     page.goto(f"{finished_run}result/")
     page.get_by_role("button", name="Freeze for review").click()
-    page.get_by_label("Note to the reader").fill("A first word.")
-    page.get_by_role("button", name="Mark as reviewed").click()
-    page.get_by_role("button", name="Back to draft").click()
     page.get_by_label("Note to the reader").fill("Safe to promise *for this prompt length*.")
     page.get_by_role("button", name="Mark as reviewed").click()
-    expect(page.get_by_text("A first word.")).to_have_count(0)
     page.get_by_role("button", name="Publish").click()
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Make a link").click()

@@ -14,24 +14,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 VERDICTS = {"met": 0, "missed": 1, "not_enough_samples": 4, "too_close": 6}
 
 
-@pytest.mark.parametrize(
-    ("state", "verdict", "code"),
-    [
-        *(("done", verdict, code) for verdict, code in VERDICTS.items()),
-        *((state, "", code) for state, code in (("failed", 3), ("cancelled", 5), ("lost", 5))),
-    ],
-)
-def test_the_exit_code_is_the_verdict(cli, finished_run, state, verdict, code):
-    Run.objects.update(state=state, verdict=verdict)
-    if state == "failed":
-        error = {"sentence": "the config is absurd", "refused": True, "file": "config.json", "field": "hidden_size"}
-        Run.objects.update(error=error)
-    for form in ([], ["--json"]):
-        assert cli("show", finished_run.id, *form).exit_code == 0, "only a command that waits ends as the run does"
-    waited = cli("show", finished_run.id, "--wait")
-    assert waited.exit_code == code
-    assert ("config.json: hidden_size: the config is absurd" in waited.stderr) == (state == "failed")
-    assert cli("show", finished_run.id, "--wait", "--json").exit_code == code
+def test_the_exit_code_is_the_verdict(cli, finished_run):
+    error = {"sentence": "the config is absurd", "refused": True, "file": "config.json", "field": "hidden_size"}
+    ends = [("done", verdict, code) for verdict, code in VERDICTS.items()]
+    for state, verdict, code in [*ends, ("failed", "", 3), ("cancelled", "", 5), ("lost", "", 5)]:
+        Run.objects.update(state=state, verdict=verdict, error=error if state == "failed" else None)
+        waited = cli("show", finished_run.id, "--wait")
+        assert waited.exit_code == code
+        assert ("config.json: hidden_size: the config is absurd" in waited.stderr) == (state == "failed")
+        assert cli("show", finished_run.id, "--wait", "--json").exit_code == code
+        assert cli("show", finished_run.id).exit_code == 0, "only a command that waits ends as the run does"
 
 
 def test_it_follows_the_stages_until_the_run_is_over(cli, finished_run, monkeypatch):
@@ -105,10 +97,6 @@ def test_plan_and_report_are_written_or_a_sentence_says_why_not(cli, finished_ru
     assert report.read_text() == "<!doctype html><title>report</title>"
     unwritable = cli("plan", finished_run.id, "-o", tmp_path / "no" / "p.json")
     assert (unwritable.exit_code, "No such file or directory" in unwritable.stderr) == (2, True)
-    foreign = cli("show", "00000000-0000-4000-8000-000000000000")
-    assert (foreign.exit_code, "No such run in this organisation" in foreign.stderr) == (2, True)
-    odd = cli("show", "../../etc")
-    assert (odd.exit_code, "Traceback" not in odd.output) == (2, True)
 
 
 def finished(organisation, engineer, by: float = 1.0, count: int = 5):
@@ -132,20 +120,18 @@ def test_a_slower_run_ends_with_seven_and_too_few_processes_with_four(cli, organ
     assert (done.exit_code, "A regression cannot be judged" in done.stderr) == (4, True)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--against", "{kept}"], "--against and --fail-on-regression go together."),
-        (["--against", "{kept}", "--fail-on-regression", "much"], "takes a percentage above 0 and up to 100"),
-        (["--against", "{kept}", "--fail-on-regression", "0%"], "takes a percentage above 0 and up to 100"),
-        (["--against", "{new}", "--fail-on-regression", "3%"], "--against names the same run"),
-        (["--against", "0123", "--fail-on-regression", "3%"], "there is no such run"),
-    ],
-)
-def test_options_that_make_no_sense(cli, organisation, engineer, options, said):
-    kept, new = finished(organisation, engineer), finished(organisation, engineer)
-    done = cli("show", new.id, *(each.format(kept=kept.id, new=new.id) for each in options))
-    assert (done.exit_code, said in done.stderr) == (2, True)
+def test_options_that_make_no_sense(cli, organisation, engineer):
+    kept, new = (str(finished(organisation, engineer).id) for _ in range(2))
+    percent = "--fail-on-regression"
+    for options, said in (
+        (["--against", kept], "--against and --fail-on-regression go together."),
+        (["--against", kept, percent, "much"], "takes a percentage above 0 and up to 100"),
+        (["--against", kept, percent, "0%"], "takes a percentage above 0 and up to 100"),
+        (["--against", new, percent, "3%"], "--against names the same run"),
+        (["--against", "0123", percent, "3%"], "there is no such run"),
+    ):
+        done = cli("show", new, *options)
+        assert (done.exit_code, said in done.stderr) == (2, True)
 
 
 def test_compare_prints_what_the_page_shows_and_runs_names_them(cli, organisation, engineer):
@@ -161,10 +147,12 @@ def test_compare_prints_what_the_page_shows_and_runs_names_them(cli, organisatio
     assert all(words in listed for words in (first.workload.name[:10], first.workload.model.name, str(first.id)[:8]))
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [("0123", "0123: there is no such run"), ("../runs", "../runs: this is no run's id"), ("last", "last: this is no")],
-)
-def test_an_id_that_no_run_has(cli, organisation, given, sentence):
-    done = cli("show", given)
-    assert (done.exit_code, sentence in done.stderr) == (2, True)
+def test_an_id_that_no_run_has(cli, organisation):
+    for given, sentence in (
+        ("00000000-0000-4000-8000-000000000000", "No such run in this organisation"),
+        ("0123", "0123: there is no such run"),
+        ("../runs", "../runs: this is no run's id"),
+        ("last", "last: this is no"),
+    ):
+        done = cli("show", given)
+        assert (done.exit_code, sentence in done.stderr) == (2, True)

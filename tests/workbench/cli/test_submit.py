@@ -97,15 +97,8 @@ def test_a_bad_text_is_named_by_file_and_line(cli, sla_file, tmp_path, content, 
     ("text", "sentence"),
     [
         ("objectives: [{metric: ttft, limit: -5}]", "sla.yaml: objectives[0].limit: should be greater than 0, not -5"),
-        ("traffic: {batch: 1}", "sla.yaml: objectives: is required"),
-        ("objectives: []", "sla.yaml: objectives: should have at least 1 item, not 0"),
         ("objectives: [", "sla.yaml: line 1, column 14: broken YAML"),
-        ('{"objectives": [}', "sla.yaml: line 1, column 17: broken JSON"),
         ("- a list", "sla.yaml: an SLA is a mapping"),
-        (
-            "objectives: [{metric: ttft, limit: 5}, {metric: ttft, limit: 9}]",
-            "sla.yaml: objectives[1].metric: TTFT p50 is promised twice; remove one of them",
-        ),
         (
             "traffic: {prompt_tokens: 5000}\nobjectives: [{metric: ttft, limit: 5}]",
             "traffic.prompt_tokens: 5,000 prompt and 64 output tokens are more than the",

@@ -36,35 +36,22 @@ def test_special_ranges_are_inside_and_one_such_address_is_enough_to_refuse(monk
         posting.post(parse("https://example.com/"), {}, b"{}")
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://example.com/",
-        "ftp://example.com/",
-        "https://",
-        "https://example.com:99999/",
-        "https://user:secret@example.com/",
-        "https://example.com/#part",
-        "https://127.0.0.1/",
-        "https://127.1/",
-        "https://localhost/",
-        "https://LOCALHOST.:8443/",
-        "https://hooks.localhost/",
-        "https://2130706433/",
-        "https://0x7f000001/",
-        "https://[::1]/",
-        "https://[::ffff:127.0.0.1]/",
-        "https://169.254.169.254/latest/meta-data/",
-        "https://exa mple.com/",
-        "not an address",
-    ],
-)
+REFUSED = """
+    http://example.com/ ftp://example.com/ https:// https://example.com:99999/ https://user:secret@example.com/
+    https://example.com/#part https://127.0.0.1/ https://127.1/ https://localhost/ https://LOCALHOST.:8443/
+    https://hooks.localhost/ https://2130706433/ https://0x7f000001/ https://[::1]/ https://[::ffff:127.0.0.1]/
+    https://169.254.169.254/latest/meta-data/
+"""
+
+
 @pytest.mark.django_db
-def test_an_address_that_could_never_be_used_is_refused_beside_its_field(browser, organisation, admin, url):
-    with pytest.raises(AddressRefused):
-        parse(url)
-    page = browser(admin).post("/notifications/webhooks/", {"url": url, "kinds": ["run.missed"]})
-    assert (page.status_code, 'id="id_url_error"' in page.content.decode()) == (422, True)
+def test_an_address_that_could_never_be_used_is_refused_beside_its_field(browser, organisation, admin):
+    for url in (*REFUSED.split(), "https://exa mple.com/", "not an address"):
+        with pytest.raises(AddressRefused):
+            parse(url)
+    for url in ("https://127.0.0.1/", "not an address"):
+        page = browser(admin).post("/notifications/webhooks/", {"url": url, "kinds": ["run.missed"]})
+        assert (page.status_code, 'id="id_url_error"' in page.content.decode()) == (422, True)
     assert not Webhook.objects.exists()
 
 

@@ -59,9 +59,6 @@ def test_a_wrong_book_is_refused_beside_its_field(browser, account, change, sent
     ("change", "price", "sentence"),
     [
         ({"date": "soon"}, {}, "date: should be a date such as 2026-11-20"),
-        ({"name": "  "}, {}, "name: spaces alone are not enough"),
-        ({}, {"name": " "}, "prices[0].name: spaces alone are not enough"),
-        ({"prices": []}, {}, "prices: should have at least 1 item, not 0"),
         ({}, {"gpu_class": "x" * 9999}, "prices[0].gpu_class: should match pattern '^[a-z0-9][a-z0-9-]{0,79}$'"),
         ({}, {"typical": 1e308}, "prices[0].typical: should be less than or equal to 10000, not 1e+308"),
         ({}, {"low": 2.5}, "prices[0]: low, typical and high must not fall"),

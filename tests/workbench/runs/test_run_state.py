@@ -7,9 +7,8 @@ import pytest
 import sample_results
 from django.utils import timezone
 
-from workbench import broker
 from workbench.runs import services, state
-from workbench.runs.models import Event, Run, StageRun, Worker
+from workbench.runs.models import Event, Run, StageRun
 from workbench.runs.services import seconds_left
 from workbench.runs.sweep import sweep
 from workbench.runs.workers import greet
@@ -195,15 +194,6 @@ def test_time_that_a_stage_leaves_goes_to_those_after_it(run, key):
     assert seconds_left(run, "verify", _minutes(6), Results()) == 20
 
 
-def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload, engineer):
-    assert services.create_run(workload, engineer).gpu_class == "h200"
-    Worker.objects.create(name="gpu-cpu-0@here", gpu_class="cpu", last_seen=timezone.now())
-    Worker.objects.create(name="gone", gpu_class="h100", last_seen=timezone.now() - timedelta(minutes=5))
-    assert services.create_run(workload, engineer).gpu_class == "cpu"
-    with pytest.raises(services.RunError, match="the workload allows h200, h100, cpu, not b200"):
-        services.create_run(workload, engineer, gpu_class="b200")
-
-
 def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run, workload, engineer):
     fixed = services.create_run(workload, engineer, gpu_class="h200")
     assert services.waiting_for(run) == "Waiting for a worker of class h200."
@@ -213,14 +203,3 @@ def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run, workload, engi
     assert (run.gpu_class, services.waiting_for(run)) == ("cpu", "")
     assert (fixed.gpu_class, services.waiting_for(fixed)) == ("h200", "Waiting for a worker of class h200.")
     assert "rerouted" in _kinds(run)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_broker_that_is_down_leaves_the_run_for_the_sweep(settings, workload, engineer):
-    settings.GPU_REDIS_URL = "redis://127.0.0.1:1/0"
-    broker._sender_at.cache_clear()
-    run = services.create_run(workload, engineer)
-    run.refresh_from_db()
-    assert (run.state, run.published_at) == ("queued", None)
-    assert sweep().published == 0
-    broker._sender_at.cache_clear()

@@ -173,7 +173,12 @@ def test_what_describes_a_kind_that_was_not_chosen_is_not_left_out_in_silence(br
     assert not Workload.objects.exists()
 
 
-TYPED = {"name": "My own", "quality_text": "what callers say", "endpoint.model": "ours", "present.gpu": "B200"}
+TYPED = {
+    "name": "My own",
+    "quality_text": "what callers say\nand hear",
+    "endpoint.model": "ours",
+    "present.gpu": "B200",
+}
 
 
 def _holds(page: str, typed: dict[str, str]) -> bool:

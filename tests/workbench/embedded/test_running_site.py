@@ -1,5 +1,8 @@
-"""`workbench up` with real processes: slow clients hold up nobody, what is killed is restarted, and nothing is left."""
+"""`workbench up` with real processes: slow clients and checks hold up nobody, what is killed starts again, and nothing
+is left.
+"""
 
+import contextlib
 import json
 import os
 import re
@@ -22,12 +25,17 @@ from tests.migrated import copy_database
 from tests.sample_results import workload
 from tests.slow_clients import half_headers
 from tests.waiting import wait_for
+from tests.workbench.intake.conftest import CONFIG, sha
 from tests.workers.pipeline.stack import ROOT
 from workbench.embedded import EmbeddedError, Workbench
+from workbench.intake import check_files
 from workers.documents.worker_api import CLAIM_HEADER
 
 UP = "from workbench.embedded import main; raise SystemExit(main(port=0))"
 UPLOADS = 20
+MIB = 2**20
+CHUNK = 16 * MIB
+ROWS = 100_000
 UPLOAD_BYTES = 2**22
 DRIP_BYTES = 2**17
 DRIP_SECONDS = 0.4
@@ -44,7 +52,7 @@ class Site:
         seed = [sys.executable, str(ROOT / "tests/workers/pipeline/seed.py")]
         ids = json.loads(subprocess.check_output(seed, cwd=ROOT, env=env, text=True).splitlines()[-1])
         headers = {"Authorization": f"Bearer {ids['token']}"}
-        self.api = httpx.Client(base_url=f"{url}/api/v1", headers=headers, timeout=120)
+        self.api = httpx.Client(base_url=f"{url}/api/v1", headers=headers, timeout=600)
         self.run_id = self._start(ids["digest"])
         wait_for(self.at_work, 300, "the stage's start")
         self.waiting = {"run_id": self._start(ids["digest"]), "stage": "admit", "attempt": 1}
@@ -107,6 +115,39 @@ class Site:
         headers = {"Upload-Offset": "0", "Content-Length": str(UPLOAD_BYTES)}
         return self.api.patch(f"/uploads/{upload['id']}/files/1", content=_drips(), headers=headers)
 
+    def checking(self) -> list[psutil.Process]:
+        """The processes that read files at the moment."""
+        found = []
+        for each in self.process("intake").children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [each] if check_files.__name__ in each.cmdline() else []
+        return found
+
+    def send(self, files: dict[str, bytes], holds: str = "model") -> str:
+        """The id of an upload that only needs to be finished."""
+        listed = [{"path": path, "size": len(each), "sha256": sha(each)} for path, each in files.items()]
+        upload = self.post("/uploads", {"holds": holds, "name": "m", "files": listed})["id"]
+        for number, content in enumerate(files.values()):
+            for offset in range(0, len(content), CHUNK):
+                headers = {"Upload-Offset": str(offset), "Content-Type": "application/octet-stream"}
+                chunk = content[offset : offset + CHUNK]
+                at = f"/uploads/{upload}/files/{number}"
+                self.api.patch(at, content=chunk, headers=headers).raise_for_status()
+        return str(upload)
+
+    def finish(self, upload: str) -> None:
+        while (answer := self.api.post(f"/uploads/{upload}/finish", json={"files": []})).status_code == 429:
+            time.sleep(0.2)
+        assert answer.status_code == 202, answer.text
+
+    def state(self, upload: str) -> str:
+        return str(self.api.get(f"/uploads/{upload}").json()["state"])
+
+    def ended(self, upload: str) -> Any:
+        """What came of it."""
+        wait_for(lambda: self.state(upload) != "checking", 600, "the check")
+        return self.api.get(f"/uploads/{upload}").json()
+
 
 def _drips() -> Iterator[bytes]:
     for _ in range(UPLOAD_BYTES // DRIP_BYTES):
@@ -126,7 +167,8 @@ def site(tmp_path_factory):
         "WORKBENCH_STAGE_TEST_DIR": str(told),
         "HEARTBEAT_SECONDS": "1",
         "LEASE_SECONDS": "10",
-        "ORGANISATION_OPEN_UPLOADS": str(UPLOADS),
+        "ORGANISATION_OPEN_UPLOADS": str(2 * UPLOADS),
+        "API_REQUESTS_PER_MINUTE": "9999",
         "SWEEP_SECONDS": "1",
         "PYTHONPATH": str(ROOT),
     }
@@ -163,6 +205,62 @@ def test_slow_clients_and_uploads_leave_pages_and_heartbeats_alone(site):
     (site.told / f"{site.run_id}.go").touch()
     wait_for(lambda: site.api.get(f"/runs/{site.run_id}").json()["state"] == "done", 300, "the run's end")
     assert "retried" not in {event["kind"] for event in site.events()}
+
+
+def _peak_mib(process: psutil.Process) -> float:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def _recording(number: int) -> dict[str, bytes]:
+    content = f"prompt_tokens,output_tokens\n{number + 1},1\n".encode() + b"100,64\n" * (ROWS - 1)
+    return {"calls.csv": content}
+
+
+def test_large_tokenizer_configs_at_once_cost_the_web_process_nothing(site):
+    large = b'{"a": [' + b"{}," * (11 * MIB // 3) + b"{}]}"
+    config = json.dumps(CONFIG).encode()
+    uploads = [site.send({"config.json": config, "tokenizer_config.json": large + b" " * n}) for n in range(4)]
+    serving = site.web.children()[0]
+    before = _peak_mib(serving)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(site.finish, uploads))
+    for upload in uploads:
+        found = site.ended(upload)
+        assert found["state"] == "refused"
+        assert found["files"] == []
+        assert found["problem"]["detail"].startswith("tokenizer_config.json: the file has 11,5")
+    assert serving.is_running()
+    assert _peak_mib(serving) - before < 50
+
+
+def test_long_recordings_at_once_hold_up_no_page_and_are_checked_one_at_a_time(site):
+    uploads = [site.send(_recording(number), "recording") for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(site.finish, uploads))
+    times, most, began = [], 0, time.monotonic()
+    while sum(site.state(upload) == "finished" for upload in uploads) < 2:
+        begun = time.monotonic()
+        site.page()
+        times.append(time.monotonic() - begun)
+        most = max(most, len(site.checking()))
+        time.sleep(0.1)
+    assert most == 1
+    assert max(times) < max(10, (time.monotonic() - began) / 3), "a page waited for a check"
+    done = [upload for upload in uploads if site.state(upload) == "finished"]
+    for upload in set(uploads) - set(done):
+        site.api.delete(f"/uploads/{upload}").raise_for_status()
+    assert site.ended(done[0])["recording"]["requests"] == ROWS
+
+
+def test_a_check_whose_worker_was_killed_is_done_again(site):
+    upload = site.send(_recording(9), "recording")
+    site.finish(upload)
+    child = wait_for(lambda: next(iter(site.checking()), None), 600, "the check")
+    site.process("intake").kill()
+    wait_for(lambda: not child.is_running(), 600, "the end of the child")
+    assert site.state(upload) == "checking"
+    assert site.ended(upload)["recording"]["requests"] == ROWS
 
 
 def test_it_restarts_what_is_killed_and_stops_everything_on_sigterm(site):
