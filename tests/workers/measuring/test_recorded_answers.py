@@ -21,8 +21,7 @@ def context_of(config: dict, folder: Path) -> Context:
     return Context(folder, folder, seconds=60)
 
 
-@pytest.mark.parametrize("config", [EMBEDDER, IMAGES], ids=["vectors", "classes"])
-@pytest.mark.parametrize("served", ["eager", "compiled"])
+@pytest.mark.parametrize(("config", "served"), [(EMBEDDER, "compiled"), (IMAGES, "eager")], ids=["vectors", "classes"])
 def test_quality_by_recorded_answers_is_that_beside_the_model(config, served, tmp_path):
     document, context = documents("verify", config), context_of(config, tmp_path)
     before = runners.runner(served, load(document, context))
