@@ -10,11 +10,12 @@ import pytest
 from kernels.model_files import answer_of_config
 from kernels.model_files.digests import model_digest
 from kernels.ops import LinearCase
+from kernels.plan import Plan
 from kernels.runners import describe
-from workers.documents.measurement import Candidate
+from workers.documents.measurement import Candidate, Environment
 from workers.documents.model import ModelFile, ModelManifest
 from workers.documents.prices import default_price_book
-from workers.documents.stages import Results, StageInput
+from workers.documents.stages import ComposeResult, Results, StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
 
@@ -25,6 +26,7 @@ TINY = {
     "hidden_act": "silu", "dtype": "float32",
 }  # fmt: skip
 """One layer: Inductor takes seconds for each, and stages run it thousands of times."""
+ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 
 
 def manifest(config: dict, generated: bool = True, files: tuple[ModelFile, ...] = ()) -> ModelManifest:
@@ -69,6 +71,24 @@ def stage_input(
         prices=default_price_book(),
         results=results or Results(),
     )
+
+
+def plan_of(document: StageInput, **changes) -> Plan:
+    """A plan of eager in float32 for the document's model, or with these fields."""
+    fields = {"model_digest": document.model.digest, "gpu": "cpu", "runner": "eager", "dtype": "fp32"}
+    return Plan(**fields | changes)
+
+
+def composed_with(plan: Plan, document: StageInput) -> StageInput:
+    """The document behind a compose stage that took the plan and tried no other."""
+    document.results.compose = ComposeResult(environment=ENVIRONMENT, trials=[], plan=plan.model_dump())
+    return document
+
+
+def context_of(config: dict, folder: Path, seconds: float = 60, **more) -> Context:
+    """A context over the folder, which gets the generated model's configuration and the artifacts."""
+    (folder / "config.json").write_text(json.dumps(config))
+    return Context(folder, folder, seconds=seconds, **more)
 
 
 @pytest.fixture

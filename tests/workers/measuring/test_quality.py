@@ -11,13 +11,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from kernels.measure.latency import ServedBatch
 from kernels.model_files import AnswerKind
-from kernels.plan import Plan
 from kernels.runners import load, runner
 from kernels.runners.eager import Float32Runner
 from tests.sample_results import of_baseline
-from tests.workers.conftest import TINY, manifest, stage_input
-from workers.documents.measurement import Environment, Interval
-from workers.documents.stages import ComposeResult
+from tests.workers.conftest import TINY, manifest, plan_of, stage_input
+from workers.documents.measurement import Interval
 from workers.documents.workload import Constraints, Objective
 from workers.harness.context import Context, StageError
 from workers.measuring import quality, quality_by_kind, texts
@@ -138,10 +136,7 @@ def test_the_default_is_at_least_half_of_what_today_loses_itself():
 )
 def test_quality_may_stay_unverified_only_for_lower_precision(options, allowed, expected):
     document = stage_input("verify", constraints={"precisions": ["fp32"], "allow_unverified_quality": allowed})
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32", options=options)
-    environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
-    document.results.compose = ComposeResult(environment=environment, trials=[], plan=plan.model_dump())
-    assert verify.unverified(document, plan) == expected
+    assert verify.unverified(document, plan_of(document, options=options)) == expected
 
 
 @pytest.mark.parametrize("allowed", [POINT, None])

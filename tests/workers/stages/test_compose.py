@@ -14,8 +14,8 @@ from kernels.runners import by_name
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.runners.whole_model import WholeModel
 from tests.kernels import planted
-from tests.workers.conftest import TINY, candidate, manifest, stage_input
-from workers.documents.measurement import Candidate, Ceilings, Environment, Interval
+from tests.workers.conftest import ENVIRONMENT, TINY, candidate, manifest, stage_input
+from workers.documents.measurement import Candidate, Ceilings, Interval
 from workers.documents.stages import ExploreResult, PlanTrial, Results
 from workers.planning import kernels_plan, trials
 from workers.planning.precision import lowers_precision
@@ -23,7 +23,6 @@ from workers.planning.trial_order import TrialOrder
 from workers.stages import compose
 from workers.stats.verdicts import needed_requests
 
-ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 CEILINGS = Ceilings(read_tbps=0.01, copy_tbps=0.01, matrix_tflops={"fp32": 0.1}, launch_us=1)
 
 

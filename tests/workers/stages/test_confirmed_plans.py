@@ -8,10 +8,10 @@ import pytest
 from kernels.plan import Plan
 from kernels.runners import by_name, served_answers
 from kernels.runners.eager import EagerRunner
-from tests.workers.conftest import stage_input
+from tests.workers.conftest import ENVIRONMENT, plan_of, stage_input
 from tests.workers.measuring.test_outcomes import served
 from workers.charts import plans
-from workers.documents.measurement import Environment, Interval, ServedIds
+from workers.documents.measurement import Interval, ServedIds
 from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput, VerifyResult
 from workers.harness.context import Context
 from workers.measuring import alternation
@@ -23,7 +23,6 @@ from workers.planning.processes import ENOUGH_PROCESSES
 from workers.stages import verify
 from workers.stages.price import price
 
-ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 STRICT = {"gpu_classes": ["cpu"], "precisions": ["fp32", "bf16"], "max_quality_loss": 0.001}
 """bf16 changes 1.8 % of the tokens; two models in float32 may differ by rounding, as threads divide the work."""
 
@@ -83,7 +82,7 @@ def document_of(chosen: int, *trials: tuple[str, str, float], **sla) -> StageInp
     document = stage_input("verify", **{"baseline_runner": trials[0][0]} | sla)
     made = []
     for index, (runner, dtype, ms) in enumerate(trials):
-        plan = Plan(model_digest=document.model.digest, gpu="cpu", runner=runner, dtype=dtype).model_dump()
+        plan = plan_of(document, runner=runner, dtype=dtype).model_dump()
         primary = Interval(value=ms, low=ms, high=ms)
         label = f"{runner} in {dtype}"
         made.append(PlanTrial(label=label, plan=plan, primary=primary, gate="pass", chosen=index == chosen))

@@ -1,6 +1,5 @@
 """Models of every kind, tiny and generated, through the stages on the CPU: what is counted, judged, priced and said."""
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 
 from kernels.runners import by_name, served_answers
 from kernels.runners.eager import EagerRunner
-from tests.workers.conftest import fixed_ceilings
+from tests.workers.conftest import context_of, fixed_ceilings
 from tests.workers.stages.kinds import CONFIGS, EMBEDDER, documents
 from workers.documents.stages import Results
 from workers.harness.context import Context
@@ -38,10 +37,9 @@ class Run(NamedTuple):
 def through_all_stages(config: dict, **sla) -> Run:
     """What the eight stages of a run find, one after the other in one process, and the report of the last one."""
     root, results, shared = Path(mkdtemp(dir=os.environ["WORKBENCH_DATA"])), Results(), dict[str, Any]()
-    (root / "config.json").write_text(json.dumps(config))
     for stage, seconds in STAGES.items():
         name = stage.__name__.rpartition(".")[2]
-        context = Context(root, root, seconds=seconds, shared=shared)
+        context = context_of(config, root, seconds, shared=shared)
         setattr(results, name, stage.run(documents(name, config, results, **sla), context))
     report.run(documents("report", config, results, **sla), Context(root, root))
     return Run(results, (root / "report.html").read_text())
