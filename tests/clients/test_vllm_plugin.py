@@ -35,20 +35,12 @@ from kernels.server.execution.compiling import NotedVariants
 from workers.wording.serving import IN_VLLM
 
 PLAN = Plan(model_digest="", gpu="h200", runner="kernels")
-SMALL = {
-    "vocab_size": 97,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "head_dim": 16,
-}
+SMALL = {"vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "head_dim": 16}
+SMALL |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
 MIXTURE = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
 
 
-@pytest.fixture(params=["llama", "qwen2", "qwen3", "qwen3_moe"])
+@pytest.fixture(params=["qwen2", "qwen3_moe"])
 def model(request: pytest.FixtureRequest) -> Any:
     torch.manual_seed(3)
     more = MIXTURE if request.param == "qwen3_moe" else {}
@@ -252,7 +244,7 @@ def one_layer(device: str, like_qwen3: bool = False) -> EngineModel:
     return EngineModel(empty(128_256, hidden), [layer], [shape], empty(hidden), empty(128_256, hidden), table)
 
 
-@pytest.mark.parametrize(("rows", "product"), [(1, "skinny"), (16, "skinny"), (24, "small_gemm"), (64, "small_gemm")])
+@pytest.mark.parametrize(("rows", "product"), [(16, "skinny"), (24, "small_gemm")])
 def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, product: str) -> None:
     engine = one_layer("meta")
     assert variants_of(engine, rows, Pages(16, 768)) == {product, "step_hopper"}

@@ -116,7 +116,6 @@ def test_an_encoder_is_asked_for_embeddings(stub: Stub):
     [
         ("stub-302", "302 (Found)"),
         ("stub-401", "401 (Unauthorized): Incorrect API key: …"),
-        ("stub-half", "in the middle of an answer, after 1 events."),
         ("stub-silent", "had not ended 0.3 s after it was due"),
     ],
 )

@@ -191,14 +191,11 @@ def test_the_next_plans_to_verify_beat_todays_the_cheapest_that_keep_the_promise
 FASTER = Alternation(served(2000, 10, 8), served(20, 10, 8))
 
 
-def in_processes(
-    document: StageInput, context: Context, monkeypatch, served: Alternation, refusal: str = ""
-) -> VerifyResult:
-    """The result where each further process served the requests of `served`, of which `refusal` is said."""
-    gap = 3.0 if refusal else 0.01
-    judged = ServedIds(tokens=80, mean_gap=gap, largest_gap=gap, acceptable=not refusal, sentence=refusal)
+def in_processes(document: StageInput, context: Context, monkeypatch, served: Alternation) -> VerifyResult:
+    """The result where each further process served the requests of `served`."""
+    judged = ServedIds(tokens=80, mean_gap=0.01, largest_gap=0.01, acceptable=True, sentence="")
     sides = {"before": served.before, "after": served.after}
-    result = Result(environment=ENVIRONMENT, served_ids=judged, refusal=refusal, **sides)
+    result = Result(environment=ENVIRONMENT, served_ids=judged, **sides)
     monkeypatch.setattr(processes, "FurtherProcess", lambda *_: further_process(result))
     monkeypatch.setattr(SlowRunner, "PAUSE", 6.0)  # a busy machine makes the plan ten times as slow
     return verify.run(document, Context(context.model_dir, context.artifacts, seconds=1000, startup_seconds=5))
@@ -224,14 +221,7 @@ def test_fewer_processes_of_a_slow_plan_have_as_many_pairs_together():
     assert pairs == [2, 3, 7, 7]
 
 
-def test_a_plan_that_serves_other_ids_in_a_further_process_or_is_contradicted_there_is_refused(context, monkeypatch):
-    document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
-    wrong = "The ids that it served are not the model's."
-    result = in_processes(document, context, monkeypatch, FASTER, wrong)
-    assert not result.recommended
-    assert result.refusal == f"In process 2: {wrong}"
-    assert f"The plan is refused. In process 2: {wrong}" in result.sentence
-    assert result.speedup is None
+def test_a_plan_that_further_processes_contradict_is_not_confirmed(context, monkeypatch):
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
     found = in_processes(document, context, monkeypatch, Alternation(served(20, 10, 8), served(200, 10, 8)))
     assert not found.recommended
