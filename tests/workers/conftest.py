@@ -33,19 +33,11 @@ def manifest(config: dict, generated: bool = True, files: tuple[ModelFile, ...] 
     facts = describe(config)
     digest = model_digest(config, [(each.path, each.sha256) for each in files], generated)
     return ModelManifest(
-        digest=digest,
-        name="tiny",
-        source="catalogue" if generated else "upload",
-        config=config,
-        files=list(files),
-        generated=generated,
-        architecture=facts.architecture,
-        model_type=facts.model_type,
-        kind=facts.kind,
-        counted=answer_of_config(config).unit,
-        parameters=facts.parameters,
+        digest=digest, name="tiny", source="catalogue" if generated else "upload", config=config,
+        files=list(files), generated=generated, architecture=facts.architecture, model_type=facts.model_type,
+        kind=facts.kind, counted=answer_of_config(config).unit, parameters=facts.parameters,
         weight_bytes=facts.weight_bytes,
-    )
+    )  # fmt: skip
 
 
 def stage_input(
@@ -62,15 +54,10 @@ def stage_input(
     workload = Workload.model_validate(wanted | sla)
     objectives = [each.counting(model.counted) for each in workload.objectives]
     return StageInput(
-        run_id="r1",
-        stage=stage,
-        attempt=1,
-        gpu_class=gpu_class,
-        workload=workload.model_copy(update={"objectives": objectives}),
-        model=model,
-        prices=default_price_book(),
-        results=results or Results(),
-    )
+        run_id="r1", stage=stage, attempt=1, gpu_class=gpu_class,
+        workload=workload.model_copy(update={"objectives": objectives}), model=model,
+        prices=default_price_book(), results=results or Results(),
+    )  # fmt: skip
 
 
 def plan_of(document: StageInput, **changes) -> Plan:
