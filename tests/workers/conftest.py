@@ -2,7 +2,8 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,19 @@ def known_ceilings() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         fixed_ceilings(patch)
         yield
+
+
+def leaping_clock(patch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Has the clock leap ahead by the seconds that the result is called with, which takes no time."""
+    ahead_ns, clock_ns = 0, time.monotonic_ns
+
+    def leap(seconds: float) -> None:
+        nonlocal ahead_ns
+        ahead_ns += round(seconds * 1e9)
+
+    patch.setattr(time, "monotonic_ns", lambda: clock_ns() + ahead_ns)
+    patch.setattr(time, "monotonic", lambda: (clock_ns() + ahead_ns) / 1e9)
+    return leap
 
 
 @pytest.fixture

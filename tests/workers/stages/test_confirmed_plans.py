@@ -8,7 +8,7 @@ import pytest
 from kernels.plan import Plan
 from kernels.runners import by_name, served_answers
 from kernels.runners.eager import EagerRunner
-from tests.workers.conftest import ENVIRONMENT, plan_of, stage_input
+from tests.workers.conftest import ENVIRONMENT, leaping_clock, plan_of, stage_input
 from tests.workers.measuring.test_outcomes import served
 from workers.charts import plans
 from workers.documents.measurement import Interval, ServedIds
@@ -49,15 +49,7 @@ class HalfAsSlowRunner(SlowRunner):
 
 def slow_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runners `compiled`, of today, and `megakernel`, of plans, pause: the clock leaps and no time is taken."""
-    ahead_ns, clock_ns = 0, time.monotonic_ns
-
-    def leap(seconds: float) -> None:
-        nonlocal ahead_ns
-        ahead_ns += round(seconds * 1e9)
-
-    monkeypatch.setattr(time, "monotonic_ns", lambda: clock_ns() + ahead_ns)
-    monkeypatch.setattr(time, "monotonic", lambda: (clock_ns() + ahead_ns) / 1e9)
-    monkeypatch.setattr(SlowRunner, "sleep", staticmethod(leap))
+    monkeypatch.setattr(SlowRunner, "sleep", staticmethod(leaping_clock(monkeypatch)))
     monkeypatch.setattr(SlowRunner, "PAUSE", 0.6)
     monkeypatch.setattr(HalfAsSlowRunner, "PAUSE", 0.3)
     monkeypatch.setitem(by_name.RUNNERS, "compiled", f"{__name__}.SlowRunner")

@@ -13,7 +13,7 @@ import pytest
 
 from kernels.runners import by_name, served_answers
 from kernels.runners.eager import EagerRunner
-from tests.workers.conftest import context_of, fixed_ceilings
+from tests.workers.conftest import context_of, fixed_ceilings, leaping_clock
 from tests.workers.stages.kinds import CONFIGS, EMBEDDER, documents
 from workers.documents.stages import Results
 from workers.harness.context import Context
@@ -75,17 +75,9 @@ class PausingRunner(EagerRunner):
 
 def changed(name: str) -> Run:
     """The run of one kind in which today's runner, stated as compiled, pauses, so that the eager plan is faster."""
-    ahead_ns, clock_ns = 0, time.monotonic_ns
-
-    def leap(seconds: float) -> None:
-        nonlocal ahead_ns
-        ahead_ns += round(seconds * 1e9)
-
     with pytest.MonkeyPatch.context() as patch:
         on_a_busy_machine(patch)
-        patch.setattr(time, "monotonic_ns", lambda: clock_ns() + ahead_ns)
-        patch.setattr(time, "monotonic", lambda: (clock_ns() + ahead_ns) / 1e9)
-        patch.setattr(PausingRunner, "leap", staticmethod(leap))
+        patch.setattr(PausingRunner, "leap", staticmethod(leaping_clock(patch)))
         patch.setitem(by_name.RUNNERS, "compiled", f"{__name__}.PausingRunner")
         patch.setitem(STAGES, compose, 60)
         patch.setitem(STAGES, verify, 1000)
