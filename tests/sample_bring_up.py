@@ -32,19 +32,15 @@ def made_up() -> BringUp:
             "entry": replace(GPUS["h200"], gpu_class="x900", name=name, source="measured"),
             "ceilings": found.ceilings.model_copy(update={"burst": found.ceilings}),
             "limits": MachineLimits(
-                block_barrier_us=0.02,
-                grid_barrier_us=1.4,
-                shared_tbps=28.0,
+                block_barrier_us=0.02, grid_barrier_us=1.4, shared_tbps=28.0,
                 absent=dict.fromkeys(("exchange_tbps", "exchange_us"), ONE_GPU),
             ),
-            "stranger": True,
-            "proofs": [failing, *found.proofs[1:]],
-            "races": races,
+            "stranger": True, "proofs": [failing, *found.proofs[1:]], "races": races,
             "models": [found.models[0].model_copy(update={"gaps": gaps})],
             "stopped": {"race of op=rope": "Its process ended with code 7."},
             "left_out": ["race of op=lm_head"],
         }
-    )
+    )  # fmt: skip
 
 
 def _raced(at: int, race: Race) -> Race:

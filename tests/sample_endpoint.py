@@ -34,7 +34,6 @@ def _metric(metric: str, value: float, n: int | None = None) -> LoadMetric:
 
 def measured(results: Results) -> EndpointResult:
     """An endpoint of 190 ms in the median, and one request in 42 that failed."""
-    assert results.verify
     objectives = [each.objective for each in results.verify.outcomes]
     where = {"url": "https://models.example.com:443/v1", "model": "their-model", "in_flight": 1, "telemetry": None}
     failed = LoadFailure(kind="HTTP 429", count=1, sentence="The server answered 429 (Too Many Requests).")
@@ -64,8 +63,6 @@ def measured(results: Results) -> EndpointResult:
 
 def under_load(results: Results) -> Results:
     """The results with a curve of the endpoint. It has three loads, and misses the first promise at each."""
-    assert results.load
-    assert results.load.before
     loads = [load(users, 20.0 + users, 2.6 + users / 10, "missed") for users in (1, 2, 4)]
     curve = curve_of(SERVER, results.load.before.limit.model_copy(update={"loads": loads}))
     return results.model_copy(update={"load": results.load.model_copy(update={"endpoint": curve})})
@@ -73,6 +70,5 @@ def under_load(results: Results) -> Results:
 
 def with_endpoint(results: Results, found: EndpointResult | None = None) -> Results:
     """The results with one at an endpoint."""
-    assert results.verify
     verify = results.verify.model_copy(update={"endpoint": found or measured(results)})
     return results.model_copy(update={"verify": verify})

@@ -43,10 +43,7 @@ def curve(label: str, rates: dict[int, float], users: int) -> LoadCurve:
 def under_load(before_users: int = 2) -> UnderLoadResult:
     """Before holds at `before_users`, after at 8: 400 and 4,000 tokens per second."""
     return UnderLoadResult(
-        environment=ENVIRONMENT,
-        traffic=Traffic(),
-        objectives=[],
+        environment=ENVIRONMENT, traffic=Traffic(), objectives=[],
         before=curve("before", {1: 220.0, 2: 400.0, 8: 900.0}, before_users),
-        after=curve("after", {1: 800.0, 2: 1500.0, 8: 4000.0}, 8),
-        sentence="",
-    )
+        after=curve("after", {1: 800.0, 2: 1500.0, 8: 4000.0}, 8), sentence="",
+    )  # fmt: skip

@@ -53,119 +53,78 @@ def load(users: int, ttft_ms: float, tpot_ms: float, verdict: Verdict | None) ->
     requests = round(rate / OUTPUT * SECONDS)
     times = {("ttf_n", 64): whole, ("ttft", None): ttft_ms, ("tpot", None): tpot_ms, ("itl", None): tpot_ms}
     return LoadResult(
-        at="2026-11-20T12:00:00+00:00",
-        url="",
-        model="model",
-        api="completions",
-        traffic=plain().traffic.model_copy(update={"concurrency": users}),
-        host="x86_64, 16 cores, Linux",
-        warm_up_seconds=2,
-        seconds=SECONDS,
-        requests=requests,
-        completed=requests,
-        cancelled=0,
-        ended_early=0,
+        at="2026-11-20T12:00:00+00:00", url="", model="model", api="completions",
+        traffic=plain().traffic.model_copy(update={"concurrency": users}), host="x86_64, 16 cores, Linux",
+        warm_up_seconds=2, seconds=SECONDS, requests=requests, completed=requests, cancelled=0, ended_early=0,
         failures=[],
         tokens=LoadTokens(
-            prompt_wanted=128 * requests,
-            prompt=129 * requests,
-            output_wanted=OUTPUT * requests,
-            output=OUTPUT * requests,
-            several=0,
-            uncounted=0,
+            prompt_wanted=128 * requests, prompt=129 * requests, output_wanted=OUTPUT * requests,
+            output=OUTPUT * requests, several=0, uncounted=0,
         ),
         metrics=[
             LoadMetric(metric=metric, n=n, unit=unit_of(metric), samples=requests, percentiles=_spread(value))
             for (metric, n), value in times.items()
         ],
-        requests_per_second=requests / SECONDS,
-        tokens_per_second=rate,
+        requests_per_second=requests / SECONDS, tokens_per_second=rate,
         tokens_per_second_interval=Interval(value=rate, low=rate * 0.97, high=rate * 1.03),
-        goodput=requests / SECONDS if verdict == "met" else 0.3 * requests / SECONDS,
-        in_flight=float(users),
+        goodput=requests / SECONDS if verdict == "met" else 0.3 * requests / SECONDS, in_flight=float(users),
         lag=GeneratorLag(send_p50=0.1, send_p99=0.6, send_max=1.2, loop_p99=0.8, limit=5, void=verdict is None),
         outcomes=[
             LoadOutcome(
-                objective=each,
-                value=whole,
-                verdict=verdict or "too_close",
-                requests=requests,
-                over=0 if verdict == "met" else requests // 2,
-                needed=15,
+                objective=each, value=whole, verdict=verdict or "too_close", requests=requests,
+                over=0 if verdict == "met" else requests // 2, needed=15,
             )
             for each in promised[:1]
         ],
-        verdict=verdict,
-        telemetry=Telemetry(power_w_median=380.0 + users),
+        verdict=verdict, telemetry=Telemetry(power_w_median=380.0 + users),
         notes=[] if verdict else ["The generator itself was 7.1 ms late at p99, more than 5: it is void."],
-    )
+    )  # fmt: skip
 
 
 def _limit(loads: list[LoadResult], users: int) -> LimitResult:
     return LimitResult(
-        users=users,
-        most=SEARCH.most,
-        confidence=0.99,
-        confidence_each=SEARCH.confidence,
-        loads=loads,
+        users=users, most=SEARCH.most, confidence=0.99, confidence_each=SEARCH.confidence, loads=loads,
         saturation=saturation([(each.users, each.tokens_per_second) for each in loads if each.verdict]),
-    )
+    )  # fmt: skip
 
 
 def under_load() -> UnderLoadResult:
     """Four users before and twenty after."""
     before = curve_of(
         LoadedServer(
-            kind="batches",
-            label="generate of transformers in batches",
-            sentence=batches_words("generate of transformers"),
-            hardware="NVIDIA H200",
-            gpu_class="h200",
+            kind="batches", label="generate of transformers in batches",
+            sentence=batches_words("generate of transformers"), hardware="NVIDIA H200", gpu_class="h200",
             caveats=["No HTTP and no tokenizer stand between users and runner: that is in its favour."],
         ),
         _limit([load(1, 9, 4.2, "missed"), load(2, 9.4, 4.2, "missed"), load(4, 12, 4.3, "missed")], 0),
-    )
+    )  # fmt: skip
     after = curve_of(
         LoadedServer(
-            kind="server",
-            label="this workbench's server, the plan's kernels",
-            sentence=server_words("the plan's kernels", 4),
-            hardware="NVIDIA H200",
-            gpu_class="h200",
+            kind="server", label="this workbench's server, the plan's kernels",
+            sentence=server_words("the plan's kernels", 4), hardware="NVIDIA H200", gpu_class="h200",
             settings=SETTINGS,
         ),
         _limit(
             [
                 *[load(users, 2 + users / 8, 1 + users / 60, "met") for users in (1, 2, 4, 8, 16)],
-                load(20, 9, 1.38, "met"),
-                load(22, 12, 1.41, "too_close"),
-                load(24, 14, 1.45, None),
+                load(20, 9, 1.38, "met"), load(22, 12, 1.41, "too_close"), load(24, 14, 1.45, None),
                 load(32, 22, 2.1, "missed"),
             ],
             20,
         ),
-    )
+    )  # fmt: skip
     said = "64 of its answers were held against the model's logits: over 4,096 ids the largest logit gap is 0.03."
     judged = ServedIds(tokens=4096, mean_gap=0.001, largest_gap=0.03, acceptable=True, sentence=said)
     return UnderLoadResult(
-        environment=ENVIRONMENT,
-        traffic=plain().traffic,
-        objectives=plain().objectives[:1],
-        before=before,
-        after=after.model_copy(update={"served_ids": judged}),
-        sentence=whole_sentence(before, after),
-    )
+        environment=ENVIRONMENT, traffic=plain().traffic, objectives=plain().objectives[:1], before=before,
+        after=after.model_copy(update={"served_ids": judged}), sentence=whole_sentence(before, after),
+    )  # fmt: skip
 
 
 RECORDING = Recording(
-    name="calls.csv",
-    sha256="c" * 64,
-    size=300_000,
-    requests=12_000,
-    seconds=600,
-    longest_prompt=120,
+    name="calls.csv", sha256="c" * 64, size=300_000, requests=12_000, seconds=600, longest_prompt=120,
     longest_output=60,
-)
+)  # fmt: skip
 
 
 def replayed_traffic(speed: float) -> Traffic:
@@ -203,6 +162,5 @@ def results() -> Results:
     """The sample results with the load stage's, and the prices at the loads that it found."""
     found, loaded = without_load(), under_load()
     assert found.verify
-    assert found.price
     priced = price(plain(), found.price.book, "h200", found.verify, manifest(), loaded)
     return found.model_copy(update={"load": loaded, "price": priced})

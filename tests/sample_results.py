@@ -28,16 +28,11 @@ from workers.stages.price import price
 from workers.stats.intervals import distribution
 
 ENVIRONMENT = Environment(
-    device="Test device",
-    gpu_class="h200",
-    gpu_uuid="GPU-test",
-    driver="0.0",
-    memory_gib=140,
-    versions={"python": "3.12.0", "torch": "2.11.0", "transformers": "5.17.0"},
-    commit="0000000",
+    device="Test device", gpu_class="h200", gpu_uuid="GPU-test", driver="0.0", memory_gib=140,
+    versions={"python": "3.12.0", "torch": "2.11.0", "transformers": "5.17.0"}, commit="0000000",
     at="2026-01-01T00:00:00Z",
     telemetry=Telemetry(sm_mhz_median=1980, sm_mhz_min=1965, sm_mhz_max=1980, power_w_median=350),
-)
+)  # fmt: skip
 BURST = Rates(read_tbps=4.1, copy_tbps=4.0, matrix_tflops={"bf16": 700, "fp32": 52})
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=3.9, matrix_tflops={"bf16": 600, "fp32": 50}, launch_us=2.0, burst=BURST)
 _FIGURES = [
@@ -79,19 +74,9 @@ def _side(ttf: float, tpot: float, seed: int) -> list[Distribution]:
 def _row(op: str, phase: str, ms: float, flops: float, data: float, bound: Any) -> OpRow:
     floor = max(flops / 600e12, data / 4e12) * 1000
     return OpRow(
-        op=op,
-        phase=phase,
-        kernel=f"test_kernel_{op}",
-        ms=ms,
-        share=ms / 600,
-        calls=64,
-        shapes="[1, 2048]",
-        flops=flops,
-        least_bytes=data,
-        floor_ms=floor,
-        headroom_ms=ms - floor,
-        bound=bound,
-    )
+        op=op, phase=phase, kernel=f"test_kernel_{op}", ms=ms, share=ms / 600, calls=64, shapes="[1, 2048]",
+        flops=flops, least_bytes=data, floor_ms=floor, headroom_ms=ms - floor, bound=bound,
+    )  # fmt: skip
 
 
 def profile() -> ProfileResult:
@@ -106,13 +91,8 @@ def profile() -> ProfileResult:
     ]
     sentence = "The gated MLP's up projection takes 150 ms (25 %): 64 launches wait for the host; a CUDA graph helps."
     return ProfileResult(
-        environment=ENVIRONMENT,
-        ceilings=CEILINGS,
-        request_ms=600,
-        device_ms=480,
-        attributed_share=0.97,
-        launches=21_000,
-        rows=rows,
+        environment=ENVIRONMENT, ceilings=CEILINGS, request_ms=600, device_ms=480, attributed_share=0.97,
+        launches=21_000, rows=rows,
         bottlenecks=[
             Bottleneck(rank=1, op="linear gate_up", ms=150, share=0.25, bound="launch", sentence=sentence),
             Bottleneck(
@@ -120,7 +100,7 @@ def profile() -> ProfileResult:
             ),
         ],
         trace=Artifact(name="trace.json.gz", sha256="0" * 64, size=1234, media_type="application/gzip"),
-    )
+    )  # fmt: skip
 
 
 def _candidate(number: int, variant: str, ms: float | None, gate: str, reason: str, **more: Any) -> Candidate:
@@ -152,26 +132,17 @@ def compose() -> ComposeResult:
     op = {"op": "linear", "case": explore().candidates[1].case, "variant": "cublaslt", "evidence_id": "c2"}
     trials = [
         PlanTrial(
-            label="eager",
-            plan=plan,
-            primary=Interval(value=280, low=278, high=284),
-            tokens_per_second=228,
-            gate="pass",
-            reason="3.5 times slower than the compiled plan.",
+            label="eager", plan=plan, primary=Interval(value=280, low=278, high=284), tokens_per_second=228,
+            gate="pass", reason="3.5 times slower than the compiled plan.",
         ),
         PlanTrial(
             label="compiled, CUDA graphs",
             summary="Static cache, Inductor, CUDA graphs on a GPU; products by cublaslt.",
-            plan={**plan, "ops": [op]},
-            primary=Interval(value=81, low=80.5, high=81.9),
-            tokens_per_second=790,
-            gate="pass",
-            chosen=True,
-            reason="Fastest that passes.",
-            build_seconds=41,
+            plan={**plan, "ops": [op]}, primary=Interval(value=81, low=80.5, high=81.9), tokens_per_second=790,
+            gate="pass", chosen=True, reason="Fastest that passes.", build_seconds=41,
         ),
         PlanTrial(label="int8", plan=plan, gate="fail", reason="Not allowed: quality cannot be measured."),
-    ]
+    ]  # fmt: skip
     return ComposeResult(environment=ENVIRONMENT, trials=trials, plan=trials[1].plan)
 
 
@@ -181,24 +152,15 @@ def verify(after_ms: float = 81.0) -> VerifyResult:
     return VerifyResult(
         environment=ENVIRONMENT,
         profile=PlanProfile(
-            request_ms=77,
-            device_ms=70,
-            launches=64,
-            attributed_share=0.98,
-            floor_ms=41,
+            request_ms=77, device_ms=70, launches=64, attributed_share=0.98, floor_ms=41,
             rows=[_row("linear gate_up", "decode", 40, 5e10, 2.5e10, "memory")],
             sentence="A request of the plan takes 77 ms, 70 ms of it in 64 launches on the device.",
         ),
-        plan=compose().plan,
-        before=before,
-        after=after,
-        tokens_per_second_before=227,
+        plan=compose().plan, before=before, after=after, tokens_per_second_before=227,
         tokens_per_second_after=64_000 / after_ms,
         speedup=Speedup(
-            metric="TTF64 p50",
-            ratio=Interval(value=281 / after_ms, low=280 / after_ms, high=283 / after_ms),
-            noise=Interval(value=1.005, low=0.995, high=1.005),
-            difference=True,
+            metric="TTF64 p50", ratio=Interval(value=281 / after_ms, low=280 / after_ms, high=283 / after_ms),
+            noise=Interval(value=1.005, low=0.995, high=1.005), difference=True,
             processes=[
                 ProcessMedians(before=281 * by, after=after_ms, ratio=281 * by / after_ms, pairs=10)
                 for by in (1.0, 0.997, 1.007)
@@ -207,66 +169,38 @@ def verify(after_ms: float = 81.0) -> VerifyResult:
         ),
         outcomes=[
             ObjectiveOutcome(
-                objective=TTF,
-                before=before[0].percentiles["p50"],
-                after=after[0].percentiles["p50"],
-                verdict_before="missed",
-                verdict="met" if met else "missed",
-                samples=60,
-                requests=60,
-                over=0 if met else 60,
-                needed=7,
+                objective=TTF, before=before[0].percentiles["p50"], after=after[0].percentiles["p50"],
+                verdict_before="missed", verdict="met" if met else "missed", samples=60, requests=60,
+                over=0 if met else 60, needed=7,
             ),
             ObjectiveOutcome(
-                objective=TPOT,
-                before=before[1].percentiles["p95"],
-                after=after[1].percentiles["p95"],
-                verdict_before="missed",
-                verdict="not_enough_samples",
-                samples=60,
-                requests=60,
-                over=0,
+                objective=TPOT, before=before[1].percentiles["p95"], after=after[1].percentiles["p95"],
+                verdict_before="missed", verdict="not_enough_samples", samples=60, requests=60, over=0,
                 needed=90,
             ),
         ],
-        quality=QUALITY,
-        verdict="met" if met else "missed",
+        quality=QUALITY, verdict="met" if met else "missed",
         sentence=f"TTF64 p50 is {after_ms:.1f} ms against a limit of 100 ms: {'met' if met else 'missed'}.",
-    )
+    )  # fmt: skip
 
 
 def results(after_ms: float = 81.0) -> Results:
     """Every stage but the report."""
     admit = AdmitResult(
-        kind="decoder",
-        family="llama",
-        architecture="LlamaForCausalLM",
-        parameters=1_235_814_400,
-        weight_bytes=2_471_628_800,
-        kv_bytes_per_token=32_768,
-        dtype="bf16",
-        classes=[Feasibility(gpu_class="h200", needs_gib=3.1, has_gib=131, feasible=True)],
-        predicted=PREDICTED,
+        kind="decoder", family="llama", architecture="LlamaForCausalLM", parameters=1_235_814_400,
+        weight_bytes=2_471_628_800, kv_bytes_per_token=32_768, dtype="bf16",
+        classes=[Feasibility(gpu_class="h200", needs_gib=3.1, has_gib=131, feasible=True)], predicted=PREDICTED,
         notes=["Weights are generated from seed 0."],
-    )
+    )  # fmt: skip
     baseline = BaselineResult(
-        environment=ENVIRONMENT,
-        runner="eager",
-        dtype="bf16",
-        requests=60,
-        distributions=_side(281, 4.4, 1),
+        environment=ENVIRONMENT, runner="eager", dtype="bf16", requests=60, distributions=_side(281, 4.4, 1),
         tokens_per_second=227,
-    )
+    )  # fmt: skip
     verified = verify(after_ms)
     return Results(
-        admit=admit,
-        baseline=baseline,
-        profile=profile(),
-        explore=explore(),
-        compose=compose(),
-        verify=verified,
-        price=price(workload(), default_price_book(), "h200", verified, manifest()),
-    )
+        admit=admit, baseline=baseline, profile=profile(), explore=explore(), compose=compose(),
+        verify=verified, price=price(workload(), default_price_book(), "h200", verified, manifest()),
+    )  # fmt: skip
 
 
 def of_baseline(seconds: float, gpu_class: str) -> Results:
@@ -280,28 +214,14 @@ def of_baseline(seconds: float, gpu_class: str) -> Results:
 
 def manifest() -> ModelManifest:
     return ModelManifest(
-        digest="d" * 64,
-        name="llama-3.2-1b",
-        source="catalogue",
-        config={"model_type": "llama"},
-        files=[],
-        generated=True,
-        architecture="LlamaForCausalLM",
-        model_type="llama",
-        kind="decoder",
-        parameters=1_235_814_400,
-        weight_bytes=2_471_628_800,
-    )
+        digest="d" * 64, name="llama-3.2-1b", source="catalogue", config={"model_type": "llama"}, files=[],
+        generated=True, architecture="LlamaForCausalLM", model_type="llama", kind="decoder",
+        parameters=1_235_814_400, weight_bytes=2_471_628_800,
+    )  # fmt: skip
 
 
 def stage_input(stage: Any = "report") -> StageInput:
     return StageInput(
-        run_id="00000000-0000-4000-8000-000000000001",
-        stage=stage,
-        attempt=1,
-        gpu_class="h200",
-        workload=workload(),
-        model=manifest(),
-        prices=default_price_book(),
-        results=results(),
-    )
+        run_id="00000000-0000-4000-8000-000000000001", stage=stage, attempt=1, gpu_class="h200",
+        workload=workload(), model=manifest(), prices=default_price_book(), results=results(),
+    )  # fmt: skip

@@ -17,22 +17,14 @@ from workers.documents.stages import Results, StageFailure, stages_of
 from workers.report.page import headline, render
 
 SECONDS = {
-    "admit": 2,
-    "baseline": 31,
-    "profile": 18,
-    "explore": 44,
-    "compose": 61,
-    "verify": 37,
-    "load": 52,
-    "price": 1,
-    "report": 1,
-}
+    "admit": 2, "baseline": 31, "profile": 18, "explore": 44, "compose": 61, "verify": 37, "load": 52,
+    "price": 1, "report": 1,
+}  # fmt: skip
 
 
 def in_processes(made: Run, count: int = 5, by: float = 1.0) -> Run:
     """The run, whose plan took 81 ms times `by` in `count` processes of verify."""
     stage = made.stages.get(stage="verify")
-    assert stage.result is not None
     stage.result["speedup"]["processes"] = [
         {"before": 281, "after": 81 * by * (1 + 0.001 * each), "ratio": 3, "pairs": 10} for each in range(count)
     ]
@@ -60,15 +52,9 @@ def run(
     """A run in `state` whose stages before `upto` are done; the rest wait, and `upto` is in the run's state."""
     begun = timezone.now() - timedelta(seconds=sum(SECONDS.values()))
     made = Run.objects.create(
-        organisation=organisation,
-        workload=workload(organisation, user, load),
-        state=state,
-        stage=upto,
-        gpu_class="h200",
-        started_at=None if state == "queued" else begun,
-        created_by=user,
-        **changes,
-    )
+        organisation=organisation, workload=workload(organisation, user, load), state=state, stage=upto,
+        gpu_class="h200", started_at=None if state == "queued" else begun, created_by=user, **changes,
+    )  # fmt: skip
     Workload.objects.filter(id=made.workload_id).update(newest_run=made)
     known = sample_loads.results() if load else sample_results.results()
     stages = stages_of(load)
@@ -77,16 +63,13 @@ def run(
         here = stage == upto and not done
         ended = begun + timedelta(seconds=SECONDS[stage])
         StageRun.objects.create(
-            run=made,
-            position=position,
-            stage=stage,
-            state="done" if done else state if here else "pending",
+            run=made, position=position, stage=stage, state="done" if done else state if here else "pending",
             started_at=begun if done or (here and state != "queued") else None,
             finished_at=ended if done or (here and state == "failed") else None,
             progress=1 if done else 0.4 if here and state == "running" else 0,
             message="measuring request 12 of 30" if here and state == "running" else "",
             result=_result(made, known, stage) if done else None,
-        )
+        )  # fmt: skip
         if done:
             Event.objects.create(run=made, stage=stage, attempt=1, kind="stage_done", message=f"{stage} is done")
         begun = ended

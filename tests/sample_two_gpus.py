@@ -33,15 +33,10 @@ def trial(gpus: int, ms: float, reason: str) -> PlanTrial:
     """What compose keeps of it."""
     made = plan(gpus)
     return PlanTrial(
-        label="megakernel" if gpus == 1 else f"megakernel on {gpus} GPUs",
-        summary=of_plan(made),
-        plan=made.model_dump(mode="json"),
-        primary=Interval(value=ms, low=0.999 * ms, high=1.001 * ms),
-        tokens_per_second=1000 / ms,
-        gate="pass",
-        chosen=gpus > 1,
-        reason=reason,
-    )
+        label="megakernel" if gpus == 1 else f"megakernel on {gpus} GPUs", summary=of_plan(made),
+        plan=made.model_dump(mode="json"), primary=Interval(value=ms, low=0.999 * ms, high=1.001 * ms),
+        tokens_per_second=1000 / ms, gate="pass", chosen=gpus > 1, reason=reason,
+    )  # fmt: skip
 
 
 def two_gpus() -> Results:
@@ -63,15 +58,9 @@ def two_gpus() -> Results:
     ratio = BEFORE_MS / TWO_MS
     medians = [ProcessMedians(before=BEFORE_MS, after=TWO_MS, ratio=ratio, pairs=20) for _ in range(3)]
     outcome = ObjectiveOutcome(
-        objective=TPOT,
-        before=BEFORE_MS,
-        after=TWO_MS,
-        verdict_before="missed",
-        verdict="met",
-        samples=60,
-        over=0,
-        needed=8,
-    )
+        objective=TPOT, before=BEFORE_MS, after=TWO_MS, verdict_before="missed", verdict="met", samples=60,
+        over=0, needed=8,
+    )  # fmt: skip
     known.compose = compose().model_copy(update={"trials": trials, "plan": chosen})
     known.verify = known.verify.model_copy(
         update={

@@ -15,36 +15,20 @@ import kernels.server
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FILE = 300
 TORCH_FREE = [
-    "workers.gpu",
-    "workers.documents.stages",
-    "workers.loadtest.measuring",
-    "workbench.celery",
-    "workbench.urls",
-    "workbench.wsgi",
-    "workbench.cli.commands",
-    "workbench.embedded",
-    "kernels.ops",
-    "kernels.plan",
-    "kernels.hardware",
-    "kernels.registry",
-    "kernels.model_files",
-    "kernels.model_files.catalogue",
-    "kernels.model.weights",
-    "kernels.runners",
-    "kernels.__main__",
+    "workers.gpu", "workers.documents.stages", "workers.loadtest.measuring", "workbench.celery",
+    "workbench.urls", "workbench.wsgi", "workbench.cli.commands", "workbench.embedded", "kernels.ops",
+    "kernels.plan", "kernels.hardware", "kernels.registry", "kernels.model_files",
+    "kernels.model_files.catalogue", "kernels.model.weights", "kernels.runners", "kernels.__main__",
     "kernels.cli.run",
-]
+]  # fmt: skip
 
 
 def tracked(*patterns: str) -> list[Path]:
     """Files of the repository that git tracks; untracked new ones count too."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns], cwd=ROOT,
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
     return [path for name in listed.splitlines() if (path := ROOT / name).is_file()]
 
 

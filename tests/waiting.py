@@ -26,7 +26,7 @@ def wait_for(
 
     Fails with what `logs` returns when time is over, and at once when one of the `processes` has ended.
     """
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.01
     while True:
         value = condition()
         if value:
@@ -36,4 +36,5 @@ def wait_for(
         if ended or time.monotonic() > deadline:
             why = f"cannot happen any more, ended: {ended}" if ended else f"did not happen within {seconds} s"
             raise AssertionError(f"{what} {why}\n{logs()}")
-        time.sleep(0.2)
+        time.sleep(pause)
+        pause = min(0.2, 1.5 * pause)

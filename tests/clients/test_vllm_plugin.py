@@ -35,20 +35,12 @@ from kernels.server.execution.compiling import NotedVariants
 from workers.wording.serving import IN_VLLM
 
 PLAN = Plan(model_digest="", gpu="h200", runner="kernels")
-SMALL = {
-    "vocab_size": 97,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "head_dim": 16,
-}
+SMALL = {"vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "head_dim": 16}
+SMALL |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
 MIXTURE = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
 
 
-@pytest.fixture(params=["llama", "qwen2", "qwen3", "qwen3_moe"])
+@pytest.fixture(params=["qwen2", "qwen3_moe"])
 def model(request: pytest.FixtureRequest) -> Any:
     torch.manual_seed(3)
     more = MIXTURE if request.param == "qwen3_moe" else {}
@@ -57,6 +49,11 @@ def model(request: pytest.FixtureRequest) -> Any:
         if "norm" in name:
             torch.nn.init.normal_(weight, 1, 0.2)
     return model.eval().requires_grad_(False)
+
+
+def empty_caches(pages: int) -> list[Any]:
+    """Keys and values of both layers."""
+    return [vllm_interface.halves(torch.zeros(pages, 2, 8, 2 * 16)) for _ in range(2)]
 
 
 def engine_model(model: Any) -> EngineModel:
@@ -82,7 +79,7 @@ def test_several_places_are_written_with_what_the_model_chooses(model: Any) -> N
     sizes = [2, MOST_ROWS_OF_SEVERAL, MOST_ROWS_OF_SEVERAL + 1]
     steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], sizes, Pages(8, 64), choose=True)
     assert list(steps.steps) == sizes[:2]
-    caches = [vllm_interface.halves(torch.zeros(20, 2, 8, 2 * 16)) for _ in range(2)]
+    caches = empty_caches(20)
     table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
     ids = torch.tensor([[5, -1, -1, -1], [7, 8, 9, 10]], dtype=torch.int32)  # a decode, and a prompt of four tokens
     hidden = steps.steps[2].several(ids, torch.arange(4).expand(2, 4), table, caches)
@@ -90,12 +87,24 @@ def test_several_places_are_written_with_what_the_model_chooses(model: Any) -> N
     expected = greedy(model, 5)
     assert ids[0].tolist() == expected
     torch.testing.assert_close(hidden, model.model(ids.long()).last_hidden_state, atol=1e-5, rtol=1e-5)
-    unread = [vllm_interface.halves(torch.zeros(20, 2, 8, 2 * 16)) for _ in range(2)]
+    unread = empty_caches(20)
     ids[0, 1:] = -1
     hidden = steps.steps[2].several(ids, torch.arange(4).expand(2, 4), table, unread, last=False)
     assert ids[0].tolist() == expected
     assert hidden.shape[1] == 3  # the last place has its id alone
     assert not any(keys[3, 3].any() for keys, _ in unread)
+
+
+def planned_of(caches: list[torch.Tensor], metadata: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What vLLM calls for a pass of four places, with a layer on each of these pages and a pass as `metadata` says."""
+    context: Any = ModuleType("vllm.forward_context")
+    context.get_forward_context = lambda: SimpleNamespace(attn_metadata={"first": metadata})
+    monkeypatch.setitem(sys.modules, "vllm.forward_context", context)
+    attns = [SimpleNamespace(layer_name="first", kv_cache=each) for each in caches]
+    layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn)) for attn in attns]
+    planned: Any = object.__new__(vllm_interface.Planned)
+    planned._model, planned._tried, planned.places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
+    return planned
 
 
 class RecordedStep:
@@ -122,13 +131,7 @@ def test_only_sequences_of_equal_lengths_are_run(
     given: int, actual: int, longest: int, runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = SimpleNamespace(block_table=torch.zeros(2, 8), max_query_len=longest, num_actual_tokens=actual)
-    context: Any = ModuleType("vllm.forward_context")
-    context.get_forward_context = lambda: SimpleNamespace(attn_metadata={"first": metadata})
-    monkeypatch.setitem(sys.modules, "vllm.forward_context", context)
-    attn = SimpleNamespace(layer_name="first", kv_cache=torch.zeros(20, 2, 8, 32))
-    layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn))]
-    planned: Any = object.__new__(vllm_interface.Planned)
-    planned._model, planned._tried, planned.places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
+    planned = planned_of([torch.zeros(20, 2, 8, 32)], metadata, monkeypatch)
     planned._steps, planned._drafts, planned.lengths = SimpleNamespace(steps={2: RecordedStep()}), None, None
     ids = torch.full((given,), -1, dtype=torch.int32)
     assert (planned.hidden(ids, torch.zeros(given)) is not None) == runs
@@ -142,13 +145,7 @@ def test_drafts_beside_a_prompt_are_written_before_vllm_computes_the_pass(
     caches = [torch.zeros(20, 2, 8, 2 * 16) for _ in range(2)]
     table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
     metadata = SimpleNamespace(block_table=table, max_query_len=6, num_actual_tokens=10)
-    context: Any = ModuleType("vllm.forward_context")
-    context.get_forward_context = lambda: SimpleNamespace(attn_metadata={"first": metadata})
-    monkeypatch.setitem(sys.modules, "vllm.forward_context", context)
-    attns = [SimpleNamespace(layer_name="first", kv_cache=each) for each in caches]
-    layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn)) for attn in attns]
-    planned: Any = object.__new__(vllm_interface.Planned)
-    planned._model, planned._tried, planned.places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
+    planned = planned_of(caches, metadata, monkeypatch)
     planned._steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, 4], Pages(8, 64), choose=True)
     planned._drafts = DraftWriter(planned._steps.steps, 4, Pages(8, 64))
     planned.lengths, prompt = [4, 6], [9, 8, 7, 6, 5, 4]
@@ -167,7 +164,7 @@ def test_fewer_decodes_than_before_leave_the_pages_of_the_others_alone(model: An
     steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [4], Pages(8, 64), choose=True).steps
     drafts, table = DraftWriter(steps, 4, Pages(8, 64)), torch.arange(3, 27, dtype=torch.int32).view(3, 8)
     for decodes, used in ((3, [0, 3, 11, 19]), (1, [0, 3])):
-        caches = [vllm_interface.halves(torch.zeros(40, 2, 8, 2 * 16)) for _ in range(2)]
+        caches = empty_caches(40)
         ids = torch.full((decodes, 4), -1, dtype=torch.int32)
         ids[:, 0] = torch.tensor([6, 7, 8][:decodes])
         drafts.write(ids, torch.arange(4).expand(decodes, 4), table[:decodes], lambda caches=caches: caches)
@@ -193,20 +190,16 @@ class NoGraphs:
         raise RuntimeError("operation not permitted when stream is capturing")
 
 
-def test_vllm_goes_on_where_drafts_cannot_be_captured() -> None:
-    planned: Any = object.__new__(vllm_interface.Planned)
-    attn = SimpleNamespace(kv_cache=torch.zeros(20, 2, 8, 32))
-    layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn))]
-    lines: list[str] = []
-    planned._model, planned._drafts = [SimpleNamespace(model=SimpleNamespace(layers=layers))], NoGraphs()
+def test_vllm_goes_on_where_drafts_cannot_be_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned, lines = planned_of([torch.zeros(20, 2, 8, 32)], None, monkeypatch), list[str]()
+    planned._drafts = NoGraphs()
     planned._log = SimpleNamespace(warning=lambda text, *given: lines.append(text % given))
     vllm_interface.PLANNED.add(planned)
     config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=2), num_speculative_tokens=3)
     vllm_interface.UnwrittenDrafts(config, torch.device("cpu")).capture()
-    assert lines == [
-        "KERNELS_SEVERAL_TOKENS: drafts beside prompts are not in CUDA graphs, so slower: "
-        "operation not permitted when stream is capturing"
-    ]
+    (line,) = lines
+    assert line.startswith("KERNELS_SEVERAL_TOKENS: ")
+    assert line.endswith("not in CUDA graphs, so slower: operation not permitted when stream is capturing")
 
 
 @pytest.mark.gpu
@@ -252,7 +245,7 @@ def one_layer(device: str, like_qwen3: bool = False) -> EngineModel:
     return EngineModel(empty(128_256, hidden), [layer], [shape], empty(hidden), empty(128_256, hidden), table)
 
 
-@pytest.mark.parametrize(("rows", "product"), [(1, "skinny"), (16, "skinny"), (24, "small_gemm"), (64, "small_gemm")])
+@pytest.mark.parametrize(("rows", "product"), [(16, "skinny"), (24, "small_gemm")])
 def test_on_a_gpu_every_product_and_attention_are_this_librarys(rows: int, product: str) -> None:
     engine = one_layer("meta")
     assert variants_of(engine, rows, Pages(16, 768)) == {product, "step_hopper"}
@@ -320,15 +313,23 @@ def test_without_a_plan_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None
     kernel_workbench_vllm.register()
 
 
-def test_another_version_of_vllm_goes_on_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    logger = ModuleType("vllm.logger")
-    logger.init_logger = lambda _: SimpleNamespace(warning=lambda text, *given: said.append(text % given))  # type: ignore[attr-defined]
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the plug-in writes into vLLM's log."""
+    lines: list[str] = []
+    logger: Any = ModuleType("vllm.logger")
+    logger.init_logger = lambda _: SimpleNamespace(warning=lambda text, *given: lines.append(text % given))
     monkeypatch.setitem(sys.modules, "vllm.logger", logger)
+    return lines
+
+
+def test_another_version_of_vllm_goes_on_without_it(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> None:
     monkeypatch.setattr(vllm_interface, "version", lambda _: "0.27.1")
     monkeypatch.setenv(kernel_workbench_vllm.PLAN, "plan.json")
     kernel_workbench_vllm.register()
-    assert said == ["KERNELS_PLAN is not used: this plug-in was tried with vLLM 0.26.0, and this is 0.27.1"]
+    (line,) = warnings
+    assert line.startswith("KERNELS_PLAN is not used: ")
+    assert line.endswith("vLLM 0.26.0, and this is 0.27.1")
 
 
 class UnquantizedLinearMethod:
@@ -408,16 +409,12 @@ def test_several_tokens_a_pass_are_asked_for(
     assert not vllm_interface.writes_drafts(SimpleNamespace(speculative_config=None))
 
 
-def test_vllms_older_runner_keeps_its_own_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vllms_older_runner_keeps_its_own_drafts(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> None:
     monkeypatch.setenv(vllm_interface.SEVERAL, "1")
-    lines: list[str] = []
-    logger = ModuleType("vllm.logger")
-    logger.init_logger = lambda _: SimpleNamespace(warning=lambda text, *given: lines.append(text % given))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "vllm.logger", logger)
     drafts = SimpleNamespace(method="ngram_gpu")
     config = SimpleNamespace(speculative_config=drafts, use_v2_model_runner=False, num_speculative_tokens=3)
     assert vllm_interface.Planned(None, config).places == 1
-    (line,) = lines
+    (line,) = warnings
     assert line.startswith("KERNELS_SEVERAL_TOKENS is not used")
     assert vllm_interface.V2_RUNNER in line
 

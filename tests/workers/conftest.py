@@ -2,7 +2,8 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from kernels.model_files import answer_of_config
 from kernels.model_files.digests import model_digest
 from kernels.ops import LinearCase
+from kernels.plan import Plan
 from kernels.runners import describe
-from workers.documents.measurement import Candidate
+from workers.documents.measurement import Candidate, Environment
 from workers.documents.model import ModelFile, ModelManifest
 from workers.documents.prices import default_price_book
-from workers.documents.stages import Results, StageInput
+from workers.documents.stages import ComposeResult, Results, StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
 
@@ -25,25 +27,18 @@ TINY = {
     "hidden_act": "silu", "dtype": "float32",
 }  # fmt: skip
 """One layer: Inductor takes seconds for each, and stages run it thousands of times."""
+ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 
 
 def manifest(config: dict, generated: bool = True, files: tuple[ModelFile, ...] = ()) -> ModelManifest:
     facts = describe(config)
     digest = model_digest(config, [(each.path, each.sha256) for each in files], generated)
     return ModelManifest(
-        digest=digest,
-        name="tiny",
-        source="catalogue" if generated else "upload",
-        config=config,
-        files=list(files),
-        generated=generated,
-        architecture=facts.architecture,
-        model_type=facts.model_type,
-        kind=facts.kind,
-        counted=answer_of_config(config).unit,
-        parameters=facts.parameters,
+        digest=digest, name="tiny", source="catalogue" if generated else "upload", config=config,
+        files=list(files), generated=generated, architecture=facts.architecture, model_type=facts.model_type,
+        kind=facts.kind, counted=answer_of_config(config).unit, parameters=facts.parameters,
         weight_bytes=facts.weight_bytes,
-    )
+    )  # fmt: skip
 
 
 def stage_input(
@@ -60,15 +55,28 @@ def stage_input(
     workload = Workload.model_validate(wanted | sla)
     objectives = [each.counting(model.counted) for each in workload.objectives]
     return StageInput(
-        run_id="r1",
-        stage=stage,
-        attempt=1,
-        gpu_class=gpu_class,
-        workload=workload.model_copy(update={"objectives": objectives}),
-        model=model,
-        prices=default_price_book(),
-        results=results or Results(),
-    )
+        run_id="r1", stage=stage, attempt=1, gpu_class=gpu_class,
+        workload=workload.model_copy(update={"objectives": objectives}), model=model,
+        prices=default_price_book(), results=results or Results(),
+    )  # fmt: skip
+
+
+def plan_of(document: StageInput, **changes) -> Plan:
+    """A plan of eager in float32 for the document's model, or with these fields."""
+    fields = {"model_digest": document.model.digest, "gpu": "cpu", "runner": "eager", "dtype": "fp32"}
+    return Plan(**fields | changes)
+
+
+def composed_with(plan: Plan, document: StageInput) -> StageInput:
+    """The document behind a compose stage that took the plan and tried no other."""
+    document.results.compose = ComposeResult(environment=ENVIRONMENT, trials=[], plan=plan.model_dump())
+    return document
+
+
+def context_of(config: dict, folder: Path, seconds: float = 60, **more) -> Context:
+    """A context over the folder, which gets the generated model's configuration and the artifacts."""
+    (folder / "config.json").write_text(json.dumps(config))
+    return Context(folder, folder, seconds=seconds, **more)
 
 
 @pytest.fixture
@@ -98,6 +106,19 @@ def known_ceilings() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         fixed_ceilings(patch)
         yield
+
+
+def leaping_clock(patch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Has the clock leap ahead by the seconds that the result is called with, which takes no time."""
+    ahead_ns, clock_ns = 0, time.monotonic_ns
+
+    def leap(seconds: float) -> None:
+        nonlocal ahead_ns
+        ahead_ns += round(seconds * 1e9)
+
+    patch.setattr(time, "monotonic_ns", lambda: clock_ns() + ahead_ns)
+    patch.setattr(time, "monotonic", lambda: (clock_ns() + ahead_ns) / 1e9)
+    return leap
 
 
 @pytest.fixture

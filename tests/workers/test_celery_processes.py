@@ -24,19 +24,21 @@ from workers.documents.workload import Constraints
 from workers.gpu import app as gpu
 from workers.gpu import run_stage
 
-
-def _loaded(module: str) -> set[str]:
-    code = f"import {module}, sys, json; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.splitlines()[-1]))
+LOADED = """
+import importlib, json, sys
+for module in ("workers.gpu", "workers.stages.explore"):
+    importlib.import_module(module)
+    print(json.dumps(sorted(sys.modules)))
+"""
 
 
 def test_the_gpu_worker_knows_no_database_and_explore_starts_without_transformers() -> None:
     """Which take longer to import than torch, and only a GPU's candidates need the model that explore builds."""
-    loaded = _loaded("workers.gpu")
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    loaded, with_explore = (set(json.loads(line)) for line in done.stdout.splitlines()[-2:])
     assert not {"django.db", "django.conf", "sqlite3", "psycopg"} & loaded
     assert not [name for name in loaded if name.startswith("workbench")]
-    assert "transformers" not in _loaded("workers.stages.explore")
+    assert "transformers" not in with_explore
 
 
 @pytest.mark.parametrize("app", [gpu, ledger], ids=["gpu", "ledger"])

@@ -39,14 +39,10 @@ def run(tmp_path: Path, template: Template | None) -> Run:
     ) -> tuple[ExitStatus, list[str]]:
         lines: list[str] = []
         ended = one_command.run(
-            one_command.code_command(code, {"PATH": os.environ["PATH"]}, tmp_path),
-            ResourceLimits(**limits),
-            Bounds(readable=python_files(), writable=(str(tmp_path),)),
-            lines.append,
-            stop=stop,
-            times=times,
+            one_command.code_command(code, {"PATH": os.environ["PATH"]}, tmp_path), ResourceLimits(**limits),
+            Bounds(readable=python_files(), writable=(str(tmp_path),)), lines.append, stop=stop, times=times,
             template=template,
-        )
+        )  # fmt: skip
         return ended, lines
 
     return _run

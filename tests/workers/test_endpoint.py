@@ -102,21 +102,11 @@ def test_a_promise_relative_to_before_has_its_figure_there_and_no_verdict(stub: 
     assert "Then it failed: The server answered 429" in result.sentence
 
 
-def test_an_encoder_is_asked_for_embeddings(stub: Stub):
-    promised = [{"metric": "batch_latency", "limit": 10_000}]
-    there = at(stub.url, api="embeddings", seconds=0.5, objectives=promised)
-    there.measure("before verify")
-    result = there.result([])
-    assert result.load, result.sentence
-    assert [each.metric for each in result.load.metrics] == ["batch_latency"]
-
-
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
         ("stub-302", "302 (Found)"),
         ("stub-401", "401 (Unauthorized): Incorrect API key: …"),
-        ("stub-half", "in the middle of an answer, after 1 events."),
         ("stub-silent", "had not ended 0.3 s after it was due"),
     ],
 )
@@ -152,7 +142,7 @@ def test_an_address_that_leads_inside_or_nowhere_is_a_sentence(url, sentence):
     assert sentence in there.result([]).sentence
 
 
-def test_it_connects_to_the_address_that_was_checked(stub: Stub, monkeypatch):
+def test_it_connects_to_the_address_that_was_checked_and_asks_an_encoder_for_embeddings(stub: Stub, monkeypatch):
     asked: list[str] = []
     real = addresses.socket.getaddrinfo
 
@@ -163,9 +153,10 @@ def test_it_connects_to_the_address_that_was_checked(stub: Stub, monkeypatch):
         return real(host, port, *rest, flags=flags, **more)
 
     monkeypatch.setattr(addresses.socket, "getaddrinfo", look_up)
-    there = at(stub.url.replace("127.0.0.1", "pinned.test"), inside=["pinned.test"], seconds=0.4)
+    asked_for = {"api": "embeddings", "objectives": [{"metric": "batch_latency", "limit": 10_000}]}
+    there = at(stub.url.replace("127.0.0.1", "pinned.test"), inside=["pinned.test"], seconds=0.4, **asked_for)
     there.measure("before verify")
-    assert there.result([]).load
+    assert [each.metric for each in there.result([]).load.metrics] == ["batch_latency"]
     assert asked == ["pinned.test"], "one look for all connections of a round"
 
 

@@ -50,7 +50,6 @@ def test_another_process_waits_until_the_holder_has_died(tmp_path: Path) -> None
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     free = []
     try:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with gpu_lock.held(["GPU-bb"], lambda: True, tmp_path):
             free.append("another GPU")

@@ -113,7 +113,7 @@ def test_metrics_for_which_processes_or_an_older_versions_figures_are_missing_ar
 @pytest.mark.parametrize(("kind", "counts"), [("log-normal", (4, 4)), ("two kinds of processes, equally many", (6, 6))])
 def test_false_alarms_are_at_most_one_in_a_hundred(kind, counts):
     """And as many as the page quotes, which has the more of two spreads."""
-    paths, quoted = 3000, quoted_shares("benchmarks.simulations.regression_errors")[kind][0 if counts == (4, 4) else 4]
+    paths, quoted = 1000, quoted_shares("benchmarks.simulations.regression_errors")[kind][0 if counts == (4, 4) else 4]
     found = max(false_alarms(kind, counts, limit=0.0, spread=spread, paths=paths) for spread in SPREADS)
     assert found <= 0.01
     assert agrees(found, quoted, paths)
@@ -121,4 +121,4 @@ def test_false_alarms_are_at_most_one_in_a_hundred(kind, counts):
 
 @pytest.mark.parametrize(("kind", "counts", "metrics"), [("log-normal", (4, 5), 2), ("log-uniform", (6, 6), 4)])
 def test_false_alarms_of_all_metrics_together_are_at_most_one_in_a_hundred(kind, counts, metrics):
-    assert false_alarms(kind, counts, limit=0.0, paths=2000, metrics=metrics) <= 0.01
+    assert false_alarms(kind, counts, limit=0.0, paths=1000, metrics=metrics) <= 0.01

@@ -32,12 +32,9 @@ def template() -> Iterator[Template]:
 def _lines(folder: Path, code: str, template: Template, **env: str) -> list[str]:
     lines: list[str] = []
     ended = one_command.run(
-        one_command.code_command(code, {"PATH": os.environ["PATH"], **env}, folder),
-        ResourceLimits(),
-        Bounds(readable=python_files(), writable=(str(folder),)),
-        lines.append,
-        template=template,
-    )
+        one_command.code_command(code, {"PATH": os.environ["PATH"], **env}, folder), ResourceLimits(),
+        Bounds(readable=python_files(), writable=(str(folder),)), lines.append, template=template,
+    )  # fmt: skip
     assert ended.code == 0, (folder / "log").read_text()
     return [line.strip() for line in lines]
 

@@ -58,15 +58,12 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
     with closing(ready_template("torch")) as template, scratch(tmp_path / "stages") as directory:
         env = stage_environment(outer, directory, caches, code_folder(directory, []))
         ended = one_command.run(
-            one_command.code_command(CODE, env, directory),
-            ResourceLimits(memory_bytes=8 * 2**30),
+            one_command.code_command(CODE, env, directory), ResourceLimits(memory_bytes=8 * 2**30),
             Bounds(
                 readable=readable(outer, [], [tmp_path]), writable=(str(directory), str(caches)), user=user_of("ours")
             ),
-            lines.append,
-            protections.append,
-            template=template,
-        )
+            lines.append, protections.append, template=template,
+        )  # fmt: skip
         log = (directory / "log").read_text()
     assert (ended.code, ended.why) == (0, "exit"), log
     assert lines == [f"{env['WORKBENCH_COMMIT']}\n", "1 True\n", f"{ahead}\n", "0\n"]

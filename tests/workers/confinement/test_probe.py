@@ -98,9 +98,10 @@ def _as_stage(host: dict[str, Any], user: int, profile: str, **more: Any) -> dic
     return dict(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("forked", [False, True])
-@pytest.mark.parametrize("profile", ["none", "docker"])
-@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize(
+    ("user", "profile", "forked"),
+    [(USERS[0], "none", False), (USERS[0], "docker", True), (USERS[-1], "none", True), (USERS[-1], "docker", False)],
+)
 def test_no_attack_succeeds_and_what_stages_need_works(
     host: dict[str, Any], user: int, profile: str, forked: bool
 ) -> None:
@@ -130,8 +131,7 @@ def test_a_stage_that_connects_to_itself_reaches_nothing_else(host: dict[str, An
         assert (reached, missing) == ([], [])
 
 
-@pytest.mark.parametrize("forked", [False, True])
-@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize(("user", "forked"), [(USERS[0], False), (USERS[-1], True)])
 def test_more_memory_than_its_own_ends_it(host: dict[str, Any], user: int, forked: bool) -> None:
     within = _as_stage(host, user, "none", targets={"allocate": MEMORY // 4}, forked=forked)
     assert json.loads(within["lines"][-1]) == {"allocated": MEMORY // 4}
@@ -152,11 +152,10 @@ def test_the_attacks_succeed_where_nothing_confines(host: dict[str, Any]) -> Non
     assert {name: answer for name, answer in answers.items() if answer != "done" and name not in refusable} == {}
 
 
-@pytest.mark.parametrize("user", USERS)
-def test_what_the_kernel_refuses_is_said_and_may_be_insisted_on(host: dict[str, Any], user: int) -> None:
-    ended = _as_stage(host, user, "no-landlock", targets={"allocate": 1})
+def test_what_the_kernel_refuses_is_said_and_may_be_insisted_on(host: dict[str, Any]) -> None:
+    ended = _as_stage(host, USERS[0], "no-landlock", targets={"allocate": 1})
     assert [sentence for sentence in ended["protection"]["missing"] if "Landlock" in sentence]
     assert ended["lines"] != []
-    refused = _as_stage(host, user, "no-landlock", targets={"allocate": 1}, required=True)
+    refused = _as_stage(host, USERS[-1], "no-landlock", targets={"allocate": 1}, required=True)
     assert "Landlock" in refused["unconfined"]
     assert refused["lines"] == []

@@ -94,14 +94,11 @@ def _run(
         ResourceLimits(processes=targets["processes"], memory_bytes=wanted["memory"]),
         Bounds(
             readable=(*python_files(), targets["code"], targets["model"]),
-            writable=(str(scratch), targets["cache"]),
-            required=wanted.get("required", False),
+            writable=(str(scratch), targets["cache"]), required=wanted.get("required", False),
             loopback=wanted.get("loopback", False),
         ),
-        on_line,
-        on_start,
-        template=_template(targets["code"]) if wanted["forked"] else None,
-    )
+        on_line, on_start, template=_template(targets["code"]) if wanted["forked"] else None,
+    )  # fmt: skip
     return ended.code
 
 

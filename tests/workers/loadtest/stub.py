@@ -29,7 +29,6 @@ def running_stub(first_ms: float = 20, gap_ms: float = 4) -> Iterator[Stub]:
     command = [sys.executable, stub_server.__file__, "--first-ms", str(first_ms), "--gap-ms", str(gap_ms)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout
             yield Stub(int(process.stdout.readline()))
         finally:
             process.terminate()

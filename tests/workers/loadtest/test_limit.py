@@ -8,12 +8,10 @@ from benchmarks.simulations import limit_errors
 from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration
 from tests import sample_loads
-from tests.workers.loadtest.stub import running_stub
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.loadtest.highest_load import LimitSearch, LoadGrid, find_limit, saturation, searched
+from workers.loadtest.highest_load import LimitSearch, LoadGrid, saturation, searched
 from workers.loadtest.measuring import LoadTest
-from workers.loadtest.recording import InvalidRecording
 from workers.loadtest.sending import LoadTarget
 from workers.stats.verdicts import overall
 from workers.wording.load_search import at_load, curve_of
@@ -182,29 +180,6 @@ def test_the_highest_rate_of_an_open_loop_and_speed_of_a_recording_are_searched(
     assert levels == sorted(levels)
     words = {"rate": "requests per second", "speed": "times the recorded speed"}[name]
     assert at_load(result) == f"at {plain(highest)} {words}"
-
-
-def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
-    lines = "".join(f"{number / 50},10,4\n" for number in range(400))
-    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + lines)
-    recorded = {"kind": "recorded"}
-    lengths = {"prompt_lengths": recorded, "output_lengths": recorded}
-    traffic = Traffic(arrivals=recorded | {"speed": 4}, recording="calls.csv", **lengths)
-    with running_stub(first_ms=5, gap_ms=1) as stub:
-        target = LoadTarget(Address.parse(stub.url), "stub")
-        promise = Objective(metric="ttft", limit=5000)
-        result = find_limit(LoadTest(target, traffic, [promise], LoadDuration(1, 0.2), tmp_path), 4, lambda load: None)
-    loads = result.loads
-    assert loads[0].speed == 4 / 64, "a machine too busy to send in time ends the search at its first load"
-    assert {each.speed for each in loads} <= {4 * index / 64 for index in range(1, 65)}
-    assert result.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
-    assert all(each.tokens.output == 4 * each.completed for each in loads)
-    faster = [each.requests for each in loads if each.verdict]
-    assert faster == sorted(faster)
-
-    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,4\n1,10,many\n")
-    with pytest.raises(InvalidRecording, match=r"calls.csv: line 3: output_tokens is no number"):
-        find_limit(LoadTest(target, traffic, [promise], LoadDuration(1), tmp_path), 4, lambda load: None)
 
 
 @pytest.mark.parametrize(("percentile", "requests"), [(50, 200), (95, 1000)])

@@ -114,6 +114,8 @@ def test_without_time_it_serves_the_least_pairs_or_what_there_is_where_they_take
     before, after, _ = alternated(monkeypatch, seconds=0, before=0.7)
     assert len(before.served) >= LEAST_PAIRS
     assert len(before.served) == len(after.served) < LEAST_REQUESTS
+    before, after, _ = alternated(monkeypatch, seconds=0, before=0.01, after=0.01)
+    assert len(before.served) == len(after.served) == NEEDED, "quick ones are decided all the same"
     before, after, _ = alternated(monkeypatch, seconds=3, before=40.0, after=30.0)
     assert FEWEST_PAIRS <= len(before.served) == len(after.served) < LEAST_PAIRS
 

@@ -76,13 +76,6 @@ def test_a_throughput_is_faster_when_there_is_more_of_it_and_a_cost_needs_the_ot
     assert (slow.after, slow.verdict, fast.verdict) == (None, "missed", "met")
 
 
-def test_outcomes_say_how_many_samples_it_takes():
-    strict = Objective(metric="e2e", percentile=99, limit=100)
-    found = outcomes([strict], [Alternation(served(400, 20), served(80, 20))], None)[0]
-    assert (found.samples, found.over, found.needed) == (20, 0, 514)
-    assert found.verdict == "not_enough_samples"
-
-
 @pytest.mark.parametrize("objective", [E2E, Objective(metric="throughput", limit=1), COST])
 def test_better_is_above_one_whatever_the_direction(objective):
     found = speedup(objective, [Alternation(served(400, 20), served(100, 20))], 3.6)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,13 +12,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from kernels.measure.latency import ServedBatch
 from kernels.model_files import AnswerKind
-from kernels.plan import Plan
 from kernels.runners import load, runner
 from kernels.runners.eager import Float32Runner
 from tests.sample_results import of_baseline
-from tests.workers.conftest import TINY, manifest, stage_input
-from workers.documents.measurement import Environment, Interval
-from workers.documents.stages import ComposeResult
+from tests.workers.conftest import TINY, manifest, plan_of, stage_input
+from workers.documents.measurement import Interval
 from workers.documents.workload import Constraints, Objective
 from workers.harness.context import Context, StageError
 from workers.measuring import quality, quality_by_kind, texts
@@ -37,22 +36,32 @@ def model(dtype: str = "fp32"):
 POINT = Tolerances.stated(0.01)
 
 
-def judged(after, tokens=None, allowed=POINT):
-    tokens = tokens or texts.random(256, 64, 4096)
+TOKENS = texts.random(256, 64, 4096)
+
+
+def compared(after, tokens):
+    """bf16 and `after` beside float32."""
     sides = [runner("eager", each) for each in (model(), model("bf16"), after)]
-    compared = quality.compare(*sides, tokens, 8, lambda done: done < 4096)
-    return quality.judge(*compared, tokens, True, allowed)
+    return quality.compare(*sides, tokens, 8, lambda done: done < 4096)
 
 
-def damaged(factor: float):
-    reference = model("bf16")
+@cache
+def with_damage(factor: float):
+    """bf16 beside a model whose second MLP gives so many times as much."""
+    after = model("bf16")
     with torch.no_grad():
-        reference.model.layers[1].mlp.down_proj.weight.mul_(factor)
-    return reference
+        after.model.layers[1].mlp.down_proj.weight.mul_(factor)
+    return compared(after, TOKENS)
+
+
+def judged(after, tokens=TOKENS, allowed=POINT):
+    """`after`: a model, or what its second MLP is damaged by."""
+    found = with_damage(after) if isinstance(after, float) else compared(after, tokens)
+    return quality.judge(*found, tokens, True, allowed)
 
 
 def test_the_same_precision_loses_nothing_and_a_fall_is_not_called_a_rise():
-    judgement = judged(model("bf16"))
+    judgement = judged(1.0)
     assert judgement.tokens == 4096
     assert judgement.change.value == 0.0
     assert judgement.kl_before == judgement.kl_after > 0
@@ -65,17 +74,17 @@ def test_the_same_precision_loses_nothing_and_a_fall_is_not_called_a_rise():
 
 
 def test_damaged_weights_are_acceptable_only_where_so_much_loss_or_unverified_quality_is_allowed():
-    judgement = judged(damaged(3))
+    judgement = judged(3.0)
     assert judgement.top1_after > judgement.top1_before + 0.05
     assert judgement.change.low > 0.01
     assert f"rises by at most {100 * judgement.change.high:.2f} points" in judgement.sentence
     assert not judgement.acceptable
     assert "not acceptable" in judgement.sentence
-    judgement = judged(damaged(3), allowed=None)
+    judgement = judged(3.0, allowed=None)
     assert judgement.acceptable
     assert "unverified" in judgement.sentence
-    assert judged(damaged(1.2), allowed=Tolerances.stated(0.5)).acceptable
-    assert not judged(damaged(1.2), allowed=Tolerances.stated(0.0)).acceptable
+    assert judged(1.2, allowed=Tolerances.stated(0.5)).acceptable
+    assert not judged(1.2, allowed=Tolerances.stated(0.0)).acceptable
 
 
 @pytest.mark.parametrize(
@@ -125,11 +134,11 @@ def test_a_default_allows_what_bf16_loses_and_less_than_as_much_again():
 
 
 def test_the_default_is_at_least_half_of_what_today_loses_itself():
-    judgement = judged(model("bf16"), allowed=Tolerances(0.0, 0.0, share=0.5))
+    judgement = judged(1.0, allowed=Tolerances(0.0, 0.0, share=0.5))
     allowed = Tolerances(judgement.top1_before / 2, judgement.kl_before / 2)
     assert judgement.acceptable
     assert f"{100 * allowed.rate:.3g} points and {allowed.nats_words} are allowed, 50 %" in judgement.sentence
-    assert not judged(damaged(1.2), allowed=Tolerances(0.0, 0.0, share=0.5)).acceptable
+    assert not judged(1.2, allowed=Tolerances(0.0, 0.0, share=0.5)).acceptable
 
 
 @pytest.mark.parametrize(
@@ -138,18 +147,12 @@ def test_the_default_is_at_least_half_of_what_today_loses_itself():
 )
 def test_quality_may_stay_unverified_only_for_lower_precision(options, allowed, expected):
     document = stage_input("verify", constraints={"precisions": ["fp32"], "allow_unverified_quality": allowed})
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32", options=options)
-    environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
-    document.results.compose = ComposeResult(environment=environment, trials=[], plan=plan.model_dump())
-    assert verify.unverified(document, plan) == expected
+    assert verify.unverified(document, plan_of(document, options=options)) == expected
 
 
 @pytest.mark.parametrize("allowed", [POINT, None])
 def test_nan_logits_never_pass(allowed):
-    broken = model("bf16")
-    with torch.no_grad():
-        broken.model.norm.weight.fill_(float("nan"))
-    judgement = judged(broken, allowed=allowed)
+    judgement = judged(float("nan"), allowed=allowed)
     assert not judgement.acceptable
     assert "4,096 tokens the logits after are no numbers" in judgement.sentence
 
@@ -203,8 +206,7 @@ def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, change
     measured = [5.0] * 20
     past = [ServedBatch(0, 0, (int(each * 1e6),), 1, 1) for each in measured]
     found = outcomes([Objective(metric="ttft", limit=10)], [Alternation(past, past)], None)
-    quality_of = judged(model("bf16"), texts.random(256, 64, 512))
-    known = None if tokens is None else quality_of.model_copy(update={"tokens": tokens})
+    known = None if tokens is None else judged(1.0).model_copy(update={"tokens": tokens})
     assert verify.overall_verdict(found, known, changed) == expected
 
 

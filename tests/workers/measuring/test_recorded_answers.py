@@ -1,28 +1,19 @@
 """Models that generate nothing take turns as well: what one turn saves is what the next one judges by."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
 from kernels import runners
 from kernels.plan import Plan
+from tests.workers.conftest import context_of, plan_of
 from tests.workers.stages.kinds import EMBEDDER, IMAGES, documents
-from workers.harness.context import Context
 from workers.measuring import quality_by_kind
 from workers.measuring.served_model import NoRoom, load
 from workers.planning import turn_process
 from workers.planning.turn_process import TurnTask
 
 
-def context_of(config: dict, folder: Path) -> Context:
-    (folder / "config.json").write_text(json.dumps(config))
-    return Context(folder, folder, seconds=60)
-
-
-@pytest.mark.parametrize("config", [EMBEDDER, IMAGES], ids=["vectors", "classes"])
-@pytest.mark.parametrize("served", ["eager", "compiled"])
+@pytest.mark.parametrize(("config", "served"), [(EMBEDDER, "compiled"), (IMAGES, "eager")], ids=["vectors", "classes"])
 def test_quality_by_recorded_answers_is_that_beside_the_model(config, served, tmp_path):
     document, context = documents("verify", config), context_of(config, tmp_path)
     before = runners.runner(served, load(document, context))
@@ -39,7 +30,7 @@ def test_quality_by_recorded_answers_is_that_beside_the_model(config, served, tm
 
 def test_answers_of_a_plans_turn_are_judged_in_todays(tmp_path):
     document, context = documents("verify", EMBEDDER), context_of(EMBEDDER, tmp_path)
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    plan = plan_of(document)
 
     def turn(side: str, seed: int) -> turn_process.TurnResult:
         task = {"document": document, "plan": plan, "side": side, "judges": [0], "usd": None, "seed": seed}

@@ -32,13 +32,9 @@ def make_member_and_model() -> dict[str, str]:
     uploaded = {"files": files, "content_digest": content, "generated": False, "source": "upload"}
     facts = manifest().model_copy(update=uploaded)
     model = Model.objects.create(
-        organisation=organisation,
-        name="tiny",
-        digest=facts.digest,
-        content_digest=content,
-        manifest=facts.model_dump(),
-        size=size,
-    )
+        organisation=organisation, name="tiny", digest=facts.digest, content_digest=content,
+        manifest=facts.model_dump(), size=size,
+    )  # fmt: skip
     StoredFile.objects.create(model=model, path="weights.txt", sha256=sha256, size=size)
     return {"digest": model.digest, "token": token}
 

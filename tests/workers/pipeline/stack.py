@@ -31,13 +31,9 @@ SERVER = "workbench.serving.worker.BufferingWorker"
 REDIS_PASSWORDS = {role: f"a-password-of-{role}" for role in USERS}
 """Of the roles. The tests themselves are Redis' default user, who needs none and may do everything."""
 FAST = {
-    "HEARTBEAT_SECONDS": "0.5",
-    "LEASE_SECONDS": "12",
-    "SWEEP_SECONDS": "1",
-    "REPUBLISH_SECONDS": "5",
-    "CELERY_SKIP_CHECKS": "1",
-    "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages",
-}
+    "HEARTBEAT_SECONDS": "0.5", "LEASE_SECONDS": "12", "SWEEP_SECONDS": "1", "REPUBLISH_SECONDS": "5",
+    "CELERY_SKIP_CHECKS": "1", "WORKBENCH_STAGE_PACKAGE": "tests.workers.tiny_stages",
+}  # fmt: skip
 
 
 class Stack:
@@ -65,23 +61,15 @@ class Stack:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         urls = redis_urls(REDIS_PASSWORDS, f"127.0.0.1:{self.redis_port}")
         self.worker_env = {
-            **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
-            **FAST,
-            **(settings or {}),
-            "WORKBENCH_DATA": str(directory / "data"),
-            "WORKER_API_URL": f"http://127.0.0.1:{self.worker_api_port}",
-            "REDIS_URL": urls.gpu,
-            "WORKER_TOKEN": "a-token-for-the-test",
-            "WORKBENCH_STAGE_TEST_DIR": str(self.told),
-        }
+            **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}, **FAST,
+            **(settings or {}), "WORKBENCH_DATA": str(directory / "data"),
+            "WORKER_API_URL": f"http://127.0.0.1:{self.worker_api_port}", "REDIS_URL": urls.gpu,
+            "WORKER_TOKEN": "a-token-for-the-test", "WORKBENCH_STAGE_TEST_DIR": str(self.told),
+        }  # fmt: skip
         self.env = {
-            **self.worker_env,
-            "DJANGO_SETTINGS_MODULE": "workbench.settings",
-            "REDIS_URL": urls.ledger,
-            "GPU_REDIS_URL": urls.gpu_sender,
-            "CACHE_URL": urls.cache,
-            "API_REQUESTS_PER_MINUTE": "9999",
-        }
+            **self.worker_env, "DJANGO_SETTINGS_MODULE": "workbench.settings", "REDIS_URL": urls.ledger,
+            "GPU_REDIS_URL": urls.gpu_sender, "CACHE_URL": urls.cache, "API_REQUESTS_PER_MINUTE": "9999",
+        }  # fmt: skip
         if postgres:
             self.env["DATABASE_URL"] = postgres.url
         self.worker_env.pop("DATABASE_URL", None)

@@ -5,8 +5,6 @@ import json
 import sqlite3
 import time
 
-import pytest
-
 from benchmarks.panel import starts_and_loads
 from tests.waiting import alive
 from tests.workers.pipeline.stack import FAST, Stack, kill_process
@@ -15,14 +13,13 @@ from workers.documents.stages import GPU_STAGES, Results, stages_of
 STAGES = tuple(each for each in GPU_STAGES if each != "load")
 
 
-@pytest.mark.parametrize("stage", ["admit", "verify"])
-def test_killing_the_process_in_a_stage_loses_nothing(stack: Stack, stage: str) -> None:
-    run_id = stack.submit(f"hang {stage}")
+def test_killing_the_process_in_a_stage_loses_nothing(stack: Stack) -> None:
+    run_id = stack.submit("hang verify")
     told = stack.stage_told(run_id)
     kill_process(told["pid"])
     assert stack.wait(run_id)["state"] == "done", stack.story(run_id)
     assert [each for each, _ in stack.events(run_id, "stage_done")] == list(stages_of(load=False))
-    assert stack.events(run_id, "retried") == [(stage, 1)]
+    assert stack.events(run_id, "retried") == [("verify", 1)]
     assert not alive(told["child"])
 
 
@@ -34,8 +31,6 @@ def test_the_stages_of_a_run_share_a_process_and_take_one_message(stack: Stack) 
     assert len(said) == len(STAGES)
     assert len({each["pid"] for each in said}) == 1
     results = Results.model_validate(stack.api.get(f"/runs/{run_id}/result").json()["results"])
-    assert results.baseline
-    assert results.verify
     start = results.baseline.environment.seconds_of_starts_and_loads
     assert start
     assert results.verify.environment.seconds_of_starts_and_loads == 0, "its process ran, and it loads nothing"

@@ -11,7 +11,7 @@ from kernels.plan import Plan
 from kernels.runners import Generation, by_name
 from kernels.runners.eager import EagerRunner
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
-from tests.workers.conftest import TINY, manifest, stage_input
+from tests.workers.conftest import TINY, context_of, manifest, plan_of, stage_input
 from tests.workers.stages.kinds import EMBEDDER, documents
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
@@ -53,9 +53,7 @@ class Approximates(EagerRunner):
 
 
 def nvfp4_plan(document: StageInput) -> Plan:
-    return Plan(
-        model_digest=document.model.digest, gpu="cpu", runner="megakernel", dtype="fp32", options={"weights": "nvfp4"}
-    )
+    return plan_of(document, runner="megakernel", options={"weights": "nvfp4"})
 
 
 def refusals(
@@ -87,8 +85,7 @@ def test_a_plan_of_lower_precision_is_accepted_unless_it_skips_a_layer_where_it_
 
 
 def test_an_encoder_of_lower_precision_whose_timed_answers_are_not_its_own_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "config.json").write_text(json.dumps(EMBEDDER))
-    context, document = Context(tmp_path, tmp_path, seconds=20), documents("verify", EMBEDDER)
+    context, document = context_of(EMBEDDER, tmp_path, 20), documents("verify", EMBEDDER)
     reasons = refusals(Approximates, document, context, monkeypatch)
     assert all("differs from its own output by 20.0%; rounding explains 1%" in each for each in reasons)
     assert refusals(EagerRunner, document, context, monkeypatch) == ["", "", ""]

@@ -8,7 +8,7 @@ import torch
 from kernels import registry, runners
 from kernels.plan import Plan
 from kernels.runners.compiled import CompiledRunner
-from tests.workers.conftest import TINY, stage_input
+from tests.workers.conftest import TINY, context_of, plan_of, stage_input
 from workers.documents.stages import Results
 from workers.harness.context import Context
 from workers.measuring.served_model import load
@@ -21,16 +21,13 @@ from workers.traces.windows import MOST_STEPS, TracedWindows
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory, known_ceilings):
-    folder = tmp_path_factory.mktemp("profile")
-    (folder / "config.json").write_text(json.dumps(TINY))
-    return profile.run(stage_input("profile"), Context(folder, folder, seconds=60))
+    return profile.run(stage_input("profile"), context_of(TINY, tmp_path_factory.mktemp("profile")))
 
 
 def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path, before):
-    (tmp_path / "config.json").write_text(json.dumps(TINY))
-    context = Context(tmp_path, tmp_path, seconds=60)
+    context = context_of(TINY, tmp_path)
     document = stage_input("verify", results=Results(profile=before))
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    plan = plan_of(document)
     runner = runners.apply(load(document, context), plan)
     left = profile_plan(runner, plan, load(document, context), document, torch.ones(1, 16, dtype=torch.int64), context)
     rows, old = ({(row.op, row.phase): row for row in each.rows} for each in (left, before))
@@ -45,11 +42,10 @@ def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path, before):
 
 
 def test_a_compiled_plans_steps_are_those_of_the_whole_request(tmp_path, before):
-    (tmp_path / "config.json").write_text(json.dumps(TINY))
-    context, steps = Context(tmp_path, tmp_path, seconds=60), 3 * MOST_STEPS
+    context, steps = context_of(TINY, tmp_path), 3 * MOST_STEPS
     traffic = {"prompt_tokens": 16, "output_tokens": steps + 1}
     document = stage_input("verify", results=Results(profile=before), traffic=traffic)
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="compiled", dtype="fp32")
+    plan = plan_of(document, runner="compiled")
     model = load(document, context)
     runner = CompiledRunner(model, {"compile": False})
     left = profile_plan(runner, plan, model, document, torch.ones(1, 16, dtype=torch.int64), context)
@@ -60,7 +56,7 @@ def test_a_compiled_plans_steps_are_those_of_the_whole_request(tmp_path, before)
 def test_a_sentence_says_why_a_plan_has_no_profile(tmp_path, before):
     (tmp_path / "config.json").write_text(json.dumps(TINY))
     document = stage_input("verify", results=Results(profile=before))
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    plan = plan_of(document)
 
     def said(known, seconds):
         return profile_plan(None, plan, None, known, None, Context(tmp_path, tmp_path, seconds=seconds))
@@ -84,7 +80,7 @@ def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tm
     trace = reader.read(path).of_gpu(0)
     assert [(each.gpu, each.stream) for each in trace.kernels] == [(0, 7)]
     document = stage_input("verify", results=Results(profile=before))
-    plan = Plan(model_digest=document.model.digest, gpu="h200", runner="megakernel", dtype="fp32")
+    plan = plan_of(document, gpu="h200", runner="megakernel")
     work = [each._replace(label="megakernel") for each in attribution.attribute(trace)]
     found = TracedWindows(work=work, steps=7)
     one, two = (
@@ -99,7 +95,7 @@ def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tm
 
 def test_a_megakernel_is_launched_once_a_request_whatever_was_traced(before):
     document = stage_input("verify", results=Results(profile=before))
-    plan = Plan(model_digest=document.model.digest, gpu="h200", runner="megakernel", dtype="fp32")
+    plan = plan_of(document, gpu="h200", runner="megakernel")
     launch = DeviceWork(0.0, label="megakernel", phase="decode", kernel="decode", ms=4.0, launch=1)
     other = launch._replace(label="token bookkeeping", kernel="copy", ms=0.1)
     found = TracedWindows(work=3 * [launch] + 15 * [other], steps=15)

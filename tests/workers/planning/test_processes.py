@@ -14,9 +14,8 @@ from benchmarks.simulations.speedup_coverage import (
 )
 from kernels.plan import Plan
 from tests.simulations_page import agrees, quoted_shares
-from tests.workers.conftest import stage_input
+from tests.workers.conftest import ENVIRONMENT, plan_of, stage_input
 from tests.workers.measuring.test_outcomes import E2E, served
-from workers.documents.measurement import Environment
 from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
@@ -26,7 +25,6 @@ from workers.planning.fresh_process import Result
 from workers.planning.verdict_words import sentence
 from workers.stats import intervals
 
-ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 SEEN_BEFORE = (494.0, 497.0, 649.0)
 
 
@@ -139,7 +137,7 @@ def test_drift_favours_neither_side_in_turns():
 
 def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeypatch):
     document = stage_input("verify")
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    plan = plan_of(document)
     monkeypatch.setattr(processes, "copies_beside", lambda reserved: 1)
     further = processes.FurtherProcesses(document, Context(context.model_dir, context.artifacts, seconds=600))
     further.get_ready(plan, processes.MOST_PAIRS, 0)
@@ -153,14 +151,13 @@ def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeyp
     assert 0 < outcome.starts_and_loads < outcome.ready_seconds
     starts = [each.start_ns for each in outcome.before]
     assert starts == sorted(starts)
-    assert outcome.served_ids is not None
     assert (outcome.served_ids.tokens, outcome.served_ids.acceptable) == (8 * processes.MOST_PAIRS, True)
     assert outcome.refusal == ""
 
 
 def test_a_process_that_takes_too_long_is_named_and_none_is_started_where_time_is_short(context):
     document = stage_input("verify")
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    plan = plan_of(document)
 
     def measured(within: Context, seconds: float) -> processes.ProcessRuns:
         """The result of no process is clear."""
@@ -195,7 +192,7 @@ def test_one_that_does_not_get_ready_is_replaced_and_those_of_another_plan_are_e
     document, log, ready = stage_input("verify"), list[str](), iter([True, False, True, False, True, True, False])
     monkeypatch.setattr(processes, "copies_beside", lambda reserved: 8)
     monkeypatch.setattr(processes, "FurtherProcess", lambda *_: Further(next(ready, False), log))
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    plan = plan_of(document)
     further = processes.FurtherProcesses(document, context)
     further.get_ready(plan, 3, 0)
     further.wait_until_ready()

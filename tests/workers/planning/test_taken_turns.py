@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.plan import Plan
-from tests.workers.conftest import stage_input
+from tests.workers.conftest import ENVIRONMENT, plan_of, stage_input
 from tests.workers.measuring.test_outcomes import served
-from tests.workers.stages.test_confirmed_plans import ENVIRONMENT
 from workers.documents.stages import StageFailure
 from workers.harness.context import Context
 from workers.planning import turns
@@ -36,8 +34,7 @@ def test_pairs_count_where_todays_model_has_judged_the_plans_ids(context, monkey
 
     monkeypatch.setattr(turns, "FreshProcess", Process)
     document, within = stage_input("verify"), Context(context.model_dir, context.artifacts, seconds=600)
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    taken = Turns(plan, document, within, None, unverified=False, seconds=600)
+    taken = Turns(plan_of(document), document, within, None, unverified=False, seconds=600)
     taken.take(0.0, lambda alternations: False)
     assert len(taken.alternations) == pairs
     words = {"before": "what runs today", "after": "the plan", "none": ""}[side]

@@ -43,13 +43,10 @@ def confined_python(
             ChildCommand(command[0], command[1:], env, cwd=directory, log_file=directory / "stage.log"),
             ResourceLimits(memory_bytes=8 * 2**30),
             Bounds(
-                readable=readable(outer, packages, [caches]),
-                writable=(str(directory), str(caches)),
-                user=user_of("ours"),
-                loopback=loopback,
+                readable=readable(outer, packages, [caches]), writable=(str(directory), str(caches)),
+                user=user_of("ours"), loopback=loopback,
             ),
-            lambda line: None,
-            template=template,
-        )
+            lambda line: None, template=template,
+        )  # fmt: skip
         assert ended.code == 0, (directory / "stage.log").read_text()
         return (directory / "out.json").read_bytes()

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from kernels import runners
 from kernels.model_files import catalogue
 from kernels.runners import load
-from tests.workers.conftest import TINY, manifest, stage_input
+from tests.workers.conftest import TINY, context_of, manifest, stage_input
 from tests.workers.stages.kinds import BERT, CLIP, IMAGES, LLAVA, documents
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelFile
@@ -262,8 +262,7 @@ def test_it_predicts_the_plan_in_every_precision_that_may_be_used(tmp_path):
     allowed = {"gpu_classes": ["cpu"], "precisions": ["fp32", "fp8"]}
     for generated, weights in (({}, ["fp32"]), ({"allow_unverified_quality": True}, ["fp32", "fp8"])):
         document = stage_input("admit", manifest(config), constraints=allowed | generated)
-        (tmp_path / "config.json").write_text(json.dumps(config))
         document = document.model_copy(update={"ceilings": {"cpu": ceilings}})
-        result = admit.run(document, Context(tmp_path, tmp_path, seconds=30))
+        result = admit.run(document, context_of(config, tmp_path))
         assert [each.weights for each in result.predicted.plans] == weights
         assert result.predicted.basis == "modelled"

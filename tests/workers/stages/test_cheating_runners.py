@@ -1,6 +1,5 @@
 """A runner that is fast because it does not run the model is refused, in compose and in verify, by a sentence."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,13 +17,12 @@ from kernels.plan import Plan
 from kernels.runners import Generation, by_name
 from kernels.runners.eager import EagerRunner
 from kernels.runners.whole_model import WholeModel
-from tests.workers.conftest import stage_input
+from tests.workers.conftest import composed_with, context_of, plan_of, stage_input
 from tests.workers.stages.kinds import EMBEDDER, documents
 from tests.workers.stages.test_compose import composed, quick
-from workers.documents.stages import ComposeResult, StageInput, VerifyResult
-from workers.harness.context import Context
+from workers.documents.stages import StageInput
 from workers.measuring import alternation
-from workers.measuring.served_model import load, watched
+from workers.measuring.served_model import load
 from workers.planning import fresh_process
 from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import too_fast
@@ -148,16 +146,6 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
 
 
-def verified(context: Context, runner: str) -> VerifyResult:
-    """Verify of a plan that runs the tiny model by `runner`."""
-    document = stage_input("verify")
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner=runner, dtype="fp32").model_dump()
-    with watched(document) as environment:
-        pass
-    document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan)
-    return verify.run(document, context)
-
-
 @pytest.mark.parametrize(
     ("runner", "said"),
     [
@@ -173,7 +161,8 @@ def test_compose_refuses_made_up_ids_and_logits_that_differ_behind_a_prompt(cont
 
 
 def test_verify_refuses_made_up_ids(context):
-    found = verified(context, "megakernel")
+    document = stage_input("verify")
+    found = verify.run(composed_with(of_cheat(document), document), context)
     assert not found.recommended
     assert found.plan["runner"] == "eager"
     assert found.refusal.startswith("The ids that it served are not the model's")
@@ -181,7 +170,7 @@ def test_verify_refuses_made_up_ids(context):
 
 
 def of_cheat(document: StageInput) -> Plan:
-    return Plan(model_digest=document.model.digest, gpu="cpu", runner="megakernel", dtype="fp32")
+    return plan_of(document, runner="megakernel")
 
 
 @pytest.mark.parametrize(
@@ -224,17 +213,13 @@ def test_no_measurement_repeats_the_prompts_of_another(context):
 
 def test_compose_and_verify_refuse_made_up_embeddings(tmp_path, monkeypatch):
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.NoForward")
-    (tmp_path / "config.json").write_text(json.dumps(EMBEDDER))
-    context, document = Context(tmp_path, tmp_path, seconds=20), documents("verify", EMBEDDER)
+    context, document = context_of(EMBEDDER, tmp_path, 20), documents("verify", EMBEDDER)
     model, said = load(document, context), "Its answer to a timed request differs from "
     times, plan = TrialTimeouts(60, 0.2), of_cheat(document)
     trial = TrialRunner(document).attempt("cheat", plan, lambda: NoForward(model), times, lossy=False)
     assert trial.gate == "fail"
     assert trial.reason.startswith(f"{said}its own output by 100.0%")
-    with watched(document) as environment:
-        pass
-    document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan.model_dump())
-    found = verify.run(document, context)
+    found = verify.run(composed_with(plan, document), context)
     assert not found.recommended
     assert found.refusal.startswith(f"{said}the model's by 100.0%")
 

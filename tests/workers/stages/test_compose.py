@@ -14,15 +14,15 @@ from kernels.runners import by_name
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.runners.whole_model import WholeModel
 from tests.kernels import planted
-from tests.workers.conftest import TINY, candidate, manifest, stage_input
-from workers.documents.measurement import Candidate, Ceilings, Environment
-from workers.documents.stages import ExploreResult, Results
+from tests.workers.conftest import ENVIRONMENT, TINY, candidate, manifest, stage_input
+from workers.documents.measurement import Candidate, Ceilings, Interval
+from workers.documents.stages import ExploreResult, PlanTrial, Results
 from workers.planning import kernels_plan, trials
 from workers.planning.precision import lowers_precision
+from workers.planning.trial_order import TrialOrder
 from workers.stages import compose
 from workers.stats.verdicts import needed_requests
 
-ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 CEILINGS = Ceilings(read_tbps=0.01, copy_tbps=0.01, matrix_tflops={"fp32": 0.1}, launch_us=1)
 
 
@@ -78,27 +78,33 @@ def test_whole_models_and_parts_are_tried_and_explained(context):
 def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context, monkeypatch):
     compared, real = [], compose.reference_of
     monkeypatch.setattr(compose, "reference_of", lambda *given: compared.append(given[-1]) or real(*given))
-    result = composed(context, [], constraints=ALLOWED | {"precisions": ["fp32", "bf16"]})
-    trial = by_label(result)["eager in bf16"]
-    assert trial.gate == "pass"
-    assert trial.plan["dtype"] == "bf16"
-    strict = composed(context, [], constraints={"precisions": ["fp32", "bf16"]})
-    assert not any("bf16" in each.label for each in strict.trials)
-    assert compared == [0, compose.COMPARED_TOKENS, 0], "more tokens once a plan of lower precision is tried"
+    allowed = ALLOWED | {"precisions": ["fp32", "bf16"]}
+    trial = by_label(composed(context, [], constraints=allowed))["eager in bf16"]
+    assert (trial.gate, trial.plan["dtype"]) == ("pass", "bf16")
+    assert compared == [0, compose.COMPARED_TOKENS], "more tokens once a plan of lower precision is tried"
+    strict = stage_input("compose", constraints={"precisions": ["fp32", "bf16"]})
+    assert compose._Composer(strict, context)._lower_dtype() is None
     context._deadline = time.monotonic()
-    late = by_label(composed(context, [], constraints=ALLOWED | {"precisions": ["fp32", "bf16"]}))["eager in bf16"]
+    late = by_label(composed(context, [], constraints=allowed))["eager in bf16"]
     assert (late.gate, late.seconds_wanted) == ("refused", pytest.approx(compose.MEASURING_SECONDS, abs=0.4))
-    assert late.reason == "Not tried: building and measuring take about 4 s and 0 s were left."
+    assert late.reason.endswith("take about 4 s and 0 s were left.")
 
 
-def test_plans_that_an_earlier_run_measured_are_not_tried_again(context):
-    measured = by_label(composed(context, []))["eager"].model_copy(update={"label": "compiled", "chosen": False})
-    again = by_label(composed(context, [], before=[measured]))["compiled"]
-    assert again.primary == measured.primary, "no C++ compiler is there to measure it"
+def test_plans_that_an_earlier_run_measured_or_the_workload_excludes_are_not_tried(context):
+    plan = Plan(model_digest=manifest(TINY).digest, gpu="cpu", runner="compiled", dtype="fp32").model_dump()
+    primary = Interval(value=9, low=9, high=9)
+    measured = PlanTrial(label="compiled", plan=plan, primary=primary, gate="pass")
+    excluded = {"exclude": ["kernels", "megakernel", "eager"]}
+    labelled = by_label(composed(context, [], before=[measured], constraints=excluded))
+    assert labelled["kernels"].reason == labelled["megakernel"].reason == "The workload excludes it."
+    assert (labelled["kernels"].gate, labelled["eager"].gate) == ("refused", "pass"), "today's plan has a figure"
+    again = labelled["compiled"]
+    assert again.primary == primary, "no C++ compiler is there to measure it"
     assert again.reason.endswith("Measured by the run whose search this one resumes.")
-    for change in ({"plan": measured.plan | {"dtype": "bf16"}}, {"gate": "fail"}, {"primary": None}):
-        tried = composed(context, [], before=[measured.model_copy(update=change)]).trials
-        assert [trial.primary for trial in tried if trial.label == "compiled"] == [None], change
+    for change in ({"plan": plan | {"dtype": "bf16"}}, {"gate": "fail"}, {"primary": None}):
+        document = stage_input("compose")
+        document.trials_before = [measured.model_copy(update=change)]
+        assert compose._Composer(document, context)._measured_before(["compiled"]) == {}, change
 
 
 @pytest.fixture
@@ -209,14 +215,6 @@ def test_lower_precision_makes_a_kernels_plan_of_its_own(context, composing):
     assert not any(op["variant"] == "int8_dynamic_cpu" for op in exact.plan["ops"])
 
 
-def test_what_the_workload_excludes_is_not_tried(context, composing):
-    result = composed(context, kernels_candidates(), constraints={"exclude": ["kernels", "megakernel", "eager"]})
-    labelled = by_label(result)
-    assert labelled["kernels"].reason == labelled["megakernel"].reason == "The workload excludes it."
-    assert labelled["kernels"].gate == "refused"
-    assert labelled["eager"].primary is not None
-
-
 class PlantedRounded(WholeModel):
     """A whole model of lower precision that runs anywhere."""
 
@@ -231,17 +229,15 @@ def test_a_whole_model_of_lower_precision_is_tried_where_allowed(context, monkey
     monkeypatch.setitem(registry._variants, "planted_rounded", PlantedRounded())
     compared = []
     monkeypatch.setattr(trials, "token_fidelity", lambda known, own, *given: compared.append(own.shape) or ("pass", ""))
-    for constraints, said in (
-        ({"precisions": ["fp32", "int8"], "allow_unverified_quality": True}, "not among the precisions"),
-        ({"precisions": ["fp32", "fp8"]}, "does not say allow_unverified_quality"),
+    allowed = {"precisions": ["fp32", "fp8"], "allow_unverified_quality": True}
+    for changes, said in (
+        ({"precisions": ["fp32", "int8"]}, "not among the precisions"),
+        ({"allow_unverified_quality": False}, "does not say allow_unverified_quality"),
     ):
-        trial = by_label(composed(context, [], constraints=constraints))["planted_rounded"]
-        assert trial.gate == "refused"
-        assert said in trial.reason
-    result = composed(context, [], constraints={"precisions": ["fp32", "fp8"], "allow_unverified_quality": True})
-    trial = by_label(result)["planted_rounded"]
-    assert trial.gate == "pass"
-    assert trial.plan["options"] == {"weights": "fp8"}
+        order = TrialOrder(stage_input("compose", constraints=allowed | changes))
+        assert said in order.refusal(order.candidate(registry.variant("planted_rounded")))
+    trial = by_label(composed(context, [], constraints=allowed))["planted_rounded"]
+    assert (trial.gate, trial.plan["options"]) == ("pass", {"weights": "fp8"})
     assert [shape[0] * shape[1] >= compose.COMPARED_TOKENS for shape in compared] == [True]
     plan = Plan.model_validate(trial.plan)
     assert lowers_precision(plan, "fp32")

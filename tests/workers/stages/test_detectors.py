@@ -1,15 +1,12 @@
 """Models that find objects in images, and that label pixels: boxes and labels are judged."""
 
-import json
-
 import torch
 
-from kernels.plan import Plan
 from kernels.runners import Generation
 from kernels.runners.eager import EagerRunner
+from tests.workers.conftest import context_of, plan_of
 from tests.workers.stages.kinds import VIT, documents
 from workers.documents.stages import Results
-from workers.harness.context import Context
 from workers.measuring import quality_by_kind
 from workers.measuring.alternation import warm_clients
 from workers.measuring.served_model import load
@@ -39,8 +36,7 @@ class MovesBoxes(EagerRunner):
 
 def prepared(folder, config, cheat):
     """The context, the document, and an honest and a cheating runner of the model."""
-    (folder / "config.json").write_text(json.dumps(config))
-    context, document = Context(folder, folder, seconds=5), documents("verify", config, Results())
+    context, document = context_of(config, folder, 5), documents("verify", config, Results())
     model = load(document, context)
     return context, document, EagerRunner(model), cheat(model)
 
@@ -56,7 +52,7 @@ def test_boxes_are_judged_in_compose_in_timed_requests_and_in_quality(tmp_path):
     assert not refused.acceptable
     assert (refused.measures[-1].after > 0.2, refused.measures[0].after) == (True, 0)
 
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    plan = plan_of(document)
     for runner, said in ((honest, ""), (cheat, "Its answer to a timed request differs from the model's")):
         clients = warm_clients(document, runner, 3, {})
         clients.serve()

@@ -1,6 +1,5 @@
 """A mixture of experts and a decoder of long convolutions through the stages on the CPU, with their own floors."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,38 +8,19 @@ from kernels.model.loading import skeleton
 from kernels.model_files import catalogue
 from kernels.ops import FftConvCase, GatedCase, GroupedCase, case_from
 from kernels.plan import Plan, PlannedOp
-from tests.workers.conftest import manifest, stage_input
+from tests.workers.conftest import context_of, manifest, stage_input
 from workers.documents.stages import ComposeResult, Results
-from workers.harness.context import Context
 from workers.planning import kernels_plan, steps
 from workers.planning.serving import serving_of
-from workers.stages import admit, baseline, explore, price, profile, verify
+from workers.stages import baseline, explore, profile, verify
 
 pytestmark = pytest.mark.usefixtures("known_ceilings")
 CONFIG = catalogue.entry("tiny-qwen3-moe")[0]
 CHOSEN, HIDDEN, INNER, LAYERS = 2, 128, 96, 4
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("experts")
-    (found / "config.json").write_text(json.dumps(CONFIG))
-    return found
-
-
-def test_todays_plan_gets_a_verdict_and_a_price(root: Path) -> None:
-    context, model, found = Context(root, root, seconds=20), manifest(CONFIG), Results()
-    for name, stage in (("admit", admit), ("baseline", baseline), ("verify", verify), ("price", price)):
-        if name == "verify":
-            plan = Plan(model_digest=model.digest, gpu="cpu", runner="eager", dtype="fp32")
-            found.compose = ComposeResult(environment=found.baseline.environment, trials=[], plan=plan.model_dump())
-        setattr(found, name, stage.run(stage_input(name, model, found), context))
-    assert len(found.verify.outcomes) == 1
-    assert found.verify.counted == found.price.counted == "tokens"
-
-
-def test_floors_count_the_experts_that_have_rows(root: Path) -> None:
-    found = profile.run(stage_input("profile", manifest(CONFIG)), Context(root, root, seconds=30))
+def test_floors_count_the_experts_that_have_rows(tmp_path: Path) -> None:
+    found = profile.run(stage_input("profile", manifest(CONFIG)), context_of(CONFIG, tmp_path))
     rows = {(row.op, row.phase): row for row in found.rows}
     step = rows["experts", "decode"]
     count = 7
@@ -86,8 +66,7 @@ HYENA = catalogue.entry("tiny-striped-hyena")[0] | {"num_hidden_layers": 2, "att
 
 def test_a_long_convolution_is_a_case_whose_variant_gets_a_verdict(tmp_path: Path) -> None:
     prompt, width = 64, 128
-    (tmp_path / "config.json").write_text(json.dumps(HYENA))
-    context, model, found = Context(tmp_path, tmp_path, seconds=20), manifest(HYENA), Results()
+    context, model, found = context_of(HYENA, tmp_path, 20), manifest(HYENA), Results()
     traffic = {"traffic": {"prompt_tokens": prompt, "output_tokens": 2}}
     traffic["objectives"] = [{"metric": "ttft", "limit": 1e5}]
     case = FftConvCase(batch=1, width=width, length=prompt, filter=prompt, dtype="fp32")

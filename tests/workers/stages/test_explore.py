@@ -4,8 +4,8 @@ import pytest
 
 from kernels.ops import AttentionCase, LinearCase
 from kernels.tune.timed_variant import TimedVariant
-from tests.workers.conftest import TINY, manifest, stage_input
-from workers.documents.measurement import Candidate, Ceilings, Environment
+from tests.workers.conftest import ENVIRONMENT, TINY, manifest, stage_input
+from workers.documents.measurement import Candidate, Ceilings
 from workers.documents.profile import ProfileResult
 from workers.documents.stages import Results
 from workers.documents.workload import Constraints
@@ -22,9 +22,8 @@ ATTENTION = AttentionCase(
 
 
 def profile(*rows):
-    environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
     facts = {"request_ms": 10, "device_ms": 9, "attributed_share": 0.99, "launches": 100, "rows": [], "bottlenecks": []}
-    return ProfileResult(environment=environment, ceilings=CEILINGS, cases=list(rows), **facts)
+    return ProfileResult(environment=ENVIRONMENT, ceilings=CEILINGS, cases=list(rows), **facts)
 
 
 def row(case, calls, **more):

@@ -1,6 +1,5 @@
 """Models of every kind, tiny and generated, through the stages on the CPU: what is counted, judged, priced and said."""
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 
 from kernels.runners import by_name, served_answers
 from kernels.runners.eager import EagerRunner
-from tests.workers.conftest import fixed_ceilings
+from tests.workers.conftest import context_of, fixed_ceilings, leaping_clock
 from tests.workers.stages.kinds import CONFIGS, EMBEDDER, documents
 from workers.documents.stages import Results
 from workers.harness.context import Context
@@ -38,10 +37,9 @@ class Run(NamedTuple):
 def through_all_stages(config: dict, **sla) -> Run:
     """What the eight stages of a run find, one after the other in one process, and the report of the last one."""
     root, results, shared = Path(mkdtemp(dir=os.environ["WORKBENCH_DATA"])), Results(), dict[str, Any]()
-    (root / "config.json").write_text(json.dumps(config))
     for stage, seconds in STAGES.items():
         name = stage.__name__.rpartition(".")[2]
-        context = Context(root, root, seconds=seconds, shared=shared)
+        context = context_of(config, root, seconds, shared=shared)
         setattr(results, name, stage.run(documents(name, config, results, **sla), context))
     report.run(documents("report", config, results, **sla), Context(root, root))
     return Run(results, (root / "report.html").read_text())
@@ -77,17 +75,9 @@ class PausingRunner(EagerRunner):
 
 def changed(name: str) -> Run:
     """The run of one kind in which today's runner, stated as compiled, pauses, so that the eager plan is faster."""
-    ahead_ns, clock_ns = 0, time.monotonic_ns
-
-    def leap(seconds: float) -> None:
-        nonlocal ahead_ns
-        ahead_ns += round(seconds * 1e9)
-
     with pytest.MonkeyPatch.context() as patch:
         on_a_busy_machine(patch)
-        patch.setattr(time, "monotonic_ns", lambda: clock_ns() + ahead_ns)
-        patch.setattr(time, "monotonic", lambda: (clock_ns() + ahead_ns) / 1e9)
-        patch.setattr(PausingRunner, "leap", staticmethod(leap))
+        patch.setattr(PausingRunner, "leap", staticmethod(leaping_clock(patch)))
         patch.setitem(by_name.RUNNERS, "compiled", f"{__name__}.PausingRunner")
         patch.setitem(STAGES, compose, 60)
         patch.setitem(STAGES, verify, 1000)

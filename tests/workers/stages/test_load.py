@@ -205,15 +205,20 @@ REFUSED = "WARNING KERNELS_PLAN is not used, and vLLM goes on without it: dtype 
 @pytest.mark.parametrize(
     ("log", "why"),
     [
-        (KERNELS, ""),
         (REFUSED, "vLLM runs without the plan: dtype is torch.float32."),
         ("", "vLLM was not started: WORKER_VLLM: {python} has no kernel-workbench-vllm."),
     ],
 )
-def test_before_and_after_in_vllm_have_its_version_and_settings_where_it_says_that_it_runs_the_plan(
-    tmp_path, monkeypatch, run, log, why
-):
+def test_a_vllm_that_does_not_say_that_it_runs_the_plan_is_not_after(tmp_path, monkeypatch, run, log, why):
     python = vllm_stand_in.environment(tmp_path / "vllm", log=log)
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(python))
+    monkeypatch.setattr(load, "_before", lambda *given: None)
+    result = run(**VLLM, after_runner="vllm")
+    assert result.notes == [f"After was not measured under load: {why.format(python=python)}"]
+
+
+def test_before_and_after_in_vllm_have_its_version_and_settings(tmp_path, monkeypatch, run):
+    python = vllm_stand_in.environment(tmp_path / "vllm", log=KERNELS)
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(python))
     result = run(**VLLM, after_runner="vllm")
     server, loads = result.before.server, result.before.limit.loads
@@ -226,9 +231,6 @@ def test_before_and_after_in_vllm_have_its_version_and_settings_where_it_says_th
     assert any(each.tokens_per_second for each in loads)
     assert result.before.served_ids is None
     assert "none that ended gave its ids" in server.caveats[-1]
-    if why:
-        assert result.notes == [f"After was not measured under load: {why.format(python=python)}"]
-        return
     server = result.after.server
     assert (server.kind, server.label) == ("vllm", "vLLM 0.0 with the plan")
     assert server.sentence.endswith(" skinny in steps of 1, 2, 4 sequences.")
@@ -249,11 +251,13 @@ def test_a_vllm_that_does_not_start_is_a_sentence_with_the_end_of_its_log(tmp_pa
 
 
 def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_so(monkeypatch, run):
+    forms = []
     monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
     monkeypatch.setattr(load.Sides, "server", _fails)
-    result = run(**VLLM, after_runner="vllm")
-    assert result.notes[:2] == [NO_VLLM, AFTER_HERE]
-    assert result.before.server.kind == "batches"
+    monkeypatch.setattr(load.Sides, "batches", lambda _, *given: forms.append(given[:2]) or _fails())
+    notes = run(**VLLM, after_runner="vllm").notes
+    assert (notes[0], AFTER_HERE in notes) == (NO_VLLM, True)
+    assert forms == [("before", "eager")]
 
 
 def test_a_server_whose_answers_are_not_the_models_does_not_count(tmp_path, monkeypatch, run):

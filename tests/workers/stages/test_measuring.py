@@ -1,15 +1,13 @@
 """Admit, baseline and verify of a tiny model, eager on both sides."""
 
-import json
 import os
 
 import pytest
 
-from kernels.plan import Plan
 from kernels.runners.whole_model import rebuild_spread
 from tests.kernels.model_folders import safetensors, weights_of
 from tests.rival_programs import rival_programs
-from tests.workers.conftest import TINY, manifest, stage_input
+from tests.workers.conftest import ENVIRONMENT, TINY, composed_with, context_of, manifest, plan_of, stage_input
 from workers.documents import measurement
 from workers.documents.measurement import Telemetry
 from workers.documents.model import ModelFile
@@ -20,23 +18,17 @@ from workers.planning.verdict_words import busy_share
 from workers.stages import admit, baseline, price, verify
 
 
-def with_plan(document: StageInput, environment, **changes) -> StageInput:
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32").model_dump() | changes
-    document.results.compose = ComposeResult(environment=environment, trials=[], plan=plan)
-    return document
+def with_plan(document: StageInput, **changes) -> StageInput:
+    return composed_with(plan_of(document, **changes), document)
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """The results of admit, baseline, verify and price, in that order, of one run."""
-    root = tmp_path_factory.mktemp("run")
-    (root / "config.json").write_text(json.dumps(TINY))
-    results = Results()
-    results.admit = admit.run(stage_input("admit"), Context(root, root, seconds=30))
-    results.baseline = baseline.run(stage_input("baseline", results=results), Context(root, root, seconds=30))
-    document = with_plan(stage_input("verify", results=results), results.baseline.environment)
-    results.verify = verify.run(document, Context(root, root, seconds=30))
-    results.price = price.run(stage_input("price", results=results), Context(root, root, seconds=30))
+    context, results = context_of(TINY, tmp_path_factory.mktemp("run")), Results()
+    for name, stage in (("admit", admit), ("baseline", baseline), ("verify", verify), ("price", price)):
+        document = stage_input(name, results=results)
+        setattr(results, name, stage.run(with_plan(document) if name == "verify" else document, context))
     return results
 
 
@@ -84,7 +76,7 @@ def test_weights_that_nothing_can_be_judged_with_are_refused_before_anything_is_
 
 
 @pytest.mark.parametrize(("busy", "verdict"), [(1.1, "missed"), (measurement.BUSY, "not_enough_samples")])
-def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, measured, monkeypatch, busy, verdict):
+def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, monkeypatch, busy, verdict):
     monkeypatch.setattr(measurement, "BUSY", busy)
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 1.0)
     warmed = []
@@ -92,7 +84,7 @@ def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, measured, monke
     objectives = [{"metric": "ttft", "limit": 0.001}, {"metric": "throughput", "limit": 1}]
     document = stage_input("verify", objectives=objectives)
     with rival_programs(((os.cpu_count() or 1) + 1) // 2 if verdict != "missed" else 0):
-        found = verify.run(with_plan(document, measured.baseline.environment), context)
+        found = verify.run(with_plan(document), context)
     assert len(warmed) == 1, "what runs today was measured beside itself"
     assert found.verdict == verdict
     assert [each.verdict for each in found.outcomes] == [verdict, "met"]
@@ -100,37 +92,30 @@ def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, measured, monke
     assert ("decides nothing" in found.sentence) == ("machine was busy" in found.sentence) == (verdict != "missed")
 
 
-def test_a_machine_that_was_busy_while_plans_were_tried_decides_no_miss(measured):
+def test_a_machine_that_was_busy_while_plans_were_tried_decides_no_miss():
     def beside(share):
         facts = {"telemetry": Telemetry(others_cpu_share=share)}
-        return ComposeResult(environment=measured.verify.environment.model_copy(update=facts), trials=[], plan={})
+        return ComposeResult(environment=ENVIRONMENT.model_copy(update=facts), trials=[], plan={})
 
-    calm = measured.verify.environment.model_copy(update={"telemetry": Telemetry(others_cpu_share=0.1)})
+    calm = ENVIRONMENT.model_copy(update={"telemetry": Telemetry(others_cpu_share=0.1)})
     assert busy_share(Results(compose=beside(0.61)), calm) == 0.61
     assert busy_share(Results(compose=beside(0.05)), calm) is None
     assert busy_share(Results(compose=beside(None)), calm.with_busiest([Telemetry(others_cpu_share=0.3)])) == 0.3
 
 
-def test_a_plan_of_another_model_is_not_verified(context, measured):
-    document = with_plan(stage_input("verify"), measured.baseline.environment, model_digest="f" * 64)
-    with pytest.raises(verify.StageError, match="plan is of the model ffffffffffff"):
+def test_a_plan_of_another_model_is_not_verified(context):
+    document = with_plan(stage_input("verify"), model_digest="f" * 64)
+    with pytest.raises(StageError, match="plan is of the model ffffffffffff"):
         verify.run(document, context)
     tuned = {"inductor": {"coordinate_descent_tuning": True}}
     assert rebuild_spread(tuned) == rebuild_spread({"mode": "max-autotune"}) > rebuild_spread({}) > 0
 
 
-def test_quick_requests_are_measured_often_enough_even_without_time(context, measured):
-    late = Context(context.model_dir, context.artifacts, seconds=0)
-    found = verify.run(with_plan(stage_input("verify"), measured.baseline.environment), late)
-    assert found.outcomes[0].samples >= 20
-    assert found.verdict == "met"
-
-
-def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured, monkeypatch):
+def test_a_stage_without_time_stops_after_the_least_it_needs(context, monkeypatch):
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
     strict = {"objectives": [{"metric": "e2e", "percentile": 99, "limit": 10_000}]}
     late = Context(context.model_dir, context.artifacts, seconds=0)
-    found = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), late)
+    found = verify.run(with_plan(stage_input("verify", **strict)), late)
     assert found.verdict == "not_enough_samples"
     assert found.outcomes[0].samples == alternation.LEAST_PAIRS
     assert found.outcomes[0].needed >= 514
@@ -139,7 +124,7 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured, 
     assert found.quality.tokens >= 4096
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2
     later = Context(context.model_dir, context.artifacts, seconds=-alternation.LATEST_SECONDS)
-    hurried = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), later)
+    hurried = verify.run(with_plan(stage_input("verify", **strict)), later)
     assert hurried.outcomes[0].samples == alternation.FEWEST_PAIRS
     assert (hurried.verdict, hurried.quality, hurried.served_ids) == ("not_enough_samples", None, None)
 

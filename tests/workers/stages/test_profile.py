@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from tests.workers import conftest
-from tests.workers.conftest import TINY, manifest
+from tests.workers.conftest import ENVIRONMENT, TINY, context_of, manifest
 from tests.workers.stages.kinds import IMAGES, SLA, documents
-from workers.documents.measurement import Distribution, Environment
+from workers.documents.measurement import Distribution
 from workers.documents.stages import BaselineResult
-from workers.harness.context import Context
 from workers.stages import profile
 
 pytestmark = pytest.mark.usefixtures("known_ceilings")
@@ -56,9 +55,7 @@ def slow_model(monkeypatch):
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory, known_ceilings):
     """The tiny model's profile, and the context that kept its trace."""
-    root = tmp_path_factory.mktemp("profile")
-    (root / "config.json").write_text(json.dumps(CONFIG))
-    context = Context(root, root, seconds=30)
+    context = context_of(CONFIG, tmp_path_factory.mktemp("profile"))
     return profile.run(stage_input("profile"), context), context
 
 
@@ -82,9 +79,8 @@ def test_every_operation_has_a_name_a_time_and_a_floor(profiled):
 def test_requests_that_baseline_served_are_not_made_again():
     measured = [("ttft", [10.0, 14.0, 12.0]), ("e2e", [70.0, 90.0, 80.0])]
     distributions = [Distribution(metric=name, unit="ms", samples=each, percentiles={}) for name, each in measured]
-    environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
     facts = {"runner": "eager", "dtype": "fp32", "requests": 3, "tokens_per_second": 1.0}
-    served = BaselineResult(environment=environment, distributions=distributions, **facts)
+    served = BaselineResult(environment=ENVIRONMENT, distributions=distributions, **facts)
     document = stage_input("profile")
     document.results.baseline = served
     assert profile._of_baseline(document) == (80.0, {"prefill": 12.0, "decode": 68.0})
@@ -132,8 +128,7 @@ def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
 
 
 def test_patches_of_images_are_a_convolution_with_a_floor(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(IMAGES))
-    result = profile.run(documents("profile", IMAGES), Context(tmp_path, tmp_path, seconds=20))
+    result = profile.run(documents("profile", IMAGES), context_of(IMAGES, tmp_path))
     patches, width = (IMAGES["image_size"] // IMAGES["patch_size"]) ** 2, 3 * IMAGES["patch_size"] ** 2
     (row,) = (each for each in result.rows if each.op == "convolution projection")
     assert row.flops == 2 * SLA["traffic"]["batch"] * patches * IMAGES["hidden_size"] * width

@@ -120,7 +120,6 @@ def test_the_summary_of_a_missed_promise_says_what_would_be_kept():
     head = render(document.model_copy(update={"results": results})).partition('class="appendix"')[0]
     assert "Do not give the promise yet." in head
     promise = re.search(r"would keep TTF64 p50 of at most ([\d.]+) ms, for \$[\d.]+ a million tokens\.", head)
-    assert promise
     assert min(samples) <= float(promise[1]) <= 1.1 * max(samples)
 
 

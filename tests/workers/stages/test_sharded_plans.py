@@ -12,12 +12,11 @@ from kernels.plan import Plan
 from kernels.runners import by_name
 from kernels.runners.whole_model import WholeModel
 from tests.kernels.runners import sharded_runner
-from tests.workers.conftest import manifest, stage_input
+from tests.workers.conftest import composed_with, manifest, plan_of, stage_input
 from tests.workers.stages.test_compose import composed, quick
 from tests.workers.stages.test_confirmed_plans import slow_runners
-from workers.documents.stages import ComposeResult, StageInput
+from workers.documents.stages import StageInput
 from workers.harness.context import Context
-from workers.measuring.served_model import watched
 from workers.planning import fresh_process, several_gpus
 from workers.planning.served_checks import too_fast
 from workers.stages import verify
@@ -32,24 +31,18 @@ def sharded(monkeypatch: pytest.MonkeyPatch, slow_runners: None) -> None:
 
 def document_and_plan() -> tuple[StageInput, Plan]:
     document = stage_input("verify", baseline_runner="compiled")
-    digest = document.model.digest
-    plan = Plan(model_digest=digest, gpu="cpu", tensor_parallel_size=2, runner="megakernel", dtype="fp32")
-    with watched(document) as environment:
-        pass
-    document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan.model_dump())
-    return document, plan
+    plan = plan_of(document, runner="megakernel", tensor_parallel_size=2)
+    return composed_with(plan, document), plan
 
 
 def test_verify_and_a_fresh_process_measure_shards_beside_what_runs_today(context: Context) -> None:
     """They answer as the whole model does, by their logits and by the ids that they served."""
     document, plan = document_and_plan()
     found = verify.run(document, context)
-    assert found.served_ids is not None
     assert found.served_ids.acceptable, found.served_ids.sentence
     assert found.recommended, found.sentence
     assert found.plan["tensor_parallel_size"] == 2
     found = fresh_process.measure(fresh_process.VerifyTask(document=document, plan=plan, pairs=2, seed=4), context)
-    assert found.served_ids is not None
     assert found.served_ids.acceptable
     assert not found.refusal
 

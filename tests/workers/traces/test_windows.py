@@ -1,14 +1,12 @@
 """The traced decode steps stand for all of a request."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from tests.workers.conftest import TINY, stage_input
-from workers.harness.context import Context
+from tests.workers.conftest import TINY, context_of, stage_input
 from workers.stages import profile
 from workers.traces import capture, reader
 from workers.traces.reader import Trace
@@ -26,9 +24,8 @@ def test_the_windows_have_the_requests_mean_cache_length(steps):
 
 
 def test_attentions_bytes_are_those_of_every_step_of_a_long_answer(tmp_path, known_ceilings):
-    (tmp_path / "config.json").write_text(json.dumps(TINY))
     document = stage_input("profile", traffic={"prompt_tokens": 16, "output_tokens": 257})
-    found = profile.run(document, Context(tmp_path, tmp_path, seconds=60))
+    found = profile.run(document, context_of(TINY, tmp_path))
     (row,) = [row for row in found.rows if (row.op, row.phase) == ("attention", "decode")]
     heads, kv_heads, dim, layers, element = 4, 2, 16, 1, 4
     q_and_out, k_and_v = 2 * heads, 2 * kv_heads

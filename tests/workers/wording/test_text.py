@@ -98,13 +98,9 @@ def test_parts_of_the_megakernel_stand_below_a_line_with_their_sums():
         )
     )
     assert [(each.label, each.part) for each in lines] == [
-        ("linear", False),
-        ("megakernel", False),
-        ("gate and up projections", True),
-        ("LM head", True),
-        ("between instructions", True),
-        ("norm", False),
-    ]
+        ("linear", False), ("megakernel", False), ("gate and up projections", True), ("LM head", True),
+        ("between instructions", True), ("norm", False),
+    ]  # fmt: skip
     whole = lines[1]
     assert (whole.ms, whole.share, whole.floor_ms, whole.launches) == (30, pytest.approx(0.3), 30, 13)
     assert sum(each.ms for each in lines if not each.part) == 100
