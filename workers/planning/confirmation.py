@@ -247,9 +247,10 @@ def is_clear(
 
 
 def unchanged(
-    last: PlanMeasurement, document: StageInput, today: list[Alternation], usd_per_hour: float | None
+    last: PlanMeasurement, document: StageInput, usd_per_hour: float | None, today: list[Alternation] | None = None
 ) -> PlanMeasurement:
-    """What runs today as the result, by its requests `today` of each process on both sides."""
+    """What runs today as the result, by its requests `today` of each process on both sides, else by those of `last`."""
+    today = today or [Alternation(process.before, process.before, process.turn) for process in last.processes]
     return replace(
         last,
         plan=present_plan(document),

@@ -24,7 +24,8 @@ from workers.measuring import quality, quality_by_kind, texts
 from workers.measuring.allowed_rises import OF_ANSWERS, OF_GENERATED, OF_TRAINED, Tolerances, allowed_rises
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes
-from workers.stages import verify
+from workers.planning.verdict_words import overall_verdict
+from workers.planning.verification import unverified
 
 MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "cpu" / "bf16-itself.json"
 WORDS = ["the", "kernel", "reads", "its", "weights", "once", "per", "token"]
@@ -141,7 +142,7 @@ def test_quality_may_stay_unverified_only_for_lower_precision(options, allowed, 
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32", options=options)
     environment = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
     document.results.compose = ComposeResult(environment=environment, trials=[], plan=plan.model_dump())
-    assert verify.unverified(document, plan) == expected
+    assert unverified(document, plan) == expected
 
 
 @pytest.mark.parametrize("allowed", [POINT, None])
@@ -205,7 +206,7 @@ def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, change
     found = outcomes([Objective(metric="ttft", limit=10)], [Alternation(past, past)], None)
     quality_of = judged(model("bf16"), texts.random(256, 64, 512))
     known = None if tokens is None else quality_of.model_copy(update={"tokens": tokens})
-    assert verify.overall_verdict(found, known, changed) == expected
+    assert overall_verdict(found, known, changed) == expected
 
 
 def test_a_model_without_room_for_a_float32_copy_is_compared_in_float32_arithmetic(context, monkeypatch):
