@@ -4,9 +4,7 @@ Each turn is a fresh process that loads one side, measures it and ends. The side
 drifts from turn to turn favours neither.
 """
 
-import secrets
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,12 +19,12 @@ from workers.documents.measurement import Environment, ServedIds
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
-from workers.harness.fresh_processes import START_SECONDS, FreshProcess
+from workers.harness.fresh_processes import START_SECONDS
 from workers.measuring.alternation import LEAST_PAIRS_OF_SEVERAL, TIMING_SHARE, Alternation
 from workers.measuring.outcomes import hours_of, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning.confirmation import PlanMeasurement, is_clear, sizes_of, today_words
-from workers.planning.fresh_process import ending
+from workers.planning.measuring_process import MeasuringProcess
 from workers.planning.precision import weights_of
 from workers.planning.served_checks import of_processes
 from workers.planning.turn_process import LEAST_TURNS, QUALITY, Side, TurnResult, TurnTask
@@ -145,27 +143,18 @@ class Turns:
         records = pair == (side == "after") and not useless
         task = TurnTask(
             document=self._document, plan=self.plan, side=side, judges=judges, usd=self._usd[side], seconds=seconds,
-            records=records, unverified=self._unverified, seed=secrets.randbits(32),
-            seconds_left=min(context.seconds_left, most),
+            records=records, unverified=self._unverified, seconds_left=min(context.seconds_left, most),
         )  # fmt: skip
-        request, result = (context.artifacts / f"turn-{side}-{pair}-{file}.json" for file in ("request", "result"))
-        result.unlink(missing_ok=True)
-        request.write_text(task.model_dump_json())
-        folders = ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
-        process = FreshProcess("workers.planning.turn_process", [str(request), str(result), *folders])
-        try:
-            code = process.run(most)
-            failure = f"{capitalised(name)} {ending(code, result)}." if code else ""
-        except subprocess.TimeoutExpired as error:
-            failure = f"{capitalised(name)} did not end within {error.timeout:.0f} s."
-        self.failure = self.failure or failure
-        if not failure:
-            turn = TurnResult.model_validate_json(result.read_bytes())
+        turn = MeasuringProcess(f"turn-{side}-{pair}", task, TurnResult, context).measured(most)
+        if not isinstance(turn, str):
             context.starts_and_loads += turn.starts_and_loads
             self._sides[side].append(turn)
             if side == "before" and judges:
                 self._judged = judges[-1] + 1
-        elif side == "before" and not (judges or self._sides["before"]):
+            return
+        failure = f"{capitalised(name)} {turn}."
+        self.failure = self.failure or failure
+        if side == "before" and not (judges or self._sides["before"]):
             raise StageError(f"Before and after do not fit into memory beside each other. {failure}")
 
 

@@ -10,7 +10,7 @@ from tests.workers.measuring.test_outcomes import served
 from tests.workers.stages.test_confirmed_plans import ENVIRONMENT
 from workers.documents.stages import StageFailure
 from workers.harness.context import Context
-from workers.planning import turns
+from workers.planning import measuring_process
 from workers.planning.turn_process import TurnResult, TurnTask
 from workers.planning.turns import Turns
 
@@ -34,7 +34,7 @@ def test_pairs_count_where_todays_model_has_judged_the_plans_ids(context, monkey
             self._result.write_text((NO_ROOM if failed else turn).model_dump_json())
             return int(failed)
 
-    monkeypatch.setattr(turns, "FreshProcess", Process)
+    monkeypatch.setattr(measuring_process, "FreshProcess", Process)
     document, within = stage_input("verify"), Context(context.model_dir, context.artifacts, seconds=600)
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     taken = Turns(plan, document, within, None, unverified=False, seconds=600)

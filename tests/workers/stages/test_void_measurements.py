@@ -10,7 +10,7 @@ from tests.workers.measuring.test_outcomes import served
 from tests.workers.stages.test_confirmed_plans import ENVIRONMENT, document_of, slow_runners, verified
 from workers.documents.measurement import Telemetry
 from workers.harness.context import Context
-from workers.planning import processes, verification
+from workers.planning import measuring_process, processes, verification
 from workers.planning.confirmation import present_plan
 from workers.planning.fresh_process import Result
 from workers.stages.price import price
@@ -71,7 +71,7 @@ def test_a_further_process_beside_another_program_is_left_out(context, monkeypat
         def run(self, seconds: float) -> int:
             return 0
 
-    monkeypatch.setattr(processes, "FreshProcess", Ended)
+    monkeypatch.setattr(measuring_process, "FreshProcess", Ended)
     long = Context(context.model_dir, context.artifacts, seconds=1000)
     runs = processes.FurtherProcesses(document, long).measure(present_plan(document), 10, 10, lambda further: False)
     assert len(runs.alternations) == 1
