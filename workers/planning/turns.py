@@ -61,24 +61,25 @@ class Turns:
     """The turns of one plan and what runs today, in at most so many `seconds`. `usd` is of one GPU's hour."""
 
     def __init__(
-        self, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool, seconds: float
-    ) -> None:
+        self, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool,
+        loading_seconds: float, seconds: float,
+    ) -> None:  # fmt: skip
         self.plan, self._document, self._context, self._unverified = plan, document, context, unverified
+        self._ready_seconds = (context.startup_seconds or START_SECONDS) + loading_seconds
         self._ends = time.monotonic() + seconds
         self._usd = dict(zip(SIDES, hours_of(usd, sizes_of(document, plan)), strict=True))
         self._sides: dict[Side, list[TurnResult]] = {side: [] for side in SIDES}
         self._judged = 0
-        self.failure = ""
+        self._failures: list[str] = []
 
-    def take(self, loading_seconds: float, is_clear: Callable[[Sequence[Alternation]], bool]) -> None:
+    def take(self, is_clear: Callable[[Sequence[Alternation]], bool]) -> None:
         """Takes LEAST_TURNS of each side; MOST_TURNS where time is left and `is_clear` does not say that it is enough.
 
         A turn that fails, or whose figures or ids do not count, is the last one, but for one of what runs today. Raises
         StageError where that fails too. The caller has freed the device's memory.
         """
-        shutil.rmtree(self._context.artifacts / QUALITY, ignore_errors=True)  # of a process that died
-        ready = (self._context.startup_seconds or START_SECONDS) + loading_seconds
-        seconds = max(LEAST_SECONDS, TIMING_SHARE * self._context.seconds_left / (2 * LEAST_TURNS) - ready)
+        part = TIMING_SHARE * self._context.seconds_left / (2 * LEAST_TURNS)
+        seconds = max(LEAST_SECONDS, part - self._ready_seconds)
         started = time.monotonic()
         for pair in range(MOST_TURNS):
             left = 2 * (MOST_TURNS - LEAST_TURNS) * (time.monotonic() - started) / max(1, 2 * pair)
@@ -90,7 +91,15 @@ class Turns:
                 if self.failure or self.refusal or self.environment.telemetry.void:
                     if not self._sides["before"]:
                         self._take("before", pair, [], seconds)
+                    if not self._sides["before"]:
+                        why = self._failures[-1]
+                        raise StageError(f"Before and after do not fit into memory beside each other. {why}")
                     return
+
+    @property
+    def failure(self) -> str:
+        """Which turn failed first, or was not taken again, as a sentence; "" where none."""
+        return next(iter(self._failures), "")
 
     @property
     def alternations(self) -> list[Alternation]:
@@ -135,27 +144,42 @@ class Turns:
         return [turn for side in self._sides.values() for turn in side]
 
     def _take(self, side: Side, pair: int, judges: list[int], seconds: float) -> None:
-        context, name = self._context, f"turn {pair + 1} of {WORDS[side]}"
-        context.report_progress(0.1 + 0.14 * min(pair, LEAST_TURNS), f"measuring {name}")
+        """Takes a turn, once again where another program used the GPU meanwhile, if time is left."""
+        name, start = f"turn {pair + 1} of {WORDS[side]}", time.monotonic()
+        measure = partial(self._measured, name, side, pair, judges, seconds)
+        turn = measure()
+        if turn and turn.environment.telemetry.void:
+            if self._most_seconds(side) > time.monotonic() - start:
+                turn = measure() or turn
+            else:
+                self._failures.append(f"Time was short to take {name} again.")
+        if turn:
+            self._sides[side].append(turn)
+            if side == "before" and judges:
+                self._judged = judges[-1] + 1
+
+    def _most_seconds(self, side: Side) -> float:
+        """How long a turn of this side may take: a plan's leaves half of the time to what runs today."""
         left = self._ends - time.monotonic()
-        most = left if side == "before" else left / 2
+        return left if side == "before" else left / 2
+
+    def _measured(self, name: str, side: Side, pair: int, judges: list[int], seconds: float) -> TurnResult | None:
+        context, most = self._context, self._most_seconds(side)
+        context.report_progress(0.1 + 0.14 * min(pair, LEAST_TURNS), f"measuring {name}")
         useless = self.failure or self.refusal or any(turn.no_quality for turn in self._all)
         records = pair == (side == "after") and not useless
+        if records and side == "before":
+            shutil.rmtree(context.artifacts / QUALITY, ignore_errors=True)  # of a turn that counts no more
         task = TurnTask(
             document=self._document, plan=self.plan, side=side, judges=judges, usd=self._usd[side], seconds=seconds,
             records=records, unverified=self._unverified, seconds_left=min(context.seconds_left, most),
         )  # fmt: skip
         turn = MeasuringProcess(f"turn-{side}-{pair}", task, TurnResult, context).measured(most)
-        if not isinstance(turn, str):
-            context.starts_and_loads += turn.starts_and_loads
-            self._sides[side].append(turn)
-            if side == "before" and judges:
-                self._judged = judges[-1] + 1
-            return
-        failure = f"{capitalised(name)} {turn}."
-        self.failure = self.failure or failure
-        if side == "before" and not (judges or self._sides["before"]):
-            raise StageError(f"Before and after do not fit into memory beside each other. {failure}")
+        if isinstance(turn, str):
+            self._failures.append(f"{capitalised(name)} {turn}.")
+            return None
+        context.starts_and_loads += turn.starts_and_loads
+        return turn
 
 
 def in_turns(
@@ -166,13 +190,14 @@ def in_turns(
     freed the memory of what runs today.
     """
     objectives, sizes, start = document.workload.objectives, sizes_of(document, plan), time.monotonic()
-    turns = Turns(plan, document, context, usd, unverified, seconds)
+    turns = Turns(plan, document, context, usd, unverified, loading_seconds, seconds)
     try:
-        turns.take(loading_seconds, partial(is_clear, objectives=objectives, usd_per_hour=usd, gpus=sizes))
+        turns.take(partial(is_clear, objectives=objectives, usd_per_hour=usd, gpus=sizes))
     finally:
         shutil.rmtree(context.artifacts / QUALITY, ignore_errors=True)
     quality, no_quality = turns.quality
-    too_few = turns.failure if len(turns.alternations) < LEAST_TURNS else ""
+    void = turns.environment.telemetry.void
+    too_few = turns.failure if len(turns.alternations) < LEAST_TURNS and not void else ""
     return PlanMeasurement(
         label=label,
         plan=plan,
