@@ -241,9 +241,16 @@ def is_clear(
 ) -> bool:
     """Whether a plan is CLEARLY_FASTER in each process, and decided on every promise."""
     gain = speedup(objectives[0], processes, usd_per_hour, gpus)
-    outcomes = outcomes_of(objectives, processes, usd_per_hour, gpus)
     faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
-    return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
+    return faster and is_decided(processes, objectives, usd_per_hour, gpus)
+
+
+def is_decided(
+    processes: Sequence[Alternation], objectives: Sequence[Objective], usd_per_hour: float | None, gpus: Sizes
+) -> bool:
+    """Whether every promise is met or missed by what ran after."""
+    outcomes = outcomes_of(objectives, processes, usd_per_hour, gpus)
+    return all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
 
 def unchanged(

@@ -96,6 +96,16 @@ class Turns:
                         raise StageError(f"Before and after do not fit into memory beside each other. {why}")
                     return
 
+    def go_on(self, last: PlanMeasurement, is_decided: Callable[[Sequence[Alternation]], bool]) -> None:
+        """Takes turns of what runs today after those beside the plan `last`, until they are decided or time is over."""
+        taken = [TurnResult(environment=last.environment, served=process.before) for process in last.processes]
+        self._sides["before"] = taken
+        while not (self.failure or self.environment.telemetry.void or is_decided(self.alternations)):
+            seconds = self._context.seconds_left - self._ready_seconds
+            if seconds < 0:
+                return
+            self._take("before", len(taken), [], seconds)
+
     @property
     def failure(self) -> str:
         """Which turn failed first, or was not taken again, as a sentence; "" where none."""

@@ -4,6 +4,7 @@ import secrets
 import time
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from transformers import PreTrainedModel
@@ -35,6 +36,7 @@ from workers.planning.confirmation import (
     PlanMeasurement,
     gives_way,
     is_change,
+    is_decided,
     present_plan,
     sizes_of,
     to_verify,
@@ -46,7 +48,7 @@ from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import judge_served
-from workers.planning.turns import copy_fits, in_turns, least_seconds
+from workers.planning.turns import Turns, copy_fits, in_turns, least_seconds
 from workers.stats.sample_sizes import is_enough
 
 NO_OTHER = "No other plan can be verified."
@@ -233,10 +235,14 @@ class Bench:
 
         Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
         """
+        objectives, sizes = self.document.workload.objectives, sizes_of(self.document)
         if not self._is_loaded:
-            return unchanged(last, self.document, self.usd)
-        objectives, served = self.document.workload.objectives, self.today.served
-        usd = hours_of(self.usd, sizes_of(self.document))[0]
+            facts = self.document, self.context, self.usd, False, self._loading_seconds, self._journal.most_seconds
+            turns = Turns(last.plan, *facts)
+            turns.go_on(last, partial(is_decided, objectives=objectives, usd_per_hour=self.usd, gpus=sizes))
+            last = replace(last, environment=turns.environment, failure=last.failure or turns.failure)
+            return unchanged(last, self.document, self.usd, turns.alternations)
+        served, usd = self.today.served, hours_of(self.usd, sizes)[0]
         if not served:  # an earlier process of the stage measured every plan
             self.today.warm_up()
         with watched(self.document) as environment:

@@ -109,8 +109,9 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         words = no_change_sentence(attempts, list(left_out), final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
     beside = "" if final.void else busy_words(busy, verdict)
-    void = "" if final.void in words else final.void
-    words = " ".join(filter(None, (beside, for_time, words, turns_words(final.turns), void, final.failure)))
+    faults = [fault for fault in (final.void, final.failure) if fault not in words]
+    turns = turns_words(attempts[-1].turns, final.turns)
+    words = " ".join(filter(None, (beside, for_time, words, turns, *faults)))
     seconds = {trial.label: trial.seconds_wanted or 0.0 for trial in waiting} | left_out
     ended_checks = [PlanCheck(label=item.key, confirmed=False, reason=item.sentence) for item in document.left_out]
     return VerifyResult(

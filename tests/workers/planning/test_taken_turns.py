@@ -16,7 +16,7 @@ from workers.harness.context import Context
 from workers.planning import measuring_process
 from workers.planning.confirmation import PlanMeasurement
 from workers.planning.turn_process import TurnResult
-from workers.planning.turns import in_turns
+from workers.planning.turns import Turns, in_turns
 
 NO_ROOM = StageFailure(sentence="The model does not fit")
 ALONE = TurnResult(environment=ENVIRONMENT, served=served(10, 3, 8))
@@ -75,3 +75,13 @@ def test_a_turn_beside_another_program_is_taken_once_again_where_time_is_left(
     assert attempt.turns == (5 if again else 1)
     assert attempt.void == ("" if again else VOID)
     assert (attempt.failure, attempt.refusal) == (failure, "")
+
+
+@pytest.mark.parametrize(("seconds", "turns"), [(600, 4), (0, 1)])
+def test_turns_of_what_runs_today_go_on_after_a_refused_plan_until_it_is_decided(context, monkeypatch, seconds, turns):
+    last = taken(context, monkeypatch, lambda side, number: NO_ROOM if side == "after" else ALONE)
+    assert last.turns == 1
+    within = Context(context.model_dir, context.artifacts, seconds=seconds)
+    todays = Turns(last.plan, stage_input("verify"), within, None, False, loading_seconds=0.0, seconds=600)
+    todays.go_on(last, lambda alternations: len(alternations) == 4)
+    assert len(todays.alternations) == turns
