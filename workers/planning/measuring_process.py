@@ -66,18 +66,15 @@ class MeasuringProcess(Generic[Kind]):
 
     def measured(self, seconds: float) -> Kind | str:
         """What it measures when it has its turn, or the end of a sentence on why there is nothing."""
+        code = 0
         try:
-            code = self.process.run(seconds)
-            if code and not self._result.exists():
-                return f"ended with code {code}"
-            content = self._result.read_bytes()
-            if code:
-                return f"ended with code {code}: {StageFailure.model_validate_json(content).sentence}"
-            return self._kind.model_validate_json(content)
+            if code := self.process.run(seconds):
+                return f"ended with code {code}: {StageFailure.model_validate_json(self._result.read_bytes()).sentence}"
+            return self._kind.model_validate_json(self._result.read_bytes())
         except subprocess.TimeoutExpired:
             return f"did not end within {seconds:.0f} s"
-        except (OSError, ValueError) as error:
-            return f"left no result: {type(error).__name__}"
+        except (OSError, ValueError):  # one that is killed may write a part of it
+            return f"ended with code {code}" if code else "left no result that can be read"
 
 
 def run_task(kind: type[AnyTask], measure: Callable[[AnyTask, Context], Measured]) -> NoReturn:
