@@ -4,7 +4,6 @@ import secrets
 import time
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from transformers import PreTrainedModel
@@ -29,18 +28,16 @@ from workers.measuring.alternation import (
     warm_clients,
 )
 from workers.measuring.journal import MOST_SECONDS, Journal
-from workers.measuring.outcomes import hours_of, outcomes_of, speedup
+from workers.measuring.outcomes import hours_of
 from workers.measuring.served_model import NoRoom, dtype_of, load_once, planned, prepared, release, watched
 from workers.planning import summaries
 from workers.planning.confirmation import (
     PlanMeasurement,
     gives_way,
     is_change,
-    is_decided,
     present_plan,
     sizes_of,
     to_verify,
-    today_words,
     unchanged,
     with_result_last,
 )
@@ -48,7 +45,7 @@ from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import judge_served
-from workers.planning.turns import Turns, copy_fits, in_turns, least_seconds
+from workers.planning.turns import Turns, copy_fits, least_seconds
 from workers.stats.sample_sizes import is_enough
 
 NO_OTHER = "No other plan can be verified."
@@ -65,21 +62,21 @@ class _TimeShort(Exception):
 @dataclass
 class Bench:
     """The model as the customer runs it today, by `runner`, ready to be measured beside one plan after another; given
-    up, by closing `stack`, once a plan does not fit beside it.
+    up once a plan does not fit beside it.
     """
 
     document: StageInput
     context: Context
     usd: float | None
     further: FurtherProcesses
-    stack: ExitStack
 
     def __post_init__(self) -> None:
         document, context = self.document, self.context
         self.model: PreTrainedModel = load_once(document, context)
         started = time.monotonic() - context.shared["loading_seconds"]
         today = runners.runner(document.workload.present_runner, self.model)
-        self.runner: Runner = self.stack.enter_context(prepared(today, document))
+        self._stack = ExitStack()
+        self.runner: Runner = self._stack.enter_context(prepared(today, document))
         self.today = Clients(self.runner, document.workload.traffic, secrets.randbits(32))
         self._loading_seconds = time.monotonic() - started
         self._journal = Journal(document, context)
@@ -130,17 +127,21 @@ class Bench:
             if most < wanted:
                 raise _TimeShort(wanted)
             self._journal.note(label, f"the plan {label}", MOST_SECONDS)
-            self._give_up_memory()
-            allowed = unverified(document, plan)
-            return in_turns(label, plan, document, context, self.usd, allowed, self._loading_seconds, most)
+            self.further.close()
+            self.close()
+            return self._turns(plan).measured(label)
 
         measured: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
         return measured
 
-    def _give_up_memory(self) -> None:
+    def _turns(self, plan: Plan) -> Turns:
+        facts = plan, self.document, self.context, self.usd, unverified(self.document, plan)
+        return Turns(*facts, self._loading_seconds, self._journal.most_seconds)
+
+    def close(self) -> None:
+        """Gives up the model and its memory."""
         if self._is_loaded:
-            self.further.close()
-            self.stack.close()
+            self._stack.close()
             del self.model, self.runner, self.today
             release(self.context)
         self._is_loaded = False
@@ -161,9 +162,7 @@ class Bench:
 
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         document, context, start = self.document, self.context, time.monotonic()
-        objectives = document.workload.objectives
         reserve = max(context.seconds_left * (1 - TIMING_SHARE), budget.quality_seconds(document.results))
-        sizes = sizes_of(document, plan)
         self.further.close()
         context.report_progress(0.05, f"preparing the plan {label}")
         changed = is_change(plan, document)
@@ -176,24 +175,10 @@ class Bench:
             served_ids, refusal = None, ""
             if not hurried:
                 served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
-            alternations = [Alternation(self.today.served, clients.served)]
-            attempt = PlanMeasurement(
-                label=label,
-                plan=plan,
-                changed=changed,
-                environment=environment,
-                processes=alternations,
-                outcomes=outcomes_of(objectives, alternations, self.usd, sizes),
-                speedup=speedup(objectives[0], alternations, self.usd, sizes),
-                quality=None,
-                no_quality="",
-                served_ids=served_ids,
-                refusal=refusal,
-                seconds=0.0,
-                ready_seconds=ready_seconds,
-                choice=_choice(document),
-                today=today_words(document.workload),
-            )
+            attempt = PlanMeasurement.of(
+                label, plan, document, self.usd, environment, [Alternation(self.today.served, clients.served)],
+                served_ids=served_ids, refusal=refusal, ready_seconds=ready_seconds, choice=_choice(document),
+            )  # fmt: skip
             if not attempt.why_not and attempt.kept_for_processes(context, budget.quality_seconds(document.results)):
                 reserved = quality_by_kind.float32_bytes(document, self.model)
                 self.further.get_ready(plan, attempt.pairs_in(context), reserved)
@@ -235,20 +220,20 @@ class Bench:
 
         Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
         """
-        objectives, sizes = self.document.workload.objectives, sizes_of(self.document)
         if not self._is_loaded:
-            facts = self.document, self.context, self.usd, False, self._loading_seconds, self._journal.most_seconds
-            turns = Turns(last.plan, *facts)
-            turns.go_on(last, partial(is_decided, objectives=objectives, usd_per_hour=self.usd, gpus=sizes))
-            last = replace(last, environment=turns.environment, failure=last.failure or turns.failure)
+            turns = self._turns(present_plan(self.document))
+            turns.go_on(last)
+            failure = " ".join(filter(None, (last.failure, *turns.failures)))
+            last = replace(last, environment=turns.environment, failure=failure)
             return unchanged(last, self.document, self.usd, turns.alternations)
-        served, usd = self.today.served, hours_of(self.usd, sizes)[0]
+        objectives, served = self.document.workload.objectives, self.today.served
+        usd = hours_of(self.usd, sizes_of(self.document))[0]
         if not served:  # an earlier process of the stage measured every plan
             self.today.warm_up()
         with watched(self.document) as environment:
             while last.changed and not is_enough(objectives, served, usd):
                 enough = FEWEST_PAIRS if self.context.overtime > LATEST_SECONDS else LEAST_PAIRS
-                if not self._has_time and len(served) >= enough:
+                if not self.context.seconds_left and len(served) >= enough:
                     break
                 self.today.serve()
         both = served if last.changed else last.after
@@ -256,10 +241,6 @@ class Bench:
         if (meanwhile := environment()).telemetry.void:
             return replace(result, environment=meanwhile)
         return replace(result, environment=result.environment.with_busiest([meanwhile.telemetry]))
-
-    @property
-    def _has_time(self) -> bool:
-        return self.context.seconds_left > 0
 
 
 def unverified(document: StageInput, plan: Plan) -> bool:

@@ -1,7 +1,7 @@
 """Measures the plan interleaved with what the customer runs, at the workload's traffic, until the SLA is decided."""
 
 from collections.abc import Iterable
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 from kernels.model_files.digests import model_digest
 from kernels.plan import Plan
@@ -10,21 +10,12 @@ from workers.documents.base import Verdict
 from workers.documents.stages import PlanCheck, PlanTrial, StageInput, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.measuring.outcomes import hours_of
-from workers.measuring.served_model import release
+from workers.planning import verdict_words
 from workers.planning.confirmation import PlanMeasurement, in_more_processes, sizes_of, unchanged, without_void_verdicts
 from workers.planning.expected_figures import expected_of
 from workers.planning.processes import FurtherProcesses
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
-from workers.planning.verdict_words import (
-    busy_share,
-    busy_words,
-    left_out_words,
-    no_change_sentence,
-    overall_verdict,
-    sentence,
-    turns_words,
-)
 from workers.planning.verification import Bench
 from workers.stats.intervals import goodput, tokens_per_second
 from workers.stats.sample_sizes import distributions
@@ -43,27 +34,18 @@ def plan_of(document: StageInput) -> Plan:
     return plan
 
 
-def _in_this_process(
-    document: StageInput, context: Context, usd: float | None, processes: FurtherProcesses
-) -> tuple[list[PlanMeasurement], dict[str, float], PlanMeasurement]:
-    """The plans that were measured, those left out (as `Bench.attempts`), and the result. It frees the models."""
-    composed = plan_of(document)
-    with ExitStack() as stack:
-        context.report_progress(0.0, "loading the model, for before and after")
-        bench = Bench(document, context, usd, processes, stack)
-        attempts, left_out = bench.attempts(composed)
-        last = attempts[-1]
-        return attempts, left_out, bench.no_change(last) if last.why_not else last
-
-
 def _tried(
     document: StageInput, context: Context, usd: float | None
 ) -> tuple[list[PlanMeasurement], dict[str, float], PlanMeasurement]:
-    """As `_in_this_process`, after further processes."""
+    """The plans that were measured, those left out (as `Bench.attempts`), and the result."""
+    composed = plan_of(document)
     with closing(FurtherProcesses(document, context)) as processes:
-        attempts, left_out, final = _in_this_process(document, context, usd, processes)
-        release(context)
-        if not attempts[-1].why_not:
+        context.report_progress(0.0, "loading the model, for before and after")
+        with closing(Bench(document, context, usd, processes)) as bench:
+            attempts, left_out = bench.attempts(composed)
+            last = attempts[-1]
+            final = bench.no_change(last) if last.why_not else last
+        if not last.why_not:
             attempts = in_more_processes(attempts, processes, usd)
             last = attempts[-1]
             final = unchanged(last, document, usd) if last.why_not else last
@@ -76,7 +58,7 @@ def _decided(
     """The verdict, and the plans that there was no time to try and that could change it. It is not *missed* where a
     plan that was not `tried`, or was `left_out`, is predicted to keep the promise.
     """
-    verdict = overall_verdict(final.outcomes, final.quality, final.changed)
+    verdict = verdict_words.overall_verdict(final.outcomes, final.quality, final.changed)
     waiting = [trial for trial in left_out_for_time(document) if trial.label not in {*tried, *left_out}]
     composed = document.results.compose
     unverified = [trial for trial in composed.trials if trial.label in left_out] if composed else []
@@ -90,7 +72,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd, workload = hourly_price(document.prices, document.gpu_class), document.workload
     attempts, left_out, final = _tried(document, context, usd)
-    busy = busy_share(document.results, final.environment)
+    busy = verdict_words.busy_share(document.results, final.environment)
     recommended, final = not attempts[-1].why_not, without_void_verdicts(final, busy is not None)
     verdict, waiting = _decided(document, [attempt.label for attempt in attempts], left_out, final)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
@@ -104,13 +86,13 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         words = f"Nothing is decided. {final.void}"
     elif recommended:
         facts = final.outcomes, final.speedup, final.quality, verdict, final.no_quality
-        words = sentence(*facts, workload.compared_with)
+        words = verdict_words.sentence(*facts, workload.compared_with)
     else:
-        words = no_change_sentence(attempts, list(left_out), final.outcomes, verdict, document.left_out)
-    for_time = left_out_words(waiting, workload.objectives[0], verdict)
-    beside = "" if final.void else busy_words(busy, verdict)
+        words = verdict_words.no_change_sentence(attempts, list(left_out), final.outcomes, verdict, document.left_out)
+    for_time = verdict_words.left_out_words(waiting, workload.objectives[0], verdict)
+    beside = "" if final.void else verdict_words.busy_words(busy, verdict)
     faults = [fault for fault in (final.void, final.failure) if fault not in words]
-    turns = turns_words(attempts[-1].turns, final.turns)
+    turns = verdict_words.turns_words(attempts[-1].turns, final.turns)
     words = " ".join(filter(None, (beside, for_time, words, turns, *faults)))
     seconds = {trial.label: trial.seconds_wanted or 0.0 for trial in waiting} | left_out
     ended_checks = [PlanCheck(label=item.key, confirmed=False, reason=item.sentence) for item in document.left_out]

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -215,8 +215,7 @@ def test_no_measurement_repeats_the_prompts_of_another(context):
     for _ in range(2):
         TrialRunner(document).attempt("memo", plan, lambda: Remembers(model), TrialTimeouts(60, 0.1), lossy=False)
     further = FurtherProcesses(document, context)
-    with ExitStack() as stack:
-        bench = Bench(document, context, None, further, stack)
+    with closing(Bench(document, context, None, further)) as bench:
         for _ in range(2):
             bench._served(Remembers(model), plan, time.monotonic(), context.seconds_left)
     assert len(Remembers.answers) > 20
