@@ -162,5 +162,6 @@ def results() -> Results:
     """The sample results with the load stage's, and the prices at the loads that it found."""
     found, loaded = without_load(), under_load()
     assert found.verify
+    assert found.price
+    assert found.verify
     priced = price(plain(), found.price.book, "h200", found.verify, manifest(), loaded)
-    return found.model_copy(update={"load": loaded, "price": priced})

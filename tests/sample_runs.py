@@ -25,6 +25,7 @@ SECONDS = {
 def in_processes(made: Run, count: int = 5, by: float = 1.0) -> Run:
     """The run, whose plan took 81 ms times `by` in `count` processes of verify."""
     stage = made.stages.get(stage="verify")
+    assert stage.result is not None
     stage.result["speedup"]["processes"] = [
         {"before": 281, "after": 81 * by * (1 + 0.001 * each), "ratio": 3, "pairs": 10} for each in range(count)
     ]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any, Self
 
 from kernels.measure.latency import ServedBatch
 from kernels.plan import Plan
@@ -38,7 +39,7 @@ class PlanMeasurement:
     """One plan, measured alternately with what runs today: its requests in each process, and what follows from them.
 
     `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Five texts are
-    "" where they do not apply: `no_profile` says why the plan has no profile, `failure` which further process failed,
+    "" where they do not apply: `no_profile` says why the plan has no profile, `failure` which process or turn failed,
     `refusal` why the plan's requests are not valid, `choice` why what runs today is verified, and `passed_over` why
     another confirmed plan is the result. `today` is what sentences call the present deployment (`today_words`).
     """
@@ -50,18 +51,31 @@ class PlanMeasurement:
     processes: list[Alternation]
     outcomes: list[ObjectiveOutcome]
     speedup: Speedup
-    quality: Quality | None
-    no_quality: str
-    served_ids: ServedIds | None
-    refusal: str
-    seconds: float
     ready_seconds: float
+    seconds: float = 0.0
+    quality: Quality | None = None
+    no_quality: str = ""
+    served_ids: ServedIds | None = None
+    refusal: str = ""
     profile: PlanProfile | None = None
     no_profile: str = ""
     failure: str = ""
     choice: str = ""
     passed_over: str = ""
     today: str = "what runs today"
+
+    @classmethod
+    def of(
+        cls, label: str, plan: Plan, document: StageInput, usd_per_hour: float | None, environment: Environment,
+        processes: list[Alternation], **more: Any,
+    ) -> Self:  # fmt: skip
+        """The measurement by its requests, with the fields that follow from them and `more`."""
+        objectives, facts = document.workload.objectives, (processes, usd_per_hour, sizes_of(document, plan))
+        return cls(
+            label=label, plan=plan, changed=is_change(plan, document), environment=environment, processes=processes,
+            outcomes=outcomes_of(objectives, *facts), speedup=speedup(objectives[0], *facts),
+            today=today_words(document.workload), **more,
+        )  # fmt: skip
 
     @property
     def before(self) -> list[ServedBatch]:
@@ -84,11 +98,6 @@ class PlanMeasurement:
         return len(self.processes) if self.processes[0].turn else 0
 
     @property
-    def measuring_seconds(self) -> float:
-        """The expected seconds of a further process's pairs of requests, and a fifth more."""
-        return 1.2 * self.further_pairs * self._pair_seconds
-
-    @property
     def further_pairs(self) -> int:
         """How many pairs of requests a further process serves."""
         return min(MOST_PAIRS, max(LEAST_PAIRS, round(PAIRS_SECONDS / self._pair_seconds)))
@@ -106,10 +115,12 @@ class PlanMeasurement:
         return sum(median(batch.service_s for batch in side) for side in (first.before, first.after))
 
     def process_seconds(self, context: Context) -> float | None:
-        """The expected seconds of a further process; None where the stage has no process of its own."""
+        """The expected seconds of a further process, with a fifth more for its requests; None where the stage has no
+        process of its own.
+        """
         if context.startup_seconds is None:
             return None
-        return context.startup_seconds + self.ready_seconds + self.measuring_seconds
+        return context.startup_seconds + self.ready_seconds + 1.2 * self.further_pairs * self._pair_seconds
 
     def kept_for_processes(self, context: Context, quality_seconds: float = 0.0) -> float:
         """Seconds that the least number of further processes take; 0 where they do not fit into what is left after
@@ -241,15 +252,23 @@ def is_clear(
 ) -> bool:
     """Whether a plan is CLEARLY_FASTER in each process, and decided on every promise."""
     gain = speedup(objectives[0], processes, usd_per_hour, gpus)
-    outcomes = outcomes_of(objectives, processes, usd_per_hour, gpus)
     faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
-    return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
+    return faster and is_decided(processes, objectives, usd_per_hour, gpus)
+
+
+def is_decided(
+    processes: Sequence[Alternation], objectives: Sequence[Objective], usd_per_hour: float | None, gpus: Sizes
+) -> bool:
+    """Whether every promise is met or missed by what ran after."""
+    outcomes = outcomes_of(objectives, processes, usd_per_hour, gpus)
+    return all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
 
 def unchanged(
-    last: PlanMeasurement, document: StageInput, today: list[Alternation], usd_per_hour: float | None
+    last: PlanMeasurement, document: StageInput, usd_per_hour: float | None, today: list[Alternation] | None = None
 ) -> PlanMeasurement:
-    """What runs today as the result, by its requests `today` of each process on both sides."""
+    """What runs today as the result, by its requests `today` of each process on both sides, else by those of `last`."""
+    today = today or [Alternation(process.before, process.before, process.turn) for process in last.processes]
     return replace(
         last,
         plan=present_plan(document),

@@ -1,11 +1,8 @@
 """Measures a plan in further processes, to see how much its speedup differs between processes."""
 
-import secrets
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import psutil
 import torch
@@ -16,9 +13,9 @@ from workers.documents.measurement import ServedIds, Telemetry
 from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
-from workers.harness.fresh_processes import FreshProcess
 from workers.measuring.alternation import Alternation
-from workers.planning.fresh_process import Result, VerifyTask, ending
+from workers.planning.fresh_process import Result, VerifyTask
+from workers.planning.measuring_process import MeasuringProcess
 
 ENOUGH_PROCESSES = 4
 """So many processes are enough where the result is clear in each of them."""
@@ -46,32 +43,6 @@ class ProcessRuns:
     refusal: str = ""
 
 
-class FurtherProcess:
-    """One fresh process that measures `pairs` of the plan and what runs today. It starts at once."""
-
-    def __init__(self, document: StageInput, plan: Plan, context: Context, number: int, pairs: int) -> None:
-        request, self._result = (context.artifacts / f"process-{number}-{name}.json" for name in ("request", "result"))
-        task = VerifyTask(document=document, plan=plan, pairs=pairs, seed=secrets.randbits(32))
-        self._result.unlink(missing_ok=True)
-        request.write_text(task.model_dump_json())
-        folders = ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
-        self.process = FreshProcess("workers.planning.fresh_process", [str(request), str(self._result), *folders])
-
-    def measured(self, seconds: float) -> Result | str:
-        """What it measures when it has its turn, or the end of a sentence on why there is nothing."""
-        try:
-            if code := self.process.run(seconds):
-                return ending(code, self._result)
-            served = Result.model_validate_json(self._result.read_bytes())
-        except subprocess.TimeoutExpired:
-            return f"did not end within {seconds:.0f} s"
-        except (OSError, ValueError) as error:
-            return f"left no result: {type(error).__name__}"
-        if void := served.environment.telemetry.void:
-            return f"is left out: {void[0].lower()}{void[1:-1]}"
-        return served
-
-
 class FurtherProcesses:
     """The further processes of the plans that verify measures.
 
@@ -81,7 +52,7 @@ class FurtherProcesses:
 
     def __init__(self, document: StageInput, context: Context) -> None:
         self.document, self.context = document, context
-        self._waiting: list[FurtherProcess] = []
+        self._waiting: list[MeasuringProcess[Result]] = []
         self._plan: Plan | None = None
 
     def get_ready(self, plan: Plan, pairs: int, reserved: int) -> None:
@@ -89,9 +60,7 @@ class FurtherProcesses:
         self.close()
         count = min(ENOUGH_PROCESSES - 1, copies_beside(reserved)) if plan.shards == 1 else 0
         self._plan = plan
-        self._waiting = [
-            FurtherProcess(self.document, plan, self.context, number, pairs) for number in range(2, 2 + count)
-        ]
+        self._waiting = [self._started(plan, number, pairs) for number in range(2, 2 + count)]
 
     def wait_until_ready(self) -> None:
         """Wait until each of them waits for its turn. One that has failed is left out: it may have lacked memory."""
@@ -125,9 +94,10 @@ class FurtherProcesses:
                 break
             number, start = len(runs.alternations) + 2, time.monotonic()
             context.report_progress(0.95, f"measuring in process {number}")
-            new = partial(FurtherProcess, self.document, plan, context, number, pairs)
-            further = self._waiting.pop(0) if waited else new()
+            further = self._waiting.pop(0) if waited else self._started(plan, number, pairs)
             result = further.measured(max(seconds, context.seconds_left))
+            if not isinstance(result, str) and (void := result.environment.telemetry.void):
+                result = f"is left out: {void[0].lower()}{void[1:-1]}"
             if isinstance(result, str):
                 runs.failure = f"Process {number} {result}."
                 break
@@ -151,6 +121,10 @@ class FurtherProcesses:
         for waiting in self._waiting:
             waiting.process.close()
         self._waiting = []
+
+    def _started(self, plan: Plan, number: int, pairs: int) -> MeasuringProcess[Result]:
+        task = VerifyTask(document=self.document, plan=plan, pairs=pairs)
+        return MeasuringProcess(f"process-{number}", task, Result, self.context)
 
 
 def copies_beside(reserved: int) -> int:

@@ -1,7 +1,4 @@
-"""Measures one side, what runs today or a plan: `python -m workers.planning.turn_process IN.json OUT.json`.
-
-The verify stage starts this process where both do not fit into memory beside each other.
-"""
+"""Measures one side, what runs today or a plan, in a process of its own: both do not fit into memory together."""
 
 import math
 import time
@@ -9,25 +6,21 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import Field
 
 from kernels import runners
 from kernels.measure.latency import ServedBatch
-from kernels.plan import Plan
 from kernels.proof.served_ids import Judged, LogitGaps
 from kernels.runners import Runner
 from kernels.runners.clients import KEPT_BATCHES, Clients, KeptBatch
 from kernels.runners.served_answers import judge_kept
-from workers.documents.base import Document
-from workers.documents.measurement import Environment, ServedIds
+from workers.documents.measurement import ServedIds
 from workers.documents.quality import Quality
-from workers.documents.stages import StageInput
 from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring import quality_by_kind
 from workers.measuring.alternation import LEAST_PAIRS_OF_SEVERAL, warm_clients
 from workers.measuring.served_model import load_today, planned, prepared, watched
-from workers.planning.fresh_process import run_task
+from workers.planning.measuring_process import Measured, Task, run_task
 from workers.planning.served_checks import judge_served, judged_ids, precisions_of
 from workers.stats.sample_sizes import LEAST_REQUESTS, needed
 
@@ -39,16 +32,14 @@ QUALITY = "quality"
 Side = Literal["before", "after"]
 
 
-class TurnTask(Document):
-    """What the process is to measure: one `side`, in about so many `seconds`, with prompts from `seed`. The stage has
-    `seconds_left`. `usd` is the price of the side's GPUs in an hour.
+class TurnTask(Task):
+    """To measure one `side`, in about so many `seconds`. The stage has `seconds_left`. `usd` is the price of the side's
+    GPUs in an hour.
 
     Of today's side `judges` are the turns of the plan whose ids it judges, and `records` says whether it saves what
     quality is measured by; of the plan's, `judges` is its own number and `records` whether it measures its quality.
     """
 
-    document: StageInput
-    plan: Plan
     side: Side
     judges: list[int]
     records: bool = False
@@ -56,19 +47,13 @@ class TurnTask(Document):
     seconds: float
     seconds_left: float
     usd: float | None
-    seed: int
-    started_at: float = Field(default_factory=time.monotonic)
 
 
-class TurnResult(Document):
-    """The requests of one side, in order, and what was judged; see `fresh_process.Result`."""
+class TurnResult(Measured):
+    """The requests of one side, in order, and what was judged."""
 
-    environment: Environment
-    starts_and_loads: float = 0.0
-    ready_seconds: float = 0.0
     served: list[ServedBatch]
     served_ids: list[ServedIds] = []
-    refusal: str = ""
     quality: Quality | None = None
     no_quality: str = ""
 
@@ -144,4 +129,4 @@ def _sample_file(context: Context, turn: int) -> Path:
 
 
 if __name__ == "__main__":
-    run_task(TurnTask, measure, "Measure what runs today or a plan in a fresh process.")
+    run_task(TurnTask, measure)

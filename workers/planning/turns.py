@@ -4,12 +4,8 @@ Each turn is a fresh process that loads one side, measures it and ends. The side
 drifts from turn to turn favours neither.
 """
 
-import secrets
 import shutil
-import subprocess
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
 
 from transformers import PreTrainedModel
 
@@ -17,16 +13,15 @@ from kernels.ops import BYTES
 from kernels.plan import Plan
 from kernels.server.execution.sizing import free_bytes
 from workers.documents import budget
-from workers.documents.measurement import Environment, ServedIds
-from workers.documents.quality import Quality
+from workers.documents.measurement import Environment
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
-from workers.harness.fresh_processes import START_SECONDS, FreshProcess
+from workers.harness.fresh_processes import START_SECONDS
 from workers.measuring.alternation import LEAST_PAIRS_OF_SEVERAL, TIMING_SHARE, Alternation
-from workers.measuring.outcomes import hours_of, outcomes_of, speedup
+from workers.measuring.outcomes import hours_of
 from workers.measuring.served_model import dtype_of
-from workers.planning.confirmation import PlanMeasurement, is_clear, sizes_of, today_words
-from workers.planning.fresh_process import ending
+from workers.planning.confirmation import PlanMeasurement, is_clear, is_decided, sizes_of
+from workers.planning.measuring_process import MeasuringProcess
 from workers.planning.precision import weights_of
 from workers.planning.served_checks import of_processes
 from workers.planning.turn_process import LEAST_TURNS, QUALITY, Side, TurnResult, TurnTask
@@ -60,39 +55,76 @@ def least_seconds(document: StageInput, context: Context, loading_seconds: float
 
 
 class Turns:
-    """The turns of one plan and what runs today, in at most so many `seconds`. `usd` is of one GPU's hour."""
+    """The turns of one plan and what runs today, in at most so many `seconds`. `usd` is of one GPU's hour.
+
+    The caller has freed the memory of what runs today.
+    """
 
     def __init__(
-        self, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool, seconds: float
-    ) -> None:
-        self.plan, self._document, self._context, self._unverified = plan, document, context, unverified
+        self, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool,
+        loading_seconds: float, seconds: float,
+    ) -> None:  # fmt: skip
+        self._plan, self._document, self._context, self._unverified = plan, document, context, unverified
+        self._ready_seconds = (context.startup_seconds or START_SECONDS) + loading_seconds
         self._ends = time.monotonic() + seconds
-        self._usd = dict(zip(SIDES, hours_of(usd, sizes_of(document, plan)), strict=True))
+        self._usd, self._sizes = usd, sizes_of(document, plan)
         self._sides: dict[Side, list[TurnResult]] = {side: [] for side in SIDES}
         self._judged = 0
-        self.failure = ""
+        self.failures: list[str] = []
 
-    def take(self, loading_seconds: float, is_clear: Callable[[Sequence[Alternation]], bool]) -> None:
-        """Takes LEAST_TURNS of each side; MOST_TURNS where time is left and `is_clear` does not say that it is enough.
+    def measured(self, label: str) -> PlanMeasurement:
+        """The measurement of the plan."""
+        start = time.monotonic()
+        try:
+            self._take_both()
+        finally:
+            shutil.rmtree(self._context.artifacts / QUALITY, ignore_errors=True)
+        pairs, failure = self.alternations, " ".join(self.failures)
+        judged = [(turn.quality, turn.no_quality) for turn in self._all if turn.quality or turn.no_quality]
+        quality, no_quality = judged[0] if judged else (None, "the turns ended before")
+        too_few = len(pairs) < LEAST_TURNS and not self.environment.telemetry.void
+        return PlanMeasurement.of(
+            label, self._plan, self._document, self._usd, self.environment, pairs,
+            quality=quality, no_quality=no_quality,
+            served_ids=of_processes([ids for turn in self._all for ids in turn.served_ids]),
+            refusal=self.refusal or (failure if too_few else ""), failure=failure, seconds=time.monotonic() - start,
+            ready_seconds=sum(max((turn.ready_seconds for turn in side), default=0.0) for side in self._sides.values()),
+            no_profile="The plan was not profiled: what runs today does not fit into memory beside it.",
+        )  # fmt: skip
+
+    def _take_both(self) -> None:
+        """Takes LEAST_TURNS of each side; MOST_TURNS where time is left and the plan is not clear.
 
         A turn that fails, or whose figures or ids do not count, is the last one, but for one of what runs today. Raises
-        StageError where that fails too. The caller has freed the device's memory.
+        StageError where that fails too.
         """
-        shutil.rmtree(self._context.artifacts / QUALITY, ignore_errors=True)  # of a process that died
-        ready = (self._context.startup_seconds or START_SECONDS) + loading_seconds
-        seconds = max(LEAST_SECONDS, TIMING_SHARE * self._context.seconds_left / (2 * LEAST_TURNS) - ready)
-        started = time.monotonic()
+        part, started = TIMING_SHARE * self._context.seconds_left / (2 * LEAST_TURNS), time.monotonic()
+        seconds, promises = max(LEAST_SECONDS, part - self._ready_seconds), self._document.workload.objectives
         for pair in range(MOST_TURNS):
             left = 2 * (MOST_TURNS - LEAST_TURNS) * (time.monotonic() - started) / max(1, 2 * pair)
-            if pair == LEAST_TURNS and (is_clear(self.alternations) or self._context.seconds_left < left):
+            clear = pair == LEAST_TURNS and is_clear(self.alternations, promises, self._usd, self._sizes)
+            if clear or (pair == LEAST_TURNS and self._context.seconds_left < left):
                 return
             for side in SIDES if pair % 2 else reversed(SIDES):
                 judges = [pair] if side == "after" else list(range(self._judged, len(self._sides["after"])))
                 self._take(side, pair, judges, seconds)
-                if self.failure or self.refusal or self.environment.telemetry.void:
+                if self.failures or self.refusal or self.environment.telemetry.void:
                     if not self._sides["before"]:
                         self._take("before", pair, [], seconds)
+                    if not self._sides["before"]:
+                        why = self.failures[-1]
+                        raise StageError(f"Before and after do not fit into memory beside each other. {why}")
                     return
+
+    def go_on(self, last: PlanMeasurement) -> None:
+        """Takes turns of what runs today after those beside the plan `last`, until they are decided or time is over."""
+        taken = [TurnResult(environment=last.environment, served=process.before) for process in last.processes]
+        promises, self._sides["before"] = self._document.workload.objectives, taken
+        while not (self.failures or self.environment.telemetry.void):
+            seconds = self._context.seconds_left - self._ready_seconds
+            if seconds < 0 or is_decided(self.alternations, promises, self._usd, self._sizes):
+                return
+            self._take("before", len(taken), [], seconds)
 
     @property
     def alternations(self) -> list[Alternation]:
@@ -112,93 +144,47 @@ class Turns:
         return first.with_busiest([environment.telemetry for environment in environments])
 
     @property
-    def served_ids(self) -> ServedIds | None:
-        """The judgement on the ids of all turns."""
-        return of_processes([ids for turn in self._all for ids in turn.served_ids])
-
-    @property
     def refusal(self) -> str:
         """Why the plan's requests do not count, as a sentence; "" where they do."""
         return next((turn.refusal for turn in self._all if turn.refusal), "")
-
-    @property
-    def quality(self) -> tuple[Quality | None, str]:
-        """The judgement on quality, or why there is none."""
-        judged = [(turn.quality, turn.no_quality) for turn in self._all if turn.quality or turn.no_quality]
-        return judged[0] if judged else (None, "the turns ended before")
-
-    @property
-    def ready_seconds(self) -> float:
-        """How long the two sides took to start, to load and to warm up."""
-        return sum(max((turn.ready_seconds for turn in side), default=0.0) for side in self._sides.values())
 
     @property
     def _all(self) -> list[TurnResult]:
         return [turn for side in self._sides.values() for turn in side]
 
     def _take(self, side: Side, pair: int, judges: list[int], seconds: float) -> None:
-        context, name = self._context, f"turn {pair + 1} of {WORDS[side]}"
-        context.report_progress(0.1 + 0.14 * min(pair, LEAST_TURNS), f"measuring {name}")
-        left = self._ends - time.monotonic()
-        most = left if side == "before" else left / 2
-        useless = self.failure or self.refusal or any(turn.no_quality for turn in self._all)
-        records = pair == (side == "after") and not useless
-        task = TurnTask(
-            document=self._document, plan=self.plan, side=side, judges=judges, usd=self._usd[side], seconds=seconds,
-            records=records, unverified=self._unverified, seed=secrets.randbits(32),
-            seconds_left=min(context.seconds_left, most),
-        )  # fmt: skip
-        request, result = (context.artifacts / f"turn-{side}-{pair}-{file}.json" for file in ("request", "result"))
-        result.unlink(missing_ok=True)
-        request.write_text(task.model_dump_json())
-        folders = ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
-        process = FreshProcess("workers.planning.turn_process", [str(request), str(result), *folders])
-        try:
-            code = process.run(most)
-            failure = f"{capitalised(name)} {ending(code, result)}." if code else ""
-        except subprocess.TimeoutExpired as error:
-            failure = f"{capitalised(name)} did not end within {error.timeout:.0f} s."
-        self.failure = self.failure or failure
-        if not failure:
-            turn = TurnResult.model_validate_json(result.read_bytes())
-            context.starts_and_loads += turn.starts_and_loads
+        """Takes a turn, once again where another program used the GPU meanwhile, if time is left."""
+        name, start = f"turn {pair + 1} of {WORDS[side]}", time.monotonic()
+        turn = self._measured(name, side, pair, judges, seconds)
+        if turn and turn.environment.telemetry.void:
+            if self._most_seconds(side) > time.monotonic() - start:
+                turn = self._measured(name, side, pair, judges, seconds) or turn
+            else:
+                self.failures.append(f"Time was short to take {name} again.")
+        if turn:
             self._sides[side].append(turn)
             if side == "before" and judges:
                 self._judged = judges[-1] + 1
-        elif side == "before" and not (judges or self._sides["before"]):
-            raise StageError(f"Before and after do not fit into memory beside each other. {failure}")
 
+    def _most_seconds(self, side: Side) -> float:
+        """How long a turn of this side may take: a plan's leaves half of the time to what runs today."""
+        return (self._ends - time.monotonic()) / (1 if side == "before" else 2)
 
-def in_turns(
-    label: str, plan: Plan, document: StageInput, context: Context, usd: float | None, unverified: bool,
-    loading_seconds: float, seconds: float,
-) -> PlanMeasurement:  # fmt: skip
-    """The measurement of a plan that does not fit beside what runs today, in at most so many `seconds`. The caller has
-    freed the memory of what runs today.
-    """
-    objectives, sizes, start = document.workload.objectives, sizes_of(document, plan), time.monotonic()
-    turns = Turns(plan, document, context, usd, unverified, seconds)
-    try:
-        turns.take(loading_seconds, partial(is_clear, objectives=objectives, usd_per_hour=usd, gpus=sizes))
-    finally:
-        shutil.rmtree(context.artifacts / QUALITY, ignore_errors=True)
-    quality, no_quality = turns.quality
-    too_few = turns.failure if len(turns.alternations) < LEAST_TURNS else ""
-    return PlanMeasurement(
-        label=label,
-        plan=plan,
-        changed=True,
-        environment=turns.environment,
-        processes=turns.alternations,
-        outcomes=outcomes_of(objectives, turns.alternations, usd, sizes),
-        speedup=speedup(objectives[0], turns.alternations, usd, sizes),
-        quality=quality,
-        no_quality=no_quality,
-        served_ids=turns.served_ids,
-        refusal=turns.refusal or too_few,
-        seconds=time.monotonic() - start,
-        ready_seconds=turns.ready_seconds,
-        no_profile="The plan was not profiled: what runs today does not fit into memory beside it.",
-        failure=turns.failure,
-        today=today_words(document.workload),
-    )
+    def _measured(self, name: str, side: Side, pair: int, judges: list[int], seconds: float) -> TurnResult | None:
+        context, most = self._context, self._most_seconds(side)
+        context.report_progress(0.1 + 0.14 * min(pair, LEAST_TURNS), f"measuring {name}")
+        useless = self.failures or self.refusal or any(turn.no_quality for turn in self._all)
+        records = pair == (side == "after") and not useless
+        if records and side == "before":
+            shutil.rmtree(context.artifacts / QUALITY, ignore_errors=True)  # of a turn that counts no more
+        task = TurnTask(
+            document=self._document, plan=self._plan, side=side, judges=judges, records=records, seconds=seconds,
+            seconds_left=min(context.seconds_left, most), unverified=self._unverified,
+            usd=hours_of(self._usd, self._sizes)[SIDES.index(side)],
+        )  # fmt: skip
+        turn = MeasuringProcess(f"turn-{side}-{pair}", task, TurnResult, context).measured(most)
+        if isinstance(turn, str):
+            self.failures.append(f"{capitalised(name)} {turn}.")
+            return None
+        context.starts_and_loads += turn.starts_and_loads
+        return turn

@@ -76,11 +76,12 @@ def busy_words(busy: float | None, verdict: Verdict) -> str:
     )
 
 
-def turns_words(turns: int) -> str:
-    """That plans were measured in so many turns, as a sentence; "" for none."""
+def turns_words(turns: int, todays: int) -> str:
+    """That a plan and what runs today were measured in so many turns, as a sentence; "" for none."""
     if not turns:
         return ""
-    return f"Before and after do not fit into memory beside each other, so they took turns, {turns} of each."
+    more = f"; what runs today took {todays - turns} more" if todays > turns else ""
+    return f"Before and after do not fit into memory beside each other, so they took turns, {turns} of each{more}."
 
 
 def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict: Verdict) -> str:

@@ -1,73 +1,24 @@
 """Measures the plan interleaved with what the customer runs, at the workload's traffic, until the SLA is decided."""
 
-import secrets
-import time
-from contextlib import ExitStack, closing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from contextlib import closing
 
-import torch
-from transformers import PreTrainedModel
-
-from kernels import runners
 from kernels.model_files.digests import model_digest
 from kernels.plan import Plan
-from kernels.runners import Runner
-from kernels.runners.clients import Clients
 from workers.cost.pricing import hourly_price
-from workers.documents import budget
-from workers.documents.left_out import LeftOut
-from workers.documents.measurement import Environment
-from workers.documents.profile import PlanProfile
-from workers.documents.stages import PlanCheck, StageInput, VerifyResult
+from workers.documents.base import Verdict
+from workers.documents.stages import PlanCheck, PlanTrial, StageInput, VerifyResult
 from workers.harness.context import Context, StageError
-from workers.measuring import quality_by_kind
-from workers.measuring.alternation import (
-    FEWEST_PAIRS,
-    LATEST_SECONDS,
-    LEAST_PAIRS,
-    TIMING_SHARE,
-    Alternation,
-    alternate,
-    warm_clients,
-)
-from workers.measuring.journal import MOST_SECONDS, Journal
-from workers.measuring.outcomes import hours_of, outcomes_of, speedup
-from workers.measuring.served_model import NoRoom, dtype_of, load_once, planned, prepared, release, watched
-from workers.planning import summaries
-from workers.planning.confirmation import (
-    PlanMeasurement,
-    gives_way,
-    in_more_processes,
-    is_change,
-    present_plan,
-    sizes_of,
-    to_verify,
-    today_words,
-    unchanged,
-    with_result_last,
-    without_void_verdicts,
-)
+from workers.measuring.outcomes import hours_of
+from workers.planning import verdict_words
+from workers.planning.confirmation import PlanMeasurement, in_more_processes, sizes_of, unchanged, without_void_verdicts
 from workers.planning.expected_figures import expected_of
-from workers.planning.plan_profile import profile_plan
-from workers.planning.precision import lowers_precision
 from workers.planning.processes import FurtherProcesses
-from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
-from workers.planning.turns import copy_fits, in_turns, least_seconds
-from workers.planning.verdict_words import (
-    busy_share,
-    busy_words,
-    left_out_words,
-    no_change_sentence,
-    overall_verdict,
-    sentence,
-    turns_words,
-)
+from workers.planning.verification import Bench
 from workers.stats.intervals import goodput, tokens_per_second
-from workers.stats.sample_sizes import distributions, is_enough
-
-NO_OTHER = "No other plan can be verified."
+from workers.stats.sample_sizes import distributions
 
 
 def plan_of(document: StageInput) -> Plan:
@@ -83,270 +34,51 @@ def plan_of(document: StageInput) -> Plan:
     return plan
 
 
-def unverified(document: StageInput, plan: Plan) -> bool:
-    """Whether the plan's quality may stay unverified: that of a plan of lower precision on generated weights, which is
-    only tried where the workload says so."""
-    lower = lowers_precision(plan, dtype_of(document))
-    return lower and document.model.generated and document.workload.constraints.allow_unverified_quality
-
-
-class _TimeShort(Exception):
-    """A plan has to take turns, for which the time is too short: they take so many `seconds`."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"Turns take about {seconds:.0f} s.")
-        self.seconds = seconds
-
-
-@dataclass
-class _Bench:
-    """The model as the customer runs it today, by `runner`, ready to be measured beside one plan after another; given
-    up, by closing `stack`, once a plan does not fit beside it.
-    """
-
-    document: StageInput
-    context: Context
-    usd: float | None
-    further: FurtherProcesses
-    stack: ExitStack
-
-    def __post_init__(self) -> None:
-        document, context = self.document, self.context
-        self.model: PreTrainedModel = load_once(document, context)
-        started = time.monotonic() - context.shared["loading_seconds"]
-        today = runners.runner(document.workload.present_runner, self.model)
-        self.runner: Runner = self.stack.enter_context(prepared(today, document))
-        self.today = Clients(self.runner, document.workload.traffic, secrets.randbits(32))
-        self._loading_seconds = time.monotonic() - started
-        self._journal = Journal(document, context)
-        self._is_loaded = True
-
-    def attempts(self, composed: Plan) -> tuple[list[PlanMeasurement], dict[str, float]]:
-        """The plans in the order of `to_verify` until one is confirmed; the labels of those left out for time, and the
-        seconds that each is expected to take.
-
-        The next plan is measured when as many seconds are left as the one before took. Where earlier processes of the
-        stage have used up the overrun, today's plan alone is measured. Plans that they have measured are read back.
-        """
-        attempts, left_out = list[PlanMeasurement](), dict[str, float]()
-        for label, plan in to_verify(self.document, composed):
-            if attempts and not attempts[-1].why_not and not gives_way(attempts[-1], self.document):
-                break
-            late = self.context.seconds_left < attempts[-1].seconds if attempts else not self._journal.most_seconds
-            if late and is_change(plan, self.document):
-                left_out[label] = attempts[-1].seconds if attempts else 0.0
-                continue
-            try:
-                attempts.append(self._noted_attempt(label, plan))
-            except _TimeShort as short:
-                left_out[label] = short.seconds
-        if not attempts:
-            today = self._attempt(self.document.workload.present_runner, present_plan(self.document))
-            attempts.append(replace(today, choice=NO_OTHER))
-        return with_result_last(attempts), left_out
-
-    def _noted_attempt(self, label: str, plan: Plan) -> PlanMeasurement:
-        """An attempt that the journal notes: if the plan ends the process, verify starts again without it.
-
-        An attempt at today's plan is not noted, since verify cannot do without it.
-        """
-        if not is_change(plan, self.document):
-            return self._attempt(label, plan)
-        if self._is_loaded and copy_fits(plan, self.document, self.model):
-            with suppress(NoRoom, torch.OutOfMemoryError):
-                return self._beside_today(label, plan)
-        return self._in_turns(label, plan)
-
-    def _in_turns(self, label: str, plan: Plan) -> PlanMeasurement:
-        """Raises _TimeShort before anything is given up."""
-        document, context = self.document, self.context
-
-        def attempt() -> PlanMeasurement:
-            wanted, most = least_seconds(document, context, self._loading_seconds), self._journal.most_seconds
-            if most < wanted:
-                raise _TimeShort(wanted)
-            self._journal.note(label, f"the plan {label}", MOST_SECONDS)
-            self._give_up_memory()
-            allowed = unverified(document, plan)
-            return in_turns(label, plan, document, context, self.usd, allowed, self._loading_seconds, most)
-
-        measured: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
-        return measured
-
-    def _give_up_memory(self) -> None:
-        if self._is_loaded:
-            self.further.close()
-            self.stack.close()
-            del self.model, self.runner, self.today
-            release(self.context)
-        self._is_loaded = False
-
-    def _beside_today(self, label: str, plan: Plan) -> PlanMeasurement:
-        trials = self.document.results.compose.trials if self.document.results.compose else []
-        built = max((trial.build_seconds or 0.0 for trial in trials if trial.label == label), default=0.0)
-
-        def attempt() -> PlanMeasurement:
-            self._journal.note_parts(label, f"the plan {label}", 2 * (built + self._loading_seconds))
-            return self._attempt(label, plan)
-
-        measured: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
-        profile = measured.profile
-        files = (profile.trace, profile.timeline and profile.timeline.file) if profile else ()
-        self.context.saved += [file for file in files if file and file not in self.context.saved]
-        return measured
-
-    def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
-        document, context, start = self.document, self.context, time.monotonic()
-        objectives = document.workload.objectives
-        reserve = max(context.seconds_left * (1 - TIMING_SHARE), budget.quality_seconds(document.results))
-        sizes = sizes_of(document, plan)
-        self.further.close()
-        context.report_progress(0.05, f"preparing the plan {label}")
-        changed = is_change(plan, document)
-        runner = prepared(planned(document, context, plan, self.model), document) if changed else None
-        with runner or nullcontext(self.runner) as after:
-            clients, ready_seconds, environment = self._served(after, plan, start, reserve)
-            if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
-                clients, _, environment = self._served(after, plan, start, reserve)
-            hurried = not changed and context.overtime > LATEST_SECONDS
-            served_ids, refusal = None, ""
-            if not hurried:
-                served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
-            alternations = [Alternation(self.today.served, clients.served)]
-            attempt = PlanMeasurement(
-                label=label,
-                plan=plan,
-                changed=changed,
-                environment=environment,
-                processes=alternations,
-                outcomes=outcomes_of(objectives, alternations, self.usd, sizes),
-                speedup=speedup(objectives[0], alternations, self.usd, sizes),
-                quality=None,
-                no_quality="",
-                served_ids=served_ids,
-                refusal=refusal,
-                seconds=0.0,
-                ready_seconds=ready_seconds,
-                choice=_choice(document),
-                today=today_words(document.workload),
-            )
-            if not attempt.why_not and attempt.kept_for_processes(context, budget.quality_seconds(document.results)):
-                reserved = quality_by_kind.float32_bytes(document, self.model)
-                self.further.get_ready(plan, attempt.pairs_in(context), reserved)
-            if not hurried:
-                judged, no_quality = quality_by_kind.measure(
-                    document, context, self.runner, after, unverified=unverified(document, plan)
-                )
-                attempt = replace(attempt, quality=judged, no_quality=no_quality)
-            profile: PlanProfile | str = ""
-            if attempt.why_not:
-                self.further.close()
-            else:
-                self.further.wait_until_ready()
-                reserve = attempt.kept_for_processes(context)
-                profile = profile_plan(after, plan, self.model, document, clients.draw(), context, reserve)
-        profiled = {"no_profile": profile} if isinstance(profile, str) else {"profile": profile}
-        return replace(attempt, seconds=time.monotonic() - start, **profiled)
-
-    def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
-        """The clients of `after`, whose requests alternated with today's; the seconds until both were warm; and the
-        environment.
-
-        Both sides get the same prompts, which no earlier attempt has had: a runner may have cached earlier ones. They
-        are the same clients where the plan is what runs today.
-        """
-        seed = secrets.randbits(32)
-        clients = self.today = warm_clients(self.document, self.runner, seed, self.context.shared)
-        if after is not self.runner:
-            clients = warm_clients(self.document, after, seed, self.context.shared)
-        ready_seconds = self._loading_seconds + time.monotonic() - start
-        hours = hours_of(self.usd, sizes_of(self.document, plan))
-        with watched(self.document) as environment:
-            start_seconds = self.context.startup_seconds and self.context.startup_seconds + ready_seconds
-            alternate(self.today, clients, self.document.workload, hours, self.context, reserve, start_seconds)
-        return clients, ready_seconds, environment()
-
-    def no_change(self, last: PlanMeasurement) -> PlanMeasurement:
-        """What runs today as the result. It is measured until it is decided, unless it was the last attempt's plan.
-
-        Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
-        """
-        if not self._is_loaded:
-            today = [Alternation(process.before, process.before, process.turn) for process in last.processes]
-            return unchanged(last, self.document, today, self.usd)
-        objectives, served = self.document.workload.objectives, self.today.served
-        usd = hours_of(self.usd, sizes_of(self.document))[0]
-        if not served:  # an earlier process of the stage measured every plan
-            self.today.warm_up()
-        with watched(self.document) as environment:
-            while last.changed and not is_enough(objectives, served, usd):
-                enough = FEWEST_PAIRS if self.context.overtime > LATEST_SECONDS else LEAST_PAIRS
-                if not self._has_time and len(served) >= enough:
-                    break
-                self.today.serve()
-        both = served if last.changed else last.after
-        result = unchanged(last, self.document, [Alternation(both, both)], self.usd)
-        if (meanwhile := environment()).telemetry.void:
-            return replace(result, environment=meanwhile)
-        return replace(result, environment=result.environment.with_busiest([meanwhile.telemetry]))
-
-    @property
-    def _has_time(self) -> bool:
-        return self.context.seconds_left > 0
-
-
-def _in_this_process(
-    document: StageInput, context: Context, usd: float | None, processes: FurtherProcesses
+def _tried(
+    document: StageInput, context: Context, usd: float | None
 ) -> tuple[list[PlanMeasurement], dict[str, float], PlanMeasurement]:
-    """The plans that were measured, those left out (as `_Bench.attempts`), and the result. It frees the models."""
+    """The plans that were measured, those left out (as `Bench.attempts`), and the result."""
     composed = plan_of(document)
-    with ExitStack() as stack:
+    with closing(FurtherProcesses(document, context)) as processes:
         context.report_progress(0.0, "loading the model, for before and after")
-        bench = _Bench(document, context, usd, processes, stack)
-        attempts, left_out = bench.attempts(composed)
-        last = attempts[-1]
-        return attempts, left_out, bench.no_change(last) if last.why_not else last
+        with closing(Bench(document, context, usd, processes)) as bench:
+            attempts, left_out = bench.attempts(composed)
+            last = attempts[-1]
+            final = bench.no_change(last) if last.why_not else last
+        if not last.why_not:
+            attempts = in_more_processes(attempts, processes, usd)
+            last = attempts[-1]
+            final = unchanged(last, document, usd) if last.why_not else last
+    return attempts, left_out, final
 
 
-def _choice(document: StageInput) -> str:
-    """Why what runs today is verified, as a sentence; "" where no stage has said so."""
-    if document.left_out:
-        return NO_OTHER
+def _decided(
+    document: StageInput, tried: Iterable[str], left_out: Iterable[str], final: PlanMeasurement
+) -> tuple[Verdict, list[PlanTrial]]:
+    """The verdict, and the plans that there was no time to try and that could change it. It is not *missed* where a
+    plan that was not `tried`, or was `left_out`, is predicted to keep the promise.
+    """
+    verdict = verdict_words.overall_verdict(final.outcomes, final.quality, final.changed)
+    waiting = [trial for trial in left_out_for_time(document) if trial.label not in {*tried, *left_out}]
     composed = document.results.compose
-    return composed.choice or summaries.nothing_else(composed.trials) if composed else ""
-
-
-def _check(left_out: LeftOut) -> PlanCheck:
-    return PlanCheck(label=left_out.key, confirmed=False, reason=left_out.sentence)
+    unverified = [trial for trial in composed.trials if trial.label in left_out] if composed else []
+    hopeful = predicted_to_keep([*waiting, *unverified], document.workload.objectives[0])
+    if verdict == "missed" and hopeful:
+        verdict = "not_enough_samples"
+    return verdict, waiting if verdict == "missed" else hopeful
 
 
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
-    usd = hourly_price(document.prices, document.gpu_class)
-    with closing(FurtherProcesses(document, context)) as processes:
-        attempts, left_out, final = _in_this_process(document, context, usd, processes)
-        release(context)
-        if not attempts[-1].why_not:
-            attempts = in_more_processes(attempts, processes, usd)
-            final = attempts[-1]
-            if final.why_not:
-                both = [Alternation(process.before, process.before) for process in final.processes]
-                final = unchanged(final, document, both, usd)
-    busy = busy_share(document.results, final.environment)
+    usd, workload = hourly_price(document.prices, document.gpu_class), document.workload
+    attempts, left_out, final = _tried(document, context, usd)
+    busy = verdict_words.busy_share(document.results, final.environment)
     recommended, final = not attempts[-1].why_not, without_void_verdicts(final, busy is not None)
+    verdict, waiting = _decided(document, [attempt.label for attempt in attempts], left_out, final)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
     refusal = next((attempt.refusal for attempt in attempts if attempt.plan == plan_of(document)), ended)
-    workload, plan = document.workload, final.plan
+    plan = final.plan
     usd_before, usd_after = hours_of(usd, sizes_of(document, plan))
-    verdict, tried = overall_verdict(final.outcomes, final.quality, final.changed), {item.label for item in attempts}
-    waiting = [trial for trial in left_out_for_time(document) if trial.label not in {*tried, *left_out}]
-    composed = document.results.compose
-    unverified_plans = [trial for trial in composed.trials if trial.label in left_out] if composed else []
-    hopeful = predicted_to_keep([*waiting, *unverified_plans], workload.objectives[0])
-    if verdict == "missed" and hopeful:
-        verdict = "not_enough_samples"
-    if verdict != "missed":
-        waiting = hopeful
     if not final.void:
         plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
     plan.serving, not_served = serving_of(plan, document)
@@ -354,14 +86,16 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         words = f"Nothing is decided. {final.void}"
     elif recommended:
         facts = final.outcomes, final.speedup, final.quality, verdict, final.no_quality
-        words = sentence(*facts, workload.compared_with)
+        words = verdict_words.sentence(*facts, workload.compared_with)
     else:
-        words = no_change_sentence(attempts, list(left_out), final.outcomes, verdict, document.left_out)
-    for_time = left_out_words(waiting, workload.objectives[0], verdict)
-    beside = "" if final.void else busy_words(busy, verdict)
-    void = "" if final.void in words else final.void
+        words = verdict_words.no_change_sentence(attempts, list(left_out), final.outcomes, verdict, document.left_out)
+    for_time = verdict_words.left_out_words(waiting, workload.objectives[0], verdict)
+    beside = "" if final.void else verdict_words.busy_words(busy, verdict)
+    faults = [fault for fault in (final.void, final.failure) if fault not in words]
+    turns = verdict_words.turns_words(attempts[-1].turns, final.turns)
+    words = " ".join(filter(None, (beside, for_time, words, turns, *faults)))
     seconds = {trial.label: trial.seconds_wanted or 0.0 for trial in waiting} | left_out
-    words = " ".join(filter(None, (beside, for_time, words, turns_words(final.turns), void, final.failure)))
+    ended_checks = [PlanCheck(label=item.key, confirmed=False, reason=item.sentence) for item in document.left_out]
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),
@@ -375,7 +109,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         tokens_per_second_after=tokens_per_second(final.after),
         goodput_after=goodput(final.after, workload.objectives),
         recommended=recommended,
-        checks=[*(_check(item) for item in document.left_out), *(attempt.check() for attempt in attempts)],
+        checks=[*ended_checks, *(attempt.check() for attempt in attempts)],
         speedup=final.speedup if recommended else None,
         outcomes=final.outcomes,
         quality=final.quality,

@@ -23,7 +23,8 @@ from workers.measuring import quality, quality_by_kind, texts
 from workers.measuring.allowed_rises import OF_ANSWERS, OF_GENERATED, OF_TRAINED, Tolerances, allowed_rises
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes
-from workers.stages import verify
+from workers.planning.verdict_words import overall_verdict
+from workers.planning.verification import unverified
 
 MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "cpu" / "bf16-itself.json"
 WORDS = ["the", "kernel", "reads", "its", "weights", "once", "per", "token"]
@@ -147,7 +148,7 @@ def test_the_default_is_at_least_half_of_what_today_loses_itself():
 )
 def test_quality_may_stay_unverified_only_for_lower_precision(options, allowed, expected):
     document = stage_input("verify", constraints={"precisions": ["fp32"], "allow_unverified_quality": allowed})
-    assert verify.unverified(document, plan_of(document, options=options)) == expected
+    assert unverified(document, plan_of(document, options=options)) == expected
 
 
 @pytest.mark.parametrize("allowed", [POINT, None])
@@ -207,7 +208,7 @@ def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, change
     past = [ServedBatch(0, 0, (int(each * 1e6),), 1, 1) for each in measured]
     found = outcomes([Objective(metric="ttft", limit=10)], [Alternation(past, past)], None)
     known = None if tokens is None else judged(1.0).model_copy(update={"tokens": tokens})
-    assert verify.overall_verdict(found, known, changed) == expected
+    assert overall_verdict(found, known, changed) == expected
 
 
 def test_a_model_without_room_for_a_float32_copy_is_compared_in_float32_arithmetic(context, monkeypatch):

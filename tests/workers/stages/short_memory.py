@@ -8,13 +8,11 @@ import psutil
 import pytest
 
 from kernels.model_files import catalogue
-from kernels.plan import Plan
 from kernels.runners import by_name
 from tests.workers.conftest import manifest
 from tests.workers.stages.test_confirmed_plans import SlowRunner, document_of, slow_down
 from workers.harness import fresh_processes
 from workers.harness.context import Context
-from workers.planning.turns import in_turns
 from workers.stages import verify
 
 CONFIG = catalogue.entry("tiny-qwen3-moe")[0] | {"num_hidden_layers": 1, "num_experts": 128, "num_experts_per_tok": 1}
@@ -40,12 +38,11 @@ def run(folder: Path) -> None:
     result = verify.run(document, Context(folder, folder, seconds=60, startup_seconds=1.0))
     (folder / "result.json").write_text(result.model_dump_json())
 
-    plan = Plan(model_digest=model.digest, gpu="cpu", runner="megakernel", dtype="fp32")
+    kept = [PROMISE | {"limit": 9000}]
+    refused = document_of(1, ("compiled", "fp32", 6000), ("megakernel", "fp32", 60), model=model, objectives=kept)
     (folder / "refused").mkdir()
-    context = Context(folder, folder / "refused", seconds=30)
-    attempt = in_turns("megakernel", plan, document, context, None, False, loading_seconds=0.0, seconds=150)
-    measured = {"why_not": attempt.why_not, "turns": attempt.turns, "before": len(attempt.before)}
-    (folder / "refused.json").write_text(json.dumps(measured))
+    result = verify.run(refused, Context(folder, folder / "refused", seconds=60, startup_seconds=1.0))
+    (folder / "refused.json").write_text(result.model_dump_json())
 
     (folder / "short").mkdir()
     result = verify.run(document, Context(folder, folder / "short", seconds=0, startup_seconds=30.0))

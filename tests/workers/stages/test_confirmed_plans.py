@@ -18,7 +18,7 @@ from workers.measuring import alternation
 from workers.measuring.alternation import Alternation
 from workers.planning import confirmation, processes
 from workers.planning.confirmation import to_verify
-from workers.planning.fresh_process import Result
+from workers.planning.fresh_process import Result, VerifyTask
 from workers.planning.processes import ENOUGH_PROCESSES
 from workers.stages import verify
 from workers.stages.price import price
@@ -150,12 +150,12 @@ def test_a_cheap_plan_that_does_not_keep_the_promise_gives_way_to_a_faster_one(c
 
 
 def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stands(context, monkeypatch, cheap):
-    def process(document: StageInput, plan: Plan, *given) -> SimpleNamespace:
-        wrong = "Wrong ids." if plan.runner == "eager" else ""
+    def process(name: str, task: VerifyTask, *given) -> SimpleNamespace:
+        wrong = "Wrong ids." if task.plan.runner == "eager" else ""
         sides = {"before": served(600, 10, 8), "after": served(310, 10, 8)}
         return further_process(Result(environment=ENVIRONMENT, refusal=wrong, **sides))
 
-    monkeypatch.setattr(processes, "FurtherProcess", process)
+    monkeypatch.setattr(processes, "MeasuringProcess", process)
     result = verify.run(cheap, Context(context.model_dir, context.artifacts, seconds=120, startup_seconds=1))
     assert result.recommended
     assert result.plan["runner"] == "megakernel"
@@ -207,7 +207,7 @@ def in_processes(document: StageInput, context: Context, monkeypatch, served: Al
     judged = ServedIds(tokens=80, mean_gap=0.01, largest_gap=0.01, acceptable=True, sentence="")
     sides = {"before": served.before, "after": served.after}
     result = Result(environment=ENVIRONMENT, served_ids=judged, **sides)
-    monkeypatch.setattr(processes, "FurtherProcess", lambda *_: further_process(result))
+    monkeypatch.setattr(processes, "MeasuringProcess", lambda *_: further_process(result))
     monkeypatch.setattr(SlowRunner, "PAUSE", 6.0)  # a busy machine makes the plan ten times as slow
     return verify.run(document, Context(context.model_dir, context.artifacts, seconds=1000, startup_seconds=5))
 

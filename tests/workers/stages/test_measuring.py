@@ -14,6 +14,7 @@ from workers.documents.model import ModelFile
 from workers.documents.stages import ComposeResult, Results, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring import alternation
+from workers.planning import verification
 from workers.planning.verdict_words import busy_share
 from workers.stages import admit, baseline, price, verify
 
@@ -80,7 +81,8 @@ def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, monkeypatch, bu
     monkeypatch.setattr(measurement, "BUSY", busy)
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 1.0)
     warmed = []
-    monkeypatch.setattr(verify, "warm_clients", lambda *facts: warmed.append(facts) or alternation.warm_clients(*facts))
+    warm = alternation.warm_clients
+    monkeypatch.setattr(verification, "warm_clients", lambda *facts: warmed.append(facts) or warm(*facts))
     objectives = [{"metric": "ttft", "limit": 0.001}, {"metric": "throughput", "limit": 1}]
     document = stage_input("verify", objectives=objectives)
     with rival_programs(((os.cpu_count() or 1) + 1) // 2 if verdict != "missed" else 0):

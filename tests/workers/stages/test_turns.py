@@ -1,6 +1,5 @@
 """Where a plan does not fit into memory beside what runs today, each has its turns, and every page says so."""
 
-import json
 import re
 import subprocess
 import sys
@@ -48,19 +47,22 @@ def test_a_plan_is_confirmed_by_turns_with_its_ids_and_quality_judged(result):
 
 
 def test_sentence_and_scope_say_how_many_turns_there_were(result):
-    assert turns_words(result.turns) in result.sentence
+    assert turns_words(result.turns, result.turns) in result.sentence
     assert f"over {result.turns} turns of each side" in result.sentence
     assert result.order == f"in {result.turns} turns of each"
-    assert turns_words(0) == ""
+    assert turns_words(0, 0) == ""
     assert "memory beside it" in result.no_profile
 
 
-def test_a_plan_that_cannot_run_is_refused_and_today_measured_all_the_same(folder):
-    refused = json.loads((folder / "refused.json").read_bytes())
+def test_a_plan_that_cannot_run_is_refused_and_today_measured_until_it_is_decided(folder):
+    refused = VerifyResult.model_validate_json((folder / "refused.json").read_bytes())
     why = r"The plan is refused. Turn 1 of the plan ended with code 1: .+ \(\w+Error\)\."
-    assert re.fullmatch(why, refused["why_not"])
-    assert refused["turns"] == 1
-    assert refused["before"] >= 3
+    assert re.fullmatch(why, refused.checks[0].reason)
+    assert refused.sentence.count("ended with code 1") == 1
+    assert refused.sentence.endswith(turns_words(1, refused.turns))
+    assert len(list((folder / "refused").glob("turn-before-*-result.json"))) == refused.turns > 1
+    assert refused.verdict == "met"
+    assert len(refused.before[0].samples) >= refused.outcomes[0].needed
 
 
 def test_a_plan_without_time_for_its_turns_is_left_out_with_the_minutes_that_they_take(folder):

@@ -10,10 +10,9 @@ from tests.workers.measuring.test_outcomes import served
 from tests.workers.stages.test_confirmed_plans import ENVIRONMENT, document_of, slow_runners, verified
 from workers.documents.measurement import Telemetry
 from workers.harness.context import Context
-from workers.planning import processes
+from workers.planning import measuring_process, processes, verification
 from workers.planning.confirmation import present_plan
 from workers.planning.fresh_process import Result
-from workers.stages import verify
 from workers.stages.price import price
 from workers.wording import provenance
 
@@ -33,7 +32,7 @@ def watched_as(monkeypatch: pytest.MonkeyPatch, *seen: Telemetry) -> None:
         telemetry = left.pop(0) if len(left) > 1 else left[0]
         yield lambda: ENVIRONMENT.model_copy(update={"telemetry": telemetry})
 
-    monkeypatch.setattr(verify, "watched", watched)
+    monkeypatch.setattr(verification, "watched", watched)
 
 
 def test_a_plan_measured_beside_another_program_has_no_verdict(context, monkeypatch):
@@ -72,7 +71,7 @@ def test_a_further_process_beside_another_program_is_left_out(context, monkeypat
         def run(self, seconds: float) -> int:
             return 0
 
-    monkeypatch.setattr(processes, "FreshProcess", Ended)
+    monkeypatch.setattr(measuring_process, "FreshProcess", Ended)
     long = Context(context.model_dir, context.artifacts, seconds=1000)
     runs = processes.FurtherProcesses(document, long).measure(present_plan(document), 10, 10, lambda further: False)
     assert len(runs.alternations) == 1
