@@ -163,5 +163,5 @@ def results() -> Results:
     found, loaded = without_load(), under_load()
     assert found.verify
     assert found.price
-    assert found.verify
     priced = price(plain(), found.price.book, "h200", found.verify, manifest(), loaded)
+    return found.model_copy(update={"load": loaded, "price": priced})
