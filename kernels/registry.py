@@ -44,7 +44,6 @@ MODULES: tuple[str, ...] = (
     "kernels.fft.toeplitz",
     "kernels.runners.whole_model",
     "kernels.megakernel.variant",
-    "kernels.megakernel.lossy",
 )
 """The modules that register variants: one line each."""
 

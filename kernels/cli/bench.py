@@ -3,25 +3,53 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from kernels import registry
 from kernels.cases import GROUPS, cases
 from kernels.cli import bench_document, bench_serve_arguments
 from kernels.cli.bench_document import BenchDocument, BenchRow
 from kernels.cli.bench_lines import ceilings_line, fields_line, row_line
-from kernels.cli.compiled_peers import compiled_peers
 from kernels.cli.numbers import positive, seconds
+from kernels.hardware import GPUS
 from kernels.measure.environment import current_device
 from kernels.measure.intervals import STUDENT
-from kernels.ops import Case, Weights
+from kernels.ops import AttentionCase, Case, GroupedCase, LinearCase, Weights
 
 if TYPE_CHECKING:
     import torch
 
     from kernels.tune.trial import Trial
+
+
+LONG_CACHE = 4096
+"""From so many keys on, attention over a cache is also timed against compiled peers."""
+WITHOUT: tuple[tuple[Callable[[Case], bool], str], ...] = (
+    (lambda case: not _serving(case), "No peer of torch serves it."),
+    (
+        lambda case: isinstance(case, LinearCase | GroupedCase) and case.epilogue == "none",
+        "torch's product is one kernel of cuBLAS or CUTLASS: there is nothing to fuse.",
+    ),
+    (
+        lambda case: isinstance(case, AttentionCase) and case.q_len > 1,
+        "FlashAttention and cuDNN's attention are one kernel each: there is nothing to fuse.",
+    ),
+    (
+        lambda case: isinstance(case, AttentionCase) and case.kv_len < LONG_CACHE,
+        f"FlashAttention is one kernel, and fewer than {LONG_CACHE:,} keys are little to divide over a GPU.",
+    ),
+)
+"""The cases without a compiled peer, each with the reason in a sentence; the first that fits counts."""
+
+
+def _serving(case: Case) -> list[registry.Variant]:
+    """The peers that serve the case on a GPU."""
+    return [
+        variant for variant in registry.variants(case.op) if variant.peer and variant.serves(case, GPUS["h200"]) is None
+    ]
 
 
 DEFAULT_SECONDS = 20.0
@@ -275,3 +303,15 @@ def ratios_to_best_peer(timed: "Mapping[str, tuple[Trial, float]]") -> dict[str,
 def precision(trial: "Trial") -> str | None:
     """The weights' precision of a trial's case; None of an op without weights. Times compare only within one."""
     return getattr(trial.case, "weights", None)
+
+
+def compiled_peers(case: Case) -> frozenset[str]:
+    """The peers of a case that Inductor compiles; none where `without` gives a reason."""
+    return (
+        frozenset() if without(case) else frozenset(variant.name for variant in _serving(case) if variant.build_seconds)
+    )
+
+
+def without(case: Case) -> str:
+    """Why the case has no compiled peer, in a sentence; "" where it has one."""
+    return next((reason for fits, reason in WITHOUT if fits(case)), "")

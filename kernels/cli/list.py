@@ -2,16 +2,38 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernels import registry
 from kernels.cases import check_cases
 from kernels.hardware import GENERATIONS, GPUS, Gpu, generation
 from kernels.ops import Case, ModelCase
-from kernels.ops.library_only import library_only
+from kernels.ops.attention import AttentionCase
+from kernels.ops.base import BaseCase
+from kernels.ops.fft_conv import FftConvCase
+from kernels.ops.grouped import GroupedCase
+from kernels.ops.linear import LinearCase
+from kernels.ops.rmsnorm import RmsNormCase
+from kernels.ops.rope import RopeCase
 from kernels.quant.formats import INT4
 from kernels.registry import Variant
+
+LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
+    "products of experts in fp8": lambda case: isinstance(case, GroupedCase) and case.scales is not None,
+    "products of fp8 with fp8": lambda case: isinstance(case, LinearCase) and case.scales is not None,
+    "fp8 outputs": lambda case: (
+        (isinstance(case, LinearCase) and case.epilogue == "quantise")
+        or (isinstance(case, RmsNormCase) and case.quantise is not None)
+    ),
+    "packed prompts": lambda case: isinstance(case, AttentionCase) and case.lengths is not None,
+    "attention without causality": lambda case: isinstance(case, AttentionCase) and not case.causal,
+    "rotations without a cache": lambda case: isinstance(case, RopeCase) and not case.append,
+    "circular convolutions": lambda case: isinstance(case, FftConvCase) and case.circular,
+    "filters that channels share": lambda case: isinstance(case, FftConvCase) and case.filters is not None,
+    "inputs added behind convolutions": lambda case: isinstance(case, FftConvCase) and case.skip,
+}
+"""Features by the name that pages and `list` show. A test compares them with the cases that runners make."""
 
 
 def list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,3 +118,8 @@ def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
 
 def _serves_dtype(variant: Variant, dtype: str, cases: Sequence[Case], gpu: Gpu) -> bool:
     return any(getattr(case, "dtype", "") == dtype and variant.serves(case, gpu) is None for case in cases)
+
+
+def library_only(case: BaseCase) -> Sequence[str]:
+    """The features of the case that no runner uses."""
+    return [name for name, has in LIBRARY_ONLY.items() if has(case)]

@@ -15,7 +15,7 @@ import pytest
 from kernels.__main__ import COMMANDS
 from kernels.cases import GROUPS, cases
 from kernels.cli import bench
-from kernels.cli.compiled_peers import compiled_peers
+from kernels.cli.bench import compiled_peers
 from kernels.hardware import NO_MULTICAST
 from kernels.model_files import catalogue
 

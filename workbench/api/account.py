@@ -1,21 +1,66 @@
 """The caller's own account in the public API, the audit log, and API tokens. A script first calls `/me`."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router, Status
+from ninja import Field, Query, Router, Schema, Status
 
 from workbench.accounts import tokens
 from workbench.accounts.audit import exported
+from workbench.accounts.models import ApiToken
 from workbench.accounts.permissions import admin_required
-from workbench.accounts.schemas import Me, NewToken, TokenIn, TokenOut
 from workbench.accounts.services import AccountError
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.api.sentences import Problem
 from workbench.audit.services import lines
 from workbench.openapi import answers_file
+from workbench.short_text import ShortText
+from workers.documents.base import Document
+
+
+class Me(Schema):
+    """The caller, the organisation it acts for, and what it may do."""
+
+    email: str
+    organisation: str
+    role: str
+    scope: str
+
+
+class TokenIn(Document):
+    """A token to make."""
+
+    name: ShortText = Field(min_length=1, max_length=80)
+    scope: ApiToken.Scope = ApiToken.Scope.READ
+    days: int | None = Field(90, ge=1, le=3650, description="how long it lives; null: until it is revoked")
+
+
+class TokenOut(Schema):
+    """A token without its secret. `last_used_at` is exact to the minute."""
+
+    id: UUID
+    name: str
+    prefix: str
+    owner: str
+    scope: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+    @staticmethod
+    def resolve_owner(token: ApiToken) -> str:
+        return token.user.email
+
+
+class NewToken(TokenOut):
+    """A token with its secret, which is not shown again."""
+
+    secret: str
+
 
 router = Router(tags=["account"])
 

@@ -1,17 +1,37 @@
 """Bring-ups in the public API."""
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router, Status
+from ninja import Query, Router, Schema, Status
 
 from kernels.bring_up.document import BringUp
 from workbench.accounts.permissions import submitter_required
 from workbench.api.pagination import Page, PageQuery, page
 from workbench.bring_ups import services
 from workbench.bring_ups.models import BringUpRow
-from workbench.bring_ups.schemas import BringUpDetail, BringUpSummary
+
+
+class BringUpSummary(Schema):
+    """A bring-up in a list: how many proofs passed and failed on which GPU."""
+
+    id: uuid.UUID
+    device: str
+    gpu_class: str
+    measured_at: datetime
+    quick: bool
+    passed: int
+    failed: int
+    created_at: datetime
+
+
+class BringUpDetail(BringUpSummary):
+    """A bring-up with all that it found."""
+
+    document: BringUp
+
 
 router = Router(tags=["hardware"])
 

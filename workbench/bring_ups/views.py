@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -15,12 +16,22 @@ from kernels.bring_up.report import absent
 from workbench.accounts.permissions import can_review, can_submit, submitter_required
 from workbench.api.sentences import Problem
 from workbench.bring_ups import services, tables
-from workbench.bring_ups.forms import BringUpForm
 from workbench.bring_ups.models import BringUpRow
 from workbench.prices.services import price_book
 from workbench.results.page_context import ChartView, chart_view
 from workers.charts.base import Figure, Table
 from workers.documents.base import Basis
+
+
+class BringUpForm(forms.Form):
+    """The file that a bring-up wrote."""
+
+    file = forms.FileField(
+        label="bring-up.json",
+        help_text="From the folder that python -m kernels bring-up wrote on the GPU; 768 KiB at most.",
+        widget=forms.ClearableFileInput(attrs={"accept": ".json,application/json"}),
+    )
+
 
 PAGE_SIZE = 25
 

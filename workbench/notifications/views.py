@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
@@ -19,8 +20,33 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from workbench.accounts import shown_once
 from workbench.accounts.permissions import admin_required, can_admin
 from workbench.notifications import mail, outbox, services
-from workbench.notifications.forms import MailForm, WebhookForm
-from workbench.notifications.models import Delivery, Notice, Webhook
+from workbench.notifications.models import CHOOSABLE, POSTED, Delivery, Notice, Webhook
+
+
+class MailForm(forms.Form):
+    """What a member gets by e-mail."""
+
+    kinds = forms.MultipleChoiceField(
+        choices=CHOOSABLE,
+        required=False,
+        label="Write to me when",
+        widget=forms.CheckboxSelectMultiple(attrs={"id": "id_mail_kinds"}),  # the other form stands on the same page
+    )
+
+
+class WebhookForm(forms.Form):
+    """A webhook's address and the kinds of its messages."""
+
+    url = forms.CharField(
+        label="Address",
+        max_length=500,
+        widget=forms.URLInput(attrs={"placeholder": "https://"}),
+        help_text="It is posted to over HTTPS; addresses inside a network are refused.",
+    )
+    kinds = forms.MultipleChoiceField(
+        choices=POSTED, label="Post when", initial=[kind for kind, _ in POSTED], widget=forms.CheckboxSelectMultiple
+    )
+
 
 PAGE_SIZE = 50
 

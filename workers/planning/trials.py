@@ -1,10 +1,14 @@
 """One whole-model plan, tried quickly: built, compared with the model as it is served today, and measured."""
 
 import secrets
+import signal
+import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import FrameType
+from typing import NoReturn
 
 import torch
 from transformers import PreTrainedModel
@@ -24,7 +28,6 @@ from workers.documents.base import Verdict
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
 from workers.harness.context import Context
-from workers.harness.time_limit import TimeLimitExceeded, no_longer_than
 from workers.measuring import quality, texts
 from workers.measuring.allowed_rises import Tolerances, allowed_rises
 from workers.measuring.answer_distance import ClassDistance, distance_of, rows_of
@@ -36,6 +39,45 @@ from workers.stats.intervals import independent_spacing, median_interval, tokens
 from workers.stats.sample_sizes import needed, verdicts
 from workers.stats.verdicts import overall
 from workers.wording.errors import error_sentence
+
+AGAIN_SECONDS = 5.0
+"""Work that catches TimeLimitExceeded and goes on gets it again after so many seconds."""
+
+
+class TimeLimitExceeded(Exception):
+    """The work was ended; the message is a sentence without its full stop."""
+
+
+@contextmanager
+def no_longer_than(seconds: float, what: str) -> Iterator[None]:
+    """Raises TimeLimitExceeded inside the block after `seconds`; `what` is the sentence's subject, such as *building*.
+
+    SIGALRM ends the block, so a call that returns to Python only late is ended late. Infinite seconds, and threads
+    other than the main one, have no limit. Where the work catches TimeLimitExceeded and raises another exception,
+    TimeLimitExceeded is raised in its place.
+    """
+    if seconds == float("inf") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    ended: list[TimeLimitExceeded] = []
+
+    def stop(signum: int, frame: FrameType | None) -> NoReturn:
+        ended.append(TimeLimitExceeded(f"{what} was ended after {seconds:.0f} s"))
+        raise ended[-1]
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), AGAIN_SECONDS)
+    try:
+        yield
+    except Exception as error:
+        if ended and error is not ended[-1]:
+            raise ended[-1] from error
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
 
 LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
 """Rounds of a trial; more than MOST_ROUNDS only where a promised percentile takes more requests to be proven."""

@@ -29,10 +29,10 @@ from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.model.tensor_parallel_pass import follow, join, run_halves
 from kernels.ops.base import SamplingKind
+from kernels.ops.sampling import TEMPERATURES, Sampling, choose
 from kernels.server.execution.attention import paged_attention
 from kernels.server.execution.heads import drawing_head
 from kernels.server.execution.inputs import Fields
-from kernels.server.execution.sampling import draw_tokens
 from kernels.server.execution.shapes import Shape
 
 RopeAngles = tuple[Tensor, Tensor]
@@ -303,3 +303,36 @@ def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
         return embed_rows(fields.given, fields.source, last, table)
     ids = torch.where(fields.source >= 0, last[fields.source.clamp_min(0)].clamp_min(0), fields.given)
     return F.embedding(ids, table)
+
+
+def draw_tokens(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
+    """Writes the ids of logits [draws, vocab] into out [draws] int64, and into last[fields.target]: greedy where the
+    temperature is 0.
+
+    On a GPU two kernels draw all rows, and the host does not wait. On a CPU numpy draws them one by one.
+    """
+    if logits.device.type != "cpu":
+        from kernels.server.execution.sampling_triton import draw_rows
+
+        draw_rows(logits, fields, out, last)
+        return
+    out.copy_(_drawn(logits, fields))
+    last.index_copy_(0, fields.target, out)
+
+
+def _drawn(logits: Tensor, fields: Fields) -> Tensor:
+    if not bool(fields.temperature.any()):
+        return logits.argmax(dim=-1)
+    settings = (fields.temperature, fields.top_k, fields.top_p, fields.seed, fields.stream)
+    rows = zip(logits.float().numpy(), *(each.tolist() for each in (*settings, fields.place)), strict=True)
+    drawn = [choose(row, _sampling(*how), place) for row, *how, place in rows]
+    return torch.tensor(drawn, dtype=torch.int64)
+
+
+def _sampling(temperature: float, top_k: int, top_p: float, seed: int, stream: int) -> Sampling:
+    """The row's settings; the top-p of a greedy row, and of padding, does not matter. The least temperature is below
+    itself in float32.
+    """
+    if not temperature:
+        return Sampling(0.0, top_k, 1.0, seed % (1 << 64), stream)
+    return Sampling(max(temperature, TEMPERATURES[0]), top_k, top_p, seed % (1 << 64), stream)

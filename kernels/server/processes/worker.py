@@ -2,22 +2,27 @@
 
 import gc
 import logging
+import os
+import pickle
 import select
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from kernels.measure import host_memory
+from kernels.measure.gpu_entry import gpu_of_host
 from kernels.server.messages import AbortRequest, EngineOutputs, EngineReport, Ping, Ready, Refusal, Stop
-from kernels.server.processes.compile_ahead import compile_ahead
 from kernels.server.processes.lifecycle import live
 from kernels.server.scheduler.requests import LogitsOptions, Request
 from kernels.server.spec import Spec, configuration
@@ -27,6 +32,14 @@ if TYPE_CHECKING:
     from kernels.server.execution.engine import Engine
     from kernels.server.execution.grammars import Grammars
     from kernels.server.execution.logits_processing import Processor
+
+
+MAKE = (
+    "import pickle, sys; from kernels.server.execution.compiling import make_ahead; "
+    "make_ahead(*pickle.load(sys.stdin.buffer))"
+)
+MOST_SECONDS = 600.0
+"""A start waits no longer: what is not compiled then is compiled by the engine."""
 
 
 logger = logging.getLogger(__name__)
@@ -239,3 +252,31 @@ def _read(files: Sequence[Path]) -> None:
         with suppress(OSError), path.open("rb", buffering=0) as file:  # the loader says what is wrong with it
             while file.readinto(buffer):
                 pass
+
+
+@contextmanager
+def compile_ahead(spec: Spec) -> Iterator[Callable[[], object]]:
+    """Starts the process where the host has GPUs of one known class; what comes waits for its end. It does not outlive
+    the block. The process takes no GPU.
+    """
+    gpu = None if spec.device == "cpu" else gpu_of_host()
+    if gpu is None:
+        yield lambda: None
+        return
+    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-c", MAKE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=hidden, start_new_session=True) as process:
+        try:
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # it has died, and the engine compiles itself
+                process.stdin.write(pickle.dumps((spec, gpu)))
+                process.stdin.close()
+            yield partial(_wait, process)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # and those that it has started
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(MOST_SECONDS)

@@ -8,9 +8,8 @@ import torch
 from kernels import registry, torch_compiled
 from kernels.__main__ import main
 from kernels.cases import GROUPS, cases
-from kernels.cli.bench import bench_rows, picked
+from kernels.cli.bench import WITHOUT, bench_rows, compiled_peers, picked, without
 from kernels.cli.bench_lines import row_line
-from kernels.cli.compiled_peers import WITHOUT, compiled_peers, without
 from kernels.hardware import GPUS
 from kernels.measure import ceilings
 from kernels.ops import AttentionCase, GroupedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from kernels.hardware import GPUS
+from kernels.megakernel.cli import held_bytes
 from kernels.megakernel.host.pack import experts_in_mxfp4, quantised
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, ROUTER
 from kernels.megakernel.program.layout import strided
-from kernels.megakernel.program.memory import held_bytes
 from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.proof.validate import check_programs

@@ -9,11 +9,11 @@ import torch
 
 from kernels.gemm.hopper_tiles import interleaved_gate_up
 from kernels.hardware import GPUS
+from kernels.megakernel.cli import held_bytes
 from kernels.megakernel.host.pack import pack
 from kernels.megakernel.host.rank_models import RankModel, form_of, rank_models, with_codes
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.program.memory import held_bytes
 from kernels.megakernel.program.weights import FORMATS, nvfp4_codes, nvfp4_mix, nvfp4_registers
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder

@@ -11,6 +11,7 @@ import torch
 from kernels import registry
 from kernels.__main__ import main
 from kernels.cases import check_cases
+from kernels.cli.list import LIBRARY_ONLY, library_only
 from kernels.hardware import GPUS
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, tile_experts
@@ -19,7 +20,6 @@ from kernels.model.loading import skeleton
 from kernels.model.striped_hyena import CONVOLUTIONS
 from kernels.model_files import catalogue
 from kernels.ops import AttentionCase, Case
-from kernels.ops.library_only import LIBRARY_ONLY, library_only
 from kernels.server.execution.ops import Usable, head_cases, packed_cases
 from kernels.server.execution.shapes import Shape
 from tests.kernels.runners.engine_models import CONFIGS

@@ -15,8 +15,8 @@ import pytest
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from kernels.server.http import bodies
-from kernels.server.http.bodies import LARGE_BODY, document_of
+from kernels.server.http import app
+from kernels.server.http.app import LARGE_BODY, document_of
 from kernels.server.http.body_parsing import document_in
 from kernels.server.http.body_process import BodyReader, ReaderEnded
 from kernels.server.http.embeddings import EmbeddingRequest
@@ -117,7 +117,7 @@ def test_the_servers_process_reads_small_bodies_alone(reader: BodyReader, monkey
         assert len(body) < LARGE_BODY
         return document_in(body, *given)
 
-    monkeypatch.setattr(bodies, "document_in", here)
+    monkeypatch.setattr(app, "document_in", here)
     edge = bytes_of(TEXT | {"prompt": ""})
     for size in (LARGE_BODY - 1, LARGE_BODY):
         body = bytes_of(TEXT | {"prompt": "a" * (size - len(edge))})

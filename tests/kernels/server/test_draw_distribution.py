@@ -17,7 +17,7 @@ from kernels.ops.sampling import Sampling
 from kernels.plan import PlannedOp
 from kernels.server.execution.heads import drawing_head, head_case
 from kernels.server.execution.inputs import Fields, Sequences, size, views
-from kernels.server.execution.sampling import draw_tokens
+from kernels.server.execution.packed import draw_tokens
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from tests.kernels.runners.engine_models import load

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from kernels.server.http.bodies import document_of
+from kernels.server.http.app import document_of
 from kernels.server.http.chat_messages import Message
 from kernels.server.http.embeddings import EmbeddingRequest
 from kernels.server.http.errors import LONGEST_MESSAGE, ApiError

@@ -31,7 +31,7 @@ from kernels.server.execution.compiling import compile_together, pass_builds
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.http.client import EngineClient
 from kernels.server.messages import Ready
-from kernels.server.processes import compile_ahead, worker
+from kernels.server.processes import worker
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.pipes import SENDER
 from kernels.server.spec import Spec
@@ -145,17 +145,17 @@ def test_the_web_servers_process_imports_no_torch_and_its_collections_skip_what_
 def test_what_compiles_ahead_ends_with_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     program = f"import sys, time; sys.stdin.buffer.read(); open({str(begun)!r}, 'w').close(); time.sleep(600)"
-    monkeypatch.setattr(compile_ahead, "MAKE", program)
-    monkeypatch.setattr(compile_ahead, "gpu_of_host", lambda: GPUS["h200"])
-    with compile_ahead.compile_ahead(Spec("a", device="cpu")) as compiled:
+    monkeypatch.setattr(worker, "MAKE", program)
+    monkeypatch.setattr(worker, "gpu_of_host", lambda: GPUS["h200"])
+    with worker.compile_ahead(Spec("a", device="cpu")) as compiled:
         compiled()
     assert not begun.exists()
-    with compile_ahead.compile_ahead(Spec("a")):
+    with worker.compile_ahead(Spec("a")):
         while not begun.exists():
             time.sleep(0.01)
     begun.unlink()
-    monkeypatch.setattr(compile_ahead, "MAKE", program.replace("600", "0"))
-    with compile_ahead.compile_ahead(Spec("a")) as compiled:
+    monkeypatch.setattr(worker, "MAKE", program.replace("600", "0"))
+    with worker.compile_ahead(Spec("a")) as compiled:
         compiled()
         assert begun.exists()
 

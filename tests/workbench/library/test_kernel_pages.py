@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernels import registry
-from workbench.library import documents, sources
+from workbench.library import documents, views
 from workbench.pages.templatetags.page import TERMS, term, variant
 from workbench.results.page_context import DEFINED
 from workers.charts import CHARTS
@@ -42,12 +42,12 @@ def test_the_list_names_every_variant_and_a_kernel_is_shown_with_its_source(brow
     files = re.findall(r"<summary>(\S+)", page)
     assert files[0] == "kernels/gemm/small.cu"
     assert {"kernels/gemm/small.py", "kernels/gemm/small_call.py"} < set(files)
-    assert sources.of_page("megakernel")[0].path == "kernels/megakernel/cuda/decode.cu"
+    assert views.of_page("megakernel")[0].path == "kernels/megakernel/cuda/decode.cu"
     assert "__global__ void" in page
     assert "#include &quot;" in page
     with_variants = {each.page for each in registry.variants() if each.page}
-    assert all(sources.of_page(name) for name in with_variants)
-    assert sources.of_page("tiles") == []
+    assert all(views.of_page(name) for name in with_variants)
+    assert views.of_page("tiles") == []
 
 
 @pytest.mark.parametrize("name", ["nothing", "..", "../security", "%2e%2e%2fsecurity", "tiles.md"])

@@ -15,9 +15,9 @@ from django.utils import timezone
 
 from workbench.audit.models import Action, Entry
 from workbench.notifications import delivering, outbox, signing
+from workbench.notifications.api import PostedKind
 from workbench.notifications.delivering import BACK_OFF, deliver_due
 from workbench.notifications.models import POSTED, Delivery, Kind, Notice, Webhook
-from workbench.notifications.schemas import PostedKind
 from workbench.reports import services as reports
 from workbench.runs import state
 from workers.documents.stages import STAGES, StageFailure

@@ -14,7 +14,7 @@ from django.utils import timezone
 from tests.workers.test_promises import model
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import create_workload
-from workbench.results.predictions import error_words
+from workbench.results.templatetags.predictions import error_words
 from workbench.runs import services
 from workbench.runs.models import Run, Worker
 from workbench.runs.run_queue import key_of

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from workers.harness.time_limit import TimeLimitExceeded, no_longer_than
+from workers.planning.trials import TimeLimitExceeded, no_longer_than
 
 
 def test_work_that_takes_too_long_is_ended_by_a_sentence_also_where_it_makes_another_exception_of_it():
