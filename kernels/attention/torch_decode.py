@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.attention.torch_sdpa import HALVES, SdpaCudnn, SdpaFlash, never
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, register, register_like
 from kernels.torch_compiled import BUILD_SECONDS, compiled
 
 if TYPE_CHECKING:
@@ -31,11 +31,14 @@ class _Packed(Variant):
 
     op = "attention"
     peer = True
+    sdpa: SdpaFlash | SdpaCudnn
 
-    def packs(self, case: AttentionCase) -> Refusal | None:
+    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
+        if refusal := never(case) or _one_query(case, gpu):
+            return refusal
         if case.heads == case.kv_heads:
             return Refusal(f"heads and kv_heads are {case.heads}: no heads share their keys")
-        return None
+        return self.sdpa.limits(case, gpu)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v) -> o. Takes no params; raises ValueError when given any."""
@@ -43,7 +46,7 @@ class _Packed(Variant):
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         self.refuse_params(params)
-        backend = getattr(SDPBackend, self.backend)  # type: ignore[attr-defined]
+        backend = getattr(SDPBackend, self.sdpa.backend)
         grouped = (case.batch, case.kv_heads, case.heads // case.kv_heads, case.head_dim)
 
         def attend(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
@@ -54,28 +57,9 @@ class _Packed(Variant):
         return attend
 
 
-@register
-class SdpaFlashPacked(_Packed):
-    """FlashAttention-2 on packed heads; it splits long caches over the GPU."""
-
-    name = "sdpa_flash_packed"
-    summary = "torch's FlashAttention, heads that share keys as its queries"
-    backend = SdpaFlash.backend
-
-    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
-        return never(case) or _one_query(case, gpu) or self.packs(case) or SdpaFlash().limits(case, gpu)
-
-
-@register
-class SdpaCudnnPacked(_Packed):
-    """cuDNN's attention on packed heads."""
-
-    name = "sdpa_cudnn_packed"
-    summary = "cuDNN's attention, heads that share keys as its queries"
-    backend = SdpaCudnn.backend
-
-    def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
-        return never(case) or _one_query(case, gpu) or self.packs(case) or SdpaCudnn().limits(case, gpu)
+for sdpa, library in ((SdpaFlash, "torch's FlashAttention"), (SdpaCudnn, "cuDNN's attention")):
+    summary = f"{library}, heads that share keys as its queries"
+    register_like(_Packed, __name__, name=f"{sdpa.name}_packed", summary=summary, sdpa=sdpa())
 
 
 @register

@@ -8,7 +8,7 @@ from kernels.cuda.nvrtc import Build
 from kernels.gemm.grouped_hopper import refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
-from kernels.registry import Refusal, Variant, check_params, register
+from kernels.registry import Refusal, Variant, check_params, register_like
 
 if TYPE_CHECKING:
     import torch
@@ -76,19 +76,6 @@ class _GroupedFew(Variant):
         return GroupedFew(case, params.get("k_warps") or k_warps_of(case))
 
 
-@register
-class GroupedInt8(_GroupedFew):
-    """int8 weights with a float16 scale per 32."""
-
-    name = "grouped_int8"
-    summary = "experts' products for few rows, int8 weights, a scale per 32"
-    weights = "int8"
-
-
-@register
-class GroupedMxfp4(_GroupedFew):
-    """MXFP4 weights: e2m1 with the exponent of a scale per 32, as gpt-oss's checkpoints have them."""
-
-    name = "grouped_mxfp4"
-    summary = "experts' products for few rows, MXFP4 weights"
-    weights = "mxfp4"
+for weights, described in {"int8": "int8 weights, a scale per 32", "mxfp4": "MXFP4 weights"}.items():
+    summary = f"experts' products for few rows, {described}"
+    register_like(_GroupedFew, __name__, name=f"grouped_{weights}", summary=summary, weights=weights)

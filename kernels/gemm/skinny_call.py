@@ -58,7 +58,7 @@ PARAMS = np.dtype(
 
 def packed(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> tuple[Tensor, ...]:
     """A weight [rows, k] as (stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32)."""
-    arranged = order.paired if gates else _as_it_is
+    arranged = order.paired if gates else lambda rows: rows
     if config.kind == "same":
         return (order.pack_same(arranged(weight), config),)
     own = quantised(weight, config.kind)
@@ -73,10 +73,6 @@ def packed(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> tuple
     placed = replace(own, codes=codes, scales=arranged(own.scales), zeros=zeros)
     packs = {"int8": order.pack_int8, "mxfp4": order.pack_mxfp4}
     return (packs.get(config.kind, order.pack_int4)(placed, config),)
-
-
-def _as_it_is(weight: Tensor) -> Tensor:
-    return weight
 
 
 def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynamic: bool = False) -> dict[str, int]:

@@ -8,6 +8,7 @@ skinny_weights.cuh.
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from kernels.gemm.skinny_tiles import STEP_K, TileConfig
 from kernels.quant.absmax import NVFP4_BLOCK, QuantisedWeight
@@ -19,7 +20,9 @@ from kernels.quant.quantised_matrix import GROUP
 def paired(weight: Tensor) -> Tensor:
     """gate and up [2n, ...] as tiles of 8 gate rows and the 8 matching up rows; n is padded to a multiple of 8."""
     gate, up = weight.chunk(2)
-    padded = [_pad_rows(part, 8).unflatten(0, (-1, 8)) for part in (gate, up)]
+    padded = [
+        pad(part, (*(0, 0) * (part.dim() - 1), 0, -part.shape[0] % 8)).unflatten(0, (-1, 8)) for part in (gate, up)
+    ]
     return torch.stack(padded, dim=1).flatten(0, 2)
 
 
@@ -95,7 +98,7 @@ def codes_of(word: int) -> int:
 
 def padded_rows(tensor: Tensor, config: TileConfig) -> Tensor:
     """One value for each packed row; 0 for the padding rows of the last unit."""
-    return torch.nn.functional.pad(tensor, (0, config.units * config.unit_rows - tensor.shape[0]))
+    return pad(tensor, (0, config.units * config.unit_rows - tensor.shape[0]))
 
 
 _OUTER = (0, 5, 6, 1, 7, 2)
@@ -139,11 +142,7 @@ def _per_group(tensor: Tensor, config: TileConfig, size: int, inner: tuple[int, 
 
 
 def _pad(tensor: Tensor, rows: int, columns: int) -> Tensor:
-    return torch.nn.functional.pad(tensor, (0, columns - tensor.shape[1], 0, rows - tensor.shape[0]))
-
-
-def _pad_rows(tensor: Tensor, multiple: int) -> Tensor:
-    return torch.nn.functional.pad(tensor, (*(0, 0) * (tensor.dim() - 1), 0, -tensor.shape[0] % multiple))
+    return pad(tensor, (0, columns - tensor.shape[1], 0, rows - tensor.shape[0]))
 
 
 def _bytes(tensor: Tensor) -> Tensor:

@@ -89,7 +89,8 @@ class LoadFigures:
     @property
     def ended_per_second(self) -> float:
         """Requests that ended in the steady part, those of the warm-up included, by its seconds."""
-        return self._rate(sum(sum(map(sent.is_steady, _ends_ns(sent))) for sent in self.rounds))
+        ends = ((sent, each.end_ns) for sent in self.rounds for each in sent.exchanges if each.ended)
+        return self._rate(sum(sent.is_steady(end_ns) for sent, end_ns in ends))
 
     def kept_per_second(self, keeps: Callable[[ServedBatch], bool]) -> float:
         """Requests that were due in the steady part, ended as planned and kept a promise, by its seconds."""
@@ -113,10 +114,6 @@ class LoadFigures:
     def lag(self) -> Lag:
         """How late the generator was itself."""
         return Lag.of(self.rounds)
-
-
-def _ends_ns(sent: LoadTrace) -> list[int]:
-    return [exchange.end_ns for exchange in sent.exchanges if exchange.ended]
 
 
 def percentiles(samples: Sequence[float]) -> dict[str, float]:

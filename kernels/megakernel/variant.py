@@ -4,11 +4,13 @@ Lower precision is rounded to while weights are built (`rounding.py`): NVFP4 by 
 then lose less (docs/kernels/formats.md), integers to nearest. A plan without the option `rounding` rounds to nearest.
 """
 
+from typing import Any
+
 from kernels.hardware import Gpu
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
 from kernels.megakernel.program.shape import BATCH_MOST
 from kernels.ops import ModelCase
-from kernels.registry import Refusal, register
+from kernels.registry import Refusal, register, register_like
 from kernels.runners.whole_model import TORCH_HELPERS, WholeModel
 
 
@@ -39,77 +41,28 @@ class Megakernel(WholeModel):
         return None
 
 
-class RoundedMegakernel(Megakernel):
-    """A megakernel whose weights are rounded while it is built."""
-
-    lossy = True
-    build_seconds = 20.0
-
-
-@register
-class MegakernelInt8(RoundedMegakernel):
-    """17/32 of the bytes of a step: int8 with a float16 scale per 32 weights; the rest stays bf16."""
-
-    name = "megakernel_int8"
-    summary = "the megakernel with int8 weights, a float16 scale per 32"
-    options = {"weights": "int8"}
-
-
-@register
-class MegakernelFp8(RoundedMegakernel):
-    """Half the bytes of a step: e4m3 with a power of two per row; activations, keys and values stay bf16."""
-
-    name = "megakernel_fp8"
-    summary = "the megakernel with e4m3 weights, a power-of-two scale per row"
-    options = {"weights": "fp8"}
-
-
-@register
-class MegakernelNvfp4(RoundedMegakernel):
-    """9/32 of the bytes: e2m1 with an e4m3 scale per 16 weights; activations, keys and values stay bf16."""
-
-    name = "megakernel_nvfp4"
-    summary = "the megakernel with e2m1 weights, an e4m3 scale per 16, a power-of-two scale per matrix"
-    build_seconds = 30.0
-    options = {"weights": "nvfp4", "rounding": {"method": "gptq"}}
-
-
-@register
-class MegakernelMxfp4(RoundedMegakernel):
-    """17/64 of the bytes of experts: e2m1 with a power of two per 32 weights, as gpt-oss's are stored; others bf16."""
-
-    name = "megakernel_mxfp4"
-    summary = "the megakernel with experts in MXFP4, which loses nothing where they were stored so"
-    options = {"weights": "mxfp4"}
-
-
-@register
-class MegakernelInt4(RoundedMegakernel):
-    """9/32 of the bytes: four-bit integers with a float16 scale per 32 weights; the LM head in int8, the rest in bf16.
-
-    A model that was stored in four bits with zero points or minimums has those of its own, as the variants below.
-    """
-
-    name = "megakernel_int4"
-    summary = "the megakernel with int4 weights, a float16 scale per 32, and an int8 LM head"
-    options = {"weights": "int4"}
-
-
-@register
-class MegakernelInt4Zero(RoundedMegakernel):
-    """The same with a zero point beside each scale, both per 64 weights: of groups of 64 or 128, as AWQ's."""
-
-    name = "megakernel_int4_zero"
-    summary = "the megakernel with int4 weights, a float16 scale and a zero point per 64, and an int8 LM head"
-    options = {"weights": "int4_zero"}
-    in_plans = False
-
-
-@register
-class MegakernelInt4Minimum(RoundedMegakernel):
-    """The same with a minimum beside each scale per 32 weights, as GGUF's Q4_1."""
-
-    name = "megakernel_int4_minimum"
-    summary = "the megakernel with int4 weights, a float16 scale and minimum per 32, and an int8 LM head"
-    options = {"weights": "int4_minimum"}
-    in_plans = False
+ROUNDED: dict[str, tuple[str, dict[str, Any]]] = {
+    "int8": ("int8 weights, a float16 scale per 32", {}),  # 17/32 of the bytes of a step
+    "fp8": ("e4m3 weights, a power-of-two scale per row", {}),  # half
+    "nvfp4": (
+        "e2m1 weights, an e4m3 scale per 16, a power-of-two scale per matrix",  # 9/32
+        {"build_seconds": 30.0, "options": {"weights": "nvfp4", "rounding": {"method": "gptq"}}},
+    ),
+    "mxfp4": ("experts in MXFP4, which loses nothing where they were stored so", {}),  # 17/64 of those of experts
+    "int4": ("int4 weights, a float16 scale per 32, and an int8 LM head", {}),  # 9/32
+    "int4_zero": (  # of groups of 64 or 128, as AWQ's
+        "int4 weights, a float16 scale and a zero point per 64, and an int8 LM head",
+        {"in_plans": False},
+    ),
+    "int4_minimum": (  # as GGUF's Q4_1
+        "int4 weights, a float16 scale and minimum per 32, and an int8 LM head",
+        {"in_plans": False},
+    ),
+}
+"""What is rounded, and how the variant differs. Activations, keys, values and other weights stay bf16. A plan in int4
+names `int4`: a model that was stored with zero points or minimums has those of its own."""
+for weights, (what, facts) in ROUNDED.items():
+    register_like(
+        Megakernel, __name__, name=f"megakernel_{weights}", summary=f"the megakernel with {what}", lossy=True,
+        **{"build_seconds": 20.0, "options": {"weights": weights}} | facts,
+    )  # fmt: skip

@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 
-def _nobody(phase: str) -> None:
-    pass
-
-
 class Phases:
     """Tells each phase as it begins, and keeps the seconds of those that have ended, in their order."""
 
-    def __init__(self, tell: Callable[[str], None] = _nobody) -> None:
+    def __init__(self, tell: Callable[[str], None] = lambda phase: None) -> None:
         self._tell = tell
         self.seconds: dict[str, float] = {}
 

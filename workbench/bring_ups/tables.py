@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from kernels.bring_up.document import BringUp, Gap, MachineRates, ModelCost, Race
+from kernels.bring_up.document import BringUp, MachineRates, ModelCost, Race
 from kernels.bring_up.report import KINDS, limits
 from kernels.bring_up.shares import OpShare, ceiling_share, op_shares, peer_share
 from workers.charts.base import AFTER, BEFORE, Cell, Figure, Table, layout
@@ -138,7 +138,10 @@ def gaps_figure(model: ModelCost) -> Figure | None:
     shown = model.gaps[:SHOWN][::-1]
     if not shown:
         return None
-    parts = (("within its bound", BEFORE, _bound_ms), ("to be gained", AFTER, lambda gap: gap.ms))
+    parts = (
+        ("within its bound", BEFORE, lambda gap: gap.calls * gap.bound_ms),
+        ("to be gained", AFTER, lambda gap: gap.ms),
+    )
     traces = [
         {
             "type": "bar",
@@ -153,10 +156,6 @@ def gaps_figure(model: ModelCost) -> Figure | None:
     ]
     form = layout("ms per request", "", height=130 + 28 * len(shown), barmode="stack", xaxis={"rangemode": "tozero"})
     return {"data": traces, "layout": form}
-
-
-def _bound_ms(gap: Gap) -> float:
-    return gap.calls * gap.bound_ms
 
 
 def both_ceilings(sides: Sequence[BringUp]) -> Table:

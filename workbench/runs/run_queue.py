@@ -45,9 +45,6 @@ class _Share(NamedTuple):
     organisation: Any
     waiting: int
 
-    def goes_before(self, other: "_Share") -> bool:
-        return self[1:4] < other[1:4]
-
 
 def claim(message: StageKey, worker: str, gpu_class: str, claim_id: str = "") -> Run | None:
     """Give the worker the run that is next in its class, whichever run its message names.
@@ -127,7 +124,7 @@ class ClassQueue:
         ahead = self._begun + position - own.begun
         for share in self._shares:
             if share is not own:
-                ahead += min(share.waiting, max(0, position - share.begun + share.goes_before(own)))
+                ahead += min(share.waiting, max(0, position - share.begun + (share[1:4] < own[1:4])))
         length = self._begun + sum(share.waiting for share in self._shares)
         return QueuePosition(ahead + 1, length, self._seconds_until(ahead))
 

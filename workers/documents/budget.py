@@ -62,10 +62,6 @@ def quality_seconds(results: Results) -> float:
     return QUALITY_REQUESTS * request_seconds(results) if on_cpu else 0.0
 
 
-def _verify_seconds(results: Results) -> float:
-    return max(NEEDED_SECONDS["verify"], VERIFY_REQUESTS / QUALITY_REQUESTS * quality_seconds(results))
-
-
 def granted(stage: Stage, workload: Workload, spent: float, results: Results) -> float:
     """Seconds for `stage` after earlier stages, with these results, spent `spent` seconds: what is left, but for what
     later stages need.
@@ -80,7 +76,7 @@ def granted(stage: Stage, workload: Workload, spent: float, results: Results) ->
     if stage == "load":
         return max(LEAST_SECONDS, minutes - spent if workload.load else 0.0)
     seconds_left = minutes * (1 - load_share(workload)) - spent
-    verify = _verify_seconds(results)
+    verify = max(NEEDED_SECONDS["verify"], VERIFY_REQUESTS / QUALITY_REQUESTS * quality_seconds(results))
     seconds = NEEDED_SECONDS | {"verify": max(NEEDED_SECONDS["verify"], min(verify, MOST_KEPT * minutes))}
     needed = seconds.get(stage, LEAST_SECONDS)
     later = sum(seconds.get(name, 0.0) for name in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])

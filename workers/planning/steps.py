@@ -1,13 +1,13 @@
 """What each group of variants brings: the kernels plan with one group, with two and so on, each built and measured."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from kernels import registry, runners
 from kernels.hardware import GPUS
 from kernels.ops import TORCH_VARIANTS, case_from
 from kernels.plan import Plan, PlannedOp
-from kernels.runners import Runner
 from kernels.tune.plan_search import usable
 from workers.documents.stages import PlanTrial
 from workers.measuring.journal import Journal
@@ -64,7 +64,10 @@ def measure(trial_runner: TrialRunner, model: Any, plan: Plan, full: PlanTrial, 
     steps = cumulative_plans(plan)
     if full.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
         return []
-    trials = [trial_runner.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
+    trials = [
+        trial_runner.attempt(name, part, partial(runners.apply, model, part), STEP, lossy=False)
+        for name, part in steps[:-1]
+    ]
     return [*trials, full.model_copy(update={"label": steps[-1][0], "notes": []})]
 
 
@@ -84,7 +87,3 @@ def of_kernels(
 
     measured: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)
     return measured
-
-
-def _maker(model: Any, plan: Plan) -> Callable[[], Runner]:
-    return lambda: runners.apply(model, plan)

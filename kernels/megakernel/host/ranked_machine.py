@@ -63,17 +63,13 @@ class RankedMachine:
         self._others = [torch.cuda.Stream(gpu) for gpu in gpus[1:]]
         self.tokens: list[Tensor] = []
 
-    def _streams(self) -> list[torch.cuda.Stream]:
-        """A stream for each rank; the first rank's is torch's current one."""
-        return [torch.cuda.current_stream(self.gpu), *self._others]
-
     def launch(self, decode: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
         """Enqueues a launch on every GPU, as `SingleGpuMegakernel.launch` does on one; torch's current stream then
         waits for all of them.
 
         `tokens` are then what each of the other ranks chooses, int32 [count, batch] on its GPU.
         """
-        streams = self._streams()
+        streams = [torch.cuda.current_stream(self.gpu), *self._others]
         with exclusive_launch(self.gpu, self._others):
             for stream in self._others:
                 stream.wait_stream(streams[0])

@@ -39,7 +39,8 @@ def announce(organisation: Any, user: Any, file: uploads.AnnouncedFile) -> Uploa
     if "/" in file.path or not file.path.isprintable() or not 0 < len(file.path) <= LONGEST_NAME:
         reason = f"is no file name: it has at most {LONGEST_NAME} characters, no slash and no control characters"
         raise invalid([{"field": "files[0].path", "reason": reason}])
-    _check_size(file.size)
+    if file.size > MOST_BYTES:
+        raise too_large(f"{file.size:,} bytes are over the {MOST_BYTES:,} that a recording may have")
     with transaction.atomic():
         Organisation.objects.select_for_update().get(pk=organisation.pk)
         _check_count(organisation)
@@ -64,11 +65,6 @@ def keep(upload: Upload, file: UploadFile, facts: RecordingFacts) -> Recording:
             _check_count(upload.organisation)
             Recording.objects.create(organisation=upload.organisation, sha256=file.digest, **stated)
     return rows.get()
-
-
-def _check_size(size: int) -> None:
-    if size > MOST_BYTES:
-        raise too_large(f"{size:,} bytes are over the {MOST_BYTES:,} that a recording may have")
 
 
 def _check_count(organisation: Any) -> None:
