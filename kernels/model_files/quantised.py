@@ -25,6 +25,8 @@ SCALES = re.compile(
 CODES = ("F8_E4M3", "F8_E5M2", "F8_E8M0")
 MAX_BYTES = 2**22
 NVFP4 = "nvfp4-pack-quantized"
+OUTSIDE_LAYERS = re.compile(r"(re:)?[\w.*^\\]*(lm_head|embed\w*|norm)[*$]*")
+"""Modules, or patterns of them, that are no matrices of layers."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,16 @@ def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
 
 
 def _of_all_layers(given: Mapping[str, Any]) -> bool:
-    """Whether the modules that stay in 16 bits, by name or pattern, are none but the LM head."""
-    listed = [given.get(name) or () for name in ("ignore", "modules_to_not_convert", "exclude_modules")]
-    return all("lm_head" in str(module) for modules in listed for module in modules)
+    """Whether the modules that stay in 16 bits, by name or pattern, are none but the LM head, embeddings and norms."""
+    for name in ("ignore", "modules_to_not_convert", "exclude_modules"):
+        modules = given.get(name) or []
+        if isinstance(modules, str):
+            modules = [modules]
+        if not isinstance(modules, list):
+            raise ModelRefused(FILE, f"{FIELD}.{name}", "must be a list of names")
+        if not all(isinstance(module, str) and OUTSIDE_LAYERS.fullmatch(module) for module in modules):
+            return False
+    return True
 
 
 def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:

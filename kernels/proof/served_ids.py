@@ -12,7 +12,6 @@ from the model's is judged separately, as fidelity.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING
 
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
@@ -27,8 +26,11 @@ LARGEST_OVER_MEAN = 4.0
 
 Of trained weights they are not. Of 24,576 greedy ids of SmolLM2-135M-Instruct in float32, after random prompts, torch's
 bf16 put three beyond 0.24, all in one answer, where its logits erred by up to 0.8 standard deviations: by 2.9 at most.
-An H200 gave 0.4 among 1,024 ids. So where the mean gap is within the limit, the runner's own logits decide.
+An H200 gave 0.4 among 1,024 ids. So where the mean gap is small, the runner's own logits decide.
 """
+
+OUTLIER_MEAN_SHARE = 0.2
+"""Of the mean gap allowed, the share up to which they do. That answer has 0.085 among 1,024 ids whose gap is 0."""
 
 LARGEST_OVER_MEAN_LOSSY = 6.0
 """The same of precisions below 16 bits, by the reference's logits.
@@ -62,13 +64,14 @@ class LogitGaps:
         """Why the ids are not the model's, in a sentence; None where they are.
 
         `allowed` is the relative difference of the logits that rounding to the runner's precision explains. Of few ids
-        one alone may have the largest gap allowed. In 16 bits any may where the runner's own logits give the ids,
-        `by_own`.
+        one alone may have the largest gap allowed. In 16 bits a few may be beyond where the runner's own logits give
+        them, `by_own`.
         """
         lossy = allowed > LARGEST_DIFFERENCE["bf16"]
+        if by_own and not lossy and self.mean <= OUTLIER_MEAN_SHARE * allowed:
+            return None
         largest = (LARGEST_OVER_MEAN_LOSSY if lossy else LARGEST_OVER_MEAN) * allowed
-        mean = allowed + (largest - allowed) / self.tokens
-        beyond = self._beyond(mean, inf if by_own and not lossy else largest, "the reference's")
+        beyond = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
         return f"The ids that it served are not the model's: {beyond}" if beyond else None
 
     def own_refusal(self, allowed: float) -> str | None:

@@ -17,6 +17,7 @@ from kernels.model.decoder import Decoder
 from kernels.model.layer_ops import BatchShape
 from kernels.model_files import ModelRefused, files_at, inspect
 from kernels.model_files.families import stored_rows
+from kernels.model_files.quantised import scheme_of
 from kernels.model_files.stored_weights import KV_SCALES
 from kernels.model_files.tensors import INDEX
 from kernels.ops import LinearCase, LmHeadCase
@@ -137,10 +138,15 @@ def test_ops_in_fp8_are_offered_where_the_codes_stay_as_they_are(tmp_path: Path,
     [(CHANNEL, "ignore"), (MODELOPT, "exclude_modules"), ({"quant_method": "fbgemm_fp8"}, "modules_to_not_convert")],
 )
 def test_a_module_of_a_layer_in_16_bits_is_none_stored_by_rows(given: dict[str, Any], field: str) -> None:
-    config = {"model_type": "llama", "dequantised_from": given | {field: ["lm_head"]}}
-    assert stored_rows(config) == "fp8"
-    config["dequantised_from"][field] += ["model.layers.0.self_attn*"]
-    assert stored_rows(config) == ""
+    def stored(modules: object) -> str:
+        return stored_rows({"model_type": "llama", "dequantised_from": given | {field: modules}})
+
+    for modules in (None, [], "lm_head", ["lm_head", "model.embed_tokens", "re:.*norm"], ["re:.*lm_head$"]):
+        assert stored(modules) == "fp8", modules
+    for module in ("model.layers.0.self_attn*", "re:.*lm_head|re:.*down_proj", "re:.*"):
+        assert stored(["lm_head", module]) == "", module
+    with pytest.raises(ModelRefused, match="must be a list of names"):
+        scheme_of({"quantization_config": given | {field: 5}})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

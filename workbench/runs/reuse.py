@@ -89,12 +89,19 @@ def resume_search(run: Run, earlier: Run) -> str:
 
 
 def trials_before(run: Run) -> list[PlanTrial]:
-    """The plans that the run tried whose search `run` resumes."""
+    """The plans that the run tried whose search `run` resumes; those that verify refused did not pass."""
     event = Event.objects.filter(run=run, kind=RESUMED).first()
     if event is None or event.data is None:
         return []
-    compose = StageRun.objects.filter(run_id=event.data["run"], stage="compose").first()
-    return [PlanTrial.model_validate(trial) for trial in ((compose and compose.result) or {}).get("trials", [])]
+    stages = StageRun.objects.filter(run_id=event.data["run"], stage__in=("compose", "verify"))
+    results = {row.stage: row.result or {} for row in stages}
+    trials = [PlanTrial.model_validate(trial) for trial in results.get("compose", {}).get("trials", [])]
+    checks = results.get("verify", {}).get("checks", [])
+    for trial in trials:
+        for check in checks:
+            if check["label"] == trial.label and not check["confirmed"]:
+                trial.gate, trial.reason = "fail", check["reason"]
+    return trials
 
 
 def _take_stages(run: Run, earlier: Run, stages: tuple[Stage, ...]) -> str:

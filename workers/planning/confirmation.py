@@ -19,10 +19,8 @@ from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import Sizes, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
-from workers.planning.precision import lowers_precision
 from workers.planning.processes import ENOUGH_PROCESSES, LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, FurtherProcesses
 from workers.planning.served_checks import of_processes
-from workers.planning.trial_order import NOT_TRIED, predicted_to_keep
 from workers.stats.intervals import joined
 from workers.stats.verdicts import overall
 from workers.wording.text import times
@@ -326,9 +324,8 @@ def is_change(plan: Plan, document: StageInput) -> bool:
 
 def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
     """(label, plan) of the composed plan, then of the others that passed in compose and beat today's, best first:
-    where the workload prefers the cheapest plan, those that keep every promise by their price, then the others; no
-    more than MOST_PLANS. Plans that compose did not try follow where they are predicted to keep the promise. Plans
-    that ended verify's process count, and are not returned.
+    where the workload prefers the cheapest plan, those that keep every promise by their price, then the others.
+    Plans that ended verify's process count among MOST_PLANS, and are not returned.
 
     Only what runs today where it is the composed plan, or where no other plan can be verified.
     """
@@ -338,24 +335,8 @@ def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
         return [(label, composed)]
     others = [(trial.label, Plan.model_validate(trial.plan)) for trial in _rivals(trials, document)]
     ended = {left_out.key for left_out in document.left_out}
-    hopeful = [(trial.label, Plan.model_validate(trial.plan)) for trial in _not_tried(trials, document)]
-    plans = [named for named in [*[(label, composed), *others][:MOST_PLANS], *hopeful] if named[0] not in ended]
+    plans = [named for named in [(label, composed), *others][:MOST_PLANS] if named[0] not in ended]
     return plans or [(document.workload.present_runner, present_plan(document))]
-
-
-def _not_tried(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial]:
-    """The plans that compose did not try and that are predicted to keep the first promise, those in today's precision
-    first, the best prediction first.
-    """
-    objective = document.workload.objectives[0]
-    skipped = [trial for trial in trials if trial.gate == "refused" and trial.reason.startswith(NOT_TRIED)]
-    lower = objective.direction != "at_least"
-
-    def order(trial: PlanTrial) -> tuple[bool, float]:
-        value = trial.predicted or 0.0
-        return lowers_precision(Plan.model_validate(trial.plan), dtype_of(document)), value if lower else -value
-
-    return sorted(predicted_to_keep(skipped, objective), key=order)
 
 
 def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial]:

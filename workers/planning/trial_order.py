@@ -1,11 +1,10 @@
 """Which whole-model plan is tried next, and which are not worth a trial: by what is predicted of each.
 
-The next plan is the one with the most expected gain for each second of building and measuring, of those that are
-predicted to keep the promise, then of the others. The gain is the
-logarithm of the ratio between the best figure so far and the predicted one. Plans without a prediction follow, the
-quickest to build first. A plan is left out where even a prediction that is too slow by PREDICTION_ERROR, or the floor
-of the model's bytes and FLOPs, does not lead below the best figure by more than NOISE. One that takes more than
-CHEAP_SHARE of the seconds left is taken at its prediction.
+Plans that are predicted to keep the promise come before the others. Of either, the next one is that with the most
+expected gain for each second of building and measuring: the logarithm of the ratio between the best figure so far and
+the predicted one. Plans without a prediction follow, the quickest to build first. A plan is left out where even a
+prediction that is too slow by PREDICTION_ERROR, or the floor of the model's bytes and FLOPs, does not lead below the
+best figure by more than NOISE. One that takes more than CHEAP_SHARE of the seconds left is taken at its prediction.
 """
 
 from collections.abc import Sequence
@@ -224,9 +223,19 @@ def left_out_for_time(document: StageInput) -> list[PlanTrial]:
     return [trial for trial in composed.trials if trial.seconds_wanted is not None] if composed else []
 
 
+def never_tried(document: StageInput) -> list[PlanTrial]:
+    """The plans that compose did not try, since time was short or another plan was faster."""
+    trials = document.results.compose.trials if document.results.compose else []
+    return [trial for trial in trials if trial.gate == "refused" and trial.reason.startswith(NOT_TRIED)]
+
+
 def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list[PlanTrial]:
-    """Those of the trials whose prediction keeps the promise."""
-    return [trial for trial in trials if keeps_promise(trial.predicted, objective)]
+    """Those of the trials that keep the promise, by their measurement or else by their prediction."""
+    return [
+        trial
+        for trial in trials
+        if (trial.keeps == "met" if trial.primary else keeps_promise(trial.predicted, objective))
+    ]
 
 
 def minutes_wanted(document: StageInput, context: Context, seconds: Sequence[float]) -> float | None:

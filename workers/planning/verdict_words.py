@@ -87,7 +87,7 @@ def turns_words(turns: int, todays: int) -> str:
 def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict: Verdict) -> str:
     """Which plans were not tried for want of time, as a sentence; "" for none, or where the SLA is met.
 
-    `left_out` of a verdict that is not *missed* are those that are predicted to keep the promise.
+    `left_out` of a verdict that is not *missed* are those that may keep the promise, whyever they were not verified.
     """
     if not left_out or verdict == "met":
         return ""
@@ -98,7 +98,8 @@ def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict:
     if verdict == "missed":
         return f"Missed by the plans that were tried. There was no time to try {names}."
     limit = f"{objective.direction.replace('_', ' ')} {plain(objective.limit or 0)} {objective.unit}"
-    return f"Undecided: there was no time to try {names}, which may keep {objective.label} of {limit}."
+    verb = "was" if len(left_out) == 1 else "were"
+    return f"Undecided: {names} may keep {objective.label} of {limit}, and {verb} not verified."
 
 
 def _change_words(objective: Objective, gain: Speedup, before: str) -> str:

@@ -115,14 +115,16 @@ class _Composer:
         return self.done
 
     def _measured_before(self, labels: Sequence[str]) -> dict[str, PlanTrial]:
-        """Of these plans those that keep the precision and that the run measured whose search this one resumes."""
-        trials = (trial for trial in self.document.trials_before if trial.label in labels)
+        """Of these plans those that keep the precision and that the run measured whose search this one resumes: those
+        that passed, and those that its verify refused.
+        """
+        trials = (trial for trial in self.document.trials_before if trial.label in labels and trial.primary)
         return {
-            trial.label: trial.model_copy(update={"chosen": False, "reason": MEASURED_BEFORE})
+            trial.label: trial.model_copy(
+                update={"chosen": False, "reason": MEASURED_BEFORE if trial.gate == "pass" else trial.reason}
+            )
             for trial in trials
-            if trial.gate == "pass"
-            and trial.primary
-            and not lowers_precision(Plan.model_validate(trial.plan), self.dtype)
+            if trial.gate in ("pass", "fail") and not lowers_precision(Plan.model_validate(trial.plan), self.dtype)
         }
 
     def _measure_peers(self) -> None:
@@ -192,7 +194,7 @@ class _Composer:
         plan = self._plan(variant.runner_name, variant.options, [], size)
         self._predicted = candidate.predicted
         partly = kernels_plan.partly_stored(self.model, self._stored) if variant.weights == self._stored else ""
-        if reason := self._order.refusal(candidate) or self._why_not(candidate) or partly:
+        if reason := self._order.refusal(candidate) or partly or self._why_not(candidate):
             self._refuse(label, plan, reason)
         elif late := self._too_late(candidate):
             self._refuse(label, plan, late)

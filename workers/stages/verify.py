@@ -15,7 +15,7 @@ from workers.planning.confirmation import PlanMeasurement, in_more_processes, si
 from workers.planning.expected_figures import expected_of
 from workers.planning.processes import FurtherProcesses
 from workers.planning.serving import serving_of
-from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
+from workers.planning.trial_order import left_out_for_time, minutes_wanted, never_tried, predicted_to_keep
 from workers.planning.verification import Bench
 from workers.stats.intervals import goodput, tokens_per_second
 from workers.stats.sample_sizes import distributions
@@ -52,20 +52,17 @@ def _tried(
     return attempts, left_out, final
 
 
-def _decided(
-    document: StageInput, tried: Iterable[str], left_out: Iterable[str], final: PlanMeasurement
-) -> tuple[Verdict, list[PlanTrial]]:
-    """The verdict, and the plans that there was no time to try and that could change it. It is not *missed* where a
-    plan that was not `tried`, or was `left_out`, is predicted to keep the promise.
+def _decided(document: StageInput, left_out: Iterable[str], final: PlanMeasurement) -> tuple[Verdict, list[PlanTrial]]:
+    """The verdict, and the plans that were not verified and could change it. It is not *missed* where one that compose
+    did not try, or that was `left_out`, may keep the promise.
     """
     verdict = verdict_words.overall_verdict(final.outcomes, final.quality, final.changed)
-    waiting = [trial for trial in left_out_for_time(document) if trial.label not in {*tried, *left_out}]
     composed = document.results.compose
     unverified = [trial for trial in composed.trials if trial.label in left_out] if composed else []
-    hopeful = predicted_to_keep([*waiting, *unverified], document.workload.objectives[0])
+    hopeful = predicted_to_keep([*never_tried(document), *unverified], document.workload.objectives[0])
     if verdict == "missed" and hopeful:
         verdict = "not_enough_samples"
-    return verdict, waiting if verdict == "missed" else hopeful
+    return verdict, left_out_for_time(document) if verdict == "missed" else hopeful
 
 
 def run(document: StageInput, context: Context) -> VerifyResult:
@@ -74,7 +71,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     attempts, left_out, final = _tried(document, context, usd)
     busy = verdict_words.busy_share(document.results, final.environment)
     recommended, final = not attempts[-1].why_not, without_void_verdicts(final, busy is not None)
-    verdict, waiting = _decided(document, [attempt.label for attempt in attempts], left_out, final)
+    verdict, waiting = _decided(document, left_out, final)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
     refusal = next((attempt.refusal for attempt in attempts if attempt.plan == plan_of(document)), ended)
     plan = final.plan

@@ -212,11 +212,12 @@ def backends(
         decoders = [Decoder(shard) for shard in shards]
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
-    own_fp8 = decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)
-    if own_fp8 and not weights and gpu.sm == 90 and len(shards) == 1 and not set(OF_FP8) & set(exclude):
+    all_fp8 = decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)
+    may_be_fp8 = plan is None and gpu.sm == 90 and len(shards) == 1 and not set(OF_FP8) & set(exclude)
+    if all_fp8 and stored_rows(config) and may_be_fp8 and not weights:
         fits = copies_beside(decoder, model.config, gpu, wanted, weights="fp8") is Copies.ALL
         weights = "fp8" if fits else ""
-    if weights == "fp8" and not own_fp8:
+    if weights == "fp8" and not all_fp8:
         raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):
         raise ValueError(f"--weights: {weights} is not served on {reason}")

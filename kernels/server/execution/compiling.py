@@ -222,7 +222,8 @@ def served_builds(
     if size > 1:
         yield all_reduce.build_of(size)
     if size == 1:
-        in_fp8 = stored_rows(config) if dtype == "bf16" and not set(OF_FP8) & set(exclude) else ""
+        may_be_fp8 = plan is None and dtype == "bf16" and not set(OF_FP8) & set(exclude)
+        in_fp8 = stored_rows(config) if may_be_fp8 else ""
         weights = weights or stored_experts(config) or in_fp8
     if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)

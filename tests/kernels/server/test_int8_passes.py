@@ -82,7 +82,7 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows, weights, ranks
 @pytest.mark.parametrize("ranks", [1, 2])
 @torch.no_grad()
 def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, monkeypatch, capsys) -> None:
-    """Where the operator asks for it, beside a model of what the codes and scales are in float32."""
+    """By default on one GPU, beside a model of what the codes and scales are in float32."""
     tensors = drawn(tmp_path / "source", CHANNEL, num_hidden_layers=2, head_dim=32)
     model = loaded(tmp_path / "source", tmp_path / "plain")
     exact = copy.deepcopy(model).float()
@@ -100,7 +100,8 @@ def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, m
         return []
 
     monkeypatch.setattr(building, "megakernel_beside", beside)
-    (kernels,) = building.backends(model, RequestedSize(64, 20), exclude=others, weights="fp8")
+    weights = "" if ranks == 1 else "fp8"
+    (kernels,) = building.backends(model, RequestedSize(64, 20), exclude=others, weights=weights)
     assert streamed == [("fp8_layers", [1, 2, 4, 8])]
     rows.clear()
     requests = [Request(str(each), [each + 1, 2 * each + 3, 5], 3 + each // 5) for each in range(20)]
@@ -112,12 +113,15 @@ def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, m
 
 
 @torch.no_grad()
-def test_a_checkpoint_in_fp8_is_served_dequantised_unless_the_operator_asks(rows, tmp_path, monkeypatch) -> None:
-    """One that has a matrix in 16 bits is refused in fp8."""
-    drawn(tmp_path / "source", CHANNEL, left=("lm_head", "down_proj"))
-    model = loaded(tmp_path / "source", tmp_path / "plain")
+def test_a_checkpoint_in_fp8_is_served_dequantised_where_that_is_excluded_or_not_all_of_it(
+    rows, tmp_path, monkeypatch
+) -> None:
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
     others, size = [name for name in VARIANTS if name not in OF_FP8], RequestedSize(64, 4)
+    drawn(tmp_path / "whole", CHANNEL)
+    building.backends(loaded(tmp_path / "whole", tmp_path / "all"), size, exclude=[*others, "megakernel", *OF_FP8])
+    drawn(tmp_path / "source", CHANNEL, left=("lm_head", "down_proj"))
+    model = loaded(tmp_path / "source", tmp_path / "plain")
     building.backends(model, size, exclude=[*others, "megakernel"])
     assert not rows
     with pytest.raises(ValueError, match="fp8 is served of a checkpoint that has each matrix of its layers so"):

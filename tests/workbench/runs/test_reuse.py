@@ -14,7 +14,7 @@ from workbench.intake.services.catalogue import model_for
 from workbench.prices.services import add_price_book
 from workbench.runs import run_queue, state
 from workbench.runs.models import Run, StageRun, Worker
-from workbench.runs.reuse import KNOWN_FOR, SEARCH
+from workbench.runs.reuse import KNOWN_FOR, SEARCH, trials_before
 from workbench.runs.services import create_run, go_on, stage_input
 from workers.documents.prices import default_price_book
 from workers.documents.stages import GPU_STAGES
@@ -124,6 +124,11 @@ def test_a_run_with_more_minutes_resumes_the_search(browser, engineer, known):
     document = after_admit(run, known, "compose")
     tried = known.stages.get(stage="compose").result["trials"]
     assert [trial.model_dump(mode="json") for trial in document.trials_before] == tried
+    verify = known.stages.get(stage="verify")
+    verify.result["checks"] = [{"label": tried[1]["label"], "confirmed": False, "reason": "Refused."}]
+    verify.save()
+    refused = trials_before(run)[1]
+    assert (refused.gate, refused.reason) == ("fail", "Refused.")
     assert document.results.compose is None
     assert stage_input(run, StageKey(run_id=str(run.id), stage="verify", attempt=1)).trials_before == []
 

@@ -228,20 +228,22 @@ def test_a_promise_is_predicted_to_be_kept_on_its_own_side_of_the_limit(objectiv
 
 def test_plans_that_were_left_out_for_time_are_named_with_the_minutes_that_they_take(context):
     left = [
-        trial("megakernel", 0, "megakernel", predicted=39.0, seconds_wanted=13.0),
-        trial("compiled", 0, "compiled", predicted=73.0, seconds_wanted=24.0),
+        trial(name, 0, name, predicted=predicted, seconds_wanted=seconds).model_copy(update={"primary": None})
+        for name, predicted, seconds in (("megakernel", 39.0, 13.0), ("compiled", 73.0, 24.0))
     ]
     promise = document().workload.objectives[0]
     assert predicted_to_keep(left, promise) == left[:1]
     undecided = left_out_words(left[:1], promise, "not_enough_samples")
     assert undecided.startswith("Undecided: ")
-    assert "megakernel (predicted: 39.0 ms), which may keep TTF64 p50 of at most 60 ms." in undecided
+    assert "megakernel (predicted: 39.0 ms) may keep TTF64 p50 of at most 60 ms, and was not verified." in undecided
     missed = left_out_words(left[1:], promise, "missed")
     assert missed.startswith("Missed ")
     assert " compiled (predicted" in missed
     assert left_out_words(left, promise, "met") == ""
     relative = Objective(metric="ttf_n", n=64, at_least_faster=2)
     assert predicted_to_keep(left, relative) == []
+    measured = [trial("kernels", 70, "kernels", predicted=50.0), trial("eager", 50, "eager", keeps="met")]
+    assert predicted_to_keep(measured, promise) == measured[1:], "a measurement says more than a prediction"
     assert left_out_words([], relative, "too_close") == ""
     assert minutes_wanted(document(minutes=3), context, [13.0, 24.0]) == 4.0
     assert minutes_wanted(document(minutes=3), context, []) is None

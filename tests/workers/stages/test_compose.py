@@ -101,10 +101,13 @@ def test_plans_that_an_earlier_run_measured_or_the_workload_excludes_are_not_tri
     again = labelled["compiled"]
     assert again.primary == primary, "no C++ compiler is there to measure it"
     assert again.reason.endswith("Measured by the run whose search this one resumes.")
-    for change in ({"plan": plan | {"dtype": "bf16"}}, {"gate": "fail"}, {"primary": None}):
-        document = stage_input("compose")
+    document = stage_input("compose")
+    for change in ({"plan": plan | {"dtype": "bf16"}}, {"gate": "fail", "primary": None}, {"primary": None}):
         document.trials_before = [measured.model_copy(update=change)]
         assert compose._Composer(document, context)._measured_before(["compiled"]) == {}, change
+    document.trials_before = [measured.model_copy(update={"gate": "fail", "reason": "Verify refused it."})]
+    refused = compose._Composer(document, context)._measured_before(["compiled"])["compiled"]
+    assert (refused.gate, refused.reason) == ("fail", "Verify refused it.")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from workers.harness.context import Context
 from workers.measuring import alternation
 from workers.measuring.alternation import Alternation
 from workers.planning import confirmation, processes
-from workers.planning.confirmation import to_verify
+from workers.planning.confirmation import PlanMeasurement, to_verify
 from workers.planning.fresh_process import Result, VerifyTask
 from workers.planning.processes import ENOUGH_PROCESSES
 from workers.stages import verify
@@ -180,23 +180,31 @@ def test_the_next_plans_to_verify_beat_todays_the_cheapest_that_keep_the_promise
     assert labels(document_of(1, *trials)) == ["compiled in bf16", "compiled in fp32"]
 
 
-def test_plans_that_compose_did_not_try_are_verified_where_they_are_predicted_to_keep_the_promise():
+@pytest.mark.parametrize(
+    ("reason", "predicted", "verdict"),
+    [
+        ("Not tried: 30 ms are predicted, and megakernel was measured with 20 ms.", 30.0, "not_enough_samples"),
+        ("Not tried: 60 ms are predicted, and megakernel was measured with 20 ms.", 60.0, "missed"),
+        ("The workload excludes it.", 30.0, "missed"),
+    ],
+)
+def test_no_promise_is_missed_while_a_plan_that_was_not_tried_is_predicted_to_keep_it(reason, predicted, verdict):
     document = document_of(1, ("eager", "fp32", 100), ("megakernel", "fp32", 20))
     document.workload.objectives[0].limit = 50.0
     trials = document.results.compose.trials
-    untried = [
-        ("compiled", "bf16", 15.0, "Not tried: 15 ms are predicted."),
-        ("compiled", "fp32", 40.0, "Not tried: building takes about 90 s and 8 s were left."),
-        ("kernels", "fp32", 30.0, "Not tried: 30 ms are predicted, and megakernel was measured with 20 ms."),
-        ("kernels", "fp32", 60.0, "Not tried: 60 ms are predicted, and megakernel was measured with 20 ms."),
-        ("kernels", "fp32", 10.0, "The workload excludes it."),
-    ]
-    for runner, dtype, predicted, reason in untried:
-        plan = trials[0].plan | {"runner": runner, "dtype": dtype}
-        label = f"{runner} at {predicted:.0f}"
-        trials.append(PlanTrial(label=label, plan=plan, unit="ms", gate="refused", reason=reason, predicted=predicted))
-    labels = [label for label, _ in to_verify(document, Plan.model_validate(document.results.compose.plan))]
-    assert labels == ["megakernel in fp32", "kernels at 30", "compiled at 40", "compiled at 15"]
+    refused = {"gate": "refused", "reason": reason, "predicted": predicted}
+    trials.append(PlanTrial(label="kernels", plan=trials[0].plan, unit="ms", **refused))
+    slow = served(1000, 30, 8)
+    final = PlanMeasurement.of(
+        "eager",
+        Plan.model_validate(trials[0].plan),
+        document,
+        None,
+        ENVIRONMENT,
+        [Alternation(slow, slow)],
+        ready_seconds=1.0,
+    )
+    assert verify._decided(document, [], final)[0] == verdict
 
 
 FASTER = Alternation(served(2000, 10, 8), served(20, 10, 8))
