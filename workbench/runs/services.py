@@ -89,7 +89,7 @@ def create_run(
         gpu_class_fixed=bool(gpu_class),
         created_by=user,
     )
-    earlier = None if search_again else reuse.earlier_search(run)
+    earlier = None if search_again or resumed else reuse.earlier_search(run)
     state.start(run, earlier, resumed if resumed and reuse.may_resume(run, resumed) else None)
     return run
 
@@ -103,13 +103,13 @@ def minutes_wanted(run: Run) -> float | None:
 
 def go_on(run: Run, user: Any) -> Run:
     """Start a run of the same workload with the minutes that `minutes_wanted` says, on the same class of GPU. It
-    resumes the search of this one where nothing has changed since.
+    resumes the search of this one where nothing has changed since, without the plans that verify refused.
 
     Raises RunError where the run left out nothing, and as `create_run`.
     """
     minutes = minutes_wanted(run)
     if minutes is None:
-        raise RunError("the run left out no plan for time", "state")
+        raise RunError("the run left out no plan", "state")
     try:
         document = run.workload.sla
     except Unreadable as error:

@@ -132,7 +132,7 @@ def test_the_result_page_offers_the_minutes_that_were_missing_and_starts_such_a_
     client = browser(engineer)
     assert b"Go on with" not in client.get(f"/runs/{done.id}/result/").content
     answer = client.post(f"/runs/{done.id}/go-on/", follow=True)
-    assert "Not started: the run left out no plan for time." in answer.content.decode()
+    assert "Not started: the run left out no plan." in answer.content.decode()
     stage = done.stages.get(stage="verify")
     stage.result |= {"verdict": "not_enough_samples", "minutes_wanted": 7.5}
     stage.save()

@@ -124,13 +124,22 @@ def test_a_run_with_more_minutes_resumes_the_search(browser, engineer, known):
     document = after_admit(run, known, "compose")
     tried = known.stages.get(stage="compose").result["trials"]
     assert [trial.model_dump(mode="json") for trial in document.trials_before] == tried
-    verify = known.stages.get(stage="verify")
-    verify.result["checks"] = [{"label": tried[1]["label"], "confirmed": False, "reason": "Refused."}]
-    verify.save()
-    refused = trials_before(run)[1]
-    assert (refused.gate, refused.reason) == ("fail", "Refused.")
     assert document.results.compose is None
     assert stage_input(run, StageKey(run_id=str(run.id), stage="verify", attempt=1)).trials_before == []
+
+
+def test_where_verify_refused_a_plan_the_search_goes_on_without_it(engineer, known):
+    """Also one that left nothing out for time."""
+    unfinished(known)
+    known_as(known, "not_enough_samples", "Slower than eager.")
+    label = known.stages.get(stage="compose").result["trials"][1]["label"]
+    verify = known.stages.get(stage="verify")
+    verify.result["checks"] = [{"label": label, "confirmed": False, "reason": "Refused."}]
+    verify.save()
+    run = go_on(known, engineer)
+    assert states(run)["compose"] == StageRun.State.PENDING
+    refused = trials_before(run)[1]
+    assert (refused.label, refused.gate, refused.reason) == (label, "fail", "Refused.")
 
 
 def test_what_was_explored_with_too_little_time_is_explored_anew(engineer, known):
