@@ -21,6 +21,7 @@ from workers.confinement.control_group import ControlGroup
 
 REFUSED_CODE = 125
 KILL_SECONDS = 5
+PASSED_ON = (signal.SIGTERM, signal.SIGUSR1)
 
 
 def main() -> NoReturn:
@@ -37,13 +38,16 @@ def guard(limits: ResourceLimits, bounds: Bounds, parent: int, report: int, star
     if privileges.to_reach_files() is not None:
         _hand_over(bounds)
     own_pid = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until there are handlers, else one would end the guard alone
     pid = os.fork()
     if pid == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         _become(limits, bounds, group, own_pid, report)
         start()
     os.close(report)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
     signal.signal(signal.SIGUSR1, lambda *_: _end(-signal.SIGKILL, group))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     _when_parent_dies(signal.SIGUSR1, parent)
     while (ended := os.wait())[0] != pid:
         pass
