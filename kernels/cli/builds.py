@@ -50,8 +50,8 @@ def of_model(
     model = skeleton(config, "bf16")
     if reason := refusal(model):
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
-    decoder, own = Decoder(model), stored_rows(config)
-    launches = ("bf16", *(of_stored(each) if each == own else each for each in weights))
+    decoder, stored = Decoder(model), stored_rows(config)
+    launches = ("bf16", *(of_stored(each) if each == stored else each for each in weights))
     yield EMPTY_BUILD
     yield of_gpu.build_of(gpu.sm)
     for traffic in traffics:

@@ -79,23 +79,23 @@ def until_full(call: Callable[[], httpx.Response]) -> list[Any]:
 
 def on_a_full_disk(folder: Path, member: Member) -> dict[str, Any]:
     """What is answered."""
-    found: dict[str, Any] = {}
+    observed: dict[str, Any] = {}
     announced = [member.announce(UPLOAD) for _ in range(6)]
-    found["announced"] = [response.status_code for response in announced]
+    observed["announced"] = [response.status_code for response in announced]
     uploads = [response.json()["id"] for response in announced if response.status_code == 201]
-    found["received"] = member.send(uploads[0], UPLOAD // 2).status_code
+    observed["received"] = member.send(uploads[0], UPLOAD // 2).status_code
     fill(folder)
-    found["patch"] = said(member.send(uploads[1], UPLOAD // 2))
-    found["post"] = until_full(lambda: member.api.post("/workloads", json=WORKLOAD))
-    found["login"] = until_full(member.new_session)
-    found["announce"] = said(member.announce(1))
-    found["page"] = said(member.pages.get("/models/"))
-    found["read"] = said(member.api.get("/uploads"))
+    observed["patch"] = said(member.send(uploads[1], UPLOAD // 2))
+    observed["post"] = until_full(lambda: member.api.post("/workloads", json=WORKLOAD))
+    observed["login"] = until_full(member.new_session)
+    observed["announce"] = said(member.announce(1))
+    observed["page"] = said(member.pages.get("/models/"))
+    observed["read"] = said(member.api.get("/uploads"))
     fill(folder)
-    found["delete"] = [member.api.delete(f"/uploads/{upload}").status_code for upload in uploads]
-    found["left"] = len(member.api.get("/uploads").json()["items"])
-    found["freed"] = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize > UPLOAD
-    return found
+    observed["delete"] = [member.api.delete(f"/uploads/{upload}").status_code for upload in uploads]
+    observed["left"] = len(member.api.get("/uploads").json()["items"])
+    observed["freed"] = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize > UPLOAD
+    return observed
 
 
 def main(folder: Path) -> dict[str, Any]:

@@ -96,17 +96,17 @@ def test_what_hangs_may_exceed_the_stages_time_once(run_stage):
 
 def test_a_failure_in_words_ends_the_stage_at_once_and_is_blamed_on_nothing_that_was_tried_before(run_stage):
     assert run_stage(named("first refuses aborts"), 1).document["sentence"] == "It cannot be done."
-    found = run_stage(named("aborts once"), 1)
-    assert found.document["sentence"] == "It cannot be done again."
-    assert len([each for each in found.said if each.startswith("the plan aborts")]) == 1
+    aborted = run_stage(named("aborts once"), 1)
+    assert aborted.document["sentence"] == "It cannot be done again."
+    assert len([each for each in aborted.said if each.startswith("the plan aborts")]) == 1
 
 
 def test_a_stage_whose_process_dies_again_and_again_fails_with_all_the_names(run_stage, monkeypatch):
     monkeypatch.setattr(stage_process, "MOST_LEFT_OUT", 1)
-    found = run_stage(named("aborts1 aborts2 first"), -signal.SIGABRT)
-    assert "ended 2 times" in found.failure.sentence
+    aborted = run_stage(named("aborts1 aborts2 first"), -signal.SIGABRT)
+    assert "ended 2 times" in aborted.failure.sentence
     assert all(
-        f"the plan aborts{each} (its process was killed by SIGABRT)" in found.failure.sentence for each in (1, 2)
+        f"the plan aborts{each} (its process was killed by SIGABRT)" in aborted.failure.sentence for each in (1, 2)
     )
 
 

@@ -62,8 +62,8 @@ def of_generation(
             lower = [name for name in lower if _holds_experts(model, runner, size, name)]
         for weights in dict.fromkeys([served, *(name for name in lower if of_dense(name) or sizes.experts)]):
             most = batch_most(model, size)
-            own = stored_rows(model.config)
-            request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us, most, own)
+            stored = stored_rows(model.config)
+            request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us, most, stored)
             if not request.served_by_runner(traffic.batch) or excluded(runner, weights, served, workload):
                 continue
             figures = _latencies(request, workload, rates.single) if traffic.concurrency == 1 else []

@@ -62,7 +62,7 @@ def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_l
     fp8 takes 1.3 at most, NVFP4 5."""
     runner = runners.runner("megakernel", sample("bf16", "cuda"), {"weights": weights})
     tokens, compared = on_its_text(runner, "cuda")
-    found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(0.02))
-    print(found.sentence)
-    assert kl_least * found.kl_before < found.kl_after < kl_most
-    assert found.acceptable == acceptable
+    judged = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(0.02))
+    print(judged.sentence)
+    assert kl_least * judged.kl_before < judged.kl_after < kl_most
+    assert judged.acceptable == acceptable

@@ -176,15 +176,15 @@ def model(name: str) -> Any:
 @torch.no_grad()
 def own_copy(original: Any, weights: str) -> Any:
     """A copy of the model. For fp8_layers the matrices of its layers were stored in e4m3 with random scales of rows."""
-    made, chance = copy.deepcopy(original), torch.Generator().manual_seed(5)
-    linear = [module for module in made.model.layers.modules() if isinstance(module, torch.nn.Linear)]
+    copied, chance = copy.deepcopy(original), torch.Generator().manual_seed(5)
+    linear = [module for module in copied.model.layers.modules() if isinstance(module, torch.nn.Linear)]
     for weight in (module.weight for module in linear if weights == FP8_LAYERS):
         drawn = 1 + torch.rand(len(weight), generator=chance).to(weight.device)
         scales = weight.abs().amax(dim=1).float() * drawn / E4M3_MOST
         codes = (weight.float() / scales[:, None]).to(torch.float8_e4m3fn)
         weight.copy_(codes.float() * scales[:, None])
         setattr(weight, STORED_ROWS, scales)
-    return made
+    return copied
 
 
 @torch.no_grad()

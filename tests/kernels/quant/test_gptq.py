@@ -24,16 +24,16 @@ def weight(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
 def test_it_makes_errors_good_where_inputs_are_alike_and_rounds_to_nearest_elsewhere(weights: str) -> None:
     """Matrices that are rounded together are those rounded alone."""
     w, x = weight(48, 192), correlated(192, 1)
-    found = gptq(w[None], (x.T @ x)[None], weights)[0]
-    errors = [(x @ (each.values().float() - w.float()).T).norm() for each in (found, QUANTISERS[weights](w))]
+    rounded = gptq(w[None], (x.T @ x)[None], weights)[0]
+    errors = [(x @ (each.values().float() - w.float()).T).norm() for each in (rounded, QUANTISERS[weights](w))]
     assert errors[0] < 0.5 * errors[1]
     w = weight(24, 160)
-    found, nearest = gptq(w[None], torch.eye(160)[None], weights)[0], QUANTISERS[weights](w)
-    assert torch.equal(found.values(), nearest.values())
+    rounded, nearest = gptq(w[None], torch.eye(160)[None], weights)[0], QUANTISERS[weights](w)
+    assert torch.equal(rounded.values(), nearest.values())
     w, x = weight(16, 32), correlated(32, 5)
     x[:, 16:] = 0
-    found, nearest = gptq(w[None], (x.T @ x)[None], weights)[0], QUANTISERS[weights](w)
-    assert torch.equal(found.values()[:, 16:], nearest.values()[:, 16:])
+    rounded, nearest = gptq(w[None], (x.T @ x)[None], weights)[0], QUANTISERS[weights](w)
+    assert torch.equal(rounded.values()[:, 16:], nearest.values()[:, 16:])
     both = torch.stack([weight(16, 64, seed) for seed in (1, 2)])
     moments = torch.stack([x.T @ x for x in (correlated(64, 3), correlated(64, 4))])
     together = gptq(both, moments, weights)

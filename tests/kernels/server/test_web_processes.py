@@ -133,9 +133,9 @@ def test_a_signal_lets_all_of_them_drain(tmp_path: Path) -> None:
     log = tmp_path / "log"
     options = ("--web-processes", "2", "--kv-cache-dtype", "fp8")
     with log.open("wb") as output, served(*options, output=output) as (api, server):
-        asked = ASKED | {"prompt": [*range(5, 25)], "ignore_eos": True, "return_token_ids": True}
-        ids = api.post("/v1/completions", json=asked).json()["choices"][0]["token_ids"]
-        again = api.post("/v1/completions", json=asked | {"prompt": asked["prompt"] + ids[:-1], "max_tokens": 1}).json()
+        body = ASKED | {"prompt": [*range(5, 25)], "ignore_eos": True, "return_token_ids": True}
+        ids = api.post("/v1/completions", json=body).json()["choices"][0]["token_ids"]
+        again = api.post("/v1/completions", json=body | {"prompt": body["prompt"] + ids[:-1], "max_tokens": 1}).json()
         assert again["choices"][0]["token_ids"] == ids[-1:]
         assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == 16
         assert 'serve_kv_cache_info{dtype="fp8"} 1.0' in api.get("/metrics").text

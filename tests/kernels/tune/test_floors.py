@@ -52,15 +52,15 @@ def test_params_that_lost_below_the_floor_are_impossible_as_well(plant):
 def test_what_lies_between_the_ceilings_and_their_error_stays(plant):
     plant(Slow, Fast)
     place = doubted({"planted_fast": 1.0, "planted_slow": 3.0}, 2.0, 1.02)
-    found = by_name(try_case(place, CASE))
-    assert (found["planted_fast"].chosen, found["planted_fast"].floor_share) == (True, None)
-    assert found["planted_fast"].floor_ms == pytest.approx(1.02)
-    assert found["planted_fast"].reason == "3.00x faster than planted_slow, what torch runs by itself."
+    candidates = by_name(try_case(place, CASE))
+    assert (candidates["planted_fast"].chosen, candidates["planted_fast"].floor_share) == (True, None)
+    assert candidates["planted_fast"].floor_ms == pytest.approx(1.02)
+    assert candidates["planted_fast"].reason == "3.00x faster than planted_slow, what torch runs by itself."
     plant(Slow, Fast)
     place = doubted({"planted_fast": 1.0, "planted_slow": 3.0}, 1.04, 1.04)
-    found = by_name(try_case(place, CASE))
-    assert (found["planted_fast"].chosen, place.measured) == (True, [])
-    assert found["planted_fast"].floor_share == pytest.approx(1.04)
+    candidates = by_name(try_case(place, CASE))
+    assert (candidates["planted_fast"].chosen, place.measured) == (True, [])
+    assert candidates["planted_fast"].floor_share == pytest.approx(1.04)
 
 
 def test_a_time_that_was_too_short_once_is_taken_again(plant):

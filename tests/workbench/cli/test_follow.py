@@ -121,12 +121,12 @@ def test_a_slower_run_ends_with_seven_and_too_few_processes_with_four(cli, organ
 
 
 def test_options_that_make_no_sense(cli, organisation, engineer):
-    kept, new = (str(finished(organisation, engineer).id) for _ in range(2))
+    older, new = (str(finished(organisation, engineer).id) for _ in range(2))
     percent = "--fail-on-regression"
     for options, said in (
-        (["--against", kept], "--against and --fail-on-regression go together."),
-        (["--against", kept, percent, "much"], "takes a percentage above 0 and up to 100"),
-        (["--against", kept, percent, "0%"], "takes a percentage above 0 and up to 100"),
+        (["--against", older], "--against and --fail-on-regression go together."),
+        (["--against", older, percent, "much"], "takes a percentage above 0 and up to 100"),
+        (["--against", older, percent, "0%"], "takes a percentage above 0 and up to 100"),
         (["--against", new, percent, "3%"], "--against names the same run"),
         (["--against", "0123", percent, "3%"], "there is no such run"),
     ):

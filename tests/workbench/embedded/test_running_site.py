@@ -117,11 +117,11 @@ class Site:
 
     def checking(self) -> list[psutil.Process]:
         """The processes that read files at the moment."""
-        found = []
+        reading = []
         for each in self.process("intake").children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                found += [each] if check_files.__name__ in each.cmdline() else []
-        return found
+                reading += [each] if check_files.__name__ in each.cmdline() else []
+        return reading
 
     def send(self, files: dict[str, bytes], holds: str = "model") -> str:
         """The id of an upload that only needs to be finished."""
@@ -226,10 +226,10 @@ def test_large_tokenizer_configs_at_once_cost_the_web_process_nothing(site):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(site.finish, uploads))
     for upload in uploads:
-        found = site.ended(upload)
-        assert found["state"] == "refused"
-        assert found["files"] == []
-        assert found["problem"]["detail"].startswith("tokenizer_config.json: the file has 11,5")
+        ending = site.ended(upload)
+        assert ending["state"] == "refused"
+        assert ending["files"] == []
+        assert ending["problem"]["detail"].startswith("tokenizer_config.json: the file has 11,5")
     assert serving.is_running()
     assert _peak_mib(serving) - before < 50
 

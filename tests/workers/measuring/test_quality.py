@@ -57,8 +57,8 @@ def with_damage(factor: float):
 
 def judged(after, tokens=TOKENS, allowed=POINT):
     """`after`: a model, or what its second MLP is damaged by."""
-    found = with_damage(after) if isinstance(after, float) else compared(after, tokens)
-    return quality.judge(*found, tokens, True, allowed)
+    comparison = with_damage(after) if isinstance(after, float) else compared(after, tokens)
+    return quality.judge(*comparison, tokens, True, allowed)
 
 
 def test_the_same_precision_loses_nothing_and_a_fall_is_not_called_a_rise():

@@ -38,8 +38,8 @@ def run(folder: Path) -> None:
     result = verify.run(document, Context(folder, folder, seconds=60, startup_seconds=1.0))
     (folder / "result.json").write_text(result.model_dump_json())
 
-    kept = [PROMISE | {"limit": 9000}]
-    refused = document_of(1, ("compiled", "fp32", 6000), ("megakernel", "fp32", 60), model=model, objectives=kept)
+    objectives = [PROMISE | {"limit": 9000}]
+    refused = document_of(1, ("compiled", "fp32", 6000), ("megakernel", "fp32", 60), model=model, objectives=objectives)
     (folder / "refused").mkdir()
     result = verify.run(refused, Context(folder, folder / "refused", seconds=60, startup_seconds=1.0))
     (folder / "refused.json").write_text(result.model_dump_json())

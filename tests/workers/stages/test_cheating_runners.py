@@ -163,11 +163,11 @@ def test_compose_refuses_made_up_ids_and_logits_that_differ_behind_a_prompt(cont
 
 def test_verify_refuses_made_up_ids(context):
     document = stage_input("verify")
-    found = verify.run(composed_with(of_cheat(document), document), context)
-    assert not found.recommended
-    assert found.plan["runner"] == "eager"
-    assert found.refusal.startswith("The ids that it served are not the model's")
-    assert f"The plan is refused. {found.refusal}" in found.sentence
+    result = verify.run(composed_with(of_cheat(document), document), context)
+    assert not result.recommended
+    assert result.plan["runner"] == "eager"
+    assert result.refusal.startswith("The ids that it served are not the model's")
+    assert f"The plan is refused. {result.refusal}" in result.sentence
 
 
 def of_cheat(document: StageInput) -> Plan:
@@ -219,9 +219,9 @@ def test_compose_and_verify_refuse_made_up_embeddings(tmp_path, monkeypatch):
     trial = TrialRunner(document).attempt("cheat", plan, lambda: NoForward(model), times, lossy=False)
     assert trial.gate == "fail"
     assert trial.reason.startswith(f"{said}its own output by 100.0%")
-    found = verify.run(composed_with(plan, document), context)
-    assert not found.recommended
-    assert found.refusal.startswith(f"{said}the model's by 100.0%")
+    result = verify.run(composed_with(plan, document), context)
+    assert not result.recommended
+    assert result.refusal.startswith(f"{said}the model's by 100.0%")
 
 
 def test_a_request_faster_than_the_memory_can_be_read_is_refused(context):

@@ -20,8 +20,8 @@ CHOSEN, HIDDEN, INNER, LAYERS = 2, 128, 96, 4
 
 
 def test_floors_count_the_experts_that_have_rows(tmp_path: Path) -> None:
-    found = profile.run(stage_input("profile", manifest(CONFIG)), context_of(CONFIG, tmp_path))
-    rows = {(row.op, row.phase): row for row in found.rows}
+    result = profile.run(stage_input("profile", manifest(CONFIG)), context_of(CONFIG, tmp_path))
+    rows = {(row.op, row.phase): row for row in result.rows}
     step = rows["experts", "decode"]
     count = 7
     weights = CHOSEN * 3 * INNER * HIDDEN
@@ -32,7 +32,7 @@ def test_floors_count_the_experts_that_have_rows(tmp_path: Path) -> None:
     assert "8 experts" in step.shapes
     assert rows["linear router", "decode"].flops == pytest.approx(2 * LAYERS * count * 8 * HIDDEN)
     assert ("routing", "decode") in rows
-    assert not [each.op for each in found.rows if "(Qwen3Moe" in each.op]
+    assert not [each.op for each in result.rows if "(Qwen3Moe" in each.op]
 
 
 def test_a_kernels_plan_is_made_of_it_and_served_and_in_no_lower_precision_but_int8() -> None:
@@ -66,24 +66,24 @@ HYENA = catalogue.entry("tiny-striped-hyena")[0] | {"num_hidden_layers": 2, "att
 
 def test_a_long_convolution_is_a_case_whose_variant_gets_a_verdict(tmp_path: Path) -> None:
     prompt, width = 64, 128
-    context, model, found = context_of(HYENA, tmp_path, 20), manifest(HYENA), Results()
+    context, model, results = context_of(HYENA, tmp_path, 20), manifest(HYENA), Results()
     traffic = {"traffic": {"prompt_tokens": prompt, "output_tokens": 2}}
     traffic["objectives"] = [{"metric": "ttft", "limit": 1e5}]
     case = FftConvCase(batch=1, width=width, length=prompt, filter=prompt, dtype="fp32")
     short = case.model_copy(update={"width": 3 * width, "filter": 3, "gated": False})
     for name, stage in (("baseline", baseline), ("profile", profile)):
-        setattr(found, name, stage.run(stage_input(name, model, found, **traffic), context))
-    (row,) = (row for row in found.profile.rows if row.op == "convolution long_filter")
+        setattr(results, name, stage.run(stage_input(name, model, results, **traffic), context))
+    (row,) = (row for row in results.profile.rows if row.op == "convolution long_filter")
     assert (row.phase, row.calls, row.flops) == ("prefill", 1, pytest.approx(case.flops))
-    listed = [each for each in found.profile.cases if each["op"] == "fft_conv"]
+    listed = [each for each in results.profile.cases if each["op"] == "fft_conv"]
     assert {case_from.validate_python(each["case"]) for each in listed} == {case, short}
     assert {each["per_request"] for each in listed} == {1}
-    document = stage_input("explore", model, found, **traffic)
-    assert {case, short} <= {each.case for each in explore.wanted_cases(document, found.profile)[0]}
+    document = stage_input("explore", model, results, **traffic)
+    assert {case, short} <= {each.case for each in explore.wanted_cases(document, results.profile)[0]}
     planned = {"torch_fft": case, "torch_conv1d": short}
     ops = [PlannedOp(op=each.op, case=each.model_dump(), variant=name) for name, each in planned.items()]
     plan = Plan(model_digest=model.digest, gpu="cpu", runner="eager", dtype="fp32", ops=ops)
-    found.compose = ComposeResult(environment=found.baseline.environment, trials=[], plan=plan.model_dump())
-    verified = verify.run(stage_input("verify", model, found, **traffic), context)
+    results.compose = ComposeResult(environment=results.baseline.environment, trials=[], plan=plan.model_dump())
+    verified = verify.run(stage_input("verify", model, results, **traffic), context)
     assert verified.verdict in ("met", "not_enough_samples")
     assert len(verified.checks) == 1

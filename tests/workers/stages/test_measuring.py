@@ -86,12 +86,12 @@ def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, monkeypatch, bu
     objectives = [{"metric": "ttft", "limit": 0.001}, {"metric": "throughput", "limit": 1}]
     document = stage_input("verify", objectives=objectives)
     with rival_programs(((os.cpu_count() or 1) + 1) // 2 if verdict != "missed" else 0):
-        found = verify.run(with_plan(document), context)
+        result = verify.run(with_plan(document), context)
     assert len(warmed) == 1, "what runs today was measured beside itself"
-    assert found.verdict == verdict
-    assert [each.verdict for each in found.outcomes] == [verdict, "met"]
-    assert found.goodput_after == 0.0
-    assert ("decides nothing" in found.sentence) == ("machine was busy" in found.sentence) == (verdict != "missed")
+    assert result.verdict == verdict
+    assert [each.verdict for each in result.outcomes] == [verdict, "met"]
+    assert result.goodput_after == 0.0
+    assert ("decides nothing" in result.sentence) == ("machine was busy" in result.sentence) == (verdict != "missed")
 
 
 def test_a_machine_that_was_busy_while_plans_were_tried_decides_no_miss():
@@ -117,13 +117,13 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, monkeypatc
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
     strict = {"objectives": [{"metric": "e2e", "percentile": 99, "limit": 10_000}]}
     late = Context(context.model_dir, context.artifacts, seconds=0)
-    found = verify.run(with_plan(stage_input("verify", **strict)), late)
-    assert found.verdict == "not_enough_samples"
-    assert found.outcomes[0].samples == alternation.LEAST_PAIRS
-    assert found.outcomes[0].needed >= 514
-    assert f" {found.outcomes[0].needed:,} requests or more" in found.sentence
-    assert "; there are 9." in found.sentence
-    assert found.quality.tokens >= 4096
+    result = verify.run(with_plan(stage_input("verify", **strict)), late)
+    assert result.verdict == "not_enough_samples"
+    assert result.outcomes[0].samples == alternation.LEAST_PAIRS
+    assert result.outcomes[0].needed >= 514
+    assert f" {result.outcomes[0].needed:,} requests or more" in result.sentence
+    assert "; there are 9." in result.sentence
+    assert result.quality.tokens >= 4096
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2
     later = Context(context.model_dir, context.artifacts, seconds=-alternation.LATEST_SECONDS)
     hurried = verify.run(with_plan(stage_input("verify", **strict)), later)

@@ -25,14 +25,14 @@ def test_the_windows_have_the_requests_mean_cache_length(steps):
 
 def test_attentions_bytes_are_those_of_every_step_of_a_long_answer(tmp_path, known_ceilings):
     document = stage_input("profile", traffic={"prompt_tokens": 16, "output_tokens": 257})
-    found = profile.run(document, context_of(TINY, tmp_path))
-    (row,) = [row for row in found.rows if (row.op, row.phase) == ("attention", "decode")]
+    result = profile.run(document, context_of(TINY, tmp_path))
+    (row,) = [row for row in result.rows if (row.op, row.phase) == ("attention", "decode")]
     heads, kv_heads, dim, layers, element = 4, 2, 16, 1, 4
     q_and_out, k_and_v = 2 * heads, 2 * kv_heads
     truth = sum(layers * element * dim * (q_and_out + k_and_v * (16 + step + 1)) for step in range(256))
     assert row.least_bytes == pytest.approx(truth, rel=1e-9)
     assert row.calls == layers * 256
-    assert "early, middle and late" in found.notes[0]
+    assert "early, middle and late" in result.notes[0]
 
 
 def test_a_window_that_does_not_fit_is_left_out(tmp_path):

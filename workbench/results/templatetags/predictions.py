@@ -37,8 +37,8 @@ def error_words(organisation: Any, gpu_class: str) -> str:
     """
     gpu = single_gpu_class(gpu_class)
     name = GPUS[gpu].name if gpu in GPUS else gpu_class
-    kept = stage_fields(organisation, gpu, "report", "result__predicted")[:LAST_RUNS]
-    runs = [known for figures in kept if (known := [figure for figure in figures or [] if figure.get("runner")])]
+    predictions = stage_fields(organisation, gpu, "report", "result__predicted")[:LAST_RUNS]
+    runs = [known for figures in predictions if (known := [figure for figure in figures or [] if figure.get("runner")])]
     errors = [abs(ComparedFigure.model_validate(figure).error) for figures in runs for figure in figures]
     if not errors:
         return f"On {name} no run has yet compared what was predicted with what was measured."
