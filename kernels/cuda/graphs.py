@@ -6,18 +6,14 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-WARM_UP_CALLS = 3
 logger = logging.getLogger(__name__)
 
 
 def captured(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
     """The function as one CUDA graph launch; on other devices the function itself, warmed up.
 
-    `function` must work only on buffers whose addresses do not change. It compiles and autotunes during the warm-up. A
-    graph stores addresses and does not keep buffers or the function alive: its owner must.
-
-    Each call of the warm-up begins when the one before it has ended, as each replay does. With programmatic dependent
-    launches it would otherwise begin earlier, and a kernel could read what the end of the call before it writes.
+    `function` must work only on buffers whose addresses do not change. It compiles and autotunes in one call before the
+    capture. A graph stores addresses and does not keep buffers or the function alive: its owner must.
     """
     if device.type != "cuda":
         function()
@@ -26,9 +22,7 @@ def captured(function: Callable[[], None], device: torch.device) -> Callable[[],
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
-        for _ in range(WARM_UP_CALLS):
-            function()
-            side.synchronize()
+        function()
     torch.cuda.current_stream(device).wait_stream(side)
     torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
@@ -57,9 +51,8 @@ def captured_together(function: Callable[[], None], devices: Sequence[torch.devi
         before.wait_stream(streams[0])
 
     _wait_for(devices)
-    for _ in range(WARM_UP_CALLS):
-        as_it_is()
-        _wait_for(devices)
+    as_it_is()
+    _wait_for(devices)
     current = torch.cuda.current_stream(devices[0])
     try:
         return _Together(function, streams)

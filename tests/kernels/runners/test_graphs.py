@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from kernels import registry, runners
-from kernels.cuda.graphs import WARM_UP_CALLS, captured
 from kernels.hardware import GPUS
 from kernels.model import prompts
 from kernels.model.bound_variants import BoundVariants
@@ -75,20 +74,6 @@ def test_an_encoder_keeps_all_its_inputs(monkeypatch: pytest.MonkeyPatch, random
     gc.collect()
     assert len(masks) == 1
     assert masks[0]() is not None
-
-
-@pytest.mark.gpu
-def test_each_call_of_a_warm_up_begins_when_the_one_before_it_has_ended() -> None:
-    """A kernel with a dependent launch could otherwise read what the last kernel of that call still writes."""
-    ended: list[bool] = []
-
-    def call() -> None:
-        if not torch.cuda.is_current_stream_capturing():
-            ended.append(torch.cuda.current_stream().query())
-        torch.cuda._sleep(20_000_000)
-
-    captured(call, torch.device("cuda", torch.cuda.current_device()))
-    assert ended[1:] == [True] * (WARM_UP_CALLS - 1)
 
 
 @pytest.mark.gpu
