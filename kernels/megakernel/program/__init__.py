@@ -153,8 +153,7 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
     for listed in rows:
         listed.append({"op": END, "layer": shape.layers})
         table = np.zeros((len(listed), WORDS), dtype=np.int32)
-        for i, words in enumerate(listed):
-            for name, value in (words | {"index": i}).items():
-                table[i, FIELDS.index(name)] = value
+        table[:, : len(FIELDS)] = [[words.get(name, 0) for name in FIELDS] for words in listed]
+        table[:, FIELDS.index("index")] = np.arange(len(listed))
         program.instructions.append(table)
     return program
