@@ -65,9 +65,9 @@ LEAST_FP8 = 89
 """The compute capability × 10 from which on GPUs convert to e4m3."""
 
 
-def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], object] = lambda: None) -> tuple[Engine, Ready]:
+def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lambda: False) -> tuple[Engine, Ready]:
     """Loads the model and captures its graphs; returns the engine, and its message that it is ready. `compiled` waits
-    for what is compiled meanwhile.
+    for what `make_ahead` compiles meanwhile, and says whether it did.
 
     Raises ValueError or MemoryError with one sentence, or PlanRefused where the plan is the cause.
     """
@@ -94,7 +94,7 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], object] = la
             directory, config, seed=seed, generated=generated, dtype=dtype, device=device, tensor_parallel_size=size
         )
     with phases.phase("compile"):
-        compiled()
+        compiled_ahead = compiled()
     first = tensor_parallel.shards_of(model)[0]
     reason = refusal(first)
     if reason:
@@ -115,7 +115,7 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], object] = la
     exclude = of_server(excluded, kv_cache_dtype)
     if gpu.sm == 90 and MEGAKERNEL in exclude and MEGAKERNEL not in excluded:
         _tell("no megakernel: its caches are in 16 bits and the KV pages in fp8")
-    all_backends = backends(model, wanted, plan, exclude, phases, weights, spec.capture_all)
+    all_backends = backends(model, wanted, plan, exclude, phases, weights, spec.capture_all, compiled_ahead)
     serving = chosen(all_backends, planned, here, exclude)
     kernels, vocabulary = all_backends[-1], len(first.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
@@ -190,6 +190,7 @@ def backends(
     phases: Phases | None = None,
     weights: str = "",
     capture_all: bool = True,
+    compiled_ahead: bool = False,
 ) -> list[Backend]:
     """The backends of a transformers model, or of one sharded over several GPUs, in the order in which a step tries
     them.
@@ -200,7 +201,8 @@ def backends(
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
     experts too. By default experts stored in mxfp4 stay so, and layers stored in fp8 where the memory holds their codes
     as well. Prompts of many tokens take the model's own.
-    `capture_all` as `Spec` has it. Raises ValueError with one sentence.
+    `capture_all` as `Spec` has it; `compiled_ahead` says that `make_ahead` has compiled what a GPU needs that holds all
+    copies of the weights. Raises ValueError with one sentence.
     """
     shards, gpu, config = tensor_parallel.shards_of(model), gpu_of(model.device), model.config.to_dict()
     phases = phases or Phases()
@@ -208,7 +210,7 @@ def backends(
         weights = weights or stored_experts(config)
     with phases.phase("weights"):
         if not weights and "grouped_hopper" not in exclude and all(can_tile(shard, gpu) for shard in shards):
-            _tile(shards)
+            compiled_ahead &= _tile(shards)
         decoders = [Decoder(shard) for shard in shards]
     decoder = decoders[0]
     weights = stored_form(weights, [layer.o for layer in decoder.layers])
@@ -217,6 +219,7 @@ def backends(
     if all_fp8 and stored_rows(config) and may_be_fp8 and not weights:
         fits = copies_beside(decoder, model.config, gpu, wanted, weights="fp8") is Copies.ALL
         weights = "fp8" if fits else ""
+        compiled_ahead &= fits
     if weights == "fp8" and not all_fp8:
         raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):
@@ -242,7 +245,7 @@ def backends(
         decoders, gpu, limits, decodes=rows, ops=ops, copies=copies, exclude=exclude, weights=weights
     )
     with phases.phase("compile"):
-        if decoder.embedding.is_cuda:
+        if decoder.embedding.is_cuda and not (compiled_ahead and copies is Copies.ALL):
             given = model.config.to_dict(), gpu, capacity_of(context), batches
             own = megakernels(*given, streamed, len(shards), served=True)
             compile_together([*(each for pair in own for each in pair), *pass_builds(kernels)])
@@ -277,13 +280,18 @@ def stored_weights(weights: str, copies: Copies) -> str:
     return f"passes of up to {MOST_ROWS} rows take weights in {weights} ({each}), {more}longer ones the model's own"
 
 
-def _tile(shards: Sequence[Any]) -> None:
-    """Puts tiles in the place of the experts. Where they do not fit, are wrong or slower, says so and keeps rows."""
+def _tile(shards: Sequence[Any]) -> bool:
+    """Puts tiles in the place of the experts and returns True. Where they do not fit, are wrong or slower, says so and
+    keeps rows.
+    """
     try:
         tile_experts(*shards)
+        return True
     except (RuntimeError, ValueError) as reason:
         _tell(f"experts stay row by row, and the megakernel holds them once more: {reason}")
-    runners.free()
+        return False
+    finally:
+        runners.free()
 
 
 def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:

@@ -113,7 +113,7 @@ def main(spec: Spec, connection: Connection) -> None:
         with compile_ahead(spec) as compiled:
             return built(phases, compiled)
 
-    def built(phases: Phases, compiled: Callable[[], object]) -> "tuple[Engine, Ready]":
+    def built(phases: Phases, compiled: Callable[[], bool]) -> "tuple[Engine, Ready]":
         read_ahead(Path(spec.model))
         with phases.phase("imports"):  # torch and transformers, which the server's process does without
             gc.disable()  # a sixth of their time
@@ -255,13 +255,13 @@ def _read(files: Sequence[Path]) -> None:
 
 
 @contextmanager
-def compile_ahead(spec: Spec) -> Iterator[Callable[[], object]]:
-    """Starts the process where the host has GPUs of one known class; what comes waits for its end. It does not outlive
-    the block. The process takes no GPU.
+def compile_ahead(spec: Spec) -> Iterator[Callable[[], bool]]:
+    """Starts the process where the host has GPUs of one known class; what comes waits for its end and says whether it
+    did all its work. It does not outlive the block. The process takes no GPU.
     """
     gpu = None if spec.device == "cpu" else gpu_of_host()
     if gpu is None:
-        yield lambda: None
+        yield lambda: False
         return
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-c", MAKE]
@@ -277,6 +277,8 @@ def compile_ahead(spec: Spec) -> Iterator[Callable[[], object]]:
                 os.killpg(process.pid, signal.SIGKILL)  # and those that it has started
 
 
-def _wait(process: "subprocess.Popen[bytes]") -> None:
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(MOST_SECONDS)
+def _wait(process: "subprocess.Popen[bytes]") -> bool:
+    try:
+        return process.wait(MOST_SECONDS) == 0
+    except subprocess.TimeoutExpired:
+        return False

@@ -148,7 +148,7 @@ def test_what_compiles_ahead_ends_with_the_start(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(worker, "MAKE", program)
     monkeypatch.setattr(worker, "gpu_of_host", lambda: GPUS["h200"])
     with worker.compile_ahead(Spec("a", device="cpu")) as compiled:
-        compiled()
+        assert not compiled()
     assert not begun.exists()
     with worker.compile_ahead(Spec("a")):
         while not begun.exists():
@@ -156,8 +156,11 @@ def test_what_compiles_ahead_ends_with_the_start(monkeypatch: pytest.MonkeyPatch
     begun.unlink()
     monkeypatch.setattr(worker, "MAKE", program.replace("600", "0"))
     with worker.compile_ahead(Spec("a")) as compiled:
-        compiled()
+        assert compiled()
         assert begun.exists()
+    monkeypatch.setattr(worker, "MAKE", "raise SystemExit(1)")
+    with worker.compile_ahead(Spec("a")) as compiled:
+        assert not compiled()
 
 
 def test_files_that_fit_in_memory_are_read_ahead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
