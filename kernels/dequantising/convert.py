@@ -7,11 +7,14 @@ there. It prints one JSON object: `file`, `field` and `reason` of what is refuse
 """
 
 import json
+import math
 import os
 import shutil
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,23 +22,29 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from kernels.dequantising import gguf_tokenizer, gguf_weights, layouts
-from kernels.dequantising.layouts import WrongParts, dequantised
+from kernels.dequantising.layouts import Converted, Job, Kept, WrongParts, dequantised
 from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
 from kernels.model_files.families import attention_shape
 from kernels.model_files.quantised import FILES as QUANTISERS_FILES
 from kernels.model_files.quantised import Scheme, scheme_of, with_quantisers_file
-from kernels.model_files.stored_weights import KV_SCALES, kv_scales, stored_weights
+from kernels.model_files.stored_weights import KV_SCALES, StoredWeight, kv_scales, stored_weights
 from kernels.model_files.tensors import INDEX, read_tensors
+from kernels.quant.quantised_matrix import is_finite
 
 SHARD_BYTES = 2**31
 SPARE_BYTES = 2**30
+THREADS = min(8, os.cpu_count() or 1)
+"""Weights that are dequantised at once."""
+TOGETHER = 2**28
+"""Values of them: each takes up to 16 bytes meanwhile. A larger weight is dequantised alone."""
 EXPERTS = ".experts."
 """In the names of a mixture's experts, whose stored scales are not kept: the model joins those of a layer."""
 
 
 def main() -> None:
+    torch.set_num_threads(1)  # each of THREADS has a core
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print
     request = json.load(sys.stdin)
@@ -64,9 +73,7 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
         _write_kv_scales(folder, files, attention_shape(facts.config)[1])
 
 
-def _weights(
-    files: Mapping[str, Path], facts: ModelFacts, folder: Path
-) -> Iterator[tuple[str, torch.Tensor, layouts.Kept | None]]:
+def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iterator[Job]:
     if name := gguf_file(files):
         if facts.has_tokenizer:
             gguf_tokenizer.write(name, files[name], facts.config, folder)
@@ -81,18 +88,39 @@ def _weights(
     yield from weights_of_checkpoint(files, scheme)
 
 
-def _write(folder: Path, weights: Iterable[tuple[str, torch.Tensor, layouts.Kept | None]]) -> None:
+def _in_threads(jobs: Iterable[Job]) -> Iterator[tuple[str, torch.Tensor, Kept | None]]:
+    """The results of the jobs in their order, up to THREADS and TOGETHER at once: names, values in bf16, and scales and
+    zeros by which products can hold the weight as it is stored.
+    """
+
+    def run(job: Job) -> Converted:
+        weight, stored = job.convert()
+        return weight, None if EXPERTS in job.name else layouts.kept(weight, stored)
+
+    pending = deque[tuple[Job, Future[Converted]]]()
+    with ThreadPoolExecutor(THREADS) as threads:
+        for job in [*jobs, None]:
+            others = sum(other.size for other, _ in pending)
+            while pending and (job is None or len(pending) > THREADS or others + job.size > TOGETHER):
+                first, future = pending.popleft()
+                others -= first.size
+                yield first.name, *future.result()
+            if job is not None:
+                pending.append((job, threads.submit(run, job)))
+
+
+def _write(folder: Path, jobs: Iterable[Job]) -> None:
     """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused for a weight that is no number."""
     shard: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
-    scales: dict[str, layouts.Kept] = {}
+    scales: dict[str, Kept] = {}
     size = number = 0
-    for name, weight, stored in weights:
-        if not torch.isfinite(weight).all():
+    for name, weight, stored in _in_threads(jobs):
+        if not is_finite(weight):
             raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
         shard[name] = weight.contiguous()
-        if EXPERTS not in name and (own := layouts.kept(weight, stored)) is not None:
-            scales[name] = own
+        if stored is not None:
+            scales[name] = stored
         size += weight.nbytes
         if size >= SHARD_BYTES:
             number, size = number + 1, 0
@@ -128,23 +156,22 @@ def _write_kv_scales(folder: Path, files: Mapping[str, Path], heads: int) -> Non
         save_file(scales, folder / KV_SCALES)
 
 
-def weights_of_checkpoint(
-    files: Mapping[str, Path], scheme: Scheme
-) -> Iterator[tuple[str, torch.Tensor, layouts.Kept | None]]:
-    """Each weight's name, its values in bf16, and scales and zeros if products can hold it as it is stored. Raises
-    ModelRefused.
-    """
+def weights_of_checkpoint(files: Mapping[str, Path], scheme: Scheme) -> Iterator[Job]:
+    """Every weight. It and the jobs raise ModelRefused."""
     stored = stored_weights(read_tensors(files), scheme)
     shards = {part.file for weight in stored.values() for part in weight.parts.values()}
-    with ExitStack() as stack:
-        opened = {shard: stack.enter_context(safe_open(files[shard], framework="pt")) for shard in shards}
-        for name, weight in stored.items():
-            parts = {part: opened[tensor.file].get_tensor(tensor.name) for part, tensor in weight.parts.items()}
-            try:
-                own = as_stored(weight.layout, parts, scheme)
-                yield name, dequantised(own).bfloat16(), layouts.of_stored(own)
-            except WrongParts as error:
-                raise ModelRefused(weight.file, name, str(error)) from None
+    opened = {shard: safe_open(files[shard], framework="pt") for shard in shards}
+
+    def converted(name: str, weight: StoredWeight) -> Converted:
+        parts = {part: opened[tensor.file].get_tensor(tensor.name) for part, tensor in weight.parts.items()}
+        try:
+            own = as_stored(weight.layout, parts, scheme)
+        except WrongParts as error:
+            raise ModelRefused(weight.file, name, str(error)) from None
+        return dequantised(own), layouts.of_stored(own)
+
+    for name, weight in stored.items():
+        yield Job(name, math.prod(weight.shape), partial(converted, name, weight))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """The weights of a GGUF file, dequantised by the package `gguf` and laid out as transformers has them."""
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from kernels.model_files import ModelRefused
 from kernels.model_files.families import FAMILIES, attention_shape
 from kernels.model_files.gguf import read_gguf
 from kernels.model_files.gguf_config import named
+from kernels.model_files.headers import Tensor as StoredTensor
 
 PIECE = 2**22
 """Weights that a thread dequantises at once."""
@@ -25,15 +28,14 @@ NO_NUMBER = 255
 """Of MXFP4's scales, the first byte of each block of 17."""
 
 
-def weights_of_gguf(
-    name: str, path: Path, config: dict[str, Any]
-) -> Iterator[tuple[str, torch.Tensor, layouts.Kept | None]]:
-    """Each weight's name in transformers, its values in bf16, and scales and zeros where it is stored in groups."""
+def weights_of_gguf(name: str, path: Path, config: dict[str, Any]) -> Iterator[layouts.Job]:
+    """Every weight by its name in transformers, with scales and zeros where it is stored in groups."""
     header, data = read_gguf(name, path), np.memmap(path, np.uint8, mode="r")
     arch, mixture = header.metadata["general.architecture"], FAMILIES[config["model_type"]].mixture
     heads, kv_heads, _ = attention_shape(config)
     paired = {".attn_q.": heads, ".attn_k.": kv_heads} if arch in IN_PAIRS else {}
-    for ours, (_, parts) in named(header, config, name).items():
+
+    def converted(ours: str, parts: Sequence[StoredTensor]) -> layouts.Converted:
         tensors: list[torch.Tensor] = []
         numbers: list[np.ndarray] = []
         for part in parts:
@@ -47,7 +49,11 @@ def weights_of_gguf(
                 values, *numbers = [_halves(each, paired_heads) for each in (values, *numbers)]
             tensors.append(torch.from_numpy(values).bfloat16())
         whole = tensors[0] if mixture is None or ".mlp.experts." not in ours else _experts(tensors, mixture.biased)
-        yield ours, whole, layouts.Groups(*map(torch.from_numpy, numbers)) if numbers else None
+        return whole, layouts.Groups(*map(torch.from_numpy, numbers)) if numbers else None
+
+    for ours, (_, parts) in named(header, config, name).items():
+        size = sum(math.prod(part.shape) for part in parts)
+        yield layouts.Job(ours, size, partial(converted, ours, parts))
 
 
 def _halves(rows: np.ndarray, heads: int) -> np.ndarray:

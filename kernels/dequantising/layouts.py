@@ -1,6 +1,6 @@
 """The values of quantised weights, in float32, by the layout that their tensors have."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from kernels.quant.quantised_matrix import (
     in_range,
     int4_minimum,
     int8_groups,
+    is_finite,
 )
 
 Parts = Mapping[str, Tensor]
@@ -37,6 +38,10 @@ class WrongParts(Exception):
     """Why the values of the tensors do not fit together, as a sentence."""
 
 
+ROWS = 64
+"""Rows that are converted at once: what is computed of them stays in the caches of a processor's core."""
+
+
 class Grouped(NamedTuple):
     """A weight as `codes` [outputs, inputs], less their zero points, and `scales` [outputs, groups] float32; `groups`
     [inputs] names the group of each input. `zeros` [outputs, groups] are the zero points, if any.
@@ -48,7 +53,22 @@ class Grouped(NamedTuple):
     zeros: Tensor | None = None
 
     def values(self) -> Tensor:
-        return self.codes * self.scales[:, self.groups]
+        return self.codes * of_inputs(self.scales, self.groups)
+
+    def blocks(self) -> Iterator[tuple[slice, "Grouped"]]:
+        """ROWS rows after ROWS rows."""
+        for begin in range(0, len(self.codes), ROWS):
+            rows = slice(begin, begin + ROWS)
+            zeros = None if self.zeros is None else self.zeros[rows]
+            yield rows, Grouped(self.codes[rows], self.scales[rows], self.groups, zeros)
+
+
+def of_inputs(table: Tensor, groups: Tensor) -> Tensor:
+    """A table [outputs, groups] as [outputs, inputs]: that of each input's group."""
+    wide = len(groups) // table.shape[1]
+    if torch.equal(groups, torch.arange(table.shape[1]).repeat_interleave(wide)):
+        return table[:, :, None].expand(-1, -1, wide).flatten(1)  # several times faster than by index
+    return table[:, groups]
 
 
 def stored(layout: str, parts: Parts, scheme: Scheme) -> Tensor | Grouped:
@@ -57,28 +77,38 @@ def stored(layout: str, parts: Parts, scheme: Scheme) -> Tensor | Grouped:
 
 
 def dequantised(weight: Tensor | Grouped) -> Tensor:
-    """The values of a weight."""
-    return weight.values() if isinstance(weight, Grouped) else weight
+    """The values of a weight in bf16."""
+    if not isinstance(weight, Grouped):
+        return weight.bfloat16()
+    values = torch.empty(weight.codes.shape, dtype=torch.bfloat16)
+    for rows, block in weight.blocks():
+        values[rows] = block.values()
+    return values
 
 
 def _gptq(parts: Parts, scheme: Scheme) -> Grouped:
-    codes = _unpacked(parts["qweight"], scheme.bits, 0)
-    scales, outputs = parts["scales"].float(), parts["scales"].shape[1]
-    zeros = _unpacked(parts["qzeros"], scheme.bits, 1)[:, :outputs] + scheme.zero_offset
-    groups = _groups(parts, len(codes), len(scales), scheme)
-    return Grouped((codes - zeros[groups]).T, scales.T, groups, zeros.T)
+    codes = _unpacked(parts["qweight"].T.contiguous(), scheme.bits, 1)
+    scales, outputs = parts["scales"].float().T, parts["scales"].shape[1]
+    zeros = _unpacked(parts["qzeros"], scheme.bits, 1)[:, :outputs].T + scheme.zero_offset
+    groups = _groups(parts, codes.shape[1], scales.shape[1], scheme)
+    return _less_zeros(codes, scales, groups, zeros)
 
 
 def _awq(parts: Parts, scheme: Scheme) -> Grouped:
-    outputs = parts["scales"].shape[1]
-    codes, zeros = (_in_order(_unpacked(parts[part], scheme.bits, 1), scheme.bits) for part in ("qweight", "qzeros"))
-    groups = _groups(parts, len(codes), len(zeros), scheme)
-    return Grouped((codes - zeros[groups])[:, :outputs].T, parts["scales"].float().T, groups, zeros[:, :outputs].T)
+    outputs, places = parts["scales"].shape[1], AWQ_PLACES[scheme.bits]
+    words = (parts[part].T.contiguous() for part in ("qweight", "qzeros"))
+    codes, zeros = (_unpacked(each, scheme.bits, 0, places)[:outputs] for each in words)
+    groups = _groups(parts, codes.shape[1], zeros.shape[1], scheme)
+    return _less_zeros(codes, parts["scales"].float().T, groups, zeros)
 
 
-def _in_order(codes: Tensor, bits: int) -> Tensor:
-    words = codes.unflatten(1, (-1, WORD // bits))
-    return words[:, :, list(AWQ_PLACES[bits])].flatten(1)
+def _less_zeros(codes: Tensor, scales: Tensor, groups: Tensor, zeros: Tensor) -> Grouped:
+    """The weight of codes that are stored with their zero points; they are changed in place."""
+    scales, zeros = scales.contiguous(), zeros.contiguous()
+    for _, block in Grouped(codes, scales, groups, zeros).blocks():
+        assert block.zeros is not None
+        block.codes.sub_(of_inputs(block.zeros, groups))
+    return Grouped(codes, scales, groups, zeros)
 
 
 def _groups(parts: Parts, inputs: int, groups: int, scheme: Scheme) -> Tensor:
@@ -107,7 +137,7 @@ def _packed(parts: Parts, scheme: Scheme) -> Grouped:
 
 
 def _scaled(parts: Parts, scheme: Scheme) -> Grouped:
-    codes = parts["plain"].int() if parts["plain"].dtype == torch.int8 else parts["plain"].float()
+    codes = parts["plain"].short() if parts["plain"].dtype == torch.int8 else parts["plain"].float()
     return _with_scales(codes, parts["scale"], parts.get("zero"), None, scheme)
 
 
@@ -120,7 +150,7 @@ def _with_scales(codes: Tensor, scale: Tensor, zero: Tensor | None, order: Tenso
     column = torch.arange(inputs) // wide if order is None or bool((order < 0).all()) else _checked(order, groups)
     if zero is not None:
         zero = zero.reshape(rows, groups)[row]
-        codes = codes - zero[:, column]
+        codes = codes - of_inputs(zero, column)
     return Grouped(codes, scale.float().reshape(rows, groups)[row], column, zero)
 
 
@@ -146,10 +176,12 @@ def _e2m1(packed: Tensor) -> Tensor:
     return values[torch.stack((packed & 15, packed >> 4), -1).flatten(-2).long()]
 
 
-def _unpacked(words: Tensor, bits: int, dim: int) -> Tensor:
-    """The codes in words of 32 bits, the lowest bits first, along a dimension of a table."""
-    shifts = torch.arange(0, WORD, bits, dtype=torch.int32)
-    codes = words.unsqueeze(dim + 1) >> (shifts[:, None] if dim == 0 else shifts) & (1 << bits) - 1
+def _unpacked(words: Tensor, bits: int, dim: int, places: Sequence[int] = ()) -> Tensor:
+    """The codes, int16, in words of 32 bits along a dimension of a table: those at `places`, or the lowest first."""
+    count = WORD // bits
+    codes = torch.empty(*words.shape[: dim + 1], count, *words.shape[dim + 1 :], dtype=torch.int16)
+    for at, place in enumerate(places or range(count)):
+        codes.select(dim + 1, at).copy_(words >> bits * place & (1 << bits) - 1)
     return codes.flatten(dim, dim + 1)
 
 
@@ -186,6 +218,16 @@ class Rows(NamedTuple):
 
 
 Kept = Groups | Rows
+Converted = tuple[Tensor, Kept | None]
+"""The values of a weight in bf16, and the scales and zeros that it was stored with, if any."""
+
+
+class Job(NamedTuple):
+    """The work on one weight of `size` values."""
+
+    name: str
+    size: int
+    convert: Callable[[], Converted]
 
 
 def of_gguf(stored: np.ndarray, dtype: str) -> list[np.ndarray]:
@@ -211,8 +253,10 @@ def of_stored(weight: Tensor | Grouped) -> Kept | None:
     alike = (groups == groups[:, :1]) | (groups < 0)
     if not bool(alike.all()):
         return None
-    scales, zeros, codes = weight.scales[:, groups[:, 0]], weight.zeros, weight.codes
-    if zeros is None or in_range(codes + MIDDLE) or not in_range(codes + zeros[:, weight.groups]):
+    scales, zeros = weight.scales[:, groups[:, 0]], weight.zeros
+    if zeros is None or all(in_range(block.codes + MIDDLE) for _, block in weight.blocks()):
+        return Groups(scales)
+    if not all(in_range(block.codes + of_inputs(zeros[rows], block.groups)) for rows, block in weight.blocks()):
         return Groups(scales)
     own = zeros[:, groups[:, 0]].to(torch.int8)
     return Groups(scales, own) if in_pairs(scales) and in_pairs(own) else Groups(scales)
@@ -220,12 +264,18 @@ def of_stored(weight: Tensor | Grouped) -> Kept | None:
 
 def _of_rows(weight: Grouped) -> Rows | None:
     """The scales of rows where they and the rounded values give the exact ones; so not where codes are no e4m3."""
-    exact, scales = weight.values(), weight.scales[:, 0].contiguous()
-    own = exact.bfloat16()
-    if weight.scales.shape[1] > 1 or weight.zeros is not None or not bool(torch.isfinite(own).all()):
+    scales = weight.scales[:, 0].contiguous()
+    if weight.scales.shape[1] > 1 or weight.zeros is not None:
         return None
-    setattr(own, STORED_ROWS, scales)
-    return Rows(scales) if torch.equal(fp8_rows(own).values(torch.float32), exact) else None
+    for rows, block in weight.blocks():
+        exact = block.values()
+        own = exact.bfloat16()
+        if not is_finite(own):
+            return None
+        setattr(own, STORED_ROWS, scales[rows])
+        if not torch.equal(fp8_rows(own).values(torch.float32), exact):
+            return None
+    return Rows(scales)
 
 
 def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
@@ -244,11 +294,15 @@ def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
         exact, zeros = exact and torch.equal(half.float(), zeros), half
     if not exact:
         return None
-    own = weight.detach().clone()
-    setattr(own, STORED_SCALES, scales)
-    setattr(own, STORED_ZEROS, zeros)
-    matrix = (int4_minimum if minimums else int8_groups)(own)
-    return Groups(scales, zeros) if torch.equal(matrix.values(), weight) else None
+    for begin in range(0, len(weight), ROWS):
+        rows = slice(begin, begin + ROWS)
+        own = weight[rows].detach().clone()
+        setattr(own, STORED_SCALES, scales[rows])
+        setattr(own, STORED_ZEROS, None if zeros is None else zeros[rows])
+        matrix = (int4_minimum if minimums else int8_groups)(own)
+        if not torch.equal(matrix.values(), own):
+            return None
+    return Groups(scales, zeros)
 
 
 def save(folder: Path, stored: Mapping[str, Kept]) -> None:

@@ -188,8 +188,13 @@ def _block_scale(blocks: Tensor, full: float) -> Tensor:
     return wanted.to(torch.float8_e4m3fn)
 
 
+def is_finite(weight: Tensor) -> bool:
+    """Whether all values are numbers, in one pass."""
+    return not weight.numel() or all(bool(torch.isfinite(value)) for value in weight.aminmax())
+
+
 def check_finite(weight: Tensor, name: str) -> None:
-    if not bool(torch.isfinite(weight).all()):
+    if not is_finite(weight):
         raise ValueError(f"weight: it holds numbers that are not finite, which {name} cannot round")
 
 

@@ -127,7 +127,7 @@ def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(co
     scale = (torch.rand(8, columns) * 0.01 + 0.001).to(dtype)
     scheme = Scheme("", "scaled", group=128 // columns)
     own = stored("scaled", {"plain": codes, "scale": scale} | more, scheme)
-    weight = dequantised(own).bfloat16()
+    weight = dequantised(own)
     form = layouts.kept(weight, layouts.of_stored(own))
     assert (form is not None) == known
     if form is not None:
@@ -152,7 +152,7 @@ def test_zero_points_of_four_bits_are_kept_with_their_codes(make: Callable[[Draw
     parts = {name.removeprefix("weight_").replace("zero_point", "zero"): tensor for name, tensor in made.items()}
     own = stored(layout, parts, Scheme("", layout, bits=4, group={"gptq": 64, "awq": 128}.get(layout), zero_offset=1))
     wanted = torch.tensor([[float(value(output, at)) for at in range(128)] for output in range(16)])
-    weight = dequantised(own).bfloat16()
+    weight = dequantised(own)
     form = layouts.kept(weight, layouts.of_stored(own))
     assert form.zeros.dtype == torch.int8
     for attribute, numbers in zip((STORED_SCALES, STORED_ZEROS), form, strict=True):
