@@ -76,6 +76,15 @@ def test_what_is_impossible_is_said_beside_its_label_and_what_is_empty_is_missin
     assert "more than the 131,072 positions that llama-3.2-1b has" in said(**{"traffic.prompt_tokens": "131072"})
 
 
+def test_the_promises_are_those_of_the_sla_file_also_where_something_in_it_is_wrong(said):
+    page = said(sla="foo: 1\nobjectives: [{metric: ttft, percentile: 50, limit: 70}, {metric: latency}]")
+    assert ("first token comes within 70 ms" in page, "64 tokens" in page) == (True, False)
+    assert "foo: is not a known field." in page
+    assert "64 tokens" not in said(sla="objectives: 5")
+    page = said(sla="model: gpt-17\nobjectives: [{metric: ttft, limit: 70}]")
+    assert ("Model: there is no model &#x27;gpt-17&#x27;." in page, "Still missing" in page) == (True, False)
+
+
 @pytest.mark.parametrize(("limit", "shown"), [("1e308", "1e+308"), ("1e-300", "1e-300")])
 def test_a_limit_that_nothing_reaches_is_no_promise(said, browser, engineer, limit, shown):
     words = f"should be from 0.000001 to 1,000,000,000 ms, not {shown}"

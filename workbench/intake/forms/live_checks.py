@@ -3,6 +3,7 @@
 Nothing is stored, and no model is made.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -64,7 +65,7 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
         _tell(checks, problem.errors, labels)
     except pydantic.ValidationError as error:
         _tell(checks, sentences(error), labels)
-        checks.promises = _readable_promises(form)
+        checks.promises = _readable_promises(given.get("objectives"))
     else:
         checks.promises = [promises.words(objective) for objective in document.objectives]
         recording = named_recording(recordings, document)
@@ -92,14 +93,12 @@ def _label(path: str, labels: Mapping[str, str]) -> str:
     return f"{label} of objective {int(row) + 1}" if path.startswith("objectives[") and row.isdigit() else label
 
 
-def _readable_promises(form: WorkloadForm) -> list[str]:
+def _readable_promises(objectives: Any) -> list[str]:
     """The promises that are whole already, while something else is not."""
     readable = []
-    for row in form.document().get("objectives", []):
-        try:
+    for row in objectives if isinstance(objectives, list) else []:
+        with contextlib.suppress(pydantic.ValidationError):
             readable.append(promises.words(Objective.model_validate(row)))
-        except pydantic.ValidationError:
-            continue
     return readable
 
 
@@ -136,6 +135,9 @@ def _check_model(
     known: AvailableGpus,
 ) -> None:
     facts = _facts(document.model, rows)
+    if facts is None and document.model != NO_MODEL:
+        checks.reasons.append(f"{labels['model']}: there is no model {document.model[:80]!r}.")
+        return
     if facts is None:
         checks.missing.append(labels["model"])
         return
