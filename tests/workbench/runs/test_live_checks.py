@@ -5,10 +5,14 @@ import re
 import pytest
 from django.utils import timezone
 
+from kernels.model_files import catalogue
+from workbench.intake.forms import templates
 from workbench.intake.models import Model, Workload
-from workbench.intake.services import promises
+from workbench.intake.services import placement, promises
+from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.runs.models import Worker
 from workers.documents.workload import TITLES, Objective
+from workers.documents.workload import Workload as WorkloadDocument
 
 pytestmark = pytest.mark.django_db
 FORM = {
@@ -50,6 +54,21 @@ def test_the_promise_is_said_in_words_also_without_scripts_and_nothing_is_stored
     for metric in TITLES:
         objective = Objective.model_validate({"metric": metric, "n": 64 if metric == "ttf_n" else None, "limit": 987})
         assert re.search(r"\b987\b", promises.words(objective))
+
+
+@pytest.mark.parametrize("model", [name for name in catalogue.names() if name.startswith("tiny-")])
+def test_the_form_of_a_model_begins_with_what_can_be_started_on_a_cpu(browser, engineer, model):
+    Worker.objects.create(name="c", gpu_class="cpu", last_seen=timezone.now(), memory_gib=16.0)
+    page = browser(engineer).get(f"/workloads/new/?model={model}").content.decode()
+    assert ("at least 1.1 times faster" in page, "notice-error" in page) == (True, False)
+    assert "A run of it would go to class cpu." in page
+
+
+def test_the_prompt_that_a_form_begins_with_is_no_longer_than_the_model_takes():
+    bert = catalogue_manifest("tiny-bert")[0]
+    bert = bert.model_copy(update={"config": bert.config | {"max_position_embeddings": 100}})
+    embedding = WorkloadDocument.model_validate({"model": "x"} | templates.for_kind("encoder").model_dump())
+    assert placement.suited(embedding, bert).traffic.prompt_tokens == 100
 
 
 def test_a_run_beside_vllm_is_told_how_many_minutes_it_takes(said):
