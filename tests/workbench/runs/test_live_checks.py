@@ -92,11 +92,20 @@ def test_what_is_impossible_is_said_beside_its_label_and_what_is_empty_is_missin
     assert "Still missing: Limit of objective 1." in page
     assert "notice-error" not in page
     assert "Still missing: Model." in said(model="")
+    unequal = said(
+        **{
+            "traffic.prompt_lengths.kind": "uniform",
+            "traffic.prompt_lengths.low": "1",
+            "traffic.prompt_lengths.high": "9",
+        }
+    )
+    assert "Prompt lengths under load: a run without load measures equal requests" in unequal
     assert "more than the 131,072 positions that llama-3.2-1b has" in said(**{"traffic.prompt_tokens": "131072"})
 
 
 def test_the_promises_are_those_of_the_sla_file_also_where_something_in_it_is_wrong(said):
-    page = said(sla="foo: 1\nobjectives: [{metric: ttft, percentile: 50, limit: 70}, {metric: latency}]")
+    page = said(sla="foo: 1\nobjectives: [{metric: ttft, percentile: 50, limit: 70}, {metric: tpot, colour: red}]")
+    assert "colour of objective 2: is not a known field." in page
     assert ("first token comes within 70 ms" in page, "64 tokens" in page) == (True, False)
     assert "foo: is not a known field." in page
     assert "64 tokens" not in said(sla="objectives: 5")

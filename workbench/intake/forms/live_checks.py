@@ -58,6 +58,7 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
     """The checks of the form as it stands. `rows` are the organisation's models, `recordings` its recordings."""
     checks = FormChecks(facts=[_workers()])
     labels = {form_input.name: form_input.label for form_input in form.inputs()}
+    labels |= {name.removesuffix(".kind"): label for name, label in labels.items()}
     try:
         given = sla.parse(form.sla_text, form.sla_name) if form.sla_text else form.document()
         document = WorkloadDocument.model_validate({"model": form.values.get("model") or NO_MODEL} | given)
@@ -88,9 +89,10 @@ def _tell(checks: FormChecks, errors: Sequence[Mapping[str, str]], labels: Mappi
 
 
 def _label(path: str, labels: Mapping[str, str]) -> str:
-    label = labels.get(path, path)
-    row = path.removeprefix("objectives[").partition("]")[0]
-    return f"{label} of objective {int(row) + 1}" if path.startswith("objectives[") and row.isdigit() else label
+    row, _, name = path.removeprefix("objectives[").partition("].")
+    if not path.startswith("objectives[") or not row.isdigit():
+        return labels.get(path, path)
+    return f"{labels.get(path, name)} of objective {int(row) + 1}"
 
 
 def _readable_promises(objectives: Any) -> list[str]:
