@@ -92,7 +92,8 @@ def _tensor(name: str, key: str, entry: Any) -> Tensor:
     if not _whole_numbers(shape) or len(shape) > MAX_RANK or any(dim > MAX_DIM for dim in shape):
         raise ModelRefused(name, f"{shown}.shape", "a shape is a list of up to 8 whole numbers, none above 2^40")
     if not _whole_numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise ModelRefused(name, f"{shown}.data_offsets", "the offsets are two whole numbers, the smaller first")
+        reason = f"the offsets must be two whole numbers from 0, the smaller first, not {str(offsets)[:60]}"
+        raise ModelRefused(name, f"{shown}.data_offsets", reason)
     wanted = math.prod(shape) * BITS[dtype] // 8
     if wanted != offsets[1] - offsets[0]:
         raise ModelRefused(

@@ -46,6 +46,9 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
     if FILE not in paths:
         refuse(list(_unread_weights(sorted(path for path in paths if "/" not in path))))
         reason = "the file is missing; a model directory has it at its top, and a model in one file is GGUF"
+        inside = sorted(path.removesuffix(f"/{FILE}") for path in paths if path.endswith(f"/{FILE}"))
+        if inside:
+            reason += f"; hand in {' or '.join(inside[:3])}, where there is one"
         raise ModelRefused(FILE, "", reason)
     files = [path for path in paths if _is_read(path)]
     weights = {path for path in files if path.endswith(".safetensors") and "/" not in path}

@@ -78,6 +78,10 @@ def test_a_folder_goes_up_although_the_connection_breaks_and_is_taken_up_again_a
     assert listed(page, "uploads") == []
     stored = {file["path"]: file["sha256"] for file in listed(page, "models")[0]["files"]}
     assert stored == {name: sha((folder / name).read_bytes()) for name in ("config.json", "model.safetensors")}
+    upload(page, folder.rename(folder.with_name("the-same")))
+    page.wait_for_url("**/models/*-*/?known", timeout=SENT_MS)
+    expect(page.get_by_role("heading", name="my-model")).to_be_visible()
+    expect(page.get_by_role("status")).to_have_text("These very files were here already, under the name above.")
 
 
 def test_bad_files_are_refused_with_a_sentence_when_they_are_chosen_or_dropped_and_nothing_stays(page, folder):

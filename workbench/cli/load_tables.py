@@ -6,6 +6,7 @@ from rich.text import Text
 
 from workbench.cli.tables import figure, verdict_markup
 from workers.charts.under_load import kernels_by_load
+from workers.documents.base import Verdict
 from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.workload import metric_title
@@ -33,10 +34,10 @@ def load_result(result: LoadResult, console: Console) -> None:
     for outcome in result.outcomes:
         objective, value = outcome.objective, figure(outcome.value, outcome.objective.unit)
         counts = (f"{outcome.requests:,}", f"{outcome.over:,}")
-        outcomes.add_row(objective.label, promised(objective), value, *counts, verdict_markup(outcome.verdict))
+        verdict = _verdict(result.verdict and outcome.verdict)
+        outcomes.add_row(objective.label, promised(objective), value, *counts, verdict)
     console.print(outcomes)
-    overall = Text("void", "bold red") if result.verdict is None else verdict_markup(result.verdict)
-    console.print(Text("Verdict at 99 % confidence: ").append_text(overall))
+    console.print(Text("Verdict at 99 % confidence: ").append_text(_verdict(result.verdict)))
 
 
 def limit_row(load: LoadResult, console: Console) -> None:
@@ -46,8 +47,8 @@ def limit_row(load: LoadResult, console: Console) -> None:
     times = ", ".join(f"{metric_title(metric)} {medians[metric]}" for metric in shown) or "unknown"
     good = "" if load.goodput is None else f", goodput {load.goodput:,.1f}/s"
     rates = f"{load.requests_per_second:,.1f} requests/s, {load.tokens_per_second:,.0f} tokens/s{good}"
-    verdict = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
-    console.print(Text(f"{_load(load):>5}: {rates}; medians {times}: ").append_text(verdict), soft_wrap=True)
+    line = Text(f"{_load(load):>5}: {rates}; medians {times}: ").append_text(_verdict(load.verdict))
+    console.print(line, soft_wrap=True)
     for failure in load.failures[:1]:
         console.print(Text(f"       {load.failed:,} failed, such as: {failure.sentence}", "red"), soft_wrap=True)
 
@@ -79,8 +80,7 @@ def under_load(result: UnderLoadResult, console: Console) -> None:
         for load in side.limit.loads:
             values = [figure(outcome.value, outcome.objective.unit) for outcome in load.outcomes]
             rates = (figure(load.tokens_per_second), figure(load.requests_per_second))
-            word = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
-            table.add_row(name, _load(load), *rates, *values, word)
+            table.add_row(name, _load(load), *rates, *values, _verdict(load.verdict))
     if sides:
         console.print(table)
     console.print(Text(result.sentence))
@@ -91,6 +91,11 @@ def under_load(result: UnderLoadResult, console: Console) -> None:
         console.print(Text(sentence))
     for note in result.notes:
         console.print(Text(note, "yellow"))
+
+
+def _verdict(verdict: Verdict | None) -> Text:
+    """None where the generator's delays void a load: no promise is judged then."""
+    return verdict_markup(verdict) if verdict else Text("void", "bold red")
 
 
 def _load(load: LoadResult) -> str:

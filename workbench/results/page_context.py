@@ -265,10 +265,12 @@ def _endpoint(results: Results, workload: Workload | None) -> dict[str, Any]:
 
 def _plans(results: Results, model: ModelManifest | None) -> dict[str, Any]:
     """What the template reads of variants, plans and other engines."""
+    trials = plans.ranked(results)
     return {
         "candidates": decisions.tried(results),
         "refused": decisions.refused(results),
-        "trials": plans.ranked(results),
+        "trials": trials,
+        "timed": sum(trial.primary is not None for trial in trials),
         "peers": plans.peers(results),
         "chosen_plan": plans.chosen(results),
         "why_chosen": plans.why(results),

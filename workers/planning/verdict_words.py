@@ -71,8 +71,8 @@ def busy_words(busy: float | None, verdict: Verdict) -> str:
     if busy is None or verdict in ("met", "missed"):
         return ""
     return (
-        f"Nothing is decided: the machine was busy. Other programs used {percent(busy, 0)} of the CPU, without which "
-        "the promises may be kept. Run it again on an idle machine."
+        f"Nothing is decided: the machine was busy. Other programs used up to {percent(busy, 0)} of the CPU, without "
+        "which the promises may be kept. Run it again on an idle machine."
     )
 
 

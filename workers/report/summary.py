@@ -73,7 +73,8 @@ def _under_the_promise(results: Results) -> str:
     then = "; before, none, since the promise was not kept" if before.holds_sla is False else ""
     if before.usd_per_mtok is not None and results.verify and results.verify.recommended:
         then = f"; before, {dollars(before.usd_per_mtok)}"
-    return f"{dollars(after.usd_per_mtok)} a million {results.price.counted}, at {results.price.loads}{then}"
+    where = f"at {results.price.loads}{'' if after.holds_sla else ', if it holds'}"
+    return f"{dollars(after.usd_per_mtok)} a million {results.price.counted}, {where}{then}"
 
 
 def _at_one_load(same: SameLoad | None) -> str:

@@ -60,6 +60,11 @@ def test_what_is_no_model_directory_is_refused_for_what_it_is(file: str, reason:
         select_files([file, "adapter_model.safetensors", "sub/pytorch_model.bin"])
 
 
+def test_a_folder_of_models_is_refused_with_the_models_names() -> None:
+    with pytest.raises(ModelRefused, match=r"is missing; .*; hand in a or b/c, where there is one"):
+        select_files(["b/c/config.json", "b/c/model.safetensors", "a/config.json", "README.md"])
+
+
 def test_the_index_says_which_files_are_the_weights() -> None:
     shards = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
     folder = ["config.json", INDEX, *shards, "consolidated.safetensors"]

@@ -46,6 +46,7 @@ ONE = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": ONE, "b": ONE | {"data_offsets": [12, 20]}}, 20, "belong to none"),
         ({"a": ONE | {"shape": [3]}}, 8, "12 bytes"), ({"a": ONE | {"shape": [-2]}}, 8, "whole numbers"),
         ({"a": ONE | {"shape": [2**41]}}, 8, "2^40"), ({"a": ONE | {"data_offsets": [8, 0]}}, 8, "smaller first"),
+        ({"a": ONE | {"data_offsets": [-4, 8]}}, 8, "from 0, the smaller first, not [-4, 8]"),
         ({"a": ONE | {"dtype": "PICKLE"}}, 8, "PICKLE"), ({"a": ONE | {"extra": 1}}, 8, "exactly"),
         ({"a": 3}, 8, "exactly"), ({"__metadata__": {"x": 1}}, 0, "metadata"), ({}, 0, "no tensor"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from sample_loads import under_load
+from sample_loads import load, under_load
 from typer.testing import CliRunner
 
 from tests.workers.loadtest.stub import running_stub
@@ -112,3 +112,11 @@ def test_both_sides_stand_in_one_table_with_the_load_that_holds():
     for words in ("TTF64 p50", "void", "kept with 20 users at once", "After: This workbench's server with the plan's"):
         assert words in printed
     assert "64 of its answers were held against the model's logits" in " ".join(printed.split())
+
+
+def test_no_promise_is_judged_by_a_void_measurement():
+    console = Console(record=True, width=160)
+    load_tables.load_result(load(8, 20, 1, "met").model_copy(update={"verdict": None}), console)
+    rows = console.export_text().partition("promise")[2].splitlines()[1:]
+    assert [row.split()[-1] for row in rows] == ["void"] * len(rows)
+    assert len(rows) > 1

@@ -5,10 +5,14 @@ import re
 import pytest
 from django.utils import timezone
 
+from kernels.model_files import catalogue
+from workbench.intake.forms import templates
 from workbench.intake.models import Model, Workload
-from workbench.intake.services import promises
+from workbench.intake.services import placement, promises
+from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.runs.models import Worker
 from workers.documents.workload import TITLES, Objective
+from workers.documents.workload import Workload as WorkloadDocument
 
 pytestmark = pytest.mark.django_db
 FORM = {
@@ -52,6 +56,21 @@ def test_the_promise_is_said_in_words_also_without_scripts_and_nothing_is_stored
         assert re.search(r"\b987\b", promises.words(objective))
 
 
+@pytest.mark.parametrize("model", [name for name in catalogue.names() if name.startswith("tiny-")])
+def test_the_form_of_a_model_begins_with_what_can_be_started_on_a_cpu(browser, engineer, model):
+    Worker.objects.create(name="c", gpu_class="cpu", last_seen=timezone.now(), memory_gib=16.0)
+    page = browser(engineer).get(f"/workloads/new/?model={model}").content.decode()
+    assert ("at least 1.1 times faster" in page, "notice-error" in page) == (True, False)
+    assert "A run of it would go to class cpu." in page
+
+
+def test_the_prompt_that_a_form_begins_with_is_no_longer_than_the_model_takes():
+    bert = catalogue_manifest("tiny-bert")[0]
+    bert = bert.model_copy(update={"config": bert.config | {"max_position_embeddings": 100}})
+    embedding = WorkloadDocument.model_validate({"model": "x"} | templates.for_kind("encoder").model_dump())
+    assert placement.suited(embedding, bert).traffic.prompt_tokens == 100
+
+
 def test_a_run_beside_vllm_is_told_how_many_minutes_it_takes(said):
     vllm = {"baseline_runner": "vllm", "load.most_users": "8"}
     words = "vLLM&#x27;s server takes about a minute to start: give the run 8 minutes."
@@ -73,7 +92,25 @@ def test_what_is_impossible_is_said_beside_its_label_and_what_is_empty_is_missin
     assert "Still missing: Limit of objective 1." in page
     assert "notice-error" not in page
     assert "Still missing: Model." in said(model="")
+    unequal = said(
+        **{
+            "traffic.prompt_lengths.kind": "uniform",
+            "traffic.prompt_lengths.low": "1",
+            "traffic.prompt_lengths.high": "9",
+        }
+    )
+    assert "Prompt lengths under load: a run without load measures equal requests" in unequal
     assert "more than the 131,072 positions that llama-3.2-1b has" in said(**{"traffic.prompt_tokens": "131072"})
+
+
+def test_the_promises_are_those_of_the_sla_file_also_where_something_in_it_is_wrong(said):
+    page = said(sla="foo: 1\nobjectives: [{metric: ttft, percentile: 50, limit: 70}, {metric: tpot, colour: red}]")
+    assert "colour of objective 2: is not a known field." in page
+    assert ("first token comes within 70 ms" in page, "64 tokens" in page) == (True, False)
+    assert "foo: is not a known field." in page
+    assert "64 tokens" not in said(sla="objectives: 5")
+    page = said(sla="model: gpt-17\nobjectives: [{metric: ttft, limit: 70}]")
+    assert ("Model: there is no model &#x27;gpt-17&#x27;." in page, "Still missing" in page) == (True, False)
 
 
 @pytest.mark.parametrize(("limit", "shown"), [("1e308", "1e+308"), ("1e-300", "1e-300")])

@@ -82,6 +82,8 @@ def test_a_run_that_others_disturbed_is_to_be_run_again_and_not_shared(browser, 
     assert f'action="/workloads/{done.workload_id}/run/"' in following
     assert "Share it" not in following
     assert "no change recommended" not in page.lower()
+    row = page.split('id="objectives"')[1].split("<tbody>")[1].split("</tbody>")[0]
+    assert ("Void: other programs disturbed it" in row, "Not enough samples" in row) == (True, False)
 
 
 def test_an_unfinished_run_shows_what_is_known_and_a_failed_one_says_why(browser, engineer, organisation):

@@ -195,3 +195,7 @@ def test_a_run_that_failed_beside_other_programs_says_so(browser, engineer, orga
     stage.save()
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
     assert "Other programs used 87 % of the CPU: run it again on an idle machine." in page
+    run = sample_runs.run(organisation, engineer, "cancelled", "verify")
+    run.stages.filter(stage="compose").update(result=stage.result)
+    page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    assert ("it was cancelled in the verify stage." in page, "idle machine" in page) == (True, False)

@@ -89,8 +89,12 @@ def test_a_run_on_a_busy_machine_wants_an_idle_one_and_not_more_minutes(verdict:
     busy = verify.environment.model_copy(update=beside)
     undecided = verify.model_copy(update={"outcomes": outcomes, "verdict": verdict, "environment": busy})
     load = sample_loads.results().load.model_copy(update={"after": None})
-    known = document.results.model_copy(update={"verify": undecided, "load": load})
-    head = render(document.model_copy(update={"results": known})).partition('class="appendix"')[0]
+    price = document.results.price
+    price = price.model_copy(update={"lines": [line.model_copy(update={"holds_sla": None}) for line in price.lines]})
+    known = document.results.model_copy(update={"verify": undecided, "load": load, "price": price})
+    head, _, appendix = render(document.model_copy(update={"results": known})).partition('class="appendix"')
+    assert ("Void: other programs disturbed it" in appendix) == void
+    assert f"at {price.loads}, if it holds" in head
     assert "Run it again on an idle machine." in head
     assert "longer run" not in head
     assert "<dd>none today</dd>" in head

@@ -3,6 +3,7 @@
 Nothing is stored, and no model is made.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -57,6 +58,7 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
     """The checks of the form as it stands. `rows` are the organisation's models, `recordings` its recordings."""
     checks = FormChecks(facts=[_workers()])
     labels = {form_input.name: form_input.label for form_input in form.inputs()}
+    labels |= {name.removesuffix(".kind"): label for name, label in labels.items()}
     try:
         given = sla.parse(form.sla_text, form.sla_name) if form.sla_text else form.document()
         document = WorkloadDocument.model_validate({"model": form.values.get("model") or NO_MODEL} | given)
@@ -64,7 +66,7 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
         _tell(checks, problem.errors, labels)
     except pydantic.ValidationError as error:
         _tell(checks, sentences(error), labels)
-        checks.promises = _readable_promises(form)
+        checks.promises = _readable_promises(given.get("objectives"))
     else:
         checks.promises = [promises.words(objective) for objective in document.objectives]
         recording = named_recording(recordings, document)
@@ -87,19 +89,18 @@ def _tell(checks: FormChecks, errors: Sequence[Mapping[str, str]], labels: Mappi
 
 
 def _label(path: str, labels: Mapping[str, str]) -> str:
-    label = labels.get(path, path)
-    row = path.removeprefix("objectives[").partition("]")[0]
-    return f"{label} of objective {int(row) + 1}" if path.startswith("objectives[") and row.isdigit() else label
+    row, _, name = path.removeprefix("objectives[").partition("].")
+    if not path.startswith("objectives[") or not row.isdigit():
+        return labels.get(path, path)
+    return f"{labels.get(path, name)} of objective {int(row) + 1}"
 
 
-def _readable_promises(form: WorkloadForm) -> list[str]:
+def _readable_promises(objectives: Any) -> list[str]:
     """The promises that are whole already, while something else is not."""
     readable = []
-    for row in form.document().get("objectives", []):
-        try:
+    for row in objectives if isinstance(objectives, list) else []:
+        with contextlib.suppress(pydantic.ValidationError):
             readable.append(promises.words(Objective.model_validate(row)))
-        except pydantic.ValidationError:
-            continue
     return readable
 
 
@@ -136,6 +137,9 @@ def _check_model(
     known: AvailableGpus,
 ) -> None:
     facts = _facts(document.model, rows)
+    if facts is None and document.model != NO_MODEL:
+        checks.reasons.append(f"{labels['model']}: there is no model {document.model[:80]!r}.")
+        return
     if facts is None:
         checks.missing.append(labels["model"])
         return

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from django.apps import apps
 from django.utils import timezone
 
+from kernels.model_files import longest_sequence
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import class_memory_gib, fewest_gpus, needed_gib
 from workers.documents.gpu_class import GpuClass, gpus_of
@@ -15,6 +16,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS
 from workers.documents.workload import Workload
 from workers.prediction import promises
+from workers.prediction.predict import MEDIAN
 
 FASTER_ON_CPU = 1.1
 """The promise that a form begins with where only CPUs are there."""
@@ -121,7 +123,8 @@ def suited(workload: Workload, manifest: ModelManifest) -> Workload:
     """The workload that a form begins with for a model: on classes that hold it, with promises above its floor there.
 
     Where no class holds it, the classes stay. A limit that no GPU can keep becomes 1.5 times the lowest floor. Where
-    only CPUs are there, whose rates nobody knows, a limit in ms becomes FASTER_ON_CPU times faster than today.
+    only CPUs are there, whose rates nobody knows, a limit in ms becomes FASTER_ON_CPU times faster than today, of
+    medians. A prompt that is longer than the model takes becomes as long as it takes.
     """
     constraints = workload.constraints
     if not any(fewest_gpus(manifest, workload, name) for name in constraints.gpu_classes):
@@ -135,9 +138,15 @@ def suited(workload: Workload, manifest: ModelManifest) -> Workload:
         if objective.limit and objective.unit == "ms" and floors and min(floors) > objective.limit:
             objective = objective.model_copy(update={"limit": float(f"{1.5 * min(floors):.2g}")})
         if objective.limit and objective.unit == "ms" and only_cpus:
-            objective = objective.model_copy(update={"limit": None, "at_least_faster": FASTER_ON_CPU})
+            relative = {"limit": None, "at_least_faster": FASTER_ON_CPU, "percentile": MEDIAN}
+            objective = objective.model_copy(update=relative)
         objectives.append(objective)
-    return workload.model_copy(update={"constraints": constraints, "objectives": objectives})
+    traffic, longest = workload.traffic, longest_sequence(manifest.config)
+    if longest is not None:
+        room = longest.tokens - (traffic.output_tokens if manifest.kind == "decoder" else 0)
+        traffic = traffic.model_copy(update={"prompt_tokens": max(1, min(traffic.prompt_tokens, room))})
+    changes = {"constraints": constraints, "objectives": objectives, "traffic": traffic}
+    return workload.model_copy(update=changes)
 
 
 def _first(names: Sequence[str], live: Collection[str]) -> str:

@@ -132,7 +132,7 @@ def _body(run: Run) -> RenderedResult:
     context = page_context.context(document, manifest, known, services.stage_times(run))
     context |= {
         "run": run,
-        "no_verdict": f"{services.lacks(run, 'verdict')} {_busy_words(known)}".rstrip(),
+        "no_verdict": f"{services.lacks(run, 'verdict')} {_busy_words(run, known)}".rstrip(),
         "timelines": (timelines := _timelines(known, context["compared_with"])),
         "longest_timeline_ms": max((each.shown.duration_ms for each in timelines), default=0),
     }
@@ -149,10 +149,10 @@ def _body(run: Run) -> RenderedResult:
     )
 
 
-def _busy_words(known: Results) -> str:
+def _busy_words(run: Run, known: Results) -> str:
     """That other programs used the CPU while plans were tried, which may be why a run has no verdict; "" otherwise."""
     share = known.compose.environment.busy_share if known.compose else None
-    if share is None:
+    if share is None or run.state == Run.State.CANCELLED:
         return ""
     return f"Other programs used {percent(share, 0)} of the CPU: run it again on an idle machine."
 

@@ -35,7 +35,7 @@ async function handIn(file) {
     const { recording } = await uploads.finish(upload, [{ path: file.name, sha256 }]);
     choose(recording);
     const requests = recording.requests.toLocaleString("en");
-    const facts = `${requests} requests over ${Math.round(recording.seconds).toLocaleString("en")} s.`;
+    const facts = `${requests} request${recording.requests === 1 ? "" : "s"} over ${Math.round(recording.seconds).toLocaleString("en")} s.`;
     say([`${recording.name} is handed in: ${facts}`, ...recording.notes].join(" "));
   } catch (error) {
     say("", sentence(error));

@@ -192,10 +192,10 @@ async function start() {
     state.upload = await begin();
     const hashes = await sendFiles();
     say("Checking the files");
-    const { model } = await uploads.finish(state.upload, hashes);
+    const { model, name } = await uploads.finish(state.upload, hashes);
     state.upload = null;
     say("Done.");
-    window.location.assign(`/models/${model.id}/`);
+    window.location.assign(`/models/${model.id}/${model.name === name ? "" : "?known"}`);
   } catch (error) {
     ended(error);
   } finally {
