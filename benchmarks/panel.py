@@ -271,8 +271,9 @@ def main() -> int:
     wanted = [(name, minutes) for minutes in options.minutes for name in models]
     with tempfile.TemporaryDirectory() as temporary, closing(Models(wanted, options.trained, options.parts)) as queue:
         devices = devices_of_one_class(options.gpus)
-        with Workbench(data=options.data or Path(temporary) / "data", port=0, devices=devices) as workbench:
-            login = json.loads(workbench.manage("create_login", "--token", "--json"))
+        data = options.data or Path(temporary) / "data"
+        with Workbench(data, port=0, devices=devices, login=("--token", "--json")) as workbench:
+            login = json.loads(workbench.login)
             print(f"serving on {workbench.url} for {len(devices)} x {devices[0].gpu_class}", flush=True)
             time.sleep(SETTLE_SECONDS)
             panel, stopping = Panel(devices[0].gpu_class, options.output, end, options.longest), threading.Event()

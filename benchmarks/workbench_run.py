@@ -213,8 +213,8 @@ def main() -> int:
         except CliError as error:
             parser.error(" ".join(error.lines))
         sla.write_text(yaml.safe_dump(document))
-        with Workbench(data=options.data or Path(temporary) / "data", port=0) as workbench:
-            login = json.loads(workbench.manage("create_login", "--token", "--json"))
+        with Workbench(data=options.data or Path(temporary) / "data", port=0, login=("--token", "--json")) as workbench:
+            login = json.loads(workbench.login)
             env = {**os.environ, "WORKBENCH_URL": workbench.url, "WORKBENCH_TOKEN": login["token"]}
             api, began = ApiClient(workbench.url, login["token"]), time.monotonic()
             print(

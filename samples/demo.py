@@ -31,7 +31,7 @@ def main() -> int:
     OUTPUT.mkdir(exist_ok=True)
     print("Starting Redis, web and workers …", flush=True)
     try:
-        with Workbench(data=OUTPUT / "data", port=0) as workbench:
+        with Workbench(data=OUTPUT / "data", port=0, login=("--token", "--json")) as workbench:
             classes = sorted({device.gpu_class for device in workbench.devices})
             where = "this machine's CPU: no GPU was found" if classes == ["cpu"] else f"GPU: {', '.join(classes)}"
             print(f"Serving on {workbench.url}; measuring on {where}.", flush=True)
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _demonstrate(workbench: Workbench) -> int:
-    login = json.loads(workbench.manage("create_login", "--token", "--json"))
+    login = json.loads(workbench.login)
     api = ApiClient(workbench.url, login["token"])
     for run in api.rows("/runs", 200):  # one that an interrupted demo left behind would disturb the measurement
         if run["state"] not in OVER:

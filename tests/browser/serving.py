@@ -37,6 +37,6 @@ class Site:
 def serving(data: Path) -> Iterator[Site]:
     """Redis, web and one CPU worker, as `workbench up` starts them, with their data in this folder."""
     copy_database(data)
-    with Workbench(data=data, port=0, devices=[Device("cpu")]) as workbench:
-        login = json.loads(workbench.manage("create_login", "--json"))
+    with Workbench(data=data, port=0, devices=[Device("cpu")], login=("--json",)) as workbench:
+        login = json.loads(workbench.login)
         yield Site(workbench.url, login["email"], login["password"], workbench.manage, workbench.env)

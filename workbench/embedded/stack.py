@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.request
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +36,8 @@ class Workbench:
     """The running product: `with Workbench() as workbench: workbench.url`.
 
     data: where the database, files and logs lie (WORKBENCH_DATA, or `var/`). port: 0 takes a free one.
-    devices: one GPU worker each; by default the GPUs of this machine, or its CPU.
+    devices: one GPU worker each; by default the GPUs of this machine, or its CPU. login: the arguments of
+    `manage.py create_login`, whose output is then `login`; None makes no login.
     Raises EmbeddedError when the port or the data is in use, or a service does not come up.
     """
 
@@ -45,14 +47,17 @@ class Workbench:
         port: int = 8000,
         devices: list[Device] | None = None,
         env: dict[str, str] | None = None,
+        login: Sequence[str] | None = None,
     ) -> None:
         self.data = (data or Path(os.environ.get("WORKBENCH_DATA", ROOT / "var"))).resolve()
         self.logs = self.data / "log"
         self.devices = find_devices() if devices is None else devices
         self.port = port
+        self.login = ""
         self.services: list[Service] = []
         self.workers: list[Service] = []
         self._extra_env = env or {}
+        self._login_arguments = login
         self._lock: IO[str] | None = None
         self._listeners: list[socket.socket] = []
         self._restarts: deque[float] = deque(maxlen=RESTARTS_PER_MINUTE)
@@ -103,7 +108,10 @@ class Workbench:
         self.workers += gpu_workers
         for worker in gpu_workers:  # they know no database, and import torch while it is migrated
             worker.start()
-        self.manage("migrate", "--noinput", "--verbosity", "0")
+        if self._login_arguments is None:
+            self.manage("migrate", "--noinput", "--verbosity", "0")
+        else:  # one process for both: Django's imports and checks take longer than either
+            self.login = self.manage("create_login", "--migrate", *self._login_arguments)
         ledger_workers = [self._ledger_worker(), self._intake_worker()]
         web = self._web("web", "workbench.wsgi", 0)
         worker_api = self._web("worker-api", "workbench.worker_site.wsgi", 1)
@@ -259,8 +267,8 @@ def main(port: int = 8000) -> int:
         signal.signal(number, lambda *_: stopping.set())
     try:
         print("starting Redis, web and workers …", flush=True)
-        with Workbench(port=port) as workbench:
-            print(workbench.manage("create_login").strip())
+        with Workbench(port=port, login=()) as workbench:
+            print(workbench.login.strip())
             devices = ", ".join(device.gpu_class for device in workbench.devices)
             print(f"serving on {workbench.url}  ·  workers for: {devices}  ·  logs in {workbench.logs}")
             print("Ctrl-C stops everything.", flush=True)

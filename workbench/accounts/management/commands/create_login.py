@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from django.conf import settings
+from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from workbench.accounts import services, tokens
@@ -22,6 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--name", default="Admin")
         parser.add_argument("--organisation", default="My organisation")
         parser.add_argument("--token", action="store_true", help="also make and print an API token that may write")
+        parser.add_argument("--migrate", action="store_true", help="migrate the database first")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -30,6 +32,8 @@ class Command(BaseCommand):
                 options[option] = check_short_text(options[option])
             except ValueError as error:
                 raise CommandError(f"--{option}: {error}") from None
+        if options["migrate"]:
+            call_command("migrate", interactive=False, verbosity=0)
         password = kept_secret(settings.WORKBENCH_DATA / "first_password")
         user = User.objects.filter(email=options["email"].lower()).first()
         if user is None:
