@@ -26,7 +26,6 @@ HEADER_BYTES = 32 * 2**10
 IN_MEMORY_BYTES = 512 * 2**10
 """A request's body beyond this lies in a file without a name."""
 
-GARBAGE_THRESHOLDS = (20_000, 20, 50)
 SWITCH_SECONDS = 0.0005
 """How long a thread that computes keeps the interpreter from one that wants it back.
 
@@ -131,13 +130,9 @@ def _spool(data: Path) -> Path:
 
 
 def collect_less_garbage() -> None:
-    """Leave what the site consists of out of every search for cyclic garbage, and search less often.
-
-    With CPython's own thresholds a full search of these objects held a request up for a tenth of a second.
-    """
+    """Leave what the site consists of out of every search for cyclic garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def _allow_descriptors(wanted: int) -> None:
