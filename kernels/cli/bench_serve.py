@@ -33,6 +33,7 @@ from kernels.measure.environment import current_device
 from kernels.model_files.families import stored_rows
 from kernels.plan import Plan, Serving
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import answers_refusal, joined
 from kernels.runners.plan_files import digested
 from kernels.server.spec import WEIGHTS, catalogue_config
 
@@ -231,15 +232,16 @@ class ServeBench:
 
     def judge(self, measured: list[Measured]) -> None:
         """Sets the gate of every row that was measured: the ids that were served must be the model's."""
-        for load, gaps in zip(measured, self.model.judged([load.answers for load in measured]), strict=True):
+        for load, answers in zip(measured, self.model.judged([load.answers for load in measured]), strict=True):
             row = load.row
-            if gaps is None or row.failed:
+            if not answers or row.failed:
                 row.reason = row.reason if row.failed else "no answer gave its ids, so none could be judged"
                 continue
+            gaps = joined(answers)
             row.logit_gaps = {"mean": gaps.mean, "largest": gaps.largest, "ids": gaps.tokens}
             rounded = rounding_of(row, self.model)
             precisions = rounded, row.case.kv_cache_dtype or rounded
-            row.reason = self.model.refusal(gaps, max(precisions, key=LARGEST_DIFFERENCE.__getitem__)) or ""
+            row.reason = answers_refusal(answers, max(LARGEST_DIFFERENCE[precision] for precision in precisions)) or ""
             row.gate = "fail" if row.reason else "pass"
 
 

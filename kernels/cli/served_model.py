@@ -18,8 +18,7 @@ from kernels.model.model_case import model_case
 from kernels.model_files import ModelRefused
 from kernels.model_files.config import FILE
 from kernels.model_files.quantised import FIELD
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import LogitGaps, answer_gaps, joined
+from kernels.proof.served_ids import LogitGaps, answer_gaps
 from kernels.server.spec import catalogue_config
 
 FLOOR_TOKENS = 64
@@ -82,19 +81,10 @@ class ServedModel:
             cases = {batch: with_even_experts(case, self.config) for batch, case in cases.items()}
         return {batch: floor_ms(case, ceilings) for batch, case in cases.items()}
 
-    def judged(self, answers: list[list[tuple[list[int], list[int]]]]) -> list[LogitGaps | None]:
-        """The gaps of each group of (prompt, answer), by transformers' eager model; None of an empty group."""
+    def judged(self, answers: list[list[tuple[list[int], list[int]]]]) -> list[list[LogitGaps]]:
+        """The gaps of each (prompt, answer) of each group, by transformers' eager model."""
         eager = runners.runner("eager", self.load())
-        return [
-            joined([answer_gaps(eager, prompt, ids, self.device) for prompt, ids in group]) if group else None
-            for group in answers
-        ]
-
-    def refusal(self, gaps: LogitGaps, precision: str) -> str | None:
-        """Why such ids are not the model's with what is rounded most in that precision, in a sentence; None where they
-        are.
-        """
-        return gaps.refusal(LARGEST_DIFFERENCE[precision])
+        return [[answer_gaps(eager, prompt, ids, self.device) for prompt, ids in group] for group in answers]
 
 
 def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = True, gpus: int = 1) -> ServedModel:

@@ -31,7 +31,9 @@ prompt then lead elsewhere. So where the mean gap is small, its own logits behin
 """
 
 OUTLIER_MEAN_SHARE = 0.2
-"""Of the mean gap allowed, the share up to which they do. That answer has 0.085 among 1,024 ids whose gap is 0."""
+"""Of the mean gap allowed, the share up to which they do. Over those 99,136 ids it was 0.0002."""
+OUTLIER_ANSWERS = 0.02
+"""The share of a server's answers, whose logits nobody knows, that may have ids beyond; one may always."""
 
 LARGEST_OVER_MEAN_LOSSY = 6.0
 """The same of precisions below 16 bits, by the reference's logits.
@@ -61,15 +63,15 @@ class LogitGaps:
     largest: float
     tokens: int
 
-    def refusal(self, allowed: float, by_own: bool = False) -> str | None:
+    def refusal(self, allowed: float, explained: bool = False) -> str | None:
         """Why the ids are not the model's, in a sentence; None where they are.
 
         `allowed` is the relative difference of the logits that rounding to the runner's precision explains. Of few ids
-        one alone may have the largest gap allowed. In 16 bits a few may be beyond where the runner's own logits give
-        them, `by_own`.
+        one alone may have the largest gap allowed. In 16 bits a few may be beyond where that is `explained`, as by the
+        runner's own logits.
         """
         lossy = allowed > LARGEST_DIFFERENCE["bf16"]
-        if by_own and not lossy and self.mean <= OUTLIER_MEAN_SHARE * allowed:
+        if explained and not lossy and self.mean <= OUTLIER_MEAN_SHARE * allowed:
             return None
         largest = (LARGEST_OVER_MEAN_LOSSY if lossy else LARGEST_OVER_MEAN) * allowed
         beyond = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
@@ -129,7 +131,7 @@ def judge(
     if not runner.gives_logits or not (lossy or refusal):
         return Judged(gaps, None, refusal)
     own = joined([logit_gaps(runner, *batch, as_generated=not lossy) for batch in served])
-    return Judged(gaps, own, gaps.refusal(allowed, by_own=True) or own.own_refusal(activations))
+    return Judged(gaps, own, gaps.refusal(allowed, explained=True) or own.own_refusal(activations))
 
 
 def logit_gaps(
@@ -187,6 +189,17 @@ def answer_gaps(reference: "Runner", prompt: Sequence[int], served: Sequence[int
     import torch
 
     return logit_gaps(reference, torch.tensor([list(prompt)], dtype=torch.int64, device=device), [served])
+
+
+def answers_refusal(answers: Sequence[LogitGaps], allowed: float) -> str | None:
+    """Why the ids of a server's answers, given their gaps, are not the model's, in a sentence; None where they are.
+
+    `allowed` is as in `LogitGaps.refusal`. OUTLIER_ANSWERS may have ids beyond the largest gap, where rounded keys lead
+    elsewhere: the mean of each is within what is allowed, which one random id of 64 is not.
+    """
+    beyond = [answer for answer in answers if answer.largest > LARGEST_OVER_MEAN * allowed]
+    few = len(beyond) <= max(1, OUTLIER_ANSWERS * len(answers))
+    return joined(answers).refusal(allowed, few and all(answer.mean <= allowed for answer in beyond))
 
 
 def joined(parts: Sequence[LogitGaps]) -> LogitGaps:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernels import runners
-from kernels.proof.served_ids import LogitGaps, judge, logit_gaps
+from kernels.proof.served_ids import LogitGaps, answers_refusal, judge, logit_gaps
 from kernels.runners.eager import EagerRunner
 from tests.kernels.runners.engine_models import load
 
@@ -83,6 +83,22 @@ def test_in_16_bits_the_own_logits_are_those_behind_the_prompt_of_generate(
         judged = judge(side, runner, [(prompt, served)], (precision, "bf16"))
         assert judged.own is not None
         assert (judged.own.largest < 1e-4) == (judged.refusal is None) == (precision == "bf16")
+
+
+@pytest.mark.parametrize(
+    ("beyond", "answers", "passes"),
+    [
+        ([(0.03, 1.4)], 8, True),
+        ([(0.03, 1.4), (0.01, 0.4)], 8, False),
+        ([(0.03, 1.4), (0.01, 0.4)], 100, True),
+        ([(0.07, 4.4)], 100, False),
+    ],
+    ids=["one", "two of few", "two of many", "a random id"],
+)
+def test_few_answers_of_a_server_may_have_far_ids(beyond: Any, answers: int, passes: bool) -> None:
+    gaps = [LogitGaps(mean, largest, 64) for mean, largest in beyond]
+    gaps += [LogitGaps(0.0001, 0.01, 64)] * (answers - len(gaps))
+    assert (answers_refusal(gaps, BF16) is None) == passes
 
 
 def test_greedy_ids_of_a_lower_precision_pass_within_what_rounding_explains(prompt: torch.Tensor) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from kernels import runners
 from kernels.load.exchange import CANCELLED
 from kernels.load.generator import LoadTrace
-from kernels.proof.served_ids import LogitGaps, answer_gaps, joined
+from kernels.proof.served_ids import LogitGaps, answer_gaps, answers_refusal, joined
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
@@ -75,4 +75,4 @@ def _judgement(gaps: list[LogitGaps], allowed: float) -> ServedIds:
         f"{answers} held against the model's logits: over {joint.tokens:,} ids the largest logit gap is "
         f"{joint.largest:.2g}."
     )
-    return served_ids(joint, joint.refusal(allowed), sentence)
+    return served_ids(joint, answers_refusal(gaps, allowed), sentence)
