@@ -34,6 +34,8 @@ ROOT = str(Path(__file__).resolve().parents[2])
 START = f"import sys; sys.path.insert(0, {ROOT!r}); from workers.host.template_process import main; main()"
 IMPORTED_LATE = ("triton", "cupy", "transformers.generation", "transformers.models.llama.modeling_llama")
 """What the modules that bring torch import only when it is needed."""
+INDUCTOR = ("torch._inductor.compile_fx", "torch.utils.cpp_extension")
+"""What each process imports that compiles for a CPU, in one to three seconds."""
 VEC_ISA_OK = "TORCHINDUCTOR_VEC_ISA_OK"
 """Inductor's variable that spares it the check of `all_isas_build`."""
 CHECK_SECONDS = 20.0
@@ -125,13 +127,15 @@ def main() -> None:
     gc.disable()  # a sixth of the imports' time
     for name in sys.argv[3:]:
         importlib.import_module(name)
-    for name in IMPORTED_LATE if "torch" in sys.modules else ():
+    late = IMPORTED_LATE if "torch" in sys.modules else ()
+    compiles_for_cpu = bool(late) and not Path(f"{GPUS}0").exists()
+    for name in (*late, *INDUCTOR) if compiles_for_cpu else late:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     gc.freeze()  # no collection of a fork looks at them, which would copy their pages
     gc.enable()
     os.waitpid(_fork_idle(), 0)
-    check = _fork_isa_check() if "torch" in sys.modules and not Path(f"{GPUS}0").exists() else None
+    check = _fork_isa_check() if compiles_for_cpu else None
     link.send(READY)
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, REQUEST_BYTES, DESCRIPTORS)
@@ -201,14 +205,19 @@ def _passed(check: int) -> bool:
 
 
 def _skip_isa_checks() -> None:
-    """Has Inductor in this process, in its forks and in what these start build for all vector instruction sets.
-
-    Its code cache is not imported here: it takes the folder of its headers from the environment at its import.
-    """
+    """Has Inductor in this process, in its forks and in what these start build for all vector instruction sets."""
     from torch._inductor import config
 
     config.cpp.vec_isa_ok = True
     _more_environment[VEC_ISA_OK] = "1"
+
+
+def _move_inductor_headers() -> None:
+    """Inductor took the folder of its precompiled headers from the template's environment when it was imported."""
+    cache: Any = sys.modules.get("torch._inductor.codecache")
+    if cache is not None:
+        cache._HEADER_DIR = os.path.join(cache.default_cache_dir(), "precompiled_headers")
+        cache._HEADER_LOCK_DIR = os.path.join(cache._HEADER_DIR, "locks")
 
 
 def _fork_idle() -> int:
@@ -259,6 +268,7 @@ def _run(request: dict[str, Any]) -> NoReturn:
     sys.argv[1:] = request["arguments"]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     tempfile.tempdir = None
+    _move_inductor_headers()
     multiprocessing.current_process().authkey = os.urandom(32)
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
     raise SystemExit
