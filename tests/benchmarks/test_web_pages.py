@@ -17,7 +17,7 @@ class _Undo(Exception):
 
 
 def _read(runs):
-    """Queries and bytes of each address once it is warm, in an organisation with as many runs; rolled back."""
+    """Queries and bytes of each address, at first, in an organisation with as many runs; rolled back."""
     found = {}
     for cache in caches.all():
         cache.clear()
@@ -26,9 +26,9 @@ def _read(runs):
             facts = web_pages.seed(runs)
             kept = [str(facts[each].id) for each in ("run", "open", "workload", "report", "model")]
             for address, call in web_pages.callers(facts):
-                assert call().status_code == 200, address
                 with CaptureQueriesContext(connection) as queries:
                     answer = call()
+                assert answer.status_code == 200, address
                 if "?run=" not in address:
                     for identity in kept:
                         address = address.replace(identity, "ID")

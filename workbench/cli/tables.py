@@ -77,12 +77,18 @@ def model_list(models: list[dict[str, Any]], catalogue: list[dict[str, Any]], co
 
 
 def stages(run: dict[str, Any], console: Console) -> None:
-    """How far each stage is."""
+    """How far each stage is; of a run that is over, which of them did not run."""
+    over = run["state"] not in ("queued", "running")
     table = Table("stage", "state", "", box=None, pad_edge=False)
     for stage in run["stages"]:
-        done = stage["state"] == "done"
-        message = stage["message"] or DOING.get(stage["stage"], "")
-        table.add_row(stage["stage"], "finished" if done else stage["state"], Text("" if done else message))
+        state, message = stage["state"], stage["message"] or DOING.get(stage["stage"], "")
+        if state == "done":
+            state, message = "finished", ""
+        elif over and state == "pending":
+            state, message = "not run", ""
+        elif message == "cancelled":
+            state, message = message, ""
+        table.add_row(stage["stage"], state, Text(message))
     console.print(table)
 
 

@@ -248,8 +248,10 @@ class Workbench:
 
 
 def _answer(broker: Celery, workers: list[Service]) -> bool:
-    """Whether all of a broker's workers answer."""
-    return len(broker.control.ping(timeout=3, limit=len(workers))) == len(workers)
+    """Whether all of a broker's workers answer. One that comes up later has missed the question, so it is asked soon
+    again.
+    """
+    return len(broker.control.ping(timeout=0.5, limit=len(workers))) == len(workers)
 
 
 def _answers(url: str) -> bool:

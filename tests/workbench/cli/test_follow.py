@@ -74,6 +74,9 @@ def test_the_latest_run_is_shown_cancelled_and_run_again_and_all_are_listed(cli,
     again = json.loads(cli("rerun", "--latest", "--json").stdout)
     assert (again["workload"], again["state"]) == (str(finished_run.workload_id), "queued")
     assert "is cancelled." in cli("cancel", again["id"][:8]).stdout
+    shown = [line.split() for line in cli("show", again["id"]).stdout.splitlines()]
+    assert ["price", "not", "run"] in shown
+    assert not any("pending" in line for line in shown)
     over = cli("cancel", "--latest")
     assert (over.exit_code, "the run is over" in over.stderr) == (2, True)
     for none in (cli("show"), cli("cancel", finished_run.id, "--latest")):
