@@ -95,6 +95,7 @@ def _in_threads(jobs: Iterable[Job]) -> Iterator[tuple[str, torch.Tensor, Kept |
 
     def run(job: Job) -> Converted:
         weight, stored = job.convert()
+        weight = weight.contiguous()
         return weight, None if EXPERTS in job.name else layouts.kept(weight, stored)
 
     pending = deque[tuple[Job, Future[Converted]]]()
@@ -118,7 +119,7 @@ def _write(folder: Path, jobs: Iterable[Job]) -> None:
     for name, weight, stored in _in_threads(jobs):
         if not is_finite(weight):
             raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
-        shard[name] = weight.contiguous()
+        shard[name] = weight
         if stored is not None:
             scales[name] = stored
         size += weight.nbytes

@@ -1,6 +1,8 @@
 """The values of quantised weights, in float32, by the layout that their tensors have."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -155,9 +157,23 @@ def _with_scales(codes: Tensor, scale: Tensor, zero: Tensor | None, order: Tenso
 
 
 def _mxfp4(parts: Parts, scheme: Scheme) -> Tensor:
-    exponents = parts["scales"].int()
-    scales = torch.ldexp(torch.ones(exponents.shape), exponents - BIAS).masked_fill(exponents == NO_NUMBER, torch.nan)
-    return (_e2m1(parts["blocks"]) * scales[..., None]).flatten(-2).transpose(-2, -1)
+    """In bf16, which holds each value exactly."""
+    blocks, exponents = (
+        part.reshape(-1, *part.shape[at:]) for part, at in ((parts["blocks"], -3), (parts["scales"], -2))
+    )
+    experts, rows, groups, size = blocks.shape
+    values = torch.empty(experts, 2 * groups * size, rows, dtype=torch.bfloat16)
+
+    def convert(expert: int) -> None:
+        exponent = exponents[expert].int()
+        scales = torch.ldexp(torch.ones(exponent.shape), exponent - BIAS).masked_fill(exponent == NO_NUMBER, torch.nan)
+        for begin in range(0, rows, ROWS):
+            part = slice(begin, begin + ROWS)
+            values[expert, :, part] = (_e2m1(blocks[expert, part]) * scales[part, :, None]).flatten(-2).T
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(convert, range(experts)))
+    return values.view(*parts["blocks"].shape[:-3], *values.shape[1:])
 
 
 def _nvfp4(parts: Parts, scheme: Scheme) -> Tensor:
@@ -173,7 +189,9 @@ def _nvfp4(parts: Parts, scheme: Scheme) -> Tensor:
 def _e2m1(packed: Tensor) -> Tensor:
     """The values in bytes of two codes each, the one in the low bits first."""
     values = torch.tensor([*E2M1, *(-value for value in E2M1)])
-    return values[torch.stack((packed & 15, packed >> 4), -1).flatten(-2).long()]
+    low, high = torch.arange(256) % 16, torch.arange(256) // 16
+    pairs = torch.stack((values[low], values[high]), -1)
+    return torch.nn.functional.embedding(packed.int(), pairs).flatten(-2)
 
 
 def _unpacked(words: Tensor, bits: int, dim: int, places: Sequence[int] = ()) -> Tensor:
