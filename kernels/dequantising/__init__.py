@@ -34,6 +34,7 @@ def plain_model(source: Path, folder: Path | None = None) -> Path:
     folder = folder or cache_directory() / "dequantised" / content_digest(hashes.items())
     if folder.is_dir():
         return folder
+    print(f"{source.name}: dequantising its weights, once, into {folder}", file=sys.stderr, flush=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     try:
