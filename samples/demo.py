@@ -1,6 +1,6 @@
 """`make demo`: start the workbench, submit samples/voice-agent with the `workbench` command, keep report and plan.
 
-At its end the plan is served.
+At its end the plan is served, while the workbench stops.
 """
 
 import json
@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
 from samples.serve_plan import serve_and_ask
 from workbench.cli.client import ApiClient
+from workbench.cli.errors import CliError
 from workbench.cli.follow import OVER
 from workbench.embedded import EmbeddedError, Workbench
 
@@ -36,7 +38,7 @@ def main() -> int:
             where = "this machine's CPU: no GPU was found" if classes == ["cpu"] else f"GPU: {', '.join(classes)}"
             print(f"Serving on {workbench.url}; measuring on {where}.", flush=True)
             code = _demonstrate(workbench)
-    except EmbeddedError as error:
+    except (EmbeddedError, CliError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -61,12 +63,12 @@ def _demonstrate(workbench: Workbench) -> int:
         print(f"demo: no verdict was reached (exit status {code}); logs: {OUTPUT / 'data' / 'log'}", file=sys.stderr)
         return 1
     (run,) = api.rows("/runs", 1)
-    download = [program, "plan", run["id"], "--output", str(OUTPUT / "plan.json")]
-    failed = subprocess.run(download, env=env).returncode
-    download = [program, "report", run["id"], "--output", str(OUTPUT / "report.html")]
-    with subprocess.Popen(download, env=env) as report:
-        served = not failed and serve_and_ask(OUTPUT / "plan.json", SAMPLE, ROOT)
-    return 0 if served and not report.returncode else 1
+    (OUTPUT / "plan.json").write_text(json.dumps(api.get(f"/runs/{run['id']}/plan"), indent=2))
+    (OUTPUT / "report.html").write_bytes(api.content(f"/runs/{run['id']}/report"))
+    print("Wrote demo/plan.json and demo/report.html.", flush=True)
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(workbench.stop)
+        return 0 if serve_and_ask(OUTPUT / "plan.json", SAMPLE, ROOT) else 1
 
 
 def _interrupt(*_: Any) -> NoReturn:
