@@ -88,6 +88,7 @@ fi
 # pip compiles on one core. Some files of torch are for other versions of Python. Of what is left out here, a third of
 # all, a process imports little, and compiles that.
 rarely='.*/tests/|(mypy|networkx|pip|plotly|pygments|setuptools|torch/testing|transformers/models)/'
-"$venv/bin/python" -m compileall -qq -j 0 -x "site-packages/($rarely)" "$venv/lib" "$venv/clients" >/dev/null || true
+"$venv/bin/python" -m compileall -qq -j 0 -x "site-packages/($rarely)" \
+    "$venv/lib" "$venv/clients" kernels workbench workers >/dev/null || true
 "${pip[@]}" check >/dev/null || "${pip[@]}" check
 echo "setup: ready"
