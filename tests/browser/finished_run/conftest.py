@@ -12,7 +12,7 @@ SLA = """
 name: Browser test
 traffic: {prompt_tokens: 16, output_tokens: 8}
 objectives: [{metric: ttf_n, n: 8, limit: 60000}]
-constraints: {minutes: 0.3, gpu_classes: [cpu], exclude: [compiled]}
+constraints: {minutes: 0.15, gpu_classes: [cpu], exclude: [compiled]}
 """
 """Compiling takes longer than all the rest of the run."""
 

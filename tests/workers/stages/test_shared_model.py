@@ -17,7 +17,7 @@ from workers.stages import admit, baseline, compose, explore, profile, verify
 
 pytestmark = pytest.mark.usefixtures("known_ceilings")
 SECONDS = {compose: 20}
-"""Of the stage that tries plans while there is time; the others have 3."""
+"""Of the stage that tries plans while there is time; the others have 1."""
 ALLOWED = {"gpu_classes": ["cpu"], "exclude": ["compiled_tuned", "compiled_max_autotune"]}
 """One variant that compiles the model is enough."""
 
@@ -43,7 +43,7 @@ def test_each_stage_gets_the_model_and_leaves_it_bit_for_bit(context: Context, m
     model = manifest(TINY)
     for stage in (admit, baseline, profile, explore, compose):
         name = stage.__name__.rpartition(".")[2]
-        here = Context(context.model_dir, context.artifacts, seconds=SECONDS.get(stage, 3), shared=shared)
+        here = Context(context.model_dir, context.artifacts, seconds=SECONDS.get(stage, 1), shared=shared)
         setattr(results, name, stage.run(stage_input(name, model, results, constraints=ALLOWED), here))
         seconds[name] = here.starts_and_loads
         if name == "baseline":
@@ -57,7 +57,7 @@ def test_each_stage_gets_the_model_and_leaves_it_bit_for_bit(context: Context, m
     assert loads == ["load"]
     assert [name for name, value in seconds.items() if value > 0] == ["baseline"]
     before = shared["model"]
-    here = Context(context.model_dir, context.artifacts, seconds=3, shared=shared)
+    here = Context(context.model_dir, context.artifacts, seconds=1, shared=shared)
     verify.run(stage_input("verify", model, results, constraints=ALLOWED), here)
     assert "model" not in shared, "its further processes and the load stage need the memory"
     assert all(torch.equal(value, kept[each]) for each, value in before.state_dict().items())
