@@ -176,9 +176,16 @@ def test_a_run_that_is_over_says_that_it_has_no_plan_and_why(browser, api, engin
     for address, words in (
         ("plan.json", f"The run ended without a plan: {why} the baseline stage. {reason}"),
         ("", "Not run"),
+        ("fleet/", f"The run ended without a price: {why}"),
         ("result/", f"The run ended without a verdict: {why}"),
     ):
         assert words in browser(engineer).get(f"/runs/{run.id}/{address}").content.decode()
+
+
+def test_a_plan_that_was_not_verified_is_offered_as_such(browser, engineer, organisation, done):
+    lost = sample_runs.run(organisation, engineer, "lost", "verify")
+    for run, words in ((lost, "plan.json, not verified</a>"), (done, "plan.json</a>")):
+        assert words in browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
 
 
 def test_a_result_that_no_longer_validates_leaves_the_others_readable(browser, api, engineer, done):
