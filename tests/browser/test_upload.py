@@ -64,7 +64,12 @@ def test_a_folder_goes_up_although_the_connection_breaks_and_is_taken_up_again_a
             route.continue_()
 
     page.route("**/api/v1/uploads/**", break_one)
-    page.route("**/api/v1/uploads/*/finish", lambda route: route.abort())
+
+    def refuse_the_end(route: Route) -> None:
+        expect(page.get_by_role("button", name="Pause")).to_be_hidden()
+        route.abort()
+
+    page.route("**/api/v1/uploads/*/finish", refuse_the_end)
     upload(page, folder)
     expect(page.get_by_role("alert")).to_contain_text("Upload again to go on", timeout=SENT_MS)
     assert broken

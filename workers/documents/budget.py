@@ -106,7 +106,8 @@ def sentence(workload: Workload, taken: Mapping[str, float], results: Results) -
     sentence = f"The stages took {total}, where the workload allows {allowed}."
     if not over:
         return f"{sentence} Each kept to its share, or to the {LEAST_SECONDS:.0f} s that every stage gets."
-    return f"{sentence} Longer than planned took what is done even when time is up: {'; '.join(over)}."
+    why = "These took longer than planned, since the least of each stage is done even when time is up"
+    return f"{sentence} {why}: {'; '.join(over)}."
 
 
 def _words(seconds: float) -> str:

@@ -129,4 +129,4 @@ def alternate(
         start = time.monotonic()
         after.serve()
         spent += time.monotonic() - start
-        context.report_progress(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"{what} measured: {pairs}")
+        context.report_progress(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"{what} measured: {len(before.served)}")

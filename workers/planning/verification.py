@@ -174,6 +174,7 @@ class Bench:
             hurried = not changed and context.overtime > LATEST_SECONDS
             served_ids, refusal = None, ""
             if not hurried:
+                context.report_progress(0.7, "holding the served ids against the model's logits")
                 served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
             attempt = PlanMeasurement.of(
                 label, plan, document, self.usd, environment, [Alternation(self.today.served, clients.served)],

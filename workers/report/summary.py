@@ -38,7 +38,7 @@ def rows(
         ("Price at one load, promise or not", _at_one_load(same)),
         ("Saving a month", _saving(same, demand)),
         ("Risk", _risk(verify)),
-        ("Quality", quality.summary if quality else "Quality was not measured."),
+        ("Quality", quality.summary if quality else "Quality was not measured." if verify.recommended else ""),
         ("Weights", words(verify)),
         ("Not tried", "" if verify.verdict == "met" else _not_tried(results)),
         ("Recommendation", f"{_recommendation(verify, plan, results.load)} {other}".strip()),

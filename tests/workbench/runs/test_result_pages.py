@@ -86,6 +86,18 @@ def test_a_run_that_others_disturbed_is_to_be_run_again_and_not_shared(browser, 
     assert ("Void: other programs disturbed it" in row, "Not enough samples" in row) == (True, False)
 
 
+def test_a_price_that_no_load_is_shown_to_have_is_of_no_missed_promise(browser, engineer, done):
+    found = sample_no_change.no_change()
+    unknown = [line.model_copy(update={"usd_per_mtok": None, "holds_sla": None}) for line in found.price.lines]
+    price = found.price.model_copy(update={"lines": unknown})
+    verify = found.verify.model_copy(update={"quality": None})
+    for stage, result in (("verify", verify), ("price", price)):
+        done.stages.filter(stage=stage).update(result=result.model_dump(mode="json"))
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert ("the promise is not shown to hold" in page, "the promise is not kept" in page) == (True, False)
+    assert ("What runs today stays." in page, "Quality was not measured." in page) == (True, False)
+
+
 def test_an_unfinished_run_shows_what_is_known_and_a_failed_one_says_why(browser, engineer, organisation):
     run = sample_runs.run(organisation, engineer, "running", "explore")
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
@@ -164,9 +176,16 @@ def test_a_run_that_is_over_says_that_it_has_no_plan_and_why(browser, api, engin
     for address, words in (
         ("plan.json", f"The run ended without a plan: {why} the baseline stage. {reason}"),
         ("", "Not run"),
+        ("fleet/", f"The run ended without a price: {why}"),
         ("result/", f"The run ended without a verdict: {why}"),
     ):
         assert words in browser(engineer).get(f"/runs/{run.id}/{address}").content.decode()
+
+
+def test_a_plan_that_was_not_verified_is_offered_as_such(browser, engineer, organisation, done):
+    lost = sample_runs.run(organisation, engineer, "lost", "verify")
+    for run, words in ((lost, "plan.json, not verified</a>"), (done, "plan.json</a>")):
+        assert words in browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
 
 
 def test_a_result_that_no_longer_validates_leaves_the_others_readable(browser, api, engineer, done):

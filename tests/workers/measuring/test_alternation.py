@@ -33,6 +33,7 @@ class Clock:
 
     def __init__(self, seconds: float) -> None:
         self.now, self.end = 0.0, seconds
+        self.message = ""
 
     def monotonic(self) -> float:
         return self.now
@@ -46,7 +47,7 @@ class Clock:
         return max(0.0, self.now - self.end)
 
     def report_progress(self, progress: float, message: str) -> None:
-        """Nobody listens."""
+        self.message = message
 
 
 class Clients:
@@ -73,8 +74,9 @@ def alternated(monkeypatch, seconds, before, after=0.04, reserve=10.0, limit=100
 
 
 def test_with_time_before_gets_its_usual_pairs_or_what_decides_it_and_after_goes_on_until_it_is_decided(monkeypatch):
-    before, after, _ = alternated(monkeypatch, seconds=1000, before=0.15)
+    before, after, clock = alternated(monkeypatch, seconds=1000, before=0.15)
     assert (len(before.served), len(after.served)) == (ENOUGH_PAIRS, NEEDED)
+    assert clock.message == f"pairs of requests measured: {ENOUGH_PAIRS}"
     before, after, _ = alternated(monkeypatch, seconds=1000, before=0.09)
     assert len(before.served) == len(after.served) == NEEDED, "before was not decided either"
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.core.cache import caches
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.safestring import mark_safe
@@ -16,7 +16,7 @@ from workbench.results import page_context
 from workbench.results.fleet import FleetAnswer, FleetForm, answer, counted_by, demanded, one_at_a_time, promise_or_not
 from workbench.runs import services
 from workbench.runs.models import Run
-from workbench.runs.views.runs import get_run
+from workbench.runs.views.runs import get_run, lacking
 from workbench.web import pdf
 from workers.cost import loads, run_economics, same_load
 from workers.documents.base import Artifact
@@ -38,7 +38,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     manifest, _ = run.workload.model.reading
     economics = run_economics.of_results(known, workload, manifest) if workload and manifest else None
     if economics is None and known.price is None:
-        raise Http404("The run has no prices yet.")
+        return lacking(request, run, "price")
     part = request.htmx  # type: ignore[attr-defined]
     template = "results/_fleet.html" if part else "results/fleet.html"
     both = same_load.of_results(known, workload, manifest) if workload and manifest else None

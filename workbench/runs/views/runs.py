@@ -141,7 +141,7 @@ def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
     known, _ = services.reading(run)
     stage = known.verify or known.compose
     if stage is None:
-        return _lacking(request, run, "plan")
+        return lacking(request, run, "plan")
     response = HttpResponse(json.dumps(stage.plan, indent=2) + "\n", content_type="application/json")
     response["Content-Disposition"] = 'attachment; filename="plan.json"'
     return response
@@ -151,10 +151,11 @@ def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def report_file(request: HttpRequest, run_id: UUID, file: str) -> HttpResponse:
     """The draft that the run wrote, or a file made of it (`report_files.MEDIA_TYPES`); `?download` saves the page."""
     run = get_run(request, run_id)
-    return report_response(run, file, "download" in request.GET) or _lacking(request, run, "report")
+    return report_response(run, file, "download" in request.GET) or lacking(request, run, "report")
 
 
-def _lacking(request: HttpRequest, run: Run, what: str) -> HttpResponse:
+def lacking(request: HttpRequest, run: Run, what: str) -> HttpResponse:
+    """The page that says why the run has no plan, report or price (`what`)."""
     return render(request, "404.html", {"reason": services.lacks(run, what), "run": run}, status=404)
 
 

@@ -191,6 +191,7 @@ async function start() {
   try {
     state.upload = await begin();
     const hashes = await sendFiles();
+    part("stop").hidden = true; // the workbench checks them now, whether or not this page waits
     say("Checking the files");
     const { model, name } = await uploads.finish(state.upload, hashes);
     state.upload = null;
