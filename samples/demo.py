@@ -67,8 +67,10 @@ def _demonstrate(workbench: Workbench) -> int:
     (OUTPUT / "report.html").write_bytes(api.content(f"/runs/{run['id']}/report"))
     print("Wrote demo/plan.json and demo/report.html.", flush=True)
     with ThreadPoolExecutor(1) as beside:
-        beside.submit(workbench.stop)
-        return 0 if serve_and_ask(OUTPUT / "plan.json", SAMPLE, ROOT) else 1
+        stopped = beside.submit(workbench.stop)
+        answered = serve_and_ask(OUTPUT / "plan.json", SAMPLE, ROOT)
+        stopped.result()
+        return 0 if answered else 1
 
 
 def _interrupt(*_: Any) -> NoReturn:

@@ -90,12 +90,14 @@ def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iter
 
 def _in_threads(jobs: Iterable[Job]) -> Iterator[tuple[str, torch.Tensor, Kept | None]]:
     """The results of the jobs in their order, up to THREADS and TOGETHER at once: names, values in bf16, and scales and
-    zeros by which products can hold the weight as it is stored.
+    zeros by which products can hold the weight as it is stored. Raises ModelRefused for a weight that is no number.
     """
 
     def run(job: Job) -> Converted:
         weight, stored = job.convert()
         weight = weight.contiguous()
+        if not is_finite(weight):
+            raise ModelRefused("", job.name, "the weights are not all numbers once they are dequantised")
         return weight, None if EXPERTS in job.name else layouts.kept(weight, stored)
 
     pending = deque[tuple[Job, Future[Converted]]]()
@@ -111,14 +113,12 @@ def _in_threads(jobs: Iterable[Job]) -> Iterator[tuple[str, torch.Tensor, Kept |
 
 
 def _write(folder: Path, jobs: Iterable[Job]) -> None:
-    """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused for a weight that is no number."""
+    """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused as the jobs."""
     shard: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
     scales: dict[str, Kept] = {}
     size = number = 0
     for name, weight, stored in _in_threads(jobs):
-        if not is_finite(weight):
-            raise ModelRefused("", name, "the weights are not all numbers once they are dequantised")
         shard[name] = weight
         if stored is not None:
             scales[name] = stored

@@ -1,4 +1,4 @@
-"""The values of quantised weights, in float32, by the layout that their tensors have."""
+"""The values of quantised weights, by the layout that their tensors have."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class WrongParts(Exception):
     """Why the values of the tensors do not fit together, as a sentence."""
 
 
-ROWS = 64
+BLOCK_ROWS = 64
 """Rows that are converted at once: what is computed of them stays in the caches of a processor's core."""
 
 
@@ -58,9 +58,9 @@ class Grouped(NamedTuple):
         return self.codes * of_inputs(self.scales, self.groups)
 
     def blocks(self) -> Iterator[tuple[slice, "Grouped"]]:
-        """ROWS rows after ROWS rows."""
-        for begin in range(0, len(self.codes), ROWS):
-            rows = slice(begin, begin + ROWS)
+        """BLOCK_ROWS rows after BLOCK_ROWS rows."""
+        for begin in range(0, len(self.codes), BLOCK_ROWS):
+            rows = slice(begin, begin + BLOCK_ROWS)
             zeros = None if self.zeros is None else self.zeros[rows]
             yield rows, Grouped(self.codes[rows], self.scales[rows], self.groups, zeros)
 
@@ -167,8 +167,8 @@ def _mxfp4(parts: Parts, scheme: Scheme) -> Tensor:
     def convert(expert: int) -> None:
         exponent = exponents[expert].int()
         scales = torch.ldexp(torch.ones(exponent.shape), exponent - BIAS).masked_fill(exponent == NO_NUMBER, torch.nan)
-        for begin in range(0, rows, ROWS):
-            part = slice(begin, begin + ROWS)
+        for begin in range(0, rows, BLOCK_ROWS):
+            part = slice(begin, begin + BLOCK_ROWS)
             values[expert, :, part] = (_e2m1(blocks[expert, part]) * scales[part, :, None]).flatten(-2).T
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -312,8 +312,8 @@ def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
         exact, zeros = exact and torch.equal(half.float(), zeros), half
     if not exact:
         return None
-    for begin in range(0, len(weight), ROWS):
-        rows = slice(begin, begin + ROWS)
+    for begin in range(0, len(weight), BLOCK_ROWS):
+        rows = slice(begin, begin + BLOCK_ROWS)
         own = weight[rows].detach().clone()
         setattr(own, STORED_SCALES, scales[rows])
         setattr(own, STORED_ZEROS, None if zeros is None else zeros[rows])

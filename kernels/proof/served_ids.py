@@ -32,6 +32,8 @@ prompt then lead elsewhere. So where the mean gap is small, its own logits behin
 
 OUTLIER_MEAN_SHARE = 0.2
 """Of the mean gap allowed, the share up to which they do. Over those 99,136 ids it was 0.0002."""
+OUTLIER_LARGEST = 2.0
+"""Standard deviations that no id may be beyond then. The farthest of those ids was 1.4 away; random ids are about 4."""
 OUTLIER_ANSWERS = 0.02
 """The share of a server's answers, whose logits nobody knows, that may have ids beyond; one may always."""
 
@@ -71,7 +73,7 @@ class LogitGaps:
         runner's own logits.
         """
         lossy = allowed > LARGEST_DIFFERENCE["bf16"]
-        if explained and not lossy and self.mean <= OUTLIER_MEAN_SHARE * allowed:
+        if explained and not lossy and self.mean <= OUTLIER_MEAN_SHARE * allowed and self.largest <= OUTLIER_LARGEST:
             return None
         largest = (LARGEST_OVER_MEAN_LOSSY if lossy else LARGEST_OVER_MEAN) * allowed
         beyond = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
@@ -157,7 +159,9 @@ def logit_gaps(
 
 
 def _logits(runner: "Runner", ids: "torch.Tensor", prompt: int, as_generated: bool) -> "torch.Tensor":
-    """The logits [batch, length - prompt, vocab] of ids [batch, length] behind the first `prompt`."""
+    """The logits [batch, length - prompt, vocab] by which ids [batch, length] behind the first `prompt` were chosen. A
+    runner with a pass of its own for prompts does not give those of that pass: the first id is judged by `logits`.
+    """
     import torch
 
     behind = runner.after_prompt(ids, prompt) if as_generated else None
@@ -195,7 +199,7 @@ def answers_refusal(answers: Sequence[LogitGaps], allowed: float) -> str | None:
     """Why the ids of a server's answers, given their gaps, are not the model's, in a sentence; None where they are.
 
     `allowed` is as in `LogitGaps.refusal`. OUTLIER_ANSWERS may have ids beyond the largest gap, where rounded keys lead
-    elsewhere: the mean of each is within what is allowed, which one random id of 64 is not.
+    elsewhere: the mean of each is within what is allowed.
     """
     beyond = [answer for answer in answers if answer.largest > LARGEST_OVER_MEAN * allowed]
     few = len(beyond) <= max(1, OUTLIER_ANSWERS * len(answers))

@@ -157,6 +157,7 @@ class CompiledRunner(Runner):
     def _make_encoder(self, ids: Tensor) -> _Encoder:
         buffer = placed(self.model, ids).clone()
         inputs = forward_inputs(self.model, buffer)
+        self.model.forward(**inputs)  # it may change its state, which a compiled function has guards for
         forward = self._compile(self.model.forward)
         outputs: list[Tensor] = []
 

@@ -67,17 +67,17 @@ def judge_ids(reference: Runner, runner: Runner, precisions: Precisions, served:
 
 
 def judge_kept(
-    reference: Runner, kept: Sequence[KeptBatch], precision: str, by_own: bool
+    reference: Runner, kept: Sequence[KeptBatch], precision: str, explained: bool
 ) -> tuple[LogitGaps | None, str]:
     """The gaps of the ids that a runner of another process served, by `reference`, and why these batches are not the
-    model's; "" where they are. `precision` is the runner's that rounds most; `by_own`, whether its own logits give the
-    ids.
+    model's; "" where they are. `precision` is the runner's that rounds most; the ids are `explained` where its own
+    logits give them.
     """
     most = LARGEST_DIFFERENCE[precision]
     if kind_of(reference.model) != "decoder":
         return None, _other_output(reference, "the model's", kept, most) or ""
     gaps = joined([logit_gaps(reference, batch.prompt, batch.tokens) for batch in kept])
-    return gaps, gaps.refusal(most, by_own) or ""
+    return gaps, gaps.refusal(most, explained) or ""
 
 
 def _other_outputs(

@@ -248,11 +248,12 @@ def test_the_directory_is_made_once_names_its_source_and_takes_its_plans(gguf: P
     assert read_model(plain, Plan(model_digest=digest, gpu="cpu", runner="eager")) == (config, False, 0)
 
 
-def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_scale_that_is_no_number_is_refused(tmp_path: Path, number: str) -> None:
     path = write_gguf(tmp_path / "model.gguf")
     content = bytearray(path.read_bytes())
     start = next(tensor.start for tensor in read_gguf(path.name, path).tensors if tensor.dtype == "Q8_0")
-    content[start : start + 2] = np.float16("nan").tobytes()
+    content[start : start + 2] = np.float16(number).tobytes()
     path.write_bytes(bytes(content))
     with pytest.raises(ModelRefused, match=r"the weights are not all numbers once they are dequantised"):
         converted(path, tmp_path / "plain")

@@ -288,6 +288,7 @@ NAN = float("nan")
 ORDERED = "GPTQ in the order of activations"
 BAD_TENSORS: list[tuple[str, dict[str, Any], str]] = [
     (ORDERED, {"scales": lambda scales: scales.fill_(NAN)}, "the weights are not all numbers"),
+    ("GPTQ", {"scales": lambda scales: scales.fill_(float("inf"))}, "the weights are not all numbers"),
     (ORDERED, {"g_idx": lambda order: order.fill_(3)}, "an input is of none of the 3 groups"),
     (ORDERED, {"g_idx": lambda order: order.fill_(-1)}, "an input is of none of the 3 groups"),
     (ORDERED, {"g_idx": lambda order: order[:5].clone()}, "g_idx must name the group of each of the 96 inputs"),

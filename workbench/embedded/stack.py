@@ -11,8 +11,9 @@ import threading
 import time
 import urllib.request
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -124,7 +125,8 @@ class Workbench:
         wait_until(lambda: _answers(f"{self.worker_api_url}/healthz"), [worker_api], START_SECONDS, "the worker API")
         for url, workers in ((self._redis.ledger, ledger_workers), (self._redis.gpu, gpu_workers)):
             with Celery(broker=url) as broker:
-                wait_until(partial(_answer, broker, workers), workers, START_SECONDS, "a worker")
+                timeouts = chain((0.5, 1.0), repeat(3.0))
+                wait_until(partial(_answer, broker, workers, timeouts), workers, START_SECONDS, "a worker")
 
     def manage(self, *arguments: str) -> str:
         """Run a management command and return what it prints. Raises EmbeddedError when it fails."""
@@ -247,11 +249,11 @@ class Workbench:
         return Service(f"the {name} worker", command, self.logs / f"{name}.log", env, orphan_signal=signal.SIGKILL)
 
 
-def _answer(broker: Celery, workers: list[Service]) -> bool:
+def _answer(broker: Celery, workers: list[Service], timeouts: Iterator[float]) -> bool:
     """Whether all of a broker's workers answer. One that comes up later has missed the question, so it is asked soon
-    again.
+    again; a slow one gets more seconds then.
     """
-    return len(broker.control.ping(timeout=0.5, limit=len(workers))) == len(workers)
+    return len(broker.control.ping(timeout=next(timeouts), limit=len(workers))) == len(workers)
 
 
 def _answers(url: str) -> bool:

@@ -102,7 +102,7 @@ def _today_judges(task: TurnTask, context: Context, runner: Runner, clients: Cli
     for turn in task.judges:
         sample, plan_gaps = torch.load(_sample_file(context, turn))
         batches = [KeptBatch(prompt.to(runner.model.device), *rest) for prompt, *rest in sample]
-        gaps, refusal = judge_kept(eager, batches, precisions[0], by_own=plan_gaps is not None)
+        gaps, refusal = judge_kept(eager, batches, precisions[0], explained=plan_gaps is not None)
         if gaps is not None:
             lossy = plan_gaps is not None and precisions[0] != precisions[1]
             judged = Judged(gaps, LogitGaps(*plan_gaps) if lossy else None, refusal or None)

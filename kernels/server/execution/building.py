@@ -106,11 +106,14 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
     here = _measured_with(facts)
     if plan is not None:
         _tell(f"the server {taken_of_plan(plan, dtype, spec.max_num_seqs)}")
-        plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
+        usable = for_size(known_here(plan.serving, here), spec)
+        compiled_ahead &= usable == plan.serving
+        plan = plan.model_copy(update={"serving": usable})
     planned = plan.serving if plan else None
     kv_bytes = spec.kv_bytes or (planned.kv_bytes if planned else None)
     kv_cache_dtype = spec.kv_cache_dtype or (planned or Serving()).kv_cache_dtype
     wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms, kv_cache_dtype)
+    compiled_ahead &= kv_bytes is None  # Triton's kernels depend on the number of pages
     excluded = [*spec.exclude, *(planned.exclude if planned else ())]
     exclude = of_server(excluded, kv_cache_dtype)
     if gpu.sm == 90 and MEGAKERNEL in exclude and MEGAKERNEL not in excluded:
@@ -213,13 +216,14 @@ def backends(
             compiled_ahead &= _tile(shards)
         decoders = [Decoder(shard) for shard in shards]
     decoder = decoders[0]
-    weights = stored_form(weights, [layer.o for layer in decoder.layers])
+    form = stored_form(weights, [layer.o for layer in decoder.layers])
+    compiled_ahead, weights = compiled_ahead and form == weights, form
     all_fp8 = decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)
     may_be_fp8 = plan is None and gpu.sm == 90 and len(shards) == 1 and not set(OF_FP8) & set(exclude)
     if all_fp8 and stored_rows(config) and may_be_fp8 and not weights:
         fits = copies_beside(decoder, model.config, gpu, wanted, weights="fp8") is Copies.ALL
         weights = "fp8" if fits else ""
-        compiled_ahead &= fits
+    compiled_ahead &= weights == "fp8" or not (stored_rows(config) and may_be_fp8)
     if weights == "fp8" and not all_fp8:
         raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):

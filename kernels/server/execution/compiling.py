@@ -240,8 +240,10 @@ def served_builds(
     yield from pass_builds(KernelsBackend([decoder] * size, gpu, limits, rows, ops, exclude=exclude, weights=weights))
 
 
-def make_ahead(spec: Spec, gpu: Gpu) -> None:
-    """Makes what the engine of this server will need. What it refuses ends this without a word: the engine says why."""
+def make_ahead(spec: Spec, gpu: Gpu) -> bool:
+    """Makes what the engine of this server will need; whether it did. What it refuses ends this without a word: the
+    engine says why.
+    """
     with suppress(ValueError, OSError, PlanRefused):
         plan = read_plan(Path(spec.plan)) if spec.plan else None
         serving = plan.serving if plan else None
@@ -257,3 +259,5 @@ def make_ahead(spec: Spec, gpu: Gpu) -> None:
             spec.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1),
         )
         compile_together(builds)
+        return True
+    return False

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MAKE = (
     "import pickle, sys; from kernels.server.execution.compiling import make_ahead; "
-    "make_ahead(*pickle.load(sys.stdin.buffer))"
+    "sys.exit(not make_ahead(*pickle.load(sys.stdin.buffer)))"
 )
 MOST_SECONDS = 600.0
 """A start waits no longer: what is not compiled then is compiled by the engine."""

@@ -91,9 +91,11 @@ def test_in_16_bits_the_own_logits_are_those_behind_the_prompt_of_generate(
         ([(0.03, 1.4)], 8, True),
         ([(0.03, 1.4), (0.01, 0.4)], 8, False),
         ([(0.03, 1.4), (0.01, 0.4)], 100, True),
-        ([(0.07, 4.4)], 100, False),
+        ([(0.07, 1.4)], 100, False),
+        ([(0.01, 4.0)], 100, False),
+        ([(0.01, 4.0)], 1, False),
     ],
-    ids=["one", "two of few", "two of many", "a random id"],
+    ids=["one", "two of few", "two of many", "many ids of one", "a random id", "a random id of one answer"],
 )
 def test_few_answers_of_a_server_may_have_far_ids(beyond: Any, answers: int, passes: bool) -> None:
     gaps = [LogitGaps(mean, largest, 64) for mean, largest in beyond]
