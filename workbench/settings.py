@@ -24,7 +24,7 @@ gc.set_threshold(20_000, 20, 50)
 request up for a tenth of a second."""
 
 # Where things lie
-WORKBENCH_DATA = Path(env("WORKBENCH_DATA", default=str(BASE_DIR / "var"))).resolve()
+WORKBENCH_DATA = Path(env("WORKBENCH_DATA", default="") or BASE_DIR / "var").resolve()
 BLOBS = WORKBENCH_DATA / "blobs"
 own_folder(WORKBENCH_DATA)
 

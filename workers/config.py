@@ -33,7 +33,7 @@ class WorkerConfig:
     @classmethod
     def from_environment(cls) -> Self:
         """Read the environment now; the token's file may appear after the worker has started."""
-        data = Path(os.environ.get("WORKBENCH_DATA", "var")).resolve()
+        data = Path(os.environ.get("WORKBENCH_DATA") or "var").resolve()
         return cls(
             url=os.environ.get("WORKER_API_URL", "http://127.0.0.1:8001").rstrip("/"),
             token=os.environ.get("WORKER_TOKEN", "") or _kept(data / "worker_token"),

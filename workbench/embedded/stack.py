@@ -50,7 +50,7 @@ class Workbench:
         env: dict[str, str] | None = None,
         login: Sequence[str] | None = None,
     ) -> None:
-        self.data = (data or Path(os.environ.get("WORKBENCH_DATA", ROOT / "var"))).resolve()
+        self.data = (data or Path(os.environ.get("WORKBENCH_DATA") or ROOT / "var")).resolve()
         self.logs = self.data / "log"
         self.devices = find_devices() if devices is None else devices
         self.port = port

@@ -126,7 +126,7 @@ function say(text) {
 }
 
 function leave(names) {
-  part("left-out").textContent = `Left out, as the workbench does not read them: ${names.join(", ")}.`;
+  part("left-out").textContent = `Left out, as they are no part of this model: ${names.join(", ")}.`;
   part("left-out").hidden = !names.length;
 }
 
