@@ -20,7 +20,7 @@ from workers.shared import logs
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 gc.set_threshold(20_000, 20, 50)
-"""With CPython's own, searches for cyclic garbage take an eighth of a process's start, and one of all objects holds a
+"""With CPython's own, searches for cyclic garbage take a tenth of a process's start, and one of all objects holds a
 request up for a tenth of a second."""
 
 # Where things lie
