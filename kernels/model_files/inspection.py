@@ -83,7 +83,7 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     facts = _inspect_gguf(single, files[single]) if single else _inspect_directory(files, sizes)
     facts.files = {path: sizes[path] for path in files}
     if selection.left_out:
-        facts.notes.append(f"Left out, as they are no part of this model: {', '.join(selection.left_out)}.")
+        facts.notes.append(f"Left out, as the model is read without them: {', '.join(selection.left_out)}.")
     return facts
 
 

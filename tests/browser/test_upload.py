@@ -48,7 +48,7 @@ def upload(page: Page, folder: Path) -> None:
     page.goto("/models/upload/")
     page.get_by_label("or a folder").set_input_files(folder)
     expect(page.get_by_role("row")).to_have_count(3)
-    expect(page.get_by_text("Left out, as the workbench does not")).to_contain_text(".git/, pytorch_model.bin")
+    expect(page.get_by_text("Left out, as the model is read without")).to_contain_text(".git/, pytorch_model.bin")
     page.get_by_role("button", name="Upload", exact=True).click()
 
 

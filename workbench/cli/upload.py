@@ -50,7 +50,7 @@ def read_directory(source: Path, on_progress: ProgressCallback) -> list[LocalFil
     except ModelRefused as error:
         raise CliError([f"{source}: {sentence(reason)}" for reason in error.reasons]) from None
     if selection.left_out:
-        _tell(f"Left out, as they are no part of this model: {', '.join(selection.left_out)}.")
+        _tell(f"Left out, as the model is read without them: {', '.join(selection.left_out)}.")
     paths = {path: directory / path for path in selection.files}
     total, done = sum(where.stat().st_size for where in paths.values()), 0
     files = []

@@ -92,7 +92,7 @@ def test_safetensors_that_the_index_does_not_name_are_no_part_of_the_model(tmp_p
         (folder / name).write_bytes(content)
     facts = inspect(folder)
     assert set(facts.files) == {"config.json", "model-1.safetensors", INDEX}
-    assert facts.notes == ["Left out, as they are no part of this model: more.safetensors."]
+    assert facts.notes == ["Left out, as the model is read without them: more.safetensors."]
     assert select_in(folder).left_out == ["more.safetensors"]
 
 

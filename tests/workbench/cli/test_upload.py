@@ -70,7 +70,7 @@ def test_a_broken_connection_costs_no_byte_twice_and_what_is_left_out_is_named(l
     (model_dir / "onnx").mkdir()
     files = uploading.read_directory(model_dir, _say)
     assert {"optimizer.pt", "onnx"}.isdisjoint(file.path for file in files)
-    assert "Left out, as they are no part of this model: .cache/, onnx/, optimizer.pt." in capsys.readouterr().err
+    assert "Left out, as the model is read without them: .cache/, onnx/, optimizer.pt." in capsys.readouterr().err
 
 
 def test_another_day_it_goes_on(live_server, secret, model_dir):

@@ -126,7 +126,7 @@ function say(text) {
 }
 
 function leave(names) {
-  part("left-out").textContent = `Left out, as they are no part of this model: ${names.join(", ")}.`;
+  part("left-out").textContent = `Left out, as the model is read without them: ${names.join(", ")}.`;
   part("left-out").hidden = !names.length;
 }
 
