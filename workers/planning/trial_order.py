@@ -26,7 +26,7 @@ from workers.planning.build_times import BuildTimes
 from workers.planning.precision import lowers_precision
 from workers.prediction.precisions import lossy_refusal, precisions_of_plans
 from workers.prediction.predict import MEDIAN, predicted, predicted_primary
-from workers.wording.text import quantity
+from workers.wording.text import percent, quantity
 
 PREDICTION_ERROR, ERROR_ELSEWHERE = 0.1, 0.5
 """The share of a predicted time by which the measured one may be shorter: on Hopper GPUs, whose errors were measured
@@ -158,10 +158,14 @@ class TrialOrder:
                 return ""
         elif candidate.predicted * (1 + error) > reached * (1 + ranking.NOISE):
             return ""
-        return (
+        words = (
             f"{NOT_TRIED}{quantity(candidate.predicted, unit)} are predicted, and {best.label} was measured with "
             f"{quantity(reached, unit)}."
         )
+        is_better = candidate.predicted < reached if self._lower else candidate.predicted > reached
+        if is_better and error < 0:
+            words += f" A lower precision is tried for a gain of more than {percent(PREDICTION_ERROR, 0)}."
+        return words
 
     def overtime(self, context: Context, trials: Sequence[PlanTrial]) -> float:
         """Seconds until the run has taken twice its minutes; 0 where they are strict, or a plan keeps the promises."""

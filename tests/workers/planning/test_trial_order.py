@@ -1,5 +1,7 @@
 """Which plan is tried first, which are left out, and what is said of those that time was too short for."""
 
+from dataclasses import replace
+
 import pytest
 
 from kernels import registry
@@ -156,6 +158,11 @@ def test_a_plan_that_is_predicted_to_be_slower_than_a_measured_one_is_not_tried(
     assert said.startswith("Not tried: ")
     assert said.endswith("are predicted, and megakernel was measured with 37.5 ms.")
     assert order.why_not(by_label["megakernel"], tried[:1], 3600) == ""
+    lossy = replace(by_label["megakernel_int8"], predicted=35.0)
+    assert order.why_not(lossy, tried, 3600).endswith(
+        "37.5 ms. A lower precision is tried for a gain of more than 10 %."
+    )
+    assert order.why_not(replace(lossy, predicted=33.0), tried, 3600) == ""
     slow = [tried[0], trial("megakernel", 90.0, "megakernel")]
     assert order.why_not(by_label["kernels"], slow, 3600) == "", "the megakernel took longer than predicted"
 
