@@ -24,18 +24,21 @@ if TYPE_CHECKING:
 LARGEST_OVER_MEAN = 4.0
 """The largest gap may be this many times the allowed mean gap: the errors of logits are approximately normal.
 
-Of trained weights they are not. Of 99,136 greedy ids of SmolLM2-135M-Instruct, after random prompts, by the megakernel
-on an H200, 11 lay beyond 0.24 by torch's bf16, in six of 1,549 answers, by up to 1.4. Of five of these answers float32
-said so too, and of four the megakernel's own logits where it read the prompt by itself: rounded keys and values of the
-prompt then lead elsewhere. So where the mean gap is small, its own logits behind the same keys and values decide.
+Of trained weights they are not. An H200's megakernel served 99,136 greedy ids of SmolLM2-135M-Instruct after random
+prompts (benchmarks/results/h200/served-gaps-smollm2-135m.json). By torch's bf16 the gap of 11 is above 0.24, at most
+1.4, in six of 1,549 answers. In five of the six that of float32 is too. In four so is that of the megakernel's own
+logits, when it reads the prompt itself: generation reads prompts by another pass, which rounds keys and values anew.
+So where the mean gap is small, the runner's own logits decide, behind a prompt that is read as in generation.
 """
 
 OUTLIER_MEAN_SHARE = 0.2
-"""Of the mean gap allowed, the share up to which they do. Over those 99,136 ids it was 0.0002."""
+"""The runner's own logits decide up to this share of the mean gap allowed. The mean of those 99,136 gaps is 0.0002."""
 OUTLIER_LARGEST = 2.0
-"""Standard deviations that no id may be beyond then. The farthest of those ids was 1.4 away; random ids are about 4."""
+"""The largest gap allowed then. The gap of a random id is about 4."""
 OUTLIER_ANSWERS = 0.02
-"""The share of a server's answers, whose logits nobody knows, that may have ids beyond; one may always."""
+"""The share of a server's answers that may have larger gaps than LARGEST_OVER_MEAN allows; one answer always may. A
+server's own logits are not known.
+"""
 
 LARGEST_OVER_MEAN_LOSSY = 6.0
 """The same of precisions below 16 bits, by the reference's logits.
@@ -69,8 +72,8 @@ class LogitGaps:
         """Why the ids are not the model's, in a sentence; None where they are.
 
         `allowed` is the relative difference of the logits that rounding to the runner's precision explains. Of few ids
-        one alone may have the largest gap allowed. In 16 bits a few may be beyond where that is `explained`, as by the
-        runner's own logits.
+        one alone may have the largest gap allowed. In 16 bits single gaps may be larger, up to OUTLIER_LARGEST, where
+        they are `explained`, as by the runner's own logits.
         """
         lossy = allowed > LARGEST_DIFFERENCE["bf16"]
         if explained and not lossy and self.mean <= OUTLIER_MEAN_SHARE * allowed and self.largest <= OUTLIER_LARGEST:
@@ -121,8 +124,8 @@ def judge(
 
     `precisions` are the one in the runner that rounds most, such as that of its weights, and that of its activations.
     Where the first is the lower one, or `reference` is the runner itself or refuses the ids, they are held against the
-    runner's own logits too, whose distance from the model is judged separately. Those of 16 bits are as in `generate`,
-    those of less read prompts as tokens are made. Raises ValueError as `logit_gaps`.
+    runner's own logits too, whose distance from the model is judged separately. In 16 bits these are behind a prompt
+    that is read as in `generate`. Raises ValueError as `logit_gaps`.
     """
     allowed, activations = (LARGEST_DIFFERENCE[precision] for precision in precisions)
     lossy, is_own = allowed > activations, reference is runner
@@ -139,8 +142,8 @@ def judge(
 def logit_gaps(
     reference: "Runner", prompt: "torch.Tensor", served: Sequence[Sequence[int]], as_generated: bool = False
 ) -> LogitGaps:
-    """The gaps of ids `served` [batch][new] after `prompt` [batch, length] int64, by the logits of `reference`; those
-    behind a prompt that it reads by the pass that reads it in `generate`, if `as_generated`.
+    """The gaps of ids `served` [batch][new] after `prompt` [batch, length] int64, by the logits of `reference`. If
+    `as_generated`, it reads the prompt by the pass that reads it in `generate`.
 
     Raises ValueError for an id outside the vocabulary, or if the numbers of rows differ.
     """
@@ -159,8 +162,8 @@ def logit_gaps(
 
 
 def _logits(runner: "Runner", ids: "torch.Tensor", prompt: int, as_generated: bool) -> "torch.Tensor":
-    """The logits [batch, length - prompt, vocab] by which ids [batch, length] behind the first `prompt` were chosen. A
-    runner with a pass of its own for prompts does not give those of that pass: the first id is judged by `logits`.
+    """The logits [batch, length - prompt, vocab] that predict the ids [batch, length] behind the first `prompt`. A pass
+    for prompts alone gives no logits, so those of the first id are always by `logits`.
     """
     import torch
 
@@ -198,8 +201,8 @@ def answer_gaps(reference: "Runner", prompt: Sequence[int], served: Sequence[int
 def answers_refusal(answers: Sequence[LogitGaps], allowed: float) -> str | None:
     """Why the ids of a server's answers, given their gaps, are not the model's, in a sentence; None where they are.
 
-    `allowed` is as in `LogitGaps.refusal`. OUTLIER_ANSWERS may have ids beyond the largest gap, where rounded keys lead
-    elsewhere: the mean of each is within what is allowed.
+    `allowed` is as in `LogitGaps.refusal`. In 16 bits OUTLIER_ANSWERS may have single larger gaps; the mean gap of each
+    answer stays within `allowed`.
     """
     beyond = [answer for answer in answers if answer.largest > LARGEST_OVER_MEAN * allowed]
     few = len(beyond) <= max(1, OUTLIER_ANSWERS * len(answers))

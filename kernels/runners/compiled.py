@@ -157,7 +157,7 @@ class CompiledRunner(Runner):
     def _make_encoder(self, ids: Tensor) -> _Encoder:
         buffer = placed(self.model, ids).clone()
         inputs = forward_inputs(self.model, buffer)
-        self.model.forward(**inputs)  # it may change its state, which a compiled function has guards for
+        self.model.forward(**inputs)  # a first call may change the model's state: the capture would compile again
         forward = self._compile(self.model.forward)
         outputs: list[Tensor] = []
 

@@ -241,9 +241,7 @@ def served_builds(
 
 
 def make_ahead(spec: Spec, gpu: Gpu) -> bool:
-    """Makes what the engine of this server will need; whether it did. What it refuses ends this without a word: the
-    engine says why.
-    """
+    """Makes what the engine of this server needs. Returns False where it refuses the server: the engine says why."""
     with suppress(ValueError, OSError, PlanRefused):
         plan = read_plan(Path(spec.plan)) if spec.plan else None
         serving = plan.serving if plan else None

@@ -256,8 +256,8 @@ def _read(files: Sequence[Path]) -> None:
 
 @contextmanager
 def compile_ahead(spec: Spec) -> Iterator[Callable[[], bool]]:
-    """Starts the process where the host has GPUs of one known class; what comes waits for its end and says whether it
-    did all its work. It does not outlive the block. The process takes no GPU.
+    """Starts the process where the host has GPUs of one known class. Yields a function that waits for its end and
+    returns whether it did all its work. The process does not outlive the block, and takes no GPU.
     """
     gpu = None if spec.device == "cpu" else gpu_of_host()
     if gpu is None:
