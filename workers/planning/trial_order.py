@@ -26,6 +26,7 @@ from workers.planning.build_times import BuildTimes
 from workers.planning.precision import lowers_precision
 from workers.prediction.precisions import lossy_refusal, precisions_of_plans
 from workers.prediction.predict import MEDIAN, predicted, predicted_primary
+from workers.wording.stages import NOT_TRIED
 from workers.wording.text import percent, quantity
 
 PREDICTION_ERROR, ERROR_ELSEWHERE = 0.1, 0.5
@@ -36,8 +37,6 @@ HOPPER = 90
 """Their compute capability (x 10)."""
 CHEAP_SHARE = 0.1
 """A larger share of the seconds left is not spent on the hope that a prediction is too slow."""
-NOT_TRIED = "Not tried: "
-"""How the reason begins of a plan that could have been tried."""
 LEAST_MEASURING_SECONDS, LEAST_BATCHES = 4.0, 4
 """Comparing and measuring a plan takes so long beside building it, or the time of so many batches of requests."""
 
@@ -243,7 +242,7 @@ def left_out_for_time(document: StageInput) -> list[PlanTrial]:
 def never_tried(document: StageInput) -> list[PlanTrial]:
     """The plans that compose did not try, since time was short or another plan was faster."""
     trials = document.results.compose.trials if document.results.compose else []
-    return [trial for trial in trials if trial.gate == "refused" and trial.reason.startswith(NOT_TRIED)]
+    return [trial for trial in trials if trial.gate == "refused" and trial.skipped]
 
 
 def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list[PlanTrial]:

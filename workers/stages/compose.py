@@ -19,7 +19,7 @@ from kernels.runners import Runner
 from kernels.runners.whole_model import WholeModel
 from kernels.tune.plan_search import ChosenOps
 from workers.documents.measurement import Candidate
-from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
+from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, Skipped, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring.journal import MOST_SECONDS, Journal
 from workers.measuring.served_model import dtype_of, load_once, planned, watched
@@ -29,9 +29,10 @@ from workers.planning.choosing import choose_plan
 from workers.planning.confirmation import present_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
-from workers.planning.trial_order import NOT_TRIED, CandidatePlan, TrialOrder
+from workers.planning.trial_order import CandidatePlan, TrialOrder
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TrialRunner, TrialTimeouts, reference_of, untried
 from workers.prediction.precisions import lossy_refusal
+from workers.wording.stages import NOT_TRIED
 from workers.wording.text import quantity
 
 COMPARED_TOKENS = 2048
@@ -215,13 +216,15 @@ class _Composer:
 
     def _refused(self, candidate: CandidatePlan, label: str, plan: Plan, reason: str) -> bool:
         """Whether the plan is not tried: for the reason, because others are better, or because time is short."""
-        reason = reason or self._order.why_not(candidate, self.done, self.context.seconds_left)
-        late = "" if reason else self._too_late(candidate)
-        if reason or late:
-            self._refuse(label, plan, reason or late)
+        skipped: Skipped | None = None
+        if not reason and (reason := self._order.why_not(candidate, self.done, self.context.seconds_left)):
+            skipped = "prediction"
+        elif not reason and (reason := self._too_late(candidate)):
+            skipped = "time"
+        if reason:
+            self._refuse(label, plan, reason, skipped, candidate.seconds)
             self.done[-1].predicted = candidate.predicted
-            self.done[-1].seconds_wanted = candidate.seconds if late else None
-        return bool(reason or late)
+        return bool(reason)
 
     def _too_late(self, candidate: CandidatePlan) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is."""
@@ -310,8 +313,7 @@ class _Composer:
         wanted, seconds_left = took + self._order.measuring_seconds(), self.context.seconds_left
         if wanted > seconds_left:
             words = f"{NOT_TRIED}building and measuring take about {wanted:.0f} s and {seconds_left:.0f} s were left."
-            self._refuse(label, plan, words)
-            self.done[-1].seconds_wanted = wanted
+            self._refuse(label, plan, words, "time", wanted)
         else:
             self._attempt(label, plan, partial(planned, self.document, self.context, plan), lossy, took)
 
@@ -343,8 +345,10 @@ class _Composer:
     def _measuring_seconds(self) -> float:
         return min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))
 
-    def _refuse(self, label: str, plan: Plan, reason: str) -> None:
-        self.done.append(untried(label, plan, self.document, "refused", reason))
+    def _refuse(self, label: str, plan: Plan, reason: str, skipped: Skipped | None, seconds: float) -> None:
+        trial = untried(label, plan, self.document, "refused", reason)
+        trial.skipped, trial.seconds_wanted = skipped, seconds if skipped == "time" else None
+        self.done.append(trial)
 
     def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp], tensor_parallel_size: int = 1) -> Plan:
         return Plan(
