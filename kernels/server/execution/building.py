@@ -69,7 +69,7 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
     """Loads the model and captures its graphs; returns the engine, and its message that it is ready. `compiled` waits
     for what `make_ahead` compiles meanwhile, and says whether it did.
 
-    Raises ValueError or MemoryError with one sentence, or PlanRefused where the plan is the cause.
+    Raises ValueError or MemoryError with one sentence, or PlanRefused for a plan of another model.
     """
     directory, config = configuration(spec)
     plan = read_plan(Path(spec.plan)) if spec.plan else None
