@@ -53,26 +53,27 @@ def no_longer_than(seconds: float, what: str) -> Iterator[None]:
     """Raises TimeLimitExceeded inside the block after `seconds`; `what` is the sentence's subject, such as *building*.
 
     SIGALRM ends the block, so a call that returns to Python only late is ended late. Infinite seconds, and threads
-    other than the main one, have no limit. Where the work catches TimeLimitExceeded and raises another exception,
-    TimeLimitExceeded is raised in its place.
+    other than the main one, have no limit. Where the work catches TimeLimitExceeded and raises another exception, or
+    adds to its message as torch.fx does, it is raised anew.
     """
     if seconds == float("inf") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    ended: list[TimeLimitExceeded] = []
+    words = f"{what} was ended after {seconds:.0f} s"
+    ended: list[int] = []
 
     def stop(signum: int, frame: FrameType | None) -> NoReturn:
-        ended.append(TimeLimitExceeded(f"{what} was ended after {seconds:.0f} s"))
-        raise ended[-1]
+        ended.append(signum)
+        raise TimeLimitExceeded(words)
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), AGAIN_SECONDS)
     try:
         yield
     except Exception as error:
-        if ended and error is not ended[-1]:
-            raise ended[-1] from error
+        if ended:
+            raise TimeLimitExceeded(words) from error
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
