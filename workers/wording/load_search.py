@@ -177,5 +177,6 @@ def limit_words(limit: LimitResult) -> str:
     if not any(load.verdict for load in limit.loads):
         return f"no load could be measured, since {_why_void(limit.loads)}"
     if limit.held is None:
-        return "no load is shown to keep every promise"
+        few = all(load.verdict in ("not_enough_samples", None) for load in limit.loads)
+        return f"no load is shown to keep every promise{', since each served too few requests to say' if few else ''}"
     return f"every promise is kept {at_load(limit)}: {number(limit.held.tokens_per_second)} tokens/s"

@@ -177,6 +177,21 @@ def test_the_page_of_a_model_of_images_counts_images():
         assert words not in page
 
 
+@pytest.mark.parametrize(
+    ("holds", "words"), [(True, "a million tokens, at "), (False, "No price: the promise is not kept")]
+)
+def test_the_question_of_the_cost_is_answered_beside_its_heading(holds, words):
+    known = sample_results.results()
+    today, after, *others = known.price.lines
+    after = after.model_copy(update={"holds_sla": holds} | ({} if holds else {"usd_per_mtok": None}))
+    results = known.model_copy(
+        update={"price": known.price.model_copy(update={"lines": [today, after, *others]}), "load": None}
+    )
+    known_facts = page_context.context(sample_results.workload(), sample_results.manifest(), results, [])
+    page = render_to_string("results/_result.html", known_facts | {"same_load": None})
+    assert words in page.partition("What does it cost?")[2].partition("</summary>")[0]
+
+
 def test_a_run_that_was_cancelled_before_anything_was_measured_says_so(browser, engineer, organisation):
     run = sample_runs.run(organisation, engineer, "queued", "admit")
     browser(engineer).post(f"/runs/{run.id}/cancel/")

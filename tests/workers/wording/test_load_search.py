@@ -13,7 +13,10 @@ def test_the_sentence_names_vllm_where_it_is_before():
     two = whole_sentence(found.before, None, recommended=False)
     assert one[0].startswith("Before (vLLM 0.22.1), no load")
     assert one[1].startswith("After, every promise is kept with 20 users at once")
-    assert two.startswith("Today, no load")
+    assert two == "Today, no load is shown to keep every promise."
+    few = [load.model_copy(update={"verdict": "not_enough_samples"}) for load in before.limit.loads]
+    short = before.model_copy(update={"limit": before.limit.model_copy(update={"loads": few})})
+    assert whole_sentence(short, None).endswith("promise, since each served too few requests to say.")
 
 
 def test_the_result_says_up_to_how_many_users_the_megakernel_serves():
