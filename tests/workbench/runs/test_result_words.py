@@ -151,6 +151,32 @@ def test_the_result_page_offers_the_minutes_that_were_missing_and_starts_such_a_
     assert minutes_wanted(longer) is None
 
 
+def test_an_undecided_run_offers_more_minutes_unless_it_goes_on(browser, engineer, account, done):
+    offer = "Give it more minutes"
+    assert offer not in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    for verdict in ("not_enough_samples", "too_close"):
+        Run.objects.filter(id=done.id).update(verdict=verdict)
+        assert offer in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+        assert offer not in browser(account).get(f"/runs/{done.id}/result/").content.decode()
+    stage = done.stages.get(stage="verify")
+    stage.result |= {"verdict": "not_enough_samples", "minutes_wanted": 7.5}
+    stage.save()
+    assert offer not in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+
+
+def test_samples_beyond_the_limit_are_counted_of_promises_that_have_one():
+    known = sample_results.results()
+    first = known.verify.outcomes[0]
+    ratio = first.objective.model_copy(update={"limit": None, "at_least_faster": 50.0})
+    for objective, counted in ((first.objective, first.over), (ratio, "–")):
+        outcome = first.model_copy(update={"objective": objective})
+        results = known.model_copy(update={"verify": known.verify.model_copy(update={"outcomes": [outcome]})})
+        facts = page_context.context(sample_results.workload(), sample_results.manifest(), results, [])
+        table = render_to_string("results/_result.html", facts).partition("Samples over the limit")[2]
+        row = table.partition("</tr>")[2]
+        assert f'<td class="number">{counted}</td>' in row.partition("</tr>")[0]
+
+
 def test_the_page_of_a_model_of_images_counts_images():
     model = sample_results.manifest().model_copy(update={"kind": "other", "counted": "images"})
     workload = sample_results.workload().model_copy(update={"present": None, "traffic": Traffic(batch=8)})
