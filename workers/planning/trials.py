@@ -39,6 +39,7 @@ from workers.stats.intervals import independent_spacing, median_interval, tokens
 from workers.stats.sample_sizes import needed, verdicts
 from workers.stats.verdicts import overall
 from workers.wording.errors import error_sentence
+from workers.wording.text import percent
 
 AGAIN_SECONDS = 5.0
 """Work that catches TimeLimitExceeded and goes on gets it again after so many seconds."""
@@ -279,13 +280,13 @@ def token_fidelity(
     tokens = expected.shape[0] * expected.shape[1]
     sentence = (
         f"Beside the model as it is served it chooses another {'next ' if generates else ''}token than float32 in "
-        f"{change.value:.2%} (at most {change.high:.2%}) more of {tokens} tokens, and its mean KL divergence is larger "
-        f"by at most {kl.high:.2g} nats"
+        f"{percent(change.value, 2)} (at most {percent(change.high, 2)}) more of {tokens:,} tokens, and its mean KL "
+        f"divergence is larger by at most {kl.high:.2g} nats"
     )
     if allowed is not None:
         allowed = allowed.beside(before.disagreement, before.mean_kl)
         if not quality.is_acceptable(change, kl, allowed):
-            return "fail", f"{sentence}; {allowed.rate:.2%} and {allowed.nats_words} are allowed."
+            return "fail", f"{sentence}; {percent(allowed.rate, 2)} and {allowed.nats_words} are allowed."
     return "pass", f"{sentence}."
 
 
@@ -300,7 +301,7 @@ def answer_distance(expected: torch.Tensor, output: torch.Tensor, answer: Answer
         logit = f"the largest error of a logit is {error}"
         sentence = logit
         if expected.shape[-1] != 1:
-            sentence = f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
+            sentence = f"the most likely {answer.noun} differs from the model's in {percent(mean, 2)}, and {logit}"
     else:
         sentence = f"the mean cosine distance to the model's vectors is {mean:.2g}, and the largest error {error} value"
     return f"In a quick look at {requests} {'request' if requests == 1 else 'requests'} {sentence}; verify judges it."
