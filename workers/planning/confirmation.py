@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Self
 
-from kernels.measure.latency import ServedBatch
+from kernels.measure.latency import ServedBatch, pooled
 from kernels.plan import Plan
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.profile import PlanProfile
@@ -28,6 +28,9 @@ from workers.wording.text import times
 CLEARLY_FASTER = 1.5
 """A plan that is faster by this factor in each process, and decided on every promise, is measured in no more of them
 than ENOUGH_PROCESSES."""
+FAR = 10.0
+"""A latency is missed beside other programs where the fastest request, times the share of the CPU that they left, is
+over so many times the limit."""
 MOST_PLANS = 3
 """The most plans that are verified, the composed one included."""
 
@@ -280,17 +283,29 @@ def unchanged(
     )
 
 
-def without_void_verdicts(attempt: PlanMeasurement, busy: bool) -> PlanMeasurement:
+def without_void_verdicts(attempt: PlanMeasurement, busy: float | None) -> PlanMeasurement:
     """The attempt; where its figures are void, no objective is met or missed by them.
 
-    Where other programs kept the CPU `busy`, none is missed: what is met beside them is met without them as well.
+    What is met beside other programs, which used the share `busy` of the CPU, is met without them as well, but nothing
+    is missed, unless it is FAR beyond its limit.
     """
     nothing: dict[str, object] = {"void": True, "verdict_before": "not_enough_samples", "verdict": "not_enough_samples"}
     outcomes = [
-        outcome.model_copy(update=nothing) if attempt.void or (busy and outcome.verdict == "missed") else outcome
+        outcome.model_copy(update=nothing) if attempt.void or _may_be_kept_without(busy, outcome, attempt) else outcome
         for outcome in attempt.outcomes
     ]
     return replace(attempt, outcomes=outcomes)
+
+
+def _may_be_kept_without(busy: float | None, outcome: ObjectiveOutcome, attempt: PlanMeasurement) -> bool:
+    """Whether a missed objective may be kept without other programs, which used the share `busy` of the CPU."""
+    objective = outcome.objective
+    if busy is None or outcome.verdict != "missed":
+        return False
+    if objective.limit is None or objective.unit != "ms":
+        return True
+    fastest = min(pooled(attempt.after, objective.metric, objective.n))
+    return fastest * (1 - busy) <= FAR * objective.limit
 
 
 def gives_way(attempt: PlanMeasurement, document: StageInput) -> bool:

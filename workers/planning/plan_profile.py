@@ -29,7 +29,7 @@ from workers.traces.op_counter import CountedOp
 from workers.traces.windows import MOST_STEPS, TracedWindows, Window, longer, windows
 from workers.wording.errors import error_sentence
 from workers.wording.plan_profile import MEGAKERNEL
-from workers.wording.text import plain
+from workers.wording.text import percent, plain
 
 SECONDS_NEEDED = 8.0
 """With less of the stage left, the plan is not profiled."""
@@ -204,7 +204,7 @@ def sentence(
     sentence += f"A request of the plan takes {plain(request_ms)} ms, {spent} {launches:,} {what}"
     total_ms = device_ms or 1.0
     most = ", ".join(
-        f"{row.op} ({row.phase or 'no phase'}, {f'{row.ms / total_ms:.0%}' if doubtful else f'{plain(row.ms)} ms'})"
+        f"{row.op} ({row.phase or 'no phase'}, {percent(row.ms / total_ms, 0) if doubtful else f'{plain(row.ms)} ms'})"
         for row in rows[:ROWS_NAMED]
     )
     sentence += f"; most of that is {most}" if most else ""

@@ -84,7 +84,7 @@ def nothing_else(trials: Sequence[PlanTrial]) -> str:
         return ""
     relevant = [trial for trial in others if trial.gate != "refused" or trial.skipped]
     reasons = [(trial.label, trial.reason.removeprefix(NOT_TRIED).removeprefix(NOT_MEASURED)) for trial in relevant]
-    why = " ".join(f"{label}: {reason}" for label, reason in reasons)
+    why = " ".join(f"“{label}”: {reason}" for label, reason in reasons)
     sentence = f"No other plan was measured, so none is known to be faster. {why}".rstrip()
     late = any(trial.skipped == "time" for trial in relevant)
     return f"{sentence} A run with more minutes may measure more." if late else sentence

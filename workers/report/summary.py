@@ -94,9 +94,12 @@ def _saving(same: SameLoad | None, demand: StatedFleet | None) -> str:
 
 
 def _not_tried(results: Results) -> str:
-    """The plans that were not measured, each with its reason, and how long a run takes that measures them."""
+    """The plans that were not measured, each with its reason, and how long a run takes that measures them. Those that
+    could have been tried come first.
+    """
     trials = results.compose.trials if results.compose else []
-    left_out = [trial for trial in trials if trial.gate == "refused" and trial.reason]
+    refused = (trial for trial in trials if trial.gate == "refused" and trial.reason)
+    left_out = sorted(refused, key=lambda trial: not trial.reason.startswith("Not tried: "))
     words = [
         f"“{trial.label}”: {trial.reason.removeprefix(NOT_TRIED).removesuffix('.')}." for trial in left_out[:MOST_NAMED]
     ]

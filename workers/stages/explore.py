@@ -36,6 +36,7 @@ from workers.measuring.served_model import device_of, watched
 from workers.planning import kernels_plan
 from workers.planning.trial_order import CandidatePlan, TrialOrder, leading
 from workers.prediction.precisions import lossy_refusal, stored_precision
+from workers.wording.text import percent
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 """The lower precisions of products; those of experts have EXPERTS."""
@@ -100,7 +101,8 @@ def wanted_cases(document: StageInput, profile: ProfileResult) -> tuple[list[Pro
     words = f"{plan.label} is predicted to be the fastest plan, and runs no operation of a decode step by itself"
     share = _prompt_share(document, plan)
     if share < PROMPT_SHARE:
-        return [], f"Nothing was explored: {words}; the prompt is {share:.0%} of what the first promise is about."
+        small = f"the prompt is {percent(share, 0)} of what the first promise is about"
+        return [], f"Nothing was explored: {words}; {small}."
     cases = composed_cases(kernels_plan.prompt_cases(document), profile.ceilings)
     return cases, f"Only a prompt's operations were explored: {words}."
 

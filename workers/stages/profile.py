@@ -26,6 +26,7 @@ from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
 from workers.traces.capture import REQUESTS_TIMED, answer, request, wall_ms
 from workers.traces.table import profiled_cases
 from workers.traces.windows import TracedWindows, Window, longer, sample, windows
+from workers.wording.text import percent
 
 KNOWN_FOR = timedelta(hours=12)
 """So long the ceilings that a run has measured on a GPU hold for the next ones on it."""
@@ -144,7 +145,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     waiting, pace = waits(rows, wall.phases), paces(rows, wall.phases)
     facts = RequestFacts(limits, sampled.on_gpu, launches, waiting, bool(doubt), pace, generates)
     trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json", sampled.first, context)
-    context.report_progress(1.0, f"attributed {share:.1%} of the device's time")
+    context.report_progress(1.0, f"attributed {percent(share, 1)} of the device's time")
     return ProfileResult(
         environment=environment(),
         ceilings=limits,

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -246,11 +247,14 @@ def test_a_model_that_is_served_in_float32_is_its_own_reference(context, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("gpu_class", "strict", "proven"), [("cpu", False, True), ("cpu", True, False), ("h200", False, False)]
+    ("gpu_class", "strict", "late", "proven"),
+    [("cpu", False, 0, True), ("cpu", True, 0, False), ("h200", False, 0, False), ("cpu", False, 180, False)],
 )
-def test_slow_requests_on_a_cpu_give_quality_the_time_that_it_needs(context, monkeypatch, gpu_class, strict, proven):
+def test_slow_requests_on_a_cpu_give_quality_the_time_that_it_needs_until_the_stage_may_be_stopped(
+    context, monkeypatch, gpu_class, strict, late, proven
+):
     monkeypatch.setattr(quality_by_kind, "QUALITY_SECONDS", 0.0)
-    context._deadline = 0
+    context._deadline = time.monotonic() - late
     sla = {"traffic": {"prompt_tokens": 64, "output_tokens": 64}, "constraints": {"strict_minutes": strict}}
     document = stage_input("verify", manifest(TINY), results=of_baseline(20, gpu_class), **sla)
     before = runner("eager", model())

@@ -39,7 +39,7 @@ def test_the_cheapest_that_keeps_the_promise_is_taken_with_its_alternatives() ->
     assert choice.trial.label == "one"
     assert cost_of(found[1]) == pytest.approx(1e6 / 3600 / 1280)
     assert choice.sentence.startswith("one is the cheapest of 3 plans")
-    costs = ("99% confidence", "0.217 GPU-hours (50.0 ms)", "two takes 0.26 GPU-hours (30.0", "four takes 0.347 GPU-")
+    costs = ("99 % confidence", "0.217 GPU-hours (50.0 ms)", "two takes 0.26 GPU-hours (30.0", "four takes 0.347 GPU-")
     assert all(each in choice.sentence for each in costs)
     ranking.explain(found, True, choice.trial)
     assert [each.chosen for each in found] == [False, True, False, False]
