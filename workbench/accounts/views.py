@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LoginView
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -24,7 +23,7 @@ from workbench.accounts.audit import AuditFilter
 from workbench.accounts.forms import AcceptForm, InvitationForm, LoginForm, TokenForm
 from workbench.accounts.middleware import SESSION_KEY
 from workbench.accounts.models import Invitation, Membership, Role, User
-from workbench.accounts.permissions import admin_required, can_admin
+from workbench.accounts.permissions import admin_required, can_admin, member_required
 from workbench.accounts.services import AccountError
 from workbench.audit.models import Entry
 from workbench.pages.filters import left_out
@@ -195,10 +194,9 @@ def audit_log(request: Any) -> HttpResponse:
 
 
 @never_cache
+@member_required
 def token_list(request: Any) -> HttpResponse:
     """Lists tokens; a POST makes one, whose secret the page then shows once."""
-    if request.membership is None:
-        raise PermissionDenied("You are not a member of any organisation.")
     form = TokenForm(request.POST if request.method == "POST" else None)
     if request.method == "POST":
         try:

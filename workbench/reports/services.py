@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from workbench.accounts.secrets import keyed_digest, new_link_secret
 from workbench.api import quota
+from workbench.api.sentences import Problem
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.notifications.models import Kind
@@ -25,8 +26,11 @@ from workbench.runs.services import reading, stage_times
 from workers.report.page import Cover, NoVerdict, render
 
 
-class ReportError(Exception):
+class ReportError(Problem):
     """A report cannot be made or changed; the message is a sentence."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(409, sentence)
 
 
 def freeze(run: Run, user: Any) -> Report:

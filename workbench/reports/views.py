@@ -62,7 +62,7 @@ def create(request: HttpRequest, run_id: UUID) -> HttpResponse:
     run = get_run(request, run_id)
     try:
         report = services.freeze(run, request.user)
-    except (services.ReportError, Problem) as error:
+    except Problem as error:
         messages.error(request, str(error))
         return redirect("run", run.id)
     messages.success(request, "The results are frozen as a draft. The account team reviews and publishes it.")
