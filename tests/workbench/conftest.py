@@ -118,15 +118,22 @@ def browser() -> Callable[[User], Client]:
     return log_in
 
 
+class JsonClient(Client):
+    """Posts documents as JSON, as programs do."""
+
+    def post(self, path: str, data: Any = None, content_type: str = "application/json", **more: Any) -> Any:
+        return super().post(path, data, content_type, **more)
+
+
 @pytest.fixture
-def api() -> Callable[..., Client]:
+def api() -> Callable[..., JsonClient]:
     """`api(user, scope="write")`: a client that sends a token of the user's first organisation."""
 
-    def with_token(user: User, scope: str = "write") -> Client:
+    def with_token(user: User, scope: str = "write") -> JsonClient:
         membership = user.memberships.select_related("organisation").first()
         assert membership is not None
         _, secret = tokens.issue(membership.organisation, user, "test", scope)
-        return Client(headers={"Authorization": f"Bearer {secret}"})
+        return JsonClient(headers={"Authorization": f"Bearer {secret}"})
 
     return with_token
 

@@ -42,7 +42,7 @@ def _book(name: str = "Contract") -> dict[str, Any]:
 
 
 def _post(client: Client, address: str, body: Any, **headers: str) -> Any:
-    return client.post(f"/api/v1/{address}", body, content_type="application/json", headers=headers)
+    return client.post(f"/api/v1/{address}", body, headers=headers)
 
 
 def test_every_long_column_counts_or_is_bounded():

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import sample_runs
 from django.conf import settings
-from django.test import Client
 
+from tests.workbench.conftest import JsonClient
 from workbench.accounts.models import Organisation, User
 from workbench.intake.models import Workload
 from workbench.runs import services
@@ -35,10 +35,10 @@ def key(run: Run) -> StageKey:
 @pytest.fixture
 def worker(db: None) -> Callable[..., Any]:
     """`worker("claim", {...})`: a call of the worker API with its token, and with that of its last claim."""
-    client = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
+    client = JsonClient(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
 
     def call(path: str, body: dict[str, Any]) -> Any:
-        answer = client.post(f"/api/v1/worker/{path}", body, content_type="application/json")
+        answer = client.post(f"/api/v1/worker/{path}", body)
         if CLAIM_HEADER in answer.headers:
             client.defaults[f"HTTP_{CLAIM_HEADER.upper().replace('-', '_')}"] = answer.headers[CLAIM_HEADER]
         return answer

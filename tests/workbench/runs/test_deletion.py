@@ -1,18 +1,14 @@
 """Members delete what is theirs, with what depends on it, which is said beforehand."""
 
-import json
 import os
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
 from django.core.management import call_command
-from django.test import Client
 from django.utils import timezone
 
-from tests.kernels import model_folders
-from tests.workbench.intake.conftest import CONFIG, announce, finish, send_files
+from tests.workbench.intake.conftest import MODEL_FILES, upload_model
 from workbench.accounts import tokens
 from workbench.accounts.models import ApiToken
 from workbench.api import quota
@@ -106,22 +102,11 @@ def test_the_page_asks_and_deletes(browser, engineer, report, kind):
     assert not Run.objects.exists()
 
 
-def _upload(client: Client, tokenizer: bytes) -> dict[str, Any]:
-    files = {
-        "config.json": json.dumps(CONFIG).encode(),
-        "model.safetensors": model_folders.safetensors(model_folders.weights_of(CONFIG)),
-        "tokenizer.json": tokenizer,
-    }
-    upload = announce(client, files).json()["id"]
-    send_files(client, upload, files)
-    model: dict[str, Any] = finish(client, upload, files).json()
-    return model
-
-
 def test_the_space_is_free_at_once(api, engineer):
     """But for contents that somebody else refers to as well."""
     client = api(engineer)
-    first, second = _upload(client, b"{}"), _upload(client, b'{"a": 1}')
+    tokenizers = (b"{}", b'{"a": 1}')
+    first, second = (upload_model(client, MODEL_FILES | {"tokenizer.json": each}).json() for each in tokenizers)
     assert first["id"] != second["id"]
     before = {file["path"]: blobs.path_of(file["sha256"]) for file in first["files"]}
     assert client.delete(f"/api/v1/models/{first['id']}").status_code == 204
@@ -139,13 +124,13 @@ def test_kept_files_count_against_the_quota_and_can_be_deleted(api, engineer, fi
     settings.ORGANISATION_QUOTA_BYTES = quota.used_bytes(finished_run.organisation)
     assert before + 10_000 == settings.ORGANISATION_QUOTA_BYTES
     body = {"workload": str(finished_run.workload_id)}
-    refused = client.post("/api/v1/runs", body, content_type="application/json")
+    refused = client.post("/api/v1/runs", body)
     assert (refused.status_code, "the organisation's quota is used up" in refused.json()["detail"]) == (413, True)
     address = f"{_addresses(finished_run)['run']}/artifacts/{artifact.stage}/{artifact.name}"
     assert client.delete(address).status_code == 204
     assert client.get(address).status_code == 404
     assert not blobs.path_of(artifact.sha256).exists()
-    assert client.post("/api/v1/runs", body, content_type="application/json").status_code == 201
+    assert client.post("/api/v1/runs", body).status_code == 201
 
 
 def test_a_schedule_removes_what_has_had_its_time(browser, api, engineer, finished_run, settings):
