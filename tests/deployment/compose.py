@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import yaml
 
+from kernels.load.server_process import reserved_port
 from tests.debian import nginx_bin
-from tests.ports import reserved_port
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]

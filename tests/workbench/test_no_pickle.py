@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from tests.ports import reserved_port
+from kernels.load.server_process import reserved_port
 from tests.waiting import wait_for
 from tests.workers.pipeline.stack import ROOT
 from workbench import broker as messages

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import httpx
 
+from kernels.load.server_process import reserved_port
 from tests.migrated import copy_database
-from tests.ports import reserved_port
 from tests.redis_settings import redis_settings
 from tests.waiting import wait_for
 
