@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.utils import timezone
 
 from tests.workbench.intake.conftest import (
@@ -21,10 +20,11 @@ from tests.workbench.intake.conftest import (
     sha,
     upload_model,
 )
-from workbench.intake import blobs
+from workbench.intake import blobs, tasks
 from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import checking, receiving, uploads
 from workbench.intake.services.receiving import WrongOffset, append
+from workbench.runs.tasks import sweep_runs
 
 PROGRAM = checking._run_check
 """Its own, as of a site."""
@@ -201,7 +201,8 @@ def test_abandoned_uploads_and_blobs_without_a_reference_are_swept(api, engineer
     orphan, new = blobs.store([b"orphan"])[0], blobs.store([b"new"])[0]
     for sha256 in (orphan, *(file["sha256"] for file in kept["files"])):
         os.utime(blobs.path_of(sha256), (0, 0))
-    call_command("sweep_uploads")
+    tasks.sweep_uploads()
+    sweep_runs()
     assert (blobs.path_of(orphan).exists(), blobs.path_of(new).exists()) == (False, True)
     assert {str(upload.pk) for upload in Upload.objects.all()} == {young, waits}
     assert {entry.name for entry in blobs.incoming().iterdir()} == {young, waits}

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.core.management import call_command
 from django.utils import timezone
 
 from tests.workbench.intake.conftest import MODEL_FILES, upload_model
@@ -17,6 +16,7 @@ from workbench.intake import blobs
 from workbench.intake.models import StoredFile, Workload
 from workbench.reports.models import Report
 from workbench.runs.models import Event, Run, StoredArtifact
+from workbench.runs.tasks import sweep_runs
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_schedule_removes_what_has_had_its_time(browser, api, engineer, finish
     for kind in ("claimed", "progress"):
         Event.objects.create(run=finished_run, stage="admit", attempt=1, kind=kind)
     Run.objects.update(finished_at=now - timedelta(days=settings.EVENT_DAYS + 1))
-    call_command("sweep_uploads")
+    sweep_runs()
     assert Session.objects.count() == 1
     assert list(ApiToken.objects.all()) == [living]
     assert [row.key for row in IdempotentRequest.objects.all()] == ["k0"]
