@@ -1,9 +1,6 @@
 """What an organisation keeps in the database counts against its quota and the disk's reserve, and deletion frees it."""
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,6 +9,7 @@ from django.db import models
 from django.test import Client
 
 from tests import sample_bring_up
+from tests.programs import python
 from workbench.api import quota
 from workbench.api.models import IdempotentRequest
 from workbench.audit.models import Action, Entry
@@ -194,11 +192,8 @@ print(*sizes)
 """
 
 
-def test_deleted_rows_give_their_space_back_to_the_disk(root, tmp_path):
-    sqlite = {"WORKBENCH_DATA": str(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/db.sqlite3"}
-    env = {**os.environ, **sqlite, "DJANGO_SETTINGS_MODULE": "workbench.settings"}
-    command = [sys.executable, "-c", SHRINK]
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True)
-    empty, full, after = map(int, done.stdout.split())
+def test_deleted_rows_give_their_space_back_to_the_disk(tmp_path):
+    env = {"WORKBENCH_DATA": str(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/db.sqlite3"}
+    empty, full, after = map(int, python("-c", SHRINK, env=env).split())
     assert full > empty + 2**23
     assert after < empty + 2**20
