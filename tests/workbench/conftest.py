@@ -11,14 +11,13 @@ from django.core.cache import cache
 from django.test import Client
 
 from scripts import make_client
-from tests import sample_results, sample_runs
+from tests import sample_runs
 from tests.debian import leave_out, postgres_bin
 from workbench.accounts import services, tokens
 from workbench.accounts.models import Membership, Organisation, Role, User
 from workbench.intake import check_files
 from workbench.intake.models import Workload
 from workbench.intake.services import checking
-from workbench.intake.services.workloads import create_workload
 from workbench.reports.models import Report
 from workbench.reports.services import freeze
 from workbench.runs.models import Run
@@ -138,8 +137,7 @@ def api() -> Callable[..., JsonClient]:
 @pytest.fixture
 def workload(organisation: Organisation, engineer: User) -> Workload:
     """A workload about a model of the catalogue."""
-    document = sample_results.workload().model_copy(update={"model": "tiny-llama"})
-    return create_workload(organisation, engineer, document)
+    return sample_runs.workload(organisation, engineer)
 
 
 @pytest.fixture

@@ -4,20 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import sample_runs
 from django.conf import settings
 
 from tests.workbench.conftest import JsonClient
-from workbench.accounts.models import Organisation, User
+from workbench.accounts.models import User
 from workbench.intake.models import Workload
 from workbench.runs import services
 from workbench.runs.models import Run
 from workers.documents.worker_api import CLAIM_HEADER, StageKey
-
-
-@pytest.fixture
-def workload(organisation: Organisation, engineer: User) -> Workload:
-    return sample_runs.workload(organisation, engineer)
 
 
 @pytest.fixture
