@@ -27,6 +27,7 @@ from workbench.accounts.permissions import admin_required, can_admin, member_req
 from workbench.accounts.services import AccountError
 from workbench.audit.models import Entry
 from workbench.pages.filters import left_out
+from workbench.pages.outcome import attempt
 
 PAGE_SIZE = 50
 
@@ -65,23 +66,15 @@ def invite(request: Any) -> HttpResponse:
     return members(request, form, status=422)
 
 
-def _change(request: HttpRequest, change: Any, done: str) -> HttpResponse:
-    try:
-        change()
-    except AccountError as error:
-        messages.error(request, error.sentence)
-    else:
-        messages.success(request, done)
-    return redirect("members")
-
-
 @require_POST
 @admin_required
 def change_role(request: Any, membership_id: Any) -> HttpResponse:
     """Gives a member another role."""
     membership = get_object_or_404(Membership.objects.for_user(request.user), pk=membership_id)
     role = request.POST.get("role", "")
-    return _change(request, lambda: services.change_role(membership, role), f"{membership.user} is now {role}.")
+    done = f"{membership.user} is now {role}."
+    attempt(request, lambda: services.change_role(membership, role), done, AccountError)
+    return redirect("members")
 
 
 @require_POST
@@ -89,7 +82,8 @@ def change_role(request: Any, membership_id: Any) -> HttpResponse:
 def remove_member(request: Any, membership_id: Any) -> HttpResponse:
     """Ends a membership."""
     membership = get_object_or_404(Membership.objects.for_user(request.user), pk=membership_id)
-    return _change(request, lambda: services.remove(membership), f"{membership.user} has been removed.")
+    attempt(request, lambda: services.remove(membership), f"{membership.user} has been removed.", AccountError)
+    return redirect("members")
 
 
 @require_POST

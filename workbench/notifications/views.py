@@ -1,6 +1,5 @@
 """The pages of notifications: what a member gets by e-mail, the organisation's webhooks, and the log."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +21,7 @@ from workbench.accounts.permissions import admin_required, can_admin, member_req
 from workbench.api.sentences import Problem
 from workbench.notifications import mail, outbox, services
 from workbench.notifications.models import CHOOSABLE, POSTED, Delivery, Notice, Webhook
+from workbench.pages.outcome import attempt
 
 
 class MailForm(forms.Form):
@@ -106,17 +106,8 @@ def _page(request: Any, form: MailForm | None = None, status: int = 200, **more:
 def test_mail(request: Any) -> HttpResponse:
     """Sends the member a test."""
     done = f"A test goes to {request.user.email} within half a minute."
-    return _tested(request, lambda: outbox.send_test_mail(request.membership), done, "notifications")
-
-
-def _tested(request: Any, send: Callable[[], None], done: str, page: str) -> HttpResponse:
-    try:
-        send()
-    except Problem as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, done)
-    return redirect(page)
+    attempt(request, lambda: outbox.send_test_mail(request.membership), done, Problem)
+    return redirect("notifications")
 
 
 @require_POST
@@ -153,11 +144,10 @@ def remove_webhook(request: Any, webhook_id: Any) -> HttpResponse:
 @admin_required
 def test_webhook(request: Any, webhook_id: Any) -> HttpResponse:
     """Posts a test to a webhook."""
-    webhook, done = (
-        _webhook(request, webhook_id),
-        "A test is on its way; the log shows what came of it within half a minute.",
-    )
-    return _tested(request, lambda: outbox.send_test_webhook(webhook), done, "deliveries")
+    webhook = _webhook(request, webhook_id)
+    done = "A test is on its way; the log shows what came of it within half a minute."
+    attempt(request, lambda: outbox.send_test_webhook(webhook), done, Problem)
+    return redirect("deliveries")
 
 
 @require_safe
