@@ -28,9 +28,9 @@ from typing import Any
 
 from benchmarks.host import machine
 from benchmarks.web_clients import FORM, READS, SUBMIT, SUBMIT_SHARE
+from kernels.load.server_process import reserved_port
 from kernels.measure.environment import commit
 from tests.debian import postgres_server
-from tests.ports import reserved_port
 from tests.redis_settings import redis_settings
 from workbench.serving.worker import collect_less_garbage
 

@@ -33,10 +33,10 @@ import psutil
 
 from benchmarks.host import load_average, machine
 from benchmarks.web_clients import READS, SUBMIT, Observed, Person, play, schedule, sign_in_all
+from kernels.load.server_process import reserved_port
 from kernels.measure.environment import commit
 from kernels.measure.intervals import percentile
 from tests.debian import PostgresServer, postgres_server
-from tests.ports import reserved_port
 from tests.redis_settings import redis_settings
 
 ROOT = Path(__file__).parents[1]

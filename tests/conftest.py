@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,12 +105,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(os.environ["WORKBENCH_DATA"], ignore_errors=True)
-
-
-@pytest.fixture
-def root() -> Path:
-    """The repository's root."""
-    return Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")

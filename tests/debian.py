@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import reserved_port
+from kernels.load.server_process import reserved_port
 
 
 def postgres_bin() -> Path | None:

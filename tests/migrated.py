@@ -4,16 +4,13 @@ import importlib.metadata
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from contextlib import closing
 from functools import cache
 from pathlib import Path
 
 from tests.kernels.build_cache import cached_build
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.programs import ROOT, python
 
 
 def copy_database(data: Path) -> None:
@@ -36,8 +33,7 @@ def database() -> Path:
 
 def _migrate(file: Path) -> None:
     with tempfile.TemporaryDirectory() as data:
-        command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-        subprocess.run(command, cwd=ROOT, env=os.environ | {"WORKBENCH_DATA": data}, check=True)
+        python("manage.py", "migrate", "--verbosity", "0", env={"WORKBENCH_DATA": data})
         with closing(sqlite3.connect(Path(data) / "db.sqlite3")) as migrated, closing(sqlite3.connect(file)) as copy:
             migrated.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import redis
 
-from tests.ports import reserved_port
+from kernels.load.server_process import reserved_port
 from tests.waiting import wait_for
 from workbench.embedded.broker import find_redis_server
 

@@ -7,9 +7,9 @@ from typing import Any
 from django.utils import timezone
 
 from tests import sample_loads, sample_results
-from workbench.intake import blobs
+from workbench.home.demo import keep_file
 from workbench.intake.models import Model, Recording, Workload
-from workbench.runs.models import Event, Run, StageRun, StoredArtifact
+from workbench.runs.models import Event, Run, StageRun
 from workers.charts.prediction import compared
 from workers.documents.load import UnderLoadResult
 from workers.documents.recording import RecordingFacts
@@ -92,8 +92,8 @@ def _result(made: Run, known: Results, stage: str) -> dict[str, Any]:
         result: dict[str, Any] = getattr(known, stage).model_dump(mode="json")
         return result
     assert known.verify is not None
-    html = _keep(made, "report.html", "text/html", _report())
-    plan = _keep(made, "plan.json", "application/json", b"{}\n")
+    html = keep_file(made, "report.html", "text/html", _report())
+    plan = keep_file(made, "plan.json", "application/json", b"{}\n")
     said = {"verdict": known.verify.verdict, "headline": headline(known.verify, known.load)}
     return said | {"html": html, "plan": plan, "predicted": [each.model_dump() for each in compared(known)]}
 
@@ -101,13 +101,6 @@ def _result(made: Run, known: Results, stage: str) -> dict[str, Any]:
 @cache
 def _report() -> bytes:
     return render(sample_results.stage_input()).encode()
-
-
-def _keep(made: Run, name: str, media_type: str, content: bytes) -> dict[str, Any]:
-    sha256, size = blobs.store([content])
-    facts = {"name": name, "sha256": sha256, "size": size, "media_type": media_type}
-    StoredArtifact.objects.create(run=made, organisation_id=made.organisation_id, stage="report", **facts)
-    return facts
 
 
 def replaying(run: Run, user: Any) -> None:

@@ -3,7 +3,6 @@
 import ast
 import re
 import subprocess
-import sys
 import warnings
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import grimp
 
 import kernels.server
+from tests.programs import ROOT, python
 
-ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FILE = 300
 TORCH_FREE = [
     "workers.gpu", "workers.documents.stages", "workers.loadtest.measuring", "workbench.celery",
@@ -41,9 +40,7 @@ def test_they_import_without_torch() -> None:
         "    importlib.import_module(name)\n"
         "    assert 'torch' not in sys.modules, name\n"
     )
-    command = [sys.executable, "-c", code, *sorted(TORCH_FREE)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python("-c", code, *sorted(TORCH_FREE))
 
 
 def test_a_source_file_that_is_too_long_is_named() -> None:

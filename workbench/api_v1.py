@@ -9,7 +9,6 @@ from workbench.notifications.api import router as notifications_router
 from workbench.prices.api import router as prices_router
 from workbench.reports.api import router as reports_router
 from workbench.results.api import router as results_router
-from workbench.runs.api import add_routes
 from workbench.runs.api import router as runs_router
 
 api = ProblemAPI(
@@ -24,7 +23,6 @@ api = ProblemAPI(
     auth=caller_auth,
     docs_url=None,  # workbench/api_docs shows it
 )
-add_routes(intake_router, runs_router)
 for router in (
     account_router,
     intake_router,

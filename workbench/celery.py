@@ -18,23 +18,17 @@ from workers.shared.delivery import celery_app
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 
 
-def _every_sweep(task: str) -> dict[str, Any]:
+def _every(seconds: float, task: str, **options: Any) -> dict[str, Any]:
     """A schedule entry; a message that waits longer than the interval is dropped."""
-    return {"task": task, "schedule": settings.SWEEP_SECONDS, "options": {"expires": settings.SWEEP_SECONDS}}
+    return {"task": task, "schedule": seconds, "options": {"expires": seconds, **options}}
 
-
-NOTICES_SECONDS = min(10.0, settings.SWEEP_SECONDS)
 
 app = celery_app("workbench")
 app.conf.update(
     beat_schedule={
-        "runs": _every_sweep(SWEEP_RUNS_TASK),
-        "uploads": _every_sweep(SWEEP_UPLOADS_TASK),
-        "notices": {
-            "task": NOTICES_TASK,
-            "schedule": NOTICES_SECONDS,
-            "options": {"expires": NOTICES_SECONDS, "queue": NOTICES_QUEUE},
-        },
+        "runs": _every(settings.SWEEP_SECONDS, SWEEP_RUNS_TASK),
+        "uploads": _every(settings.SWEEP_SECONDS, SWEEP_UPLOADS_TASK),
+        "notices": _every(min(10.0, settings.SWEEP_SECONDS), NOTICES_TASK, queue=NOTICES_QUEUE),
     },
     beat_schedule_filename=str(settings.WORKBENCH_DATA / "celerybeat-schedule"),
 )

@@ -7,8 +7,6 @@
 import argparse
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,9 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.serving import CHROMIUM
+from tests.programs import ROOT, python
 from workbench.embedded import Workbench
 
-ROOT = Path(__file__).resolve().parents[2]
 OF_README = {"example": "screenshot.png", "report-of-run": "report-h200.png"}
 """Pages of the gallery, both of the committed run on an H200, and their files in docs/."""
 README_SIZE = {"width": 1280, "height": 1600}
@@ -30,10 +28,7 @@ CHARTS = "section.card > figure > [data-figure]:visible"
 
 def seeded(environment: dict[str, str]) -> dict[str, Any]:
     """Fill the site of these settings; what `tests.browser.gallery` prints."""
-    command, env = [sys.executable, "-m", "tests.browser.gallery"], environment | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    made: dict[str, Any] = json.loads(done.stdout)
+    made: dict[str, Any] = json.loads(python("-m", "tests.browser.gallery", env=environment))
     return made
 
 

@@ -19,11 +19,13 @@ from typing import Any
 import httpx
 import yaml
 
+from kernels.load.server_process import reserved_port
 from tests.debian import nginx_bin
-from tests.ports import reserved_port
+from tests.programs import ROOT
 from tests.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = Path(sys.prefix) / "clients" / "check_jsonschema" / "builtin_schemas" / "vendor" / "compose-spec.json"
+"""The Compose specification's schema, which `make setup` installs (constraints/clients.txt)."""
 
 
 def image_environment() -> dict[str, str]:

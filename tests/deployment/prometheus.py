@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
+from kernels.load.server_process import reserved_port
 from tests.deployment.compose import ROOT, Compose
-from tests.ports import reserved_port
 
 DASHBOARD = ROOT / "deploy" / "grafana-dashboard.json"
 

@@ -17,10 +17,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from scripts.pin_hashes import PYTHON, pins
+from tests.deployment.compose import ROOT, SCHEMA
 from workbench.embedded.broker import USERS, user_rules
 
-ROOT = Path(__file__).resolve().parents[2]
-SCHEMA = ROOT / "tests" / "data" / "compose-spec.json"
 PROCESSES = {"front", "web", "worker-api", "ledger", "intake", "beat", "notifier", "gpu-worker"}
 PROCESSES |= {"postgres", "redis"}
 

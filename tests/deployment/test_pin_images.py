@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.programs import ROOT
+
 DIGESTS = {"/v2/web/nginx/manifests/1.28": "sha256:" + "a" * 64, "/v2/open/redis/manifests/7": "sha256:" + "b" * 64}
 
 
@@ -55,8 +57,8 @@ def registry() -> Iterator[str]:
 
 
 @pytest.fixture
-def script(root: Path) -> ModuleType:
-    spec: Any = importlib.util.spec_from_file_location("pin_images", root / "scripts" / "pin_images.py")
+def script() -> ModuleType:
+    spec: Any = importlib.util.spec_from_file_location("pin_images", ROOT / "scripts" / "pin_images.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -91,11 +93,11 @@ def test_tags_become_digests_and_are_asked_again_and_an_image_that_is_not_there_
     assert re.search(r"nginx:none: .*404", capsys.readouterr().err)
 
 
-def test_every_image_of_ours_is_found(script, root, tmp_path, monkeypatch):
+def test_every_image_of_ours_is_found(script, tmp_path, monkeypatch):
     monkeypatch.setattr(script, "digest", lambda image: "sha256:" + "c" * 64)
     (tmp_path / "deploy").mkdir()
     for name in script.FILES:
-        shutil.copy(root / name, tmp_path / name)
+        shutil.copy(ROOT / name, tmp_path / name)
     assert script.main(tmp_path) == 0
     pinned = "".join((tmp_path / name).read_text() for name in script.FILES)
     assert pinned.count("@sha256:" + "c" * 64) == 5

@@ -5,7 +5,6 @@ import itertools
 import json
 import shlex
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -13,9 +12,8 @@ import pytest
 import yaml
 
 from kernels.cli.serve import KEY_VARIABLE, serve_arguments
-from tests.deployment.compose import filled
+from tests.deployment.compose import ROOT, SCHEMA, filled
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "deploy" / "serve.Dockerfile").read_text()
 LINES = [line for line in DOCKERFILE.replace("\\\n", " ").splitlines() if line and not line.startswith("#")]
 
@@ -71,8 +69,7 @@ def test_the_image_and_its_services_serve_the_model_by_its_name_with_a_plan_if_t
 
 
 def test_the_services_are_valid_confined_and_listen_on_this_host_alone(compose: dict[str, Any]) -> None:
-    schema = json.loads((ROOT / "tests" / "data" / "compose-spec.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(compose)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(compose)
     for service in compose["services"].values():
         assert service["cap_drop"] == ["ALL"]
         assert service["read_only"]

@@ -5,7 +5,6 @@ benchmarks/results/h200 holds, as their workers reported them; the runs in other
 that was committed is never made again: `test_upgrades.py` upgrades all of them.
 """
 
-import json
 import os
 import sqlite3
 import sys
@@ -16,12 +15,11 @@ from pathlib import Path
 
 def seed() -> None:
     """People, models, price books, and runs and reports in every state."""
-    from django.test import Client
     from django.utils import timezone
 
     from tests import sample_runs
-    from tests.kernels import model_folders
-    from tests.workbench.intake.conftest import announce, finish, send_files
+    from tests.workbench.conftest import JsonClient
+    from tests.workbench.intake.conftest import MODEL_FILES, upload_model
     from workbench.accounts import services, tokens
     from workbench.accounts.models import Membership, Role, User
     from workbench.home.demo import kept_run
@@ -39,16 +37,8 @@ def seed() -> None:
     book = price_book(organisation)
     add_price_book(organisation, account, book.model_copy(update={"name": "Of the contract"}))
     Worker.objects.create(name="gpu-h200-0@host", gpu_class="h200", last_seen=timezone.now())
-    api = Client(headers={"Authorization": f"Bearer {secret}"})
-    config = model_folders.LLAMA | {"max_position_embeddings": 512}
-    files = {
-        "config.json": json.dumps(config).encode(),
-        "model.safetensors": model_folders.safetensors(model_folders.weights_of(config)),
-        "tokenizer.json": b"{}",
-    }
-    upload = announce(api, files).json()["id"]
-    send_files(api, upload, files)
-    assert finish(api, upload, files).status_code == 201
+    api = JsonClient(headers={"Authorization": f"Bearer {secret}"})
+    assert upload_model(api, MODEL_FILES).status_code == 201
     published, reviewed = (
         freeze(kept_run(organisation, admin, name), admin) for name in ("llama-3.2-1b", "qwen2.5-1.5b")
     )

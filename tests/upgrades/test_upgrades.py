@@ -1,16 +1,15 @@
 """Databases of landed versions: after today's migrations, every page and every answer of the API still reads them."""
 
 import json
-import os
 import re
 import sqlite3
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.programs import python
 
 HERE = Path(__file__).parent
 KEPT = sorted(HERE.glob("*.tar.xz"))
@@ -28,11 +27,9 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         archive.extractall(folder, filter="data")
     with sqlite3.connect(folder / "db.sqlite3") as database:
         database.executescript((folder / "database.sql").read_text("utf-8"))
-    environment: dict[str, Any] = {**os.environ, "WORKBENCH_DATA": str(folder), "ALLOWED_HOSTS": "testserver"}
-    command, where = [sys.executable, "-m", "tests.upgrades.visit"], HERE.parent.parent
-    done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return {address: tuple(answer) for address, answer in json.loads(done.stdout).items()}
+    env = {"WORKBENCH_DATA": str(folder), "ALLOWED_HOSTS": "testserver"}
+    answers = json.loads(python("-m", "tests.upgrades.visit", env=env))
+    return {address: tuple(answer) for address, answer in answers.items()}
 
 
 def test_every_page_reads_the_upgraded_database(seen: Any) -> None:

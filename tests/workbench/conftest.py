@@ -9,22 +9,18 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 from django.test import Client
-from django.utils import timezone
 
 from scripts import make_client
-from tests import sample_results, sample_runs
+from tests import sample_runs
 from tests.debian import leave_out, postgres_bin
 from workbench.accounts import services, tokens
 from workbench.accounts.models import Membership, Organisation, Role, User
-from workbench.intake import blobs, check_files
+from workbench.intake import check_files
 from workbench.intake.models import Workload
 from workbench.intake.services import checking
-from workbench.intake.services.workloads import create_workload
 from workbench.reports.models import Report
 from workbench.reports.services import freeze
-from workbench.runs.models import Run, StageRun, StoredArtifact
-from workers.documents.base import Artifact
-from workers.documents.stages import STAGES, ReportResult, stages_of
+from workbench.runs.models import Run
 
 PASSWORD = "correct horse battery"
 
@@ -118,15 +114,22 @@ def browser() -> Callable[[User], Client]:
     return log_in
 
 
+class JsonClient(Client):
+    """Posts documents as JSON, as programs do."""
+
+    def post(self, path: str, data: Any = None, content_type: str = "application/json", **more: Any) -> Any:
+        return super().post(path, data, content_type, **more)
+
+
 @pytest.fixture
-def api() -> Callable[..., Client]:
+def api() -> Callable[..., JsonClient]:
     """`api(user, scope="write")`: a client that sends a token of the user's first organisation."""
 
-    def with_token(user: User, scope: str = "write") -> Client:
+    def with_token(user: User, scope: str = "write") -> JsonClient:
         membership = user.memberships.select_related("organisation").first()
         assert membership is not None
         _, secret = tokens.issue(membership.organisation, user, "test", scope)
-        return Client(headers={"Authorization": f"Bearer {secret}"})
+        return JsonClient(headers={"Authorization": f"Bearer {secret}"})
 
     return with_token
 
@@ -134,48 +137,7 @@ def api() -> Callable[..., Client]:
 @pytest.fixture
 def workload(organisation: Organisation, engineer: User) -> Workload:
     """A workload about a model of the catalogue."""
-    document = sample_results.workload().model_copy(update={"model": "tiny-llama"})
-    return create_workload(organisation, engineer, document)
-
-
-@pytest.fixture
-def make_run(workload: Workload, engineer: User) -> Callable[[], Run]:
-    """`make_run()`: a run that is done, with every stage's result and a report file. The figures are made up."""
-
-    def make() -> Run:
-        now = timezone.now()
-        run = Run.objects.create(
-            organisation=workload.organisation,
-            workload=workload,
-            created_by=engineer,
-            gpu_class="h200",
-            state=Run.State.DONE,
-            stage=STAGES[-1],
-            verdict="met",
-            started_at=now,
-            finished_at=now,
-        )
-        Workload.objects.filter(pk=workload.pk).update(newest_run=run)
-        sha256, size = blobs.store([b"<!doctype html><title>report</title>"])
-        artifact = Artifact(name="report.html", sha256=sha256, size=size, media_type="text/html")
-        written = ReportResult(html=artifact, plan=artifact, verdict="met", headline="It is met.")
-        known = sample_results.results().model_copy(update={"report": written}).model_dump(mode="json")
-        StageRun.objects.bulk_create(
-            StageRun(run=run, position=position, stage=stage, state=StageRun.State.DONE, result=known[stage])
-            for position, stage in enumerate(stages_of(load=False))
-        )
-        StoredArtifact.objects.create(
-            run=run, organisation=run.organisation, stage="report", **artifact.model_dump(exclude={"media_type"})
-        )
-        return run
-
-    return make
-
-
-@pytest.fixture
-def finished_run(make_run: Callable[[], Run]) -> Run:
-    """One run that is done."""
-    return make_run()
+    return sample_runs.workload(organisation, engineer)
 
 
 @pytest.fixture

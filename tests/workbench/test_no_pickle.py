@@ -2,19 +2,16 @@
 
 import ast
 import json
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
 
-from tests.ports import reserved_port
+from kernels.load.server_process import reserved_port
+from tests.programs import ROOT, python
 from tests.waiting import wait_for
-from tests.workers.pipeline.stack import ROOT
 from workbench import broker as messages
 from workbench.celery import app as ledger_app
 from workbench.embedded import broker
@@ -39,8 +36,8 @@ def _imported(source: Path) -> set[str]:
     return found
 
 
-def test_no_module_and_no_cache_of_the_site_reads_pickles(root, settings):
-    sources = [*(root / "workbench").rglob("*.py"), *(root / "workers" / "documents").rglob("*.py")]
+def test_no_module_and_no_cache_of_the_site_reads_pickles(settings):
+    sources = [*(ROOT / "workbench").rglob("*.py"), *(ROOT / "workers" / "documents").rglob("*.py")]
     assert len(sources) > 100
     assert {str(source): bad for source in sources if (bad := _imported(source) & RUNS_CODE)} == {}
     text = Path(django_settings.BASE_DIR, "workbench", "settings.py").read_text()
@@ -127,12 +124,8 @@ print(json.dumps([configured, cache["BACKEND"], cache["LOCATION"], oct(os.stat(c
 
 
 def test_the_first_process_makes_the_folder_and_removes_it(tmp_path):
-    env = {**os.environ, "DJANGO_SETTINGS_MODULE": "workbench.settings", "WORKBENCH_DATA": str(tmp_path)}
-    env = {**env, "PYTHONPATH": str(ROOT)}
-    process = subprocess.run(
-        [sys.executable, "-c", FIRST_PROCESS], cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE
-    )
-    configured, backend, folder, mode = json.loads(process.stdout)
+    env = {"DJANGO_SETTINGS_MODULE": "workbench.settings", "WORKBENCH_DATA": str(tmp_path)}
+    configured, backend, folder, mode = json.loads(python("-c", FIRST_PROCESS, env=env))
     assert not configured, "the folder is made before a site says which settings it has"
     assert (backend, mode) == ("workbench.web.cache.ForgivingFolderCache", "0o40700")
     assert not any(Path(folder).is_relative_to(writable) for writable in SYSTEM_WRITABLE), "where no stage may write"

@@ -1,11 +1,9 @@
 """What differs on PostgreSQL: changes of the audit log, text with NUL or too long, bytes of rows, locked tables."""
 
 import json
-import os
-import subprocess
-import sys
 
 from tests.debian import postgres_server
+from tests.programs import python
 
 SCRIPT = """
 import django; django.setup()
@@ -71,14 +69,10 @@ print(json.dumps(outcome))
 """
 
 
-def test_what_differs_on_postgresql(root, tmp_path):
+def test_what_differs_on_postgresql(tmp_path):
     with postgres_server("a-password") as server:
-        more = {"DATABASE_URL": server.url, "WORKBENCH_DATA": str(tmp_path), "ALLOWED_HOSTS": "testserver"}
-        command = [sys.executable, "-c", SCRIPT]
-        env = {**os.environ, **more}
-        done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout.splitlines()[-1])
+        env = {"DATABASE_URL": server.url, "WORKBENCH_DATA": str(tmp_path), "ALLOWED_HOSTS": "testserver"}
+        outcome = json.loads(python("-c", SCRIPT, env=env).splitlines()[-1])
     assert outcome["audit"] == ["audit entries are only added"] * 3
     assert outcome["entry"] == "admin@voice.test: organisation.created Voice"
     assert outcome["status"] == {"artifact": 404, "artifact of the API": 404, "new workload": 200, "invitation": 422}

@@ -55,16 +55,16 @@ OF_OBJECTS = sorted(name for name, parameters in PAGES.items() if parameters and
 
 
 @pytest.fixture
-def addresses(finished_run, organisation, admin, engineer):
+def addresses(done, organisation, admin, engineer):
     """The address of every page, about objects of `organisation`."""
     invitation, secret = accounts.invite(organisation, admin, "new@voice.test", "engineer")
-    report = reports.publish(reports.review(reports.freeze(finished_run, engineer), admin, ""), admin)
+    report = reports.publish(reports.review(reports.freeze(done, engineer), admin, ""), admin)
     webhook, _ = notifications.add(organisation, admin, "https://example.com/", ["run.finished"])
     outbox.send_test_webhook(webhook)
     values = {
-        "run_id": finished_run.id,
-        "workload_id": finished_run.workload_id,
-        "model_id": finished_run.workload.model_id,
+        "run_id": done.id,
+        "workload_id": done.workload_id,
+        "model_id": done.workload.model_id,
         "report_id": report.id,
         "share_id": reports.share(report, admin, 7)[0].id,
         "membership_id": engineer.memberships.get().id,
@@ -74,7 +74,7 @@ def addresses(finished_run, organisation, admin, engineer):
         "token": unsubscribe_address(engineer.memberships.get().id).rstrip("/").rpartition("/")[2],
         "bring_up_id": sample_bring_up.row(organisation, engineer).id,
         "token_id": tokens.issue(organisation, engineer, "t", "read")[0].id,
-        "sha256": finished_run.artifacts.get().sha256,
+        "sha256": done.artifacts.get(name="report.html").sha256,
         "secret": secret,
         "comment_id": comments.add(report, engineer, "x").pk,
         "view_id": admin.saved_views.create(name="met", query="state=met").pk,
@@ -82,7 +82,7 @@ def addresses(finished_run, organisation, admin, engineer):
         "name": "megakernel",
         "file": "report.html",
     }
-    report_file = finished_run.artifacts.get()
+    report_file = done.artifacts.get(name="report.html")
     for stage, file in TIMELINES.values():
         report_file.pk, report_file.stage, report_file.name = None, stage, file
         report_file.save()

@@ -15,6 +15,7 @@ from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
 
 import workbench
+from tests.programs import ROOT
 from tests.redis_settings import redis_settings, running_redis
 from workbench import broker
 from workbench.runs import services
@@ -93,10 +94,10 @@ def test_the_data_directory_and_its_secrets_are_closed_to_others(tmp_path, befor
     assert {(data / name).stat().st_mode & 0o777 for name in ("secret_key", "worker_token")} == {0o600}
 
 
-def test_no_gunicorn_opens_a_control_socket(root):
+def test_no_gunicorn_opens_a_control_socket():
     """The socket of all gunicorns of a user lies at one address; who reaches it commands them."""
     for place in ("Dockerfile", "workbench/embedded/stack.py"):
-        assert "--no-control-socket" in (root / place).read_text()
+        assert "--no-control-socket" in (ROOT / place).read_text()
 
 
 def test_processes_that_start_together_agree_on_a_secret(tmp_path):

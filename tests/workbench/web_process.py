@@ -8,12 +8,11 @@ from pathlib import Path
 
 import httpx
 
+from kernels.load.server_process import reserved_port
 from tests.migrated import copy_database
-from tests.ports import reserved_port
+from tests.programs import ROOT, python
 from tests.redis_settings import redis_settings
 from tests.waiting import wait_for
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class WebProcess:
@@ -30,7 +29,7 @@ class WebProcess:
     def start(self) -> None:
         """Make its people and wait until it answers."""
         copy_database(self.folder)
-        made = json.loads(self._python("-m", "tests.workbench.web_seed").splitlines()[-1])
+        made = json.loads(python("-m", "tests.workbench.web_seed", env=self.env).splitlines()[-1])
         bearer = {"Authorization": f"Bearer {made['token']}"}
         self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=120)
         self.others = {"Authorization": f"Bearer {made['others']}"}
@@ -46,10 +45,6 @@ class WebProcess:
                 return False
 
         wait_for(answers, 300, "the web process", processes={"gunicorn": self.web})
-
-    def _python(self, *arguments: str) -> str:
-        command = [sys.executable, *arguments]
-        return subprocess.run(command, cwd=ROOT, env=self.env, check=True, capture_output=True, text=True).stdout
 
     def stop(self) -> None:
         self.web.terminate()

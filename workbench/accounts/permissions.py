@@ -40,6 +40,7 @@ def _requires(allowed: Callable[[Membership | None], bool], sentence: str) -> Ca
     return decorate
 
 
+member_required = _requires(lambda membership: membership is not None, "You are not a member of any organisation.")
 submitter_required = _requires(can_submit, "Only an engineer or an admin of the organisation may do this.")
 reviewer_required = _requires(can_review, "Only the account role or an admin of the organisation may do this.")
 admin_required = _requires(can_admin, "Only an admin of the organisation may do this.")

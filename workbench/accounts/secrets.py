@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils.crypto import salted_hmac
 
 TOKEN_MARK = "kwb_"
+"""How each API token begins, for scanners of leaked secrets."""
 PREFIX_LENGTH = 12
 
 
@@ -19,13 +20,8 @@ def keyed_digest(secret: str) -> str:
     return salted_hmac("workbench.accounts.secrets", secret, algorithm="sha256").hexdigest()
 
 
-def new_token() -> str:
-    """A fresh API token: a mark that scanners of leaked secrets can find, and 256 random bits."""
-    return TOKEN_MARK + secrets.token_urlsafe(32)
-
-
-def new_link_secret() -> str:
-    """The secret part of a one-time link, 256 random bits."""
+def new_secret() -> str:
+    """A secret that may stand in a link, 256 random bits."""
     return secrets.token_urlsafe(32)
 
 

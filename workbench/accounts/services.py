@@ -5,7 +5,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from workbench.accounts.models import ApiToken, Invitation, Membership, Organisation, Role, User
-from workbench.accounts.secrets import keyed_digest, new_link_secret
+from workbench.accounts.secrets import keyed_digest, new_secret
 from workbench.audit.models import Action
 from workbench.audit.services import record
 
@@ -44,7 +44,7 @@ def invite(organisation: Organisation, invited_by: User, email: str, role: str) 
     email = email.strip().lower()
     if organisation.memberships.filter(user__email=email).exists():
         raise AccountError(f"{email} is a member already.", "email")
-    secret = new_link_secret()
+    secret = new_secret()
     with transaction.atomic():
         organisation.invitations.filter(email=email, accepted_at=None).delete()
         invitation = Invitation.objects.create(

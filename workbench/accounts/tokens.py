@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from workbench.accounts.models import ApiToken, Membership, Organisation, User
 from workbench.accounts.permissions import can_admin
-from workbench.accounts.secrets import PREFIX_LENGTH, keyed_digest, new_token
+from workbench.accounts.secrets import PREFIX_LENGTH, TOKEN_MARK, keyed_digest, new_secret
 from workbench.accounts.services import AccountError
 from workbench.audit.models import Action
 from workbench.audit.services import record
@@ -35,7 +35,7 @@ def issue(
     """Makes a token that ends after `days`, or never. Returns it and its secret, which is not stored."""
     if _living(ApiToken.objects.filter(organisation=organisation, user=user)).count() >= MOST_LIVING:
         raise AccountError(f"You have {MOST_LIVING} tokens; revoke one that is no longer needed.")
-    secret = new_token()
+    secret = TOKEN_MARK + new_secret()
     with transaction.atomic():
         token = ApiToken.objects.create(
             organisation=organisation,

@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LoginView
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -24,10 +23,11 @@ from workbench.accounts.audit import AuditFilter
 from workbench.accounts.forms import AcceptForm, InvitationForm, LoginForm, TokenForm
 from workbench.accounts.middleware import SESSION_KEY
 from workbench.accounts.models import Invitation, Membership, Role, User
-from workbench.accounts.permissions import admin_required, can_admin
+from workbench.accounts.permissions import admin_required, can_admin, member_required
 from workbench.accounts.services import AccountError
 from workbench.audit.models import Entry
 from workbench.pages.filters import left_out
+from workbench.pages.outcome import attempt
 
 PAGE_SIZE = 50
 
@@ -66,23 +66,15 @@ def invite(request: Any) -> HttpResponse:
     return members(request, form, status=422)
 
 
-def _change(request: HttpRequest, change: Any, done: str) -> HttpResponse:
-    try:
-        change()
-    except AccountError as error:
-        messages.error(request, error.sentence)
-    else:
-        messages.success(request, done)
-    return redirect("members")
-
-
 @require_POST
 @admin_required
 def change_role(request: Any, membership_id: Any) -> HttpResponse:
     """Gives a member another role."""
     membership = get_object_or_404(Membership.objects.for_user(request.user), pk=membership_id)
     role = request.POST.get("role", "")
-    return _change(request, lambda: services.change_role(membership, role), f"{membership.user} is now {role}.")
+    done = f"{membership.user} is now {role}."
+    attempt(request, lambda: services.change_role(membership, role), done, AccountError)
+    return redirect("members")
 
 
 @require_POST
@@ -90,7 +82,8 @@ def change_role(request: Any, membership_id: Any) -> HttpResponse:
 def remove_member(request: Any, membership_id: Any) -> HttpResponse:
     """Ends a membership."""
     membership = get_object_or_404(Membership.objects.for_user(request.user), pk=membership_id)
-    return _change(request, lambda: services.remove(membership), f"{membership.user} has been removed.")
+    attempt(request, lambda: services.remove(membership), f"{membership.user} has been removed.", AccountError)
+    return redirect("members")
 
 
 @require_POST
@@ -195,10 +188,9 @@ def audit_log(request: Any) -> HttpResponse:
 
 
 @never_cache
+@member_required
 def token_list(request: Any) -> HttpResponse:
     """Lists tokens; a POST makes one, whose secret the page then shows once."""
-    if request.membership is None:
-        raise PermissionDenied("You are not a member of any organisation.")
     form = TokenForm(request.POST if request.method == "POST" else None)
     if request.method == "POST":
         try:

@@ -7,10 +7,8 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpResponse
-from django.shortcuts import render
 
-from workbench.api.problems import respond
-from workbench.serving.body_limits import API
+from workbench.api.problems import refuse
 from workbench.serving.lanes import credential, reads_page, remember
 
 WAIT_SECONDS = 1
@@ -37,7 +35,7 @@ class ConcurrencyLimitMiddleware:
         lane = (request.organisation.pk, reads_page(request.method, request.path))
         with self._lock:
             if self._counts[lane] >= settings.ORGANISATION_REQUESTS:
-                return _refuse(request)
+                return refuse(request, 429, "Too many requests", SENTENCE, WAIT_SECONDS)
             self._counts[lane] += 1
         try:
             return self.get_response(request)
@@ -46,13 +44,3 @@ class ConcurrencyLimitMiddleware:
                 self._counts[lane] -= 1
                 if not self._counts[lane]:
                     del self._counts[lane]
-
-
-def _refuse(request: Any) -> HttpResponse:
-    if request.path.startswith(API):
-        answer = respond(429, SENTENCE)
-    else:
-        context = {"status": 429, "title": "Too many requests", "reason": SENTENCE}
-        answer = render(None, "refused.html", context, status=429)
-    answer["Retry-After"] = str(WAIT_SECONDS)
-    return answer

@@ -20,6 +20,7 @@ from workbench.api.sentences import Problem, describe_error, field_path, invalid
 from workbench.openapi import PROBLEM_TYPE, complete
 from workbench.serving.body_limits import API, WORKER
 from workbench.storage import database, disk
+from workbench.web.error_pages import refused
 from workbench.web.middleware import Middleware
 
 log = logging.getLogger(__name__)
@@ -51,14 +52,20 @@ def respond(status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) 
     return HttpResponse(document.model_dump_json(), status=status, content_type=PROBLEM_TYPE)
 
 
+def refuse(request: HttpRequest, status: int, title: str, reason: str, retry_after: int = 0) -> HttpResponse:
+    """A refusal by middleware: a problem under /api/, otherwise a page."""
+    if not request.path.startswith(API):
+        return refused(status, title, reason, retry_after)
+    problem = respond(status, reason)
+    if retry_after:
+        problem["Retry-After"] = str(retry_after)
+    return problem
+
+
 def problem_document(status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) -> ProblemDocument:
     """The document of an error."""
     reasons = [Reason.model_validate(dict(error)) for error in errors]
     return ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=reasons)
-
-
-def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
-    return respond(error.status, error.detail, error.errors)
 
 
 def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
@@ -81,10 +88,6 @@ def _on_not_found(request: HttpRequest, error: Http404) -> HttpResponse:
     return respond(404, f"No such {name} in this organisation.")
 
 
-def _on_forbidden(request: HttpRequest, error: PermissionDenied) -> HttpResponse:
-    return respond(403, str(error) or DETAILS[403])
-
-
 def _on_crash(request: HttpRequest, error: Exception) -> HttpResponse:
     if disk.is_full(error):
         log.error("the disk is full in %s %s: %s", request.method, request.path, error)
@@ -101,10 +104,6 @@ def retry_later() -> HttpResponse:
     response = respond(503, DETAILS[503])
     response["Retry-After"] = str(database.RETRY_SECONDS)
     return response
-
-
-def _on_too_big(request: HttpRequest, error: RequestDataTooBig) -> HttpResponse:
-    return respond(413, DETAILS[413])
 
 
 DETAILS = {
@@ -124,9 +123,9 @@ HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     AuthenticationError: _on_unauthenticated,
     HttpError: _on_http_error,
     Http404: _on_not_found,
-    PermissionDenied: _on_forbidden,
-    Problem: _on_problem,
-    RequestDataTooBig: _on_too_big,
+    PermissionDenied: lambda _, error: respond(403, str(error) or DETAILS[403]),
+    Problem: lambda _, error: respond(error.status, error.detail, error.errors),
+    RequestDataTooBig: lambda *_: respond(413, DETAILS[413]),
 }
 
 

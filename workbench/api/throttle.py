@@ -4,12 +4,11 @@ import time
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpResponse
 
 from workbench.accounts.throttle import count
 from workbench.api.auth import SAFE_METHODS
-from workbench.api.problems import API, respond
+from workbench.api.problems import API, refuse
 from workbench.web.middleware import Middleware
 
 WINDOW_SECONDS = 60
@@ -25,7 +24,9 @@ class RateLimitMiddleware(Middleware):
     def __call__(self, request: Any) -> HttpResponse:
         in_api = request.path.startswith(API)
         if request.user.is_authenticated and (in_api or request.method not in SAFE_METHODS) and _over(request, in_api):
-            return _refuse(request, in_api)
+            wait = max(1, round(WINDOW_SECONDS - time.time() % WINDOW_SECONDS))
+            reason = f"Too many requests of yours or of your organisation; try again in {wait} seconds."
+            return refuse(request, 429, "Too many requests", reason, wait)
         return self.get_response(request)
 
 
@@ -37,15 +38,3 @@ def _over(request: Any, in_api: bool) -> bool:
         limits[f"organisation:{request.organisation.pk}"] = settings.ORGANISATION_REQUESTS_PER_MINUTE
     minute = int(time.time()) // WINDOW_SECONDS
     return any([count(f"rate:{where}:{caller}:{minute}", WINDOW_SECONDS) > limit for caller, limit in limits.items()])
-
-
-def _refuse(request: HttpRequest, in_api: bool) -> HttpResponse:
-    wait = max(1, round(WINDOW_SECONDS - time.time() % WINDOW_SECONDS))
-    reason = f"Too many requests of yours or of your organisation; try again in {wait} seconds."
-    if in_api:
-        response = respond(429, reason)
-    else:
-        context = {"status": 429, "title": "Too many requests", "reason": reason}
-        response = render(None, "refused.html", context, status=429)
-    response["Retry-After"] = str(wait)
-    return response

@@ -108,7 +108,9 @@ def _test(target: LoadTarget, sla: Path, traffic_file: Path | None, limits: Load
     promised = Sla.model_validate(read_sla(sla))
     traffic, folder = promised.traffic, sla.parent
     if traffic_file:
-        traffic, folder = _read_traffic(traffic_file), traffic_file.parent
+        folder = traffic_file.parent
+        with mistakes_said(traffic_file):
+            traffic = Traffic.model_validate(read_document(traffic_file, "a traffic description"))
     price = promised.present.usd_per_hour if promised.present else None
     test = LoadTest(target, traffic, promised.objectives, limits, folder, price)
     try:
@@ -123,11 +125,6 @@ def _test(target: LoadTarget, sla: Path, traffic_file: Path | None, limits: Load
     except ValueError as error:
         raise CliError(f"{sla}: {error}") from None
     return test
-
-
-def _read_traffic(file: Path) -> Traffic:
-    with mistakes_said(file):
-        return Traffic.model_validate(read_document(file, "a traffic description"))
 
 
 class _Progress:

@@ -113,7 +113,13 @@ class Workbench:
             self.manage("migrate", "--noinput", "--verbosity", "0")
         else:  # one process for both: Django's imports and checks take longer than either
             self.login = self.manage("create_login", "--migrate", *self._login_arguments)
-        ledger_workers = [self._ledger_worker(), self._intake_worker()]
+        # The schedule is kept in memory: one in a file ends when the disk is full.
+        beat = ("--beat", "--scheduler", "celery.beat:Scheduler")
+        # Uploads have a worker of their own: their checks take long, and no run waits for them.
+        ledger_workers = [
+            self._worker("workbench", "ledger,notices", "ledger", self.env, *beat),
+            self._worker("workbench", "intake", "intake", self.env),
+        ]
         web = self._web("web", "workbench.wsgi", 0)
         worker_api = self._web("worker-api", "workbench.worker_site.wsgi", 1)
         self.workers += ledger_workers
@@ -225,15 +231,6 @@ class Workbench:
             pass_fds=[descriptor],
             orphan_signal=signal.SIGQUIT,
         )
-
-    def _ledger_worker(self) -> Service:
-        """With the schedule, kept in memory: a schedule in a file ends when the disk is full."""
-        beat = ("--beat", "--scheduler", "celery.beat:Scheduler")
-        return self._worker("workbench", "ledger,notices", "ledger", self.env, *beat)
-
-    def _intake_worker(self) -> Service:
-        """One for uploads: their checks take long, and no run waits for them."""
-        return self._worker("workbench", "intake", "intake", self.env)
 
     def _gpu_worker(self, index: int, device: Device) -> Service:
         """Without the web's secrets, and with one GPU to see."""

@@ -58,14 +58,15 @@ def kept_run(organisation: Any, user: Any, name: str) -> Run:
         Event.objects.create(run=run, **{key: event[key] for key in ("stage", "attempt", "kind", "message", "data")})
     run.refresh_from_db()
     report_input = stage_input(run, StageKey(run_id=str(run.id), stage="report", attempt=1))
-    results["report"]["html"] |= _keep(run, "report.html", "text/html", render(report_input).encode())
+    results["report"]["html"] |= keep_file(run, "report.html", "text/html", render(report_input).encode())
     plan = json.dumps(results["verify"]["plan"], indent=2) + "\n"
-    results["report"]["plan"] |= _keep(run, "plan.json", "application/json", plan.encode())
+    results["report"]["plan"] |= keep_file(run, "plan.json", "application/json", plan.encode())
     run.stages.filter(stage="report").update(result=results["report"])
     return run
 
 
-def _keep(run: Run, name: str, media_type: str, content: bytes) -> dict[str, Any]:
+def keep_file(run: Run, name: str, media_type: str, content: bytes) -> dict[str, Any]:
+    """A file that the report stage of the run kept; its row's fields."""
     sha256, size = blobs.store([content])
     facts = {"name": name, "sha256": sha256, "size": size, "media_type": media_type}
     StoredArtifact.objects.create(run=run, organisation_id=run.organisation_id, stage="report", **facts)

@@ -100,11 +100,6 @@ def counts(user: Any) -> dict[str, int]:
     return number | {"all": sum(count for _, _, count in groups)}
 
 
-def has_any(user: Any) -> bool:
-    """Whether the user's organisations have a workload, archived ones included."""
-    return bool(Workload.objects.of_memberships(user).exists())
-
-
 def open_runs(user: Any) -> list[OpenRun]:
     """The runs that are queued or running, the oldest first; at most MOST_SHOWN."""
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")

@@ -21,6 +21,7 @@ from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
 from workbench.home.forms import FilterForm, SavedViewForm
 from workbench.home.palette import search
+from workbench.intake.models import Workload
 from workbench.intake.services import placement
 from workbench.pages.filters import left_out
 from workbench.reports.models import Report
@@ -50,7 +51,7 @@ def portfolio(request: Any) -> HttpResponse:
     reached = headlines(run.id for run in ended)
     reviews, review_count = portfolios.awaiting_review(user)
     cheaper, compared, factor = portfolios.savings(user)
-    newcomer = not counts["all"] and not portfolios.has_any(user)
+    newcomer = not counts["all"] and not Workload.objects.of_memberships(user).exists()
     context = {
         "form": form,
         "choices": (

@@ -94,12 +94,12 @@ def head_upload_file(request: Any, upload_id: UUID, number: int, response: HttpR
     tags=["uploads"],
     summary="Where to go on with a file",
 )
-def read_upload_file(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> dict[str, Any]:
+def read_upload_file(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> UploadFile:
     """The header `Upload-Offset` (and `received`) says which byte comes next; HEAD gives the header alone."""
     file = get_object_or_404(UploadFile, upload=_upload(request, upload_id), number=number)
     response["Upload-Offset"] = str(file.received)
     response["Cache-Control"] = "no-store"
-    return schemas.upload_file_out(file)
+    return file
 
 
 @router.patch(
@@ -129,7 +129,7 @@ def send_bytes(request: Any, upload_id: UUID, number: int, response: HttpRespons
         problem["Upload-Offset"] = str(error.offset)
         return problem
     response["Upload-Offset"] = str(file.received)
-    return schemas.upload_file_out(file)
+    return file
 
 
 @router.post("/uploads/{upload_id}/finish", response={202: schemas.UploadOut}, tags=["uploads"], summary="Finish")

@@ -10,8 +10,10 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
+from django.http import FileResponse, Http404
 
 CHUNK = 1 << 20
 GRACE_SECONDS = 24 * 3600
@@ -23,6 +25,13 @@ def path_of(sha256: str) -> Path:
     if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
         raise ValueError("sha256: a content hash is 64 lower-case hex digits")
     return Path(settings.BLOBS) / sha256[:2] / sha256
+
+
+def response(row: Any, missing: str = "", **options: Any) -> FileResponse:
+    """The content of the blob that `row` refers to. Raises Http404 when there is no row or no blob."""
+    if row is None or not path_of(row.sha256).exists():
+        raise Http404(missing)
+    return FileResponse(path_of(row.sha256).open("rb"), **{"content_type": "application/octet-stream"} | options)
 
 
 def incoming() -> Path:

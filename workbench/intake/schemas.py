@@ -8,7 +8,7 @@ from django.conf import settings
 from ninja import Field, Schema
 
 from workbench.api.problems import ProblemDocument
-from workbench.intake.models import LONGEST_PROJECT, Model, Recording, Upload, UploadFile, Workload
+from workbench.intake.models import LONGEST_PROJECT, Model, Recording, Upload, Workload
 from workbench.short_text import ShortText
 from workers.documents.base import Document
 from workers.documents.model import Kind, ModelFile
@@ -142,12 +142,6 @@ class UploadOut(Schema):
     created_at: datetime
 
 
-def upload_file_out(file: UploadFile) -> dict[str, Any]:
-    """An UploadFile as UploadFileOut."""
-    kept = {"number": file.number, "path": file.path, "size": file.size}
-    return kept | {"received": file.received, "sha256": file.sha256}
-
-
 def upload_out(upload: Upload) -> dict[str, Any]:
     """An Upload as UploadOut."""
     return {
@@ -158,7 +152,7 @@ def upload_out(upload: Upload) -> dict[str, Any]:
         "model": upload.model and model_out(upload.model),
         "recording": upload.recording and recording_out(upload.recording),
         "problem": upload.problem,
-        "files": [upload_file_out(file) for file in upload.files.all()],
+        "files": list(upload.files.all()),
         "left_out": upload.left_out,
         "created_at": upload.created_at,
     }

@@ -9,7 +9,6 @@ from ninja import Field, Query, Router, Schema, Status
 
 from workbench.accounts.permissions import admin_required
 from workbench.api.pagination import Page, PageQuery, page
-from workbench.api.sentences import Problem
 from workbench.notifications import outbox, services
 from workbench.notifications.models import Delivery, Webhook
 from workers.documents.base import Document
@@ -87,10 +86,7 @@ def list_webhooks(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
 @admin_required
 def create_webhook(request: Any, body: WebhookIn) -> Any:
     """The answer holds the secret that signs its messages (Standard Webhooks), this once."""
-    try:
-        webhook, secret = services.add(request.organisation, request.user, body.url.strip(), body.kinds)
-    except services.NotificationError as error:
-        raise Problem(422, str(error), [{"field": error.field or "url", "reason": str(error)}]) from error
+    webhook, secret = services.add(request.organisation, request.user, body.url.strip(), body.kinds)
     shown = {name: getattr(webhook, name) for name in ("id", "url", "kinds", "created_at")}
     return Status(201, shown | {"secret": secret})
 
@@ -107,10 +103,7 @@ def delete_webhook(request: Any, webhook_id: UUID) -> Any:
 @admin_required
 def test_webhook(request: Any, webhook_id: UUID) -> Any:
     """The log of deliveries shows what came of it within half a minute."""
-    try:
-        outbox.send_test_webhook(_webhook(request, webhook_id))
-    except outbox.TooManyTests as error:
-        raise Problem(429, str(error)) from error
+    outbox.send_test_webhook(_webhook(request, webhook_id))
     return Status(202, None)
 
 

@@ -9,14 +9,11 @@ from typing import Any
 
 from django.utils import timezone
 
+from workbench.api.sentences import Problem
 from workbench.notifications.models import Delivery, Kind, Notice, Subscription, Webhook
 
 MOST_TESTS = 5
 """The most tests an hour to one person or webhook."""
-
-
-class TooManyTests(Exception):
-    """No test is sent; the message is a sentence."""
 
 
 SUPPRESSED_BY = {Kind.RUN_MISSED: Kind.RUN_FINISHED}
@@ -61,13 +58,13 @@ def again(delivery: Delivery) -> None:
 
 
 def send_test_webhook(webhook: Webhook) -> None:
-    """A message of the kind `test` to one webhook. Raises TooManyTests."""
+    """A message of the kind `test` to one webhook. Raises Problem 429."""
     _check_tests(webhook=webhook)
     _write(Notice(organisation_id=webhook.organisation_id, kind=Kind.TEST), [{"webhook": webhook}], [])
 
 
 def send_test_mail(membership: Any) -> None:
-    """A message of the kind `test` to one member. Raises TooManyTests."""
+    """A message of the kind `test` to one member. Raises Problem 429."""
     _check_tests(membership__user=membership.user_id)
     _write(Notice(organisation_id=membership.organisation_id, kind=Kind.TEST), [], [membership.pk])
 
@@ -75,4 +72,4 @@ def send_test_mail(membership: Any) -> None:
 def _check_tests(**place: Any) -> None:
     since = timezone.now() - timedelta(hours=1)
     if Delivery.objects.filter(notice__kind=Kind.TEST, notice__created_at__gt=since, **place).count() >= MOST_TESTS:
-        raise TooManyTests(f"{MOST_TESTS} tests were sent there within an hour; try again later.")
+        raise Problem(429, f"{MOST_TESTS} tests were sent there within an hour; try again later.")

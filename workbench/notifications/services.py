@@ -8,6 +8,7 @@ from django.db import transaction
 
 from workbench.accounts.models import Membership, Organisation
 from workbench.accounts.secrets import cipher
+from workbench.api.sentences import Problem
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.notifications import addresses, signing
@@ -18,11 +19,11 @@ from workers.shared.addresses import AddressRefused
 MOST_WEBHOOKS = 20
 
 
-class NotificationError(Exception):
+class NotificationError(Problem):
     """A webhook cannot be added; the message is a sentence, `field` the input that it is about."""
 
     def __init__(self, sentence: str, field: str | None = None) -> None:
-        super().__init__(sentence)
+        super().__init__(422, sentence, [{"field": field or "url", "reason": sentence}])
         self.field = field
 
 

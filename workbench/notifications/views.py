@@ -8,7 +8,6 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -18,9 +17,11 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from workbench.accounts import shown_once
-from workbench.accounts.permissions import admin_required, can_admin
+from workbench.accounts.permissions import admin_required, can_admin, member_required
+from workbench.api.sentences import Problem
 from workbench.notifications import mail, outbox, services
 from workbench.notifications.models import CHOOSABLE, POSTED, Delivery, Notice, Webhook
+from workbench.pages.outcome import attempt
 
 
 class MailForm(forms.Form):
@@ -52,11 +53,10 @@ PAGE_SIZE = 50
 
 
 @never_cache
+@member_required
 def inbox(request: Any) -> HttpResponse:
     """What concerns the member, newest first; a POST marks all as read."""
     membership = request.membership
-    if membership is None:
-        raise PermissionDenied("You are not a member of any organisation.")
     if request.method == "POST":
         membership.inbox_read_at = timezone.now()
         membership.save(update_fields=["inbox_read_at"])
@@ -80,18 +80,15 @@ def _inbox_row(notice: Notice, read_at: datetime | None) -> dict[str, Any]:
 
 
 @never_cache
+@member_required
 def notifications(request: Any) -> HttpResponse:
     """What the member gets by e-mail, which a POST changes; an admin sees the webhooks as well."""
-    if request.membership is None:
-        raise PermissionDenied("You are not a member of any organisation.")
-    form = MailForm(request.POST or {"kinds": services.chosen(request.membership)})
-    if request.method == "POST":
-        form = MailForm(request.POST)
-        if form.is_valid():
-            services.choose(request.membership, form.cleaned_data["kinds"])
-            messages.success(request, "Your choice is saved.")
-            return redirect("notifications")
-    return _page(request, form, status=422 if request.method == "POST" else 200)
+    form = MailForm(request.POST) if request.method == "POST" else None
+    if form and form.is_valid():
+        services.choose(request.membership, form.cleaned_data["kinds"])
+        messages.success(request, "Your choice is saved.")
+        return redirect("notifications")
+    return _page(request, form, status=422 if form else 200)
 
 
 def _page(request: Any, form: MailForm | None = None, status: int = 200, **more: Any) -> HttpResponse:
@@ -105,16 +102,11 @@ def _page(request: Any, form: MailForm | None = None, status: int = 200, **more:
 
 
 @require_POST
+@member_required
 def test_mail(request: Any) -> HttpResponse:
     """Sends the member a test."""
-    if request.membership is None:
-        raise PermissionDenied("You are not a member of any organisation.")
-    try:
-        outbox.send_test_mail(request.membership)
-    except outbox.TooManyTests as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, f"A test goes to {request.user.email} within half a minute.")
+    done = f"A test goes to {request.user.email} within half a minute."
+    attempt(request, lambda: outbox.send_test_mail(request.membership), done, Problem)
     return redirect("notifications")
 
 
@@ -152,12 +144,9 @@ def remove_webhook(request: Any, webhook_id: Any) -> HttpResponse:
 @admin_required
 def test_webhook(request: Any, webhook_id: Any) -> HttpResponse:
     """Posts a test to a webhook."""
-    try:
-        outbox.send_test_webhook(_webhook(request, webhook_id))
-    except outbox.TooManyTests as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, "A test is on its way; the log shows what came of it within half a minute.")
+    webhook = _webhook(request, webhook_id)
+    done = "A test is on its way; the log shows what came of it within half a minute."
+    attempt(request, lambda: outbox.send_test_webhook(webhook), done, Problem)
     return redirect("deliveries")
 
 

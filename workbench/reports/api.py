@@ -9,7 +9,6 @@ from ninja import Query, Router, Status
 
 from workbench.accounts.permissions import reviewer_required
 from workbench.api.pagination import Page, PageQuery, page
-from workbench.api.sentences import Problem
 from workbench.openapi import answers_file
 from workbench.reports import services
 from workbench.reports.models import Report
@@ -34,10 +33,7 @@ def list_reports(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
 @router.post("/reports", response={201: ReportSummary}, summary="Freeze a run")
 def freeze_report(request: Any, body: NewReport) -> Any:
     """Freeze the results of a finished run as a draft."""
-    try:
-        return Status(201, services.freeze(own_run(request, body.run), request.user))
-    except services.ReportError as error:
-        raise Problem(409, str(error)) from error
+    return Status(201, services.freeze(own_run(request, body.run), request.user))
 
 
 @router.get("/reports/{uuid:report_id}", response=ReportDetail, summary="Read a report")
@@ -58,17 +54,11 @@ def read_report_file(request: Any, report_id: uuid.UUID, file: ReportFile = "rep
 @reviewer_required
 def review_report(request: Any, report_id: uuid.UUID, body: Review) -> Report:
     """A draft becomes reviewed, with a note."""
-    try:
-        return services.review(_report(request, report_id), request.user, body.note, body.customer)
-    except services.ReportError as error:
-        raise Problem(409, str(error)) from error
+    return services.review(_report(request, report_id), request.user, body.note, body.customer)
 
 
 @router.post("/reports/{uuid:report_id}/publish", response=ReportSummary, summary="Publish a report")
 @reviewer_required
 def publish_report(request: Any, report_id: uuid.UUID) -> Report:
     """A reviewed report becomes published, for good."""
-    try:
-        return services.publish(_report(request, report_id), request.user)
-    except services.ReportError as error:
-        raise Problem(409, str(error)) from error
+    return services.publish(_report(request, report_id), request.user)

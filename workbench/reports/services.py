@@ -10,8 +10,9 @@ from django.db.models import F
 from django.utils import timezone
 from markupsafe import Markup
 
-from workbench.accounts.secrets import keyed_digest, new_link_secret
+from workbench.accounts.secrets import keyed_digest, new_secret
 from workbench.api import quota
+from workbench.api.sentences import Problem
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.notifications.models import Kind
@@ -25,8 +26,11 @@ from workbench.runs.services import reading, stage_times
 from workers.report.page import Cover, NoVerdict, render
 
 
-class ReportError(Exception):
+class ReportError(Problem):
     """A report cannot be made or changed; the message is a sentence."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(409, sentence)
 
 
 def freeze(run: Run, user: Any) -> Report:
@@ -159,7 +163,7 @@ def share(report: Report, user: Any, days: int, password: str = "") -> tuple[Sha
     """A link that works for `days`, and its secret, which is not stored. Raises ReportError."""
     if report.state != Report.State.PUBLISHED:
         raise ReportError(f"Only a published report can be shared; this one is {report.get_state_display().lower()}.")
-    now, secret = timezone.now(), new_link_secret()
+    now, secret = timezone.now(), new_secret()
     if report.shares.filter(revoked_at=None, expires_at__gt=now).count() >= MOST_LINKS:
         raise ReportError(f"The report has {MOST_LINKS} links; revoke one that is no longer needed.")
     with transaction.atomic():

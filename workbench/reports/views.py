@@ -20,6 +20,7 @@ from workbench.accounts.permissions import reviewer_required
 from workbench.accounts.throttle import LoginThrottle
 from workbench.api.sentences import Problem
 from workbench.pages.filters import ordered
+from workbench.pages.outcome import attempt
 from workbench.reports import logos, notes, services
 from workbench.reports.forms import LogoForm, OpenForm, ReviewForm, ShareForm
 from workbench.reports.models import Report, Share
@@ -62,7 +63,7 @@ def create(request: HttpRequest, run_id: UUID) -> HttpResponse:
     run = get_run(request, run_id)
     try:
         report = services.freeze(run, request.user)
-    except (services.ReportError, Problem) as error:
+    except Problem as error:
         messages.error(request, str(error))
         return redirect("run", run.id)
     messages.success(request, "The results are frozen as a draft. The account team reviews and publishes it.")
@@ -87,16 +88,6 @@ def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 2
     return render(request, "reports/report.html", context, status=status)
 
 
-def _change(request: HttpRequest, report: Report, change: Any, done: str) -> HttpResponse:
-    try:
-        change()
-    except services.ReportError as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, done)
-    return redirect("report", report.id)
-
-
 @require_safe
 def report_file(request: HttpRequest, report_id: UUID, file: str) -> HttpResponse:
     """The frozen report, or a file made of it (`report_files.MEDIA_TYPES`); `?download` saves the page."""
@@ -109,7 +100,7 @@ def file_response(report: Report, file: str, download: bool) -> HttpResponse:
         raise Http404("A report has no such file.")
     try:
         page = services.page(report)
-    except services.ReportError as error:
+    except ReportError as error:
         raise Http404(str(error)) from error
     return report_files.respond(page, file, slugify(report.title) or "report", download, report.organisation_id)
 
@@ -125,7 +116,7 @@ def review(request: HttpRequest, report_id: UUID) -> HttpResponse:
     note = form.cleaned_data["note"]
     try:
         services.review(report, request.user, note, form.cleaned_data["customer"])
-    except services.ReportError as error:
+    except ReportError as error:
         messages.error(request, str(error))
         return show(request, get_report(request, report_id), form, status=409, untaken=note.strip())
     messages.success(request, "The report is reviewed.")
@@ -137,7 +128,8 @@ def review(request: HttpRequest, report_id: UUID) -> HttpResponse:
 def reopen(request: HttpRequest, report_id: UUID) -> HttpResponse:
     """A reviewed report becomes a draft again."""
     report = get_report(request, report_id)
-    return _change(request, report, lambda: services.reopen(report, request.user), "The report is a draft again.")
+    attempt(request, lambda: services.reopen(report, request.user), "The report is a draft again.", ReportError)
+    return redirect("report", report.id)
 
 
 @require_POST
@@ -146,7 +138,8 @@ def publish(request: HttpRequest, report_id: UUID) -> HttpResponse:
     """A reviewed report becomes published."""
     report = get_report(request, report_id)
     done = "The report is published for every member of the organisation."
-    return _change(request, report, lambda: services.publish(report, request.user), done)
+    attempt(request, lambda: services.publish(report, request.user), done, ReportError)
+    return redirect("report", report.id)
 
 
 @require_POST

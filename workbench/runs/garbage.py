@@ -22,10 +22,13 @@ COLLECT_EVERY_SECONDS = 3600
 
 
 def collect_when_due() -> None:
-    """Removes unreferenced blobs and old rows if an hour has passed since the last time."""
-    if _collection_is_due():
-        collect_blobs()
-        prune()
+    """Removes unreferenced blobs and old rows if an hour has passed since the last time, which a file's time marks."""
+    mark = Path(settings.BLOBS) / "collected"
+    if mark.exists() and time.time() - mark.stat().st_mtime < COLLECT_EVERY_SECONDS:
+        return
+    mark.touch()
+    collect_blobs()
+    prune()
 
 
 def prune() -> None:
@@ -49,15 +52,6 @@ def collect_blobs() -> int:
 def _referring() -> tuple[QuerySet[Any], ...]:
     """Everything that refers to blobs."""
     return StoredFile.objects.all(), Recording.objects.all(), StoredArtifact.objects.all()
-
-
-def _collection_is_due() -> bool:
-    """Whether an hour has passed since the last collection. A file's time marks the last one; this call updates it."""
-    mark = Path(settings.BLOBS) / "collected"
-    if mark.exists() and time.time() - mark.stat().st_mtime < COLLECT_EVERY_SECONDS:
-        return False
-    mark.touch()
-    return True
 
 
 def release(hashes: Mapping[str, datetime]) -> None:

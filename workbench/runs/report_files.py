@@ -7,10 +7,10 @@ from typing import Any
 
 from django.core.cache import caches
 from django.http import HttpResponse
-from django.shortcuts import render
 
 from workbench.api.in_flight import held
 from workbench.web import pdf
+from workbench.web.error_pages import refused
 from workers.report import tables
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox allow-downloads"
@@ -45,10 +45,7 @@ def respond(page: str, file: str, name: str, download: bool, organisation: Any) 
         sized = page.replace("</head>", f"<style>@page {{ size: {paper}; }}</style></head>", 1)
         content, reason = _pdf(sized, organisation)
         if content is None:
-            context = {"status": 503, "title": "No PDF", "reason": reason}
-            refusal = render(None, "refused.html", context, status=503)
-            refusal["Retry-After"] = str(AGAIN_SECONDS)
-            return refusal
+            return refused(503, "No PDF", reason, AGAIN_SECONDS)
     elif file == "report.html":
         content = (page if download else page.replace("<main>", f"<main>{_links()}", 1)).encode()
     else:

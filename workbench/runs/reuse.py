@@ -38,8 +38,12 @@ def earlier_search(run: Run) -> Run | None:
     """
     wanted = run.workload.document
     candidates = _usable_searches(run).select_related("workload").prefetch_related("stages").order_by("-finished_at")
-    alike = (each for each in candidates if _searched_for(each.workload.document) == _searched_for(wanted))
-    return next((each for each in alike if _is_met_in(each, _minutes(wanted)) or _is_complete(each)), None)
+    for candidate in candidates:
+        document = candidate.workload.document
+        met = candidate.verdict == "met" and document["constraints"]["minutes"] == wanted["constraints"]["minutes"]
+        if _searched_for(document) == _searched_for(wanted) and (met or _is_complete(candidate)):
+            return candidate
+    return None
 
 
 def may_resume(run: Run, earlier: Run) -> bool:
@@ -121,14 +125,6 @@ def _searched_for(document: dict[str, Any]) -> dict[str, Any]:
     constraints = {key: value for key, value in document["constraints"].items() if key != "minutes"}
     others = {key: value for key, value in document.items() if key not in ("name", "model", "load", "duty_cycle")}
     return others | {"constraints": constraints}
-
-
-def _minutes(document: dict[str, Any]) -> float:
-    return float(document["constraints"]["minutes"])
-
-
-def _is_met_in(run: Run, minutes: float) -> bool:
-    return run.verdict == "met" and _minutes(run.workload.document) == minutes
 
 
 def _is_complete(run: Run) -> bool:

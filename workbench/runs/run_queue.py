@@ -59,18 +59,14 @@ def claim(message: StageKey, worker: str, gpu_class: str, claim_id: str = "") ->
     if claimed is not None:
         return claimed
     try:
-        return _claim_next(message, worker, gpu_class, claim_id)
+        if not gpu_class:
+            return state.claim(message, worker, claim_id=claim_id)
+        while (run := next_run(gpu_class)) is not None:
+            claimed = state.claim(key_of(run), worker, gpu_class, claim_id)
+            if claimed is not None:
+                return claimed  # otherwise another worker was quicker
     except IntegrityError:  # the same claim was still being answered
         return state.claimed(claim_id)
-
-
-def _claim_next(message: StageKey, worker: str, gpu_class: str, claim_id: str) -> Run | None:
-    if not gpu_class:
-        return state.claim(message, worker, claim_id=claim_id)
-    while (run := next_run(gpu_class)) is not None:
-        claimed = state.claim(key_of(run), worker, gpu_class, claim_id)
-        if claimed is not None:
-            return claimed  # otherwise another worker was quicker
     return None
 
 

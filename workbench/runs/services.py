@@ -210,11 +210,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
 
 def seconds_left(run: Run, stage: Stage, document: WorkloadDocument, known: Results) -> float:
     """Seconds for `stage`, by what the run's earlier stages took and found; waiting in a queue is not counted."""
-    done = StageRun.objects.filter(run=run, state=StageRun.State.DONE)
-    spent = sum(
-        (row.finished_at - row.started_at).total_seconds() for row in done if row.finished_at and row.started_at
-    )
-    return budget.granted(stage, document, spent, known)
+    return budget.granted(stage, document, sum(span.duration_s for span in stage_times(run)), known)
 
 
 def lacks(run: Run, what: str) -> str:

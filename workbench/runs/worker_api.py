@@ -18,7 +18,7 @@ from ninja import Query, Router, Status
 from workbench.accounts.secrets import keyed_digest
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.intake import blobs
-from workbench.intake.models import StoredFile, Unreadable
+from workbench.intake.models import StoredFile, Unreadable, Workload
 from workbench.intake.services import endpoints
 from workbench.runs import run_queue, services, state
 from workbench.runs.models import Run
@@ -136,24 +136,21 @@ def _accept(body: Outcome) -> bool:
 @router.get("/runs/{uuid:run_id}/{stage}/{int:attempt}/files/{path:path}")
 def model_file(request: HttpRequest, run_id: UUID, stage: str, attempt: int, path: str) -> FileResponse:
     """One file of the model that the held run is about."""
-    if stage not in STAGES or attempt < 1:
-        raise Http404
-    run = _check_claim(request, StageKey(run_id=str(run_id), stage=stage, attempt=attempt))
-    file = StoredFile.objects.filter(model=run.workload.model_id, path=path).first()
-    if file is None or not blobs.path_of(file.sha256).exists():
-        raise Http404
-    return FileResponse(blobs.path_of(file.sha256).open("rb"), content_type="application/octet-stream")
+    workload = _workload(request, run_id, stage, attempt)
+    return blobs.response(StoredFile.objects.filter(model=workload.model_id, path=path).first())
 
 
 @router.get("/runs/{uuid:run_id}/{stage}/{int:attempt}/recording")
 def recording(request: HttpRequest, run_id: UUID, stage: str, attempt: int) -> FileResponse:
     """The recording of traffic that the workload of the held run names."""
+    return blobs.response(_workload(request, run_id, stage, attempt).recording)
+
+
+def _workload(request: HttpRequest, run_id: UUID, stage: str, attempt: int) -> Workload:
+    """The workload of the run that the caller holds. Raises Http404 for an attempt that cannot be, and Problem 409."""
     if stage not in STAGES or attempt < 1:
         raise Http404
-    named = _check_claim(request, StageKey(run_id=str(run_id), stage=stage, attempt=attempt)).workload.recording
-    if named is None or not blobs.path_of(named.sha256).exists():
-        raise Http404
-    return FileResponse(blobs.path_of(named.sha256).open("rb"), content_type="application/octet-stream")
+    return _check_claim(request, StageKey(run_id=str(run_id), stage=stage, attempt=attempt)).workload
 
 
 @router.put("/artifacts/{sha256}", response=Receipt)

@@ -37,17 +37,6 @@ class ForeignValue(ValueError):
     """The value under a key was not written by this site."""
 
 
-class JSONSerializer:
-    """What `RedisCache` writes and reads. JSON of an integer is the form that Redis counts in."""
-
-    def dumps(self, value: Any) -> str:
-        return json.dumps(value)
-
-    def loads(self, data: bytes) -> Any:
-        """The value. Raises ValueError when it is not JSON."""
-        return json.loads(data)
-
-
 class ForgivingRedisCache(RedisCache):
     """A Redis cache. While Redis cannot be reached, reads find nothing and writes are dropped.
 
@@ -56,7 +45,7 @@ class ForgivingRedisCache(RedisCache):
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
         options = {
-            "serializer": JSONSerializer,
+            "serializer": json,  # JSON of an integer is the form that Redis counts in
             "socket_timeout": TIMEOUT_SECONDS,
             "socket_connect_timeout": TIMEOUT_SECONDS,
         }

@@ -10,6 +10,14 @@ from django.shortcuts import render
 from workbench.storage import database, disk
 
 BUSY = "The workbench's database is busy, and nothing was stored; try again in a few seconds."
+FULL = (
+    "Nothing you entered was half-stored. Delete models, runs or uploads that you no longer need: deletion works on a "
+    "full disk. If it stays full, tell the operator."
+)
+BROKEN = (
+    "Nothing you entered was half-stored, and running work continues. Try again in a moment; if it stays, tell an "
+    "admin when it happened."
+)
 OF_ORGANISATIONS = {
     "workload_id": "intake.Workload",
     "model_id": "intake.Model",
@@ -39,13 +47,20 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return render(request, "404.html", {"owner": owner, "kind": kind}, status=404)
 
 
+def refused(status: int, title: str, reason: str, retry_after: int = 0, heading: str = "") -> HttpResponse:
+    """A page that says why nothing was done. It needs no person and no database."""
+    context = {"status": status, "title": title, "heading": heading or title, "reason": reason}
+    page = render(None, "refused.html", context, status=status)
+    if retry_after:
+        page["Retry-After"] = str(retry_after)
+    return page
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     """The page of a view or a middleware that failed: 507 when the disk is full, 503 while the database is away."""
     error = sys.exception()
-    full = disk.is_full(error)
-    if not full and database.is_unavailable(error):
-        context = {"status": 503, "title": "Busy", "reason": BUSY}
-        page = render(None, "refused.html", context, status=503)
-        page["Retry-After"] = str(database.RETRY_SECONDS)
-        return page
-    return render(request, "507.html" if full else "500.html", status=507 if full else 500)
+    if disk.is_full(error):
+        return refused(507, "The disk is full", FULL, heading="The workbench's disk is full")
+    if database.is_unavailable(error):
+        return refused(503, "Busy", BUSY, database.RETRY_SECONDS)
+    return refused(500, "Something broke", BROKEN, heading="Something broke on our side")

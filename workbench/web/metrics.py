@@ -19,6 +19,8 @@ from workbench.web.middleware import Middleware
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10)
 NO_VIEW = "none"
 """The address of requests that no view answered: static files, redirects, bodies that were refused."""
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+"""A caller's own words must not become labels without end."""
 
 requests = Histogram(
     "workbench_request_seconds",
@@ -40,13 +42,9 @@ class MetricsMiddleware(Middleware):
         match = request.resolver_match
         address = match.route if match else NO_VIEW
         status = f"{response.status_code // 100}xx"
-        requests.labels(_method(request), address, status).observe(time.perf_counter() - began)
+        method = request.method if request.method in METHODS else "other"
+        requests.labels(method, address, status).observe(time.perf_counter() - began)
         return response
-
-
-def _method(request: HttpRequest) -> str:
-    """A caller's own words must not become labels without end."""
-    return request.method if request.method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE") else "other"
 
 
 def _answer(request: HttpRequest) -> HttpResponse:

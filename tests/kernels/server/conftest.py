@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.ports import reserved_port
+from kernels.load.server_process import reserved_port
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]

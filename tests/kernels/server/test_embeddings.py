@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from kernels import runners
-from kernels.load.server_process import running
+from kernels.load.server_process import reserved_port, running
 from kernels.model.sentence_head import SentenceHead
 from kernels.model_files import catalogue
 from kernels.model_files.sentence_transformers import SentenceModules
@@ -32,7 +32,6 @@ from kernels.server.processes.encoder import (
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases
 from tests.kernels.server.conftest import metric
-from tests.ports import reserved_port
 
 CONFIG = catalogue.entry("tiny-bert")[0]
 TEXTS = [[5, 6, 7], [9] * 30, [11, 12]]

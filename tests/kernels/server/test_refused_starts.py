@@ -17,6 +17,7 @@ from kernels.hardware import GPUS
 from kernels.load.connection import Address, handed_off
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
+from kernels.load.server_process import reserved_port
 from kernels.load.sharing import Sending
 from kernels.model_files import ModelRefused, catalogue
 from kernels.model_files.digests import model_digest
@@ -28,7 +29,6 @@ from kernels.server.processes.handoff_server import NAME, HandoffServer, ServerD
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases
 from tests.kernels.server.conftest import MODEL
-from tests.ports import reserved_port
 
 
 @pytest.mark.parametrize(("host", "said"), [("127.0.0.1", "address already in use$"), ("192.0.2.1", r"'192\.0\.2\.1'")])

@@ -19,6 +19,7 @@ from kernels.cuda import compiler, nvrtc
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.triton_build import TritonBuild
 from kernels.hardware import GPUS
+from kernels.load.server_process import reserved_port
 from kernels.megakernel.program.layout import default_layout
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.proof.validate import Proof
@@ -37,7 +38,6 @@ from kernels.server.processes.pipes import SENDER
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases, start_line
 from tests.kernels.server.engines import becomes, engine
-from tests.ports import reserved_port
 
 ROOT = Path(__file__).parents[3]
 

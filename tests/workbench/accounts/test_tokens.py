@@ -54,10 +54,10 @@ def test_a_token_has_a_name_by_form_and_api(browser, api, engineer):
     form = browser(engineer).post("/tokens/", {"name": "   ", "scope": "read"})
     assert (form.status_code, "Spaces alone are not enough." in form.content.decode()) == (422, True)
     client = api(engineer)
-    answer = client.post("/api/v1/tokens", {"name": "   "}, content_type="application/json")
+    answer = client.post("/api/v1/tokens", {"name": "   "})
     assert (answer.status_code, answer.json()["detail"]) == (422, "name: spaces alone are not enough")
     assert ApiToken.objects.filter(user=engineer).count() == 1, "the one that asks"
-    assert client.post("/api/v1/tokens", {"name": " CI "}, content_type="application/json").json()["name"] == "CI"
+    assert client.post("/api/v1/tokens", {"name": " CI "}).json()["name"] == "CI"
 
 
 def test_a_token_keeps_to_its_organisation_opens_no_page_and_ends_with_its_user(foreigner, organisation, engineer):

@@ -63,16 +63,16 @@ def _operations(api, with_body=False):
 
 
 @pytest.fixture
-def ids(finished_run, make_run, organisation, engineer):
+def ids(done, organisation, engineer):
     """One object of each kind, by the parameter's name."""
     upload = uploads.create(organisation, engineer, "half", [AnnouncedFile("config.json", 10)])
-    report = freeze(finished_run, engineer)
+    report = freeze(done, engineer)
     webhook = Webhook.objects.create(organisation=organisation, url="https://hooks.example.com/", kinds=[], secret="")
     return {
-        "run_id": str(sample_runs.in_processes(finished_run).id),
-        "kept_id": str(sample_runs.in_processes(make_run()).id),
-        "workload_id": str(finished_run.workload_id),
-        "model_id": str(finished_run.workload.model_id),
+        "run_id": str(sample_runs.in_processes(done).id),
+        "kept_id": str(sample_runs.in_processes(sample_runs.run(organisation, engineer)).id),
+        "workload_id": str(done.workload_id),
+        "model_id": str(done.workload.model_id),
         "upload_id": str(upload.id),
         "report_id": str(report.id),
         "token_id": str(tokens.issue(organisation, engineer, "CI", "read")[0].id),

@@ -3,14 +3,11 @@
 from types import SimpleNamespace
 
 import pytest
-from django.test import Client
+
+from tests.workbench.conftest import JsonClient
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.workbench.api.frame_site")]
 SLA = {"objectives": [{"metric": "ttft", "limit": 100}]}
-
-
-def _post(client, **extra):
-    return client.post("/api/frame/sla", SLA, content_type="application/json", **extra)
 
 
 @pytest.fixture
@@ -25,13 +22,13 @@ def set_clock(monkeypatch):
 
 
 def test_a_login_writes_only_with_the_csrf_token(engineer):
-    client = Client(enforce_csrf_checks=True)
+    client = JsonClient(enforce_csrf_checks=True)
     client.force_login(engineer)
     assert client.get("/api/frame/invitations").status_code == 200
-    refused = _post(client)
+    refused = client.post("/api/frame/sla", SLA)
     assert (refused.status_code, refused["Content-Type"]) == (403, "application/problem+json")
     client.cookies["csrftoken"] = "a" * 32
-    assert _post(client, headers={"X-CSRFToken": "a" * 32}).status_code == 200
+    assert client.post("/api/frame/sla", SLA, headers={"X-CSRFToken": "a" * 32}).status_code == 200
 
 
 def test_a_login_rescues_no_bad_token_and_the_workers_opens_its_api_alone(browser, engineer, make_user, api, settings):
@@ -40,7 +37,7 @@ def test_a_login_rescues_no_bad_token_and_the_workers_opens_its_api_alone(browse
     response = browser(make_user("alone@x.test")).get("/api/frame/invitations")
     assert (response.status_code, response.json()["detail"]) == (403, "You are not a member of any organisation.")
     settings.WORKER_TOKEN = "the worker's"
-    worker = Client(headers={"Authorization": "Bearer the worker's"})
+    worker = JsonClient(headers={"Authorization": "Bearer the worker's"})
     assert worker.get("/api/frame/worker").status_code == 200
     assert worker.get("/api/frame/invitations").status_code == 401
     assert api(engineer).get("/api/frame/worker").status_code == 401

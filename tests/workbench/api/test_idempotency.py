@@ -17,7 +17,7 @@ SLA = {"objectives": [{"metric": "ttft", "limit": 100}]}
 
 
 def _post(client, document=SLA, key="k1", address="/api/frame/sla"):
-    return client.post(address, document, content_type="application/json", headers={"Idempotency-Key": key})
+    return client.post(address, document, headers={"Idempotency-Key": key})
 
 
 def test_another_request_with_the_same_key_is_a_conflict_until_it_is_forgotten_after_a_day(api, engineer):

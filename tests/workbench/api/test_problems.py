@@ -25,10 +25,6 @@ def _problem(response, status):
     return document
 
 
-def _sla(client, document):
-    return client.post("/api/frame/sla", document, content_type="application/json")
-
-
 @pytest.mark.parametrize(
     ("document", "field", "reason"),
     [
@@ -45,7 +41,7 @@ def _sla(client, document):
     ],
 )
 def test_api_and_forms_name_the_field_and_the_reason_alike(api, engineer, document, field, reason):
-    problem = _problem(_sla(api(engineer), document), 422)
+    problem = _problem(api(engineer).post("/api/frame/sla", document), 422)
     with pytest.raises(ValidationError) as raised:
         Sla.model_validate(document)
     assert problem["errors"] == [error | {"file": ""} for error in sentences(raised.value)]
@@ -71,7 +67,7 @@ def test_api_and_forms_name_the_field_and_the_reason_alike(api, engineer, docume
     ],
 )
 def test_a_body_that_is_no_document_is_one_sentence(api, engineer, body, status, reason):
-    problem = _problem(_sla(api(engineer), body), status)
+    problem = _problem(api(engineer).post("/api/frame/sla", body), status)
     assert problem["detail"].startswith(f"body: {reason}")
 
 
@@ -105,7 +101,7 @@ def test_an_unknown_address_a_wrong_method_a_huge_body_and_a_raised_problem(api,
     _problem(response, 405)
     assert response["Allow"] == "POST"
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
-    _problem(_sla(client, {"objectives": [OBJECTIVE], "name": "x" * 200}), 413)
+    _problem(client.post("/api/frame/sla", {"objectives": [OBJECTIVE], "name": "x" * 200}), 413)
     problem = _problem(client.post("/api/frame/refuse"), 409)
     assert problem["detail"] == "It is taken."
     assert problem["errors"] == [{"field": "name", "reason": "is taken", "file": ""}]

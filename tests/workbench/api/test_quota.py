@@ -1,9 +1,6 @@
 """What an organisation keeps in the database counts against its quota and the disk's reserve, and deletion frees it."""
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,6 +9,7 @@ from django.db import models
 from django.test import Client
 
 from tests import sample_bring_up
+from tests.programs import python
 from workbench.api import quota
 from workbench.api.models import IdempotentRequest
 from workbench.audit.models import Action, Entry
@@ -42,7 +40,7 @@ def _book(name: str = "Contract") -> dict[str, Any]:
 
 
 def _post(client: Client, address: str, body: Any, **headers: str) -> Any:
-    return client.post(f"/api/v1/{address}", body, content_type="application/json", headers=headers)
+    return client.post(f"/api/v1/{address}", body, headers=headers)
 
 
 def test_every_long_column_counts_or_is_bounded():
@@ -52,16 +50,16 @@ def test_every_long_column_counts_or_is_bounded():
     assert long == set(quota.ROWS) | set(BOUNDED)
 
 
-def test_rows_count_by_their_bytes_until_they_are_deleted(api, engineer, workload, finished_run):
+def test_rows_count_by_their_bytes_until_they_are_deleted(api, engineer, workload, done):
     organisation = workload.organisation
     before = quota.used_bytes(organisation)
-    stage = StageRun.objects.filter(run=finished_run).latest("position")
+    stage = StageRun.objects.filter(run=done).latest("position")
     stage.partial = {"text": "x" * 100_000}
     stage.save()
     assert quota.used_bytes(organisation) - before > 100_000
-    finished_run.delete()
+    done.delete()
     stored = len(json.dumps(workload.document))
-    assert stored < Workload.objects.get().row_bytes < stored + 2_000
+    assert stored < Workload.objects.get(pk=workload.pk).row_bytes < stored + 2_000
     before, with_run = quota.used_bytes(organisation), before
     assert before < with_run
     workload.document |= {"quality_text": "What is measured on. " * 5_000}
@@ -84,10 +82,10 @@ BODIES = {
 
 
 @pytest.mark.parametrize("address", BODIES)
-def test_a_full_quota_refuses_every_row_in_one_sentence(api, admin, finished_run, settings, address):
-    client, organisation = api(admin), finished_run.organisation
+def test_a_full_quota_refuses_every_row_in_one_sentence(api, admin, done, settings, address):
+    client, organisation = api(admin), done.organisation
     settings.ORGANISATION_QUOTA_BYTES = quota.used_bytes(organisation)
-    body = BODIES[address](finished_run)
+    body = BODIES[address](done)
     refused = _post(client, address, body)
     assert (refused.status_code, refused.json()["detail"].partition(";")[0]) == (
         413,
@@ -102,14 +100,14 @@ def test_a_full_quota_refuses_every_row_in_one_sentence(api, admin, finished_run
     assert _post(client, address, body).status_code == 201
 
 
-def test_pages_say_the_same_and_lose_nothing(browser, admin, finished_run, settings):
+def test_pages_say_the_same_and_lose_nothing(browser, admin, done, settings):
     client = browser(admin)
     settings.ORGANISATION_QUOTA_BYTES = 0
     fields = {"name": "Contract", "date": "2026-11-01", "source": "Ours", "h200_low": 1, "h200_typical": 2}
     page = client.post("/prices/", fields | {"h200_high": 3})
     assert (page.status_code, "quota is used up" in page.content.decode()) == (422, True)
     assert 'value="Contract"' in page.content.decode()
-    page = client.post(f"/runs/{finished_run.id}/freeze/", follow=True)
+    page = client.post(f"/runs/{done.id}/freeze/", follow=True)
     assert "quota is used up" in page.content.decode()
     assert not PriceBookRow.objects.exists()
     assert not Report.objects.exists()
@@ -131,17 +129,17 @@ def test_a_change_of_prices_is_kept_as_a_difference_and_their_history_has_an_end
     assert kept == ["Book 4", "Book 3", "Book 2"]
 
 
-def test_answers_that_are_kept_count_and_a_full_quota_keeps_none(api, engineer, organisation, finished_run, settings):
+def test_answers_that_are_kept_count_and_a_full_quota_keeps_none(api, engineer, organisation, done, settings):
     before = quota.used_bytes(organisation)
     client = api(engineer)
     assert _post(client, "workloads", DOCUMENT, **{"Idempotency-Key": "k"}).status_code == 201
     kept = IdempotentRequest.objects.get()
     assert kept.row_bytes == 512 + len(kept.body)
     assert quota.used_bytes(organisation) - before > kept.row_bytes + Workload.objects.latest("created_at").row_bytes
-    client, organisation = api(engineer), finished_run.organisation
+    client, organisation = api(engineer), done.organisation
     settings.ORGANISATION_QUOTA_BYTES = quota.used_bytes(organisation)
     for _ in range(2):
-        answer = _post(client, f"runs/{finished_run.id}/cancel", {}, **{"Idempotency-Key": "k"})
+        answer = _post(client, f"runs/{done.id}/cancel", {}, **{"Idempotency-Key": "k"})
         assert (answer.status_code, "Idempotency-Replayed" in answer.headers) == (409, False)
     assert quota.used_bytes(organisation) == settings.ORGANISATION_QUOTA_BYTES, "nothing was kept"
 
@@ -194,11 +192,8 @@ print(*sizes)
 """
 
 
-def test_deleted_rows_give_their_space_back_to_the_disk(root, tmp_path):
-    sqlite = {"WORKBENCH_DATA": str(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/db.sqlite3"}
-    env = {**os.environ, **sqlite, "DJANGO_SETTINGS_MODULE": "workbench.settings"}
-    command = [sys.executable, "-c", SHRINK]
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True)
-    empty, full, after = map(int, done.stdout.split())
+def test_deleted_rows_give_their_space_back_to_the_disk(tmp_path):
+    env = {"WORKBENCH_DATA": str(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/db.sqlite3"}
+    empty, full, after = map(int, python("-c", SHRINK, env=env).split())
     assert full > empty + 2**23
     assert after < empty + 2**20

@@ -1,7 +1,6 @@
 """The pages about the REST API: every operation is there, and every example on them works."""
 
 import itertools
-import json
 import os
 import re
 import subprocess
@@ -14,8 +13,7 @@ import sample_runs
 from django.contrib.staticfiles import finders
 
 from tests import sample_bring_up
-from tests.kernels.model_folders import safetensors, weights_of
-from tests.workbench.intake.conftest import CONFIG, send, sha
+from tests.workbench.intake.conftest import MODEL_FILES, send, sha
 from workbench.accounts import tokens
 from workbench.api_docs import document
 from workbench.intake.models import Workload
@@ -23,13 +21,6 @@ from workbench.intake.services.workloads import create_workload
 from workbench.notifications.models import Webhook
 from workbench.reports import services as reports
 from workers.documents.workload import Workload as Document
-
-CONTENT = {
-    "config.json": json.dumps(CONFIG).encode(),
-    "model.safetensors": safetensors(weights_of(CONFIG)),
-    "tokenizer.json": b"{}",
-}
-"""A small model directory."""
 
 
 def test_every_operation_is_on_the_page_of_its_part_and_what_a_page_names_is_there(client):
@@ -91,10 +82,10 @@ def _workload(organisation: Any, user: Any, model: str) -> str:
 
 def _upload_without_config(caller: Any) -> str:
     """An upload that lacks the bytes of its first file alone, which the example sends."""
-    files = [{"path": path, "size": len(each), "sha256": sha(each)} for path, each in CONTENT.items()]
-    answer = caller.post("/api/v1/uploads", {"name": "tiny", "files": files}, content_type="application/json")
+    files = [{"path": path, "size": len(each), "sha256": sha(each)} for path, each in MODEL_FILES.items()]
+    answer = caller.post("/api/v1/uploads", {"name": "tiny", "files": files})
     upload: str = answer.json()["id"]
-    for number, content in list(enumerate(CONTENT.values()))[1:]:
+    for number, content in list(enumerate(MODEL_FILES.values()))[1:]:
         assert send(caller, upload, number, content).status_code == 200
     return upload
 
@@ -105,7 +96,7 @@ class Examples:
     def __init__(self, url: str, secret: str, variables: dict[str, dict[str, str]], folder: Path) -> None:
         self.server = {"WORKBENCH_URL": url, "WORKBENCH_TOKEN": secret}
         self.variables, self.folder = variables, folder
-        (folder / "config.json").write_bytes(CONTENT["config.json"])
+        (folder / "config.json").write_bytes(MODEL_FILES["config.json"])
 
     def _of(self, operation: Any) -> dict[str, str]:
         return self.variables[""] | self.variables.get(operation.name, {})

@@ -94,7 +94,7 @@ def test_the_api_names_the_field_that_is_wrong(api, engineer, path, value, sente
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    answer = api(engineer).post("/api/v1/bring-ups", json.dumps(document), content_type="application/json")
+    answer = api(engineer).post("/api/v1/bring-ups", json.dumps(document))
     assert answer.status_code == 422
     assert answer.json()["detail"].startswith(sentence)
     assert not BringUpRow.objects.exists()
@@ -102,19 +102,19 @@ def test_the_api_names_the_field_that_is_wrong(api, engineer, path, value, sente
 
 def test_the_api_gives_back_what_it_got_deletes_it_and_takes_so_many(api, browser, engineer, account, settings):
     client = api(engineer)
-    made = client.post("/api/v1/bring-ups", content(), content_type="application/json")
+    made = client.post("/api/v1/bring-ups", content())
     assert made.status_code == 201
     address = f"/api/v1/bring-ups/{made.json()['id']}"
     assert client.get("/api/v1/bring-ups").json()["items"] == [made.json()]
     assert client.get(address).json()["document"] == sample_bring_up.measured().model_dump(mode="json")
     large = content() | {"next_steps": ["x" * services.MOST_BYTES]}
-    assert client.post("/api/v1/bring-ups", large, content_type="application/json").status_code == 413
+    assert client.post("/api/v1/bring-ups", large).status_code == 413
     assert browser(account).post(f"/bring-ups/{made.json()['id']}/delete/").status_code == 403
     assert client.delete(address).status_code == 204
     assert client.get(address).status_code == 404
     assert Entry.objects.filter(action=Action.BRING_UP_DELETED).count() == 1
     settings.ORGANISATION_BRING_UPS = 1
-    answers = [client.post("/api/v1/bring-ups", content(), content_type="application/json") for _ in range(2)]
+    answers = [client.post("/api/v1/bring-ups", content()) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 409]
     page = hand_in(browser(engineer), sample_bring_up.FILE.read_bytes())
     assert "the organisation has 1 bring-ups" in text(page)

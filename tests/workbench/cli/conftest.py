@@ -1,6 +1,5 @@
 """The command against a live server, as a user runs it."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tests.kernels.model_folders import safetensors, weights_of
-from tests.workbench.intake.conftest import CONFIG
+from tests.workbench.intake.conftest import MODEL_FILES
 from workbench import broker
 from workbench.accounts import tokens
 from workbench.cli.commands import app
@@ -58,9 +56,8 @@ def model_dir(tmp_path: Path) -> Path:
     """A small Hugging Face model directory with zero weights, and things that do not belong to the model."""
     directory = tmp_path / "tiny"
     directory.mkdir()
-    (directory / "config.json").write_text(json.dumps(CONFIG))
-    (directory / "model.safetensors").write_bytes(safetensors(weights_of(CONFIG)))
-    (directory / "tokenizer.json").write_text("{}")
+    for name, content in MODEL_FILES.items():
+        (directory / name).write_bytes(content)
     (directory / ".cache").mkdir()
     (directory / ".cache" / "lock").write_text("")
     return directory

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from tests import sample_runs
 from workbench.accounts.models import ApiToken
 from workbench.api.models import IdempotentRequest
 from workbench.cli import client as clients
@@ -49,13 +50,13 @@ def waits(monkeypatch, settings):
     return slept
 
 
-def test_a_post_whose_answer_is_lost_is_done_once_and_who_answered_is_waited_for_longer(live_server, secret, make_run):
+def test_a_post_whose_answer_is_lost_is_done_once_and_who_answered_is_waited_for_longer(live_server, secret, done):
     run_ids = ApiClient(live_server.url, secret, Breaking(lost=2)).post("/workloads", WORKLOAD)
     assert str(Workload.objects.get(name=run_ids["name"]).id) == run_ids["id"]
     assert IdempotentRequest.objects.count() == 1
-    run_ids = [str(make_run().id) for _ in range(3)]
+    run_ids = [str(sample_runs.run(done.organisation, done.created_by).id) for _ in range(2)]
     rows = ApiClient(live_server.url, secret).rows("/runs", limit=2)
-    assert [row["id"] for row in rows] == run_ids[:0:-1]
+    assert [row["id"] for row in rows] == run_ids[::-1]
     with pytest.raises(CliError, match="cannot be reached: the answer was lost") as raised:
         ApiClient(live_server.url, secret, Breaking(lost=5)).get("/me")
     assert raised.value.code == Exit.FAILED

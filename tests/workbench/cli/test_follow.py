@@ -7,6 +7,7 @@ import pytest
 from django.utils import timezone
 
 from tests import sample_runs
+from workbench.intake import blobs
 from workbench.intake.models import Model
 from workbench.runs.models import Run, StageRun
 
@@ -14,21 +15,21 @@ pytestmark = pytest.mark.django_db(transaction=True)
 VERDICTS = {"met": 0, "missed": 1, "not_enough_samples": 4, "too_close": 6}
 
 
-def test_the_exit_code_is_the_verdict(cli, finished_run):
+def test_the_exit_code_is_the_verdict(cli, done):
     error = {"sentence": "the config is absurd", "refused": True, "file": "config.json", "field": "hidden_size"}
     ends = [("done", verdict, code) for verdict, code in VERDICTS.items()]
     for state, verdict, code in [*ends, ("failed", "", 3), ("cancelled", "", 5), ("lost", "", 5)]:
         Run.objects.update(state=state, verdict=verdict, error=error if state == "failed" else None)
-        waited = cli("show", finished_run.id, "--wait")
+        waited = cli("show", done.id, "--wait")
         assert waited.exit_code == code
         assert ("config.json: hidden_size: the config is absurd" in waited.stderr) == (state == "failed")
-        assert cli("show", finished_run.id, "--wait", "--json").exit_code == code
-        assert cli("show", finished_run.id).exit_code == 0, "only a command that waits ends as the run does"
+        assert cli("show", done.id, "--wait", "--json").exit_code == code
+        assert cli("show", done.id).exit_code == 0, "only a command that waits ends as the run does"
 
 
-def test_it_follows_the_stages_until_the_run_is_over(cli, finished_run, monkeypatch):
+def test_it_follows_the_stages_until_the_run_is_over(cli, done, monkeypatch):
     Run.objects.update(state="running", verdict="", stage="verify")
-    rows = StageRun.objects.filter(run=finished_run)
+    rows = StageRun.objects.filter(run=done)
     rows.filter(stage__in=["verify", "price", "report"]).update(state="pending")
     steps = iter(
         [
@@ -39,66 +40,66 @@ def test_it_follows_the_stages_until_the_run_is_over(cli, finished_run, monkeypa
         ]
     )
     monkeypatch.setattr("workbench.cli.follow.time", SimpleNamespace(sleep=lambda _: next(steps)()))
-    done = cli("show", finished_run.id, "--wait")
-    assert (done.exit_code, "verify  running  interleaving before and after" in done.stderr) == (0, True)
-    assert "verify  running (attempt 2)  again" in done.stderr
-    assert "verify  done" in done.stderr
+    followed = cli("show", done.id, "--wait")
+    assert (followed.exit_code, "verify  running  interleaving before and after" in followed.stderr) == (0, True)
+    assert "verify  running (attempt 2)  again" in followed.stderr
+    assert "verify  done" in followed.stderr
 
 
-def test_ctrl_c_leaves_the_run_alone(cli, finished_run, monkeypatch):
+def test_ctrl_c_leaves_the_run_alone(cli, done, monkeypatch):
     Run.objects.update(state="running", verdict="")
 
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("workbench.cli.follow.time", SimpleNamespace(sleep=interrupt))
-    done = cli("show", finished_run.id, "--wait")
-    assert done.exit_code == 130
-    assert f"the run goes on: workbench show {finished_run.id} --wait" in done.stderr
+    stopped = cli("show", done.id, "--wait")
+    assert stopped.exit_code == 130
+    assert f"the run goes on: workbench show {done.id} --wait" in stopped.stderr
     assert Run.objects.get().state == "running"
 
 
-def test_before_and_after_say_where_they_come_from_and_json_has_the_results(cli, finished_run):
-    shown = cli("show", finished_run.id).stdout
+def test_before_and_after_say_where_they_come_from_and_json_has_the_results(cli, done):
+    shown = cli("show", done.id).stdout
     for words in ("TTF64 p50", "(measured", "81.0 ms", "speedup (measured)", "repeats", "$/M tokens (speed measured"):
         assert words in shown
     for words in ("Measured on Test device (h200)", "$/M tokens, present deployment", "Verdict: met"):
         assert words in shown
-    document = json.loads(cli("show", finished_run.id, "--json").stdout)
+    document = json.loads(cli("show", done.id, "--json").stdout)
     assert (document["verdict"], bool(document["results"]["verify"]["outcomes"])) == ("met", True)
 
 
-def test_the_latest_run_is_shown_cancelled_and_run_again_and_all_are_listed(cli, make_run, finished_run):
+def test_the_latest_run_is_shown_cancelled_and_run_again_and_all_are_listed(cli, done):
     shown = cli("show", "--latest").stdout
     assert all(words in shown for words in ("verify  ", "finished", "Verdict: met"))
     again = json.loads(cli("rerun", "--latest", "--json").stdout)
-    assert (again["workload"], again["state"]) == (str(finished_run.workload_id), "queued")
+    assert (again["workload"], again["state"]) == (str(done.workload_id), "queued")
     assert "is cancelled." in cli("cancel", again["id"][:8]).stdout
     shown = [line.split() for line in cli("show", again["id"]).stdout.splitlines()]
     assert ["price", "not", "run"] in shown
     assert not any("pending" in line for line in shown)
     over = cli("cancel", "--latest")
     assert (over.exit_code, "the run is over" in over.stderr) == (2, True)
-    for none in (cli("show"), cli("cancel", finished_run.id, "--latest")):
+    for none in (cli("show"), cli("cancel", done.id, "--latest")):
         assert (none.exit_code, "Name a run or say --latest" in none.stderr) == (2, True)
     Run.objects.all().delete()
-    made = {str(make_run().id) for _ in range(3)}
+    made = {str(sample_runs.run(done.organisation, done.created_by).id) for _ in range(3)}
     assert {row["id"] for row in json.loads(cli("runs", "--json").stdout)} == made
     assert len(json.loads(cli("runs", "--limit", 2, "--json").stdout)) == 2
     assert {each[:8] for each in made} <= set(cli("runs").stdout.split())
-    assert "tiny-llama" in cli("models").stdout
-    assert json.loads(cli("models", "--json").stdout)["models"][0]["name"] == "tiny-llama"
+    assert "llama-3.2-1b" in cli("models").stdout
+    assert json.loads(cli("models", "--json").stdout)["models"][0]["name"] == "llama-3.2-1b"
     Model.objects.update(manifest={})
     assert "This version cannot read the stored manifest" in cli("models").stdout
 
 
-def test_plan_and_report_are_written_or_a_sentence_says_why_not(cli, finished_run, tmp_path):
+def test_plan_and_report_are_written_or_a_sentence_says_why_not(cli, done, tmp_path):
     plan, report = tmp_path / "p.json", tmp_path / "r.html"
-    assert cli("plan", finished_run.id, "-o", plan).exit_code == 0
+    assert cli("plan", done.id, "-o", plan).exit_code == 0
     assert json.loads(plan.read_text()) == StageRun.objects.get(stage="verify").result["plan"]
-    assert cli("report", finished_run.id, "-o", report).exit_code == 0
-    assert report.read_text() == "<!doctype html><title>report</title>"
-    unwritable = cli("plan", finished_run.id, "-o", tmp_path / "no" / "p.json")
+    assert cli("report", done.id, "-o", report).exit_code == 0
+    assert report.read_bytes() == blobs.path_of(done.artifacts.get(name="report.html").sha256).read_bytes()
+    unwritable = cli("plan", done.id, "-o", tmp_path / "no" / "p.json")
     assert (unwritable.exit_code, "No such file or directory" in unwritable.stderr) == (2, True)
 
 

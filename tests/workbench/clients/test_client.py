@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from scripts import make_client
+from tests.programs import python
 from workbench.runs.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -107,9 +108,8 @@ def test_the_jobs_run_the_gate(file):
 
 def test_the_readme_does_what_it_says(environment):
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert str(Run.objects.get().id) in done.stdout
+    printed = python("-c", code, env=environment)
+    assert str(Run.objects.get().id) in printed
     lines = re.findall(r"^curl .*$", README, re.MULTILINE)
     assert len(lines) == 2
     for line in lines:

@@ -7,7 +7,7 @@ import redis
 from celery import Celery
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from tests.ports import reserved_port
+from kernels.load.server_process import reserved_port
 from tests.redis_settings import redis_answers
 from tests.waiting import wait_for
 from workbench.embedded import broker

@@ -17,6 +17,11 @@ from workbench.intake.services import checking
 Api = Callable[..., Client]
 Files = dict[str, bytes]
 CONFIG = model_folders.LLAMA | {"max_position_embeddings": 512}
+MODEL_FILES: Files = {
+    "config.json": json.dumps(CONFIG).encode(),
+    "model.safetensors": model_folders.safetensors(model_folders.weights_of(CONFIG)),
+    "tokenizer.json": b"{}",
+}
 
 
 def nothing_kept(settings: Any) -> bool:
@@ -30,30 +35,25 @@ def sha(content: bytes) -> str:
 
 
 @pytest.fixture
-def model_files() -> dict[str, bytes]:
+def model_files() -> Files:
     """A whole model: configuration, weights, tokenizer."""
-    return {
-        "config.json": json.dumps(CONFIG).encode(),
-        "model.safetensors": model_folders.safetensors(model_folders.weights_of(CONFIG)),
-        "tokenizer.json": b"{}",
-    }
+    return dict(MODEL_FILES)
 
 
-def announce(client: Client, files: dict[str, bytes], name: str = "tiny") -> Any:
-    body = {"name": name, "files": [{"path": path, "size": len(content)} for path, content in files.items()]}
-    return client.post("/api/v1/uploads", body, content_type="application/json")
+def announce(client: Client, files: Files, name: str = "tiny", holds: str = "model") -> Any:
+    described = [{"path": path, "size": len(content)} for path, content in files.items()]
+    return client.post("/api/v1/uploads", {"name": name, "holds": holds, "files": described})
 
 
 def send(client: Client, upload: str, number: int, content: bytes, offset: int = 0) -> Any:
     return client.patch(
         f"/api/v1/uploads/{upload}/files/{number}",
         content,
-        content_type="application/octet-stream",
         headers={"Upload-Offset": str(offset)},
     )
 
 
-def send_files(client: Client, upload: str, files: dict[str, bytes]) -> None:
+def send_files(client: Client, upload: str, files: Files) -> None:
     """Every file that has content, whole."""
     for number, content in enumerate(files.values()):
         if content:
@@ -75,10 +75,14 @@ class Outcome:
         return json.dumps(self.document).encode()
 
 
-def finish(client: Client, upload: str, files: dict[str, bytes]) -> Any:
-    """Finish the upload, have it checked as the worker does, and ask what came of it."""
+def post_finish(client: Client, upload: str, files: Files) -> Any:
     body = {"files": [{"path": path, "sha256": sha(content)} for path, content in files.items()]}
-    answer = client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json")
+    return client.post(f"/api/v1/uploads/{upload}/finish", body)
+
+
+def finish(client: Client, upload: str, files: Files) -> Any:
+    """Finish the upload, have it checked as the worker does, and ask what came of it."""
+    answer = post_finish(client, upload, files)
     if answer.status_code != 202:
         return answer
     assert answer.json()["state"] == "checking"
@@ -95,18 +99,13 @@ def outcome(client: Client, upload: str) -> Outcome:
     return Outcome(found["model"] or found["recording"])
 
 
-@pytest.fixture
-def upload_model() -> Callable[[Client, dict[str, bytes]], Any]:
-    """`upload_model(client, files)`: the last answer of a whole upload, or the first that refuses it."""
-
-    def whole(client: Client, files: dict[str, bytes]) -> Any:
-        answer = announce(client, files)
-        if answer.status_code != 201:
+def upload_model(client: Client, files: Files, holds: str = "model") -> Any:
+    """The last answer of a whole upload, or the first that refuses it."""
+    answer = announce(client, files, holds=holds)
+    if answer.status_code != 201:
+        return answer
+    upload = answer.json()["id"]
+    for number, content in enumerate(files.values()):
+        if content and (answer := send(client, upload, number, content)).status_code != 200:
             return answer
-        upload = answer.json()["id"]
-        for number, content in enumerate(files.values()):
-            if content and (answer := send(client, upload, number, content)).status_code != 200:
-                return answer
-        return finish(client, upload, files)
-
-    return whole
+    return finish(client, upload, files)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernels.model_files import ModelRefused
-from tests.workbench.intake.conftest import nothing_kept
+from tests.workbench.intake.conftest import nothing_kept, upload_model
 from workbench.intake.services.chat_templates import MAX_BYTES, check_templates
 
 USUAL = """{{- bos_token }}
@@ -72,7 +72,7 @@ def test_hostile_templates_are_refused_wherever_they_lie(files, path, case):
     assert sentence in refused.value.reason
 
 
-def test_an_upload_with_a_hostile_template_leaves_nothing(api, engineer, model_files, upload_model, settings):
+def test_an_upload_with_a_hostile_template_leaves_nothing(api, engineer, model_files, settings):
     settings_file = json.dumps({"chat_template": HOSTILE["a power"][0]}).encode()
     answer = upload_model(api(engineer), model_files | {"tokenizer_config.json": settings_file})
     sentence = "tokenizer_config.json: chat_template: line 1 of the chat template raises to a power"

@@ -3,14 +3,12 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from tests.programs import python
 from tests.workbench.intake.conftest import CONFIG
-from tests.workbench.web_process import ROOT
 from workbench.intake.services import checking
 
 MIB = 2**20
@@ -36,10 +34,9 @@ def test_a_file_that_takes_too_much_memory_ends_in_a_sentence_without_django_or_
     (tmp_path / "tokenizer.json").write_bytes(b'{"a": [' + b'{"":1},' * (13 * MIB // 7) + b"{}]}")
     files = {name: str(tmp_path / name) for name in ("config.json", "tokenizer.json")}
     request = json.dumps({"check": "model", "files": files, "most_bytes": 2**30})
-    command = [sys.executable, "-c", LIMITED]
-    done = subprocess.run(command, cwd=ROOT, input=request, check=True, capture_output=True, text=True)
+    answer = json.loads(python("-c", LIMITED, text=request))
     reason = "reading the file takes more memory than is allowed"
-    assert json.loads(done.stdout)["refused"] == [{"file": "tokenizer.json", "field": "", "reason": reason}]
+    assert answer["refused"] == [{"file": "tokenizer.json", "field": "", "reason": reason}]
 
 
 ATTACKS = """
@@ -98,9 +95,7 @@ def test_a_check_that_was_taken_over_reaches_its_own_files_alone(tmp_path):
             own = {"config.json": str(files["config.json"])}
             request = json.dumps({"check": "config", "files": own, "most_bytes": 2**30, "data": str(tmp_path)})
             arguments = [str(os.getpid()), str(tmp_path), str(server.getsockname()[1]), str(confined)]
-            command = [sys.executable, "-c", ATTACKS, *arguments]
-            done = subprocess.run(command, cwd=ROOT, input=request, check=True, capture_output=True, text=True)
-            answer: dict[str, Any] = json.loads(done.stdout)
+            answer: dict[str, Any] = json.loads(python("-c", ATTACKS, *arguments, text=request))
             return answer
 
         assert len(attacks_that_succeed(confined=False)["done"]) == 10

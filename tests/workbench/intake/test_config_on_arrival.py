@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from kernels.model_files import ModelRefused, inspect
-from tests.workbench.intake.conftest import CONFIG, Files, announce, finish, nothing_kept, outcome, send, sha
+from tests.workbench.intake.conftest import (
+    CONFIG,
+    Files,
+    announce,
+    finish,
+    nothing_kept,
+    outcome,
+    post_finish,
+    send,
+    sha,
+)
 from workbench.intake.models import Recording, Upload
 from workbench.intake.services import checking
 
@@ -68,11 +78,10 @@ def test_a_finish_that_comes_while_it_is_checked_gives_the_same_sentence(api, en
     upload = announce(client, files).json()["id"]
     assert send(client, upload, 0, files["config.json"]).status_code == 200
     facts, finished = checking._facts, []
-    body = {"files": [{"path": "config.json", "sha256": sha(files["config.json"])}]}
 
     def slow(*arguments: Any) -> Any:
         if not finished:
-            finished.append(client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json"))
+            finished.append(post_finish(client, upload, files))
         return facts(*arguments)
 
     monkeypatch.setattr(checking, "_facts", slow)
@@ -87,7 +96,7 @@ def test_a_finish_that_comes_while_it_is_checked_gives_the_same_sentence(api, en
 )
 def test_a_size_that_none_has_is_refused_when_it_is_announced(api, engineer, size, reason):
     files = [{"path": "tiny/model.safetensors", "size": 9}, {"path": "tiny/config.json", "size": size}]
-    answer = api(engineer).post("/api/v1/uploads", {"name": "m", "files": files}, content_type="application/json")
+    answer = api(engineer).post("/api/v1/uploads", {"name": "m", "files": files})
     assert (answer.status_code, answer.json()["detail"]) == (422, f"config.json: {reason}")
     assert not Upload.objects.exists()
     below = {"config.json": b"{}", "onnx/config.json": b"x" * size}
@@ -98,7 +107,7 @@ def test_a_size_that_none_has_is_refused_when_it_is_announced(api, engineer, siz
 def test_a_recording_may_have_that_name(api, engineer):
     client = api(engineer)
     announced = {"name": "calls", "holds": "recording", "files": [{"path": "config.json", "size": len(CALLS)}]}
-    upload = client.post("/api/v1/uploads", announced, content_type="application/json").json()["id"]
+    upload = client.post("/api/v1/uploads", announced).json()["id"]
     assert send(client, upload, 0, CALLS).status_code == 200
     assert finish(client, upload, {"config.json": CALLS}).status_code == 201
     assert Recording.objects.get().sha256 == sha(CALLS)

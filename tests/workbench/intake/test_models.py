@@ -7,7 +7,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils.html import escape
 
 from tests.kernels.gguf_files import write_gguf
-from tests.workbench.intake.conftest import announce, nothing_kept
+from tests.workbench.intake.conftest import announce, nothing_kept, upload_model
 from tests.workbench.intake.workload_documents import GOOD, fields, post, shown_errors
 from workbench.intake.models import Workload
 
@@ -18,7 +18,7 @@ EMBEDDER = {
 }
 
 
-def test_runners_and_lengths_are_those_that_the_model_takes(api, engineer, upload_model):
+def test_runners_and_lengths_are_those_that_the_model_takes(api, engineer):
     answer = post(api(engineer), EMBEDDER | {"baseline_runner": "vllm", "load": {"most_users": 4}})
     detail = "baseline_runner: tiny-bert generates no text; vllm is a baseline for models that do"
     assert (answer.status_code, answer.json()["detail"].partition("; take")[0]) == (422, detail)
@@ -42,7 +42,7 @@ def test_runners_and_lengths_are_those_that_the_model_takes(api, engineer, uploa
 SENTENCE = "Its weights are GGUF (Q8_0, F32): they are dequantised to bf16 before anything is measured."
 
 
-def test_a_gguf_file_is_a_model_and_its_page_says_so(api, browser, engineer, upload_model, tmp_path):
+def test_a_gguf_file_is_a_model_and_its_page_says_so(api, browser, engineer, tmp_path):
     content = write_gguf(tmp_path / "model.gguf").read_bytes()
     first = upload_model(api(engineer), {"tiny.Q8_0.gguf": content})
     assert first.status_code == 201
@@ -64,7 +64,7 @@ def test_a_gguf_file_is_a_model_and_its_page_says_so(api, browser, engineer, upl
         (lambda whole: whole.replace(b"{% for", b"{% fro"), "is not valid Jinja"),
     ],
 )
-def test_a_bad_file_is_refused_in_one_sentence(api, engineer, upload_model, tmp_path, settings, change, reason):
+def test_a_bad_file_is_refused_in_one_sentence(api, engineer, tmp_path, settings, change, reason):
     answer = upload_model(api(engineer), {"a.gguf": change(write_gguf(tmp_path / "model.gguf").read_bytes())})
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
@@ -78,7 +78,7 @@ CRLF = TEXT.replace("\n", "\r\n")
 
 
 @pytest.mark.parametrize("way", ["form", "file", "api"])
-def test_a_workload_names_the_text_that_quality_is_measured_on(api, browser, engineer, model_files, upload_model, way):
+def test_a_workload_names_the_text_that_quality_is_measured_on(api, browser, engineer, model_files, way):
     digest = upload_model(api(engineer), model_files).json()["content_digest"]
     if way == "api":
         assert post(api(engineer), GOOD | {"model": digest, "quality_text": TEXT}).status_code == 201

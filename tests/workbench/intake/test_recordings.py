@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tests.workbench.intake.conftest import nothing_kept, outcome, send, sha
+from tests.workbench.intake.conftest import announce, finish, nothing_kept, send, sha, upload_model
 from tests.workbench.intake.workload_documents import GOOD, fields, post, shown_errors
 from workbench.intake import blobs
 from workbench.intake.models import Recording, Upload, Workload
-from workbench.intake.services import checking, recordings
+from workbench.intake.services import recordings
 from workbench.runs import garbage, services
 from workbench.runs.models import Run
 from workers.documents.worker_api import StageKey
@@ -23,21 +23,9 @@ RECORDED = {"kind": "recorded"}
 AS_IT_CAME = {"arrivals": RECORDED, "prompt_lengths": RECORDED, "output_lengths": RECORDED}
 
 
-def announce(client: Client, size: int, name: str = "calls.csv") -> Any:
-    body = {"holds": "recording", "name": "calls", "files": [{"path": name, "size": size}]}
-    return client.post("/api/v1/uploads", body, content_type="application/json")
-
-
-def hand_in(client: Client, content: bytes = CALLS, name: str = "calls.csv", sha256: str = "") -> Any:
-    """What came of a whole upload."""
-    upload = announce(client, len(content), name).json()["id"]
-    if content:
-        assert send(client, upload, 0, content).status_code == 200
-    body = {"files": [{"path": name, "sha256": sha256 or sha(content)}]}
-    answer = client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json")
-    assert answer.status_code == 202, answer.content
-    checking.check_waiting()
-    return outcome(client, upload)
+def hand_in(client: Client, content: bytes = CALLS, name: str = "calls.csv") -> Any:
+    """The last answer of a whole upload."""
+    return upload_model(client, {name: content}, holds="recording")
 
 
 def replayed(**traffic: Any) -> dict[str, Any]:
@@ -59,7 +47,7 @@ def test_a_recording_is_handed_in_named_by_a_workload_and_told_to_every_stage(ap
     assert workload.json()["document"]["traffic"]["recording"] == sha(CALLS)
     assert Workload.objects.get().recording == Recording.objects.get()
     started = {"workload": workload.json()["id"]}
-    run = Run.objects.get(pk=client.post("/api/v1/runs", started, content_type="application/json").json()["id"])
+    run = Run.objects.get(pk=client.post("/api/v1/runs", started).json()["id"])
     for stage in ("admit", "load"):
         key = StageKey(run_id=str(run.pk), stage=stage, attempt=1)
         assert services.stage_input(run, key).recording == Recording.objects.get().document
@@ -107,14 +95,18 @@ def test_a_broken_line_is_named_by_its_number_and_nothing_is_kept(api, engineer,
 
 def test_one_that_is_too_large_or_has_another_hash_is_refused(api, engineer, settings):
     client = api(engineer)
-    over = announce(client, files.MOST_BYTES + 1)
+    described = {"path": "calls.csv", "size": files.MOST_BYTES + 1}
+    over = client.post("/api/v1/uploads", {"holds": "recording", "name": "calls", "files": [described]})
     assert over.status_code == 413
     assert "134,217,729 bytes are over the 134,217,728 that a recording may have" in over.json()["detail"]
-    assert announce(client, 1, "a/b.csv").status_code == 422
-    assert hand_in(client, sha256="0" * 64).json()["detail"].startswith("calls.csv: sha256: the content that came has")
+    assert hand_in(client, name="a/b.csv").status_code == 422
+    upload = announce(client, {"calls.csv": CALLS}, holds="recording").json()["id"]
+    assert send(client, upload, 0, CALLS).status_code == 200
+    refused = finish(client, upload, {"calls.csv": b"other"})
+    assert refused.json()["detail"].startswith("calls.csv: sha256: the content that came has")
     assert nothing_kept(settings)
     settings.ORGANISATION_QUOTA_BYTES = len(CALLS) - 1
-    assert announce(client, len(CALLS)).status_code == 413
+    assert hand_in(client).status_code == 413
 
 
 @pytest.mark.parametrize(

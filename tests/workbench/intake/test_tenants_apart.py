@@ -8,6 +8,7 @@ import pytest
 
 from kernels.model_files import catalogue
 from tests import sample_results
+from tests.workbench.intake.conftest import upload_model
 from workbench import urls as pages
 from workbench.accounts.models import User
 from workbench.intake.services.workloads import create_workload
@@ -51,7 +52,7 @@ def worker(live_server, settings, tmp_path):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_no_upload_changes_a_run_of_the_catalogues_model(api, engineer, foreigner, upload_model, worker):
+def test_no_upload_changes_a_run_of_the_catalogues_model(api, engineer, foreigner, worker):
     alone = {"config.json": OTHER_WHITE_SPACE}
     more = alone | {"quality.txt": b"a stranger's words", "vocab.json": b"{}"}
     for user, files in ((foreigner, alone), (foreigner, more), (engineer, alone | {"vocab.json": b"[]"})):
@@ -65,7 +66,7 @@ def test_no_upload_changes_a_run_of_the_catalogues_model(api, engineer, foreigne
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("first", ["theirs", "ours"])
-def test_two_organisations_each_run_their_own_files(api, engineer, foreigner, upload_model, worker, first):
+def test_two_organisations_each_run_their_own_files(api, engineer, foreigner, worker, first):
     ours, theirs = ({"config.json": OTHER_WHITE_SPACE, "quality.txt": text} for text in (b"our words", b"their words"))
     handed_in = [(engineer, ours), (foreigner, theirs)]
     models = {
@@ -77,7 +78,7 @@ def test_two_organisations_each_run_their_own_files(api, engineer, foreigner, up
 
 
 @pytest.mark.django_db(transaction=True)
-def test_files_come_by_any_name_and_another_tokenizer_makes_another_model(api, engineer, upload_model, worker):
+def test_files_come_by_any_name_and_another_tokenizer_makes_another_model(api, engineer, worker):
     names = ("a b.json", "100%41.json", "why?.json", "#1.json", "1_ж/ü&c=d;e.json")
     old = {"config.json": OTHER_WHITE_SPACE} | {name: json.dumps(name).encode() for name in names}
     new = old | {"vocab.json": b'{"b": 1}'}

@@ -6,14 +6,25 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.utils import timezone
 
-from tests.workbench.intake.conftest import Files, announce, finish, nothing_kept, outcome, send, send_files, sha
-from workbench.intake import blobs
+from tests.workbench.intake.conftest import (
+    Files,
+    announce,
+    finish,
+    nothing_kept,
+    outcome,
+    post_finish,
+    send,
+    send_files,
+    sha,
+    upload_model,
+)
+from workbench.intake import blobs, tasks
 from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import checking, receiving, uploads
 from workbench.intake.services.receiving import WrongOffset, append
+from workbench.runs.tasks import sweep_runs
 
 PROGRAM = checking._run_check
 """Its own, as of a site."""
@@ -49,9 +60,7 @@ def _ready(client: Any, files: Files) -> str:
     """An upload that waits for its check."""
     upload: str = announce(client, files).json()["id"]
     send_files(client, upload, files)
-    body = {"files": [{"path": path, "sha256": sha(content)} for path, content in files.items()]}
-    answer = client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json")
-    assert answer.status_code == 202
+    assert post_finish(client, upload, files).status_code == 202
     return upload
 
 
@@ -61,7 +70,7 @@ def test_an_upload_that_is_checked_takes_no_bytes_and_is_checked_once(api, engin
     keep, second = uploads.keep_model, []
 
     def keeping(*arguments: Any) -> Any:
-        second.append(client.post(f"/api/v1/uploads/{upload}/finish", {"files": []}, content_type="application/json"))
+        second.append(post_finish(client, upload, {}))
         second.append(send(client, upload, 0, b""))
         checking.check_waiting()
         return keep(*arguments)
@@ -70,7 +79,7 @@ def test_an_upload_that_is_checked_takes_no_bytes_and_is_checked_once(api, engin
     checking.check_waiting()
     assert [answer.status_code for answer in second] == [202, 409]
     assert outcome(client, upload).json()["id"] == str(Model.objects.get().pk)
-    again = client.post(f"/api/v1/uploads/{upload}/finish", {"files": []}, content_type="application/json")
+    again = post_finish(client, upload, {})
     assert (again.status_code, again.json()["state"]) == (202, "finished")
 
 
@@ -110,7 +119,7 @@ def test_a_check_that_fails_says_so_and_can_be_tried_again(api, engineer, model_
 def test_another_hash_than_was_announced_is_refused_and_the_upload_stays(api, engineer, model_files):
     client, config = api(engineer), model_files["config.json"]
     announced = {"name": "m", "files": [{"path": "config.json", "size": len(config), "sha256": sha(config)}]}
-    upload = client.post("/api/v1/uploads", announced, content_type="application/json").json()["id"]
+    upload = client.post("/api/v1/uploads", announced).json()["id"]
     assert send(client, upload, 0, config).status_code == 200
     refused = finish(client, upload, {"config.json": b"other"})
     said = f"config.json: sha256: was stated as {sha(config)} before, not {sha(b'other')}"
@@ -178,7 +187,7 @@ def test_a_hash_that_is_far_behind_is_ended_by_the_finish(api, engineer, model_f
     assert finish(client, upload, model_files).status_code == 201
 
 
-def test_abandoned_uploads_and_blobs_without_a_reference_are_swept(api, engineer, model_files, settings, upload_model):
+def test_abandoned_uploads_and_blobs_without_a_reference_are_swept(api, engineer, model_files, settings):
     client = api(engineer)
     kept = upload_model(client, model_files).json()
     young, old = (announce(client, model_files).json()["id"] for _ in range(2))
@@ -192,7 +201,8 @@ def test_abandoned_uploads_and_blobs_without_a_reference_are_swept(api, engineer
     orphan, new = blobs.store([b"orphan"])[0], blobs.store([b"new"])[0]
     for sha256 in (orphan, *(file["sha256"] for file in kept["files"])):
         os.utime(blobs.path_of(sha256), (0, 0))
-    call_command("sweep_uploads")
+    tasks.sweep_uploads()
+    sweep_runs()
     assert (blobs.path_of(orphan).exists(), blobs.path_of(new).exists()) == (False, True)
     assert {str(upload.pk) for upload in Upload.objects.all()} == {young, waits}
     assert {entry.name for entry in blobs.incoming().iterdir()} == {young, waits}

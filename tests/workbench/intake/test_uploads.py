@@ -5,14 +5,14 @@ import resource
 import pytest
 from django.http.request import UnreadablePostError
 
-from tests.workbench.intake.conftest import announce, finish, nothing_kept, send, send_files
+from tests.workbench.intake.conftest import announce, finish, nothing_kept, send, send_files, upload_model
 from workbench.api.quota import used_bytes
 from workbench.intake import blobs
 from workbench.intake.models import Upload
 from workbench.intake.services.receiving import append
 
 
-def test_an_upload_becomes_one_model_with_blobs_by_hash(api, engineer, model_files, upload_model):
+def test_an_upload_becomes_one_model_with_blobs_by_hash(api, engineer, model_files):
     answer = upload_model(api(engineer), model_files)
     assert answer.status_code == 201
     document = answer.json()
@@ -90,7 +90,7 @@ BAD: dict[str, tuple[dict[str, bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_models_are_refused_and_leave_nothing(api, engineer, model_files, upload_model, settings, case):
+def test_bad_models_are_refused_and_leave_nothing(api, engineer, model_files, settings, case):
     change, sentence = BAD[case]
     answer = upload_model(api(engineer), model_files | change)
     assert (answer.status_code, sentence in answer.json()["detail"]) == (422, True)
@@ -126,7 +126,7 @@ def test_quotas(api, engineer, model_files, settings):
     assert "a model may have" in announce(client, model_files).json()["detail"]
     settings.MODEL_MAX_BYTES = 80 * 2**30
     sizes = [{"path": "config.json", "size": 2}, {"path": "model.safetensors", "size": 300 * 2**30}]
-    huge = client.post("/api/v1/uploads", {"name": "huge", "files": sizes}, content_type="application/json")
+    huge = client.post("/api/v1/uploads", {"name": "huge", "files": sizes})
     assert "322,122,547,202 bytes (300.0 GiB) are over the 85,899,345,920 bytes (80.0 GiB)" in huge.json()["detail"]
     assert Upload.objects.count() == 1
 
@@ -134,7 +134,7 @@ def test_quotas(api, engineer, model_files, settings):
 def test_a_large_body_is_streamed(api, engineer):
     size = 200 * 2**20
     files = [{"path": "config.json", "size": 1}, {"path": "model.safetensors", "size": size}]
-    response = api(engineer).post("/api/v1/uploads", {"name": "big", "files": files}, content_type="application/json")
+    response = api(engineer).post("/api/v1/uploads", {"name": "big", "files": files})
 
     class Endless:
         def read(self, wanted):

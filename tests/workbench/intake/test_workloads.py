@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.workbench.intake.conftest import upload_model
 from tests.workbench.intake.workload_documents import GOOD, fields, post, shown_errors
 from workbench.intake.models import Model, Workload
 from workbench.runs.models import Run
@@ -94,7 +95,7 @@ def test_form_and_api_refuse_with_the_same_words(api, browser, engineer, case):
     assert not any(each.objects.exists() for each in (Workload, Model, Run))
 
 
-def test_an_encoder_is_not_promised_tokens(api, engineer, upload_model):
+def test_an_encoder_is_not_promised_tokens(api, engineer):
     config = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 32, "intermediate_size": 64}
     config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
     digest = upload_model(api(engineer), {"config.json": json.dumps(config).encode()}).json()["digest"]
@@ -110,7 +111,7 @@ def test_an_encoder_is_not_promised_tokens(api, engineer, upload_model):
     assert refused.json()["detail"].startswith(detail)
 
 
-def test_a_digest_names_the_newest_model_and_a_content_digest_one(api, browser, engineer, model_files, upload_model):
+def test_a_digest_names_the_newest_model_and_a_content_digest_one(api, browser, engineer, model_files):
     client = api(engineer)
     old, new = (upload_model(client, model_files | {"README.md": text}).json() for text in (b"old", b"new"))
     assert old["digest"] == new["digest"]
@@ -129,7 +130,7 @@ def test_a_digest_names_the_newest_model_and_a_content_digest_one(api, browser, 
         assert f'<option value="{own["content_digest"]}" selected>' in page
 
 
-def test_pages_show_what_is_there_to_those_who_may_read(api, browser, engineer, account, model_files, upload_model):
+def test_pages_show_what_is_there_to_those_who_may_read(api, browser, engineer, account, model_files):
     client = browser(engineer)
     assert "what you promise your users" in client.get("/workloads/").content.decode()
     model = upload_model(api(engineer), model_files).json()
@@ -168,7 +169,7 @@ def test_a_manifest_that_no_longer_validates_is_one_sentence(browser, api, engin
     (row,) = api(engineer).get("/api/v1/models").json()["items"]
     assert (row["kind"], row["digest"]) == (None, model.digest)
     assert row["unreadable"].startswith(said)
-    run = api(engineer).post("/api/v1/runs", {"workload": workload["id"]}, content_type="application/json")
+    run = api(engineer).post("/api/v1/runs", {"workload": workload["id"]})
     assert (run.status_code, said in run.json()["detail"]) == (422, True)
     assert client.post(f"/workloads/{workload['id']}/run/", follow=True).status_code == 200
     assert post(api(engineer), GOOD).status_code == 201
@@ -192,7 +193,7 @@ def test_one_unreadable_workload_does_not_take_the_others_along(browser, api, en
     assert (rows["broken"]["document"], rows["whole"]["unreadable"]) == (None, "")
     assert said in rows["broken"]["unreadable"]
     assert api(engineer).get(f"/api/v1/workloads/{broken.id}").status_code == 200
-    refused = api(engineer).post("/api/v1/runs", {"workload": str(broken.id)}, content_type="application/json")
+    refused = api(engineer).post("/api/v1/runs", {"workload": str(broken.id)})
     assert (refused.status_code, said in refused.json()["detail"]) == (422, True)
     assert client.post(f"/workloads/{broken.id}/run/", follow=True).status_code == 200
     assert client.get(f"/workloads/new/?from={broken.id}").status_code == 200

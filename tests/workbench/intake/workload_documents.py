@@ -18,7 +18,7 @@ GOOD: dict[str, Any] = {
 
 
 def post(client: Client, document: Any) -> Any:
-    return client.post("/api/v1/workloads", document, content_type="application/json")
+    return client.post("/api/v1/workloads", document)
 
 
 def fields(document: dict[str, Any]) -> dict[str, Any]:

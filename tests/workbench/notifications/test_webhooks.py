@@ -217,7 +217,7 @@ def test_an_admin_adds_tests_and_removes_and_others_do_not(browser, admin, engin
 def test_the_api_does_the_same(api, admin, engineer, receiver):
     client = api(admin)
     body = {"url": receiver.url, "kinds": ["run.finished"]}
-    made = client.post("/api/v1/webhooks", body, content_type="application/json")
+    made = client.post("/api/v1/webhooks", body)
     assert made.status_code == 201
     assert made.json()["secret"].startswith("whsec_")
     address = f"/api/v1/webhooks/{made.json()['id']}"
@@ -228,7 +228,7 @@ def test_the_api_does_the_same(api, admin, engineer, receiver):
     assert (found["state"], found["kind"], found["next_at"]) == ("delivered", "test", None)
     assert found["tries"][0]["words"] == "Answered 200."
     for wrong in ({"url": "ftp://x"}, body | {"kinds": ["test"]}, body | {"kinds": []}):
-        assert client.post("/api/v1/webhooks", wrong, content_type="application/json").status_code == 422
+        assert client.post("/api/v1/webhooks", wrong).status_code == 422
     assert set(get_args(PostedKind)) == {kind for kind, _ in POSTED}, "the API takes what the page offers"
     assert api(engineer).get("/api/v1/webhooks").status_code == 403
     answers = [client.post(f"{address}/test") for _ in range(outbox.MOST_TESTS)]

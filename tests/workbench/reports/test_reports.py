@@ -77,7 +77,7 @@ def test_where_four_eyes_are_asked_for_who_freezes_does_not_publish(browser, adm
 
 def test_the_api_freezes_reviews_and_publishes(api, engineer, account, organisation, done):
     def post(client, path, **body):
-        return client.post(f"/api/v1/reports{path}", body, content_type="application/json")
+        return client.post(f"/api/v1/reports{path}", body)
 
     response = post(api(engineer), "", run=str(done.id))
     assert response.status_code == 201

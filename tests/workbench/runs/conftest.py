@@ -4,20 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import sample_runs
 from django.conf import settings
-from django.test import Client
 
-from workbench.accounts.models import Organisation, User
+from tests.workbench.conftest import JsonClient
+from workbench.accounts.models import User
 from workbench.intake.models import Workload
 from workbench.runs import services
 from workbench.runs.models import Run
 from workers.documents.worker_api import CLAIM_HEADER, StageKey
-
-
-@pytest.fixture
-def workload(organisation: Organisation, engineer: User) -> Workload:
-    return sample_runs.workload(organisation, engineer)
 
 
 @pytest.fixture
@@ -35,10 +29,10 @@ def key(run: Run) -> StageKey:
 @pytest.fixture
 def worker(db: None) -> Callable[..., Any]:
     """`worker("claim", {...})`: a call of the worker API with its token, and with that of its last claim."""
-    client = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
+    client = JsonClient(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}"})
 
     def call(path: str, body: dict[str, Any]) -> Any:
-        answer = client.post(f"/api/v1/worker/{path}", body, content_type="application/json")
+        answer = client.post(f"/api/v1/worker/{path}", body)
         if CLAIM_HEADER in answer.headers:
             client.defaults[f"HTTP_{CLAIM_HEADER.upper().replace('-', '_')}"] = answer.headers[CLAIM_HEADER]
         return answer

@@ -24,7 +24,7 @@ def test_open_uploads_open_runs_and_runs(api, engineer, foreigner, browser, work
     client, body = api(engineer), {"workload": str(workload.id)}
 
     def start() -> Any:
-        return client.post("/api/v1/runs", body, content_type="application/json")
+        return client.post("/api/v1/runs", body)
 
     assert [start().status_code for _ in range(3)] == [201, 201, 409]
     assert "wait until one has ended, or cancel one" in start().json()["detail"]
@@ -40,10 +40,7 @@ def test_models_and_workloads(api, engineer, workload):
     client = api(engineer)
     document = {"objectives": [{"metric": "ttft", "limit": 5}]}
     models = ("tiny-llama", "tiny-gpt2", "tiny-llama")
-    answers = [
-        client.post("/api/v1/workloads", document | {"model": model}, content_type="application/json")
-        for model in models
-    ]
+    answers = [client.post("/api/v1/workloads", document | {"model": model}) for model in models]
     assert [answer.status_code for answer in answers] == [201, 201, 409]
     refused = announce(client, {"config.json": b"{}"})
     assert (refused.status_code, "models" in refused.json()["detail"]) == (409, True)

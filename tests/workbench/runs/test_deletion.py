@@ -1,18 +1,13 @@
 """Members delete what is theirs, with what depends on it, which is said beforehand."""
 
-import json
 import os
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.core.management import call_command
-from django.test import Client
 from django.utils import timezone
 
-from tests.kernels import model_folders
-from tests.workbench.intake.conftest import CONFIG, announce, finish, send_files
+from tests.workbench.intake.conftest import MODEL_FILES, upload_model
 from workbench.accounts import tokens
 from workbench.accounts.models import ApiToken
 from workbench.api import quota
@@ -21,13 +16,12 @@ from workbench.intake import blobs
 from workbench.intake.models import StoredFile, Workload
 from workbench.reports.models import Report
 from workbench.runs.models import Event, Run, StoredArtifact
+from workbench.runs.tasks import sweep_runs
 
 
 @pytest.fixture
-def report(finished_run, engineer):
-    return Report.objects.create(
-        organisation=finished_run.organisation, run=finished_run, title="t", verdict="met", snapshot={}
-    )
+def report(done, engineer):
+    return Report.objects.create(organisation=done.organisation, run=done, title="t", verdict="met", snapshot={})
 
 
 def _addresses(run: Run) -> dict[str, str]:
@@ -49,8 +43,8 @@ def _addresses(run: Run) -> dict[str, str]:
 def test_it_says_beforehand_what_goes(api, engineer, report, kind, counts, sentence):
     client, address = api(engineer), _addresses(report.run)[kind]
     said = client.get(f"{address}/dependents").json()
-    assert (said["workloads"], said["runs"], said["reports"], said["files"]) == (*counts, 1)
-    assert said["file_bytes"] == StoredArtifact.objects.get().size
+    assert (said["workloads"], said["runs"], said["reports"], said["files"]) == (*counts, 2)
+    assert said["file_bytes"] == sum(StoredArtifact.objects.values_list("size", flat=True))
     refused = client.delete(address)
     assert refused.status_code == 409
     assert refused.json()["detail"].startswith(sentence)
@@ -81,16 +75,16 @@ def test_an_open_run_is_cancelled_first_and_only_an_admin_deletes_a_published_re
     assert api(admin).delete(address).status_code == 204
 
 
-def test_others_delete_nothing_and_what_came_again_stays(api, browser, engineer, account, foreigner, finished_run):
-    for kind, address in _addresses(finished_run).items():
+def test_others_delete_nothing_and_what_came_again_stays(api, browser, engineer, account, foreigner, done):
+    for kind, address in _addresses(done).items():
         assert api(account).delete(address).status_code == 403
         assert api(foreigner).delete(address).status_code == 404
         key = address.rpartition("/")[2]
         assert browser(foreigner).post(f"/{kind}s/{key}/delete/").status_code == 404
     assert Run.objects.exists()
-    blob = blobs.path_of(StoredArtifact.objects.get().sha256)
+    blob = blobs.path_of(StoredArtifact.objects.first().sha256)
     os.utime(blob, (timezone.now().timestamp() + 1,) * 2)  # another run's stage sent it, and its result is yet to come
-    assert api(engineer).delete(_addresses(finished_run)["run"]).status_code == 204
+    assert api(engineer).delete(_addresses(done)["run"]).status_code == 204
     assert blob.exists()
 
 
@@ -106,22 +100,11 @@ def test_the_page_asks_and_deletes(browser, engineer, report, kind):
     assert not Run.objects.exists()
 
 
-def _upload(client: Client, tokenizer: bytes) -> dict[str, Any]:
-    files = {
-        "config.json": json.dumps(CONFIG).encode(),
-        "model.safetensors": model_folders.safetensors(model_folders.weights_of(CONFIG)),
-        "tokenizer.json": tokenizer,
-    }
-    upload = announce(client, files).json()["id"]
-    send_files(client, upload, files)
-    model: dict[str, Any] = finish(client, upload, files).json()
-    return model
-
-
 def test_the_space_is_free_at_once(api, engineer):
     """But for contents that somebody else refers to as well."""
     client = api(engineer)
-    first, second = _upload(client, b"{}"), _upload(client, b'{"a": 1}')
+    tokenizers = (b"{}", b'{"a": 1}')
+    first, second = (upload_model(client, MODEL_FILES | {"tokenizer.json": each}).json() for each in tokenizers)
     assert first["id"] != second["id"]
     before = {file["path"]: blobs.path_of(file["sha256"]) for file in first["files"]}
     assert client.delete(f"/api/v1/models/{first['id']}").status_code == 204
@@ -131,41 +114,41 @@ def test_the_space_is_free_at_once(api, engineer):
     assert not StoredFile.objects.exists()
 
 
-def test_kept_files_count_against_the_quota_and_can_be_deleted(api, engineer, finished_run, settings):
-    client, artifact = api(engineer), StoredArtifact.objects.get()
-    before = quota.used_bytes(finished_run.organisation)
-    StoredArtifact.objects.update(size=artifact.size + 10_000)
+def test_kept_files_count_against_the_quota_and_can_be_deleted(api, engineer, done, settings):
+    client, artifact = api(engineer), StoredArtifact.objects.get(name="report.html")
+    before = quota.used_bytes(done.organisation)
+    StoredArtifact.objects.filter(pk=artifact.pk).update(size=artifact.size + 10_000)
     Run.objects.update(finished_at=timezone.now())
-    settings.ORGANISATION_QUOTA_BYTES = quota.used_bytes(finished_run.organisation)
+    settings.ORGANISATION_QUOTA_BYTES = quota.used_bytes(done.organisation)
     assert before + 10_000 == settings.ORGANISATION_QUOTA_BYTES
-    body = {"workload": str(finished_run.workload_id)}
-    refused = client.post("/api/v1/runs", body, content_type="application/json")
+    body = {"workload": str(done.workload_id)}
+    refused = client.post("/api/v1/runs", body)
     assert (refused.status_code, "the organisation's quota is used up" in refused.json()["detail"]) == (413, True)
-    address = f"{_addresses(finished_run)['run']}/artifacts/{artifact.stage}/{artifact.name}"
+    address = f"{_addresses(done)['run']}/artifacts/{artifact.stage}/{artifact.name}"
     assert client.delete(address).status_code == 204
     assert client.get(address).status_code == 404
     assert not blobs.path_of(artifact.sha256).exists()
-    assert client.post("/api/v1/runs", body, content_type="application/json").status_code == 201
+    assert client.post("/api/v1/runs", body).status_code == 201
 
 
-def test_a_schedule_removes_what_has_had_its_time(browser, api, engineer, finished_run, settings):
+def test_a_schedule_removes_what_has_had_its_time(browser, api, engineer, done, settings):
     now = timezone.now()
     browser(engineer)
     Session.objects.update(expire_date=now - timedelta(days=1))
     browser(engineer)
     for age in (0, 2):
         row = IdempotentRequest.objects.create(
-            organisation=finished_run.organisation, caller="user:1", key=f"k{age}", digest="d"
+            organisation=done.organisation, caller="user:1", key=f"k{age}", digest="d"
         )
         IdempotentRequest.objects.filter(pk=row.pk).update(created_at=now - timedelta(days=age))
-    ended, _ = tokens.issue(finished_run.organisation, engineer, "ended", "read", days=1)
-    living, _ = tokens.issue(finished_run.organisation, engineer, "living", "read", days=1)
+    ended, _ = tokens.issue(done.organisation, engineer, "ended", "read", days=1)
+    living, _ = tokens.issue(done.organisation, engineer, "living", "read", days=1)
     ApiToken.objects.filter(pk=ended.pk).update(expires_at=now - timedelta(days=settings.EVENT_DAYS + 1))
     for kind in ("claimed", "progress"):
-        Event.objects.create(run=finished_run, stage="admit", attempt=1, kind=kind)
+        Event.objects.create(run=done, stage="admit", attempt=1, kind=kind)
     Run.objects.update(finished_at=now - timedelta(days=settings.EVENT_DAYS + 1))
-    call_command("sweep_uploads")
+    sweep_runs()
     assert Session.objects.count() == 1
     assert list(ApiToken.objects.all()) == [living]
     assert [row.key for row in IdempotentRequest.objects.all()] == ["k0"]
-    assert [event.kind for event in finished_run.events.all()] == ["claimed"]
+    assert {event.kind for event in done.events.all()} == {"claimed", "stage_done"}

@@ -31,7 +31,7 @@ def _allowed(settings):
 
 def post(client, endpoint, **headers):
     body = PROMISED | {"endpoint": endpoint}
-    return client.post("/api/v1/workloads", body, content_type="application/json", headers=headers)
+    return client.post("/api/v1/workloads", body, headers=headers)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_neither_the_audit_log_nor_a_kept_answer_holds_the_key_of_a_named_endpoi
     assert entry.details == {"host": "models.example.com"}
     page = browser(admin).get("/audit/").content.decode()
     assert ("Named an endpoint in a workload" in page, "models.example.com" in page, KEY in page) == (True, True, False)
-    api(engineer).post("/api/v1/workloads", PROMISED, content_type="application/json")
+    api(engineer).post("/api/v1/workloads", PROMISED)
     assert Workload.objects.count() == 2
     assert Entry.objects.filter(action=Action.ENDPOINT_NAMED).count() == 1, "only workloads that name one"
     client = api(engineer)

@@ -19,7 +19,7 @@ Api = Callable[..., Client]
 
 
 def _post(client: Client, path: str, body: dict[str, Any] | None = None) -> Any:
-    return client.post(f"/api/v1{path}", body or {}, content_type="application/json")
+    return client.post(f"/api/v1{path}", body or {})
 
 
 def test_a_run_is_started_read_and_listed_on_an_allowed_class(api, engineer, workload):

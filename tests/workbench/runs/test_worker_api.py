@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import sample_results
 from django.conf import settings
-from django.test import Client
 from django.utils import timezone
 
+from tests.workbench.conftest import JsonClient
 from workbench.intake import blobs
 from workbench.intake.models import StoredFile
 from workbench.runs import services, state
@@ -168,14 +168,14 @@ def test_nobody_gets_files_of_an_attempt_that_is_not_held_or_not_there(worker, c
 @pytest.mark.parametrize("token", [{}, {CLAIM_HEADER: "wrong"}])
 def test_a_worker_acts_only_for_what_it_has_claimed(claimed, run, stored, token):
     """Another worker knows the workers' token and the attempt, but not the answer to the claim."""
-    other = Client(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}", **token})
+    other = JsonClient(headers={"Authorization": f"Bearer {settings.WORKER_TOKEN}", **token})
     calls = {
         "heartbeat": {},
         "progress": {"lines": [{"fraction": 0.5, "message": "half"}]},
         "result": {"result": ADMIT},
     }
     for path, more in calls.items():
-        answer = other.post(f"/api/v1/worker/{path}", {**claimed, **more}, content_type="application/json")
+        answer = other.post(f"/api/v1/worker/{path}", {**claimed, **more})
         assert answer.status_code == 409, path
     assert other.get(_file(claimed, "deep/config.json")).status_code == 409
     assert _put(other, claimed, hashlib.sha256(b"x").hexdigest(), b"x").status_code == 409
@@ -209,11 +209,10 @@ def _file(key: dict[str, Any], path: str) -> str:
     return f"/api/v1/worker/runs/{key['run_id']}/{key['stage']}/{key['attempt']}/files/{path}"
 
 
-def _put(client: Client, key: dict[str, Any], sha256: str, content: bytes) -> Any:
+def _put(client: JsonClient, key: dict[str, Any], sha256: str, content: bytes) -> Any:
     return client.put(
         f"/api/v1/worker/artifacts/{sha256}",
         content,
-        content_type="application/octet-stream",
         query_params={name: key[name] for name in ("run_id", "stage", "attempt")},
     )
 

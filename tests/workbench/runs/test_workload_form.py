@@ -151,8 +151,8 @@ def test_unequal_requests_and_how_they_end_are_said_by_the_form_and_kept_in_a_co
     form.values |= flatten({"traffic": BEHAVIOUR, "load": {"most_users": 8}}) | {"objectives[0].metric": "ttft"}
     form.values.pop("objectives[0].n")
     sent = {name: "on" if value is True else value for name, value in form.values.items() if value is not False}
-    assert form.names_behaviour
-    assert not WorkloadForm.empty([]).names_behaviour
+    assert form.filled["behaviour"]
+    assert not WorkloadForm.empty([]).filled["behaviour"]
     answer = browser(engineer).post("/workloads/new/", sent)
     assert answer.status_code == 302, answer.content.decode()[-3000:]
     stored = Workload.objects.get().document["traffic"]

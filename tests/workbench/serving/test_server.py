@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.ports import reserved_port
+from kernels.load.server_process import reserved_port
 from tests.waiting import wait_for
 from tests.workbench.serving.plain_site import FILE_BYTES, IDLE_SECONDS
 from tests.workers.pipeline.stack import ROOT, SERVER

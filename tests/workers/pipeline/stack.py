@@ -19,9 +19,9 @@ from typing import Any
 import httpx
 import psycopg
 
+from kernels.load.server_process import reserved_port
 from tests.debian import PostgresServer
 from tests.migrated import copy_database
-from tests.ports import reserved_port
 from tests.sample_results import workload
 from tests.waiting import wait_for
 from workbench.embedded.broker import USERS, find_redis_server, redis_urls, user_rules

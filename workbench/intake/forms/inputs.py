@@ -157,9 +157,9 @@ def traffic() -> list[Input]:
     ]
 
 
-def recording(known: Choices | None = None) -> list[Input]:
-    """What is taken from a recording; `known` are the organisation's, by SHA-256."""
-    return [Input("traffic.recording", "Recording", "select", choices=[("", "none"), *(known or [])])]
+def recording() -> list[Input]:
+    """What is taken from a recording; the form adds the organisation's to the choices."""
+    return [Input("traffic.recording", "Recording", "select", choices=[("", "none")])]
 
 
 def behaviour() -> list[Input]:
@@ -275,7 +275,11 @@ def model(groups: Sequence[tuple[str, Choices]]) -> Input:
     return Input("model", "Model", "groups", required=True, choices=list(groups))  # type: ignore[arg-type]
 
 
-FIXED = [*general(), *traffic(), *recording(), *behaviour(), *constraints(), *quality(), *endpoint(), *present()]
+SECTIONS = {
+    make.__name__: make for make in (traffic, recording, behaviour, general, constraints, quality, endpoint, present)
+}
+"""The sections of the page in their order."""
+FIXED = [form_input for make in SECTIONS.values() for form_input in make()]
 LISTS = {form_input.name for form_input in FIXED if form_input.kind == "checks"}
 FLAGS = {form_input.name for form_input in FIXED if form_input.kind == "check"}
 NUMBERS = {form_input.name for form_input in FIXED if form_input.kind == "number"}

@@ -13,7 +13,7 @@ from django.http import QueryDict
 
 from workbench.intake.forms import inputs as form_inputs
 from workbench.intake.forms import templates
-from workbench.intake.forms.inputs import FACTS, FLAGS, LISTS, NUMBERS, TEXTS, Choices, Input
+from workbench.intake.forms.inputs import FACTS, FLAGS, LISTS, NUMBERS, SECTIONS, TEXTS, Choices, Input
 from workers.documents.model import Kind
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Constraints
@@ -22,6 +22,8 @@ Values = dict[str, Any]
 MAX_ROWS = 16
 OWN = ("name", "endpoint", "present", "quality_text")
 """Optional parts of a document that have no defaults: what was typed there stays when an SLA says nothing of them."""
+UNSAID = ("present.metric", "endpoint.api")
+"""Choices that say nothing while the rest of their section is empty."""
 _OF_KIND = re.compile(r"^(traffic\.(?:arrivals|prompt_lengths|output_lengths))\.[a-z-]+\.")
 """A field of one kind of arrivals or lengths: pydantic names the kind as well, `traffic.arrivals.recorded.speed`."""
 _ROW = re.compile(r"objectives\[(\d{1,3})\]\.(metric|n|percentile|limit|at_least_faster)$")
@@ -108,19 +110,8 @@ class WorkloadForm:
     def inputs(self) -> Iterator[Input]:
         """Every input, in the order of the page."""
         yield self.model
-        for row in self.objectives:
-            yield from row
-        for section in (
-            self.traffic,
-            self.recording,
-            self.behaviour,
-            self.general,
-            self.constraints,
-            self.quality,
-            self.endpoint,
-            self.present,
-        ):
-            yield from section
+        for part in (*self.objectives, *self.sections.values()):
+            yield from part
 
     @property
     def other_reasons(self) -> list[Mapping[str, str]]:
@@ -141,74 +132,19 @@ class WorkloadForm:
         return [[self._bound(form_input) for form_input in form_inputs.objective(*row)] for row in enumerate(metrics)]
 
     @property
-    def general(self) -> list[Input]:
-        return [self._bound(form_input) for form_input in form_inputs.general()]
+    def sections(self) -> dict[str, list[Input]]:
+        """The inputs of each section."""
+        return {name: [self._bound(form_input) for form_input in make()] for name, make in SECTIONS.items()}
 
     @property
-    def traffic(self) -> list[Input]:
-        return [self._bound(form_input) for form_input in form_inputs.traffic()]
-
-    @property
-    def recording(self) -> list[Input]:
-        return [self._bound(form_input) for form_input in form_inputs.recording(self.recordings)]
-
-    @property
-    def behaviour(self) -> list[Input]:
-        return [self._bound(form_input) for form_input in form_inputs.behaviour()]
-
-    @property
-    def names_behaviour(self) -> bool:
-        """Whether requests or users are said to differ from the document's defaults, be it wrongly."""
-        plain = flatten({"traffic": Traffic().model_dump(mode="json")})
-        return any(
-            form_input.errors or (form_input.value and form_input.value != plain.get(form_input.name))
-            for form_input in self.behaviour
-        )
-
-    @property
-    def names_recording(self) -> bool:
-        """Whether something is said of a recording, be it wrong."""
-        return any(form_input.errors or form_input.value for form_input in self.recording)
-
-    @property
-    def constraints(self) -> list[Input]:
-        return [self._bound(form_input) for form_input in form_inputs.constraints()]
-
-    @property
-    def quality(self) -> list[Input]:
-        return [self._bound(form_input) for form_input in form_inputs.quality()]
-
-    @property
-    def endpoint(self) -> list[Input]:
-        return [self._bound(form_input) for form_input in form_inputs.endpoint()]
-
-    @property
-    def names_endpoint(self) -> bool:
-        """Whether something is said of an endpoint, be it wrong."""
-        return any(
-            form_input.errors or (form_input.value and form_input.kind != "select") for form_input in self.endpoint
-        )
-
-    @property
-    def names_advanced(self) -> bool:
-        """Whether constraints, a text or a deployment are said to differ from the document's defaults."""
-        plain = flatten({"constraints": Constraints().model_dump(mode="json")})
-        inputs = (
-            form_input
-            for form_input in (*self.constraints, *self.quality, *self.present)
-            if form_input.name != "present.metric"
-        )
-        return any(
-            form_input.errors or (form_input.value and form_input.value != plain.get(form_input.name))
-            for form_input in inputs
-        )
-
-    @property
-    def present(self) -> list[Input]:
-        return [self._bound(form_input) for form_input in form_inputs.present()]
+    def filled(self) -> dict[str, bool]:
+        """Whether an input of each section differs from the document's defaults, be it wrongly."""
+        return {name: any(map(_is_filled, inputs)) for name, inputs in self.sections.items()}
 
     def _bound(self, form_input: Input) -> Input:
         form_input.value = self.values.get(form_input.name, "")
+        if form_input.name == "traffic.recording":
+            form_input.choices = [*form_input.choices, *self.recordings]
         if form_input.kind == "checks" or form_input.name == "traffic.recording":
             known = {name for name, _ in form_input.choices}
             given = [form_input.value] if isinstance(form_input.value, str) else form_input.value
@@ -239,6 +175,14 @@ def flatten(document: Mapping[str, Any], path: str = "") -> Values:
             values[name] = "" if value is None else str(value).removesuffix(".0")
     shown = TEXTS | LISTS | FLAGS
     return {name: value for name, value in values.items() if path or name in shown or _ROW.match(name)}
+
+
+DEFAULTS = flatten({"traffic": Traffic().model_dump(mode="json"), "constraints": Constraints().model_dump(mode="json")})
+
+
+def _is_filled(form_input: Input) -> bool:
+    differs = form_input.value and form_input.value != DEFAULTS.get(form_input.name)
+    return form_input.name not in UNSAID and bool(form_input.errors or differs)
 
 
 def _belongs(field: str, form_input: Input) -> bool:

@@ -69,19 +69,10 @@ def manifest_of(facts: ModelFacts, name: str, source: Any, files: list[ModelFile
         content_digest=content_digest(hashes),
         name=name,
         source=source,
-        config=facts.config,
         files=files,
-        generated=facts.generated,
         seed=SEED,
-        architecture=facts.architecture,
-        model_type=facts.model_type,
-        kind=facts.kind,
         counted=answer_of_config(facts.config).unit,
-        parameters=facts.parameters,
-        weight_bytes=facts.weight_bytes,
-        has_tokenizer=facts.has_tokenizer,
-        quantised=facts.quantised,
-        notes=facts.notes,
+        **facts.model_dump(exclude={"dtype", "files"}),
     )
 
 

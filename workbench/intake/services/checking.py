@@ -44,14 +44,9 @@ BUSY = "files: the machine is too busy to check them; finish the upload again"
 
 def check_waiting() -> None:
     """Check uploads until none waits that no other process has begun. Organisations take turns."""
-    while waiting := _first_of_each_organisation():
+    while waiting := dict.fromkeys(Upload.objects.waiting().values_list("organisation_id", flat=True)):
         if not sum(_check_next(organisation) for organisation in waiting):
             return
-
-
-def _first_of_each_organisation() -> list[Any]:
-    rows = Upload.objects.waiting().values_list("organisation_id", flat=True)
-    return list(dict.fromkeys(rows))
 
 
 def _check_next(organisation: Any) -> bool:

@@ -1,6 +1,6 @@
 """Knows the GPU workers that are alive, and chooses the GPU class of a run."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, get_args
 
@@ -86,7 +86,7 @@ def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[
     live = live_gib()
     allowed = list(workload.constraints.gpu_classes)
     fits = [name for name in allowed if fewest_gpus(manifest, workload, name, live.get(name))] or allowed
-    chosen = _first(fits, live)
+    chosen = next((name for name in fits if name in live), fits[0])
     tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
     possible = [name for name in tried if _possible(workload, manifest, name)]
     predicted = [name for name in possible if not promises.predicted_miss(workload, manifest, name, ceilings)]
@@ -147,10 +147,6 @@ def suited(workload: Workload, manifest: ModelManifest) -> Workload:
         traffic = traffic.model_copy(update={"prompt_tokens": max(1, min(traffic.prompt_tokens, room))})
     changes = {"constraints": constraints, "objectives": objectives, "traffic": traffic}
     return workload.model_copy(update=changes)
-
-
-def _first(names: Sequence[str], live: Collection[str]) -> str:
-    return next((name for name in names if name in live), names[0])
 
 
 def _possible(workload: Workload, manifest: ModelManifest, gpu_class: str) -> bool:

@@ -14,11 +14,6 @@ ENDED_UPLOADS = 100
 """How many uploads of an organisation that have ended can be asked for."""
 
 
-def announced_bytes() -> int:
-    """Bytes that all open uploads have announced and that have not come yet."""
-    return UploadFile.objects.aggregate(total=Sum(F("size") - F("received")))["total"] or 0
-
-
 def check_models(organisation: Any) -> None:
     """Refuses one model too many. Raises Problem 409."""
     models = Model.objects.filter(organisation=organisation)
@@ -49,7 +44,8 @@ def check_upload(organisation: Any, total: int) -> None:
     bytes_left = settings.ORGANISATION_QUOTA_BYTES - used_bytes(organisation)
     if total > bytes_left:
         raise too_large(f"{_bytes(total)} are over the {_bytes(max(0, bytes_left))} left of the organisation's quota")
-    check_space(total + announced_bytes())
+    still_to_come = UploadFile.objects.aggregate(total=Sum(F("size") - F("received")))["total"] or 0
+    check_space(total + still_to_come)
 
 
 def _bytes(count: int) -> str:

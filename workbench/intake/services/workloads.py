@@ -175,15 +175,13 @@ def _impossible_reasons(
 ) -> Iterator[dict[str, str]]:
     """Promises that no allowed class can keep; of a CPU nothing is known."""
     for index, objective in enumerate(document.objectives):
-        allowed = sorted(document.constraints.gpu_classes, key=_bandwidth)
+        allowed = sorted(
+            document.constraints.gpu_classes,
+            key=lambda name: GPUS[single_gpu_class(name)].memory_tbps * gpus_of(name),
+        )
         refusals = [impossible(objective, document, facts, name, known) for name in allowed]
         if all(refusals):
             yield {"field": f"objectives[{index}].limit", "reason": refusals[-1]}
-
-
-def _bandwidth(gpu_class: str) -> float:
-    """TB/s of all GPUs of a class."""
-    return GPUS[single_gpu_class(gpu_class)].memory_tbps * gpus_of(gpu_class)
 
 
 def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:

@@ -38,7 +38,7 @@ def answer(request: Any, start: Callable[[Any, WorkloadForm], Any]) -> HttpRespo
         return _show(request, _started(request, models))
     form = WorkloadForm.posted(request.POST, models)
     form.recordings, (form.sla_name, form.sla_text) = recording_choices(request), _sla_given(request)
-    kept = endpoints.carried(request.user, form.key_carried) if form.names_endpoint else ""
+    kept = endpoints.carried(request.user, form.key_carried) if form.filled["endpoint"] else ""
     typed = form.values.get("endpoint.key") or kept
     form.values["endpoint.key"], form.key_carried = typed, endpoints.carry(request.user, typed)
     if (text := request.FILES.get("quality_text_file")) and not form.values.get("quality_text"):

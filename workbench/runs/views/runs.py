@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from workbench.accounts.permissions import submitter_required
 from workbench.api.sentences import Problem
-from workbench.intake.blobs import path_of
+from workbench.intake import blobs
 from workbench.intake.models import LONGEST_PROJECT, Model, Workload
 from workbench.intake.views.workload_form import own_workload
 from workbench.runs import deletion, report_files, run_queue, services, tags
@@ -127,11 +127,8 @@ def timeline(request: HttpRequest, run_id: UUID, side: str) -> FileResponse:
     """The lanes of a traced request as `workers/traces/timeline.py` writes them; `side` is before or after."""
     stage, name = TIMELINES[side]
     row = get_run(request, run_id).artifacts.filter(stage=stage, name=name).first()
-    if row is None or not path_of(row.sha256).exists():
-        raise Http404("The run kept no such timeline.")
-    response = FileResponse(path_of(row.sha256).open("rb"), content_type="application/json")
-    response["Content-Encoding"] = "gzip"
-    return response
+    options = {"content_type": "application/json", "headers": {"Content-Encoding": "gzip"}}
+    return blobs.response(row, "The run kept no such timeline.", **options)
 
 
 @require_safe
@@ -166,7 +163,7 @@ def report_response(run: Run, file: str, download: bool) -> HttpResponse | None:
         return None
     if file not in report_files.MEDIA_TYPES:
         raise Http404("A report has no such file.")
-    page = path_of(row.sha256).read_text("utf-8")
+    page = blobs.path_of(row.sha256).read_text("utf-8")
     return report_files.respond(page, file, f"report-{run.id}", download, run.organisation_id)
 
 
@@ -174,11 +171,7 @@ def report_response(run: Run, file: str, download: bool) -> HttpResponse | None:
 def artifact(request: HttpRequest, run_id: UUID, sha256: str) -> FileResponse:
     """A file that a stage of this run kept, as a download; of what kind it is, only the stage says."""
     row = get_run(request, run_id).artifacts.filter(sha256=sha256).first()
-    if row is None or not path_of(row.sha256).exists():
-        raise Http404("The run kept no such file.")
-    return FileResponse(
-        path_of(row.sha256).open("rb"), as_attachment=True, filename=row.name, content_type="application/octet-stream"
-    )
+    return blobs.response(row, "The run kept no such file.", as_attachment=True, filename=row.name if row else "")
 
 
 class ProjectForm(forms.Form):

@@ -1,5 +1,5 @@
 // Sends files to the REST API: chunk by chunk, hashed on the way, taken up again where it stopped.
-import { sha256 } from "../vendor/noble-hashes/sha2.js";
+import { sha256 } from "../vendor/noble-hashes/sha256.js";
 
 const CHUNK = 8 * 2 ** 20;
 const PATIENCE = 6;
