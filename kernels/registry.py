@@ -114,10 +114,6 @@ class Variant(ABC):
     def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
         """A callable for the case. Raises ValueError that names the argument it cannot take."""
 
-    def refuse_params(self, params: dict[str, Any]) -> None:
-        """For a variant that takes none: raises ValueError when any is given."""
-        check_params(self.name, params)
-
     def own_kernels(self) -> Collection[str]:
         """The names of the kernels that are its own."""
         return self.kernels
@@ -157,6 +153,20 @@ class Variant(ABC):
     def resized(self, case: Any, params: dict[str, Any]) -> dict[str, Any]:
         """`params` that were chosen for another size, without those that this case cannot take."""
         return params
+
+
+class Peer(Variant):
+    """A variant of torch, a library of NVIDIA or another package, that takes no params."""
+
+    peer = True
+
+    def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
+        check_params(self.name, params)
+        return self.function(case)
+
+    @abstractmethod
+    def function(self, case: Any) -> Callable[..., Any]:
+        """A callable for the case, in the form that `Variant` lists."""
 
 
 def check_params(name: str, params: Iterable[str], taken: Sequence[str] = ()) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
-from kernels.registry import Refusal, Variant, check_params, register
+from kernels.registry import Peer, Refusal, Variant, check_params, register
 from kernels.torch_compiled import BUILD_SECONDS, compiled, no_compiler
 
 if TYPE_CHECKING:
@@ -54,42 +54,36 @@ def _unquantised(case: LinearCase) -> Refusal | None:
 
 
 @register
-class TorchLinear(Variant):
+class TorchLinear(Peer):
     """F.linear (cuBLAS on a GPU, oneDNN on a CPU), followed by the epilogue."""
 
     name = "torch_linear"
     op = "linear"
     summary = "torch's linear, the epilogue after it"
-    peer = True
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         return _unquantised(case)
 
-    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, bias=None, residual=None, eps=1e-6) -> y. Takes no params; raises ValueError when given any."""
-        self.refuse_params(params)
+    def function(self, case: LinearCase) -> "Callable[..., torch.Tensor]":
         return _plain(case)
 
 
 @register
-class TorchLinearSeparate(Variant):
+class TorchLinearSeparate(Peer):
     """F.linear without a bias; a separate kernel adds it. cuBLAS has a bias epilogue, but few other epilogues."""
 
     name = "torch_linear_separate"
     op = "linear"
     summary = "torch's linear, the bias by a kernel after it"
-    peer = True
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if case.epilogue != "bias":
             return Refusal(f"epilogue is {case.epilogue}: this variant adds a bias only")
         return _unquantised(case)
 
-    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, bias) -> y. Takes no params; raises ValueError when given any."""
+    def function(self, case: LinearCase) -> "Callable[..., torch.Tensor]":
         import torch.nn.functional as F
 
-        self.refuse_params(params)
         return lambda x, w, bias: F.linear(x, w) + bias
 
 
@@ -116,7 +110,7 @@ class TorchLinearCompiled(Variant):
 
 
 @register
-class Int8DynamicCpu(Variant):
+class Int8DynamicCpu(Peer):
     """int8 weights (one scale per output) times int8 activations (one scale per row, found at each call).
 
     oneDNN sums the products exactly in int32; where a CPU cannot in one pass, it does in two. `w` is what `pack`
@@ -126,7 +120,6 @@ class Int8DynamicCpu(Variant):
     name = "int8_dynamic_cpu"
     op = "linear"
     summary = "dynamic int8 product on the CPU"
-    peer = True
     lossy = True
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
@@ -140,11 +133,8 @@ class Int8DynamicCpu(Variant):
             return Refusal(f"epilogue is {case.epilogue}: this variant knows none and bias only")
         return None
 
-    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, bias=None) -> y with the packed w. Takes no params; raises ValueError when given any."""
+    def function(self, case: LinearCase) -> "Callable[..., torch.Tensor]":
         import torch
-
-        self.refuse_params(params)
 
         summed = torch._int_mm if _sums_exactly(case) else _sum_of_halves
 
