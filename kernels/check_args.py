@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernels.hardware import Gpu, generation
-from kernels.ops import AttentionCase, StepAttentionCase
+from kernels.ops import AttentionCase, LinearCase, StepAttentionCase
 from kernels.registry import Refusal, Variant, check_params
 
 if TYPE_CHECKING:
@@ -103,6 +103,28 @@ def check_presence(name: str, given: object, wanted: bool, because: str) -> None
     """Raises ValueError when an optional argument is given but not wanted, or wanted but missing."""
     if (given is not None) != wanted:
         raise ValueError(f"{name} is {'missing' if wanted else 'given'} and {because}")
+
+
+def check_additions(
+    case: LinearCase,
+    m: int,
+    bias: "torch.Tensor | None",
+    residual: "torch.Tensor | None",
+    device: "torch.device | None" = None,
+    layout: TensorLayout = "contiguous",
+    aligned: tuple[int, int] = (1, 1),
+) -> None:
+    """Checks bias [n] and residual [m, n] against the epilogue, as `check_tensor`; `aligned` is of both in turn."""
+    from kernels.dtypes import DTYPES
+
+    of_residual = case.epilogue == "residual"
+    for name, given, wanted, shape, multiple in (
+        ("bias", bias, case.adds_bias, (case.n,), aligned[0]),
+        ("residual", residual, of_residual, (m, case.n), aligned[1]),
+    ):
+        check_presence(name, given, wanted, f"epilogue is {case.epilogue}")
+        if given is not None:
+            check_tensor(name, given, shape, (DTYPES[case.dtype],), device, layout, multiple)
 
 
 def check_out(

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,18 @@ def load(build: Build, entry: str, shared_bytes: int = 0) -> Any:
     if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # the same module may have been loaded for more
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     return kernel
+
+
+def kernel(build: Build, entry: str, shared_bytes: int = 0) -> Any:
+    """`load` on the current GPU, once for each build: each GPU has a shared-memory limit of its own."""
+    import torch
+
+    return _kernel(torch.cuda.current_device(), build, entry, shared_bytes)
+
+
+@cache
+def _kernel(device: int, build: Build, entry: str, shared_bytes: int) -> Any:
+    return load(build, entry, shared_bytes)
 
 
 def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:

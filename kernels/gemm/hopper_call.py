@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from kernels.check_args import C_TYPES, check_out, check_presence, check_tensor
+from kernels.check_args import C_TYPES, check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
@@ -122,13 +122,8 @@ class HopperLinear(CudaCall):
         operand = (torch.float8_e4m3fn if case.scales else DTYPES[case.dtype],)
         check_tensor("x", x, (None, case.k), operand)
         check_tensor("w", w, (case.weight_rows, case.k), operand)
-        m, dtype, because = x.shape[0], (DTYPES[case.dtype],), f"epilogue is {case.epilogue}"
-        check_presence("bias", bias, case.adds_bias, because)
-        if bias is not None:
-            check_tensor("bias", bias, (case.n,), dtype, layout="any")
-        check_presence("residual", residual, case.epilogue == "residual", because)
-        if residual is not None:
-            check_tensor("residual", residual, (m, case.n), dtype, layout="any")
+        m = x.shape[0]
+        check_additions(case, m, bias, residual, layout="any")
         if out is None:
             return
         if self.quantised:

@@ -1,7 +1,7 @@
 """A call of a skinny product: packs the weight, checks the arguments, launches the kernel. Needs CUDA to run."""
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, pointers
-from kernels.cuda.launch import Launch
+from kernels.cuda.launch import Launch, struct
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
@@ -112,17 +112,6 @@ def own_loads(config: TileConfig, dtype: str, normalises: bool) -> int:
     return loads if config.m == 1 and changes and loads <= OWN_MOST else 0
 
 
-def kernel(build: nvrtc.Build, entry: str, shared_bytes: int = SHARED_MOST) -> Any:
-    """The compiled entry, one for each build and GPU. Its static shared memory counts too."""
-    return _kernel(torch.cuda.current_device(), build, entry, shared_bytes)
-
-
-@cache
-def _kernel(device: int, build: nvrtc.Build, entry: str, shared_bytes: int) -> Any:
-    """The entry on torch's current GPU, `device`: each has a shared-memory limit of its own."""
-    return nvrtc.load(build, entry, shared_bytes)
-
-
 def build_of(config: TileConfig, case: LinearCase, dynamic: bool) -> nvrtc.Build:
     """skinny.cu for a case, with a dynamic scheduler if that is asked for and possible."""
     dynamic = dynamic and can_schedule_dynamically(config, case)
@@ -134,7 +123,6 @@ def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int 
 
     Raises ValueError where so few clusters run at once that each has too many units to leave room for a ring.
     """
-    params = np.zeros((), PARAMS)
     own = {
         "m": config.m, "k": config.k, "units": config.units, "steps": config.steps, "x_bytes": config.x_bytes,
         "stages": config.stages(at_once, pdl), "kept_units": config.kept_units(at_once),
@@ -145,9 +133,7 @@ def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int 
     if not own["stages"]:
         clusters = f"{at_once} clusters of {config.splits}"
         raise ValueError(f"m is {config.m}: {clusters} at once have too many rows of w each for the shared memory")
-    for name, value in (own | given).items():
-        params[name] = value.data_ptr() if isinstance(value, Tensor) else value
-    return params
+    return struct(PARAMS, **own, **given)
 
 
 class SchedulerCounters:
@@ -214,16 +200,13 @@ class SkinnyLinear(CudaCall):
         if case.m == 0:
             return Prepared(allocate, lambda _: nothing)
         at_once = config.at_once()
-        optional = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
-        given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
-        given |= {"stream": w[0], "x": x}
+        given: dict[str, Any] = {"stream": w[0], "x": x, "bias": bias, "residual": residual, "n": case.n, "eps": eps}
+        given |= {"row_scales": w[1] if len(w) > 1 else None, "late_trigger": self.late_trigger}
         if self.counters is not None:
             given["counters"] = self.counters.of(w)
-        params = parameters(
-            config, at_once, self.pdl, self.prefetch_bytes, late_trigger=self.late_trigger, n=case.n, eps=eps, **given
-        )
+        params = parameters(config, at_once, self.pdl, self.prefetch_bytes, **given)
         shared, grid = config.shared_bytes(at_once, self.pdl), (config.groups(at_once) * config.splits,)
-        entry = kernel(self.compiled, "skinny_linear")
+        entry = nvrtc.kernel(self.compiled, "skinny_linear", SHARED_MOST)
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()
@@ -239,23 +222,8 @@ class SkinnyLinear(CudaCall):
         dtype = (DTYPES[case.dtype],)
         check_tensor("x", x, (case.m, case.k), dtype, layout="contiguous", aligned=16)
         check_stream(w, self.config)
-        check_additions(case, bias, residual)
+        check_additions(case, case.m, bias, residual)
         check_out(out, (case.m, case.n), dtype)
-
-
-def check_additions(case: LinearCase, bias: Tensor | None, residual: Tensor | None, aligned: int = 1) -> None:
-    """Checks bias [n] and residual [m, n] against the epilogue.
-
-    Raises ValueError if one is missing, unexpected or not contiguous. The residual's address must be a multiple of
-    `aligned`.
-    """
-    dtype, because = (DTYPES[case.dtype],), f"epilogue is {case.epilogue}"
-    check_presence("bias", bias, case.adds_bias, because)
-    if bias is not None:
-        check_tensor("bias", bias, (case.n,), dtype, layout="contiguous")
-    check_presence("residual", residual, case.epilogue == "residual", because)
-    if residual is not None:
-        check_tensor("residual", residual, (case.m, case.n), dtype, layout="contiguous", aligned=aligned)
 
 
 def check_stream(w: tuple[Tensor, ...], config: TileConfig) -> None:
