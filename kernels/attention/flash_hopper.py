@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
-from kernels.check_args import merge_params
+from kernels.check_args import check_served, merge_params
 from kernels.cuda.nvrtc import ARCHITECTURE, Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
@@ -51,9 +51,7 @@ class FlashHopper(Variant):
         """
         from kernels.attention.flash_call import FlashCall
 
-        refusal = refused(case)
-        if refusal is not None:
-            raise ValueError(f"case.{refusal.reason}")
+        check_served(self, case)
         return FlashCall(case, _plan(case, _params(case, params)))
 
     def cuda_builds(self, case: AttentionCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:

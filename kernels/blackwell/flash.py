@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
+from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
@@ -60,9 +61,7 @@ class FlashBlackwell(Variant):
         """
         from kernels.attention.flash_call import FlashCall
 
-        refusal = refused(case)
-        if refusal is not None:
-            raise ValueError(f"case.{refusal.reason}")
+        check_served(self, case, SM)
         return FlashCall(case, plan(case, params))
 
     def cuda_builds(self, case: AttentionCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.blackwell.gemm_tiles import COLUMNS, EPILOGUES, SM, space, tile_of
 from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
+from kernels.gemm.hopper import rounded
 from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
@@ -112,15 +113,8 @@ class GemmBlackwellScaled(_BlackwellVariant):
         return block_scaled.operand(rows, block, max(COLUMNS)) if block else scaled.of_w(rows, case.scales or "tensor")
 
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        from kernels.quant import block_scaled, scaled
+        from kernels.quant import block_scaled
 
-        x, w = arguments["x"], arguments["w"]
         if block := block_scaled.named(case.scales):
-            dequantised = {name: block_scaled.through(operand, block) for name, operand in (("x", x), ("w", w))}
-        else:
-            scales = case.scales or "tensor"
-            dequantised = {
-                "x": scaled.dequantise(scaled.of_x(x, scales)),
-                "w": scaled.dequantise(scaled.of_w(w, scales)),
-            }
-        return arguments | dequantised
+            return arguments | {name: block_scaled.through(arguments[name], block) for name in ("x", "w")}
+        return rounded(case, arguments)

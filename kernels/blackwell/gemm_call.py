@@ -26,7 +26,7 @@ from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch, struct
 from kernels.dtypes import DTYPES
 from kernels.ops import LinearCase
-from kernels.ops.base import EPSILON
+from kernels.ops.linear import LinearArguments
 from kernels.quant import block_scaled
 from kernels.tiles.maps import TENSOR_MAP, named
 
@@ -51,17 +51,8 @@ class BlackwellLinear(CudaCall):
         self.case, self.tile = case, tile_of(case, params)
         self.kernel = nvrtc.load(build_of(case, self.tile), "gemm", self.tile.shared_bytes)
 
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        x: Any,
-        w: Any,
-        bias: Tensor | None = None,
-        residual: Tensor | None = None,
-        eps: float = EPSILON,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
+        x, w, bias, residual, _ = LinearArguments(*arguments, **more)
         case, tile = self.case, self.tile
         of_x, of_w = parts(case, x), parts(case, w)
         if check:

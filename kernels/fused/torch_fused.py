@@ -90,6 +90,12 @@ class TorchRope(Peer):
         return append
 
 
+def _unequal(case: LmHeadCase) -> Refusal | None:
+    if case.weights != case.dtype:
+        return Refusal(f"weights is {case.weights} and dtype {case.dtype}: torch wants them equal")
+    return None
+
+
 @register
 class TorchLmHead(Peer):
     """The whole logits, then an argmax."""
@@ -101,9 +107,7 @@ class TorchLmHead(Peer):
     def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
         if case.sampling != "argmax":
             return Refusal(f"sampling is {case.sampling}: this variant takes the largest logit only")
-        if case.weights != case.dtype:
-            return Refusal(f"weights is {case.weights} and dtype {case.dtype}: torch wants them equal")
-        return None
+        return _unequal(case)
 
     def function(self, case: LmHeadCase) -> Callable[..., Any]:
         import torch.nn.functional as F
@@ -122,9 +126,7 @@ class TorchLmHeadSampling(Peer):
     def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
         if case.sampling != "top_k_p":
             return Refusal(f"sampling is {case.sampling}: this variant draws from the best")
-        if case.weights != case.dtype:
-            return Refusal(f"weights is {case.weights} and dtype {case.dtype}: torch wants them equal")
-        return None
+        return _unequal(case)
 
     def function(self, case: LmHeadCase) -> Callable[..., Any]:
         import torch.nn.functional as F

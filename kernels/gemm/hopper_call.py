@@ -18,7 +18,7 @@ from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.dtypes import DTYPES
 from kernels.gemm.hopper_tiles import THREADS, Tile, tile_of
 from kernels.ops import LinearCase, Scales
-from kernels.ops.base import EPSILON
+from kernels.ops.linear import LinearArguments
 from kernels.tiles.maps import named
 
 SOURCE = Path(__file__).with_name("hopper.cu")
@@ -55,17 +55,8 @@ class HopperLinear(CudaCall):
         unit = 16 if self.quantised else 8
         self.padded = -(-case.n // unit) * unit  # rows of y begin at multiples of 16 bytes
 
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        x: Any,
-        w: Any,
-        bias: Tensor | None = None,
-        residual: Tensor | None = None,
-        eps: float = EPSILON,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
+        x, w, bias, residual, eps = LinearArguments(*arguments, **more)
         case = self.case
         (x, x_scales), (w, w_scales) = (operand if case.scales else (operand, None) for operand in (x, w))
         if check:

@@ -18,7 +18,7 @@ from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
 from kernels.gemm.skinny_tiles import KINDS, STEP_K, TileConfig, can_schedule_dynamically
 from kernels.ops import LinearCase
-from kernels.ops.base import EPSILON
+from kernels.ops.linear import LinearArguments
 from kernels.quant.absmax import quantised
 
 SOURCE = Path(__file__).with_name("skinny.cu")
@@ -182,17 +182,8 @@ class SkinnyLinear(CudaCall):
         self.counters = SchedulerCounters() if dynamic and can_schedule_dynamically(config, case) else None
         self.compiled = build_of(config, case, dynamic)
 
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        x: Tensor,
-        w: tuple[Tensor, ...],
-        bias: Tensor | None = None,
-        residual: Tensor | None = None,
-        eps: float = EPSILON,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
+        x, w, bias, residual, eps = LinearArguments(*arguments, **more)
         case, config = self.case, self.config
         if check:
             self._check(x, w, bias, residual, out)

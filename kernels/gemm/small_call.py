@@ -15,7 +15,7 @@ from kernels.cuda.launch import Launch, struct
 from kernels.dtypes import DTYPES
 from kernels.gemm.small_tiles import CODES_BYTES, PACKED_BYTES, PANEL, SmallTileConfig
 from kernels.ops import LinearCase
-from kernels.ops.base import EPSILON
+from kernels.ops.linear import LinearArguments
 from kernels.tiles.maps import named
 
 SOURCE = Path(__file__).with_name("small.cu")
@@ -50,17 +50,8 @@ class SmallLinear(CudaCall):
         self.case, self.config, self.pdl = case, config, pdl
         self.compiled = build_of(config)
 
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        x: Tensor,
-        w: Tensor,
-        bias: Tensor | None = None,
-        residual: Tensor | None = None,
-        eps: float = EPSILON,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
+        x, w, bias, residual, eps = LinearArguments(*arguments, **more)
         case, config = self.case, self.config
         if check:
             self._check(x, w, bias, residual, out)

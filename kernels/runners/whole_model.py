@@ -42,6 +42,8 @@ class WholeModel(Variant):
     most_gpus: ClassVar[int] = 1
     """GPUs that it may shard a model over."""
     options: ClassVar[dict[str, Any]] = {}
+    needs_gpu: ClassVar[str] = ""
+    """What it does on NVIDIA GPUs alone; "" where it runs on a CPU too."""
 
     @property
     def weights(self) -> str:
@@ -53,6 +55,8 @@ class WholeModel(Variant):
         return {name for variant in variants() if not variant.peer for name in variant.kernels}
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        if self.needs_gpu and gpu.gpu_class == "cpu":
+            return Refusal(f"device is CPU: {self.needs_gpu} on NVIDIA GPUs only")
         return None
 
     def build(self, case: ModelCase, params: dict[str, Any]) -> Callable[[Any], Runner]:
@@ -68,10 +72,6 @@ def rebuild_spread(options: dict[str, Any]) -> float:
     """Share by which another build of a plan with these options may differ; larger where timings choose kernels."""
     tuned = options.get("mode") == "max-autotune" or options.get("inductor", {}).get("coordinate_descent_tuning")
     return TUNED_SPREAD if tuned else FIXED_SPREAD
-
-
-def _gpu_only(what: str, gpu: Gpu) -> Refusal | None:
-    return Refusal(f"device is CPU: {what} on NVIDIA GPUs only") if gpu.gpu_class == "cpu" else None
 
 
 @register
@@ -109,11 +109,12 @@ class CompiledTuned(WholeModel):
     summary = "compiled, matrix-vector products generated and tuned"
     options = {"inductor": {"coordinate_descent_tuning": True, "use_static_cuda_launcher": False}}
     build_seconds = 66.0
+    needs_gpu = "blocking is tuned"
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         if case.batch != 1:
             return Refusal(f"batch is {case.batch}: generated matrix-vector products need batch 1")
-        return _gpu_only("blocking is tuned", gpu)
+        return super().serves(case, gpu)
 
 
 @register
@@ -124,9 +125,7 @@ class CompiledMaxAutotune(WholeModel):
     summary = "compiled with max-autotune"
     options = {"mode": "max-autotune"}
     build_seconds = 160.0
-
-    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
-        return _gpu_only("products are autotuned", gpu)
+    needs_gpu = "products are autotuned"
 
 
 @register
@@ -138,9 +137,7 @@ class CudaGraphs(WholeModel):
     forward_summary = "the forward pass as one CUDA graph, nothing compiled"
     options = {"compile": False}
     build_seconds = 10.0
-
-    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
-        return _gpu_only("CUDA graphs run", gpu)
+    needs_gpu = "CUDA graphs run"
 
 
 @register
@@ -153,11 +150,12 @@ class Vllm(WholeModel):
     encodes = False
     runner_name = "vllm"
     build_seconds = 60.0
+    needs_gpu = "vLLM is measured"
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         if case.weights != "bf16":
             return Refusal(f"weights are {case.weights}: vLLM is measured in bf16")
-        return _gpu_only("vLLM is measured", gpu)
+        return super().serves(case, gpu)
 
 
 @register
@@ -179,9 +177,7 @@ class _Kernels(WholeModel):
     runner_name = "kernels"
     page = "whole-model"
     helpers = TORCH_HELPERS
-
-    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
-        return _gpu_only("CUDA graphs run", gpu)
+    needs_gpu = "CUDA graphs run"
 
     def build(self, case: ModelCase, params: dict[str, Any]) -> Callable[[Any], Runner]:
         def make(model: Any) -> Runner:
