@@ -28,7 +28,6 @@ MODULES: tuple[str, ...] = (
     "kernels.gemm.torch_linear",
     "kernels.gemm.hopper",
     "kernels.blackwell.gemm",
-    "kernels.gemm.torch_scaled",
     "kernels.gemm.skinny",
     "kernels.gemm.lm_head",
     "kernels.gemm.small",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.cli.numbers import positive
 from kernels.hardware import GPUS
 from kernels.model_files import ModelRefused, catalogue, files_at, inspect, is_quantised
-from kernels.tune.jobs import parallel_imap
+from kernels.tune.jobs import parallel_map
 
 if TYPE_CHECKING:
     from kernels.server.execution.compiling import AnyBuild
@@ -74,7 +74,7 @@ def compile(options: argparse.Namespace) -> int:
         flush=True,
     )
     began, spent, failed = time.monotonic(), 0.0, 0
-    results = parallel_imap(partial(_made, options.into), [wanted[name] for name in lacking], options.jobs)
+    results = parallel_map(partial(_made, options.into), [wanted[name] for name in lacking], options.jobs)
     for number, (name, (seconds, problem)) in enumerate(zip(lacking, results, strict=True), start=1):
         spent, failed = spent + seconds, failed + bool(problem)
         print(f"{number} of {len(lacking)}: {problem or name} in {seconds:.1f} s", flush=True)

@@ -22,8 +22,7 @@ from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import SchedulerCounters, check_stream, macros, parameters
 from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig
 from kernels.ops import LmHeadCase
-from kernels.ops.lm_head import SETTING_DTYPES, TOP_K
-from kernels.ops.token_feedback import TokenFeedback
+from kernels.ops.lm_head import SETTING_DTYPES, TOP_K, TokenFeedback
 
 SOURCE = Path(__file__).with_name("lm_head.cu")
 

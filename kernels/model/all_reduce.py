@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from kernels.cuda import nvrtc
-from kernels.cuda.current import current
+from kernels.cuda.current import connect, current
 from kernels.cuda.launch import Launch, raw_stream
-from kernels.cuda.peer_access import connect
 
 SOURCE = Path(__file__).with_name("all_reduce.cu")
 BLOCKS, THREADS = 64, 512

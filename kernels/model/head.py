@@ -10,7 +10,7 @@ from kernels.model.bound_variants import BoundVariant, BoundVariants, folded_in
 from kernels.model.products import Rows, Stream
 from kernels.model.state import State
 from kernels.ops import LmHeadCase
-from kernels.ops.token_feedback import TokenFeedback
+from kernels.ops.lm_head import TokenFeedback
 
 
 def bound_head(model: decoder.Decoder, variants: BoundVariants, batch: int) -> BoundVariant:

@@ -9,15 +9,10 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
-def parallel_map(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> list[Found]:
-    """`one(item)` for each item, in order. With `jobs` above 1 it runs in fresh processes: `one` and the items are
-    pickled.
+def parallel_map(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[Found]:
+    """`one(item)` for each item, in order, each as soon as it and all before it have come. With `jobs` above 1 it runs
+    in fresh processes: `one` and the items are pickled.
     """
-    return list(parallel_imap(one, items, jobs))
-
-
-def parallel_imap(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[Found]:
-    """As `parallel_map`, but yields each result as soon as it and all before it have come."""
     if jobs <= 1:
         yield from map(one, items)
         return

@@ -1,6 +1,7 @@
 """A model made ready for the megakernel: packed weights, caches, buffers, and the launch on one GPU."""
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from kernels.cuda.current import current
 from kernels.cuda.launch import Launch, raw_stream
 from kernels.cuda.nvrtc import Build
 from kernels.megakernel.host import device
-from kernels.megakernel.host.exclusive_launch import exclusive_launch
 from kernels.megakernel.host.pack import pack
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.exchange import word_shapes
@@ -26,6 +26,29 @@ from kernels.model.decoder import Decoder
 from kernels.model.rounding import RoundedWeights
 from kernels.ops.sampling import Samplings, of_batch
 from kernels.tiles.maps import named
+
+_LOCK = threading.Lock()
+_LAST: dict[int, torch.cuda.Event] = {}
+
+
+@contextmanager
+def exclusive_launch(device: torch.device, beside: Sequence[torch.cuda.Stream] = ()) -> Iterator[None]:
+    """Orders its body's launch after all earlier exclusive launches on this GPU. It uses torch's current stream.
+
+    The blocks of a megakernel wait for each other and take every SM, so two whose blocks are mixed would wait for ever.
+    Each launch waits, on the GPU, for the event of the one before, whatever its stream and model. A launch over several
+    GPUs also uses the streams `beside`, of its other ranks; the body leaves the current stream waiting for them.
+    """
+    stream = torch.cuda.current_stream(device)
+    with _LOCK:
+        for queue in (stream, *beside):
+            if queue.device_index in _LAST:
+                queue.wait_event(_LAST[queue.device_index])
+        yield
+        done = torch.cuda.Event()
+        done.record(stream)
+        _LAST.update((queue.device_index, done) for queue in (stream, *beside))
+
 
 TIMEOUT_NS = 500_000_000
 """How long one wait inside the kernel may take before the launch gives up."""

@@ -14,11 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.cuda.current import current
-from kernels.cuda.peer_access import connect
+from kernels.cuda.current import connect, current
 from kernels.megakernel.host import device
-from kernels.megakernel.host.exclusive_launch import exclusive_launch
-from kernels.megakernel.host.machine import DecodeRequest, Rank
+from kernels.megakernel.host.machine import DecodeRequest, Rank, exclusive_launch
 from kernels.megakernel.host.rank_models import RankModel
 from kernels.megakernel.program.layout import Layout, head_tiles
 from kernels.megakernel.program.shape import ModelShape

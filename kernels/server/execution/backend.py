@@ -3,12 +3,13 @@
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
 from kernels.cuda.current import current
@@ -21,16 +22,49 @@ from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import KvCacheDtype, PlannedOp
 from kernels.quant.quantised_matrix import stored_groups
-from kernels.server.execution.captured_passes import Captured, HostBuffers, LaunchedStep
 from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
 from kernels.server.execution.inputs import Fields, Sequences, size, views
 from kernels.server.execution.logits_processing import processed
-from kernels.server.execution.logprobs import logprobs_of, read_back, read_prompts
+from kernels.server.execution.logprobs import Copied, CopiedPrompt, logprobs_of, read_back, read_prompts
 from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass, PagedState, TensorParallelPackedPass
 from kernels.server.execution.shapes import Shape, fitting, needed_first, shapes
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Step
+
+
+class Captured(NamedTuple):
+    """One shape: its pass, of several ranks the first one's; its graph; the device's memory of its fields, and the
+    host's, to be used alternately; and what owns the buffers that the graph works on.
+    """
+
+    one_pass: PackedPass
+    run: Callable[[], object]
+    memory: Tensor
+    host: "deque[HostBuffers]"
+    owner: object
+
+
+class HostBuffers(NamedTuple):
+    """Memory on the host: the fields' bytes, the same as arrays by name, and the ids that come back."""
+
+    memory: Tensor
+    fields: dict[str, Any]
+    ids: Tensor
+
+
+@dataclass(frozen=True)
+class LaunchedStep:
+    """A launched step: its ids, log probabilities and those of prompts, the event after which they can be read, and
+    which of the ids belong to its parts.
+    """
+
+    ids: Tensor
+    draws: list[int]
+    logprobs: Copied | None
+    prompts: list[CopiedPrompt]
+    event: "torch.cuda.Event | None"
+
 
 IN_FLIGHT = 2
 """Steps that may be launched and not read. The host's memory of a step is written again IN_FLIGHT + 1 steps later."""
