@@ -7,6 +7,7 @@ import torch
 
 from kernels import runners
 from kernels.quant.formats import FP8_LAYERS
+from tests.kernels.megakernel.on_gpu import assert_near_with_best_tokens
 from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, own_copy, with_rounded_weights
 from workers.measuring import quality
@@ -42,14 +43,7 @@ def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, famil
     runner = runners.runner("megakernel", model, {"weights": named, "rounding": {"method": method}})
     assert runner.weights == weights
     prompt = torch.randint(0, model.config.vocab_size, (batch, PROMPT), device="cuda")
-    made = torch.tensor(runner.generate(prompt, TOKENS).tokens, device="cuda")
-    ids = torch.cat([prompt, made], dim=1)
-    with torch.no_grad():
-        truth, torchs = exact(ids).logits, rounded(ids).logits.float()
-    own = runner.logits(ids).float()
-    assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
-    chosen = truth[:, PROMPT - 1 : -1].gather(-1, made[..., None])[..., 0]
-    assert (truth[:, PROMPT - 1 : -1].max(-1).values - chosen).max() < 0.05 * truth.std()
+    assert_near_with_best_tokens(runner, prompt, TOKENS, exact, rounded)
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
