@@ -27,9 +27,7 @@ class PlannedOp(BaseModel):
 
 
 class Expected(BaseModel):
-    """What the plan reached where it was verified: the metric's median and 95 % interval on `device`, with this
-    driver and this version of torch.
-    """
+    """What the plan reached where it was verified: median and 95 % interval, device, driver and torch."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -122,9 +122,7 @@ class Variant(ABC):
         return ()
 
     def pack(self, case: Any, params: dict[str, Any], weight: Any) -> Any:
-        """The weight `w` in the form that the callable takes. It is made once when a model is prepared, and never
-        timed.
-        """
+        """The weight `w` in the form that the callable takes, made once for a model and never timed."""
         return weight
 
     def packing(self, case: Any, params: dict[str, Any]) -> str:
@@ -144,9 +142,7 @@ class Variant(ABC):
         return [{}]
 
     def for_model(self, case: Any) -> Sequence[Mapping[str, Any]]:
-        """`in_a_model` for the case, without the sets that change nothing for it. Overrides may derive params from the
-        sizes.
-        """
+        """`in_a_model` without the sets that change nothing for the case. Overrides may derive params from sizes."""
         return self.in_a_model
 
     def resized(self, case: Any, params: dict[str, Any]) -> dict[str, Any]:

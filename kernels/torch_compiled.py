@@ -10,8 +10,7 @@ from kernels.registry import Peer, Refusal, Variant, register_like
 BUILD_SECONDS = 20.0
 """The longest that Inductor takes for one case of one op."""
 RECOMPILE_LIMIT = 256
-"""The most shapes for which one function is compiled. Beyond torch's default of 8 it runs uncompiled, and says so in a
-warning only."""
+"""The most shapes for which one function is compiled; beyond torch's default of 8 it runs uncompiled."""
 
 
 def no_compiler(gpu: Gpu) -> Refusal | None:

@@ -1,6 +1,4 @@
-"""A call of decode attention: chooses the splits for a case and checks each call. Only `build` imports this module: it
-needs Triton.
-"""
+"""A call of decode attention: chooses the splits and checks each call. Needs Triton: only `build` imports it."""
 
 import math
 from abc import abstractmethod
@@ -24,14 +22,11 @@ from kernels.ops import AttentionCase
 LOG2E = math.log2(math.e)
 INTEGERS = (torch.int32, torch.int64)
 MOST_CHUNKS = 16
-"""The most rounds in which the last program to arrive reads the parts. It works alone: the other programs have ended.
-"""
+"""The most rounds in which the last program to arrive reads the parts: it works alone."""
 
 
 def processors() -> int:
-    """Streaming multiprocessors of the GPU that is compiled for, or of the current one; 2 in Triton's interpreter, so
-    that splits are merged.
-    """
+    """SMs of the GPU that is compiled for, or of the current one; 2 in Triton's interpreter, so that splits merge."""
     if (gpu := compiled_for()) is not None:
         return gpu.sms
     if not torch.cuda.is_available():
@@ -75,9 +70,7 @@ class DecodeArguments(NamedTuple):
 
 
 def _open_layout(values: Iterable[Any]) -> tuple[Any, ...]:
-    """What can differ between the output and arguments of two right calls: the case fixes q's shape, and v has that of
-    k.
-    """
+    """What differs between the tensors of two right calls: the case fixes q's shape, and v has k's."""
     out, q, k, v, *rest = values
     strides = q.stride(), k.stride(), v.stride()
     return out.data_ptr(), q.data_ptr(), k.data_ptr(), v.data_ptr(), k.shape, *strides, identity(rest) if rest else ()

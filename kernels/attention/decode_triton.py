@@ -49,9 +49,7 @@ class Config(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """The rows of a program: q [ROWS, BLOCK_D], the factor that makes q · k a score [ROWS], and each row's last visible
-    key [ROWS].
-    """
+    """A program's q [ROWS, BLOCK_D], the factor that makes q · k a score and the last visible key, each [ROWS]."""
 
     q: Any
     scale: Any
@@ -296,9 +294,7 @@ def decode(q, k, v, o, scratch, cache, score, C: tl.constexpr):
 
 
 def row_constants(rows: int, group: int, head_dim: int, splits: int, warps: int) -> dict[str, int]:
-    """The kernel's constants for `rows` queries times grouped heads. The merge reads as many splits at once as fit into
-    64 registers a thread.
-    """
+    """Constants for `rows` queries times grouped heads. The merge reads as many splits as fit into 64 registers."""
     block_d, real_block = triton.next_power_of_2(max(16, head_dim)), triton.next_power_of_2(rows)
     return {
         "HEAD_DIM": head_dim, "BLOCK_D": block_d, "GROUP": group, "REAL": rows, "ROWS": max(16, real_block),

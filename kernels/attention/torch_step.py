@@ -1,6 +1,4 @@
-"""torch's own decode step: rotation, two writes, then products and a softmax over the whole cache, or
-flex_attention.
-"""
+"""torch's own decode step: rotation, two writes, then products and a softmax over the cache, or flex_attention."""
 
 from collections.abc import Callable
 from typing import Any

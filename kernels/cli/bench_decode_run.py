@@ -32,8 +32,7 @@ COMPARED_TOKENS = 256
 PROBED = 8
 """Ids behind the prompt that are compared, of a runner that reads prompts by a pass of its own."""
 FIRST = (1,)
-"""The token, beside the last one, whose stated time is held against the host's clock: a row's TTFT and time per token
-follow from the two."""
+"""The token beside the last one whose time is held against the host's clock: both give TTFT and time a token."""
 
 
 @dataclass
@@ -172,9 +171,7 @@ def failure(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Exact:
-    """The float32 model's `logits` [sequences, LENGTH, vocab] of `ids`, on the CPU, and how far torch's own ops in the
-    model's dtype are from them.
-    """
+    """The float32 model's `logits` [sequences, LENGTH, vocab] of `ids`, and how far torch's own ops are from them."""
 
     ids: Tensor
     logits: Tensor

@@ -1,6 +1,4 @@
-"""What a model's runs compile on a GPU, found without that GPU: the passes are put together on torch's meta
-device, which has shapes and no memory.
-"""
+"""What a model's runs compile on a GPU, found without it: torch's meta device has shapes and no memory."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -101,9 +99,7 @@ def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]
 
 
 def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape, *, sharded: bool = False) -> Iterator[Build]:
-    """The default ops of a megakernel's prompts, in every bucket up to the whole sequence. Of a `sharded` model, those
-    of its first rank.
-    """
+    """The default ops of a megakernel's prompts, in every bucket. Of a `sharded` model, those of its first rank."""
     ops = prompt_ops(LayerOps(model, traffic), gpu, PACKS_HEAD if sharded else (), sharded=sharded)
     buckets = {bucket(length) for length in range(1, traffic.longest + 1)}
     for queries in sorted(buckets):

@@ -1,6 +1,4 @@
-"""`python -m kernels compile`: compiles ahead, without a GPU, what models will need on one, and proves the programs of
-their megakernels.
-"""
+"""`python -m kernels compile`: compiles ahead, without a GPU, and proves the programs of megakernels."""
 
 import argparse
 import json

@@ -10,9 +10,7 @@ import torch
 
 
 class Strided(NamedTuple):
-    """A tensor [sequences or pages, tokens, heads, head_dim]: its pointer, and the strides of its first three
-    dimensions in elements. That of the last is 1.
-    """
+    """A tensor [sequences or pages, tokens, heads, head_dim]: its pointer, and its strides but the last, which is 1."""
 
     data: Any
     first: Any

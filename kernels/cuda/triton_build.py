@@ -101,9 +101,7 @@ class TritonBuild:
 
 
 class Noted(NamedTuple):
-    """The compute capability × 10 and the streaming multiprocessors of the GPU that is compiled for, and what was
-    noted.
-    """
+    """Compute capability × 10 and SMs of the GPU that is compiled for, and what was noted."""
 
     sm: int
     sms: int

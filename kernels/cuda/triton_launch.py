@@ -80,9 +80,7 @@ def prepared(
 
 
 def launched(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], outputs: Any, **options: Any) -> None:
-    """Launches once what `prepared` keeps for many calls, on the current stream; `outputs` are among the arguments. An
-    empty grid launches nothing.
-    """
+    """Launches on the current stream what `prepared` keeps for many calls. An empty grid launches nothing."""
     if not all(grid):
         return
     stream = current_stream()[1] if _several(outputs)[0].is_cuda else 0

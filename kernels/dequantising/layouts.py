@@ -297,9 +297,7 @@ def _of_rows(weight: Grouped) -> Rows | None:
 
 
 def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
-    """The scales and minimums in float16 where they and codes are this bf16 weight bit for bit; else None. Of rows they
-    stay as they are.
-    """
+    """Scales and minimums in float16 (of rows: as they are) where they and codes are this bf16 weight; else None."""
     if isinstance(stored, Rows):
         return stored
     if stored is None or weight.ndim != 2 or stored.scales.shape != (len(weight), -(-weight.shape[1] // GROUP)):

@@ -24,9 +24,7 @@ W_BOX = 8, COLUMNS // TILE, 8 * TILE
 
 
 class GroupedProduct(CudaCall):
-    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n]. Of `tiled` weights w is
-    [experts, n / 16, k / 16, 256].
-    """
+    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n]; `tiled` w [experts, n/16, k/16, 256]."""
 
     open_layout = staticmethod(size_and_strides)
 

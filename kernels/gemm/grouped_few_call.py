@@ -50,9 +50,7 @@ def padded_rows(case: GroupedCase) -> int:
 
 
 def packed(case: GroupedCase, weight: Tensor) -> Tensor:
-    """w [experts, rows, k] as one stream, uint8; gates and ups lie in tiles of 8 rows each. Raises ValueError for
-    another shape.
-    """
+    """w [experts, rows, k] as one stream, uint8; gates and ups in tiles of 8 rows. Raises ValueError for its shape."""
     if tuple(weight.shape) != (case.experts, case.weight_rows, case.k):
         shape = [case.experts, case.weight_rows, case.k]
         raise ValueError(f"weight has shape {list(weight.shape)}, not {shape}")

@@ -34,9 +34,7 @@ class GroupedHopper(Variant):
         return refusal(case, gpu, 90) or operands_refusal(case)
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
-        """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]. As tiles where
-        params say `tiled`.
-        """
+        """w, for swiglu with gate and up interleaved by 8 rows, [experts, 2n, k]; as tiles where params say `tiled`."""
         rows = packed(case, weight)
         return core_matrices(rows) if params.get("tiled") else rows
 

@@ -133,9 +133,7 @@ class HopperLinear(CudaCall):
 
 
 def _with_contiguous_scales(values: Iterable[Any]) -> tuple[Any, ...]:
-    """What can differ between two right calls where x and w are pairs whose scales are contiguous: the case and out's
-    size fix all other sizes.
-    """
+    """What differs between right calls where x and w are pairs with contiguous scales: all sizes follow from out's."""
     out, (x, x_scales), (w, w_scales), *rest = values
     addresses = x.data_ptr(), w.data_ptr(), x_scales.data_ptr(), w_scales.data_ptr()
     return *addresses, x.stride(), w.stride(), size_and_strides((out, *rest))

@@ -24,8 +24,7 @@ from kernels.quant.absmax import quantised
 SOURCE = Path(__file__).with_name("skinny.cu")
 
 DIRECT_MOST = 20 << 10
-"""Bytes of x up to which a block's threads load it themselves. If x must become fp16, this is faster than a bulk copy.
-"""
+"""Bytes of x up to which a block's threads load it themselves: faster than a bulk copy if it becomes fp16."""
 
 OWN_MOST = 8
 """The most loads of x that a lane has in flight."""
@@ -146,9 +145,7 @@ class SchedulerCounters:
         self._counters: dict[int, Tensor] = {}
 
     def of(self, w: tuple[Tensor, ...]) -> Tensor:
-        """The weight's counters. Raises ValueError if their first use is under graph capture: only a replay would zero
-        them.
-        """
+        """The weight's counters. Raises ValueError if first used under graph capture: only a replay would zero them."""
         key = w[0].data_ptr()
         if key not in self._counters:
             if torch.cuda.is_current_stream_capturing():

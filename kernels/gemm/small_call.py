@@ -39,9 +39,7 @@ def build_of(config: SmallTileConfig) -> nvrtc.Build:
 
 
 class SmallLinear(CudaCall):
-    """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n]; w [weight_rows, k], or what `pack_int8`
-    or `pack_fp8` returns.
-    """
+    """f(x [m, k], w, bias=None, residual=None, eps) -> y [m, n]; w [weight_rows, k], or what `small_pack` returns."""
 
     open_layout = staticmethod(pointers)
 

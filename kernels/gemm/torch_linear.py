@@ -200,9 +200,7 @@ def quantise_rows(x: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
 
 @register
 class TorchScaled(Variant):
-    """cuBLASLt's fp8 product. With `fast` it adds in the tensor cores' own accumulators, which are shorter than
-    float32.
-    """
+    """cuBLASLt's fp8 product; `fast` adds in the tensor cores' accumulators, shorter than float32."""
 
     name = "torch_scaled_mm"
     op = "linear"

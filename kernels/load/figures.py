@@ -19,9 +19,7 @@ FROM_THE_END = ("e2e", "batch_latency")
 
 
 def warmed_up(sent: LoadTrace) -> LoadTrace:
-    """A load whose length was not known before: its steady part begins WARM_SHARE of its time after the first request
-    was due.
-    """
+    """A load of unknown length: its steady part begins WARM_SHARE of its time after the first request was due."""
     begin = sent.exchanges[0].intended_ns
     return replace(sent, counted_from_ns=begin + round(WARM_SHARE * (sent.stopped_ns - begin)))
 

@@ -13,9 +13,7 @@ SPIN_COUNT = "20000"
 
 
 def thread_settings(outer: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables for a process that computes on the CPU, unless `outer` sets them. Apply before torch is
-    imported.
-    """
+    """Environment of a process that computes on the CPU, unless `outer` sets it. Apply before torch is imported."""
     wanted = {"OMP_NUM_THREADS": str(usable_cores()), "GOMP_SPINCOUNT": SPIN_COUNT}
     return {name: outer.get(name, value) for name, value in wanted.items()}
 

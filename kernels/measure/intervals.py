@@ -64,9 +64,7 @@ def across_processes(values: Sequence[float]) -> tuple[float, float, float]:
 
 @cache
 def _ranks(n: int, p: float) -> tuple[int, int]:
-    """The ranks of the interval's ends, counted from 0. Of a binomial `below` with n and p, P(below <= low) and
-    P(below > high) are at most 2.5 %.
-    """
+    """Ranks of the interval's ends, from 0: of a binomial with n and p, at most 2.5 % lie beyond each."""
     q, low, cumulative = p / 100, 0, 0.0
     for below in range(n + 1):
         log = math.lgamma(n + 1) - math.lgamma(below + 1) - math.lgamma(n - below + 1)

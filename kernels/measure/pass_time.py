@@ -53,8 +53,7 @@ SEQUENCE_US = 1.2
 """What each further sequence adds to a megakernel's layer, words and products: its steps of Llama-3.2-1B with one and
 with eight sequences (`serve-megakernel.json`, `change_over`)."""
 LOSSY_LAYER_US = 17.7
-"""The least time of a megakernel's layer that unpacks its weights: Llama-3.2-1B in NVFP4 (`decode.json`). GPUs that
-share the model divide it."""
+"""The least time of a megakernel's layer that unpacks its weights, from `decode.json`; GPUs divide it."""
 UNPACKED = {"int8": 4.0, "fp8": 4.2, "nvfp4": 6.1, "mxfp4": 4.7}
 """So many 10¹² weights a second the SMs of an H200 or H100 unpack at most, whatever they could read. fp8 and NVFP4:
 Llama-3.1-70B's shape on two H200s, whose layers take 110 and 77 µs (`h200x2/decode-70b.json`). int8, whose codes the
@@ -101,9 +100,7 @@ class ModelSizes:
     head_share: float = 1.0
 
     def read(self, rows: float) -> float:
-        """Parameters of the layers that `rows` tokens read: of a mixture each expert that one of them has, once, for as
-        many others as have its bytes.
-        """
+        """Parameters of the layers that `rows` tokens read: of a mixture each chosen expert once."""
         of = self.experts
         if of is None:
             return self.body

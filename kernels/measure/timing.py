@@ -211,8 +211,7 @@ def host_us(call: Call, device: torch.device, calls: int = 1000, seconds: float 
 
 
 SETTLING_SECONDS, SETTLED_SAMPLES, BUSY_MS, MOST_BUSY = 0.3, 9, 20.0, 1000
-"""Work before the first settled sample, as before a settled ceiling; samples; work between two of them in ms, and its
-most calls."""
+"""Work before the first settled sample; samples; work between two of them in ms, and its most calls."""
 
 
 @torch.no_grad()

@@ -65,9 +65,7 @@ class AllReduceByPeerAccess(AllReduce):
     """
 
     def __init__(self, gpus: Sequence[torch.device], rows: int, hidden: int) -> None:
-        """Raises ValueError for GPUs that cannot reach each other's memory and for a hidden size that is no multiple
-        of 8.
-        """
+        """Raises ValueError for GPUs out of each other's reach and a hidden size that is no multiple of 8."""
         if hidden % VECTOR:
             raise ValueError(f"hidden_size {hidden}: sums over several GPUs need a multiple of {VECTOR}")
         connect(gpus)

@@ -311,9 +311,7 @@ def project(x: Tensor, matrices: tuple[Tensor, ...], biases: tuple[Tensor | None
 
 
 class Positions(NamedTuple):
-    """Where a pass's tokens stand in their sequences: `at` [q] int64, and the cos and sin of these positions, [q,
-    head_dim] or [b, q, head_dim].
-    """
+    """A pass's places: `at` [q] int64, and their cos and sin, [q, head_dim] or [b, q, head_dim]."""
 
     at: Tensor
     cos: Tensor

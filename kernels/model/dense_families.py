@@ -22,8 +22,7 @@ SHARDED = ("llama", "qwen2", "qwen3", "mistral", "qwen3_moe", "mixtral", "olmoe"
 STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose angles depend on the position alone."""
 LONG_ROPE = "longrope"
-"""One whose angles, of all positions, are others where a sequence may be longer than the model was first trained for.
-"""
+"""One whose angles are others where a sequence may be longer than the model was first trained for."""
 NOPE = ("smollm3", "exaone4")
 """Families with layers that rotate nothing."""
 INTERLEAVED = ("glm", "glm4", "ernie4_5")

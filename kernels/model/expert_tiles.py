@@ -63,9 +63,7 @@ def in_units(w: Experts) -> "torch.Tensor":
 
 
 def can_tile(model: Any, gpu: Gpu) -> bool:
-    """Whether a transformers model has experts without biases, of which a product on this GPU reads tiles, and room to
-    make these.
-    """
+    """Whether a model has experts without biases, of which a product on this GPU reads tiles, and room for these."""
     if not is_sparse(first := model.model.layers[0]) or gpu.sm != 90 or model.dtype.itemsize != 2:
         return False
     if hasattr(experts := first.mlp.experts, "down_proj_bias"):

@@ -30,9 +30,7 @@ def fits_step(w: Weights, shape: LayerShape) -> bool:
 
 
 def step_weights(w: Weights) -> dict[str, Tensor]:
-    """`q_norm` and `k_norm` [head_dim] and `sinks` [heads] of a layer that has them, as arguments of a decode step in
-    one kernel.
-    """
+    """`q_norm`, `k_norm` [head_dim] and `sinks` [heads] of a layer that has them, as arguments of a step."""
     of_layer = {"q_norm": w.q_norm, "k_norm": w.k_norm, "sinks": w.sinks}
     return {name: weight for name, weight in of_layer.items() if weight is not None}
 

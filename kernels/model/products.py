@@ -76,9 +76,7 @@ Product = Callable[[Stream], Tensor]
 
 
 def normed_product(rows: Rows, norm: Tensor | None, w: Tensor, bias: Tensor | None) -> Product:
-    """stream ↦ rmsnorm(stream) · wᵀ + bias: one kernel that scales its rows, or a norm and a product. Without a norm
-    stream · wᵀ + bias.
-    """
+    """stream ↦ rmsnorm(stream) · wᵀ + bias, in one kernel or two. Without a norm stream · wᵀ + bias."""
     plain: Epilogue = "none" if bias is None else "bias"
     if norm is None:
         alone = _product(rows, rows.linear(w.shape, plain), w, bias)
@@ -91,9 +89,7 @@ def normed_product(rows: Rows, norm: Tensor | None, w: Tensor, bias: Tensor | No
 
 
 def gated_product(rows: Rows, norm: Tensor | None, mlp: Dense) -> Product:
-    """stream ↦ activation(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, two or three. Without a
-    norm that of stream · wᵀ.
-    """
+    """stream ↦ activation(gate) · up of rmsnorm(stream) · wᵀ, gate first; in one to three kernels."""
     w, bias = mlp.gate_up[0], mlp.gate_up_bias[0]
     n, k = w.shape[0] // 2, w.shape[1]
     if bias is None and mlp.activation == "silu":

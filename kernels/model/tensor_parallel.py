@@ -33,8 +33,7 @@ ADDED_ONCE = ("o_proj.bias", "down_proj.bias", "down_proj_bias")
 EXPERT_COLUMNS = 8
 """Each rank gets a multiple of so many columns of an expert: 16 bytes, which grouped products read at once."""
 GATE_FIRST = "experts.gate_up_proj"
-"""The rows of every expert's gate, then those of up, of both of which a rank has some. gpt-oss's, which alternate, are
-columns of the parameter."""
+"""The rows of every expert's gate, then of up; gpt-oss's alternate as columns of the parameter."""
 STORED_EXPERTS = (("mlp", "gate_proj", "up_proj", "down_proj"), ("block_sparse_moe", "w1", "w3", "w2"))
 """What files with one tensor for each expert call the MLP, gate, up and down; the second are Mixtral's."""
 
@@ -78,9 +77,7 @@ def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch
 
 
 def shard_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict[str, Any]:
-    """The configuration of each rank's model. Raises ValueError naming the first size that does not divide, or the
-    family that is not sharded.
-    """
+    """Each rank's configuration. Raises ValueError for a size that does not divide, or such a family."""
     family = config.get("model_type")
     if family not in SHARDED:
         raise ValueError(f"model_type {family!r}: {', '.join(SHARDED)} are sharded over several GPUs")
@@ -294,9 +291,7 @@ def _read_groups(path: Path, attribute: str, shard: Any, place: Place) -> None:
 
 
 def _boxes(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> list[tuple[Box, Box]]:
-    """Which boxes of the whole tensor a rank has, each behind its place in the rank's own: two of gate and up of
-    experts, else one (`_box`).
-    """
+    """Which boxes of the whole tensor a rank has, each behind its place: two of experts' gate and up (`_box`)."""
     box = _box(name, whole, shape, place)
     if not name.endswith(GATE_FIRST) or whole[1] == shape[1]:
         return [(tuple(slice(0, length) for length in shape), box)]

@@ -90,9 +90,7 @@ class TensorParallelPass:
         self.exchange: AllReduce = all_reduce(self._devices, rows, ranks[0].model.embedding)
 
     def run(self, ids: Tensor, length: Tensor | None = None) -> Tensor:
-        """See `Pass.run`. What other GPUs do, each on its current stream, follows the first one's current stream, which
-        then waits for it.
-        """
+        """See `Pass.run`. Other GPUs' work is ordered with the first one's current stream, before and behind."""
         follow(self._devices)
         inputs = []
         for rank, (own, device) in enumerate(zip(self._passes, self._devices, strict=True)):

@@ -21,8 +21,7 @@ VERSIONS = (2, 3)
 MAX_ENTRIES, MAX_TENSORS = 10_000, 200_000
 MAX_TEXT = 2**24
 MAX_ITEMS = 2**22
-"""Of all arrays. The largest vocabularies have 262,144 tokens with three arrays about them, and twice as many merges.
-"""
+"""Of all arrays. The largest vocabularies have 262,144 tokens, three arrays, and twice as many merges."""
 MAX_HEADER = 2**28
 MAX_RANK = 4
 MAX_ALIGNMENT = 2**20

@@ -62,9 +62,7 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
 
 
 def gguf_file(paths: Iterable[str]) -> str:
-    """The GGUF file that a model consists of; "" for a model directory, which has a config.json. Raises ModelRefused
-    where there are several.
-    """
+    """The model's one GGUF file; "" for a directory with a config.json. Raises ModelRefused for several."""
     paths = list(paths)
     ggufs = sorted(path for path in paths if path.endswith(SUFFIX) and "/" not in path)
     if FILE in paths or not ggufs:

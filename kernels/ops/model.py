@@ -34,8 +34,7 @@ class ModelCase(BaseCase):
     gpus: int | None = Field(default=None, ge=2)
     """None: one."""
     distinct_experts: float | None = None
-    """Different experts of a layer that the sequences' tokens chose together, in the mean; None: not counted, and
-    `bytes_per_token` has those of one token."""
+    """Different experts of a layer that the tokens chose together, in the mean; None: as `bytes_per_token` counts."""
     top_tenth_share: float | None = None
     """The share of the choices that fell on the most chosen tenth of the experts."""
 

@@ -37,9 +37,7 @@ def scaled(rows: "torch.Tensor", scale: "torch.Tensor") -> "torch.Tensor":
 
 
 def shuffled_pages(batch: int, per_sequence: int, generator: "torch.Generator") -> "tuple[torch.Tensor, int]":
-    """A page table [batch, per_sequence] int32 of distinct pages in random order, and the number of pages, one of them
-    unused.
-    """
+    """A page table [batch, per_sequence] int32 of distinct pages, shuffled, and their number, one unused."""
     import torch
 
     pages = batch * per_sequence + 1

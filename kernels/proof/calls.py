@@ -72,9 +72,7 @@ CACHES = ("k_cache", "v_cache")
 
 
 def written(case: BaseCase, arguments: Arguments) -> Outputs:
-    """Copies of the call's slots of the caches, each [batch, q_len, kv_heads, head_dim], those in fp8 widened; () for
-    other ops.
-    """
+    """Copies of a call's slots [batch, q_len, kv_heads, head_dim], fp8 widened; () for other ops."""
     at = case.written_slots(arguments)
     if at is None:
         return ()

@@ -144,9 +144,7 @@ class _Gate:
         return same(before, packed[name]) or rest_is_unchanged(self.case, name, before, packed)
 
     def _call(self, packed: Arguments, values: Arguments | None = None) -> tuple[Outputs, Outputs]:
-        """The outputs of a call, and copies taken as soon as its stream has it done. `values` are written into its
-        tensors before.
-        """
+        """A call's outputs, and copies as soon as its stream has it done; `values` go into its tensors before."""
         hold(self.device)
         for name, value in (values or {}).items():
             overwrite(packed[name], value)
@@ -205,9 +203,7 @@ def expect(
 
 
 def _rounding_alone(case: BaseCase, used: Arguments, drawn: Arguments) -> float:
-    """The relative change of the op's result (LM head: of its logits) between the inputs `drawn` and the rounded
-    `used`.
-    """
+    """The relative change of the result (LM head: of logits) between `drawn` inputs and rounded `used` ones."""
     rounded, true = (case.continuous(tensors) for tensors in (used, drawn))
     return rms(rounded - true) / max(rms(true), 1e-300)
 

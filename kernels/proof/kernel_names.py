@@ -23,8 +23,7 @@ LIBRARIES: dict[str, str] = {
     "Inductor": r"^triton_(?:poi|red|per|tem|for|mm|bmm|flex)",
     "torch": r"\bat::(?:native|cuda)\b|\bat_cuda_detail\b|\bc10::|\bcub::",
 }
-"""Whose a kernel is by a pattern of its name, the first that fits: words for a sentence. What is not here is still not
-the variant's own."""
+"""Whose a kernel is by the first pattern that fits its name. What is not here is not the variant's own."""
 
 _CPU_NOISE = re.compile(r"aten::(?:as_strided|view|t|transpose|reshape|empty|_unsafe_view|expand|select|slice|alias)\b")
 

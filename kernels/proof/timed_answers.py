@@ -29,8 +29,7 @@ variant meets each of them once at most, at a moment drawn by chance."""
 KEPT = 2
 """Answers of each variant that are compared."""
 SLACK = 4.0
-"""An error may be this many times what the gate allows: that limit is made for fixed draws. The answer to other inputs
-is off by far more."""
+"""An error may be so many times the gate's limit for fixed draws. The answer to other inputs is far off."""
 
 
 class ChangingInputs:

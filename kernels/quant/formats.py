@@ -25,8 +25,7 @@ FP8_LAYERS = "fp8_layers"
 """The megakernel's form of fp8 for a checkpoint in it: e4m3 with a scale for each row, the LM head in 16 bits."""
 
 EXPERTS = ("int8", "mxfp4")
-"""The lower precisions in which a mixture's experts are held. In MXFP4 nothing but experts is: a model in it has its
-other matrices in 16 bits."""
+"""The lower precisions of a mixture's experts. In MXFP4 nothing but experts is."""
 
 
 def of_head(weights: str) -> str:

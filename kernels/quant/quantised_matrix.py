@@ -43,8 +43,7 @@ FRACTION, EXPONENT = (1 << 23) - 1, 0xFF << 23
 ROWS_TOGETHER = 8192
 """Rows quantised at once, so that float32 copies stay small."""
 FULL_SCALES = (8.0, 7.0, 6.5, 6.0, 5.5, 5.0, 4.5, 4.0, 3.5, 3.0)
-"""Candidates for the scaled maximum of a block; values above 6 are clamped. The candidate with the least rounding error
-is used."""
+"""Candidates for a block's scaled maximum; values above 6 are clamped. The least rounding error wins."""
 
 
 @dataclass(frozen=True)
@@ -230,9 +229,7 @@ def multiples(weight: Tensor) -> Tensor | None:
 
 
 def stored_form(weights: str, matrices: Iterable[Tensor]) -> str:
-    """The form of int4 that most matrices of a model were stored in: `int4`, `int4_zero` or `int4_minimum`. Other
-    precisions as they are.
-    """
+    """The form of int4 that most matrices were stored in, of INT4. Other precisions as they are."""
     if weights != "int4":
         return weights
     zeros = [getattr(matrix, STORED_ZEROS, None) for matrix in matrices]
@@ -371,9 +368,7 @@ def int4_scales(groups: Tensor) -> Tensor:
 
 
 def int_codes(groups: Tensor, scales: Tensor, most: int) -> Tensor:
-    """Integers -`most` - 1 to `most`, in float32, nearest to groups [..., n, 32] over scales [..., n]; 0 where a scale
-    is.
-    """
+    """Integers -`most` - 1 to `most`, float32, nearest to groups [..., n, 32] over scales; 0 where a scale is."""
     unit = scales.float()[..., None]
     return torch.where(unit != 0, groups / unit, 0).round().clamp(-most - 1, most)
 
@@ -381,9 +376,7 @@ def int_codes(groups: Tensor, scales: Tensor, most: int) -> Tensor:
 def _integers(
     weight: Tensor, name: str, most: int, scaled: Callable[[Tensor], Tensor], stored: bool = True
 ) -> QuantisedMatrix:
-    """Integers up to `most` in groups of 32 with the scales that the weight has `stored`, or `scaled` gives [rows, n]
-    for groups [rows, n, 32].
-    """
+    """Integers up to `most` in groups of 32 with the weight's `stored` scales, or those of `scaled` [rows, n]."""
     check_finite(weight, name)
     columns, known = weight.shape[1], multiples(weight) if stored else None
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)

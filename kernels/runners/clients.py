@@ -124,9 +124,7 @@ class Clients:
         return KeptBatch(prompt, ids), (time.monotonic_ns() - start_ns) / 1e9
 
     def _keep(self, prompt: torch.Tensor, ids: list[list[int]], output: torch.Tensor | None) -> None:
-        """Keeps a random sample of the batches (reservoir sampling), so that no runner can know which are judged, and
-        of outputs a random row.
-        """
+        """Keeps a random sample of batches and rows (reservoir sampling): no runner knows which are judged."""
         place = len(self.kept)
         if place == KEPT_BATCHES:
             place = self._keeping.randrange(len(self.served))

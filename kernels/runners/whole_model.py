@@ -32,8 +32,7 @@ class WholeModel(Variant):
     op = "model"
     peer = True
     in_plans: ClassVar[bool] = True
-    """Whether a plan may hold it. Another engine is only measured beside this library's runners, so it is in no plan.
-    """
+    """Whether a plan may hold it. Another engine is only measured beside this library's runners."""
     forward_summary: ClassVar[str] = ""
     """The summary for a model that does not generate, if it differs."""
     encodes: ClassVar[bool] = True
@@ -168,9 +167,7 @@ class VllmAsync(Vllm):
 
 
 class _Kernels(WholeModel):
-    """Without a plan it uses the choices of `tune.tuning_cache`, or measures them now, and prints its reasons to
-    stderr.
-    """
+    """Without a plan it uses `tune.tuning_cache`, or measures now, and prints its reasons to stderr."""
 
     peer = False
     encodes = False

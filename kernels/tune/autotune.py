@@ -236,9 +236,7 @@ def _record_time(bench: Bench, trial: Trial, timing: Timing) -> None:
 
 
 def _judge(bench: Bench, ready: list[_Runnable]) -> None:
-    """Fails what gave wrong answers to timed calls, params that lost included, and what runs other libraries' kernels
-    as its own.
-    """
+    """Fails what answered timed calls wrongly, lost params included, and what runs others' kernels as its own."""
     for judged in range(JUDGED):
         references = ReferenceCache()  # one of these at a time: each holds copies of its inputs
         for candidate in (candidate for candidate in ready if candidate.trial.gate == "pass"):

@@ -164,9 +164,7 @@ def _swap_note(queries: int, op: PlannedOp, alternative: PlannedOp, before: floa
 
 
 def usable(case: Case, variant: str) -> bool:
-    """Whether a pass can call the variant: a step's attention must read the length on the device, and a product of
-    experts their ends.
-    """
+    """Whether a pass can call the variant: a step's length, and experts' ends, are read on the device."""
     on_device = (isinstance(case, AttentionCase) and case.kind == "decode") or isinstance(case, GroupedCase)
     return registry.variant(variant).device_lengths or not on_device
 

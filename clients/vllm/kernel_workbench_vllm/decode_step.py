@@ -71,9 +71,7 @@ class EngineModel(Decoder):
 
 
 def plan_for(path: Path, model: Path, gpu: Gpu) -> Plan:
-    """The plan in a file. Raises PlanRefused in a sentence where it is not for this model, in this precision, or for
-    this GPU.
-    """
+    """The plan in a file. Raises PlanRefused where it is not for this model, this precision or this GPU."""
     plan = read_plan(path)
     if plan.gpu != gpu.gpu_class or plan.tensor_parallel_size > 1:
         raise PlanRefused(
@@ -98,9 +96,7 @@ def planned_ops(model: EngineModel, plan: Plan, gpu: Gpu, rows: int, pages: Page
 
 
 class StepInput(NamedTuple):
-    """Where a step's tokens go: `position` [rows] int64, page_table [rows, pages] int32, and cos and sin of the
-    positions, [rows, 1, head_dim], where rotation is a kernel of its own.
-    """
+    """Where tokens go: `position` [rows] int64, page_table [rows, pages] int32, cos and sin [rows, 1, head_dim]."""
 
     position: Tensor
     page_table: Tensor

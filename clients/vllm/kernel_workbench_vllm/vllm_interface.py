@@ -50,9 +50,7 @@ EXPERTS_LAYOUT = "TRITON"
 
 
 def register_models() -> None:
-    """Tells vLLM of the classes below. A version of vLLM that was not tried goes on as it is, with a sentence in its
-    log.
-    """
+    """Tells vLLM of the classes below; says in its log where that version of vLLM was not tried."""
     from vllm.logger import init_logger
 
     if (installed := version("vllm")) not in TRIED:

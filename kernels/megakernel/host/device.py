@@ -87,8 +87,7 @@ def params_of(ranks: int) -> np.dtype:
 RING_BOX = (32, 1, 64)
 """Rows, key-value heads and dimensions of one copy into the ring: kBoxKeys of ring_keys.cuh."""
 RING_PROMOTION = 128
-"""Bytes that a copy brings into the L2 for each row: the bytes beside a row belong to another head, which other SMs
-read."""
+"""Bytes that a copy brings into the L2 for each row: those beside it belong to a head of other SMs."""
 
 
 def check_present(wanted: int, present: int) -> None:
@@ -218,8 +217,7 @@ def split_keys(program: Program) -> int:
 
 
 def attention_sizes(program: Program) -> dict[str, int]:
-    """The most query heads and key-value heads that one instruction attends with, and the input of OUT that attends
-    or shares splits."""
+    """The most query and KV heads that one instruction attends with, and the input of OUT that attends."""
     shape, spans, columns = program.shape, set(), 8
     for table in program.instructions:
         for op, units, k_tile, k_tiles, head, heads in table[:, [0, 2, 4, 5, 8, 9]].tolist():

@@ -41,9 +41,7 @@ def fragments(weight: "torch.Tensor") -> "torch.Tensor":
 
 
 def matrices(w: "Weights") -> Iterator[tuple[int, "torch.Tensor"]]:
-    """The matrices of one layer of a packed decoder by product; of experts only the router's, with its rows filled up
-    to a multiple of 16.
-    """
+    """The matrices of a layer by product; of experts only the router's, its rows filled up to a multiple of 16."""
     import torch
 
     from kernels.model.experts import Experts
@@ -122,9 +120,7 @@ def _int8_words(codes: "torch.Tensor") -> "torch.Tensor":
 
 
 def _int4_words(codes: "torch.Tensor") -> "torch.Tensor":
-    """[..., 2, 8] codes as [..., 2] words, of row g and of row g + 8: in each byte a code of the first product's four
-    below one of the second's.
-    """
+    """[..., 2, 8] codes as [..., 2] words: in a byte a code of the first product's four below one of the second's."""
     import torch
 
     by_row = codes.unflatten(-1, (2, 2, 2)).transpose(-3, -2).flatten(-2)  # product, row half, column half and pair
@@ -161,9 +157,7 @@ _WORDS = {
 
 
 def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
-    """A matrix in a precision of `FORMATS`, or in MXFP4; in bf16 the codes are the values. Raises ValueError where a
-    weight is not finite or too large.
-    """
+    """A matrix in a precision of `FORMATS`, or MXFP4; codes of bf16 are values. Raises ValueError where not finite."""
     import torch
 
     from kernels.quant.mxfp4 import mxfp4_blocks

@@ -35,9 +35,7 @@ class BadTrace(ValueError):
 
 
 class InstructionSpan(NamedTuple):
-    """One instruction that left marks: its SM, operation and layer, its four marks in nanoseconds, its fields, and its
-    GPU.
-    """
+    """One instruction that left marks: SM, operation, layer, four marks in ns, its fields, and its GPU."""
 
     sm: int
     op: str
@@ -82,9 +80,7 @@ def save(path: Path, recorded: Recorded) -> None:
 
 
 def load(path: Path) -> list[tuple[Program, Trace]]:
-    """For each GPU the program, without its sections of weights, and the raw trace. Raises BadTrace, or OSError for no
-    file.
-    """
+    """For each GPU the program, without its weights, and the raw trace. Raises BadTrace, or OSError for no file."""
     try:
         with np.load(path, allow_pickle=False) as kept:
             traces, tables, starts = kept["trace"], kept["program"], kept["program_start"]
@@ -166,9 +162,7 @@ def _exchanges(spans: Sequence[InstructionSpan]) -> tuple[dict[tuple[str, int], 
 
 
 def chrome_trace(timeline: Timeline) -> dict[str, Any]:
-    """A document for chrome://tracing or ui.perfetto.dev: a process for each GPU, in it a row for each SM, with
-    instructions and their phases.
-    """
+    """A document for chrome://tracing or ui.perfetto.dev: a process for each GPU, a row for each SM."""
     origin = min((span.marks[START] for span in timeline.spans), default=0)
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "thread_name", "pid": gpu, "tid": sm, "args": {"name": f"SM {sm}"}}

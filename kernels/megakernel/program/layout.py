@@ -26,8 +26,7 @@ SPLITS_MOST = 32
 WHOLE_CONTEXT = 8192
 """Above this capacity an attention instruction has all query heads of its key-value head."""
 SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 64, 48, 256
-"""Neighbours then share up to SHARED_SPLITS if there are SHARED_FROM, or if a part of OUT has no more columns than
-NARROW_COLUMNS."""
+"""Neighbours share up to SHARED_SPLITS from SHARED_FROM on, or if OUT's parts have NARROW_COLUMNS or fewer."""
 EVEN_SMS, EVEN_HIDDEN = 128, 1024
 """One sequence takes so many SMs at most where the hidden size is a multiple of EVEN_HIDDEN: see `default_layout`."""
 SMALL_HIDDEN = 1024

@@ -46,9 +46,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Node:
-    """One instruction of one token on SM `sm` of all ranks. Its readers learn `column` = `value`, and if `strong` its
-    whole clock.
-    """
+    """One instruction of a token on SM `sm`. Its readers learn `column` = `value`, if `strong` its whole clock."""
 
     sm: int
     index: int

@@ -44,9 +44,7 @@ class InvalidProgram(ValueError):
 
 
 def validate(*programs: Program) -> list[ProgramProblem]:
-    """All problems found in the programs of all ranks, in their order; an empty list is the proof. Takes seconds for a
-    model of a billion weights.
-    """
+    """All problems in the programs of all ranks, in order; an empty list is the proof. Takes seconds."""
     problems = _together(programs)
     for program in programs if not problems else ():
         rank = program.rank if program.layout.tensor_parallel_size > 1 else -1
@@ -109,9 +107,7 @@ def _is_known(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Proof:
-    """The proof of a layout's programs, of all ranks together, as a file. `shape` is the shard of the model that each
-    rank has.
-    """
+    """The proof of a layout's programs, of all ranks, as a file. `shape` is each rank's shard of the model."""
 
     shape: ModelShape
     layout: Layout

@@ -55,9 +55,7 @@ class HostBuffers(NamedTuple):
 
 @dataclass(frozen=True)
 class LaunchedStep:
-    """A launched step: its ids, log probabilities and those of prompts, the event after which they can be read, and
-    which of the ids belong to its parts.
-    """
+    """A launched step: ids, log probabilities, the event behind them, and which ids belong to its parts."""
 
     ids: Tensor
     draws: list[int]
@@ -71,8 +69,7 @@ IN_FLIGHT = 2
 BLOCK = 16
 """The most queries of a block of a chunk."""
 APART_SECONDS = 2.0
-"""While steps are computed, shapes that a start has left are captured so far apart at least: each takes tenths of a
-second."""
+"""While steps are computed, shapes left by a start are captured so far apart: each takes tenths of a second."""
 TIMED_LENGTH, TIMED_REPLAYS = 256, 20
 """Tokens of each sequence, and replays, when two arrangements of a pass are timed."""
 TIMED_STEPS = 3
@@ -194,9 +191,7 @@ class KernelsBackend:
         self._count()
 
     def capture_next(self) -> bool:
-        """Captures an LM head of the smallest captured shape that lacks one, else the smallest of the shapes that are
-        left; whether there was one.
-        """
+        """Captures a head of the smallest captured shape, else the smallest shape left; whether there was one."""
         if self._heads_left:
             self._capture_head()
         elif self._left:
@@ -210,9 +205,7 @@ class KernelsBackend:
         self._add_head(shape, next(iter(self._heads_left[shape])))
 
     def _prepare_late(self, shape: Shape) -> None:
-        """Captures one of the shapes that are left. Where the memory does not suffice, larger ones serve in their
-        place.
-        """
+        """Captures a shape that is left. Where the memory does not suffice, larger ones serve in its place."""
         try:
             self._prepare(shape)
         except torch.OutOfMemoryError:
@@ -323,9 +316,7 @@ class KernelsBackend:
 
     @torch.no_grad()
     def pass_ms(self, decodes: int) -> float:
-        """The ms of a pass of `decodes` greedy sequences of TIMED_LENGTH tokens, or of the most that run if that is
-        less.
-        """
+        """The ms of a pass of `decodes` greedy sequences of TIMED_LENGTH tokens, or of the most that run."""
         alone = [candidate for candidate in self.shapes if not candidate.blocks]
         shape = next((candidate for candidate in alone if candidate.decodes >= decodes), alone[-1])
         if "argmax" in self._heads_left.get(shape, {}):

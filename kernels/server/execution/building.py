@@ -285,9 +285,7 @@ def stored_weights(weights: str, copies: Copies) -> str:
 
 
 def _tile(shards: Sequence[Any]) -> bool:
-    """Puts tiles in the place of the experts and returns True. Where they do not fit, are wrong or slower, says so and
-    keeps rows.
-    """
+    """Puts tiles in place of the experts; returns True. Where they do not fit, are wrong or slower, says so."""
     try:
         tile_experts(*shards)
         return True

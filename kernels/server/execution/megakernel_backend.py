@@ -49,9 +49,7 @@ class Instance(Protocol):
     caches: Sequence[tuple[Tensor, Tensor]]
 
     def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
-        """Makes tokens [count, batch] int32, in the host's memory, after the tokens `first` [batch] int64 at
-        `positions`. Does not wait for the device.
-        """
+        """Makes tokens [count, batch] int32, on the host, after `first` [batch] int64. Does not wait for the device."""
 
 
 class SlotState(NamedTuple):
@@ -78,9 +76,7 @@ class MegakernelHostBuffers(NamedTuple):
 
 
 class MegakernelBackend:
-    """Computes steps of up to `max_num_seqs` decodes. It has the pages of `states`, each rank's, as the kernels backend
-    has.
-    """
+    """Computes steps of up to `max_num_seqs` decodes, over the kernels backend's pages: each rank's `states`."""
 
     def __init__(
         self, states: Sequence[PagedState], limits: SchedulerLimits, instances: Sequence[Instance], count: int = COUNT
@@ -107,9 +103,7 @@ class MegakernelBackend:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Compiles the copies between the pages and each instance: no request waits for that later. One row goes from
-        the pages to an instance and back.
-        """
+        """Compiles the copies between pages and instances, one row there and back: no request waits for that."""
         row = torch.zeros((2, 1), dtype=torch.int64, device=self._device)
         for instance in self.instances:
             self._move(row, self._pages, instance.caches)
@@ -173,9 +167,7 @@ class MegakernelBackend:
 
     @torch.no_grad()
     def token_ms(self, sequences: int) -> float:
-        """The ms of one token of each of `sequences` sequences of TIMED_LENGTH tokens with unlike first ones, without
-        joining.
-        """
+        """The ms of one token of each of `sequences` sequences of TIMED_LENGTH tokens, without joining."""
         instance, host = self.instances[self._number(sequences)], self._host[0]
         first = torch.arange(instance.batch, dtype=torch.int64, device=self._device)
         positions = [min(TIMED_LENGTH, self.longest) - self.count] * instance.batch

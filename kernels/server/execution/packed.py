@@ -40,9 +40,7 @@ RopeAngles = tuple[Tensor, Tensor]
 
 @dataclass
 class PackedInput:
-    """What each half of a layer takes: the residual stream, and the rows' angles of each table where an op asks for
-    them.
-    """
+    """What a half of a layer takes: the residual stream, and angles of each table where an op asks for them."""
 
     stream: Stream
     angles: list[RopeAngles] | None
@@ -128,8 +126,7 @@ class PackedPass:
         self.draws_later = False
         """Whether `run` leaves the draw to its caller; a captured run draws nevertheless."""
         self.logits = self.chosen.new_empty(0)
-        """The logits [draws, vocab] of the last run, empty with an LM head; those of a captured run lie at one address
-        for all replays, as `chosen` does."""
+        """The logits [draws, vocab] of the last run, empty with an LM head; of a captured run at one address."""
 
     def run(self) -> None:
         """Computes the rows, writes their keys and values, and leaves each draw's token in `chosen` and in `last` of
@@ -253,9 +250,7 @@ class PackedPass:
     def _attend(
         self, more: Mapping[str, Tensor], shape: decoder.LayerShape, batch: int, queries: int
     ) -> Callable[..., Tensor]:
-        """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables, out=o), o like q and contiguous, by the
-        planned variant, or torch's.
-        """
+        """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables, out=o), o like q, planned or torch's"""
         state = self.state
         capacity = self.fields.tables.shape[1] * state.page_size
         case = attention_case(
@@ -330,9 +325,7 @@ def _drawn(logits: Tensor, fields: Fields) -> Tensor:
 
 
 def _sampling(temperature: float, top_k: int, top_p: float, seed: int, stream: int) -> Sampling:
-    """The row's settings; the top-p of a greedy row, and of padding, does not matter. The least temperature is below
-    itself in float32.
-    """
+    """The row's settings. Top-p of greedy rows does not matter; float32 lowers the least temperature."""
     if not temperature:
         return Sampling(0.0, top_k, 1.0, seed % (1 << 64), stream)
     return Sampling(max(temperature, TEMPERATURES[0]), top_k, top_p, seed % (1 << 64), stream)

@@ -47,9 +47,7 @@ def within(
 
 
 def longest_pass(limits: SchedulerLimits, shapes: Sequence[Shape]) -> Shape:
-    """The pass of the longest step with decodes and chunks. `shapes` are in the order of
-    `kernels.server.execution.shapes.shapes`.
-    """
+    """The pass of the longest step with decodes and chunks. `shapes` are those of `shapes.shapes`, in order."""
     decodes = limits.max_num_seqs
     room, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)
     return next(

@@ -63,9 +63,7 @@ def _best(best, place, score, token):
 
 @triton.jit
 def _measure(row, vocab, trials, scale, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """For each of three trials, how many logits are at or above it, or the sum of their exp((logit - top) / heat), with
-    (top, heat) as `scale`.
-    """
+    """For each of three trials, how many logits reach it, or the sum of their exp((logit - top) / heat)."""
     low, middle, high = trials
     top, heat = scale
     first = tl.zeros([BLOCK], tl.float32)
@@ -83,9 +81,7 @@ def _measure(row, vocab, trials, scale, COUNT: tl.constexpr, BLOCK: tl.constexpr
 
 @triton.jit
 def _smallest_kept(row, vocab, least, wanted, scale, COUNT: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr):
-    """The largest integer, `least` or above, at or above which the logits still count `wanted`, or weigh it. Two bits
-    are found by each reading of the row.
-    """
+    """The largest integer from `least` on that logits reach `wanted` times, or by weight: two bits a reading."""
     found = tl.full([], 0, tl.uint32)
     for pair in range(BITS // 2):
         step = tl.full([], 0x40000000, tl.uint32) >> (2 * pair)

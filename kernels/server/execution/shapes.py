@@ -20,9 +20,7 @@ LEAST_BLOCKS = 4
 
 
 class Shape(NamedTuple):
-    """A pass over `decodes` rows of one token, and `blocks` of `block` consecutive tokens of up to `prefill_chunks`
-    chunks.
-    """
+    """A pass over `decodes` rows, and `blocks` of `block` consecutive tokens of up to `prefill_chunks` chunks."""
 
     decodes: int
     blocks: int

@@ -92,9 +92,7 @@ class Usage:
 
 @dataclass
 class Completion:
-    """The choices of one request: `n` for each prompt, in the order of the prompts, in sequences of up to `longest`
-    tokens.
-    """
+    """The choices of one request: `n` for each prompt, in their order, in sequences of `longest` tokens at most."""
 
     client: EngineClient
     text: TextCodec

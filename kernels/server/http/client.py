@@ -15,9 +15,7 @@ from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
 class TokenEvent(NamedTuple):
-    """One token of an answer, or its end: `token` None only tells the reason. `cached` tokens of the prompt were read
-    from the prefix cache.
-    """
+    """One token of an answer, or its end (`token` None); `cached` tokens of the prompt were in the prefix cache."""
 
     token: int | None
     finish_reason: str | None

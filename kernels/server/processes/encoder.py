@@ -171,9 +171,7 @@ def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], rep
 
 
 def next_batch(waiting: deque[Waiting], pads: bool = True) -> list[Waiting]:
-    """The first requests, as many as fit into MOST_ROWS and, padded to the longest, MOST_TOKENS; one at least. If not
-    `pads`, all have one length.
-    """
+    """The first requests within MOST_ROWS and, padded, MOST_TOKENS, at least one; unless `pads`, of one length."""
     batch: list[Waiting] = []
     longest = 0
     while waiting and len(batch) < MOST_ROWS:

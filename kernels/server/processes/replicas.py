@@ -147,9 +147,7 @@ class EngineReplicas:
 
 
 class _Replica:
-    """One engine with its open requests, and the blocks of prompts that it has read. As the engine's `EngineListener`
-    it tells `heard` everything.
-    """
+    """One engine, its open requests, and the blocks of prompts it has read. It tells `heard` everything."""
 
     def __init__(self, engine: EngineProcess, heard: "Callable[[_Replica, Any], None]") -> None:
         self.engine, self._heard = engine, heard

@@ -1,6 +1,4 @@
-"""Several web servers over one engine, each in a process of its own: one process cannot write as many tokens as the
-engine makes.
-"""
+"""Several web servers over one engine, each a process: one cannot write as many tokens as the engine makes."""
 
 import asyncio
 import itertools
@@ -82,9 +80,7 @@ class WebProcesses:
         return len(self._waiting) >= MOST_WAITING
 
     def take(self, connection: socket.socket) -> None:
-        """Gives a connection to one process after another; to the next one where one has no room for it. While none has
-        room, it waits.
-        """
+        """Gives connections to one process after another, past those without room. While none has room, it waits."""
         self._waiting.append(connection)
         if len(self._waiting) == 1:
             self._deal()

@@ -233,9 +233,7 @@ SHARE = 0.5
 
 
 def read_ahead(directory: Path) -> list[Thread]:
-    """Starts to read the safetensors of a folder, unless they are larger than SHARE of the free memory. The threads end
-    with the process.
-    """
+    """Reads a folder's safetensors ahead unless larger than SHARE of free memory; threads end with the process."""
     files = sorted(directory.rglob("*.safetensors")) if directory.is_dir() else []
     if sum(file.stat().st_size for file in files) > SHARE * host_memory.free_bytes():
         return []

@@ -8,15 +8,12 @@ from typing import Literal, NamedTuple, Protocol
 from kernels.ops.sampling import GREEDY, Sampling
 
 FinishReason = Literal["stop", "length", "complete", "failed", "cancelled", "deadline"]
-"""`stop`: by a stop token. `complete`: by the last token of its grammar. `failed`: the grammar takes no further token.
-"""
+"""`stop`: by a stop token. `complete`: its grammar ends. `failed`: the grammar takes no further token."""
 RequestState = Literal["waiting", "running", "finished"]
 
 
 def prompt_too_long(prompt: int, answer: int, longest: int, least: bool = False) -> str:
-    """The sentence for a prompt and an answer that together exceed `longest` tokens. With `least` the prompt has at
-    least so many.
-    """
+    """The sentence for prompt and answer beyond `longest` tokens. With `least` the prompt has more, or so many."""
     what = f"the prompt of {'at least ' * least}{prompt:,} and the answer of {answer:,} tokens together exceed"
     return _exceeded(longest, what)
 

@@ -52,8 +52,7 @@ def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, famil
     [("int8", True, 0.0, 0.0002), ("fp8", True, 1.0, 0.0005), ("nvfp4", False, 1.0, 0.005)],
 )
 def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_least: float, kl_most: float) -> None:
-    """int8 need not be further than bf16: its rounding costs less than torch's bf16 arithmetic. Of the 2 points allowed
-    fp8 takes 1.3 at most, NVFP4 5."""
+    """int8 costs less than torch's bf16 arithmetic. Of the 2 points allowed fp8 takes 1.3 at most, NVFP4 5."""
     runner = runners.runner("megakernel", sample("bf16", "cuda"), {"weights": weights})
     tokens, compared = on_its_text(runner, "cuda")
     judged = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(0.02))
