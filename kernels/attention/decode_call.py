@@ -40,10 +40,7 @@ def split_count(pairs: int, kv_len: int, block: int, per_sm: int) -> int:
 
 
 def constants_for(case: AttentionCase, tuning: dict[str, int]) -> dict[str, int]:
-    """The kernel's constants of rows and splits.
-
-    If only a few parts would need another round of reading in the merge, their splits are left out.
-    """
+    """Constants of rows and splits. Splits that need another round of reading for a few parts are left out."""
     group, warps = case.heads // case.kv_heads, tuning["warps"]
     rows = max(1, case.q_len * group)
     seen = case.kv_len if case.window is None else min(case.kv_len, case.window + case.q_len - 1)

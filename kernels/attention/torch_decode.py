@@ -24,10 +24,7 @@ def _one_query(case: AttentionCase, gpu: Gpu) -> Refusal | None:
 
 
 class _Packed(Peer):
-    """The heads that share keys are the queries of one head: a flash kernel then reads each key once.
-
-    One query sees all keys, so that no mask is needed.
-    """
+    """Heads that share keys are the queries of one: a flash kernel reads each key once, and needs no mask."""
 
     op = "attention"
     sdpa: SdpaFlash | SdpaCudnn

@@ -1,7 +1,4 @@
-"""`flash_blackwell`: FlashAttention by hand for sm_100a, scores and sums in tensor memory.
-
-It compiles and is emulated; it never ran on the chip.
-"""
+"""`flash_blackwell`: FlashAttention by hand for sm_100a; compiles and is emulated, never ran on the chip."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""`gemm_blackwell` and `gemm_blackwell_scaled`: products by hand for sm_100a, summed in tensor memory.
-
-They compile and are emulated; they never ran on the chip.
-"""
+"""`gemm_blackwell(_scaled)`: products by hand for sm_100a; compile and are emulated, never ran on the chip."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,4 @@
-"""`grouped_blackwell`, `grouped_blackwell_fp8`: the products of a mixture-of-experts layer in one launch, for sm_100a.
-
-They compile and are emulated; they never ran on the chip.
-"""
+"""`grouped_blackwell(_fp8)`: experts' products for sm_100a; compile and are emulated, never ran on the chip."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

@@ -19,10 +19,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class BringUpStep:
-    """`work(**arguments)` gives what the file `name`.json keeps. `seconds` is the longest that it may take.
-
-    `label` tells people what it does.
-    """
+    """`work(**arguments)` gives the content of `name`.json, within `seconds`. `label` tells people what it does."""
 
     name: str
     label: str

@@ -200,10 +200,7 @@ class Exact:
 
 
 def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str) -> None:
-    """Notes how far torch's eager model and our own runners are from float32, and what these serve from themselves.
-
-    `dtype` is the precision of the activations.
-    """
+    """Notes how far torch's eager model and our runners are from float32. `dtype` is the activations'."""
     for run in (run for run in runs if not run.variant.peer):
         run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
         if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[dtype]):

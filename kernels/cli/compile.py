@@ -92,10 +92,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _wanted(options: argparse.Namespace) -> Iterator["AnyBuild"]:
-    """Every build of the models, and the proofs of their megakernels' programs.
-
-    Raises ValueError, or KeyError for a name that is in no catalogue.
-    """
+    """Every build of the models, and the proofs. Raises ValueError, or KeyError for a name in no catalogue."""
     from kernels.cli.builds import of_checks, of_model
     from kernels.model.layer_ops import BatchShape
     from kernels.server.execution.sizing import RequestedSize

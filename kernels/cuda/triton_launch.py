@@ -36,10 +36,7 @@ class BoundKernel:
     """Pairs of a place among the arguments and the number of the output whose address belongs there."""
 
     def launch(self, grid: Sequence[int], stream: int, outputs: Any) -> Launch:
-        """A launch that writes into `outputs`, a tensor or several, of the dtypes that the kernel was bound to.
-
-        Raises ValueError for an output that does not begin at a multiple of 16 bytes.
-        """
+        """A launch into `outputs` of the bound dtypes. Raises ValueError unless they begin at multiples of 16."""
         addresses = [tensor.data_ptr() for tensor in _several(outputs)]
         for address in addresses:
             if address % ALIGNMENT:
@@ -98,10 +95,7 @@ def bound(kernel: Any, arguments: Sequence[Any], outputs: Any, **options: Any) -
 
 @cache
 def _loaded(compiled: Any) -> int:
-    """The address of the compiled kernel's CUfunction on the current GPU.
-
-    Triton's own loading would also compile a launcher in C for each signature, which takes longer and is not called.
-    """
+    """The compiled kernel's CUfunction on the current GPU. Triton's own loading compiles an unused launcher."""
     import triton
 
     driver = triton.runtime.driver.active
@@ -135,10 +129,7 @@ def _several(outputs: Any) -> Sequence[Tensor]:
 
 
 def leaves(arguments: Sequence[Any], source: Any) -> Iterator[tuple[Any, str]]:
-    """Every argument that a launch passes, with its type in the signature of `source`, such as `*bf16` or `i32`.
-
-    Constants are left out. To Triton an integer of 1 is a constant, too.
-    """
+    """Arguments that a launch passes, with their types in `source`'s signature; constants, and 1, are left out."""
     yield from _leaves(tuple(arguments), tuple(source.signature.values()))
 
 

@@ -33,10 +33,7 @@ class RmsNormTriton(Variant):
         return gpu_refusal(gpu, 89 if case.quantise else 80)
 
     def build(self, case: RmsNormCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(x, w, residual=None, eps=1e-6, out=None) -> y, or (values, scale) when it quantises, then x + residual.
-
-        Takes `rows` of a program, its `warps`, and `pdl`, a dependent launch.
-        """
+        """`RmsNorm` for the case; takes `rows` of a program, its `warps`, and `pdl`, a dependent launch."""
         import torch
 
         from kernels.fused.rmsnorm_triton import RmsNorm

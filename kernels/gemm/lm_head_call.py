@@ -174,10 +174,7 @@ def packed_settings(settings: Mapping[str, Tensor | None], top_k: int | Tensor, 
 
 
 def packed_feedback(feedback: TokenFeedback | None) -> Any:
-    """`FEEDBACK` as a numpy scalar, zeros without feedback.
-
-    Raises ValueError unless the embedding's rows are whole, aligned words of 16 bytes.
-    """
+    """`FEEDBACK` as a numpy scalar. Raises ValueError unless the embedding's rows are aligned words of 16 bytes."""
     if feedback is None:
         return struct(FEEDBACK)
     rows = 0 if feedback.seen is None else len(feedback.seen)

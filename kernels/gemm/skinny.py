@@ -100,10 +100,7 @@ class _Skinny(Variant):
         return config_lookup.resized(_configs(case), params, CONFIG_PARAMS)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
-        """(stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32).
-
-        Raises ValueError when weight is not [weight_rows, k].
-        """
+        """(stream uint8,), of fp8 and nvfp4 with the scales of packed rows. Raises ValueError for another shape."""
         from kernels.gemm.skinny_call import packed
 
         if tuple(weight.shape) != (case.weight_rows, case.k):

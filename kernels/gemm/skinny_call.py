@@ -102,10 +102,7 @@ def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynami
 
 
 def own_loads(config: TileConfig, dtype: str, normalises: bool) -> int:
-    """The 16-byte loads with which each lane fetches those columns of a single row of x that its warp multiplies.
-
-    0: x is loaded in another way, by a bulk copy if it needs no conversion.
-    """
+    """The 16-byte loads by which lanes fetch their columns of x's only row; 0: x is loaded in another way."""
     loads = -(-config.steps * STEP_K[config.kind] // (8 * 32))
     changes = normalises or (config.kind != "same" and dtype == "bf16")
     return loads if config.m == 1 and changes and loads <= OWN_MOST else 0
@@ -118,10 +115,7 @@ def build_of(config: TileConfig, case: LinearCase, dynamic: bool) -> nvrtc.Build
 
 
 def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int = 0, **given: Any) -> Any:
-    """`Params` as a numpy scalar; what is not given is 0.
-
-    Raises ValueError where so few clusters run at once that each has too many units to leave room for a ring.
-    """
+    """`Params`, 0 where not given. Raises ValueError where too few clusters run at once to leave room for a ring."""
     own = {
         "m": config.m, "k": config.k, "units": config.units, "steps": config.steps, "x_bytes": config.x_bytes,
         "stages": config.stages(at_once, pdl), "kept_units": config.kept_units(at_once),
@@ -136,10 +130,7 @@ def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int 
 
 
 class SchedulerCounters:
-    """The two int32 counters of each weight's dynamic scheduler.
-
-    They are 0 whenever no launch runs. Two launches with one weight must not run at the same time.
-    """
+    """Two int32 counters of each weight's dynamic scheduler, 0 between launches, which must not overlap."""
 
     def __init__(self) -> None:
         self._counters: dict[int, Tensor] = {}

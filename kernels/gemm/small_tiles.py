@@ -230,10 +230,7 @@ class SmallTileConfig:
 
 @cache
 def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
-    """Every tile config of the case, the best guess first; of two equal guesses the one that uses more SMs.
-
-    A model's passes ask for the same ones again and again.
-    """
+    """Every tile config of the case, the best guess first, of equal ones the one that uses more SMs; cached."""
     candidates = [
         SmallTileConfig(case, groups, splits, tokens)
         for groups in (1, 2, 3, 4)

@@ -19,10 +19,7 @@ from kernels.quant.formats import FLOAT_SCALES
 
 
 def _plain(case: LinearCase) -> "Callable[..., Any]":
-    """The product and its epilogue as eager torch calls, one after the other.
-
-    `quantise` gives (values e4m3 [m, n], scales float32 [m, 1]).
-    """
+    """Product and epilogue as eager torch calls. `quantise` gives (values e4m3 [m, n], scales float32 [m, 1])."""
     import torch.nn.functional as F
 
     from kernels.ops.base import EPSILON
@@ -168,10 +165,7 @@ class Int8DynamicCpu(Peer):
 
 
 def _sums_exactly(case: LinearCase) -> bool:
-    """Whether oneDNN sums the largest int8 values of this shape exactly.
-
-    Without VNNI instructions it adds two products in 16 bits, which overflow.
-    """
+    """Whether oneDNN sums int8's largest values exactly: without VNNI two products overflow 16 bits."""
     import torch
 
     rows, columns = (torch.full((count, case.k), 127, dtype=torch.int8) for count in (case.m, case.n))
@@ -179,10 +173,7 @@ def _sums_exactly(case: LinearCase) -> bool:
 
 
 def _sum_of_halves(rows: "torch.Tensor", columns: "torch.Tensor") -> "torch.Tensor":
-    """rows @ columns of int8, in int32, as two products with half of each column.
-
-    Halved values are at most 64, so the sum of two products with int8 values fits in 16 bits.
-    """
+    """rows @ columns of int8 in int32, by halves of columns: two products with halved values fit in 16 bits."""
     import torch
 
     half = columns >> 1

@@ -150,10 +150,7 @@ class DocumentReader:
 
 
 class RefusalReader:
-    """The body of an answer that is not what was requested: the failure's sentence.
-
-    `content_type` is that of an answer whose status is 200.
-    """
+    """An answer that was not requested: the failure's sentence. `content_type` is that of a status 200."""
 
     def __init__(self, exchange: Exchange, content_type: str = "") -> None:
         self._exchange, self._content_type = exchange, content_type

@@ -63,10 +63,7 @@ class LoadFigures:
         return samples_of(served, metric, n)
 
     def token_times(self) -> np.ndarray:
-        """When each token of the steady part came, those of the warm-up's requests included: ns from its beginning.
-
-        Of several rounds the parts follow each other without a gap.
-        """
+        """Times of the steady part's tokens in ns, the warm-up's requests included; rounds follow without a gap."""
         times, before_ns = [], 0
         for sent in self.rounds:
             since, until = sent.counted_from_ns, sent.stopped_ns

@@ -54,10 +54,7 @@ class Lag:
         return too_late(self.send_p99, self.loop_p99)
 
     def sentence(self, closed: bool) -> str:
-        """Why the measurement is void; where users of a `closed` loop were sent for late, also what is wrong with it.
-
-        "" where it is not void.
-        """
+        """Why the measurement is void, and what is wrong with a `closed` loop that was late; "" where it is not."""
         if not self.void:
             return ""
         late, paused = max(self.send_p99, self.loop_p99), ""

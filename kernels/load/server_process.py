@@ -41,10 +41,7 @@ def reserved_port() -> int:
 def running(
     command: Sequence[str], ready_url: str, log: Path, seconds: float, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts the command, waits up to `seconds` for a 200 from `ready_url`, and ends its whole group afterwards.
-
-    What it prints goes to `log`. Raises NotStarted.
-    """
+    """Runs the command, waits for a 200 from `ready_url`, ends its whole group afterwards. Raises NotStarted."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True

@@ -78,10 +78,7 @@ class Sending:
 
 @dataclass(frozen=True)
 class LoadShare:
-    """The share of one process: every `processes`-th request from `number` on, and as many of the users.
-
-    `counts` is the descriptor of the file by which the processes share their counters.
-    """
+    """One process's share: every `processes`-th request from `number` on. `counts` is their shared file."""
 
     sending: Sending
     number: int

@@ -29,10 +29,7 @@ def usable_cores(cpus: Path = CPUS, quota: Path = QUOTA, affinity: Collection[in
 
 
 def usable_cpus(quota: Path = QUOTA) -> int:
-    """CPUs, hyper-threads among them, that this process may use, at most the cgroup's quota; at least 1.
-
-    For processes that wait most of the time.
-    """
+    """CPUs, hyper-threads too, within the cgroup's quota, at least 1: for processes that mostly wait."""
     count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, min(count, _quota(quota) or count))
 

@@ -47,10 +47,7 @@ class Fidelity:
 def fidelity(
     expected: Iterable[Tensor], runners: "Mapping[str, Runner]", ids: Tensor, batch: int
 ) -> dict[str, Fidelity]:
-    """Teacher-forced over ids [sequences, length], `batch` sequences at a time.
-
-    `expected` are the float32 model's logits [batch, length, vocab] of each batch, on any device.
-    """
+    """Teacher-forced over ids [sequences, length]. `expected`: float32's logits [batch, length, vocab] of batches."""
     distances = {name: Fidelity() for name in runners}
     for exact, rows in zip(expected, ids.split(batch), strict=True):
         for name, runner in runners.items():

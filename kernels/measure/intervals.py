@@ -11,10 +11,7 @@ STUDENT = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306,
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
-    """Median and its 95 % interval from order statistics (binomial, exact; the whole range below 6 samples).
-
-    Raises ValueError when there is no sample.
-    """
+    """Median and 95 % interval by order statistics (the range below 6 samples). Raises ValueError without any."""
     if not samples:
         raise ValueError("an interval needs at least one sample")
     ordered, n = sorted(samples), len(samples)
@@ -24,10 +21,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
 
 
 def percentile(ordered: Sequence[float], p: float) -> float:
-    """sorted[floor(n·p)] of samples already in order, `p` as a number such as 50 or 99; no interpolation.
-
-    Raises ValueError when there is no sample or `p` is not in [0, 100).
-    """
+    """sorted[floor(n·p)] of sorted samples, `p` such as 50, no interpolation. Raises ValueError outside [0, 100)."""
     if not ordered or not 0 <= p < 100:
         raise ValueError(f"percentile {p} of {len(ordered)} samples does not exist")
     return ordered[math.floor(len(ordered) * Fraction(str(p)) / 100)]

@@ -87,10 +87,7 @@ def build_of(sm: int) -> Build:
 
 
 def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Callable[[], None]:
-    """A call that zeroes `word` and enqueues the kernel so that all of its blocks run at once.
-
-    It raises RuntimeError with CUDA's code, also where the blocks find no room together.
-    """
+    """Zeroes `word` and enqueues the kernel, all blocks at once. Raises RuntimeError with CUDA's code."""
     import torch
 
     from kernels.cuda import nvrtc

@@ -79,10 +79,7 @@ def set_root(process: int) -> None:
 
 
 def is_other(process: int) -> bool:
-    """Whether the process of this id is neither an ancestor nor a descendant of this process, or of the root set.
-
-    One that has ended does not count: NVML may list it a moment longer.
-    """
+    """Whether a process is neither ancestor nor descendant of this or the root set, and has not ended."""
     import psutil
 
     me = psutil.Process()

@@ -203,10 +203,7 @@ def kernels_layer(
 def pass_ms(
     of: ModelSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], layer: LayerTime
 ) -> float:
-    """Milliseconds of a pass whose weights have `weight_bytes` bytes and whose keys `kv_share` of 16 bits.
-
-    `rates`: TB/s and TFLOP/s, of all GPUs that divide the model evenly.
-    """
+    """Ms of a pass over `weight_bytes`, keys `kv_share` of 16 bits. `rates`: TB/s and TFLOP/s of all GPUs."""
     read, multiplied = rates[0] * 1e9, rates[1] * 1e9
     weight = max(weight_bytes / read, 1 / (layer.unpacked * 1e9))
     attention = 4.0 * of.q_width * of.layers * work.pairs

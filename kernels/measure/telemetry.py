@@ -70,10 +70,7 @@ class TelemetrySampler:
                 return
 
     def summary(self, since_s: float = -math.inf, until_s: float = math.inf) -> dict[str, Any]:
-        """Medians and extremes of the samples so far; with bounds, of those between two times of the monotonic clock.
-
-        What is said of other programs is always of the whole time.
-        """
+        """Medians and extremes so far, or between two monotonic times; of other programs, of the whole time."""
         samples = [sample for sample in list(self._samples) if since_s <= sample["at"] <= until_s]
         clocks, power, heat = (
             [sample[name] for sample in samples if name in sample] for name in ("mhz", "watts", "celsius")
@@ -94,10 +91,7 @@ class TelemetrySampler:
 
 
 def power_record(readings: Sequence[tuple[float, float]]) -> dict[str, float | None]:
-    """The mean of readings (seconds, watts) weighted by time, by the trapezoidal rule, and the longest gap in seconds.
-
-    Both are None of fewer than two readings.
-    """
+    """The mean of readings (s, W) by the trapezoidal rule, and the longest gap in s; None of fewer than two."""
     pairs = list(itertools.pairwise(readings))
     whole = readings[-1][0] - readings[0][0] if pairs else 0.0
     if not whole:
@@ -107,10 +101,7 @@ def power_record(readings: Sequence[tuple[float, float]]) -> dict[str, float | N
 
 
 class _OthersCpuTime:
-    """The share of this process's CPUs that other programs used, from construction to `stop`.
-
-    Descendants of this process are no other programs: compilers and servers that it has started.
-    """
+    """The share of this process's CPUs that others than its descendants used, from construction to `stop`."""
 
     def __init__(self) -> None:
         self._begin = self._now()

@@ -191,10 +191,7 @@ HOST_BATCH = 25
 
 @torch.no_grad()
 def host_us(call: Call, device: torch.device, calls: int = 1000, seconds: float = 0.2) -> float | None:
-    """The median host time of a call on a GPU in µs; None on a CPU, where it would be the whole time.
-
-    Taken over `calls` calls with warm caches, or as many as `seconds` allow.
-    """
+    """Median host µs of `calls` calls on a GPU, caches warm, or as many as `seconds` allow; None on a CPU."""
     if device.type != "cuda":
         return None
     spent: list[int] = []
@@ -216,10 +213,7 @@ SETTLING_SECONDS, SETTLED_SAMPLES, BUSY_MS, MOST_BUSY = 0.3, 9, 20.0, 1000
 
 @torch.no_grad()
 def settled(call: Call, device: torch.device, timer: Timer | None = None) -> Timing | None:
-    """The time of a call with a cold cache while the GPU does the same work without a pause; None on a CPU.
-
-    Power then holds the clocks down. `timer` replaces the device's own.
-    """
+    """A call's time, cache cold, while the GPU does that work without a pause, clocks down; None on a CPU."""
     if device.type != "cuda" and timer is None:
         return None
     timer = timer or timer_for(device)

@@ -260,10 +260,7 @@ class MegakernelRunner(Runner):
             raise ValueError(f"ids: {int(ids.min())} to {int(ids.max())} are not all of 0 to {self.shape.vocab - 1}")
 
     def _forced(self, machine: SingleGpuMegakernel | RankedMachine, ids: Tensor, start: int) -> Tensor:
-        """Logits [rows, length - start, vocab] float32 of ids [rows, length] from position `start` on.
-
-        At most `layout.batch` rows; keys and values of what precedes lie in the caches.
-        """
+        """Logits [rows, length - start, vocab] float32 of ids [rows, length] from `start` on, behind cached keys."""
         self._cancel[1][0] = 0
         (rows, length), batch, vocab = ids.shape, machine.layout.batch, self.shape.vocab
         out = torch.empty(rows, length - start, vocab, dtype=torch.float32, device=machine.gpu)

@@ -19,10 +19,7 @@ FRAMES_PER_POSITION = 2
 
 
 def zeros(model: PreTrainedModel, batch: int, length: int) -> torch.Tensor:
-    """A main input for `batch` requests on the model's device; texts are of `length` ids.
-
-    Raises ValueError when the configuration does not describe it.
-    """
+    """A main input of `batch` requests, texts of `length` ids. Raises ValueError where the config has none."""
     shape = _shape(model, batch, length)
     dtype = torch.int64 if model.main_input_name == "input_ids" else model.dtype
     return torch.zeros(shape, dtype=dtype, device=model.device)

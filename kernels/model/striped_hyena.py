@@ -82,10 +82,7 @@ class LongConvolution(nn.Module):
         return convolved[..., :length].to(u.dtype) * w_post
 
     def last(self, products: Tensor, position: Tensor) -> Tensor:
-        """conv(products, taps) [batch, width] at `position`, of u · w_pre [batch, tokens, width].
-
-        What lies behind the position counts for nothing.
-        """
+        """conv(products, taps) [batch, width] at `position`, of u · w_pre [batch, tokens, width] up to there."""
         distance = position - torch.arange(products.shape[1], device=products.device)
         taps = self.taps(products.shape[1]).index_select(1, distance.clamp_min(0)).masked_fill(distance < 0, 0.0)
         return (products.float() * taps.T).sum(1).to(products.dtype)

@@ -63,10 +63,7 @@ def shards_of(model: Any) -> list[Any]:
 
 
 def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch.device]:
-    """The devices of so many shards: the first GPUs, or with the `kind` "cpu" this machine's memory for each shard.
-
-    Raises ValueError where fewer GPUs can be seen.
-    """
+    """The devices of so many shards: the first GPUs, or the CPU for each. Raises ValueError for fewer GPUs."""
     if kind == "cpu":
         return [torch.device("cpu")] * tensor_parallel_size
     if (visible := torch.cuda.device_count()) < tensor_parallel_size:

@@ -42,10 +42,7 @@ class Tensor:
 
 
 def read_header(name: str, path: Path) -> list[Tensor]:
-    """The tensors of a safetensors file in the order of their bytes.
-
-    `name` is the file's name for people. Raises ModelRefused when anything about header or length is wrong.
-    """
+    """A safetensors file's tensors in the order of bytes; `name` is for people. Raises ModelRefused."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         head = stream.read(1 << 20)

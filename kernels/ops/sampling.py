@@ -123,10 +123,7 @@ def scores(logits: Floats, how: Sampling, index: int) -> Floats:
 
 
 def choose(logits: Floats, how: Sampling, index: int) -> int:
-    """The token of `logits` [vocab] that becomes token `index` of its sequence.
-
-    The smaller id when two are equal; 0 when all logits are NaN.
-    """
+    """The token at `index` of its sequence from `logits` [vocab]; of equals the smaller id, 0 if all are NaN."""
     tokens = np.flatnonzero(~np.isnan(logits) if how.greedy else kept(logits, how))
     if not tokens.size:
         return 0

@@ -55,10 +55,7 @@ def poison_answer(answer: Any) -> None:
 
 
 def overwrite(target: Any, source: Any) -> None:
-    """Copies values into the tensors of one argument, past torch's version counter, as a captured graph does.
-
-    Raises Failed for anything but tensors and tuples of them.
-    """
+    """Copies values past torch's version counter, as a captured graph does. Raises Failed for other arguments."""
     if isinstance(target, torch.Tensor):
         target.data.copy_(source)
     elif isinstance(target, tuple | list):

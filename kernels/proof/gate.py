@@ -30,10 +30,7 @@ from kernels.registry import Variant
 
 @dataclass(frozen=True)
 class GateReport:
-    """The gate's answer. `error` and `limit` are those of the worst output, as shares of its largest value.
-
-    `gate`: pass, fail (a wrong answer) or error (it could not be built or run).
-    """
+    """The gate's answer: pass, fail (wrong) or error (not built or run); the worst output's `error` and `limit`."""
 
     passed: bool
     error: float | None
@@ -51,10 +48,7 @@ def check(
     seed: int = 0,
     references: ReferenceCache | None = None,
 ) -> GateReport:
-    """Puts the variant through the gate for one case: three magnitudes of inputs, ten calls in all.
-
-    `references` caches the oracles of the inputs for the case's other variants.
-    """
+    """Puts a variant through the gate: three magnitudes, ten calls. `references` caches oracles for others."""
     return prove(variant, case, device, params, seed, references)[0]
 
 
@@ -188,10 +182,7 @@ def expect(
     draw: tuple[str, int],
     references: ReferenceCache,
 ) -> ReferenceAnswer:
-    """The oracle of a call on `drawn` inputs as the variant rounds them, and what the rounding alone changes.
-
-    `draw` names them: their kind and seed.
-    """
+    """The oracle of `drawn` inputs as the variant rounds them, and the rounding's own change. `draw`: kind, seed."""
     used = variant.rounded(case, params, drawn)
 
     def answer() -> ReferenceAnswer:

@@ -51,10 +51,7 @@ def _is_noise(name: str) -> bool:
 
 
 def foreign(kernel_names: Sequence[str], variant: Variant) -> str:
-    """The first GPU kernel that is neither the variant's own nor among its helpers; "" when there is none.
-
-    Operators of a CPU are torch's in every variant, and tell nothing.
-    """
+    """The first GPU kernel neither the variant's own nor a helper; "" without. A CPU's operators tell nothing."""
     own, helpers = variant.own_kernels(), [re.compile(helper) for helper in variant.helpers]
     for name in _on_gpu(kernel_names):
         if name not in own and not any(helper.search(name) for helper in helpers):

@@ -118,10 +118,7 @@ def _groups(rows: int) -> list[slice]:
 
 
 def power_of_two(x: Tensor) -> Tensor:
-    """The least power of two that is not under x, float32; 2⁻¹²⁶ for smaller ones, and 1 where x is 0.
-
-    The exponent's bits of a float32, after its fraction has carried into them.
-    """
+    """The least power of two not under x, float32, by a carry into the exponent; at least 2⁻¹²⁶, and 1 of 0."""
     bits = (x.float().contiguous().view(torch.int32) + FRACTION) & EXPONENT
     return torch.where(x > 0, bits.view(torch.float32), 1.0)
 

@@ -43,10 +43,7 @@ def check_request(prompt: "torch.Tensor", tokens: int) -> None:
 
 
 class Runner(ABC):
-    """A model made ready to run on one device. Built once, then called many times.
-
-    `prepare` compiles and warms up for one traffic shape and may take minutes; nothing of it is timed.
-    """
+    """A model made ready on one device, for many calls. `prepare` compiles for one traffic, never timed."""
 
     name: ClassVar[str]
     gives_logits: ClassVar[bool] = True

@@ -29,10 +29,7 @@ TUNING_SECONDS = 15.0
 
 
 class TuningRunner(KernelsRunner):
-    """A kernels runner that tunes its ops for the shape it is prepared for, and prints its reasons to stderr.
-
-    Option `weights`: a lower precision whose variants compete too.
-    """
+    """A kernels runner that tunes when prepared and prints why. Option `weights`: a lower precision to try too."""
 
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:

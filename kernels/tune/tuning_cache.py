@@ -26,10 +26,7 @@ CODE = ("attention", "blackwell", "cuda", "fused", "gemm", "quant", "tiles")
 
 @dataclass(frozen=True)
 class TunedVariant:
-    """The variant for a case, and a sentence with the reason and the rivals; `at` is the time (UTC).
-
-    `ms` is None when nothing was measured.
-    """
+    """The variant of a case and why, with its rivals; `at` is UTC. `ms` is None when nothing was measured."""
 
     variant: str
     params: dict[str, Any]

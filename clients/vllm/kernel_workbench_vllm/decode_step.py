@@ -51,10 +51,7 @@ class Pages(NamedTuple):
 
 
 class EngineModel(Decoder):
-    """The weights of a decoder that another engine has loaded: `layers` and `shapes` of equal length.
-
-    `cos` and `sin` are [positions, head_dim], in the dtype of the model.
-    """
+    """A decoder's weights as another engine loaded them; `cos` and `sin` [positions, head_dim] in its dtype."""
 
     def __init__(
         self,
@@ -248,10 +245,7 @@ class DecodeSteps:
     def __init__(
         self, model: EngineModel, plan: Plan, gpu: Gpu, sizes: Collection[int], pages: Pages, choose: bool = False
     ) -> None:
-        """Raises ValueError in a sentence where the memory does not hold the packed copies of the weights.
-
-        On a GPU a step with an op that torch would run is left out.
-        """
+        """Raises ValueError where memory does not hold the packed weights. A step with torch's ops is left out."""
         on_gpu = model.embedding.is_cuda
         if on_gpu:
             needed = packed_bytes(model, gpu, weights=weights_of(plan)) + (model.lm_head.nbytes if choose else 0)

@@ -207,10 +207,7 @@ class Rank:
 
     @contextmanager
     def traced(self) -> Iterator[None]:
-        """Inside the block launches run the traced build, on the same weights, caches and words, and fill `trace`.
-
-        Raises RuntimeError with the compiler's log.
-        """
+        """Launches inside the block run the traced build and fill `trace`. Raises RuntimeError with its log."""
         usual = self.kernel
         with current(self.gpu):
             self.kernel = device.load(self.traced_build, self.constants)

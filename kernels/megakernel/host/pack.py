@@ -250,10 +250,7 @@ def _units_in_mxfp4(matrices: "torch.Tensor") -> "torch.Tensor":
 def pack(
     model: "Decoder", program: Program, rounded: "RoundedWeights | None" = None
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """A rank's weights as they stream, uint8, and where each SM's begin and the last ends, int64 [sms + 1].
-
-    `model` is packed, that rank's shard of a sharded one; `rounded` as for `coded`.
-    """
+    """A rank's stream of weights, uint8, and where each SM's begin, int64 [sms + 1]; `rounded` as for `coded`."""
     import torch
 
     sizes, form_of = program.stream_bytes(), program.layout.form_of

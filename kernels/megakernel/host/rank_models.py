@@ -118,10 +118,7 @@ def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankMod
 def shard_codes(
     whole_codes: RoundedWeights, shard: Decoder, place: tuple[int, int], device: torch.device
 ) -> RoundedWeights:
-    """A rank's shard of a model's codes, on its GPU: rows of q, k and v and of gate and up, columns of the others.
-
-    `place` is the rank and how many there are.
-    """
+    """A rank's shard of codes on its GPU: rows of q, k, v, gate and up, columns of others. `place`: rank of many."""
     rank, shape = place[0], shard.shapes[0]
     heads = [count * shape.head_dim for count in (shape.heads, shape.kv_heads, shape.kv_heads)]
     columns = {"o": shard.layers[0].o.shape[1], "down": shard.layers[0].dense.down.shape[1]}

@@ -98,10 +98,7 @@ class RankedMachine:
             return replace(request, first=request.first.to(rank.gpu), forced=forced, logits=logits)
 
     def _run(self, params: Sequence[Params], streams: Sequence[torch.cuda.Stream]) -> None:
-        """All kernels, one directly after the other since each waits for the others; then all words are emptied.
-
-        A rank's words may be written until all ranks have ended.
-        """
+        """Runs all kernels, one behind the other since each waits for the others; words are emptied when all end."""
         ended = []
         for rank, stream, own in zip(self.ranks, streams, params, strict=True):
             with current(rank.gpu), torch.cuda.stream(stream):

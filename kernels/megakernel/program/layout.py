@@ -349,10 +349,7 @@ def shares(
 
 
 def products(shape: ModelShape, layout: Layout) -> dict[int, tuple[int, int, int]]:
-    """Row tiles, column tiles and column parts of each product; HEAD's row tiles are those of all ranks.
-
-    In a mixture GATE_UP and DOWN are one group's: the experts of a group as one matrix.
-    """
+    """Row tiles, column tiles and parts of each product; HEAD's of all ranks, GATE_UP's and DOWN's of one group."""
     k = shape.hidden // 16
     router = {ROUTER: (-(-shape.experts // 16), k, 1)} if shape.experts else {}
     return {

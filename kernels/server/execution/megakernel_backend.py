@@ -270,10 +270,7 @@ def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[i
 
 
 def crossing(kernels_ms: Mapping[int, float], megakernel_ms: Mapping[int, float]) -> int:
-    """The most sequences up to which the megakernel is faster; 0 where it is slower even for the fewest.
-
-    Both mappings give the ms of a token by the number of sequences.
-    """
+    """The most sequences up to which the megakernel takes fewer ms a token; 0 where none."""
     most = 0
     for sequences in sorted(megakernel_ms):
         if megakernel_ms[sequences] >= kernels_ms[sequences]:

@@ -39,10 +39,7 @@ class Shape(NamedTuple):
 
 
 def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
-    """The shapes that hold every step within the limits, the cheapest first.
-
-    `decodes` are those of passes without chunks (none: the defaults).
-    """
+    """Shapes that hold every step in the limits, the cheapest first; `decodes` of those without chunks, or defaults."""
     block, most = limits.chunk_rows, limits.max_num_seqs
     alone = {*(decode for decode in decodes if decode < most), most} if decodes else set(default_decodes(most))
     beside = {*(each for each in limits.mixed if each < most), most}

@@ -134,10 +134,7 @@ class EngineClient:
         options: LogitsOptions | None = None,
         echo: bool = False,
     ) -> Iterator[asyncio.Queue[Any]]:
-        """Sends a request to the engine and yields the queue of what comes for it. Leaving before its end cancels it.
-
-        Raises ApiError when the engine is not ready.
-        """
+        """Sends a request, yields the queue of what comes for it, and cancels it if left early. Raises ApiError."""
         if self._ending is not None:
             raise self._ending
         if self.ready is None:

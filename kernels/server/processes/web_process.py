@@ -88,10 +88,7 @@ class WebSpec:
 
 
 def main(web: WebSpec, prefix: str, control: socket.socket, folder: str, pipe: Connection) -> None:
-    """The process's main function. It ends when the main process tells it to, or has ended itself.
-
-    `prefix` begins the names of its requests. Connections come through `control`.
-    """
+    """The process's main function, until the main process says so or ends. `prefix` begins requests' names."""
     ignore_signals()
     os.makedirs(folder, exist_ok=True)
     os.environ[METRICS_FOLDER] = folder

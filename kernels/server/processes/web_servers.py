@@ -57,10 +57,7 @@ class WebServers(Protocol):
 
 @asynccontextmanager
 async def web_servers(engine: EngineProcess | EngineReplicas, web: WebSpec) -> AsyncIterator[WebServers]:
-    """The web servers of one engine: one in this process, or several in processes of their own.
-
-    Raises ValueError with a sentence where the model's tokenizer cannot be read.
-    """
+    """One engine's web servers, here or in processes. Raises ValueError where the tokenizer cannot be read."""
     count = processes_here(web.spec)
     if count > 1:
         from kernels.server.http import app  # noqa: F401  a package that is missing is named here, once

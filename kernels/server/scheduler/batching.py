@@ -221,10 +221,7 @@ class Scheduler:
         return cost
 
     def _reserve(self, request: Request, tokens: int) -> bool:
-        """Gives the request pages for `tokens` tokens. Requests that came later give theirs up, the last one first.
-
-        False if the request itself was the last one and gave its own up.
-        """
+        """Gives pages for `tokens` tokens; the last requests give theirs up. False if this one gave its own up."""
         missing = self.pages.needed(tokens) - len(request.pages)
         if missing <= 0:
             return True
