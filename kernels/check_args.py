@@ -58,10 +58,8 @@ def check_tensor(
     layout: TensorLayout = "rows",
     aligned: int = 1,
 ) -> None:
-    """Checks one argument of a call: a tensor of this shape (None: any length), of one of the dtypes.
-
-    It must lie on `device` (None: on a GPU), and a GPU must be the current one. `layout` is what its strides must be;
-    its address must be a multiple of `aligned` bytes. Raises ValueError that names the argument.
+    """Checks a tensor of a call: shape (None: any length), dtypes, `device` (None: the current GPU), strides by
+    `layout`, an address that `aligned` divides. Raises ValueError that names it.
     """
     if given.shape != shape and (
         given.dim() != len(shape)
@@ -142,9 +140,7 @@ def check_out(
 def check_outputs(
     given: Any, outputs: "Sequence[tuple[str, tuple[int, ...], torch.dtype]]", device: "torch.device"
 ) -> None:
-    """Checks the `out` of a call, if given, as `check_out`: a tensor, or a tuple where there are several `outputs`, of
-    which each has a name, a shape and a dtype.
-    """
+    """Checks the `out` of a call, if given, as `check_out`; of several `outputs` (name, shape, dtype) a tuple."""
     if given is None:
         return
     outputs_given = (given,) if len(outputs) == 1 else given

@@ -82,10 +82,8 @@ def generation(sm: int) -> Gpu:
 
 
 def class_of(name: str) -> str:
-    """The class of a GPU by its driver's name: `NVIDIA A100-SXM4-80GB` is `a100`.
-
-    An unknown one gets its name in lower case, with hyphens and without the maker: `NVIDIA RTX 6000 Ada` is
-    `rtx-6000-ada`.
+    """The class of a GPU by its driver's name: `NVIDIA A100-SXM4-80GB` is `a100`, an unknown one its name in lower
+    case: `NVIDIA RTX 6000 Ada` is `rtx-6000-ada`.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
     known = [name for name in GPUS if name != "cpu" and f"-{name}-" in f"-{slug}-"]

@@ -1,7 +1,5 @@
-"""Variants: implementations of an op, what each serves, and why it cannot serve the rest. Imports without torch.
-
-Adding a variant means adding one file that calls `register` at import, and its module's name to `MODULES`.
-A variant's file imports torch, Triton and CuPy inside `build`, never at its top.
+"""Variants: implementations of an op, and what each refuses. Imports without torch. A variant is a file that calls
+`register`, and whose module stands in `MODULES`; it imports torch, Triton and CuPy inside `build`.
 """
 
 import difflib
@@ -126,10 +124,8 @@ class Variant(ABC):
         return weight
 
     def packing(self, case: Any, params: dict[str, Any]) -> str:
-        """A string that names the form `pack` gives a weight. Calls share a packed weight only if their strings are
-        equal, also those of two variants.
-
-        This default suits a `pack` that does not depend on m or rows, and on the epilogue only by whether it gates.
+        """Names the form that `pack` gives a weight: calls, of two variants too, share one where it is equal. The
+        default suits a `pack` that depends on neither m nor rows, and on the epilogue only by its gate.
         """
         return f"{self.name} {case.model_dump(exclude={'m', 'rows', 'epilogue'})} {params}"
 

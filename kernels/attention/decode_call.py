@@ -89,10 +89,8 @@ class Scratch:
 
 
 class CacheAttention(CudaCall):
-    """A call of decode attention, by a kernel in Triton or CUDA C++; `DecodeSplit.build` says how it is called.
-
-    For a CUDA graph, capture it with lengths or position in a tensor that
-    keeps its address, and k and v with the case's kv_len as capacity. Replays read the tensors' current values.
+    """A call of decode attention, as `DecodeSplit.build` says. Capture it with lengths or position in a tensor that
+    keeps its address, and k and v with kv_len as capacity: replays read current values.
     """
 
     workspace = True
@@ -189,11 +187,7 @@ class KeyCounts(NamedTuple):
     capacity: int
 
     def check(self, k: torch.Tensor, page_table: torch.Tensor | None) -> None:
-        """Reads lengths (or positions: `more` is 1) and the page table on the host.
-
-        Raises ValueError for a length below 0 or above the capacity, and for a used entry of the table that is no page
-        of k.
-        """
+        """Reads lengths (or positions) and page table on the host. Raises ValueError for one beyond the cache or k."""
         name, most = "position" if self.more else "lengths", self.capacity - self.more
         lengths = self.given.tolist() if self.given is not None else [most]
         for sequence, count in enumerate(lengths):

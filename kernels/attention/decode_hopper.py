@@ -59,10 +59,8 @@ class DecodeHopper(Variant):
         return refused(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """`decode_split`'s function for one query. k and v must be aligned to 16 bytes; a page holds a multiple of 16
-        keys.
-
-        Params: `warps` of a block, and `steps` of 16 keys that a warp has in flight. Raises ValueError.
+        """`decode_split`'s function for one query; k, v aligned to 16 bytes, pages of a multiple of 16 keys. Params:
+        `warps` of a block, and `steps` of 16 keys that a warp has in flight.
         """
         from kernels.attention.decode_hopper_call import HopperCall
 

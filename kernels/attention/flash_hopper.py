@@ -24,10 +24,8 @@ SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {64: ((3, 128, 8), (2, 128
 
 @register
 class FlashHopper(Variant):
-    """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128, bf16 and fp16, sequences of one length.
-
-    One warpgroup's products run while the others compute exponentials. Sums are rescaled lazily: only when a maximum
-    has grown by more than a threshold. Source: Shah et al., FlashAttention-3 (2024).
+    """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128. Products of one warpgroup run while
+    others compute exponentials, rescaled lazily: Shah et al., FlashAttention-3 (2024).
     """
 
     name = "flash_hopper"

@@ -49,10 +49,8 @@ def _visible(rows, columns, kv_len, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
 
 @triton.jit
 def _walk(state, queries, k, v, span, score, MASK: tl.constexpr, C: tl.constexpr):
-    """Attends to the keys [begin, end), a multiple of BLOCK_N from 0.
-
-    `queries`: the values [BLOCK_M, BLOCK_D], and their rows among the keys. `span`: begin, end and the sequence's
-    length. k and v are a `Strided` of one sequence and head. `score` as in `attention_forward`.
+    """Attends to the keys [begin, end), from a multiple of BLOCK_N. `queries`: values [BLOCK_M, BLOCK_D] and rows;
+    `span`: begin, end, the sequence's length; `score` as in `attention_forward`.
     """
     total, largest, weight = state
     q, rows = queries

@@ -32,10 +32,8 @@ KINDS = {"bf16": "kBf16", "fp16": "kF16"}
 
 @register
 class FlashBlackwell(Variant):
-    """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128, bf16 and fp16, sequences of one length.
-
-    While the tensor cores multiply for one warpgroup, the other computes exponentials: FlashAttention-4's order of
-    products, and its lazy rescaling.
+    """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128. One warpgroup computes exponentials
+    while the tensor cores multiply for the other, as in FlashAttention-4.
     """
 
     name = "flash_blackwell"

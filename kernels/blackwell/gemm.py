@@ -49,10 +49,8 @@ class _BlackwellVariant(Variant):
         return space(case)
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
-        """f(x [m, k], w, bias=None [n], residual=None [m, n]) -> y [m, n]; with scales x and w are what `passed` and
-        `pack` return.
-
-        Raises ValueError that names the argument: of another shape, dtype or device, misaligned, not contiguous.
+        """f(x [m, k], w, bias=None [n], residual=None [m, n]) -> y [m, n]; with scales x and w as `passed` and `pack`
+        give.
         """
         from kernels.blackwell.gemm_call import BlackwellLinear
 

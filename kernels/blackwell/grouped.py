@@ -42,10 +42,8 @@ class GroupedBlackwell(Variant):
         return space(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], rows sorted by expert.
-
-        `offs` stays on the device. Ends that are out of order or exceed the rows cause no access outside the tensors.
-        Rows after the last end are not written. Raises ValueError that names the argument.
+        """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], rows sorted by expert. `offs` stays
+        on the device; wrong ends cause no access outside. Rows after the last end are not written.
         """
         from kernels.blackwell.grouped_call import GroupedBlackwellProduct
 

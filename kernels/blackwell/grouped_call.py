@@ -24,9 +24,7 @@ Parts = tuple[Tensor, Tensor | None]
 
 
 class GroupedBlackwellProduct(CudaCall):
-    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], compiled; with scales x and w are pairs
-    (values, scales). Raises ValueError that names a param.
-    """
+    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y; with scales x and w are pairs (values, scales)."""
 
     open_layout = staticmethod(size_and_strides)
 

@@ -232,10 +232,8 @@ def rows(
     measured: Callable[[Any, Sequence[BenchTarget]], Iterator[BenchRow]],
     larger: bool = True,
 ) -> Iterator[BenchRow]:
-    """The rows that `measured` gives of those that are wanted, one after the other. Of a model that is `larger` than
-    one GPU, those on one GPU are errors.
-
-    Each variant has a model or shards of its own, which it may round in place.
+    """Rows that `measured` gives, one after the other; of a model `larger` than one GPU, those on one are errors. Each
+    variant has a model of its own, which it may round.
     """
     for variant, case in wanted:
         try:

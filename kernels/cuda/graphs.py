@@ -10,10 +10,8 @@ logger = logging.getLogger(__name__)
 
 
 def captured(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
-    """The function as one CUDA graph launch; on other devices the function itself, warmed up.
-
-    `function` must work only on buffers whose addresses do not change. It compiles and autotunes in one call before
-    the capture. A graph stores addresses and does not keep buffers or the function alive: its owner must.
+    """The function as one CUDA graph launch, on other devices as it is. It must work on buffers that keep their
+    addresses and be compiled by one call. A graph keeps neither alive: its owner must.
     """
     if device.type != "cuda":
         function()

@@ -1,7 +1,5 @@
-"""A tensor of heads as one argument of a Triton kernel.
-
-A launch passes plain tuples, since Triton 3.6 rebuilds each named one. A kernel gives the fields their names by
-`Strided(*q)`.
+"""A tensor of heads as one argument of a Triton kernel: a plain tuple, since Triton 3.6 rebuilds each named one, which
+the kernel names by `Strided(*q)`.
 """
 
 from typing import Any, NamedTuple

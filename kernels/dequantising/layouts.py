@@ -249,9 +249,7 @@ class Job(NamedTuple):
 
 
 def of_gguf(stored: np.ndarray, dtype: str) -> list[np.ndarray]:
-    """The scales of bytes [rows, bytes of a row] in Q8_0, Q4_0 or Q4_1, [rows, columns / 32] float32, and of the last
-    one the minimums; [] of another type.
-    """
+    """Scales [rows, columns / 32] float32 of bytes in Q8_0, Q4_0 or Q4_1, and its minimums; [] of other types."""
     if dtype not in BLOCK_NUMBERS or stored.ndim != 2:
         return []
     size, count = BLOCK_NUMBERS[dtype]

@@ -69,9 +69,7 @@ def rows_apart(w: Tensor) -> int:
 
 
 def by_columns(w: Tensor) -> Tensor:
-    """A view of tiles [experts, n / 16, k / 16, 256] as 8 columns of 16 rows each, [k / 8, rows / 16, 128], where
-    `rows` also count what lies between an expert's tiles and the next one's.
-    """
+    """A view of tiles [experts, n/16, k/16, 256] as columns [k/8, rows/16, 128], rows between experts counted."""
     experts, tiles, k_tiles, _ = w.shape
     rows = (experts - 1) * rows_apart(w) + tiles
     return w.as_strided((2 * k_tiles, rows, 8 * TILE), (8 * TILE, w.stride(1), 1))

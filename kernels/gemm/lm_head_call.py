@@ -1,6 +1,4 @@
-"""A call of the LM head: the blocks of the streamed product find candidates. With argmax the last block to end merges
-them; with sampling a second kernel does. Needs CUDA to run.
-"""
+"""A call of the LM head: blocks find candidates, which the last block, or of samples a second kernel, merges."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

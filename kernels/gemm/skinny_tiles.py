@@ -43,10 +43,8 @@ SM_KB_PER_US = 33.7
 
 @dataclass(frozen=True)
 class TileConfig:
-    """The tile config of a product [m, rows] over k; rows are counted as they are packed.
-
-    `keep`: a block keeps its sums to the end. `spare`: bytes of shared memory that the kernel uses otherwise.
-    `row_bytes`: bytes of bias and residual for each row.
+    """The tile config of a product [m, rows] over k, rows as packed. `keep`: sums are kept to the end; `spare`: bytes
+    of shared memory used otherwise; `row_bytes`: bytes of bias and residual a row.
     """
 
     kind: str
@@ -188,10 +186,8 @@ def _line(size: int) -> int:
 
 
 def can_schedule_dynamically(config: TileConfig, case: LinearCase) -> bool:
-    """Whether units need nothing but their weights and scales, one output a thread, and are not kept.
-
-    Not for nvfp4: its blocks' scales are read late, while those of a claimed unit's rows are on their way, and a slot
-    of the ring might be filled again before.
+    """Whether units need nothing but weights and scales, an output a thread, and are not kept. Not for nvfp4: its
+    scales are read so late that a slot of the ring might be filled again before.
     """
     alone = config.m == 1 and config.splits == 1 and not config.keep
     return alone and config.kind != "nvfp4" and not case.adds_bias and case.epilogue != "residual"

@@ -114,10 +114,8 @@ class TorchLinearCompiled(Variant):
 
 @register
 class Int8DynamicCpu(Peer):
-    """int8 weights (one scale per output) times int8 activations (one scale per row, found at each call).
-
-    oneDNN sums the products exactly in int32; where a CPU cannot in one pass, it does in two. `w` is what `pack`
-    returns: (values int8 [n, k], scales [n]).
+    """int8 weights times int8 activations (a scale per output and row). oneDNN sums exactly in int32, where need be in
+    two passes. `w` is what `pack` returns: (values int8 [n, k], scales [n]).
     """
 
     name = "int8_dynamic_cpu"

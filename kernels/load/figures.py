@@ -38,10 +38,8 @@ class LatencyPromise:
 
 
 class LoadFigures:
-    """A load that was sent, in one round or in several.
-
-    Its steady part lasts from the end of the warm-up until sending stopped. `exchanges` are the requests that were due
-    in it, and `seconds` is its length, over all rounds.
+    """A load that was sent, in rounds. Its steady part lasts from the warm-up's end until sending stopped: `exchanges`
+    are the requests due in it, `seconds` its length, over all rounds.
     """
 
     def __init__(self, rounds: Sequence[LoadTrace]) -> None:

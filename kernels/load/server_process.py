@@ -25,10 +25,8 @@ _reserved: list[socket.socket] = []
 
 
 def reserved_port() -> int:
-    """A port of 127.0.0.1 that nobody else is given until this process ends.
-
-    The port is bound and never listened at. A server that sets SO_REUSEADDR, as web servers do, can bind it as well;
-    the system gives it to no connection and to no other server meanwhile.
+    """A port of 127.0.0.1, bound and never listened at until this process ends: only a server that sets SO_REUSEADDR,
+    as web servers do, can bind it as well.
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -41,10 +41,8 @@ CPUS_OF_A_SERVER = 6
 
 @dataclass(frozen=True)
 class Sending:
-    """A load that `processes` processes send to `address`. Each takes its share of the requests and users.
-
-    `load` makes the whole load, the same each time. It is pickled for each process, so it is a function of a module, or
-    a `functools.partial` of one.
+    """A load that `processes` processes send to `address`, each its share. `load` makes the whole load, the same each
+    time; it is pickled, so a module's function or a `functools.partial` of one.
     """
 
     address: Address
@@ -103,10 +101,8 @@ async def _show(counts: Counts, progress: OnProgress) -> None:
 
 
 def merged(parts: list[LoadTrace]) -> LoadTrace:
-    """Puts together what several generators sent.
-
-    The steady part of a closed loop ends when the first generator stops sending. That of an open loop ends when the
-    last one does, or, if some gave up because too many requests were open, when the first one stops.
+    """Several generators' loads as one. A closed loop's steady part ends when the first stops sending, an open loop's
+    when the last does, or, if some gave up, the first.
     """
     exchanges = [one for part in parts for one in part.exchanges]
     exchanges.sort(key=lambda exchange: (exchange.intended_ns, exchange.planned.index))

@@ -85,9 +85,7 @@ def vllm(
 
 
 def with_plan(server: ServerCommand, plan: Path, drafts: int = 0) -> ServerCommand:
-    """The same server of vLLM with the plan in a file, by the plug-in of `clients/vllm`. A pass makes `drafts` further
-    tokens of each sequence. Raises ValueError when the plug-in is not there.
-    """
+    """vLLM's server with the plan by the plug-in of `clients/vllm`, `drafts` a pass. Raises ValueError without it."""
     python, environment, extra_options = server.command[0], {**server.environment, PLAN: str(plan)}, list[str]()
     if not _installed(python, environment, PLUGIN):
         raise ValueError(f"{python} has no {PLUGIN}")

@@ -118,10 +118,8 @@ def checked_out_commit(root: Path) -> str:
 
 @functools.cache
 def sources_digest(root: Path, folders: Sequence[str] = PACKAGES) -> str:
-    """SHA-256 over path and content of every source file in `folders` of `root`, in hexadecimal.
-
-    It is the same for the same code, where the history was rewritten, in an installed package, and where an
-    environment variable names the commit; of changed files it is another.
+    """SHA-256 over path and content of the source files in `folders` of `root`: the same for the same code, installed
+    or with a rewritten history; another of changed files.
     """
     digest = hashlib.sha256()
     for path in sorted(

@@ -15,10 +15,8 @@ LENGTH = 128
 
 
 def distances(expected: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """KL divergence in nats [...] float64, and whether another token is the most likely [...] bool.
-
-    Both are of log-probabilities [..., vocab]: of the reference, and of a runner. The divergence of logits that are no
-    numbers is no number.
+    """KL divergence in nats [...] float64, and whether another token is the most likely [...], of two log-probabilities
+    [..., vocab]; NaN where logits are none.
     """
     kl = (expected.exp() * (expected - own)).sum(-1).double()
     return kl, expected.argmax(-1) != own.argmax(-1)

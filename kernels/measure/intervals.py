@@ -43,10 +43,8 @@ def percentile_interval(samples: Sequence[float], p: float, alike: float = 1.0) 
 
 
 def across_processes(values: Sequence[float]) -> tuple[float, float, float]:
-    """The geometric mean of one value above 0 a process, with a 95 % interval that contains their spread.
-
-    Student's t interval of the mean logarithm, and at least from the smallest to the largest value. Raises ValueError
-    for fewer than 3 or more than 10 values.
+    """The geometric mean of one value a process with Student's 95 % interval of the logarithm, which contains the
+    smallest and the largest. Raises ValueError for fewer than 3 or more than 10 values.
     """
     freedom = len(values) - 1
     if freedom not in STUDENT:

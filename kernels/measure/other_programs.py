@@ -16,10 +16,8 @@ _root: int | None = None
 
 @dataclass(frozen=True)
 class GpuSnapshot:
-    """What NVML told of a GPU at one moment.
-
-    `processes`: the memory in bytes of each listed process by its id, None where it is not told. `own`: those ids among
-    them that are of this program; empty where this process is not listed, as where ids are those of another namespace.
+    """What NVML told of a GPU: the memory in bytes of `processes` by id, None where not told; `own` ids are of this
+    program, empty where ids are of another namespace.
     """
 
     processes: dict[int, int | None]

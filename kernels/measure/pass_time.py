@@ -120,10 +120,8 @@ class PassWork:
 
 @dataclass(frozen=True)
 class LayerTime:
-    """A layer's `idle_us` beside its bytes and FLOPs, and the `least_us` that it takes however few its weights are,
-    with the `unhidden` share of reading them.
-
-    `unpacked` weights in 10¹² a second at most go through the SMs of all GPUs that divide the model.
+    """A layer's `idle_us`, the `least_us` of few weights, the `unhidden` share of reading them, and the most `unpacked`
+    weights in 10¹² a second of all GPUs.
     """
 
     idle_us: float
@@ -193,9 +191,7 @@ def megakernel_layer(weights: str, sequences: float, tensor_parallel_size: int, 
 def kernels_layer(
     kernels: int, kernel_us: float, tensor_parallel_size: int = 1, reads_prompt: bool = True
 ) -> LayerTime:
-    """The same of a layer of so many dependent kernels; `kernel_us` is KERNEL_US, or that of another device. On several
-    GPUs it has sums over all of them.
-    """
+    """The same of a layer of so many dependent kernels of `kernel_us`; on several GPUs with sums over them."""
     sum_us = PROMPT_SUM_US[tensor_parallel_size] * (1.0 if reads_prompt else STEP_SUM_SHARE)
     return LayerTime(kernels * kernel_us + GPU_EXCHANGES * sum_us)
 

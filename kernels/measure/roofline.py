@@ -23,10 +23,8 @@ def doubt(floor: float | None, ms: float) -> str:
 
 
 def exceeds_peak(case: BaseCase, ms: float, gpu: Gpu, ceilings: Mapping[str, object] | None = None) -> str | None:
-    """A sentence when `ms` with a cold cache is below what the chip can reach, else None.
-
-    Bounds: SMs × FLOP per clock × highest SM clock (fp8 double), and the datasheet's bandwidth. Without a datasheet (a
-    CPU), ten times the measured `ceilings`.
+    """A sentence when `ms` is below what the chip can reach, else None: SMs × FLOP per clock × highest clock (fp8
+    double), the datasheet's bandwidth, or (a CPU) ten times the `ceilings`.
     """
     if ms <= 0:
         return f"Impossible: {ms:g} ms is no time at all."

@@ -32,16 +32,12 @@ _LEAST_CPU_SECONDS = 0.2
 
 
 class TelemetrySampler:
-    """Samples clocks, power and temperature in the background while a `with` block runs.
-
-    `summary()` fits `workers.documents.measurement.Telemetry`; what the machine does not tell is None. On a CPU
-    `sm_mhz_*` is the cores' clock.
+    """Samples clocks, power and temperature during a `with` block; `summary()` fits
+    `workers.documents.measurement.Telemetry`, None where not told. `sm_mhz_*` of a CPU is the cores' clock.
     """
 
     def __init__(self, device: str = "cuda", interval: float = 0.05, gpus: int = 1) -> None:
-        """`interval` in seconds. The first `gpus` that are visible are read: the clock of the first, the power of all,
-        and other programs on all of them.
-        """
+        """`interval` in s. Of the first visible `gpus`: the clock of one, power and other programs of all."""
         self._others = None if device.startswith("cuda") else _OthersCpuTime()
         self._sample = _gpu_sampler(range(gpus)) if device.startswith("cuda") else _cpu_sample
         self._gpu_snapshot = _snapshot_reader(range(gpus)) if device.startswith("cuda") else lambda: None

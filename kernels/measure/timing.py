@@ -41,10 +41,8 @@ class Timing:
 
 @dataclass
 class StoppingRule:
-    """When timing ends: once every interval is at most `width` of its median wide, or after `seconds` or `most` rounds.
-
-    There are at least `least` rounds; three are enough when the seconds are over. Each call is warmed up before, for
-    `warmup_seconds`.
+    """Timing ends once every interval is at most `width` of its median, or after `seconds` (then at least three rounds)
+    or `most` rounds, after `least`; calls are warmed up for `warmup_seconds`.
     """
 
     seconds: float = 2.0
@@ -82,10 +80,8 @@ def interleaved(
     watches: Mapping[str, Watch] | None = None,
     note: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Timing]:
-    """Times the calls in rounds, each round in a new order, after a warm-up of each.
-
-    `watches` has the watch of a call under the call's name, where it has one. `note` is told the name of the call that
-    runs next.
+    """Times the calls in rounds, each in a new order, after a warm-up. `watches` by a call's name; `note` gets the name
+    of the next call.
     """
     rule, watches = rule or StoppingRule(), watches or {}
     device = torch.device(device)
@@ -151,10 +147,8 @@ class CpuTimer:
 
 
 class CudaTimer:
-    """Time between two CUDA events around a call, after the L2 was filled with clean lines of other data.
-
-    The watch writes the inputs while the stream is held, and takes the answer behind the second event. Work on another
-    stream that does not wait for this one reads old inputs; work that this one does not wait for is taken unfinished.
+    """Time between two CUDA events around a call, behind a flush of the L2. The watch writes inputs while the stream is
+    held, and takes the answer behind the second event: unsynchronised work reads old inputs or is unfinished.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -58,10 +58,8 @@ class AllReduceByCopies(AllReduce):
 
 
 class AllReduceByPeerAccess(AllReduce):
-    """Sums by one kernel on each GPU, which writes its partials into the memory of the others: `all_reduce.cu`.
-
-    For bf16 and up to `rows` rows. A rank that waits longer than TIMEOUT_NS gives up, and so do all; their sums are
-    then NaN, and `check` says which GPU did not come.
+    """Sums by `all_reduce.cu` on each GPU, into the memory of the others, in bf16 for up to `rows` rows. A rank that
+    waits longer than TIMEOUT_NS gives up, and so do all: their sums are NaN, and `check` names it.
     """
 
     def __init__(self, gpus: Sequence[torch.device], rows: int, hidden: int) -> None:

@@ -282,9 +282,7 @@ def decode_attention(
     q: Tensor, k: Tensor, v: Tensor, position: Tensor, shape: LayerShape, sinks: Tensor | None = None
 ) -> Tensor:
     """Attention of one query q [b, 1, h, d] over the first position + 1 keys of k, v [b, length, kv_h, d], with `sinks`
-    [h].
-
-    Written as products and sums over the whole (short) cache: compiled, they fuse into two memory-bound kernels.
+    [h]: over the whole cache, which compiles into two memory-bound kernels.
     """
     batch, _, heads, head_dim = q.shape
     length, kv_heads, window = k.shape[1], k.shape[2], shape.window

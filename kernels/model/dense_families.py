@@ -130,9 +130,7 @@ class Multipliers(NamedTuple):
 
 
 def multipliers(config: dict[str, Any]) -> Multipliers:
-    """Those of a config.json. Raises ValueError for logits that no power of two divides: their factor joins the last
-    norm's weight, which must stay exact.
-    """
+    """Those of a config.json. Raises ValueError for logits that no power of two divides: norms must stay exact."""
     eps = config.get("rms_norm_eps") or 1e-6
     if config["model_type"] in GEMMAS:
         scores = (config.get("query_pre_attn_scalar") or head_size(config)) ** -0.5

@@ -75,10 +75,8 @@ def can_tile(model: Any, gpu: Gpu) -> bool:
 
 
 def tile_experts(*models: Any) -> None:
-    """Puts tiles in the place of the experts of a transformers model, or of all shards of one. Its own modules
-    cannot compute with them; a decoder made of the model afterwards does. Raises ValueError as `tiles_of`, and on a GPU
-    where a product of tiles differs from torch's of the weights or takes longer than that of rows; all shards then keep
-    their rows.
+    """Puts tiles in place of the experts of a model or of all its shards, which only a decoder made afterwards computes
+    with. Raises ValueError as `tiles_of`, and where tiles are wrong or slower; rows then stay.
     """
     tiles = [tiles_of(model) for model in models]
     for model, own in zip(models, tiles, strict=True):

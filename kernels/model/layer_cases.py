@@ -86,10 +86,8 @@ def step_case(
 
 
 def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase | None, GroupedCase]:
-    """Gate and up, activation, and down of a layer's experts for `m` tokens. Each token has `top_k` rows.
-
-    Tiles have gate and up interleaved, and the product itself gates. Otherwise the activation is a kernel of its own:
-    a copy of the weights for it would be more than half of the model.
+    """Gate and up, activation, and down of a layer's experts for `m` tokens, `top_k` rows each. A product of tiles
+    gates by itself; otherwise the activation is a kernel: a copy of the weights for it would be too large.
     """
     (experts, hidden), rows = w.router.shape, m * w.top_k
     down = GroupedCase(rows=rows, experts=experts, n=hidden, k=w.inner, dtype=dtype)

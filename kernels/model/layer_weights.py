@@ -138,10 +138,8 @@ def _dense(config: Any, mlp: Any, pack: bool) -> Dense:
 
 
 def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
-    """The modules' tensors; when packed, one tensor.
-
-    Either way the modules' own parameters become views of its rows, so that no later decoder moves what a CUDA graph
-    of an earlier one reads.
+    """The modules' tensors; when packed, one. Their parameters become views of its rows, so that no later decoder moves
+    what an earlier one's CUDA graph reads.
     """
     parts = [getattr(module, name) for module in modules]
     if parts[0] is None:

@@ -108,10 +108,8 @@ def gated_product(rows: Rows, norm: Tensor | None, mlp: Dense) -> Product:
 def added_product(
     rows: Rows, w: Tensor, bias: Tensor | None, partial: bool = False, norm: Tensor | None = None
 ) -> Callable[[Tensor, Stream], None]:
-    """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op. With a norm
-    ↦ stream + rmsnorm(y · wᵀ + bias).
-
-    A `partial` product is always left there: it is a rank's part of the sum over all ranks of a sharded model.
+    """(y, stream) ↦ stream + y · wᵀ + bias, or `delta` for the next op; with a norm stream + rmsnorm(y · wᵀ + bias). A
+    `partial` product is always left: it is a rank's part of a sum.
     """
     added = rows.linear(w.shape, "residual")
     plain = rows.linear(w.shape, "none" if bias is None else "bias")
@@ -196,9 +194,7 @@ def _routing(router: Tensor) -> Routing:
 
 
 def _grouped(rows: Rows, case: GroupedCase, w: Tensor, tiled: bool) -> Grouped:
-    """The planned product. One in fewer bits has its own form of w; others take the model's. Raises ValueError where
-    none is planned for tiles.
-    """
+    """The planned product, in fewer bits with its own form of w. Raises ValueError for tiles without one."""
     planned = rows.variants.planned(case)
     if tiled and (planned is None or not planned.params.get("tiled")):
         raise ValueError(f"{case.key}: no product of tiles is planned")

@@ -123,10 +123,8 @@ CONVOLUTIONS = (LongConvolution, ShortConvolution)
 
 
 class HyenaMixer(nn.Module):
-    """What stands in for attention: a projection, a short convolution of each channel, two gates, a long convolution.
-
-    The cache keeps the projections of all tokens as keys, and what the long convolution takes of them as values. A call
-    with several tokens begins at position 0, one with a single token and a cache is a decode step.
+    """What stands in for attention: a projection, a short convolution of each channel, gates, a long convolution. The
+    cache keeps projections as keys, the long one's input as values. Several tokens begin at position 0.
     """
 
     def __init__(self, config: StripedHyenaConfig, layer_idx: int) -> None:

@@ -104,10 +104,8 @@ def load(
     generated: bool = False,
     dtype: str = "bf16",
 ) -> TensorParallelModel:
-    """The model sharded over `devices`, `generated` from the seed or read from the safetensors of `directory`.
-
-    Each device gets its shard alone, and the whole model is nowhere. Raises ValueError as `generate` and `read`, and
-    where a device holds too little.
+    """The model sharded over `devices`, `generated` from the seed or read from `directory`'s safetensors, whole
+    nowhere. Raises ValueError as `generate` and `read`, and where a device holds too little.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
@@ -143,10 +141,8 @@ def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str
 
 @torch.no_grad()
 def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device], dtype: str) -> TensorParallelModel:
-    """The model in the safetensors of `directory`, sharded over `devices`: each rank copies its own slices of files
-    that are mapped, and of the scales and zeros that a dequantised model keeps.
-
-    Raises ValueError as `shard_config` does, and for a tensor that is missing or has another shape.
+    """The model in `directory`'s safetensors over `devices`: each rank copies its slices of mapped files, scales and
+    zeros. Raises ValueError as `shard_config`, and for a missing or misshapen tensor.
     """
 
     def fill(shard: Any, place: Place) -> None:

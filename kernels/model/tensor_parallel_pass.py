@@ -48,9 +48,7 @@ def run_halves(
     devices: Sequence[torch.device],
     exchange: AllReduce,
 ) -> None:
-    """Runs all layers: `halves[r]` are rank r's, on `devices[r]`. After each half all ranks add the partial sums that
-    the half left in `delta` of their streams.
-    """
+    """Runs all layers, `halves[r]` on `devices[r]`; behind each half ranks add the partial sums in `delta`."""
     for of_ranks in zip(*halves, strict=True):
         for half, given, device in zip(of_ranks, inputs, devices, strict=True):
             with current(device):

@@ -39,9 +39,7 @@ BLOCKS: dict[int, tuple[str, int, int]] = {
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """The metadata by key, and the tensors in the order of their bytes; `start` and `end` count from the file's first
-    byte, and shapes are as torch has them, rows first.
-    """
+    """Metadata by key, and tensors in the order of bytes: `start` and `end` in the file, shapes as torch's."""
 
     metadata: dict[str, Any]
     tensors: list[Tensor]

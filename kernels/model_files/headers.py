@@ -1,7 +1,5 @@
-"""The header of a safetensors file, checked to the last byte. Nothing but the header is read.
-
-Format: https://huggingface.co/docs/safetensors, "Format". A file is `u64 n`, n bytes of JSON, then the tensors' bytes
-without holes or overlaps.
+"""The header of a safetensors file, checked to the last byte: `u64 n`, n bytes of JSON, then the tensors' bytes without
+holes or overlaps (https://huggingface.co/docs/safetensors, "Format").
 """
 
 import math

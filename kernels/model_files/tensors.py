@@ -17,9 +17,7 @@ MAX_INDEX = 64 * 2**20
 
 
 def read_tensors(files: Mapping[str, Path]) -> dict[str, Tensor]:
-    """The tensors of the shards at the folder's top by name, {} when there are none. The headers of other safetensors
-    are checked alone. Raises ModelRefused for a bad shard or index.
-    """
+    """The shards' tensors by name, {} without; other safetensors' headers are checked. Raises ModelRefused."""
     tensors: dict[str, Tensor] = {}
     shards = sorted(path for path in files if path.endswith(".safetensors"))
     for shard in shards:

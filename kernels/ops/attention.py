@@ -193,10 +193,8 @@ def _sdpa(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.T
 def _each_sequence(
     case: AttentionCase, arguments: Arguments, attend: "Callable[[AttentionCase, Arguments], torch.Tensor]"
 ) -> "torch.Tensor":
-    """o of a case that reads a cache: `attend` of each sequence alone, with its keys and values gathered from the
-    cache.
-
-    They are multiplied by their scales in float32 (float64 beside a float64 q) and rounded to q's dtype.
+    """o of a case that reads a cache: `attend` of each sequence, its keys and values gathered, multiplied by their
+    scales in float32 (float64 beside such a q) and rounded to q's dtype.
     """
     import torch
 

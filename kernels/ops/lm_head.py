@@ -150,10 +150,8 @@ class ArgmaxOracle(Oracle):
 
 @dataclass
 class SampledOracle(Oracle):
-    """Drawn tokens: the error is the smallest change of scores and shares that makes the chosen token the right one.
-
-    The limit is twice torch's own error, plus what float32 rounding does to a logit over its temperature and to the
-    noise, which is at most 23.
+    """Drawn tokens: the error is the smallest change of scores and shares that makes the token right, the limit twice
+    torch's, plus float32's rounding of a logit over its temperature and of the noise, at most 23.
     """
 
     logits: "Tensor"

@@ -30,9 +30,7 @@ def slots(
 
 
 def scaled(rows: "torch.Tensor", scale: "torch.Tensor") -> "torch.Tensor":
-    """Keys or values [..., kv_heads, head_dim] as an fp8 cache holds them, before they are rounded to e4m3: divided by
-    the scale of their head and cut off at the largest e4m3 number.
-    """
+    """Keys or values [..., kv_heads, head_dim] divided by their head's scale, cut off at the largest e4m3."""
     return (rows / scale[:, None]).clamp(-E4M3_MOST, E4M3_MOST)
 
 

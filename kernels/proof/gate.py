@@ -223,10 +223,8 @@ def poison(shapes: list[tuple[torch.Size, torch.dtype]], device: torch.device, c
 
 
 class PoisonedEmpty:
-    """A context in which torch.empty and its relatives return memory full of NaN (-1 for integers).
-
-    It replaces the functions by name. A dispatch mode would permanently stop Dynamo from compiling functions called
-    under it.
+    """A context in which torch.empty and its relatives, replaced by name, return NaN (-1 for integers). A dispatch mode
+    would stop Dynamo for good from compiling what is called under it.
     """
 
     _NAMES = ((torch, ("empty", "empty_like", "empty_strided")), (torch.Tensor, ("new_empty", "new_empty_strided")))

@@ -3,10 +3,8 @@
 from typing import Literal
 
 Scales = Literal["tensor", "row", "block", "block32", "block16"]
-"""The values that share one scale: the whole tensor, a row, or a block.
-
-`block` is 128 values of a row of x, 128 × 128 of w. `block32` is 32 values of a row (MXFP8: powers of two), `block16`
-16 of a row (NVFP4: e4m3, and one float32 scale for the tensor).
+"""The values that share a scale: the tensor, a row, or a `block` of 128 values of x's row, 128 × 128 of w. `block32` is
+32 of a row (MXFP8: powers of two), `block16` 16 (NVFP4: e4m3, and one float32).
 """
 
 FLOAT_SCALES: tuple[Scales | None, ...] = ("tensor", "row", "block")

@@ -16,10 +16,8 @@ BIAS, LARGEST_EXPONENT, LARGEST_SCALE = 127, 2, 240
 
 @torch.no_grad()
 def mxfp4_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes uint8 [rows, columns] and scales uint8 [rows, columns / 32, rounded up], 2 to the power of (scale - 127).
-
-    A matrix that was stored in MXFP4 has the values that it was stored in. Raises ValueError where a weight is not
-    finite or above 2¹¹³.
+    """Codes uint8 [rows, columns] and scales uint8 [rows, columns / 32, rounded up], 2^(scale - 127); values stored in
+    MXFP4 are kept. Raises ValueError for a weight not finite or above 2¹¹³.
     """
     missing = -weight.shape[1] % BLOCK
     blocks = torch.nn.functional.pad(weight.float(), (0, missing)).unflatten(1, (-1, BLOCK))

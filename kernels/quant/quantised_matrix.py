@@ -90,9 +90,7 @@ class QuantisedMatrix:
         return QuantisedMatrix(self.codes.to(device), self.row_scales.to(device), *own)
 
     def values(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-        """The matrix they stand for in `dtype` [rows, columns]. In bf16 that of integers, and of e4m3 with scales that
-        are no powers of two, is rounded once more.
-        """
+        """The matrix in `dtype` [rows, columns]; bf16 rounds integers, and e4m3 without powers of two, once more."""
         out = torch.empty(self.codes.shape, dtype=dtype, device=self.codes.device)
         for rows in _groups(len(out)):
             codes, scale = self.codes[rows], self.row_scales[rows, None]
@@ -236,10 +234,8 @@ def stored_form(weights: str, matrices: Iterable[Tensor]) -> str:
 
 @torch.no_grad()
 def int8_groups(weight: Tensor) -> QuantisedMatrix:
-    """int8 with a float16 scale per 32 columns, for a matrix [rows, columns]; the last group may be short.
-
-    A scale is rounded up, so that no code is cut off. A weight that was stored in int8 has the scales and codes that it
-    was stored in. Raises ValueError when a weight is not finite, or so large that float16 cannot hold its scale.
+    """int8 with a float16 scale per 32 columns, rounded up so that no code is cut off; stored int8 keeps scales and
+    codes. The last group may be short. Raises ValueError where not finite or too large for float16.
     """
 
     def scaled(groups: Tensor) -> Tensor:
@@ -253,10 +249,8 @@ def int8_groups(weight: Tensor) -> QuantisedMatrix:
 
 @torch.no_grad()
 def int4_groups(weight: Tensor) -> QuantisedMatrix:
-    """int4, -8 to 7, with a float16 scale per 32 columns, for a matrix [rows, columns]; the last group may be short.
-
-    A scale, which may be negative, is the one of INT4_FULL's candidates that rounds best. A weight whose file has codes
-    of four bits keeps them and their scales. Raises ValueError as `int8_groups`.
+    """int4, -8 to 7, with a float16 scale per 32 columns, of INT4_FULL's candidates the one that rounds best; stored
+    codes and scales are kept. The last group may be short. Raises ValueError as `int8_groups`.
     """
     if multiples(weight) is not None:
         wide = int8_groups(weight)
@@ -267,10 +261,8 @@ def int4_groups(weight: Tensor) -> QuantisedMatrix:
 
 @torch.no_grad()
 def int4_zero(weight: Tensor) -> QuantisedMatrix:
-    """int4, 0 to 15, with a float16 scale and a zero point for 128 columns, for a matrix [rows, columns].
-
-    A weight whose file has codes of four bits in groups of a multiple of 64 columns keeps them, their scales and zero
-    points. Raises ValueError as `int8_groups`.
+    """int4, 0 to 15, with a float16 scale and a zero point for 128 columns; codes stored in groups of a multiple of 64
+    columns are kept with both. Raises ValueError as `int8_groups`.
     """
     columns, stored = weight.shape[1], stored_groups([weight])
     if stored is not None and multiples(weight) is not None:
@@ -400,10 +392,8 @@ QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
 
 
 def quantised_shards(parts: Sequence[Tensor], weights: str, columns: bool) -> list[QuantisedMatrix]:
-    """The parts of one matrix as the whole one is rounded, each on its device: some of its `columns`, or of its rows.
-
-    In int8 and int4 the groups of a part begin with the part, so parts of columns are as the whole one only where they
-    have multiples of 32. Raises ValueError as the functions above.
+    """The parts of one matrix, columns or rows, each on its device, as the whole is rounded. Groups of int8 and int4
+    begin with a part: columns must be multiples of 32. Raises ValueError as the functions above.
     """
     quantise, largest = QUANTISERS[weights], None
     if weights == "nvfp4" or (quantise is fp8_rows and columns):

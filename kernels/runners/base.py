@@ -29,10 +29,8 @@ class Generation:
 
 
 def check_request(prompt: "torch.Tensor", tokens: int) -> None:
-    """Checks a request: `prompt` is [batch, length] of ids, neither dimension is 0, and `tokens` >= 1.
-
-    Raises ValueError that names the argument. Ids outside the vocabulary are not detected: reading them would wait for
-    the GPU.
+    """Checks a request: `prompt` [batch, length] of ids, no dimension 0, `tokens` >= 1, but not the ids, which would
+    wait for the GPU. Raises ValueError that names the argument.
     """
     if prompt.dim() != 2 or not prompt.numel():
         raise ValueError(f"prompt: [batch, length] with a token or more is needed, not {list(prompt.shape)}")
@@ -63,10 +61,8 @@ class Runner(ABC):
 
     @abstractmethod
     def generate(self, prompt: "torch.Tensor", tokens: int, sampling: Samplings = None) -> Generation:
-        """Exactly `tokens` ids from `prompt` [batch, length] int64; end-of-text is ignored.
-
-        Greedy unless `sampling` says otherwise. Raises ValueError where a runner only serves greedy, and as
-        `check_request` does.
+        """Exactly `tokens` ids from `prompt` [batch, length] int64, end-of-text ignored, greedy unless `sampling` says
+        otherwise. Raises ValueError where that is not served, and as `check_request` does.
         """
 
     @abstractmethod

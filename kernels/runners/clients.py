@@ -45,10 +45,8 @@ class EqualRequests:
 
 @dataclass(frozen=True)
 class KeptBatch:
-    """A served batch: `prompt` [batch, prompt_tokens] int64, and the ids that came back, `tokens` [batch][new].
-
-    Of a model that does not generate `output` is that of the request `row`, a batch of one on the host; None where none
-    came.
+    """A served batch: `prompt` [batch, prompt_tokens] int64, and the ids `tokens` [batch][new]; of a model that does
+    not generate `output` of the request `row`, on the host; None where none came.
     """
 
     prompt: torch.Tensor

@@ -98,10 +98,8 @@ class Compiled(WholeModel):
 
 @register
 class CompiledTuned(WholeModel):
-    """As `Compiled`. Inductor writes the products at batch 1; coordinate descent finds each reduction's blocking.
-
-    Inductor's static launcher is off. With it, a build in a second process took nearly as long as the first build;
-    without it, a third of that.
+    """As `Compiled`; Inductor writes products at batch 1, tuned by coordinate descent. Its static launcher is off: with
+    it a second process built nearly as long as the first, without it a third of that.
     """
 
     name = "compiled_tuned"

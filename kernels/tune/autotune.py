@@ -208,10 +208,8 @@ def _rule(bench: Bench, end: float) -> StoppingRule:
 
 
 def _time_doubtful_again(bench: Bench, ready: list[_Runnable], end: float) -> None:
-    """Measures times that lie below their floors once more, and the ceilings: what is still in doubt is impossible.
-
-    A floor that was too high by the first ceilings is replaced by that of the second; there is no share of it. What
-    torch runs by itself stays, since nothing is claimed of it.
+    """Measures times below their floors once more, and the ceilings: what is still in doubt is impossible, a floor that
+    was too high is replaced. What torch runs by itself stays: nothing is claimed of it.
     """
     doubtful = [candidate for candidate in ready if candidate.trial.gate == "pass" and candidate.trial.doubt]
     if not doubtful:

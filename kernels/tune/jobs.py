@@ -10,9 +10,7 @@ Found = TypeVar("Found")
 
 
 def parallel_map(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[Found]:
-    """`one(item)` for each item, in order, each as soon as it and all before it have come. With `jobs` above 1 it runs
-    in fresh processes: `one` and the items are pickled.
-    """
+    """`one(item)` of each item, in order, as they come; with `jobs` above 1 pickled, in fresh processes."""
     if jobs <= 1:
         yield from map(one, items)
         return

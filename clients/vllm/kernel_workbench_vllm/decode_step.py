@@ -101,9 +101,7 @@ class StepInput(NamedTuple):
 
 
 class DecodeStep:
-    """The step for a number of rows, which may be captured. Its products are bound and their weights packed once, its
-    attention at the first call, when the caches are there.
-    """
+    """The step for a number of rows, which may be captured; weights are packed once, attention at the first call."""
 
     def __init__(
         self, model: EngineModel, variants: BoundVariants, rows: int, pages: Pages, choose: bool = False
@@ -126,9 +124,7 @@ class DecodeStep:
         self._choose = drawing_head(self._rows, model, None, "argmax") if choose and variants.planned(head) else None
 
     def __call__(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches) -> Tensor:
-        """The normed hidden states [rows, hidden] of the tokens `ids` [rows] at `position` [rows] int64; their keys and
-        values are in the caches afterwards. page_table [rows, pages] int32.
-        """
+        """Normed hidden states [rows, hidden] of `ids` [rows] at `position` [rows]; keys and values go into caches."""
         return self._rows.norm(self._layers(ids, position, page_table, caches), self.model.norm)
 
     def several(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches, last: bool = True) -> Tensor:
@@ -158,9 +154,7 @@ class DecodeStep:
         return stream
 
     def _attention(self, w: Weights, shape: LayerShape) -> Callable[[Tensor, Tensor, Tensor, StepInput], Tensor]:
-        """f(qkv, keys, values, input) -> o [rows, heads · head_dim]; k and v go into their pages. One kernel, or norms,
-        rotation and attention where none serves sequences of this length.
-        """
+        """f(qkv, keys, values, input) -> o [rows, heads · head_dim]; k and v go into their pages."""
         (page_size, capacity), variants, rows, dtype = self._pages, self._rows.variants, self._rows.m, self._rows.dtype
         whole = step_case(w, shape, rows, capacity, dtype, page_size)
         decode = attention_case(shape, "decode", rows, 1, capacity, dtype, page_size)

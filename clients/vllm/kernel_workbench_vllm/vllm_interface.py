@@ -99,10 +99,8 @@ def _take_drafts() -> None:
 
 
 class UnwrittenDrafts:
-    """Drafts that are written by the pass which vLLM verifies them in. It computes the tokens of a sequence one after
-    the other, so each is what the model chooses, and vLLM's rejection sampler judges it by the logits of that pass.
-
-    With structured output, whose masks vLLM makes before the pass, the drafts are 0, and a pass makes one token.
+    """Drafts by the pass in which vLLM verifies them: it computes a sequence's tokens one after the other, so each is
+    what the model chooses, and vLLM's sampler judges it. With structured output they are 0: its masks come before.
     """
 
     supports_mm_inputs = False
@@ -183,9 +181,7 @@ PLANNED: "WeakSet[Planned]" = WeakSet()
 
 
 class Planned:
-    """The steps of one of vLLM's models. They are made in the pass by which vLLM measures the memory that it needs:
-    the weights are loaded by then, and there are no KV pages yet.
-    """
+    """The steps of a model, made in vLLM's memory-measuring pass: weights are loaded, and there are no KV pages."""
 
     def __init__(self, model: Any, vllm_config: Any) -> None:
         from vllm.logger import init_logger

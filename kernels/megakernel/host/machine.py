@@ -89,10 +89,8 @@ class DecodeRequest:
 
 
 class Rank:
-    """A GPU's shard of a model made ready: its weights, caches, words, and its launch.
-
-    `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16 of its own heads. `peers` are the bytes
-    from its words to those of each other rank.
+    """A GPU's shard made ready: weights, caches, words, launch. `keys` and `values` [layers, batch, capacity, kv_heads,
+    head_dim] bf16 of its heads; `peers`: bytes to each other rank's words.
     """
 
     def __init__(
@@ -258,10 +256,8 @@ class SingleGpuMegakernel(Rank):
         self.launches, self.ranks = 0, [self]
 
     def launch(self, request: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
-        """Enqueues one launch on torch's current stream.
-
-        `host_tokens` int32 [count, batch] is pinned and gets each token as it is made; `host_cancel` int32 [1] is
-        pinned. Raises ValueError when the context does not fit or there are too many stop tokens.
+        """Enqueues one launch on the current stream; `host_tokens` int32 [count, batch], pinned, get tokens as made;
+        `host_cancel` int32 [1] too. Raises ValueError for a wrong context or too many stop tokens.
         """
         params = self.params(request, host_tokens.ctypes.data, host_cancel)
         with exclusive_launch(self.gpu):

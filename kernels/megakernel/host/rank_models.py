@@ -26,9 +26,7 @@ _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeigh
 
 
 class RankModel(NamedTuple):
-    """A rank's shard of a transformers model, on its GPU; the compact decoder of its prompts; and the codes of its
-    matrices where they are rounded.
-    """
+    """A rank's shard of a model, its prompts' decoder, and the codes of its matrices where rounded."""
 
     model: Any
     compact: Decoder
@@ -36,9 +34,7 @@ class RankModel(NamedTuple):
 
 
 def form_of(weights: str, model: Any) -> str:
-    """The form of a precision that a transformers model was stored in: of int4 that of most matrices, of fp8 one with
-    the LM head in 16 bits where every matrix of its layers was stored so.
-    """
+    """A stored precision's form: of int4 most matrices', of fp8 with a 16-bit head if every matrix was so."""
     if weights == "fp8" and in_fp8(Decoder(model).layers):
         return FP8_LAYERS
     return stored_form(weights, [layer.self_attn.o_proj.weight for layer in model.model.layers])
@@ -88,9 +84,7 @@ def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> Ro
 
 @torch.no_grad()
 def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankModel]:
-    """A model, whole or sharded, with the codes of each rank's matrices, rounded to nearest. `own` are the decoders of
-    its shards. Nothing of it is changed.
-    """
+    """A model, whole or sharded, with codes rounded to nearest; `own` decoders are the shards'. Changes nothing."""
     weights = format_of_dense(weights).name
     shards = shards_of(model)
     if weights == "bf16":

@@ -62,10 +62,8 @@ class RankedMachine:
         self.tokens: list[Tensor] = []
 
     def launch(self, decode: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
-        """Enqueues a launch on every GPU, as `SingleGpuMegakernel.launch` does on one; torch's current stream then
-        waits for all of them.
-
-        `tokens` are then what each of the other ranks chooses, int32 [count, batch] on its GPU.
+        """Enqueues a launch on every GPU; torch's current stream then waits for all. `tokens` are then what each other
+        rank chooses, int32 [count, batch] on its GPU.
         """
         streams = [torch.cuda.current_stream(self.gpu), *self._others]
         with exclusive_launch(self.gpu, self._others):

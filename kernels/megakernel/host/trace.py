@@ -46,10 +46,8 @@ class InstructionSpan(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """The instructions of a token on every SM of every GPU, over a model's `layers`.
-
-    `sms` are those of one GPU. All marks are by the first GPU's clock; those of the others may be off by `doubt_ns`.
-    Timelines that were recorded before END left marks have no `end`.
+    """A token's instructions on every SM of every GPU, over `layers`; `sms` of one. Marks are by the first GPU's clock,
+    off by `doubt_ns` at most. Older timelines have no `end`.
     """
 
     sms: int

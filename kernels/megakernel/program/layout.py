@@ -241,10 +241,8 @@ def _reading_once(shape: ModelShape, layout: Layout) -> Layout:
 
 
 def _attending_parts(shape: ModelShape, tensor_parallel_size: int) -> int:
-    """The number of column parts of an OUT that attends.
-
-    Twice the default if partials are short and an SM would otherwise have two key-value heads of 128 dimensions, which
-    would take two passes over their keys.
+    """The number of column parts of an OUT that attends: twice the default if partials are short and an SM would
+    otherwise have two key-value heads of 128 dimensions, in two passes over their keys.
     """
     two = shape.head_dim == 128 and shape.kv_heads * tensor_parallel_size > ATTENDING_PARTS
     return max(

@@ -32,9 +32,7 @@ PROBLEMS_MOST = 20
 
 
 class Buffer:
-    """The state of a buffer's blocks: the epoch, its writer, and the last reader for each of those `columns` of the
-    clock whose instructions read it.
-    """
+    """A buffer's blocks: the epoch, its writer, and the last reader for each of the clock's `columns`."""
 
     def __init__(self, blocks: int, columns: set[int]) -> None:
         self.epoch = np.full(blocks, -1, dtype=np.int64)

@@ -54,9 +54,7 @@ def validate(*programs: Program) -> list[ProgramProblem]:
 
 
 def _routers(programs: tuple[Program, ...]) -> list[ProgramProblem]:
-    """Whether each SM has the same rows of the routers on every rank: equal residuals then make equal bits of all
-    logits, by which each rank chooses for itself.
-    """
+    """Whether SMs have the same rows of routers on every rank, so that equal bits make equal choices."""
     own = [[table[table[:, COLUMN["op"]] == ROUTER][:, ROUTED] for table in each.instructions] for each in programs]
     return [
         ProgramProblem("router", sm, -1, "it has other rows of the router than this SM of GPU 0", program.rank)

@@ -96,10 +96,8 @@ def block_of(model: decoder.Decoder, kv_cache_dtype: KvCacheDtype = "auto") -> i
 
 
 class KernelsBackend:
-    """Computes steps of the compact decoder with this library's kernels, on a CPU with torch's.
-
-    `limits.chunk_rows` must be the model's `block_of`. `prepare` captures the shapes, all or those that a start needs;
-    without it, as on a CPU, each is made when a step first needs it.
+    """Computes steps with this library's kernels, on a CPU with torch's; `limits.chunk_rows` is the model's `block_of`.
+    `prepare` captures shapes, all or a start's; without it each is made when first needed.
     """
 
     def __init__(
@@ -375,9 +373,7 @@ class KernelsBackend:
 
     @torch.no_grad()
     def _add_head(self, shape: Shape, kind: SamplingKind) -> None:
-        """Captures one of the LM heads that are left, times it beside logits and a draw, and keeps it if it is faster.
-        Without memory for it, logits and a draw stay.
-        """
+        """Captures a head that is left, times it beside logits and a draw, and keeps the faster, if there is memory."""
         ops = self._heads_left[shape].pop(kind)
         if not self._heads_left[shape]:
             del self._heads_left[shape]

@@ -66,10 +66,8 @@ LEAST_FP8 = 89
 
 
 def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lambda: False) -> tuple[Engine, Ready]:
-    """Loads the model and captures its graphs; returns the engine, and its message that it is ready. `compiled` waits
-    for what `make_ahead` compiles meanwhile, and says whether it did.
-
-    Raises ValueError or MemoryError with one sentence, or PlanRefused for a plan of another model.
+    """Loads the model and captures its graphs; the engine, and its message that it is ready. `compiled` waits for
+    `make_ahead`, and says whether it did all. Raises ValueError, MemoryError or PlanRefused, in one sentence.
     """
     directory, config = configuration(spec)
     plan = read_plan(Path(spec.plan)) if spec.plan else None
@@ -134,10 +132,8 @@ def _measured_with(facts: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
-    """The plan's settings of the server; those that were measured elsewhere are reset. A plan without a megakernel
-    keeps it out.
-
-    `here` names this machine's `device`, `driver` and `torch`, which must be those of the measurement.
+    """The plan's settings of the server, reset where measured elsewhere than `here`: another `device`, `driver` or
+    `torch`. A plan without a megakernel keeps it out.
     """
     for what, value in here.items():
         wanted = getattr(serving, what, None)
@@ -307,10 +303,8 @@ def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:
 
 
 def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: str = "bf16") -> dict[int, int]:
-    """The batch sizes for which the megakernel gets an instance, each with the bytes that the instance takes.
-
-    They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together. The answer is
-    {} if the megakernel does not serve the model or the GPU.
+    """The megakernel's batches with their bytes, for up to `most` sequences and MEGAKERNEL_SHARE of the free memory; {}
+    where it does not serve the model or the GPU.
     """
     first, *others = tensor_parallel.shards_of(model)
     if gpu.sm != 90 or first.dtype != torch.bfloat16:
@@ -381,9 +375,7 @@ def _tell(sentence: str) -> None:
 
 
 def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any], stored: str = "") -> str | None:
-    """Why the plan cannot be served here, in a sentence; None if it can. `facts` are those of `environment_info`,
-    `stored` is what `precision_refusal` takes.
-    """
+    """Why the plan cannot be served here; None if it can. `facts` of `environment_info`; `stored`: the weights'."""
     if plan.gpu != gpu.gpu_class:
         return (
             f"--plan: it was made for {plan.gpu} and this device is {gpu.gpu_class}: "

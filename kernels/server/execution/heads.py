@@ -62,10 +62,8 @@ def drawn_by(step: Step) -> SamplingKind | None:
 
 
 def drawing_head(rows: Rows, model: decoder.Decoder, fields: Fields, kind: SamplingKind) -> Callable[[Stream], Tensor]:
-    """stream [draws, hidden] ↦ ids [draws] int64 by the planned head, -1 where it gives a row up.
-
-    A variant that streams its weight shares the copy that logits are computed from, in which the norm's weight is
-    folded. The factor of a row is left out of argmax, which it does not change.
+    """stream [draws, hidden] ↦ ids [draws] int64 by the planned head, -1 where it gives a row up. Variants that stream
+    share the logits' copy, with the norm's weight in it; argmax leaves out a row's factor.
     """
     bound = rows.variants.planned(head_case(model, rows.m, kind))
     assert bound is not None

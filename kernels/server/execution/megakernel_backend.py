@@ -38,10 +38,8 @@ TIMED_LENGTH, TIMED_LAUNCHES = 256, 10
 
 
 class Instance(Protocol):
-    """A megakernel for `batch` sequences of up to `capacity` tokens.
-
-    `caches` are each rank's keys and values [layers, batch, capacity, kv_heads, head_dim]: they hold what precedes a
-    launch, and get its rows.
+    """A megakernel for `batch` sequences of up to `capacity` tokens. Each rank's `caches`, keys and values [layers,
+    batch, capacity, kv_heads, head_dim], hold what precedes a launch, and get its rows.
     """
 
     batch: int
@@ -197,10 +195,8 @@ class MegakernelBackend:
         return next(at for at, each in enumerate(self.instances) if each.batch >= sequences)
 
     def _joined(self, number: int, step: Step) -> tuple[list[int], NDArray[np.int64]]:
-        """The place of each part in the instance, and the rows to copy: [2, any], in the pages and in the instance.
-
-        A sequence that stays in its place lacks only the rows of its latest tokens. What lies in places without a part
-        is lost: the launch writes into them.
+        """Each part's place in the instance, and the rows to copy [2, any], in pages and instance. A sequence that
+        stays lacks its latest tokens' rows; what lies in places without a part is lost.
         """
         instance, slots = self.instances[number], self._slots[number]
         known = {(id(slot.request), slot.admitted): at for at, slot in enumerate(slots) if slot is not None}
@@ -258,9 +254,7 @@ def capacity_of(context: int) -> int:
 
 
 def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[int, int]:
-    """The batches of the instances that serve up to `most` sequences, each with its size(batch) in bytes: the smallest
-    ones, as long as all of them fit into `free` bytes.
-    """
+    """The batches of instances for `most` sequences, with size(batch) in bytes: the smallest that fit into `free`."""
     sizes: dict[int, int] = {}
     for batch in BATCHES:
         if batch >= 2 * most or sum(sizes.values()) + size(batch) > free:

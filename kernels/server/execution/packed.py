@@ -89,10 +89,8 @@ class PagedState:
 
 
 class PackedPass:
-    """The pass of one shape. `run` works on the tensors of `fields` and can be captured.
-
-    With a `rank` the model is that rank's shard: each of its `halves` leaves a partial sum, as those of
-    `kernels.model.passes.Pass` do, and the first rank alone has a head.
+    """The pass of one shape: `run` works on `fields` and can be captured. With a `rank` the model is its shard:
+    `halves` leave partial sums, as those of `kernels.model.passes.Pass`, and the first rank alone has a head.
     """
 
     def __init__(
@@ -129,9 +127,7 @@ class PackedPass:
         """The logits [draws, vocab] of the last run, empty with an LM head; of a captured run at one address."""
 
     def run(self) -> None:
-        """Computes the rows, writes their keys and values, and leaves each draw's token in `chosen` and in `last` of
-        its slot; without an LM head its logits in `logits`.
-        """
+        """Computes the rows and their keys and values; tokens go into `chosen` and `last`, or logits into `logits`."""
         given = self.begin()
         for half in self.halves:
             half(given)
@@ -264,10 +260,8 @@ class PackedPass:
 
 
 class TensorParallelPackedPass:
-    """The passes of all ranks as one. The first rank's pass has the fields, the draws and the logits.
-
-    `memories[r]` [bytes] is what the fields of rank r view; those of the first rank and its newest tokens are copied to
-    the others before each run.
+    """The passes of all ranks as one; the first rank's has fields, draws and logits. `memories[r]` [bytes] is what rank
+    r's fields view: the first's, and its newest tokens, are copied to others before each run.
     """
 
     def __init__(self, passes: Sequence[PackedPass], memories: Sequence[Tensor], exchange: AllReduce) -> None:
@@ -301,10 +295,8 @@ def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
 
 
 def draw_tokens(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
-    """Writes the ids of logits [draws, vocab] into out [draws] int64, and into last[fields.target]: greedy where the
-    temperature is 0.
-
-    On a GPU two kernels draw all rows, and the host does not wait. On a CPU numpy draws them one by one.
+    """Ids of logits [draws, vocab] into out [draws] int64 and last[fields.target], greedy where the temperature is 0:
+    by two kernels on a GPU, without waiting, on a CPU by numpy one by one.
     """
     if logits.device.type != "cpu":
         from kernels.server.execution.sampling_triton import draw_rows

@@ -30,10 +30,8 @@ def estimated(pass_ms: Callable[[int], float], most: int) -> Callable[[Shape], f
 def within(
     limits: SchedulerLimits, shapes: Sequence[Shape], ms: Callable[[Shape], float], most: float
 ) -> tuple[SchedulerLimits, float]:
-    """The limits with the most tokens beside decodes whose longest step takes `most` ms, and the ms of that step; with
-    the fewest tokens if none is so short. `ms` times a pass.
-
-    With fewer rows a pass takes less time, at most in proportion. Sizes that would be too long even then are not timed.
+    """The limits with the most tokens beside decodes whose longest step takes `most` ms by `ms`, else the fewest, and
+    its ms. Fewer rows save time in proportion at most: sizes too long even then are not timed.
     """
     whole = limits.max_num_batched_tokens
     sizes = sorted({whole, *(rows for rows in mixed_rows(whole) if rows % limits.chunk_rows == 0)})

@@ -169,9 +169,7 @@ def _kept_best(row, vocab, heat, top, kept, noise, BLOCK: tl.constexpr, BITS: tl
 
 @triton.jit(do_not_specialize=["splits"])
 def _pick(rows, settings, parts, to, splits, MOST: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr):
-    """One row's token, to both of `to`: its place among the rows, and its target. MOST: at least as many as the splits.
-    BITS: the upper bits in which logits of their dtype differ.
-    """
+    """One row's token, to both of `to`. MOST: no fewer than the splits. BITS: upper bits of the logits' dtype."""
     logits, step, vocab = rows
     scores, tokens = parts
     out, last = to

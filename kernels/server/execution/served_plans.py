@@ -104,7 +104,5 @@ NAMES = (MEGAKERNEL, *VARIANTS)
 
 
 def of_server(excluded: Iterable[str], kv_cache_dtype: KvCacheDtype = "auto") -> list[str]:
-    """Those of the excluded names that a server can leave out, sorted, and the megakernel beside KV pages in fp8, which
-    it does not copy. The other names are of nothing that it uses.
-    """
+    """The excluded names that a server can leave out, sorted, and the megakernel beside KV pages in fp8."""
     return sorted(set(NAMES).intersection([*excluded, *([MEGAKERNEL] if kv_cache_dtype == "fp8" else [])]))

@@ -55,9 +55,7 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
 
 
 def needed_first(pass_shapes: Sequence[Shape]) -> list[Shape]:
-    """A few of all shapes, which together hold every step, with padding: of those without chunks, and of those with
-    chunks beside no decodes and beside the most.
-    """
+    """A few shapes that together hold every step: without chunks, with chunks alone, and beside the most decodes."""
     longest = {shape.decodes: shape for shape in pass_shapes if shape.blocks}
     most = max(shape.decodes for shape in pass_shapes)
 

@@ -31,10 +31,8 @@ STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
 
 @dataclass(frozen=True)
 class RequestedSize:
-    """The size that an operator asks for; what is None is chosen here.
-
-    A sequence has at most `max_model_len` tokens, `max_num_seqs` requests run at once, and the KV pages take `kv_bytes`
-    bytes in `kv_cache_dtype`. A step with prompts may delay the tokens of others by `pause_ms`.
+    """The size that an operator asks for, None where chosen here: tokens of a sequence, requests at once, bytes and
+    dtype of KV pages, and `pause_ms` by which a step with prompts may delay others' tokens.
     """
 
     max_model_len: int | None = None
@@ -84,9 +82,7 @@ def free_bytes(device: torch.device) -> int:
 def copies_beside(
     model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0, weights: str = ""
 ) -> Copies:
-    """The most copies of weights, as `packed_bytes` counts them, that leave memory for the KV pages wanted, or for one
-    sequence of the context, where `reserved` bytes are left for others.
-    """
+    """The most copies of weights that leave memory for the KV pages wanted, or one sequence, and `reserved` bytes."""
     device = model.embedding.device
     if device.type != "cuda":
         return Copies.ALL

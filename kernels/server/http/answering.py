@@ -60,9 +60,7 @@ MOST_ECHOED = 1 << 21
 
 @dataclass
 class Piece:
-    """What one step adds to a choice: text and ids, which may both be empty, at the end the reason, and log
-    probabilities where the request asks for them.
-    """
+    """What one step adds to a choice: text and ids, perhaps empty, the reason at the end, log probabilities."""
 
     choice: int
     text: str = ""

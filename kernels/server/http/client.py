@@ -88,10 +88,8 @@ class EngineClient:
         options: LogitsOptions | None = None,
         echo: bool = False,
     ) -> AsyncGenerator[list[TokenEvent], None]:
-        """The tokens of one request's answer, each time all that have come. Leaving the iteration early cancels it.
-        `logprobs`, `options` and `echo` as `kernels.server.messages.AddRequest` has them.
-
-        Raises ApiError when the engine is not ready, refuses or dies.
+        """The tokens of a request's answer, each time all that have come; leaving early cancels it. `logprobs`,
+        `options` and `echo` as in `AddRequest`. Raises ApiError when the engine is not ready, refuses or dies.
         """
         with self._opened(ids, max_tokens, sampling, stop_ids, logprobs, options, echo) as queue:
             while True:

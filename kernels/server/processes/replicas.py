@@ -40,9 +40,7 @@ Main = Callable[[Spec, Connection], None]
 
 
 def on_gpus(main: Main, gpus: range, spec: Spec, connection: Connection) -> None:
-    """What a replica's process runs: `main`, which sees these GPUs alone, of those that the server may use. On a
-    machine without GPUs it changes nothing.
-    """
+    """A replica's process: `main`, which sees these alone of the server's GPUs; nothing changes without GPUs."""
     library = nvml.library()
     if library is not None and spec.device != "cpu":
         named = os.environ.get(VISIBLE)

@@ -49,10 +49,8 @@ class _Process:
 
 
 class WebProcesses:
-    """The processes of several web servers. As the engine's `EngineListener` it gives each its part of the messages.
-
-    All methods belong to one event loop. A request's name begins with the number of its process and a full stop, and
-    no two processes, one started after the other, have a name in common.
+    """The processes of several web servers, which as the engine's `EngineListener` gives each its messages, in one
+    event loop. A request's name begins with its process's number, which none ever has again.
     """
 
     def __init__(self, engine: EngineProcess | EngineReplicas, web: WebSpec, count: int) -> None:

@@ -128,10 +128,8 @@ def main(spec: Spec, connection: Connection) -> None:
 
 
 def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -> None:
-    """Runs steps until it is stopped or the pipe is closed, which raises EOFError. Waits only while there are none.
-
-    The first outputs are a report, so that nobody takes a server without requests for one without free KV pages.
-    While the server does not read, its outputs are gathered, so that the engine does not wait for it.
+    """Runs steps until stopped, or the pipe is closed, which raises EOFError. The first outputs are a report of free KV
+    pages; outputs are gathered while the server does not read, so that nothing waits.
     """
     connection.send(EngineOutputs(report=asdict(_report(engine))))
     open_requests: dict[str, Request] = {}

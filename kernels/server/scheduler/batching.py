@@ -141,10 +141,8 @@ class Scheduler:
         return step if step.decodes or step.prefill_chunks else None
 
     def multi_step(self, step: Step, count: int, longest: int) -> Step:
-        """The step that `next_step` has just planned, as up to `count` passes, if it has no chunks.
-
-        There are no more passes than the shortest answer still needs, than free pages hold, and than keep each sequence
-        within `longest` tokens.
+        """The planned step as up to `count` passes, if it has no chunks: no more than the shortest answer needs, free
+        pages hold, and keep each sequence within `longest` tokens.
         """
         if step.prefill_chunks:
             return step

@@ -118,10 +118,8 @@ class Request:
 
 
 class ScheduledTokens(NamedTuple):
-    """What one step computes of a request: its tokens from `start` to before `start + tokens`.
-
-    `samples` says that the step also chooses the next token. `place` is that token's index in the sequence, from
-    which its random numbers follow.
+    """What a step computes of a request: tokens from `start` to before `start + tokens`, and the next if it `samples`,
+    whose index `place` its random numbers follow from.
     """
 
     request: Request
@@ -133,9 +131,7 @@ class ScheduledTokens(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One pass: parts of a single token each, and chunks of prompts; or, without chunks, `count` passes one after the
-    other: a pass takes the tokens that the one before chose.
-    """
+    """One pass of single tokens and chunks of prompts, or `count` passes without chunks, one behind the other."""
 
     decodes: list[ScheduledTokens] = field(default_factory=list)
     prefill_chunks: list[ScheduledTokens] = field(default_factory=list)
@@ -153,18 +149,14 @@ class Step:
 
 
 class Logprobs(NamedTuple):
-    """The natural logarithm of a token's probability, and the likeliest tokens with theirs, the likeliest first. It is
-    the model's distribution, before temperature, top-k and top-p.
-    """
+    """Logarithms of a token's probability and of the likeliest, the largest first, before temperature and top-k."""
 
     own: float
     likeliest: list[tuple[int, float]]
 
 
 class Token(NamedTuple):
-    """A token that a request was answered with, or with `token` None only its end. `finish_reason` is given at the end,
-    `logprobs` where the request asks for them.
-    """
+    """A token of an answer, or with `token` None its end; `finish_reason` at the end, `logprobs` where asked for."""
 
     request: Request
     token: int | None
