@@ -87,10 +87,7 @@ def _check_layout(name: str, given: "torch.Tensor", layout: TensorLayout) -> Non
 
 
 def check_current_device(name: str, given: "torch.Tensor") -> None:
-    """Raises ValueError that names the argument when it lies on a GPU other than the current one.
-
-    Kernels are launched on the current GPU's stream, which is not ordered with the streams of another GPU.
-    """
+    """Raises ValueError for another GPU's tensor: streams of two GPUs are not ordered."""
     import torch
 
     if given.device.type == "cuda" and given.device.index != torch.cuda.current_device():

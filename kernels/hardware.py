@@ -1,7 +1,4 @@
-"""GPU specifications by class: from datasheets, and from files that `python -m kernels bring-up` writes. Without torch.
-
-Sources: NVIDIA's datasheets for H100 SXM, H200 SXM, B200, A100 80 GB SXM and L40S; dense rates, no sparsity.
-"""
+"""GPU specifications by class, without torch: NVIDIA's datasheets, dense rates, and files of `bring-up`."""
 
 import json
 import os

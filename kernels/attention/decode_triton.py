@@ -218,10 +218,7 @@ def merge(scratch, first, factor, o, o_at, C: tl.constexpr):
 
 @triton.jit
 def finish(state, factor, scratch, pair, split, o, o_at, C: tl.constexpr):
-    """Stores this split's part. The last split of a pair (sequence, KV head) to arrive merges all parts into o.
-
-    It adds them in the order of the splits, so the sum does not depend on which split is last.
-    """
+    """Stores this split's part; the last of a pair to arrive merges all into o, in order, so that sums are alike."""
     top, total, acc = state
     row, d = tl.arange(0, C.ROWS), tl.arange(0, C.BLOCK_D)
     out = acc / tl.where(total == 0, 1.0, total)[:, None]

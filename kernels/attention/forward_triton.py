@@ -1,8 +1,6 @@
-"""FlashAttention's forward pass in Triton: one program per tile of queries of one head.
-
-A program keeps its queries and loops over the visible keys in blocks. For each row it keeps the running maximum of the
-scores, the sum of their exponentials and the weighted sum of the values. Blocks that every row sees completely need no
-mask. Exponentials are of base 2, with log2 e folded into the scale. Source: Dao, FlashAttention-2 (2023).
+"""FlashAttention's forward pass in Triton: one program per tile of queries of one head, which loops over the visible
+keys and keeps each row's running maximum, sum of exponentials (base 2) and weighted values. Source: Dao,
+FlashAttention-2 (2023).
 """
 
 from typing import NamedTuple

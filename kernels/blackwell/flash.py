@@ -48,11 +48,8 @@ class FlashBlackwell(Variant):
         return refused(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v) -> o, contiguous.
-
-        Param: `slots`, blocks of keys or of values in flight. Raises ValueError for an unsupported case or param. A
-        call raises ValueError that names an argument that does not fit the case, or that TMA cannot read: addresses
-        and strides must be multiples of 16 bytes.
+        """f(q, k, v) -> o, contiguous. Param: `slots`, blocks of keys or of values in flight. Raises ValueError, in a
+        call for what TMA cannot read: addresses and strides must be multiples of 16 bytes.
         """
         from kernels.attention.flash_call import FlashCall
 

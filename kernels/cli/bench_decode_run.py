@@ -179,10 +179,7 @@ class Exact:
 
     @classmethod
     def of(cls, model: Any, reference: Runner, case: ModelCase, tokens: int) -> "Exact":
-        """Over `tokens` tokens, rounded up to whole batches. `reference` runs torch's own ops on the model.
-
-        It is asked before a runner takes the memory that it needs, or rounds the weights in place.
-        """
+        """Over `tokens` tokens in whole batches; `reference` runs torch's own ops before a runner changes the model."""
         config, _ = catalogue.entry(case.model)
         count = -(-tokens // (LENGTH * case.batch)) * case.batch
         ids = torch.randint(model.config.vocab_size, (count, LENGTH), generator=torch.Generator().manual_seed(6))

@@ -39,11 +39,9 @@ def of_model(
     tensor_parallel_sizes: Sequence[int] = (),
     explored: bool = True,
 ) -> Iterator[AnyBuild]:
-    """Every build of a model in bf16 on the GPU: the megakernel with the proofs of its programs and the default ops of
-    its prompts, where `explored` what explore and compose try at each traffic, and the servers. `weights` are the lower
-    precisions that are tried too, `tensor_parallel_sizes` those of the megakernel beside 1.
-
-    Raises ValueError for a model that the compact decoder does not run, and for a number that does not divide it.
+    """Every build of a model in bf16 on the GPU: megakernel with proofs, prompts, where `explored` the trials, and
+    servers, in lower `weights` too and over `tensor_parallel_sizes`. Raises ValueError for a model that the compact
+    decoder does not run or a size that does not divide it.
     """
     model = skeleton(config, "bf16")
     if reason := refusal(model):

@@ -1,7 +1,4 @@
-"""NVRTC, NVIDIA's compiler of CUDA C++, by itself. It needs no GPU, so that builds can be made ahead on any machine.
-
-CuPy's own wrapper needs CuPy, and cannot name sm_90a or sm_100a, which wgmma and setmaxnreg need.
-"""
+"""NVRTC by itself, which needs no GPU. CuPy's wrapper needs CuPy, and cannot name sm_90a or sm_100a."""
 
 import ctypes
 import os

@@ -73,7 +73,7 @@ class Build:
 
 
 def load(build: Build, entry: str, shared_bytes: int = 0) -> Any:
-    """The CuPy function of an extern "C" `entry`, with so much dynamic shared memory. Raises RuntimeError with the log."""
+    """The CuPy function of an extern "C" `entry`, with so much shared memory. Raises RuntimeError with the log."""
     import cupy
 
     kernel = cupy.RawModule(path=str(build.binary())).get_function(entry)

@@ -8,10 +8,7 @@ from typing import Any
 from kernels.cuda import driver, nvrtc
 
 SHARED_MOST = 227 * 1024
-"""Bytes of shared memory that a block may have on sm_90, for which every CUDA source here is compiled.
-
-CUDA C++ Programming Guide, *Technical Specifications per Compute Capability*; a GPU test compares the driver's answer.
-"""
+"""Bytes of shared memory of a block on sm_90 (CUDA C++ Programming Guide); a GPU test compares the driver's answer."""
 
 RESERVED = 1024
 """Bytes of an SM's shared memory that CUDA takes for each block. Same source."""

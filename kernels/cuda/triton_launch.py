@@ -1,8 +1,6 @@
-"""Triton kernels launched by the driver alone: Triton's own launcher reads every argument again at each call.
-
-A launch by `kernel[grid](...)` takes tens of µs of the host: it looks at the type and alignment of each argument to
-find the compiled kernel. Where the arguments are known, so is the kernel. Written for Triton 3.6, whose launcher passes
-the arguments in the order of the signature, without constants, and two scratch pointers behind them.
+"""Triton kernels launched by the driver alone: Triton's own launcher reads every argument again, which takes tens of
+µs. Written for Triton 3.6, whose launcher passes arguments in the signature's order, without constants, and two scratch
+pointers behind them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -56,11 +54,9 @@ def prepared(
     workspace: object = None,
     **options: Any,
 ) -> Prepared:
-    """A call of `kernel`, a `triton.jit` function, that the driver launches on a GPU, and Triton in its interpreter. On
-    torch's meta device the launch is noted for `kernels.cuda.triton_build`.
-
-    `allocate` makes the outputs, a tensor or several; `arguments` gives those of the kernel for such outputs. They
-    may be nested tuples. `options` are those of a launch, such as `num_warps`.
+    """A call of `kernel` that the driver launches on a GPU, and Triton in its interpreter; on torch's meta device it is
+    noted for `kernels.cuda.triton_build`. `allocate` makes the outputs, `arguments` (perhaps nested) the kernel's for
+    such; `options` are such as `num_warps`.
     """
     outputs = allocate()
     if _several(outputs)[0].is_cuda:
@@ -85,10 +81,7 @@ def launched(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], outputs
 
 
 def bound(kernel: Any, arguments: Sequence[Any], outputs: Any, **options: Any) -> BoundKernel:
-    """`kernel` compiled for these arguments on the current GPU. `outputs` are the tensors that a launch replaces.
-
-    Raises NotImplementedError for a kernel that needs scratch memory of Triton's or a cluster.
-    """
+    """`kernel` compiled for these arguments; a launch replaces `outputs`. Raises NotImplementedError for clusters."""
     compiled = kernel.run(*arguments, grid=(1, 1, 1), warmup=True, **options)
     return packed(compiled, arguments, outputs, _loaded(compiled))
 

@@ -1,7 +1,4 @@
-"""Models whose files hold quantised weights are written once as a model directory in bf16, which everything else reads.
-
-A process of its own converts them: the libraries that read a stranger's tokenizer may end it. Imports without torch.
-"""
+"""Quantised models become a directory in bf16, in a process: tokenizers may end it. Imports without torch."""
 
 import json
 import shutil

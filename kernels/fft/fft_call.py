@@ -32,10 +32,7 @@ def builds_of(case: FftConvCase, config: FftConfig) -> list[nvrtc.Build]:
 
 
 class FftConv(CudaCall):
-    """f(u [batch, width, length], w, w_pre=None, w_post=None, d=None) -> y, of u's shape and dtype.
-
-    w is what `fft_tiles.spectrum` made. The other tensors are contiguous. Raises ValueError that names the argument.
-    """
+    """f(u [batch, width, length], w, w_pre=None, w_post=None, d=None) -> y like u; w from `fft_tiles.spectrum`."""
 
     in_order = Arguments
 

@@ -36,10 +36,7 @@ def blocks_of(case: FftConvCase, segment: int) -> int:
 
 
 class ShortConv(CudaCall):
-    """f(u [batch, width, length], w, w_pre=None, w_post=None, d=None) -> y, of u's shape and dtype.
-
-    w is what `Toeplitz.pack` made. The other tensors are contiguous. Raises ValueError that names the argument.
-    """
+    """f(u [batch, width, length], w, w_pre=None, w_post=None, d=None) -> y like u; w from `Toeplitz.pack`."""
 
     in_order = Arguments
 

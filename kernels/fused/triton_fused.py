@@ -98,10 +98,7 @@ class RopeTriton(Variant):
         return append_refusal(case) or gpu_refusal(gpu, 89 if case.kv_dtype else 80)
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(q, k, cos, sin, out=None) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position,
-        page_table=None, k_scale=None, v_scale=None, out=None) -> q, as `AppendArguments` and `RopeAppend` say. Takes
-        `warps` and `pdl`.
-        """
+        """`RopeAppend` for a case that appends, else `Rope`. Takes `warps` and `pdl`."""
         from kernels.fused.rope_triton import Rope, RopeAppend
 
         tuning = merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL})

@@ -147,10 +147,8 @@ class SchedulerCounters:
 
 class SkinnyLinear(CudaCall):
     """f(x [m, k], w [n, k], bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
-
-    Each block brings `prefetch_bytes` beyond the ring into the L2 while the previous kernel still runs. With
-    `late_trigger` the next kernel begins only when all weights of this one have been requested. With `dynamic` a
-    dynamic scheduler assigns the last units.
+    `prefetch_bytes` beyond the ring go into the L2 ahead; `late_trigger`: the next kernel begins when all weights are
+    requested; `dynamic`: a scheduler assigns the last units.
     """
 
     open_layout = staticmethod(pointers)

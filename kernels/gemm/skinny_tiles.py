@@ -163,10 +163,7 @@ class TileConfig:
         return self.fixed_bytes(at_once) - self.spare + self.stages(at_once, pdl) * self.chunk * self.step_bytes
 
     def microseconds(self) -> float:
-        """A guess at the time without the launch: the stream, its imbalance, x read by every block, the joins.
-
-        It is the same on every GPU, an H200's: the first guess decides how weights are packed.
-        """
+        """A guess at the time without the launch, an H200's on every GPU: it decides how weights are packed."""
         worst_units = self.most_units(H200_CLUSTERS[self.splits])
         unit = self.steps * self.step_bytes / 1000
         even = self.units * self.splits * unit / H200_CLUSTERS[1] / SM_KB_PER_US

@@ -1,7 +1,4 @@
-"""Tile configs of a small product: rows of w a block, tiles of rows of x, splits of k, stages. Imports without torch.
-
-One wave fills the GPU, or the best of several; a cluster is the `splits` blocks that divide k.
-"""
+"""Tile configs of a small product, without torch. A wave fills the GPU; a cluster is the `splits` blocks of k."""
 
 from dataclasses import dataclass
 from functools import cache, cached_property

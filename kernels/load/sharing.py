@@ -125,10 +125,7 @@ def most_processes(here: bool) -> int:
 
 
 def processes_for(users: int | None, requests: Iterable[PlannedRequest], seconds: float) -> int:
-    """The number of processes for a closed loop of `users`, or for an open loop (`users` None).
-
-    An open loop's follows from the events a second of those of its `requests` that are due within `seconds`.
-    """
+    """Processes for a closed loop of `users`, or an open one by the events a second due within `seconds`."""
     if users:
         return math.ceil(users / USERS_OF_A_PROCESS)
     events, last_s = 0, 0.0

@@ -30,10 +30,7 @@ class ServerCommand:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What every server is started for: a model's directory, its name to clients, and the size of the traffic.
-
-    vLLM alone is told `memory`, its share of the GPU's, and whether prompts begin alike, `shared_prefix`.
-    """
+    """What servers are started for. vLLM alone is told `memory`, its share, and `shared_prefix`."""
 
     directory: Path
     name: str
@@ -48,10 +45,7 @@ class ServerSettings:
 def vllm(
     wanted: ServerSettings, python: str, environment: Mapping[str, str], options: Sequence[str] = ()
 ) -> ServerCommand:
-    """vLLM's OpenAI server, by the Python of its environment. Raises ValueError when that Python is not there.
-
-    Its prefix cache is off where prompts share nothing; CUDA graphs and asynchronous scheduling are its own defaults.
-    """
+    """vLLM's server, without prefix cache where prompts share nothing. Raises ValueError without its Python."""
     if shutil.which(python) is None:
         raise ValueError(f"{python} is no Python")
     version = _installed(python, environment, "vllm")

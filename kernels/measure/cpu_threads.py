@@ -19,10 +19,7 @@ def thread_settings(outer: Mapping[str, str]) -> dict[str, str]:
 
 
 def usable_cores(cpus: Path = CPUS, quota: Path = QUOTA, affinity: Collection[int] | None = None) -> int:
-    """Physical cores among the CPUs that this process may use, at most the cgroup's quota; at least 1.
-
-    More threads than that wait for each other at every barrier, which slows a small model by a factor of 10 to 100.
-    """
+    """Physical cores within the CPUs and the quota, at least 1: more threads slow small models 10 to 100 times."""
     allowed = os.sched_getaffinity(0) if affinity is None else affinity
     cores = {_core(cpus / f"cpu{number}" / "topology") or number for number in allowed}
     return max(1, min(len(cores), _quota(quota) or len(cores)))

@@ -1,8 +1,5 @@
-"""Whether another program held the GPU while something was measured, from what NVML tells of its processes.
-
-NVML lists the processes that have a CUDA context on the GPU, with their memory. It does not tell whether such a
-process computes just now, so one that only holds memory counts as well. Processes of another container are hidden
-where ids are those of a namespace; then nothing can be told.
+"""Whether another program held the GPU while something was measured: NVML lists processes with a CUDA context and their
+memory, also idle ones, but none of other containers where ids are of a namespace; then nothing is told.
 """
 
 import os
@@ -33,10 +30,7 @@ class GpuSnapshot:
 
 
 def summary(snapshots: Sequence[GpuSnapshot], seconds_between: float) -> dict[str, float | int | None]:
-    """The most other programs at once, how long any was seen, and their largest memory in GiB; None: not known.
-
-    `seconds_between` is the time from one snapshot to the next; each snapshot stands for so long.
-    """
+    """The most other programs at once, how long any was seen, their most GiB; None: not known."""
     counts = [snapshot.others for snapshot in snapshots]
     known = [others for others in counts if others is not None]
     if not known:

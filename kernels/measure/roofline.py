@@ -77,10 +77,7 @@ def floor_ms(case: BaseCase, ceilings: Mapping[str, object]) -> float | None:
 def floors_ms(
     flops: float, moved_bytes: float, precisions: Sequence[str], rates: Mapping[str, float], tbps: float
 ) -> tuple[float, float]:
-    """Least ms of the FLOPs at the measured matrix rate, and of the bytes at the bandwidth `tbps` in TB/s.
-
-    `rates` are in TFLOP/s. The first of the precisions with a measured rate counts, else the fastest measured rate.
-    """
+    """Least ms of FLOPs and of bytes at `tbps`; of `rates` (TFLOP/s) the first precision's, else the fastest."""
     rate = next(
         (rates[precision] for precision in precisions if rates.get(precision)), max(rates.values(), default=0.0)
     )

@@ -1,8 +1,6 @@
-"""Times calls interleaved, with a cold cache, until the interval of the median is narrow enough.
-
-On a GPU two CUDA events enclose each sample. Before it, the L2 is filled with clean lines of an unrelated buffer, and
-the stream stays busy until the host has queued the whole call: launch gaps of a slow host do not count as kernel time.
-On a CPU the clock is `time.perf_counter_ns`.
+"""Times calls interleaved, cache cold, until the median's interval is narrow enough. On a GPU two CUDA events enclose a
+sample, behind clean lines in the L2 and a stream held until the host has queued the call, so that launch gaps do not
+count. On a CPU the clock is `time.perf_counter_ns`.
 """
 
 import os

@@ -221,10 +221,7 @@ class MegakernelRunner(Runner):
 
     @torch.no_grad()
     def logits(self, ids: Tensor) -> Tensor:
-        """Every position by the megakernel, from an empty cache; [rows, length, vocab] float32.
-
-        Raises ValueError for ids of no token of the vocabulary: the kernel would read beyond the embedding.
-        """
+        """Every position from an empty cache; [rows, length, vocab] float32. Raises ValueError for unknown ids."""
         self._check_ids(ids)
         if self._machine is None or not self._holds(ids.shape[1], self._machine.capacity):
             self.prepare(self._machine.layout.batch if self._machine else 1, ids.shape[1], 1)

@@ -380,10 +380,7 @@ def mlp(x: Tensor, w: Dense | Experts, linear: Linear) -> Tensor:
 def finish(
     delta: Tensor, residual: Tensor, norm: Tensor, lm_head: Tensor, token: Tensor, position: Tensor, eps: float
 ) -> Tensor:
-    """After the last layer: writes the greedy next ids into token [b, 1] and moves position on.
-
-    Returns the normed hidden states [b, q, hidden], whose product with the LM head are the logits.
-    """
+    """Writes greedy next ids into token [b, 1], moves position on; returns normed hidden states [b, q, hidden]."""
     hidden = rms_norm(residual + delta, norm, eps)
     token.copy_(F.linear(hidden[:, -1], lm_head).argmax(-1, keepdim=True))
     position.add_(delta.shape[1])

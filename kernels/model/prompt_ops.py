@@ -1,7 +1,4 @@
-"""The ops of a prompt's pass when no plan names any. They depend on the size alone, as measured on an H200.
-
-This module times nothing: the preferences are what measurements of whole models on an H200 showed.
-"""
+"""The ops of a prompt's pass when no plan names any, by its size alone, as measured in models on an H200."""
 
 from collections.abc import Collection, Iterable, Iterator
 

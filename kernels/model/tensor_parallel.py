@@ -124,10 +124,7 @@ def load(
 
 @torch.no_grad()
 def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str, seed: int = 0) -> TensorParallelModel:
-    """The model that `kernels.runners.load` generates of this configuration and seed, sharded over `devices`.
-
-    Each rank's weights are made on its device, and the whole model nowhere. Raises ValueError as `shard_config`.
-    """
+    """The generated model over `devices`, each rank's weights made there. Raises ValueError as `shard_config`."""
     shard_config(config, len(devices))
     whole: Any = loading.skeleton(config, dtype)
 

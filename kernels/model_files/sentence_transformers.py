@@ -41,10 +41,7 @@ class Dense(NamedTuple):
 
 @dataclass(frozen=True)
 class SentenceModules:
-    """What is behind the transformer: pooling, by one mode or several, and layers and scaling to length 1 in order.
-
-    `prompts` stand before a text by their names. `longest` is the most tokens of a text.
-    """
+    """What is behind the transformer: pooling, layers, scaling. `prompts` by names; `longest` in tokens."""
 
     pooling: tuple[str, ...] = ("mean",)
     layers: tuple[Dense | Literal["normalize"], ...] = ("normalize",)

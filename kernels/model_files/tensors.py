@@ -61,10 +61,7 @@ def _check_index(weight_map: Mapping[str, str], files: Mapping[str, Path], tenso
 
 
 def check_against_config(tensors: dict[str, Tensor], config: dict[str, Any]) -> None:
-    """Refuses missing, surplus or misshapen tensors of the families in FAMILIES. Raises ModelRefused.
-
-    Files hold a mixture's experts together or one by one, under names of their own: what loads them checks those.
-    """
+    """Refuses missing, surplus or misshapen tensors of FAMILIES (not experts). Raises ModelRefused."""
     family = FAMILIES.get(config["model_type"])
     if family is None or not tensors:
         return

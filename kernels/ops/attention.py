@@ -213,10 +213,7 @@ def _each_sequence(
 
 
 def _cache(case: AttentionCase, make: "Maker", k: "torch.Tensor", v: "torch.Tensor") -> Arguments:
-    """k and v as the case's cache stores them, with the arguments needed to read them.
-
-    Slots without a key are NaN, and so are pages that no sequence uses; their entries in the page table are -1.
-    """
+    """k and v as the cache stores them, with arguments to read them; slots and pages without keys are NaN."""
     import torch
 
     arguments, page_size = {"k": k, "v": v}, case.page_size or PAGE_SIZE

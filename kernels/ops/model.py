@@ -65,8 +65,5 @@ class ModelCase(BaseCase):
 
 
 def last_only(parameters: int, head: int, layers: int) -> int:
-    """How many of the parameters multiply a prompt's last token alone: `head` of them, and those of one of `layers`.
-
-    All of that layer is counted, so the FLOPs of a request stay a lower bound.
-    """
+    """The parameters that multiply a prompt's last token alone: the `head`, and one of `layers`, all counted."""
     return head + -(-(parameters - head) // layers)

@@ -16,10 +16,7 @@ SPARE_SLOTS = 40
 def slots(
     position: "torch.Tensor", q_len: int, page_table: "torch.Tensor | None", page_size: int
 ) -> "tuple[torch.Tensor, torch.Tensor]":
-    """Two int64 index tensors [batch, q_len]: cache[first, second] are the slots from position[b] on.
-
-    Contiguous: sequence and token. Paged (page_table [batch, max_pages] int32): page and token within the page.
-    """
+    """Two int64 indexes [batch, q_len] of the slots from position[b] on: sequence or page, and token."""
     import torch
 
     token = position.long()[:, None] + torch.arange(q_len, device=position.device)

@@ -104,10 +104,7 @@ def appended(
     page_table: "Tensor | None" = None,
     **norms: "Tensor",
 ) -> "tuple[Tensor, Tensor, Tensor, Tensor]":
-    """The rotated q [batch, heads, head_dim], position [batch], and keys and values [batch, slots, kv_heads, head_dim].
-
-    Writes the rotated k, and v, into slot position[b] of the caches. Of paged caches the slots are copies of the pages.
-    """
+    """Rotated q, position [batch], keys and values [batch, slots, kv_heads, head_dim] (pages: copies); writes k, v."""
     import torch.nn.functional as F
 
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim

@@ -14,10 +14,7 @@ HOLD_CYCLES = 2_000_000
 
 
 def hold(device: torch.device) -> None:
-    """Keeps the current stream of a GPU busy, so that what is queued next starts only when all of it is queued.
-
-    Work that the call puts on another stream without waiting for this one then reads inputs that are not there yet.
-    """
+    """Keeps a stream busy until all is queued. Work on other streams that does not wait reads inputs too early."""
     if device.type == "cuda":
         torch.cuda._sleep(HOLD_CYCLES)
 

@@ -102,10 +102,7 @@ class LogitGaps:
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found of served ids: `gaps` by the reference's logits, `own` by those of the runner that served them.
-
-    `refusal` is a sentence that says why they do not count; None where they do.
-    """
+    """What was found of served ids: `gaps` and `own` ones; `refusal` says why they do not count, else None."""
 
     gaps: LogitGaps
     own: LogitGaps | None

@@ -1,7 +1,4 @@
-"""MXFP4: e2m1 codes with a power of two for 32 columns (OCP Microscaling Formats, version 1.0), as gpt-oss has experts.
-
-Every value is a bf16 number, so that codes of a model that was dequantised to bf16 are known from its values alone.
-"""
+"""MXFP4: e2m1 codes with a power of two for 32 columns (OCP MX 1.0). bf16 holds every value exactly."""
 
 import torch
 from torch import Tensor

@@ -285,10 +285,7 @@ def int4_zero(weight: Tensor) -> QuantisedMatrix:
 
 @torch.no_grad()
 def int4_minimum(weight: Tensor) -> QuantisedMatrix:
-    """int4, 0 to 15, with a float16 scale and a float16 minimum for 32 columns, as GGUF's Q4_1, for [rows, columns].
-
-    A weight that was stored so keeps its codes, scales and minimums. Raises ValueError as `int8_groups`.
-    """
+    """int4, 0 to 15, with float16 scale and minimum for 32 columns, as GGUF's Q4_1. Raises as `int8_groups`."""
     known = stored_groups([weight]) if multiples(weight) is None else None
 
     def rounded(groups: Tensor) -> tuple[Tensor, Tensor]:

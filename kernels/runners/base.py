@@ -67,16 +67,10 @@ class Runner(ABC):
 
     @abstractmethod
     def logits(self, ids: "torch.Tensor") -> "torch.Tensor":
-        """Teacher-forced logits [batch, length, vocab] of `ids` [batch, length], by the code path that generates.
-
-        Of a model that does not generate: its output for a main input as in `kernels.model.inputs`.
-        """
+        """Teacher-forced logits [batch, length, vocab] of `ids`, by the code that generates, or a model's output."""
 
     def after_prompt(self, ids: "torch.Tensor", prompt: int) -> "torch.Tensor | None":
-        """Teacher-forced logits [batch, length - prompt, vocab] behind the first `prompt` of ids [batch, length].
-
-        The prompt is read by the pass that reads it in `generate`. None where `logits` reads prompts by that pass.
-        """
+        """Logits behind the first `prompt` of ids, which the pass of `generate` reads; None where `logits` does so."""
         return None
 
     def encode(self, ids: "torch.Tensor") -> Generation:

@@ -43,11 +43,8 @@ class TuningRunner(KernelsRunner):
 
 
 def default_ops(model: decoder.Decoder, traffic: BatchShape, weights: str = "") -> ChosenOps:
-    """The chosen ops for the traffic on the model's device. The notes give each op's reason, rivals and time of
-    measurement.
-
-    `weights` is a lower precision whose variants compete with those in the model's own, fp8 of a model that was stored
-    in it only where its codes stay as they are.
+    """The chosen ops for the traffic on the model's device; notes give each op's reason, rivals and time. Variants in
+    the lower precision `weights` compete too, fp8 only where a model stored so keeps its codes.
     """
     device = model.embedding.device
     gpu = gpu_of(device)

@@ -79,10 +79,7 @@ def judge_kept(
 def _other_outputs(
     reference: Runner, clients: Clients, kept: Sequence[KeptBatch], precisions: Precisions
 ) -> str | None:
-    """A sentence when timed answers of a model that does not generate are not the right ones, else None.
-
-    Those are the reference's, and as of ids, the runner's own where it lowers the precision.
-    """
+    """A sentence when timed answers that are no ids are wrong, by the reference and the runner's own; else None."""
     if clients.kind == "decoder":
         return None
     runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[precision] for precision in precisions)

@@ -24,10 +24,7 @@ a norm, a gate, attention or a choice of a token."""
 
 
 class WholeModel(Variant):
-    """`build(case, params)` gives a function that makes a Runner, not yet prepared, of a loaded model.
-
-    `runner_name` and `options` are what a plan holds for it: `runner` and `options` | params.
-    """
+    """`build` gives what makes a Runner of a model; a plan holds `runner_name` and `options` | params for it."""
 
     op = "model"
     peer = True

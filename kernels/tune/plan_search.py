@@ -1,8 +1,6 @@
-"""Chooses the variant of each case of a decoder's passes: first by their separate times, then in the whole model.
-
-The fastest variant alone may not be the fastest in a pass: a fused product saves a kernel, two kernels may overlap, and
-one kernel may leave data in the L2 for the next. The search takes the arrangements with the least sum of times, and the
-runners-up of each case. It captures the pass with each of them, one after the other, and times the whole pass.
+"""Chooses the variant of each case of a decoder's passes: by their separate times, then in the whole model, where
+fusion, overlap and the L2 may change the order. The arrangements with the least sums and the runners-up of each case
+are captured and timed.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""The measured choice of a variant per case, kept per GPU, driver, library versions and the variants' own code.
-
-The file lies in the directory that the environment variable KERNELS_CACHE names (default ~/.cache/kernel-workbench).
-"""
+"""The measured choice of a variant per case, by GPU, driver, versions and code, in KERNELS_CACHE's folder."""
 
 import hashlib
 import json

@@ -184,10 +184,7 @@ class DecodeStep:
 
 
 class DraftWriter:
-    """Writes the drafts of the decodes that lead a batch, by `DecodeStep.several` without its last place.
-
-    It computes on buffers of its own, so that a CUDA graph for each number of rows may replay it.
-    """
+    """Drafts of the decodes that lead a batch, in buffers of its own: CUDA graphs for each number of rows replay it."""
 
     def __init__(self, steps: Mapping[int, DecodeStep], places: int, pages: Pages) -> None:
         """`places` are the tokens of a decode in a pass: one, and its drafts."""

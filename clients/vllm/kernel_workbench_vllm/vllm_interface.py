@@ -1,8 +1,5 @@
-"""All that is used of vLLM's interfaces. Tried with the versions in TRIED; another one is refused, and vLLM goes on.
-
-The registered classes of MODELS are replaced by subclasses whose `forward` runs a step of decodes by
-`decode_step`, outside of what torch.compile sees. vLLM captures that step into its CUDA graphs, one for each number of
-rows, as it captures its own. All other steps, the logits, the sampler and the scheduler are vLLM's.
+"""All that is used of vLLM's interfaces, of the versions in TRIED; with another one vLLM goes on alone. MODELS become
+subclasses whose `forward` runs a step of decodes by `decode_step`, which vLLM captures as its own. All else is vLLM's.
 """
 
 import os

@@ -151,10 +151,7 @@ class Rank:
             at += size
 
     def params(self, request: DecodeRequest, tokens: int, host_cancel: np.ndarray) -> np.ndarray:
-        """The parameters of a launch; `tokens` is the address of int32 [count, batch] that get each token when made.
-
-        Raises ValueError when the context does not fit or there are too many stop tokens.
-        """
+        """A launch's parameters; `tokens` gets int32 [count, batch]. Raises ValueError for a wrong context or stops."""
         count, stop, logits = request.count, request.stop, request.logits
         positions = positions_of(request.position, self.layout.batch)
         if count < 1 or min(positions) < 0 or max(positions) + count > self.capacity:
@@ -235,10 +232,7 @@ class Rank:
 
 
 class SingleGpuMegakernel(Rank):
-    """The megakernel of a transformers model `model` (bf16, on a GPU) for `layout.batch` sequences, on one GPU.
-
-    `rounded` and `beside` as for `Rank`. The prompt's pass writes `keys` and `values`.
-    """
+    """The megakernel of a bf16 model for `layout.batch` sequences on one GPU; `rounded`, `beside` as for `Rank`."""
 
     def __init__(
         self,

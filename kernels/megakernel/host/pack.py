@@ -177,10 +177,7 @@ def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
 def coded(
     model: "Decoder", weights: str, rounded: "RoundedWeights | None"
 ) -> Iterator[tuple[int, int, "QuantisedMatrix"]]:
-    """(product, layer, codes) of every matrix, the LM head's rows filled up to a multiple of 16.
-
-    `rounded` are codes that the model was rounded to before; without them each matrix is rounded to nearest.
-    """
+    """(product, layer, codes) of every matrix, the head's rows a multiple of 16; `rounded`, or to nearest."""
     import torch
 
     head, layers = model.lm_head, len(model.layers)

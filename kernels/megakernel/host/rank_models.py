@@ -42,11 +42,9 @@ def form_of(weights: str, model: Any) -> str:
 
 @torch.no_grad()
 def rank_models(model: Any, devices: Sequence[torch.device], weights: str, rounding: Rounding) -> list[RankModel]:
-    """The models of all ranks, of a whole model on the first device, or of one that is sharded over them already.
-
-    The whole model is left as it is. A model that is sharded already is rounded in place; the codes are those of the
-    whole model. Experts in fewer bits are the launch's alone. Raises ValueError for a rounding that needs the whole
-    model on one GPU.
+    """The models of all ranks, of a whole model, which is left as it is, or of a sharded one, which is rounded in place
+    with the whole one's codes. Experts in fewer bits are the launch's. Raises ValueError for a rounding that needs the
+    whole model on one GPU.
     """
     weights = format_of_dense(weights).name
     if isinstance(model, TensorParallelModel):

@@ -1,8 +1,6 @@
-"""One model made ready for the megakernel on several GPUs: a rank on each, and a launch of all of them.
-
-One process drives all GPUs. So a rank's words are an address in its peers' kernels, without handles that processes
-exchange; events put the launches of all GPUs in an order; one thread of the host reads the tokens and hears of a fault.
-A process for each GPU would start its launches side by side, which one launch for all tokens does not need.
+"""One model made ready for the megakernel on several GPUs, a rank on each, driven by one process: words are addresses
+in peers' kernels without handles, events order the launches of all GPUs, and one host thread reads tokens and hears of
+faults.
 """
 
 from collections import Counter

@@ -127,11 +127,9 @@ def _spans(program: Program, trace: Trace) -> list[InstructionSpan]:
 
 
 def _clock_ahead(first: Sequence[InstructionSpan], other: Sequence[InstructionSpan]) -> tuple[int, int]:
-    """By how many nanoseconds the clock of another GPU is ahead of the first one's, and how far that may be off.
-
-    Each GPU's input is a sum of partials of both. So it comes on neither before both have made them: that bounds the
-    difference of the clocks from both sides, at every exchange of every layer. The middle of the narrowest bounds is
-    taken.
+    """By how many ns the clock of another GPU is ahead of the first one's, and how far that may be off: an input, a sum
+    of both's partials, comes on neither before both made them, which bounds the difference at every exchange. The
+    middle of the narrowest bounds is taken.
     """
     made, read = zip(*(_exchanges(spans) for spans in (first, other)), strict=True)
     most = [read[1][place] - made[0][place] for place in read[1].keys() & made[0].keys()]
@@ -228,10 +226,7 @@ def summary(timeline: Timeline) -> dict[str, tuple[float, float, float]]:
 
 
 def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
-    """Lines of text: the activity of each of `sms` of every GPU while they are in `layer`, from left to right.
-
-    A letter of LETTERS while it works, the small letter while it publishes, a dot while it waits for input.
-    """
+    """Lines of text: each SM in `layer`; a letter of LETTERS at work, small while it publishes, a dot in wait."""
     spans = [span for span in timeline.spans if span.layer == layer]
     if not spans:
         return [f"layer {layer} left no marks"]

@@ -370,10 +370,7 @@ def expert_groups(shape: ModelShape, batch: int) -> int:
 
 
 def strided(tiles: int, sms: int, rotation: int) -> list[tuple[int, int]]:
-    """Deals row tiles to the SMs one by one: (first tile, tiles), each `sms` behind the one before.
-
-    However many of the first tiles are at work, no SM has more than one more of them than another.
-    """
+    """Deals row tiles to the SMs one by one: (first, tiles), `sms` apart, so that none has two more at work."""
     first = [(sm - rotation) % sms for sm in range(sms)]
     return [(tile, len(range(tile, tiles, sms))) for tile in first]
 

@@ -230,10 +230,7 @@ class Ordering:
                 )
 
     def _caches(self) -> Iterator[ProgramProblem]:
-        """Rows of the caches are plain stores: a fence in their writer's HEAD and one in their reader's END order them.
-
-        The END of each SM must therefore come after the HEAD of all SMs that write what it reads in the next token.
-        """
+        """Caches are plain stores, ordered by fences: each END must come after the HEADs that write what it reads."""
         heads = [self._head_after(sm) for sm in range(self.sms)]
         writers: dict[tuple[int, int, int], set[int]] = {}
         met: list[set[tuple[int, int, int]]] = [set() for _ in range(self.sms)]

@@ -158,10 +158,7 @@ def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
 def chosen(
     backends: Sequence[Backend], planned: Serving | None, here: Mapping[str, str | None], exclude: Collection[str] = ()
 ) -> Serving:
-    """The settings that a server with these backends runs with, as a plan keeps them.
-
-    `planned` are the plan's own settings, if it has any; `here` is as in `known_here`, `exclude` as in `Spec`.
-    """
+    """The settings of a server with these backends, as a plan keeps them; `planned` are the plan's own."""
     kernels, first = backends[-1], backends[0]
     assert isinstance(kernels, KernelsBackend)
     timed = first.timed if isinstance(first, MegakernelBackend) else {}
@@ -329,11 +326,9 @@ def megakernel_beside(
     weights: str = "bf16",
     time_all: bool = True,
 ) -> list[MegakernelBackend]:
-    """A list with the megakernel's backend, which takes steps of up to `up_to` sequences; [] if it takes none.
-
-    If `up_to` is None, the limit is measured before the server is ready: both backends are timed at each of the
-    batches, over sequences of equal length, and the megakernel takes as many sequences as it is faster for. Unless
-    `time_all`, they are timed from the largest batch down to the first for which it is faster.
+    """A list with the megakernel's backend for steps of up to `up_to` sequences; [] for none. If that is None, both
+    backends are timed over equal lengths at each batch, or unless `time_all` from the largest down to the first where
+    the megakernel is faster.
     """
     if not batches:
         return []

@@ -1,8 +1,5 @@
-"""The library's LM heads at the end of a pass: they draw the next tokens and write no logits.
-
-They serve steps without chunks if no request asks for log probabilities or changes logits. `argmax` serves a step whose
-requests are all greedy. `top_k_p` serves one whose requests are greedy or have a top-k of MOST_TOP_K at most. Any other
-step ends with logits and a draw.
+"""The library's LM heads at the end of a pass, which write no logits. They serve steps without chunks, log
+probabilities or changed logits: `argmax` greedy requests, `top_k_p` these and a top-k of MOST_TOP_K at most.
 """
 
 from collections.abc import Callable, Collection

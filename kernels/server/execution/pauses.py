@@ -18,10 +18,7 @@ TIMED_ROWS = 32
 
 
 def estimated(pass_ms: Callable[[int], float], most: int) -> Callable[[Shape], float]:
-    """The ms of a pass by its rows: a line through passes of one decode and of TIMED_ROWS, `most` if that is less.
-
-    For a CPU, where passes over the longest sequences take seconds and gigabytes. `pass_ms` times a pass of decodes.
-    """
+    """A CPU pass's ms by its rows: a line through decodes of one and TIMED_ROWS, where long ones take seconds."""
     many, one_ms = min(TIMED_ROWS, most), pass_ms(1)
     row_ms = max(0.0, pass_ms(many) - one_ms) / max(1, many - 1)
     return lambda shape: one_ms + row_ms * (shape.rows - 1)

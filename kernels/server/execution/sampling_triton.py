@@ -118,10 +118,7 @@ def _first_of_best(best, place, vocab):
 
 @triton.jit(do_not_specialize=["splits"])
 def _parts(rows, settings, parts, splits, BLOCK: tl.constexpr):
-    """The best score of one split of a row, and its token: the logit, with its noise where the row keeps all tokens.
-
-    rows: logits, the distance of two rows and the vocabulary; parts: scores and tokens [rows, splits].
-    """
+    """The best score of a split, and its token, with noise where the row keeps all; parts [rows, splits]."""
     given = Settings(*settings)
     logits, step, vocab = rows
     scores, tokens = parts

@@ -40,7 +40,7 @@ class TextCodec(Protocol):
     def chat(
         self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
     ) -> list[int]:
-        """The ids of a chat for the assistant to continue, by the template's `variables`. Raises ValueError, TooLong."""
+        """The ids of a chat to continue, by the template's `variables`. Raises ValueError, TooLong."""
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ids; bytes that are no whole character end in the replacement character."""

@@ -47,10 +47,7 @@ class Waiting(NamedTuple):
 
 
 def gives_vectors(config: dict[str, Any]) -> bool:
-    """Whether a configuration is that of an encoder, which embeds texts and generates none. Imports no torch.
-
-    Raises ValueError for a classifier: vectors of its hidden states are not what it answers.
-    """
+    """Whether a configuration is an encoder's. Imports no torch. Raises ValueError for a classifier."""
     names = config.get("architectures") or []
     reads = kind_of(str(config.get("model_type")), names, bool(config.get("is_encoder_decoder"))) == "encoder"
     if reads and answer_of_config(config).form == "classes":

@@ -22,10 +22,7 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 def spawn(main: Callable[..., None], arguments: tuple[Any, ...], name: str) -> tuple[BaseProcess, Connection]:
-    """Starts a process of `main`, called with the arguments and its end of a pipe; the process and the other end.
-
-    SIGINT and SIGTERM wait until the process calls `ignore_signals`. Raises OSError where there is no room for it.
-    """
+    """A process of `main`, with signals masked until `ignore_signals`, and the pipe's other end. Raises OSError."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

@@ -1,8 +1,6 @@
-"""Several engines of one model behind the same web servers: data parallelism.
-
-A request goes to the replica that has read the longest beginning of its prompt, which that one's prefix cache may still
-hold, as long as this replica is not busier than the least busy one by more than IMBALANCE_THRESHOLD requests. Otherwise
-the least busy one gets it. A replica that dies ends its own requests with an error; the others go on.
+"""Several engines of one model behind the same web servers: data parallelism. The replica that has read the longest
+beginning of a prompt gets it, unless busier than the least busy one by more than IMBALANCE_THRESHOLD. One that dies
+ends its own requests.
 """
 
 import asyncio

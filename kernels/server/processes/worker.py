@@ -46,10 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class GrammarCompiler:
-    """Makes what changes the logits of requests, in a thread. The requests wait, and the engine's steps do not.
-
-    A grammar may take a tenth of a second to read, the model's vocabulary for the first one longer.
-    """
+    """Makes what changes requests' logits in a thread: grammars take tenths of a second, and steps go on."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
