@@ -266,10 +266,7 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
 
 
 def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[BenchRow]:
-    """The bench rows of one case's trials; refused ones left out, but not what there was no time for.
-
-    Ratios are among those that passed and are not in doubt.
-    """
+    """A case's trials without refused ones. Ratios are among those that passed and are not in doubt."""
     from kernels import registry
     from kernels.proof.kernel_names import is_own
 

@@ -208,10 +208,8 @@ def _rule(bench: Bench, end: float) -> StoppingRule:
 
 
 def _time_doubtful_again(bench: Bench, ready: list[_Runnable], end: float) -> None:
-    """Measures times that lie below their floors once more, and the ceilings: what is still in doubt is impossible.
-
-    A floor that was too high by the first ceilings is replaced by that of the second; there is no share of it. What
-    torch runs by itself stays, since nothing is claimed of it.
+    """Measures times below their floors once more, and the ceilings: what is still in doubt is impossible, a floor that
+    was too high is replaced. What torch runs by itself stays: nothing is claimed of it.
     """
     doubtful = [candidate for candidate in ready if candidate.trial.gate == "pass" and candidate.trial.doubt]
     if not doubtful:
@@ -236,9 +234,7 @@ def _record_time(bench: Bench, trial: Trial, timing: Timing) -> None:
 
 
 def _judge(bench: Bench, ready: list[_Runnable]) -> None:
-    """Fails what gave wrong answers to timed calls, params that lost included, and what runs other libraries' kernels
-    as its own.
-    """
+    """Fails what answered timed calls wrongly, lost params included, and what runs others' kernels as its own."""
     for judged in range(JUDGED):
         references = ReferenceCache()  # one of these at a time: each holds copies of its inputs
         for candidate in (candidate for candidate in ready if candidate.trial.gate == "pass"):

@@ -12,11 +12,8 @@ from kernels.tune.timed_variant import SettledTime, TimedVariant
 
 
 class Trial(TimedVariant):
-    """One variant with one set of params, tried for one case.
-
-    `raced` is whether it was timed against the other variants, not only against its own params; `kernels` is then
-    known. `quantisation` is the relative change of the result that rounding the inputs alone causes. `late` says that
-    no time was left to try it.
+    """One variant and its params, tried for a case. `raced`: timed against others, its `kernels` known. `quantisation`
+    is the relative change that rounding the inputs alone causes. `late`: no time was left to try it.
     """
 
     case: Case

@@ -121,9 +121,7 @@ def compile_together(wanted: Iterable[Build | TritonBuild | Proof]) -> int:
 
 
 def _make(several: Sequence[TritonBuild | Proof]) -> None:
-    """Makes some in a fresh interpreter: the engine's process is a daemon, to which multiprocessing allows no children.
-    What fails there is made when it is needed.
-    """
+    """Makes some in a fresh interpreter: a daemon may have no children. What fails is made when it is needed."""
     subprocess.run([sys.executable, "-c", MAKE], input=pickle.dumps(several), stderr=subprocess.DEVNULL, check=False)
 
 
