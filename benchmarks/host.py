@@ -8,12 +8,10 @@ from typing import Any
 
 
 def machine() -> dict[str, Any]:
-    """The CPU's name, how many cores there are, and the version of Python."""
     match = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     name = match[1] if match else platform.machine()
     return {"cpu": name, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
 def load_average() -> list[float]:
-    """The load averages of the last 1, 5 and 15 minutes."""
     return [round(load, 2) for load in os.getloadavg()]

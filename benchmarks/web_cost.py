@@ -132,7 +132,6 @@ def measure(times: int, profiled: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Print the document, or keep it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.web_cost", description=__doc__.partition("\n")[0])
     parser.add_argument("--times", type=int, default=50, help="requests of each kind")
     parser.add_argument("--profile", default="", help="a kind of request whose profile is printed")

@@ -90,7 +90,6 @@ class Site:
         return subprocess.run(command, cwd=ROOT, env=self.env, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     def wait(self) -> None:
-        """Return when it is ready."""
         for _ in range(3000):
             try:
                 if httpx.get(f"{self.url}/readyz").status_code == 200:
@@ -105,7 +104,6 @@ class Site:
         return {name: _cpu(process) for name, process in self.processes.items()}
 
     def stop(self) -> None:
-        """End everything."""
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
@@ -117,7 +115,6 @@ class Site:
 
 
 def image_environment() -> dict[str, str]:
-    """How the image runs the web server."""
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
     words = re.search(r"^ENV (GUNICORN_CMD_ARGS=.*)$", text, re.MULTILINE)
     assert words
@@ -126,7 +123,6 @@ def image_environment() -> dict[str, str]:
 
 @contextmanager
 def running_site() -> Iterator[tuple[Site, PostgresServer]]:
-    """The site on PostgreSQL, until the block ends."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="web-load-")))
         postgres = stack.enter_context(postgres_server("a-password", durable=True))
@@ -168,7 +164,6 @@ def summary(observed: Sequence[Observed]) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run the load, and return the document."""
     load = [load_average()]
     with running_site() as (site, postgres):
         organisations = str(-(-arguments.clients // MEMBERS))

@@ -99,7 +99,6 @@ def addresses(facts: dict[str, Any]) -> list[str]:
 
 
 def callers(facts: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """A call for each address."""
     from django.test import Client
 
     from workbench.accounts import tokens
@@ -135,7 +134,6 @@ def cost(call: Callable[[], Any], times: int) -> dict[str, float]:
 
 
 def measure(times: int, runs: int) -> dict[str, Any]:
-    """The document."""
     with own_site():
         import django
 

@@ -27,7 +27,6 @@ class WorkerConfig:
 
     @property
     def scratch(self) -> Path:
-        """Where the stages' scratch directories lie."""
         return self.data / "stages"
 
     @classmethod

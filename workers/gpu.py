@@ -203,7 +203,6 @@ def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter)
 def _at_endpoint(
     client: Client, document: StageInput, key: StageKey, reporter: Reporter, recordings: Path | None
 ) -> EndpointSession | None:
-    """The workload's endpoint, at a stage beside which it is measured."""
     endpoint = document.workload.endpoint
     if endpoint is None or document.stage not in ENDPOINT_STAGES:
         return None
@@ -229,7 +228,6 @@ def _finish(client: Client, outcome: Outcome, worker: str) -> StageInput | None:
 
 
 def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, reporter: Reporter) -> Outcome:
-    """Read the result, the failure or the artifacts that the stage wrote."""
     identity: dict[str, Any] = key.model_dump()
     status, failure, output = end.status, end.failure, f"{key.stage}/out.json"
     if status.why == "stopped":

@@ -28,7 +28,6 @@ MEASURING = [each for each in SCRIPTS if each.stem not in (*SOURCED, *PACKING)]
 
 
 def commands(script: Path, folder: Path, **variables: str) -> list[list[str]]:
-    """What the script would run, word by word."""
     environment = {**os.environ, "DRY_RUN": "1", "OUT": str(folder), "VLLM": "/srv/vllm", "PYTHON": "python"}
     command, environment = ["bash", str(script)], environment | variables
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)

@@ -10,7 +10,6 @@ from workers.host.template_process import Template
 
 
 def code_command(code: str, env: Mapping[str, str], folder: Path) -> ChildCommand:
-    """Runs the code in the folder, as the module `given`."""
     (folder / "given.py").write_text(code)
     return ChildCommand("given", [], env, cwd=folder, log_file=folder / "log")
 

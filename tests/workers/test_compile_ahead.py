@@ -27,7 +27,6 @@ def model(tmp_path) -> Path:
 
 
 def started(model, tmp_path, stage="admit", gpu_class="h100"):
-    """The process that compiles for a run on a worker of its own, or None."""
     cache = tmp_path / "cache"
     cache.mkdir(exist_ok=True)
     config = replace(WorkerConfig.from_environment(), cache=cache, data=tmp_path / "data")

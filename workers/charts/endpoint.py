@@ -15,10 +15,7 @@ THERE = PALETTE[1]
 
 @dataclass(frozen=True)
 class EndpointPromise:
-    """One objective: its value at the endpoint (`there`), of the baseline runner (`before`) and of the plan (`after`).
-
-    `verdict` is the endpoint's.
-    """
+    """One objective at the endpoint (`there`), whose is the `verdict`, of the baseline runner and of the plan."""
 
     label: str
     there: float | None

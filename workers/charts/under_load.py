@@ -41,7 +41,6 @@ FIGURES = re.compile(r"\d[\d,.]*")
 
 
 def sides(results: Results) -> list[tuple[str, str, LoadCurve]]:
-    """Name, colour and curve of each side that was measured."""
     if results.load is None:
         return []
     load = results.load
@@ -169,7 +168,6 @@ def _figure(traces: list[Figure], traffic: Traffic | None, title: str, **more: A
 
 
 def figure(results: Results) -> Figure | None:
-    """Tokens per second over the load."""
     traces = []
     for name, colour, curve in sides(results):
         traces += _traces(name, colour, [(load, load.tokens_per_second) for load in curve.limit.loads], "tokens/s")
@@ -185,7 +183,6 @@ def figure(results: Results) -> Figure | None:
 
 
 def promise_figure(results: Results) -> Figure | None:
-    """The first promise's percentile over the load, with its limit."""
     objective, traces = _first(results), []
     if objective is None or objective.limit is None:
         return None
@@ -210,7 +207,6 @@ def _interval(value: Interval | None, alone: float | None = None) -> str | float
 
 
 def table(results: Results) -> Table:
-    """Every load of each side: rates, times and verdict."""
     objectives = results.load.objectives if results.load else []
     measured = {
         metric.metric for _, _, curve in sides(results) for load in curve.limit.loads for metric in load.metrics
@@ -236,7 +232,6 @@ def table(results: Results) -> Table:
 
 
 def promise_table(results: Results) -> Table:
-    """The load that holds on each side, and what stands behind it."""
     body: list[list[Cell]] = []
     for name, _, curve in sides(results):
         limit, highest = curve.limit, curve.limit.held

@@ -56,7 +56,6 @@ def guard(limits: ResourceLimits, bounds: Bounds, parent: int, report: int, star
 
 
 def _become(limits: ResourceLimits, bounds: Bounds, group: ControlGroup, guard_pid: int, report: int) -> None:
-    """Confine this process; it ends when the guard ends."""
     try:
         protection = confine(limits, bounds, group)
         os.write(report, protection.to_json().encode())
@@ -117,7 +116,6 @@ def _kill_descendants() -> None:
 
 
 def _descendants(root: int) -> set[int]:
-    """The process ids below `root`."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -101,10 +101,7 @@ def _thousand(side: ServedLoad | None, usd: float | None, factor: float | None =
 
 
 def moves(economics: UnitEconomics, price: GpuPrice) -> list[PricePoint]:
-    """USD per thousand requests with one assumption changed at a time: price, duty cycle, lengths.
-
-    The price that is changed is that of the run's own GPU class.
-    """
+    """USD per thousand requests with one assumption changed: the run's own price, duty cycle, lengths."""
     sides: LoadPair = (economics.before, economics.after)
     hourly = [side.usd_per_hour if side else None for side in sides]
     points = []

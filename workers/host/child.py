@@ -47,9 +47,7 @@ class ConfinementRefused(Exception):
 
 @dataclass(frozen=True)
 class ChildCommand:
-    """A Python module that is run as `python -m` does, with its whole environment, its working directory, and the file
-    that takes its standard error.
-    """
+    """A module run as by `python -m`, its whole environment and directory, and where its standard error goes."""
 
     module: str
     arguments: Sequence[str]
@@ -102,7 +100,6 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether the command still runs."""
         return self._code is None and not self._has_ended()
 
     def send(self, line: str) -> None:
@@ -192,7 +189,6 @@ def _text(descriptor: int) -> IO[str]:
 
 
 def _request(command: ChildCommand, limits: ResourceLimits, bounds: Bounds) -> dict[str, object]:
-    """What the template process is told."""
     return {
         "module": command.module,
         "arguments": list(command.arguments),

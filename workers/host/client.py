@@ -92,7 +92,6 @@ class Client:
         return HeartbeatAnswer.model_validate_json(self._call("POST", "/progress", report, pauses=()).content)
 
     def endpoint(self, key: StageKey) -> EndpointAccess:
-        """What is needed to speak to the endpoint of the held run."""
         return EndpointAccess.model_validate_json(self._call("POST", "/endpoint", key).content)
 
     def finish(self, outcome: Outcome, worker: str) -> StageInput | None:
@@ -114,10 +113,7 @@ class Client:
         return StageInput.model_validate_json(answer.content)
 
     def file(self, key: StageKey, path: str) -> Iterator[bytes]:
-        """One file of the run's model, in chunks.
-
-        Raises AttemptRefused when the attempt is not this worker's, and Unreachable when the connection breaks.
-        """
+        """A model's file in chunks. Raises AttemptRefused; Unreachable when the connection breaks."""
         yield from self._stream(f"/runs/{key.run_id}/{key.stage}/{key.attempt}/files/{quote(path)}")
 
     def recording(self, key: StageKey) -> Iterator[bytes]:

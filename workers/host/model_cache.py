@@ -24,8 +24,6 @@ HASHERS = 8
 
 
 class Source(Protocol):
-    """Where a model's files come from."""
-
     def file(self, path: str) -> Iterable[bytes]: ...
 
 

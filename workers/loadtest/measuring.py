@@ -116,10 +116,7 @@ async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
 
 
 async def put_on(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
-    """Learns what the server takes and how it counts, and puts the load on it; the test as it was then.
-
-    Raises NotMeasurable or InvalidRecording.
-    """
+    """Learns how the server counts and puts the load on it; the test as then. Raises NotMeasurable or as `read`."""
     test, scale = await learn(test)
     try:
         return test, await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)

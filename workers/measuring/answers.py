@@ -64,9 +64,7 @@ def compare(
     goes_on: Callable[[int, int], bool],
     pool: Pool = mean_of_rows,
 ) -> AnswerComparison:
-    """Runs batches of main inputs through reference, before and after while `goes_on(answers so far, needed)`; at least
-    one.
-    """
+    """Compares batches of main inputs while `goes_on(answers so far, needed)`; at least one."""
     compared = AnswerComparison(distance_of(answer, pool), distance_of(answer, pool), answer, source)
     for batch in inputs:
         if compared.answers and not goes_on(compared.answers, compared.needed):
@@ -133,7 +131,6 @@ def _of_classes(
 
 
 def _measures(compared: AnswerComparison) -> list[Measure]:
-    """What was compared, for tables."""
     before, after = compared.before, compared.after
     if isinstance(before, ClassDistance) and isinstance(after, ClassDistance):
         named = [("Largest error of a logit", before.errors[0], after.errors[0])]

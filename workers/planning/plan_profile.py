@@ -179,10 +179,7 @@ def _result(
 
 
 def _launched_once(rows: list[OpRow], launches: int) -> tuple[list[OpRow], int]:
-    """The rows and the launches of all of them, with one of the megakernel, which makes all tokens of a request.
-
-    Each window has one, and steps that were not traced have none of their own.
-    """
+    """Rows and launches with one launch of the megakernel for all tokens, in place of one in each window."""
     too_many = sum((row.launches or 1) - 1 for row in rows if row.op == MEGAKERNEL)
     once = {"calls": 1, "launches": 1}
     return [row.model_copy(update=once) if row.op == MEGAKERNEL else row for row in rows], launches - too_many

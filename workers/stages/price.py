@@ -29,10 +29,7 @@ NOT_LOADED = "It was not measured under load, where the price after stands."
 def _measured_line(
     label: str, device: str, price: GpuPrice, side: ServedLoad | None, priced: PriceBreakdown, none: str
 ) -> CostLine:
-    """A side's line. The price of a GPU-hour of hardware that is not ours is not known; then there is no cost.
-
-    `none`: why there is no `side`, where there is none.
-    """
+    """A side's line, without a cost where the hardware is not ours; `none` says why there is no `side`."""
     rate = side.per_second.value if side and side.holds is not False else None
     usd = side.usd_per_hour if side else price.typical
     cost = usd_per_mtok(usd, rate) if rate and usd else None

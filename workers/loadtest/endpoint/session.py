@@ -99,10 +99,7 @@ class EndpointSession:
         return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - spent)})
 
     def measure(self, when: str) -> None:
-        """Sends one round; the result calls it `when`. Does nothing after a round has failed.
-
-        Raises MeasurementStopped.
-        """
+        """Sends a round, called `when`; none once one has failed. Raises MeasurementStopped."""
         if self._failure:
             return
         at = datetime.now(UTC).isoformat(timespec="seconds")
