@@ -31,6 +31,7 @@ WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "
 THERE = PALETTE[1]
 UNDECIDED = PALETTE[2]
 CROSSED, OPEN = "missed", "not shown to hold"
+MARK_OF = {"met": "", "missed": CROSSED}
 MARKERS = {
     CROSSED: {"size": 10, "color": BAD, "symbol": "x"},
     OPEN: {"size": 12, "color": UNDECIDED, "symbol": "circle-open"},
@@ -144,15 +145,10 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
     line = {"line": {"color": colour, "width": 2.5}, "marker": {"size": 7, "color": colour}}
     traces = [trace(name, points, mode="lines+markers", **line)]
     for label, marker in MARKERS.items():
-        marked = [point for point in points if _marked(point[0]) == label]
+        marked = [point for point in points if MARK_OF.get(point[0].verdict or "", OPEN) == label]
         if marked:
             traces.append(trace(label, marked, mode="markers", marker=marker))
     return traces
-
-
-def _marked(load: LoadResult) -> str:
-    """How a load that does not hold is marked; "" where it holds."""
-    return {"met": "", "missed": CROSSED}.get(load.verdict or "", OPEN)
 
 
 def _figure(traces: list[Figure], traffic: Traffic | None, title: str, **more: Any) -> Figure:

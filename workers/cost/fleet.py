@@ -22,11 +22,6 @@ def gpus_needed(demand: float, capacity: float, spare: float) -> int:
     return max(1, math.ceil(demand / (capacity * (1 - spare)) - ROUNDING))
 
 
-def bill(servers: float, usd_per_hour: float, hours_per_day: float, days: float) -> float:
-    """USD: servers · usd_per_hour · hours_per_day · days."""
-    return servers * usd_per_hour * hours_per_day * days
-
-
 def _servers(demand: Demand, load: ServedLoad) -> Interval:
     """Servers, each of `load.gpus` GPUs. Users who always wait are set by the load, so they have no interval."""
     needs: list[tuple[int, int, int]] = []
@@ -50,15 +45,12 @@ def fleet(demand: Demand, load: ServedLoad) -> Fleet:
     usd, servers = load.usd_per_hour, _servers(demand, load)
 
     def billed(days: float) -> Interval:
-        value, low, high = (
-            bill(value, usd, demand.hours_per_day, days) for value in (servers.value, servers.low, servers.high)
-        )
-        return Interval(value=value, low=low, high=high)
+        return scaled(servers, usd * demand.hours_per_day * days)
 
     month, users = billed(DAYS_A_YEAR / MONTHS_A_YEAR), demand.users
     per_user = None
     if users is not None:
-        per_user = Interval(value=month.value / users, low=month.low / users, high=month.high / users)
+        per_user = scaled(month, 1 / users)
     hours = demand.hours_per_day * demand.duty_cycle * DAYS_A_YEAR / MONTHS_A_YEAR
     requests = requests_per_second(demand, load) * 3600 * hours
     return Fleet(

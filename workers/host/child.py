@@ -80,7 +80,8 @@ class Child:
             (stdin, give), (listen, stdout), (reported, tell) = os.pipe(), os.pipe(), os.pipe()
             for descriptor in (stdin, stdout, tell):
                 theirs.callback(os.close, descriptor)
-            self._input, lines, report = os.fdopen(give, "wb", buffering=0), _text(listen), os.fdopen(reported)
+            self._input, report = os.fdopen(give, "wb", buffering=0), os.fdopen(reported)
+            lines = os.fdopen(listen, encoding="utf-8", errors="replace")
             descriptors = (stdin, stdout, errors.fileno(), tell)
             forked = template.fork(_request(command, limits, bounds), descriptors) if template else None
             self.pid = forked or self._start(command, limits, bounds, descriptors)
@@ -182,10 +183,6 @@ class Child:
         with contextlib.suppress(OSError, ValueError):  # it has ended
             while line:
                 line = line[self._input.write(line) :]
-
-
-def _text(descriptor: int) -> IO[str]:
-    return os.fdopen(descriptor, encoding="utf-8", errors="replace")
 
 
 def _request(command: ChildCommand, limits: ResourceLimits, bounds: Bounds) -> dict[str, object]:
