@@ -13,8 +13,6 @@ ONLY=${ONLY:-checks gate megakernel_checks megakernel megakernel_batch}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-beside=()
-if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=3)
 
 step checks 110 "${pytest[@]}" tests/kernels/runners/test_gpu_experts.py tests/kernels/server/test_gpu_backends.py \

@@ -17,9 +17,6 @@ set -euo pipefail
 LIMIT=${LIMIT:-590}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
-export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
-
 gpus=${GPUS:-2}
 [[ $gpus == 2 || $gpus == 4 ]] || { echo "gpus-70b: GPUS is $gpus; 2 and 4 are measured" >&2; exit 2; }
 decode=("$PYTHON" -m kernels bench decode --tensor-parallel-size "$gpus" --batch 1 --prompt 128 --model llama-3.1-70b --seconds 10

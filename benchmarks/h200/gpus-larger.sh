@@ -16,7 +16,6 @@
 set -euo pipefail
 LIMIT=${LIMIT:-590}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 sla=benchmarks/h200/gpus-larger.yaml
 if [[ ${GPUS:-2} == 4 ]]; then sla=benchmarks/h200/gpus-larger-four.yaml; fi
 if [[ -z ${ONLY:-} ]]; then ONLY="tests today small"; fi

@@ -15,9 +15,6 @@ LIMIT=${LIMIT:-560}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
-export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 VLLM_ALLREDUCE_USE_SYMM_MEM=0
-
 gpus=${GPUS:-2}
 megakernel=tests/kernels/megakernel
 case $gpus in

@@ -14,8 +14,6 @@ ONLY=${ONLY:-product checks decode serve serve-small}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-beside=()
-if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=3)
 bench=("$PYTHON" -m kernels bench)
 users=(--users 1 --users 8 --users 32 --users 128)

@@ -148,7 +148,7 @@ def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path
     assert named == ({"2", "4"} if (script, gpus) == ("gpus", "4") else {gpus})  # four measure two as well
     picked = [words[words.index("-k") + 1] for words in called if "-k" in words]
     assert all(each.startswith("(four-gpus)" if gpus == "4" else "(two-gpus or two_gpus)") for each in picked)
-    text = (FOLDER / f"{script}.sh").read_text()
+    text = (FOLDER / "common.sh").read_text()
     assert f"export {' '.join(f'{name}={value}' for name, value in NO_MULTICAST.items())}" in text
 
 
