@@ -7,9 +7,7 @@
 # transformers in batches.
 #
 # Writes run.json (with money and energy), plan.json, report.html, result.html and both timelines. Predicted: 590 s
-# with MINUTES=11, as Qwen2.5-1.5B took with vLLM at 3b0f9f5; Llama-3.2-1B took 543 s with 10. Of Qwen's load stage of
-# 272 s vLLM took 83 s to start and this server 61 s, one after the other: each has the GPU to itself. A verdict on p95
-# takes 166 requests that count as one each: 4 users of Qwen had them after 11 s, 8 of Llama after 11 s.
+# with MINUTES=11, as Qwen2.5-1.5B took with vLLM at 3b0f9f5; Llama-3.2-1B took 543 s with 10.
 set -euo pipefail
 MINUTES=${MINUTES:-8}
 LIMIT=${LIMIT:-590}

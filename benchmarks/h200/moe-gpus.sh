@@ -8,7 +8,6 @@
 #
 # Writes serve-moe.json or decode-moe.json. Predicted: 240 s without vLLM: the checks compile two kernels and take 45, the
 # server took 104 to 108 to start, its loads 15, and it is judged on one GPU. ONLY=decode 130, ONLY=backends 50.
-# Predicted tokens/s of the megakernel, one sequence: 865 on two, 1,137 on four.
 set -euo pipefail
 LIMIT=${LIMIT:-280}
 ONLY=${ONLY:-checks serve}
