@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
@@ -25,7 +26,7 @@ def run(
     template: Template | None = None,
 ) -> ExitStatus:
     """How the command ended. `times`: the seconds until SIGTERM, and more until it is killed."""
-    with Child(command, limits, bounds, on_line, template) as process:
+    with closing(Child(command, limits, bounds, on_line, template)) as process:
         on_start(process.protection)
         why = process.wait(*times, stop or threading.Event(), lambda: False)
         return ExitStatus(process.close(), why)

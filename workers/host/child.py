@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Literal, Self
+from typing import IO, Literal
 
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.confinement.guard import KILL_SECONDS
@@ -57,7 +56,7 @@ class ChildCommand:
 
 
 class Child:
-    """A command that runs, until `close` or the end of the `with` block kills it with all that it started.
+    """A command that runs, until `close` kills it with all that it started.
 
     Each line of its standard output goes to `on_line`, on a thread of its own. `protection` says how far it is
     confined. It dies with the thread that started it, so start it on the one that lives longest.
@@ -92,12 +91,6 @@ class Child:
         if self.protection.missing and bounds.required:
             self.close()
             raise ConfinementRefused(f"it cannot be confined as required: {' '.join(self.protection.missing)}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     @property
     def alive(self) -> bool:

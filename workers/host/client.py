@@ -4,8 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import httpx
@@ -47,7 +46,7 @@ class Unreachable(Exception):
 
 
 class Client:
-    """One worker's connection. Use it as a context manager, and from one thread at a time."""
+    """One worker's connection. Use it from one thread at a time, and close it."""
 
     def __init__(self, config: WorkerConfig) -> None:
         self._http = httpx.Client(
@@ -56,10 +55,7 @@ class Client:
             timeout=httpx.Timeout(60, connect=5),
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._http.close()
 
     def hello(self, hello: Hello) -> None:

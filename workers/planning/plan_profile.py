@@ -166,6 +166,7 @@ def _result(
     floor = None if lower else whole / plan.tensor_parallel_size
     device_ms, launches = sum(row.ms for row in rows), table.launches(traced.work, scale)
     rows, launches = _launched_once(rows, launches) if plan.runner == MEGAKERNEL else (rows, launches)
+    shared = f" Times and launches are those of the first of its {plan.tensor_parallel_size} GPUs, the floor is shared."
     return PlanProfile(
         request_ms=request_ms,
         device_ms=device_ms,
@@ -174,7 +175,7 @@ def _result(
         floor_ms=floor,
         rows=table.with_idle(rows, request_ms),
         sentence=sentence(rows, request_ms, device_ms, launches, floor, traced.on_gpu)
-        + _of_gpus(plan.tensor_parallel_size if plan.placement == "tensor_parallel" else 1),
+        + (shared if plan.placement == "tensor_parallel" and plan.tensor_parallel_size > 1 else ""),
     )
 
 
@@ -183,11 +184,6 @@ def _launched_once(rows: list[OpRow], launches: int) -> tuple[list[OpRow], int]:
     too_many = sum((row.launches or 1) - 1 for row in rows if row.op == MEGAKERNEL)
     once = {"calls": 1, "launches": 1}
     return [row.model_copy(update=once) if row.op == MEGAKERNEL else row for row in rows], launches - too_many
-
-
-def _of_gpus(gpus: int) -> str:
-    """Which GPU the figures are of, where the plan runs on several; "" where it runs on one."""
-    return f" Times and launches are those of the first of its {gpus} GPUs, the floor is shared." if gpus > 1 else ""
 
 
 def sentence(

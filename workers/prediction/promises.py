@@ -136,13 +136,10 @@ def _fastest_ms(
     return best[0] if best else None
 
 
-def _of_a_time(objective: Objective) -> bool:
-    """Whether the promise is about a time at the median or above, which predictions are held against."""
-    return objective.unit == "ms" and objective.percentile >= MEDIAN
-
-
 def _beyond(objective: Objective, likely: float | None) -> bool:
-    return bool(likely and _of_a_time(objective) and likely > (objective.limit or 0.0))
+    """Whether a time at the median or above is predicted to miss its limit. Only these are held against predictions."""
+    is_time = objective.unit == "ms" and objective.percentile >= MEDIAN
+    return bool(likely and is_time and likely > (objective.limit or 0.0))
 
 
 def _at_once(sla: Sla) -> int:

@@ -24,6 +24,7 @@ from workers.wording.text import capitalised, dollars, number, plain, times
 NONE_HOLDS = "No load that was measured keeps the promises."
 NONE_SHOWN = "No load is shown to keep the promises. The lowest that was measured is not shown to miss them."
 NOT_LOADED = "It was not measured under load, where the price after stands."
+ONE_STEP = "Each pays for the encoder's pass and one decoder step, not for the text that the decoder writes after it."
 
 
 def _measured_line(
@@ -173,12 +174,6 @@ def _against_present(result: PriceResult, gpus: int) -> str:
     return f"Against the present deployment, as stated: {faster} on {cheaper}, together {number(together)}x."
 
 
-def _one_step(model: ModelManifest) -> str:
-    if not model.decodes_once:
-        return ""
-    return "Each pays for the encoder's pass and one decoder step, not for the text that the decoder writes after it."
-
-
 def _at_load(result: PriceResult) -> str:
     """The load at which the prices stand: what more at once does to them, a run of one load does not measure."""
     prices = {line.usd_per_mtok for line in result.lines[:2]} - {None}
@@ -246,7 +241,7 @@ def price(
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
     first = _sentence(result, gpu, verify, searched=curves[1] is not None)
-    notes = [first, several, _one_step(model)]
+    notes = [first, several, ONE_STEP if model.decodes_once else ""]
     return result.model_copy(update={"sentence": " ".join(filter(None, notes))})
 
 
