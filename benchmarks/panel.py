@@ -36,7 +36,6 @@ from workbench.cli.upload import model_reference
 from workbench.embedded import Workbench
 from workbench.embedded.devices import Device, find_devices
 from workers.documents.stages import PlanTrial, Results
-from workers.wording.stages import SHORT_OF_TIME
 
 PRESENT = "eager"
 """The plan that runs today, by default."""
@@ -122,7 +121,7 @@ def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[s
         "verdict": run["verdict"],
         "seconds_of_starts_and_loads": starts_and_loads(results),
         "stages": {name: seconds for name, seconds in taken.items() if seconds is not None},
-        "not_tried_for_time": [trial.label for trial in trials if SHORT_OF_TIME.search(trial.reason)],
+        "not_tried_for_time": [trial.label for trial in trials if trial.skipped == "time"],
         "sentence": (run["error"] or {}).get("sentence", f"The run was {run['state']}."),
     }
     if results.verify:

@@ -272,9 +272,8 @@ def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None
     """
     from kernels import registry
     from kernels.proof.kernel_names import is_own
-    from kernels.tune.autotune import NOT_TRIED
 
-    tried = [trial for trial in trials if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
+    tried = [trial for trial in trials if trial.gate != "refused" or trial.late]
     sure = [trial for trial in tried if trial.raced and trial.gate == "pass" and trial.ms and not trial.doubt]
     ratios = ratios_to_best_peer({trial.id: (trial, trial.ms) for trial in sure if trial.ms})
     settled = ratios_to_best_peer({trial.id: (trial, trial.settled.ms) for trial in sure if trial.settled})

@@ -23,9 +23,6 @@ from kernels.registry import Variant
 from kernels.tune.choosing import called, choose, default_of, torchs_own
 from kernels.tune.trial import Trial
 
-NOT_TRIED = "Not tried"
-"""The prefix of the reason of a trial that there was no time for."""
-
 AGAIN = "again"
 """The name under which the default is timed a second time: the A/A difference is the noise."""
 
@@ -139,7 +136,7 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> T
     too_late = left < variant.build_seconds if variant.build_seconds else (report is None and left <= 0)
     if too_late:
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
-        trial.reason = f"{NOT_TRIED}: {wanted} was left for this case."
+        trial.late, trial.reason = True, f"Not tried: {wanted} was left for this case."
         return None
     bench.note(trial, 2 * variant.build_seconds)
     if report is None:

@@ -190,6 +190,7 @@ class Candidate(Document):
     per_request: float = 1
     kernels: list[str] = []
     chosen: bool = False
+    late: bool = Field(default=False, description="no time was left to try it")
     reason: str = ""
 
 

@@ -83,6 +83,10 @@ class ExploreResult(Document):
     sentence: str = Field(default="", description="why some of the model's operations were not explored")
 
 
+Skipped = Literal["time", "prediction"]
+"""Time was short, or by what is predicted or known of it another plan is as good."""
+
+
 class PlanTrial(Document):
     """A whole-model plan that was tried: a quick measurement, and why it was or was not taken."""
 
@@ -97,6 +101,7 @@ class PlanTrial(Document):
     build_seconds: float | None = None
     gate: str
     chosen: bool = False
+    skipped: Skipped | None = Field(default=None, description="why a plan that could run has no figure")
     reason: str = ""
     seconds_wanted: float | None = Field(
         default=None, description="what building and measuring it takes, where that time was not left"

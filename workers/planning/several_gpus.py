@@ -8,6 +8,7 @@ from kernels.runners.whole_model import WholeModel
 from workers.documents.gpu_class import class_of_several
 from workers.documents.stages import StageInput
 from workers.prediction.promises import AvailableGpus, impossible
+from workers.wording.stages import NOT_TRIED
 
 CUDA_GRAPHS = "cuda_graphs"
 """torch's own kernels: of a sharded model what a plan is to be compared with, beside what runs today."""
@@ -50,4 +51,4 @@ def refusal(document: StageInput, size: int, weights: str = "bf16") -> Refusal |
     workload, gpu_class, profile = document.workload, class_of_several(document.gpu, size), document.results.profile
     known = AvailableGpus(ceilings={document.gpu: profile.ceilings} if profile else {})
     reasons = (impossible(objective, workload, document.model, gpu_class, known) for objective in workload.objectives)
-    return next((Refusal(f"Not tried: {reason}.") for reason in reasons if reason), None)
+    return next((Refusal(f"{NOT_TRIED}{reason}.") for reason in reasons if reason), None)

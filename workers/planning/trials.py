@@ -39,6 +39,7 @@ from workers.stats.intervals import independent_spacing, median_interval, tokens
 from workers.stats.sample_sizes import needed, verdicts
 from workers.stats.verdicts import overall
 from workers.wording.errors import error_sentence
+from workers.wording.stages import NOT_MEASURED
 
 AGAIN_SECONDS = 5.0
 """Work that catches TimeLimitExceeded and goes on gets it again after so many seconds."""
@@ -138,7 +139,8 @@ class TrialRunner:
                         trial.tokens_per_second = tokens_per_second(clients.served)
                         trial.keeps = keeps(self.document, clients, plan.tensor_parallel_size)
         except TimeLimitExceeded as error:
-            trial.gate, trial.reason = "error", f"Not measured: {error}, since the stage's time was over."
+            trial.gate, trial.skipped = "error", "time"
+            trial.reason = f"{NOT_MEASURED}{error}, since the stage's time was over."
         except Exception as error:
             trial.gate = "error"
             trial.reason = f"It could not run: {error_sentence(error)}"

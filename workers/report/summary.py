@@ -7,6 +7,7 @@ from workers.charts.plans import precisions_of
 from workers.documents.load import UnderLoadResult
 from workers.documents.money import SameLoad, StatedFleet
 from workers.documents.stages import Results, VerifyResult
+from workers.wording.stages import NOT_TRIED
 from workers.wording.text import VERDICT_LABELS, capitalised, dollars, number, percent, plain, promised, quantity, when
 
 MOST_NAMED = 3
@@ -97,8 +98,7 @@ def _not_tried(results: Results) -> str:
     trials = results.compose.trials if results.compose else []
     left_out = [trial for trial in trials if trial.gate == "refused" and trial.reason]
     words = [
-        f"“{trial.label}”: {trial.reason.removeprefix('Not tried: ').removesuffix('.')}."
-        for trial in left_out[:MOST_NAMED]
+        f"“{trial.label}”: {trial.reason.removeprefix(NOT_TRIED).removesuffix('.')}." for trial in left_out[:MOST_NAMED]
     ]
     if len(left_out) > MOST_NAMED:
         words.append(f"{len(left_out) - MOST_NAMED} more stand in the appendix.")

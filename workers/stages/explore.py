@@ -20,7 +20,7 @@ from kernels.measure.timing import StoppingRule
 from kernels.model.layer_ops import keeps_codes
 from kernels.model_files.config import value
 from kernels.model_files.families import stored_rows
-from kernels.ops import Case, GroupedCase, LinearCase, LmHeadCase, case_from
+from kernels.ops import TORCH_VARIANTS, Case, GroupedCase, LinearCase, LmHeadCase, case_from
 from kernels.quant.formats import EXPERTS
 from kernels.tune.autotune import Bench, try_case
 from kernels.tune.trial import Trial
@@ -206,7 +206,7 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
 def _progress(candidates: list[Candidate]) -> dict[str, str] | None:
     """What is known so far, for the run's page."""
     timed = [candidate for candidate in candidates if candidate.ms is not None]
-    better = [candidate for candidate in timed if candidate.chosen and "faster than" in candidate.reason]
+    better = [candidate for candidate in timed if candidate.chosen and candidate.variant not in TORCH_VARIANTS]
     if not timed:
         return None
     return {"candidates timed": str(len(timed)), "shapes with something faster": str(len(better))}
@@ -217,6 +217,7 @@ def candidate(trial: Trial, per_request: float) -> Candidate:
         **trial.shared(),
         id=trial.id,
         summary=registry.variant(trial.variant).summary,
+        late=trial.late,
         floor_ms=trial.floor_ms,
         per_request=per_request,
         chosen=trial.chosen,

@@ -39,7 +39,7 @@ from kernels.server.execution.megakernel_backend import (
 from kernels.server.execution.ops import WIDENED_ROWS, Copies, Usable
 from kernels.server.execution.served_plans import (
     MEGAKERNEL,
-    OF_FP8,
+    keeps_fp8,
     megakernel_most,
     of_server,
     precision_refusal,
@@ -69,7 +69,7 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
     """Loads the model and captures its graphs; returns the engine, and its message that it is ready. `compiled` waits
     for what `make_ahead` compiles meanwhile, and says whether it did.
 
-    Raises ValueError or MemoryError with one sentence, or PlanRefused where the plan is the cause.
+    Raises ValueError or MemoryError with one sentence, or PlanRefused for a plan of another model.
     """
     directory, config = configuration(spec)
     plan = read_plan(Path(spec.plan)) if spec.plan else None
@@ -219,11 +219,11 @@ def backends(
     form = stored_form(weights, [layer.o for layer in decoder.layers])
     compiled_ahead, weights = compiled_ahead and form == weights, form
     all_fp8 = decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)
-    may_be_fp8 = plan is None and gpu.sm == 90 and len(shards) == 1 and not set(OF_FP8) & set(exclude)
-    if all_fp8 and stored_rows(config) and may_be_fp8 and not weights:
+    by_default = keeps_fp8(config, gpu, len(shards), plan, exclude)
+    if all_fp8 and by_default and not weights:
         fits = copies_beside(decoder, model.config, gpu, wanted, weights="fp8") is Copies.ALL
         weights = "fp8" if fits else ""
-    compiled_ahead &= weights == "fp8" or not (stored_rows(config) and may_be_fp8)
+    compiled_ahead &= weights == "fp8" or not by_default
     if weights == "fp8" and not all_fp8:
         raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):

@@ -1,8 +1,11 @@
 """Whether a plan can be served, what it says of its server, and what a server leaves out. Imports without torch."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from kernels import registry
+from kernels.hardware import Gpu
+from kernels.model_files.families import stored_rows
 from kernels.plan import KvCacheDtype, Plan
 from kernels.quant.formats import INT4
 
@@ -22,6 +25,16 @@ LOWERED = (
 )
 """The variants by which passes multiply by such weights, and by fp8. Passes of more than 64 rows take the model's own,
 unless a plan names another, and others of more than 16 where that is faster."""
+
+
+def keeps_fp8(
+    config: dict[str, Any], gpu: Gpu, tensor_parallel_size: int, plan: Plan | None, exclude: Collection[str]
+) -> bool:
+    """Whether a server that nothing else is asked of multiplies by the codes of a checkpoint in fp8, where memory holds
+    them beside the model's own weights.
+    """
+    hopper = gpu.sm == 90 and tensor_parallel_size == 1
+    return hopper and plan is None and not set(OF_FP8) & set(exclude) and stored_rows(config) == "fp8"
 
 
 MEGAKERNEL = "megakernel"

@@ -103,7 +103,7 @@ def test_slow_builders_are_left_out_of_a_short_run():
     trial = by_name(try_case(bench(only=frozenset({"torch_linear_compiled"})), CASE, seconds=5))[
         "torch_linear_compiled"
     ]
-    assert trial.gate == "refused"
+    assert (trial.gate, trial.late) == ("refused", True)
     assert trial.reason == "Not tried: building may take 20 s, more than was left for this case."
 
 
