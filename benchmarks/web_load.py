@@ -24,16 +24,14 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
-from benchmarks.host import load_average, machine
+from benchmarks.host import load_average, provenance, write
 from benchmarks.web_clients import READS, SUBMIT, Observed, Person, play, schedule, sign_in_all
-from kernels.measure.environment import commit
 from kernels.measure.intervals import percentile
 from tests.debian import PostgresServer, postgres_server
 from tests.ports import reserved_port
@@ -196,11 +194,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     kept = all(groups[name]["p99_ms"] < limit for name, limit in LIMIT_MS.items())
     errors = sorted({request.error for request in observed if request.error})
     return {
-        "command": f"python -m benchmarks.web_load --clients {arguments.clients} --rate {arguments.rate:g}"
-        f" --seconds {arguments.seconds:g} --seed {arguments.seed}",
-        "commit": commit(),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
+        **provenance(
+            f"python -m benchmarks.web_load --clients {arguments.clients} --rate {arguments.rate:g}"
+            f" --seconds {arguments.seconds:g} --seed {arguments.seed}"
+        ),
         "server": image_environment(),
         "limits_ms": LIMIT_MS,
         "kept": kept and not errors,
@@ -230,11 +227,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the document goes; otherwise it is printed")
     arguments = parser.parse_args()
     document = measure(arguments)
-    text = json.dumps(document, indent=1) + "\n"
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(text)
-    print(text)
+    write(document, arguments.json)
     return 0 if document["kept"] else 1
 
 
