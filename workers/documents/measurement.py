@@ -24,12 +24,10 @@ Item = TypeVar("Item", bound=OfMetric)
 
 
 def metric_key(item: OfMetric) -> MetricKey:
-    """What tells its metric from others."""
     return item.metric, item.n
 
 
 def of_metric(items: Iterable[Item], key: MetricKey) -> Item | None:
-    """The first item of the metric; None without one."""
     return next((item for item in items if metric_key(item) == key), None)
 
 

@@ -209,7 +209,6 @@ class VerifyResult(Document):
 
     @property
     def gpus(self) -> int:
-        """How many GPUs the plan runs on."""
         return int(self.plan.get("tensor_parallel_size", 1))
 
     @property
@@ -263,12 +262,10 @@ class StageInput(OnGpus):
 
     @property
     def tensor_parallel_size(self) -> int:
-        """The number of GPUs that the model is sharded over as it runs today."""
         return self.results.admit.tensor_parallel_size if self.results.admit else 1
 
     @property
     def placement(self) -> Placement:
-        """How what runs today is placed on several GPUs."""
         return self.results.baseline.placement if self.results.baseline else "tensor_parallel"
 
 

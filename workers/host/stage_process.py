@@ -97,7 +97,6 @@ class RunProcess:
             document = document.model_copy(update={"left_out": left_out, "seconds_left": end - time.monotonic()})
 
     def close(self) -> None:
-        """End the process."""
         if self._child is not None:
             self._child.close()
 

@@ -100,7 +100,6 @@ class PlanMeasurement:
 
     @property
     def further_pairs(self) -> int:
-        """How many pairs of requests a further process serves."""
         return min(MOST_PAIRS, max(LEAST_PAIRS, round(PAIRS_SECONDS / self._pair_seconds)))
 
     def pairs_in(self, context: Context) -> int:
@@ -116,9 +115,7 @@ class PlanMeasurement:
         return sum(median(batch.service_s for batch in side) for side in (first.before, first.after))
 
     def process_seconds(self, context: Context) -> float | None:
-        """The expected seconds of a further process, with a fifth more for its requests; None where the stage has no
-        process of its own.
-        """
+        """A further process's expected seconds, requests with a fifth more; None where the stage starts none."""
         if context.startup_seconds is None:
             return None
         return context.startup_seconds + self.ready_seconds + 1.2 * self.further_pairs * self._pair_seconds
@@ -155,7 +152,6 @@ class PlanMeasurement:
 
     @property
     def keeps(self) -> bool:
-        """Whether every promise is met."""
         return overall([outcome.verdict for outcome in self.outcomes]) == "met"
 
     def _not_faster(self) -> str:
@@ -167,7 +163,6 @@ class PlanMeasurement:
         return ""
 
     def check(self) -> PlanCheck:
-        """The record of this attempt in the result."""
         return PlanCheck(
             label=self.label,
             confirmed=not self.why_not,
@@ -178,7 +173,6 @@ class PlanMeasurement:
 
 
 def present_plan(document: StageInput) -> Plan:
-    """The plan that runs the model as the customer does today."""
     return Plan(
         model_digest=document.model.digest,
         gpu=document.gpu,
@@ -196,10 +190,7 @@ def sizes_of(document: StageInput, plan: Plan | None = None) -> Sizes:
 
 
 def today_words(workload: Workload) -> str:
-    """What sentences call the side that plans are compared with.
-
-    It is "what runs today", or transformers' `generate` for a workload whose baseline under load is vLLM.
-    """
+    """What sentences call the side that plans are compared with."""
     return "what runs today" if workload.compared_with == "before" else workload.compared_with
 
 
@@ -332,7 +323,6 @@ def with_result_last(measured: list[PlanMeasurement]) -> list[PlanMeasurement]:
 
 
 def is_change(plan: Plan, document: StageInput) -> bool:
-    """Whether the plan runs the model in another way than today."""
     today = present_plan(document)
     return bool(plan.ops or plan.options) or (plan.runner, plan.dtype) != (today.runner, today.dtype)
 

@@ -134,9 +134,7 @@ class FurtherProcesses:
 
 
 def copies_beside(reserved: int) -> int:
-    """How many processes that hold as much memory as this one, of the GPU's or the host's, fit beside it and `reserved`
-    bytes.
-    """
+    """How many processes with this one's memory, of the GPU or the host, fit beside it and `reserved` bytes."""
     if torch.cuda.is_initialized():
         free, total = torch.cuda.mem_get_info()
         used = total - free

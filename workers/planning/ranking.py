@@ -41,12 +41,10 @@ def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
 
 
 def is_lossy(candidate: Candidate) -> bool:
-    """Whether the candidate's variant lowers the precision of the weights."""
     return registry.variant(candidate.variant).lossy
 
 
 def planned(candidate: Candidate) -> PlannedOp:
-    """The candidate as an op of a plan."""
     return PlannedOp(
         op=candidate.op,
         case=candidate.case,
@@ -78,7 +76,6 @@ def hopeful(trials: Sequence[PlanTrial], lower_is_better: bool) -> PlanTrial | N
 
 
 def better(trial: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
-    """Whether `trial` is better and the two intervals do not overlap."""
     if trial.primary is None or other.primary is None:
         return False
     return trial.primary.high < other.primary.low if lower_is_better else trial.primary.low > other.primary.high

@@ -15,9 +15,7 @@ CUDA_GRAPHS = "cuda_graphs"
 
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:
-    """The numbers of GPUs that the variant is tried on: the fewest that hold the model first, then those that the
-    worker has.
-    """
+    """The numbers of GPUs that the variant is tried on: the fewest that hold the model, then more of the worker's."""
     today = document.tensor_parallel_size
     if variant.name == CUDA_GRAPHS and today > 1:
         return [today]
@@ -31,7 +29,6 @@ def label(variant: WholeModel, size: int) -> str:
 
 
 def case_of(variant: WholeModel, document: StageInput, size: int) -> ModelCase:
-    """The workload's traffic as a case of the variant."""
     traffic = document.workload.traffic
     return ModelCase(
         model=document.model.digest,
@@ -44,9 +41,7 @@ def case_of(variant: WholeModel, document: StageInput, size: int) -> ModelCase:
 
 
 def refusal(document: StageInput, size: int, weights: str = "bf16") -> Refusal | None:
-    """Why the model is not sharded over `size` GPUs in a precision: a size that does not divide, or a promise below
-    their floor.
-    """
+    """Why the model is not sharded so: a size that does not divide it, or a promise below the floor."""
     if size == 1:
         return None
     try:

@@ -117,8 +117,6 @@ class TrialTimeouts:
 
 @dataclass
 class TrialRunner:
-    """Tries plans of one model at the workload's traffic."""
-
     document: StageInput
     reference: ReferenceLogits | None = None
 
@@ -227,7 +225,6 @@ def served_rounds(runner: Runner, document: StageInput, seconds: float, size: in
 
 
 def untried(label: str, plan: Plan, document: StageInput, gate: str, reason: str = "") -> PlanTrial:
-    """A trial of the plan without a measurement."""
     summary = summaries.of_plan(plan, generates=document.model.kind == "decoder")
     unit = document.workload.objectives[0].unit
     return PlanTrial(label=label, summary=summary, plan=plan.model_dump(), unit=unit, gate=gate, reason=reason)
@@ -249,9 +246,7 @@ def reference_logits(
 
 
 def reference_of(document: StageInput, context: Context, model: PreTrainedModel, least: int) -> ReferenceLogits:
-    """The reference on at least one batch of the workload, and about `least` tokens: ids of the model's own text where
-    there is one, else random ones.
-    """
+    """A batch of the workload or more, about `least` tokens, of the model's own text, else of random ids."""
     traffic, kind = document.workload.traffic, kind_of(model)
     length = traffic.prompt_tokens + (min(PROBE_STEPS, traffic.output_tokens - 1) if kind == "decoder" else 0)
     most = max(least, traffic.batch * length)

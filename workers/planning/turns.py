@@ -37,10 +37,7 @@ WORDS = {"before": "what runs today", "after": "the plan"}
 
 
 def copy_fits(plan: Plan, document: StageInput, model: PreTrainedModel) -> bool:
-    """Whether the plan's copy of the weights fits beside `model`, which runs today; it may need more than a copy.
-
-    Plans of a model that takes several GPUs share its shards.
-    """
+    """Whether the plan's copy of the weights fits beside `model`; plans of a sharded model share its shards."""
     if document.tensor_parallel_size > 1:
         return True
     packs = plan.runner == "megakernel" and plan.dtype == dtype_of(document)
@@ -74,7 +71,6 @@ class Turns:
         self.failures: list[str] = []
 
     def measured(self, label: str) -> PlanMeasurement:
-        """The measurement of the plan."""
         start = time.monotonic()
         try:
             self._take_both()

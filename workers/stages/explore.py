@@ -151,7 +151,6 @@ def _candidates_of(
 
 
 def offered(workload: Workload) -> frozenset[str]:
-    """The variants that the workload does not exclude."""
     return frozenset(variant.name for variant in registry.variants()) - set(workload.constraints.exclude)
 
 
@@ -163,10 +162,7 @@ def composed_cases(cases: Mapping[Case, float], ceilings: Ceilings) -> list[Prof
 
 
 def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledCase]:
-    """The profile's cases that some variant is made for, the costliest first; others are left out.
-
-    A case costs its measured `ms` in one request, or its roofline floor where the row has none.
-    """
+    """The cases that some variant is made for, costliest first, by measured ms, else by the floor."""
     ops = {variant.op for variant in registry.variants()} - {"model"}
     cases: dict[str, ProfiledCase] = {}
     for row in rows:
@@ -219,7 +215,6 @@ def _progress(candidates: list[Candidate]) -> dict[str, str] | None:
 
 
 def candidate(trial: Trial, per_request: float) -> Candidate:
-    """The trial as a document."""
     return Candidate(
         **trial.shared(),
         id=trial.id,

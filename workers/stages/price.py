@@ -21,6 +21,8 @@ from workers.documents.workload import Workload
 from workers.harness.context import Context, StageError
 from workers.wording.text import capitalised, dollars, number, plain, times
 
+ONE_STEP = "Each pays for the encoder's pass and one decoder step, not for the text that the decoder writes after it."
+
 
 def _measured_line(
     label: str,
@@ -30,10 +32,7 @@ def _measured_line(
     priced: PriceBreakdown,
     absence: tuple[bool | None, str],
 ) -> CostLine:
-    """A side's line. The price of a GPU-hour of hardware that is not ours is not known; then there is no cost.
-
-    `absence`: as `_absence` returns it, for where there is no `side`.
-    """
+    """A side's line, without a cost where the hardware is not ours; `absence` is `_absence` of a missing `side`."""
     holds, note = (side.holds, _named(label, side, priced)) if side else absence
     rate = side.per_second.value if side and side.holds is not False else None
     usd = side.usd_per_hour if side else price.typical
@@ -182,12 +181,6 @@ def _against_present(result: PriceResult, gpus: int) -> str:
     return f"Against the present deployment, as stated: {faster} on {cheaper}, together {number(together)}x."
 
 
-def _one_step(model: ModelManifest) -> str:
-    if not model.decodes_once:
-        return ""
-    return "Each pays for the encoder's pass and one decoder step, not for the text that the decoder writes after it."
-
-
 def _at_load(result: PriceResult) -> str:
     """The load at which the prices stand: what more at once does to them, a run of one load does not measure."""
     prices = {line.usd_per_mtok for line in result.lines[:2]} - {None}
@@ -255,7 +248,7 @@ def price(
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
     first = _sentence(result, gpu, verify, searched=curves[1] is not None)
-    notes = [first, several, _one_step(model)]
+    notes = [first, several, ONE_STEP if model.decodes_once else ""]
     return result.model_copy(update={"sentence": " ".join(filter(None, notes))})
 
 

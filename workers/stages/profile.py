@@ -111,11 +111,6 @@ def _ceilings(document: StageInput, context: Context) -> Ceilings:
     return Ceilings.model_validate({**measured, "gpu_uuid": uuid, "at": now.isoformat(timespec="seconds")})
 
 
-def _wants_graphs(document: StageInput, generates: bool) -> bool:
-    on_gpu = device_of(document.gpu_class) == "cuda"
-    return generates and on_gpu and document.workload.present_runner == "compiled"
-
-
 def run(document: StageInput, context: Context) -> ProfileResult:
     """The profile stage: of the eager model, whose operations have names, and of CUDA graphs where these run today."""
     traffic = document.workload.traffic
@@ -138,7 +133,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         wall = _timed(runner, prompt, traffic.output_tokens, generates)
     launches = table.launches(sampled.work, scale)
     replayed: list[OpRow] = []
-    if _wants_graphs(document, generates):
+    if generates and device_of(document.gpu_class) == "cuda" and document.workload.present_runner == "compiled":
         context.report_progress(0.8, "tracing the compiled model's CUDA graphs")
         replayed = _replayed(document, model, prompt, sampled, limits, context)
     shown, doubt = table.with_idle(rows, wall.request_ms), table.beyond(device_ms, wall.request_ms)

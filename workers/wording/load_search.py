@@ -32,7 +32,6 @@ MORE_MINUTES = "with more minutes a load lasts longer"
 
 
 def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
-    """The curve with its sentence."""
     return LoadCurve(server=server, limit=limit, sentence=limit_sentence(limit))
 
 

@@ -42,14 +42,12 @@ TOKENS = texts.random(256, 64, 4096)
 
 
 def compared(after, tokens):
-    """bf16 and `after` beside float32."""
     sides = [runner("eager", each) for each in (model(), model("bf16"), after)]
     return quality.compare(*sides, tokens, 8, lambda done: done < 4096)
 
 
 @cache
 def with_damage(factor: float):
-    """bf16 beside a model whose second MLP gives so many times as much."""
     after = model("bf16")
     with torch.no_grad():
         after.model.layers[1].mlp.down_proj.weight.mul_(factor)

@@ -64,7 +64,6 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def further_process(result: Result) -> SimpleNamespace:
-    """A further process that is ready at once, with its result."""
     ready = SimpleNamespace(is_ready=lambda seconds: True, close=lambda: None)
     return SimpleNamespace(process=ready, measured=lambda seconds: result)
 
