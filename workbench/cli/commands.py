@@ -133,6 +133,15 @@ def rerun(
 
 
 @app.command()
+def go_on(
+    ctx: typer.Context, run_id: RunId = "", latest: Latest = False, wait: Wait = False, as_json: AsJson = False
+) -> None:
+    """Try the plans that a run left out for time, in a run that resumes its search."""
+    api = ctx.obj.api()
+    started(api, api.post(f"/runs/{api.run_id(run_id, latest)}/go-on", {}), wait, as_json)
+
+
+@app.command()
 def cancel(ctx: typer.Context, run_id: RunId = "", latest: Latest = False, as_json: AsJson = False) -> None:
     """Cancel a run that is not over. What was measured stays."""
     api = ctx.obj.api()

@@ -101,6 +101,16 @@ def cancel_run(request: Any, run_id: UUID) -> Run:
         raise Problem(409, f"{error.field}: {error}") from error
 
 
+@router.post("/runs/{uuid:run_id}/go-on", response={201: RunDetail}, summary="Try what a run left out for time")
+@submitter_required
+def resume_run(request: Any, run_id: UUID) -> Any:
+    """Starts a run with the minutes that the plans take which this one left out. It resumes the search."""
+    try:
+        return Status(201, services.go_on(own_run(request, run_id), request.user))
+    except services.RunError as error:
+        raise Problem(409, f"{error.field}: {error}") from error
+
+
 @router.get("/runs/{uuid:run_id}/events", response=Events, summary="Follow a run")
 def list_events(request: Any, run_id: UUID, after: int = 0, limit: int = Query(200, ge=1, le=1000)) -> dict[str, Any]:
     """The run's log from the event `after` on."""

@@ -75,6 +75,14 @@ def test_the_latest_run_is_shown_cancelled_and_run_again_and_all_are_listed(cli,
     again = json.loads(cli("rerun", "--latest", "--json").stdout)
     assert (again["workload"], again["state"]) == (str(done.workload_id), "queued")
     assert "is cancelled." in cli("cancel", again["id"][:8]).stdout
+    complete = cli("go-on", done.id)
+    assert (complete.exit_code, "the run left out no plan" in complete.stderr) == (2, True)
+    stage = done.stages.get(stage="verify")
+    stage.result["minutes_wanted"] = 7.5
+    stage.save()
+    longer = json.loads(cli("go-on", done.id, "--json").stdout)
+    assert Run.objects.get(id=longer["id"]).workload.document["constraints"]["minutes"] == 7.5
+    Run.objects.filter(id=longer["id"]).delete()
     shown = [line.split() for line in cli("show", again["id"]).stdout.splitlines()]
     assert ["price", "not", "run"] in shown
     assert not any("pending" in line for line in shown)

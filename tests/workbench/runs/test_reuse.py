@@ -128,6 +128,19 @@ def test_a_run_with_more_minutes_resumes_the_search(browser, engineer, known):
     assert stage_input(run, StageKey(run_id=str(run.id), stage="verify", attempt=1)).trials_before == []
 
 
+def test_a_program_goes_on_where_a_run_left_plans_out(api, engineer, account, known):
+    address = f"/api/v1/runs/{known.id}/go-on"
+    refused = api(engineer).post(address)
+    assert (refused.status_code, refused.json()["detail"]) == (409, "state: the run left out no plan")
+    unfinished(known)
+    assert api(account).post(address).status_code == 403
+    answer = api(engineer).post(address)
+    assert answer.status_code == 201
+    run = Run.objects.get(id=answer.json()["id"])
+    assert run.workload.document["constraints"]["minutes"] == 7.5
+    assert states(run)["explore"] == StageRun.State.DONE
+
+
 def test_where_verify_refused_a_plan_the_search_goes_on_without_it(engineer, known):
     """Also one that left nothing out for time."""
     unfinished(known)
