@@ -53,7 +53,6 @@ FORMATS = (
 
 
 KEY = ("model", "weights", "group", "rounding")
-"""What tells a row from others."""
 
 
 class Row(Document):

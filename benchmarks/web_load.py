@@ -39,7 +39,6 @@ from tests.redis_settings import redis_settings
 
 ROOT = Path(__file__).parents[1]
 MEMBERS = 10
-"""Members of each organisation."""
 LIMIT_MS = {"submit": 300, "reads": 150}
 """What the 99th percentiles must stay under."""
 

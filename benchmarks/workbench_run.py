@@ -34,7 +34,6 @@ from workbench.embedded import Workbench
 from workers.documents.workload import Sla
 
 START = [sys.executable, "-c", "from workbench.cli import app; app()"]
-"""The `workbench` command, by this Python."""
 TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 TIMELINES = {"before": "timeline-before.json", "after": "timeline-after.json"}
 FACTS = ("device", "gpu_uuid", "driver", "lease_id", "versions", "sources")

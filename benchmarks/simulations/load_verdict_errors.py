@@ -129,7 +129,6 @@ ALL_KEPT: dict[str, Server] = {
     "independent requests, kept": independent,
     "all slower and faster by 0.5 % in 2 s, kept": wave(2.0, 0.005, LIMIT_S),
 }
-"""Servers that keep the promise."""
 
 
 def called_met(

@@ -9,7 +9,6 @@ from workers.documents.base import Document
 Api = Literal["completions", "chat", "embeddings"]
 """Which of OpenAI's APIs a server is asked by."""
 MOST_KEY = 500
-"""Characters of an API key, at most."""
 
 
 KEY = "API key; kept encrypted, handed to the worker for one claim, and given out nowhere"

@@ -10,7 +10,6 @@ MOST_BYTES = 2 * MOST_CHARACTERS
 """The same in UTF-8: about 87,000 characters of Chinese."""
 
 ChatMessage = dict[str, str]
-"""A message of a chat, with `role` and `content`."""
 Record = str | list[ChatMessage]
 """A text, or the messages of a chat, which the model's chat template renders."""
 

@@ -26,7 +26,6 @@ TITLES: dict[str, str] = {
     "batch_latency": "batch latency",
     "cost_per_mtok": "cost per million tokens",
 }
-"""The names of the metrics for people."""
 
 
 def metric_title(metric: str, n: int | None = None) -> str:

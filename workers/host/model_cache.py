@@ -20,7 +20,6 @@ DRAFT = ".draft-"
 LONGEST_NAME = 255
 """Bytes of a file's or a folder's name. Models stored by older versions may have longer ones."""
 HASHERS = 8
-"""Files that are hashed at once."""
 
 
 class Source(Protocol):

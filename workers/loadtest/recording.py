@@ -23,7 +23,6 @@ ARRIVAL = ("arrival_s", "timestamp_ms", "timestamp", "Timestamp", "TIMESTAMP")
 PROMPT = ("prompt_tokens", "input_length", "input_tokens", "ContextTokens", "Request tokens")
 OUTPUT = ("output_tokens", "output_length", "GeneratedTokens", "Response tokens")
 CONVERSATION = ("conversation", "session_id", "Session ID")
-"""The names of each field."""
 NO_ARRIVALS = "has no arrivals to replay: its arrival_s are missing or all the same"
 DELIMITERS = ",;\t"
 SHOWN_CHARACTERS = 200

@@ -27,7 +27,6 @@ from workers.prediction.precisions import precisions_of_plans
 __all__ = ["MEDIAN", "divides", "fastest", "predict", "predicted", "predicted_primary"]
 
 MEDIAN = 50
-"""The percentile that is predicted."""
 
 
 def predict(

@@ -73,7 +73,6 @@ def has_enough(document: StageInput, done: int, seconds: float, seconds_left: fl
 
 
 TOKENS = 8
-"""Random ids that are looked at."""
 
 
 def check_logits(model: Any) -> None:

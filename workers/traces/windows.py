@@ -58,7 +58,6 @@ class TracedWindows:
     cut_short: bool = False
     """Whether later windows were not traced, for want of time."""
     first: Trace = field(default_factory=Trace)
-    """The trace of the first window."""
 
     def add(self, window: Window, trace: Trace, work: list[DeviceWork], counted: list[CountedOp]) -> None:
         """Adds what ran in a window. Where steps were skipped, its prompt is not the request's and is left out."""

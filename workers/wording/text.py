@@ -16,7 +16,6 @@ VERDICTS: dict[str, str] = {
     "not_enough_samples": "not enough samples",
     "too_close": "too close to call",
 }
-"""What verdicts are called."""
 VERDICT_LABELS = {verdict: words.capitalize() for verdict, words in VERDICTS.items()}
 
 

@@ -22,7 +22,6 @@ from workers.shared import addresses
 Result = TypeVar("Result")
 
 LOOK_SECONDS = 0.1
-"""How often it is looked whether to stop."""
 FAILURES = (NotMeasurable, addresses.AddressRefused, BadAddress, OSError, ValueError)
 """What an endpoint may come to; the message is a sentence."""
 
