@@ -39,7 +39,7 @@ def no_change_sentence(
     verdict: Verdict,
     ended: Sequence[LeftOut] = (),
 ) -> str:
-    """Why no plan is recommended, and whether what runs today meets the SLA.
+    """Whether what runs today meets the SLA, and why no plan is recommended.
 
     `left_out` are labels of plans that time was short for, `ended` are plans that ended verify's process.
     """
@@ -51,7 +51,7 @@ def no_change_sentence(
     if attempts[-1].no_quality:
         reasons.append(f"Quality could not be measured: {attempts[-1].no_quality}.")
     sla = f"With {attempts[-1].today} the SLA is {in_a_sentence(verdict)}."
-    return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
+    return f"{sla} {values} No change is recommended. {' '.join(reasons)}"
 
 
 def busy_share(results: Results, verified: Environment) -> float | None:
