@@ -27,8 +27,8 @@ def no_change() -> Results:
             ],
             "quality": None,
             "verdict": "missed",
-            "sentence": f"No change is recommended. “{check.label}”: {reason} With what runs today the SLA is missed. "
-            f"{first.objective.label} is {first.before:.4g} ms where at most 100 ms is promised.",
+            "sentence": f"With what runs today the SLA is missed. {first.objective.label} is {first.before:.4g} ms "
+            f"where at most 100 ms is promised. No change is recommended. “{check.label}”: {reason}",
         }
     )
     found.price = price(workload(), default_price_book(), "h200", found.verify, manifest())

@@ -104,7 +104,7 @@ def try_case(
         if bench.only is not None and variant.name not in bench.only:
             continue
         mine = lossy_cases if variant.lossy and lossy_cases else (case,)
-        served = [case for case in mine if variant.serves(case, bench.gpu) is None]
+        served = [offered for offered in mine if variant.serves(offered, bench.gpu) is None]
         if not served:
             refusal = variant.serves(mine[0], bench.gpu)
             reason = refusal.reason if refusal else ""

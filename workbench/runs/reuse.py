@@ -91,6 +91,14 @@ def resume_search(run: Run, earlier: Run) -> str:
     return f"This run resumes the search of the run of {when}: the plans that it measured are not tried again."
 
 
+def no_longer_counts(earlier: Run) -> str:
+    """A sentence that says that the search of `earlier` cannot be resumed."""
+    return (
+        f"Everything is measured anew, since the figures of the run of {_when(earlier)} no longer count: code or "
+        f"prices have changed, the run is over {KNOWN_FOR // timedelta(hours=1)} hours old, or its machine was busy."
+    )
+
+
 def trials_before(run: Run) -> list[PlanTrial]:
     """The plans that the run tried whose search `run` resumes; those that verify refused did not pass."""
     event = Event.objects.filter(run=run, kind=RESUMED).first()
@@ -107,9 +115,13 @@ def trials_before(run: Run) -> list[PlanTrial]:
     return trials
 
 
+def _when(run: Run) -> str:
+    return f"{run.finished_at:%Y-%m-%d %H:%M} UTC"
+
+
 def _take_stages(run: Run, earlier: Run, stages: tuple[Stage, ...]) -> str:
     """Give `run` these stages of `earlier`, with their files. Returns when that one ended, in words."""
-    when = f"{earlier.finished_at:%Y-%m-%d %H:%M} UTC"
+    when = _when(earlier)
     for done in earlier.stages.filter(stage__in=stages):
         rows = StageRun.objects.filter(run=run, stage=done.stage)
         rows.update(state=StageRun.State.DONE, progress=1, result=done.result, message=f"Taken from the run of {when}")

@@ -90,7 +90,7 @@ def create_run(
         created_by=user,
     )
     earlier = None if search_again or resumed else reuse.earlier_search(run)
-    state.start(run, earlier, resumed if resumed and reuse.may_resume(run, resumed) else None)
+    state.start(run, earlier, resumed)
     return run
 
 

@@ -58,8 +58,9 @@ def _record(run_id: uuid.UUID | str, key: StageKey | Run, kind: str, message: st
 @transaction.atomic
 def start(run: Run, earlier: Run | None = None, resumed: Run | None = None) -> None:
     """Save a new run with its stages and queue the first one. The search of an `earlier` run is taken over, or that of
-    the `resumed` one goes on.
+    the `resumed` one goes on, where its figures still count.
     """
+    resumes = resumed is not None and reuse.may_resume(run, resumed)
     run.save(force_insert=True)
     Workload.objects.filter(pk=run.workload_id).update(newest_run=run)
     StageRun.objects.bulk_create(
@@ -70,6 +71,8 @@ def start(run: Run, earlier: Run | None = None, resumed: Run | None = None) -> N
     )
     if earlier is not None:
         _record(run.id, run, "search_taken", reuse.take_over(run, earlier), {"run": str(earlier.id)})
+    elif resumed is not None and not resumes:
+        _record(run.id, run, "search_anew", reuse.no_longer_counts(resumed), {"run": str(resumed.id)})
     elif resumed is not None:
         _record(run.id, run, reuse.RESUMED, reuse.resume_search(run, resumed), {"run": str(resumed.id)})
     _record(run.id, run, "queued", f"Waiting for a worker of class {run.gpu_class}")

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
+from kernels.proof.verdict import Gate
 from workers.documents.base import Basis, Document
 
 MetricKey = tuple[str, int | None]
@@ -177,7 +178,7 @@ class Candidate(Document):
     summary: str = ""
     params: dict[str, Any] = {}
     peer: bool = False
-    gate: str
+    gate: Gate
     error: float | None = None
     error_limit: float | None = None
     ms: float | None = None

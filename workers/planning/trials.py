@@ -1,14 +1,10 @@
 """One whole-model plan, tried quickly: built, compared with the model as it is served today, and measured."""
 
 import secrets
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from types import FrameType
-from typing import NoReturn
 
 import torch
 from transformers import PreTrainedModel
@@ -28,6 +24,7 @@ from workers.documents.base import Verdict
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
 from workers.harness.context import Context
+from workers.harness.time_limit import TimeLimitExceeded, time_limit
 from workers.measuring import quality, texts
 from workers.measuring.allowed_rises import Tolerances, allowed_rises
 from workers.measuring.answer_distance import ClassDistance, distance_of, rows_of
@@ -41,46 +38,6 @@ from workers.stats.verdicts import overall
 from workers.wording.errors import error_sentence
 from workers.wording.stages import NOT_MEASURED
 from workers.wording.text import percent
-
-AGAIN_SECONDS = 5.0
-"""Work that catches TimeLimitExceeded and goes on gets it again after so many seconds."""
-
-
-class TimeLimitExceeded(Exception):
-    """The work was ended; the message is a sentence without its full stop."""
-
-
-@contextmanager
-def no_longer_than(seconds: float, what: str) -> Iterator[None]:
-    """Raises TimeLimitExceeded inside the block after `seconds`; `what` is the sentence's subject, such as *building*.
-
-    SIGALRM ends the block, so a call that returns to Python only late is ended late. Infinite seconds, and threads
-    other than the main one, have no limit. Where the work catches TimeLimitExceeded and raises another exception, or
-    adds to its message as torch.fx does, it is raised anew.
-    """
-    if seconds == float("inf") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    words = f"{what} was ended after {seconds:.0f} s"
-    ended: list[int] = []
-
-    def stop(signum: int, frame: FrameType | None) -> NoReturn:
-        ended.append(signum)
-        raise TimeLimitExceeded(words)
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), AGAIN_SECONDS)
-    try:
-        yield
-    except Exception as error:
-        if ended:
-            raise TimeLimitExceeded(words) from error
-        raise
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
 
 LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
 """Rounds of a trial; more than MOST_ROUNDS only where a promised percentile takes more requests to be proven."""
@@ -128,7 +85,7 @@ class TrialRunner:
         try:
             start = time.monotonic()
             with ExitStack() as stack:
-                with no_longer_than(times.building, "building"):
+                with time_limit(times.building, "building"):
                     runner = stack.enter_context(prepared(make(), self.document))
                 trial.build_seconds = time.monotonic() - start
                 trial.gate, trial.reason = self._compare(runner, plan, lossy)

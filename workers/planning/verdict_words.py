@@ -39,7 +39,7 @@ def no_change_sentence(
     verdict: Verdict,
     ended: Sequence[LeftOut] = (),
 ) -> str:
-    """Why no plan is recommended, with those `left_out` for time and `ended` with a process; whether today's holds."""
+    """Whether today's holds, and why no plan is recommended: those `left_out` for time, and `ended` with a process."""
     reasons = [f"“{item.key}”: {item.sentence}" for item in ended]
     reasons += [f"“{attempt.label}”: {attempt.why_not}" if attempt.changed else attempt.why_not for attempt in attempts]
     if left_out:
@@ -48,7 +48,7 @@ def no_change_sentence(
     if attempts[-1].no_quality:
         reasons.append(f"Quality could not be measured: {attempts[-1].no_quality}.")
     sla = f"With {attempts[-1].today} the SLA is {in_a_sentence(verdict)}."
-    return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
+    return f"{sla} {values} No change is recommended. {' '.join(reasons)}"
 
 
 def busy_share(results: Results, verified: Environment) -> float | None:

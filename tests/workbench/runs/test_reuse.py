@@ -164,7 +164,7 @@ def test_what_was_explored_with_too_little_time_is_explored_anew(engineer, known
 
 
 @pytest.mark.parametrize("what", ["code", "time", "machine"])
-def test_a_search_whose_figures_no_longer_count_is_made_anew(engineer, known, what):
+def test_a_search_whose_figures_no_longer_count_is_made_anew(browser, engineer, known, what):
     unfinished(known)
     stage = known.stages.get(stage="compose")
     if what == "code":
@@ -174,7 +174,10 @@ def test_a_search_whose_figures_no_longer_count_is_made_anew(engineer, known, wh
     else:
         Run.objects.filter(id=known.id).update(finished_at=timezone.now() - KNOWN_FOR - timedelta(minutes=1))
     stage.save()
-    assert states(go_on(known, engineer))["baseline"] == StageRun.State.PENDING
+    run = go_on(known, engineer)
+    assert states(run)["baseline"] == StageRun.State.PENDING
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert "Everything is measured anew, since the figures of the run of 20" in page
 
 
 OTHERS = {
