@@ -152,7 +152,6 @@ def lm_eval(url: str, folder: str) -> Calls:
 
 
 def main(package: str, url: str, folder: str) -> dict[str, str | None]:
-    """Makes every call; one that returns nothing, or raises, has failed."""
     outcome: dict[str, str | None] = {}
     for name, call in globals()[package.replace("-", "_")](url, folder).items():
         try:

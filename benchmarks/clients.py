@@ -80,7 +80,6 @@ def installed(name: str, requirement: str, folder: Path) -> Path:
 
 
 def outcome_of(name: str, requirement: str, url: str, model: Path, environments: Path) -> Outcome:
-    """What every call of a client that is to be installed gave."""
     try:
         programs = installed(name, requirement, environments)
     except (RuntimeError, subprocess.TimeoutExpired) as error:

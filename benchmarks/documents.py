@@ -20,10 +20,7 @@ LOSSY = {"int8", "fp8", "nvfp4", *INT4}
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    """The result `NAME.json` of an H200, else of a CPU or the site; `h200x2/NAME` is of two H200s.
-
-    Raises ValueError when there is none.
-    """
+    """The result `NAME.json` of an H200, a CPU or the site; `h200x2/NAME` of two H200s. Raises ValueError."""
     for folder in (RESULTS, RESULTS.parent, *map(RESULTS.with_name, ("cpu", "2-core-epyc"))):
         path = folder / f"{name}.json"
         if path.is_file():

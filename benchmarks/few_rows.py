@@ -66,7 +66,6 @@ def arguments(case: LinearCase) -> dict[str, torch.Tensor]:
 
 
 def timed(candidate: Candidate, given: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """A row of the document."""
     variant, case, params = candidate
     call = variant.build(case, params)
     packed = variant.pack(case, params, given["w"])

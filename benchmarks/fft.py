@@ -44,7 +44,6 @@ def cases(lengths: list[int] | None) -> Iterator[FftConvCase]:
 
 
 def calls_of(case: FftConvCase, given: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """What is timed, by name."""
     calls: dict[str, Callable[[], Any]] = {}
     w = given.pop("w")
     out = torch.empty_like(given["u"])
@@ -67,7 +66,6 @@ def truth_of(case: FftConvCase, given: dict[str, Any]) -> torch.Tensor:
 
 
 def compile_all(wanted: list[FftConvCase]) -> None:
-    """Compiles every kernel, many at once."""
     gpu, own = GPUS["h200"], [variant for variant in registry.variants("fft_conv") if not variant.peer]
     builds = {
         build.name: build

@@ -104,7 +104,6 @@ def in_order(name: str, function: Any, arguments: dict[str, Any]) -> tuple[Any, 
 
 
 def calls_of(name: str, values: dict[str, Any], params: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """The three kinds of calls of a case, by their names in its row."""
     import torch
 
     from kernels import ops, registry
@@ -157,10 +156,7 @@ def of_torch() -> dict[str, list[float]]:
 
 
 def child(cases: Sequence[int]) -> None:
-    """Prints a line of JSON for each of these numbers of cases: the times of one round, or why there are none.
-
-    It ends at the first case that fails: a CUDA error would fail all later ones of its process.
-    """
+    """Prints the times of one round of each case, or why there are none and ends: a CUDA error fails the rest."""
     built: dict[int, dict[str, Callable[[], Any]]] = {}
     for at in cases:
         try:

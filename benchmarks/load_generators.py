@@ -43,8 +43,6 @@ PROMPT = 100
 
 
 def ours(url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dict[str, Any]:
-    """`workers/loadtest/` over the same prompts."""
-
     async def run() -> list[Exchange]:
         connections, sent, rest = Connections(Address.parse(url)), [], iter(enumerate(prompts))
 
@@ -70,7 +68,6 @@ def ours(url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dic
 
 
 def the_openai_package(python: str, url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dict[str, Any]:
-    """The `openai` package over the same prompts, in its own interpreter."""
     request = {"url": url, "prompts": prompts, "tokens": tokens, "concurrency": concurrency}
     command = [python, str(HERE / "openai_client.py")]
     done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=True)
@@ -125,7 +122,6 @@ def _figures(requests: Sequence[tuple[int, Sequence[int]]]) -> dict[str, float]:
 
 
 def _tools(options: argparse.Namespace, url: str, number: int, folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
-    """The tools of round `number`, each a call that sends its requests."""
     prompts = [f"round {number} request {index} " + "word " * PROMPT for index in range(options.requests)]
     sizes = prompts, options.tokens, options.users
     job = Job("stub", options.requests, options.users, PROMPT, options.tokens)
@@ -147,7 +143,6 @@ def _log(url: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measures and writes the document."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--openai", metavar="PYTHON", help="an interpreter with the openai package")
     parser.add_argument("--aiperf", metavar="PROGRAM")

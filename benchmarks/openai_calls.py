@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 
 def main(url: str) -> dict[str, object]:
-    """Makes every call."""
     import openai
 
     key = os.environ.get("OPENAI_API_KEY", "none")

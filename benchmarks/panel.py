@@ -36,7 +36,6 @@ from workbench.cli.upload import model_reference
 from workbench.embedded import Workbench
 from workbench.embedded.devices import Device, find_devices
 from workers.documents.stages import PlanTrial, Results
-from workers.wording.stages import SHORT_OF_TIME
 
 PRESENT = "eager"
 """The plan that runs today, by default."""
@@ -55,7 +54,6 @@ FIGURE = re.compile(r"[\d.,e+-]+ \S+")
 
 
 def submitted(api: ApiClient, of: Entry, promised: Promise, minutes: float) -> dict[str, Any]:
-    """The run that was created. Raises CliError where the workbench refuses it."""
     workload = {
         "name": f"{of.name}, {minutes:g} minutes",
         "model": model_reference(api, of.reference),
@@ -70,10 +68,7 @@ def submitted(api: ApiClient, of: Entry, promised: Promise, minutes: float) -> d
 def followed(
     api: ApiClient, name: str, run: dict[str, Any], end: Callable[[], float]
 ) -> tuple[dict[str, Any], float | None]:
-    """The run when it is over, and the seconds until another plan than today's had a figure; cancelled at `end()`.
-
-    Prints each line of progress with the model's name and the seconds since the start.
-    """
+    """The run when it is over or cancelled at `end()`, and the seconds until another plan than today's had a figure."""
     began, first, cancelled, printed = time.monotonic(), None, False, ""
     while run["state"] not in OVER and time.monotonic() < end() + CANCEL_SECONDS:
         if time.monotonic() > end() and not cancelled:
@@ -94,9 +89,7 @@ def followed(
 
 
 def measured_plans(compose: dict[str, Any]) -> set[str]:
-    """The plans other than today's that the stage has a figure of, while it tries others too; none of a search that was
-    taken over.
-    """
+    """The plans other than today's that the stage has a figure of, if it measures: a search taken over has none."""
     if compose["started_at"] is None:
         return set()
     tried = (compose["result"] or {}).get("trials", [])
@@ -120,7 +113,6 @@ def starts_and_loads(results: Results) -> float | None:
 
 
 def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[str, Any]:
-    """What a run found, and how long it took to find it."""
     stages = {stage["stage"]: stage for stage in run["stages"]}
     taken = {name: seconds(stage["started_at"], stage["finished_at"]) for name, stage in stages.items()}
     trials: list[PlanTrial] = results.compose.trials if results.compose else []
@@ -129,7 +121,7 @@ def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[s
         "verdict": run["verdict"],
         "seconds_of_starts_and_loads": starts_and_loads(results),
         "stages": {name: seconds for name, seconds in taken.items() if seconds is not None},
-        "not_tried_for_time": [trial.label for trial in trials if SHORT_OF_TIME.search(trial.reason)],
+        "not_tried_for_time": [trial.label for trial in trials if trial.skipped == "time"],
         "sentence": (run["error"] or {}).get("sentence", f"The run was {run['state']}."),
     }
     if results.verify:
@@ -192,9 +184,7 @@ class Panel:
 
 
 class Models:
-    """The models that are still to be measured. The trained one comes later while its folder is being made of `parts`,
-    which are unpacked again where some were missing.
-    """
+    """The models still to be measured; the trained one once its `parts` are unpacked, again where some were missing."""
 
     def __init__(self, wanted: Sequence[tuple[str, float]], trained: Path | None, parts: Path | None) -> None:
         self.waiting, self._trained, self._parts = list(wanted), trained, parts
@@ -202,7 +192,6 @@ class Models:
         self._unpacking = self._unpack() if parts else None
 
     def next(self) -> tuple[Entry, float] | None:
-        """The next model that is there, with its minutes."""
         with self._lock:
             for name, minutes in self.waiting:
                 if name != TRAINED or self._is_unpacked():
@@ -211,7 +200,6 @@ class Models:
         return None
 
     def close(self) -> None:
-        """Ends the unpacking."""
         if self._unpacking:
             self._unpacking.kill()
             self._unpacking.wait()

@@ -41,10 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised of a model on a GPU, as an objective of a workload, with the figures that it comes from in ms.
-
-    Where nothing is predicted or known, a plan is promised that is no slower than today's.
-    """
+    """What is promised of a model on a GPU, with its figures in ms; without any, to be no slower than today."""
 
     predicted: float | None
     best: float | None

@@ -62,7 +62,6 @@ class Error:
 
     @property
     def roofline_error(self) -> float:
-        """The same of the roofline."""
         return self.roofline / self.measured - 1
 
 
@@ -87,7 +86,6 @@ def ceilings_of(known: Any) -> Ceilings:
 
 
 def manifest(name: str) -> ModelManifest:
-    """The manifest of a catalogue model, without its files."""
     return manifest_of(name, catalogue.entry(name)[0])
 
 

@@ -70,8 +70,6 @@ def fp8(weight: Tensor) -> dict[str, Tensor]:
 
 
 class Format(NamedTuple):
-    """The `quantization_config` of a checkpoint, and the tensors of a weight."""
-
     config: dict[str, Any]
     quantised: Callable[[Tensor], dict[str, Tensor]]
 

@@ -53,7 +53,6 @@ class Times:
 
 
 def load(own: Engine, requests: Sequence[Request], at_once: int) -> Times:
-    """Serves the requests in a closed loop."""
     times, waiting, sent, seen = Times(), list(requests)[::-1], dict[str, float](), set[str]()
     began = time.monotonic()
     while waiting or not own.idle:
@@ -98,7 +97,6 @@ class Bench:
     draw: random.Random = field(default_factory=lambda: random.Random(0))
 
     def requests(self, count: int) -> list[Request]:
-        """Requests of random ids."""
         vocabulary = self.model.config.vocab_size
         return [
             Request(str(number), [self.draw.randrange(vocabulary) for _ in range(self.prompt)], self.tokens)

@@ -50,8 +50,6 @@ class Span(NamedTuple):
 
 @dataclass
 class KernelTime:
-    """All calls of one kernel in a pass."""
-
     calls: int = 0
     us: float = 0.0
     busy_us: float = 0.0

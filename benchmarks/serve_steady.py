@@ -43,10 +43,7 @@ MIB = 1 << 20
 
 @dataclass
 class Memory:
-    """Resident memory of the server's processes, in MiB, every so many seconds.
-
-    With the `gpus` of NVML, also their memory in use by all programs.
-    """
+    """Resident MiB of the server's processes over time, and the memory in use of `gpus` of NVML."""
 
     process: psutil.Process
     seconds: float
@@ -55,7 +52,6 @@ class Memory:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def watch(self) -> None:
-        """Until `stop` is set."""
         began = time.monotonic()
         while not self.stop.wait(self.seconds):
             children = self.process.children(recursive=True)
@@ -94,7 +90,6 @@ def until_idle(url: str, seconds: float = 60) -> dict[str, float]:
 
 
 def with_cancellations(requests: RequestList) -> RequestList:
-    """Every CANCELLED_EACH-th request goes away."""
     planned = [
         replace(request, cancel_after=CANCELLED_AFTER) if request.index % CANCELLED_EACH == 0 else request
         for request in requests.planned
@@ -103,7 +98,6 @@ def with_cancellations(requests: RequestList) -> RequestList:
 
 
 def send(url: str, name: str, requests: RequestList, seconds: float) -> LoadTrace:
-    """The open load."""
     limits = LoadDuration(seconds, WARM_SHARE * seconds)
     return asyncio.run(Generator(Address.parse(url), requests.load(name, None), limits).run())
 

@@ -78,7 +78,6 @@ class Stub(asyncio.Protocol):
         self._timers: list[asyncio.TimerHandle] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio hands over the socket."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
@@ -207,7 +206,6 @@ async def serve(port: int, times: Times, ready: Callable[[int], None]) -> None:
 
 
 def main() -> None:
-    """Prints the port, then serves until it is stopped."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--first-ms", type=float, default=20)

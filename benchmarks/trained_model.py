@@ -33,7 +33,6 @@ ROLES = {
 
 @contextmanager
 def downloaded() -> Iterator[Path]:
-    """A folder with the wheels of both packages."""
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "download", "--no-deps"]
         subprocess.run([*pip, "--only-binary=:all:", "--dest", folder, *PACKAGES], check=True)
@@ -54,7 +53,6 @@ def pack(wheels: Path, parts: Path, digest: str) -> None:
 
 @contextmanager
 def unpacked(parts: Path) -> Iterator[Path]:
-    """A folder with the wheels that `pack` divided."""
     with tempfile.TemporaryDirectory() as folder:
         for part in sorted(parts.glob("*.whl.[0-9][0-9][0-9]")):
             with (Path(folder) / part.stem).open("ab") as wheel:

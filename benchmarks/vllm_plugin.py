@@ -131,7 +131,6 @@ def _post(url: str) -> None:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """Those of `bench serve` for one GPU and bf16, and the servers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     serve_arguments(parser)
     parser.add_argument("--model", default="llama-3.2-1b")

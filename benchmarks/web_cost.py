@@ -10,7 +10,6 @@ machine add little to it. Parts of pages that a process keeps are found there; a
 
 import argparse
 import cProfile
-import json
 import os
 import pstats
 import shutil
@@ -20,16 +19,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.host import machine
+from benchmarks.host import provenance, write
 from benchmarks.web_clients import FORM, READS, SUBMIT, SUBMIT_SHARE
 from kernels.load.server_process import reserved_port
-from kernels.measure.environment import commit
 from tests.debian import postgres_server
 from tests.redis_settings import redis_settings
 from workbench.serving.worker import collect_less_garbage
@@ -122,26 +119,19 @@ def measure(times: int, profiled: str) -> dict[str, Any]:
                 pstats.Stats(profile).sort_stats("cumulative").print_stats(70)
     weights = {kind: weight * (1 - SUBMIT_SHARE) for kind, (_, weight) in READS.items()} | {SUBMIT: 100 * SUBMIT_SHARE}
     return {
-        "command": f"python -m benchmarks.web_cost --times {times}",
-        "commit": commit(),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
+        **provenance(f"python -m benchmarks.web_cost --times {times}"),
         "cpu": costs,
         "mean_of_the_mix_ms": round(sum(costs[kind]["mean_ms"] * weights[kind] for kind in costs) / 100, 2),
     }
 
 
 def main() -> int:
-    """Print the document, or keep it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.web_cost", description=__doc__.partition("\n")[0])
     parser.add_argument("--times", type=int, default=50, help="requests of each kind")
     parser.add_argument("--profile", default="", help="a kind of request whose profile is printed")
     parser.add_argument("--json", type=Path, help="where the document goes; otherwise it is printed")
     arguments = parser.parse_args()
-    text = json.dumps(measure(arguments.times, arguments.profile), indent=1) + "\n"
-    if arguments.json:
-        arguments.json.write_text(text)
-    print(text)
+    write(measure(arguments.times, arguments.profile), arguments.json)
     return 0
 
 

@@ -24,17 +24,15 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
-from benchmarks.host import load_average, machine
+from benchmarks.host import load_average, provenance, write
 from benchmarks.web_clients import READS, SUBMIT, Observed, Person, play, schedule, sign_in_all
 from kernels.load.server_process import reserved_port
-from kernels.measure.environment import commit
 from kernels.measure.intervals import percentile
 from tests.debian import PostgresServer, postgres_server
 from tests.redis_settings import redis_settings
@@ -90,7 +88,6 @@ class Site:
         return subprocess.run(command, cwd=ROOT, env=self.env, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     def wait(self) -> None:
-        """Return when it is ready."""
         for _ in range(3000):
             try:
                 if httpx.get(f"{self.url}/readyz").status_code == 200:
@@ -105,7 +102,6 @@ class Site:
         return {name: _cpu(process) for name, process in self.processes.items()}
 
     def stop(self) -> None:
-        """End everything."""
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
@@ -117,7 +113,6 @@ class Site:
 
 
 def image_environment() -> dict[str, str]:
-    """How the image runs the web server."""
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
     words = re.search(r"^ENV (GUNICORN_CMD_ARGS=.*)$", text, re.MULTILINE)
     assert words
@@ -126,7 +121,6 @@ def image_environment() -> dict[str, str]:
 
 @contextmanager
 def running_site() -> Iterator[tuple[Site, PostgresServer]]:
-    """The site on PostgreSQL, until the block ends."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="web-load-")))
         postgres = stack.enter_context(postgres_server("a-password", durable=True))
@@ -168,7 +162,6 @@ def summary(observed: Sequence[Observed]) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run the load, and return the document."""
     load = [load_average()]
     with running_site() as (site, postgres):
         organisations = str(-(-arguments.clients // MEMBERS))
@@ -201,11 +194,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     kept = all(groups[name]["p99_ms"] < limit for name, limit in LIMIT_MS.items())
     errors = sorted({request.error for request in observed if request.error})
     return {
-        "command": f"python -m benchmarks.web_load --clients {arguments.clients} --rate {arguments.rate:g}"
-        f" --seconds {arguments.seconds:g} --seed {arguments.seed}",
-        "commit": commit(),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
+        **provenance(
+            f"python -m benchmarks.web_load --clients {arguments.clients} --rate {arguments.rate:g}"
+            f" --seconds {arguments.seconds:g} --seed {arguments.seed}"
+        ),
         "server": image_environment(),
         "limits_ms": LIMIT_MS,
         "kept": kept and not errors,
@@ -235,11 +227,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the document goes; otherwise it is printed")
     arguments = parser.parse_args()
     document = measure(arguments)
-    text = json.dumps(document, indent=1) + "\n"
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(text)
-    print(text)
+    write(document, arguments.json)
     return 0 if document["kept"] else 1
 
 

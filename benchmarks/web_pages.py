@@ -10,19 +10,17 @@ the first call's. Results of price and report are whole in every run, those of t
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.host import load_average, machine
+from benchmarks.host import load_average, provenance, write
 from benchmarks.web_cost import own_site
-from kernels.measure.environment import commit
 
 LIMIT_MS = 200.0
 MODELS, WORKLOADS, RUNS, REPORTS, PEOPLE, ENTRIES = 200, 2_000, 10_000, 1_000, 100, 10_000
@@ -99,7 +97,6 @@ def addresses(facts: dict[str, Any]) -> list[str]:
 
 
 def callers(facts: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """A call for each address."""
     from django.test import Client
 
     from workbench.accounts import tokens
@@ -135,7 +132,6 @@ def cost(call: Callable[[], Any], times: int) -> dict[str, float]:
 
 
 def measure(times: int, runs: int) -> dict[str, Any]:
-    """The document."""
     with own_site():
         import django
 
@@ -155,10 +151,7 @@ def measure(times: int, runs: int) -> dict[str, Any]:
             costs[shown + ("?run=…" if "?run=" in address else "")] = cost(call, times)
             print(f"{costs[list(costs)[-1]]['median_ms']:8.1f} ms  {list(costs)[-1]}", file=sys.stderr)
     return {
-        "command": f"python -m benchmarks.web_pages --times {times} --runs {runs}",
-        "commit": commit(),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
+        **provenance(f"python -m benchmarks.web_pages --times {times} --runs {runs}"),
         "load_average": {"before": before, "after": load_average()},
         "runs": runs,
         "limit_ms": LIMIT_MS,
@@ -175,10 +168,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the document goes; otherwise it is printed")
     arguments = parser.parse_args()
     document = measure(arguments.times, arguments.runs)
-    text = json.dumps(document, indent=1) + "\n"
-    if arguments.json:
-        arguments.json.write_text(text)
-    print(text)
+    write(document, arguments.json)
     return int(document["slowest_ms"] > LIMIT_MS)
 
 

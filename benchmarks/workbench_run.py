@@ -41,10 +41,7 @@ FACTS = ("device", "gpu_uuid", "driver", "lease_id", "versions", "sources")
 
 
 def stated(sla: Path, minutes: float | None, exclude: list[str], baseline: str = "") -> dict[str, Any]:
-    """The SLA of the file with other minutes, another baseline runner and further excluded variants.
-
-    Raises CliError for a wrong one.
-    """
+    """The SLA of the file with other minutes, baseline runner and excluded variants. Raises CliError."""
     document = read_sla(sla)
     if baseline:
         document["baseline_runner"] = baseline
@@ -97,7 +94,6 @@ def followed(api: ApiClient, process: "subprocess.Popen[bytes]", end: float, unt
 
 
 def finished(api: ApiClient) -> set[str]:
-    """The stages of the newest run that are done."""
     runs = [api.get(f"/runs/{row['id']}") for row in api.rows("/runs", 1)]
     return {stage["stage"] for run in runs for stage in run["stages"] if stage["state"] == "done"}
 
@@ -120,7 +116,6 @@ def pages(url: str, login: dict[str, str], run: str) -> Iterator[tuple[str, byte
 
 
 def events(api: ApiClient, run: str) -> list[dict[str, Any]]:
-    """All events of the run, by as many calls as they take."""
     rows: list[dict[str, Any]] = []
     while True:
         more = api.get(f"/runs/{run}/events", after=rows[-1]["id"] if rows else 0)["items"]

@@ -18,10 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("kernels.cli.serve", "serve a model over HTTP, after OpenAI's API"),
     "run": ("kernels.cli.run", "run a plan on this machine and compare it with what the plan expects"),
 }
-"""Sub-command → module that holds `<command>_arguments(parser)` and `<command>(options) -> exit code`, and its help.
-
-A hyphen of the command is an underscore in these names.
-"""
+"""Sub-command → module with `<command>_arguments(parser)` and `<command>(options) -> exit code`, and help."""
 
 
 def main(argv: list[str] | None = None) -> int:

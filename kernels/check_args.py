@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernels.hardware import Gpu, generation
-from kernels.ops import AttentionCase, StepAttentionCase
+from kernels.ops import AttentionCase, LinearCase, StepAttentionCase
 from kernels.registry import Refusal, Variant, check_params
 
 if TYPE_CHECKING:
@@ -58,10 +58,8 @@ def check_tensor(
     layout: TensorLayout = "rows",
     aligned: int = 1,
 ) -> None:
-    """Checks one argument of a call: a tensor of this shape (None: any length), of one of the dtypes.
-
-    It must lie on `device` (None: on a GPU), and a GPU must be the current one. `layout` is what its strides must be;
-    its address must be a multiple of `aligned` bytes. Raises ValueError that names the argument.
+    """Checks a tensor of a call: shape (None: any length), dtypes, `device` (None: the current GPU), strides by
+    `layout`, an address that `aligned` divides. Raises ValueError that names it.
     """
     if given.shape != shape and (
         given.dim() != len(shape)
@@ -89,10 +87,7 @@ def _check_layout(name: str, given: "torch.Tensor", layout: TensorLayout) -> Non
 
 
 def check_current_device(name: str, given: "torch.Tensor") -> None:
-    """Raises ValueError that names the argument when it lies on a GPU other than the current one.
-
-    Kernels are launched on the current GPU's stream, which is not ordered with the streams of another GPU.
-    """
+    """Raises ValueError for another GPU's tensor: streams of two GPUs are not ordered."""
     import torch
 
     if given.device.type == "cuda" and given.device.index != torch.cuda.current_device():
@@ -103,6 +98,28 @@ def check_presence(name: str, given: object, wanted: bool, because: str) -> None
     """Raises ValueError when an optional argument is given but not wanted, or wanted but missing."""
     if (given is not None) != wanted:
         raise ValueError(f"{name} is {'missing' if wanted else 'given'} and {because}")
+
+
+def check_additions(
+    case: LinearCase,
+    m: int,
+    bias: "torch.Tensor | None",
+    residual: "torch.Tensor | None",
+    device: "torch.device | None" = None,
+    layout: TensorLayout = "contiguous",
+    aligned: tuple[int, int] = (1, 1),
+) -> None:
+    """Checks bias [n] and residual [m, n] against the epilogue, as `check_tensor`; `aligned` is of both in turn."""
+    from kernels.dtypes import DTYPES
+
+    of_residual = case.epilogue == "residual"
+    for name, given, wanted, shape, multiple in (
+        ("bias", bias, case.adds_bias, (case.n,), aligned[0]),
+        ("residual", residual, of_residual, (m, case.n), aligned[1]),
+    ):
+        check_presence(name, given, wanted, f"epilogue is {case.epilogue}")
+        if given is not None:
+            check_tensor(name, given, shape, (DTYPES[case.dtype],), device, layout, multiple)
 
 
 def check_out(
@@ -120,9 +137,7 @@ def check_out(
 def check_outputs(
     given: Any, outputs: "Sequence[tuple[str, tuple[int, ...], torch.dtype]]", device: "torch.device"
 ) -> None:
-    """Checks the `out` of a call, if given, as `check_out`: a tensor, or a tuple where there are several `outputs`, of
-    which each has a name, a shape and a dtype.
-    """
+    """Checks the `out` of a call, if given, as `check_out`; of several `outputs` (name, shape, dtype) a tuple."""
     if given is None:
         return
     outputs_given = (given,) if len(outputs) == 1 else given

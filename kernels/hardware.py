@@ -1,7 +1,4 @@
-"""GPU specifications by class: from datasheets, and from files that `python -m kernels bring-up` writes. Without torch.
-
-Sources: NVIDIA's datasheets for H100 SXM, H200 SXM, B200, A100 80 GB SXM and L40S; dense rates, no sparsity.
-"""
+"""GPU specifications by class, without torch: NVIDIA's datasheets, dense rates, and files of `bring-up`."""
 
 import json
 import os
@@ -82,10 +79,8 @@ def generation(sm: int) -> Gpu:
 
 
 def class_of(name: str) -> str:
-    """The class of a GPU by its driver's name: `NVIDIA A100-SXM4-80GB` is `a100`.
-
-    An unknown one gets its name in lower case, with hyphens and without the maker: `NVIDIA RTX 6000 Ada` is
-    `rtx-6000-ada`.
+    """The class of a GPU by its driver's name: `NVIDIA A100-SXM4-80GB` is `a100`, an unknown one its name in lower
+    case: `NVIDIA RTX 6000 Ada` is `rtx-6000-ada`.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
     known = [name for name in GPUS if name != "cpu" and f"-{name}-" in f"-{slug}-"]

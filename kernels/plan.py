@@ -27,9 +27,7 @@ class PlannedOp(BaseModel):
 
 
 class Expected(BaseModel):
-    """What the plan reached where it was verified: the metric's median and 95 % interval on `device`, with this
-    driver and this version of torch.
-    """
+    """What the plan reached where it was verified: median and 95 % interval, device, driver and torch."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -105,9 +103,7 @@ class Plan(BaseModel):
 
     @property
     def shards(self) -> int:
-        """In how many shards the model is loaded, each on its own GPU. 1: whole on one GPU, where only one runs it,
-        and where the runner shards it itself since GPTQ rounds a whole model.
-        """
+        """Shards of the model, each on its GPU; 1 also where the runner shards it, as GPTQ rounds a whole model."""
         rounding = self.options.get("rounding")
         return 1 if isinstance(rounding, Mapping) and rounding.get("method") == "gptq" else self.tensor_parallel_size
 

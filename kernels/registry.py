@@ -1,7 +1,5 @@
-"""Variants: implementations of an op, what each serves, and why it cannot serve the rest. Imports without torch.
-
-Adding a variant means adding one file that calls `register` at import, and its module's name to `MODULES`.
-A variant's file imports torch, Triton and CuPy inside `build`, never at its top.
+"""Variants: implementations of an op, and what each refuses. Imports without torch. A variant is a file that calls
+`register`, and whose module stands in `MODULES`; it imports torch, Triton and CuPy inside `build`.
 """
 
 import difflib
@@ -28,7 +26,6 @@ MODULES: tuple[str, ...] = (
     "kernels.gemm.torch_linear",
     "kernels.gemm.hopper",
     "kernels.blackwell.gemm",
-    "kernels.gemm.torch_scaled",
     "kernels.gemm.skinny",
     "kernels.gemm.lm_head",
     "kernels.gemm.small",
@@ -114,10 +111,6 @@ class Variant(ABC):
     def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
         """A callable for the case. Raises ValueError that names the argument it cannot take."""
 
-    def refuse_params(self, params: dict[str, Any]) -> None:
-        """For a variant that takes none: raises ValueError when any is given."""
-        check_params(self.name, params)
-
     def own_kernels(self) -> Collection[str]:
         """The names of the kernels that are its own."""
         return self.kernels
@@ -127,16 +120,12 @@ class Variant(ABC):
         return ()
 
     def pack(self, case: Any, params: dict[str, Any], weight: Any) -> Any:
-        """The weight `w` in the form that the callable takes. It is made once when a model is prepared, and never
-        timed.
-        """
+        """The weight `w` in the form that the callable takes, made once for a model and never timed."""
         return weight
 
     def packing(self, case: Any, params: dict[str, Any]) -> str:
-        """A string that names the form `pack` gives a weight. Calls share a packed weight only if their strings are
-        equal, also those of two variants.
-
-        This default suits a `pack` that does not depend on m or rows, and on the epilogue only by whether it gates.
+        """Names the form that `pack` gives a weight: calls, of two variants too, share one where it is equal. The
+        default suits a `pack` that depends on neither m nor rows, and on the epilogue only by its gate.
         """
         return f"{self.name} {case.model_dump(exclude={'m', 'rows', 'epilogue'})} {params}"
 
@@ -149,14 +138,26 @@ class Variant(ABC):
         return [{}]
 
     def for_model(self, case: Any) -> Sequence[Mapping[str, Any]]:
-        """`in_a_model` for the case, without the sets that change nothing for it. Overrides may derive params from the
-        sizes.
-        """
+        """`in_a_model` without the sets that change nothing for the case. Overrides may derive params from sizes."""
         return self.in_a_model
 
     def resized(self, case: Any, params: dict[str, Any]) -> dict[str, Any]:
         """`params` that were chosen for another size, without those that this case cannot take."""
         return params
+
+
+class Peer(Variant):
+    """A variant of torch, a library of NVIDIA or another package, that takes no params."""
+
+    peer = True
+
+    def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
+        check_params(self.name, params)
+        return self.function(case)
+
+    @abstractmethod
+    def function(self, case: Any) -> Callable[..., Any]:
+        """A callable for the case, in the form that `Variant` lists."""
 
 
 def check_params(name: str, params: Iterable[str], taken: Sequence[str] = ()) -> None:

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from kernels.hardware import Gpu
-from kernels.registry import Refusal, Variant, register_like
+from kernels.registry import Peer, Refusal, Variant, register_like
 
 BUILD_SECONDS = 20.0
 """The longest that Inductor takes for one case of one op."""
 RECOMPILE_LIMIT = 256
-"""The most shapes for which one function is compiled. Beyond torch's default of 8 it runs uncompiled, and says so in a
-warning only."""
+"""The most shapes for which one function is compiled; beyond torch's default of 8 it runs uncompiled."""
 
 
 def no_compiler(gpu: Gpu) -> Refusal | None:
@@ -29,19 +28,16 @@ def compiled(function: Callable[..., Any], mode: str | None = None) -> Callable[
     return torch.compile(function, mode=mode, dynamic=False)
 
 
-class Compiled(Variant):
+class Compiled(Peer):
     """A variant of torch, `eager`, compiled by Inductor."""
 
-    peer = True
     build_seconds = BUILD_SECONDS
     eager: ClassVar[type[Variant]]
 
     def serves(self, case: Any, gpu: Gpu) -> Refusal | None:
         return no_compiler(gpu) or self.eager().serves(case, gpu)
 
-    def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
-        """The call of the eager variant. Takes no params; raises ValueError when given any."""
-        self.refuse_params(params)
+    def function(self, case: Any) -> Callable[..., Any]:
         return compiled(self.eager().build(case, {}))
 
 

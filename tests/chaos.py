@@ -10,7 +10,6 @@ attempts at one stage that die lose a run by design: a third one is not killed.
 """
 
 import argparse
-import json
 import os
 import random
 import shutil
@@ -22,15 +21,13 @@ import time
 import uuid
 from collections import Counter
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 from redis.exceptions import RedisError
 
-from benchmarks.host import load_average, machine
-from kernels.measure.environment import commit
+from benchmarks.host import load_average, provenance, write
 from tests.chaos_faults import WORKERS, Faults
 from tests.debian import postgres_server
 from tests.sample_results import workload
@@ -123,11 +120,7 @@ def main() -> int:
     if arguments.folder is None:
         return _on_a_disk_of_its_own()
     document = _play(arguments)
-    text = json.dumps(document, indent=1) + "\n"
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(text)
-    print(text)
+    write(document, arguments.json)
     handed_in = document["runs"] == arguments.runs
     return 0 if handed_in and not document["runs_lost"] and not document["runs_doubled"] else 1
 
@@ -165,11 +158,9 @@ def _play(arguments: argparse.Namespace) -> dict[str, Any]:
     incomplete = [run for run in runs if [each[:2] for each in found[run.id] if each[0] == "stage_done"] != done]
     ended = Counter(kind for events in found.values() for kind, _, _ in events if kind in ("retried", "handed_back"))
     return {
-        "command": f"python -m tests.chaos --runs {arguments.runs} --seed {arguments.seed}"
-        f" --database {arguments.database}",
-        "commit": commit(),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
+        **provenance(
+            f"python -m tests.chaos --runs {arguments.runs} --seed {arguments.seed} --database {arguments.database}"
+        ),
         "load_average": {"before": load, "after": load_average()},
         "seconds": round(time.monotonic() - began),
         "runs": len(submitter.made),

@@ -27,31 +27,22 @@ class WorkerConfig:
 
     @property
     def scratch(self) -> Path:
-        """Where the stages' scratch directories lie."""
         return self.data / "stages"
 
     @classmethod
     def from_environment(cls) -> Self:
         """Read the environment now; the token's file may appear after the worker has started."""
         data = Path(os.environ.get("WORKBENCH_DATA") or "var").resolve()
+        token_file, gib = data / "worker_token", os.environ.get("WORKER_STAGE_MEMORY_GIB")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 10 * 9
         return cls(
             url=os.environ.get("WORKER_API_URL", "http://127.0.0.1:8001").rstrip("/"),
-            token=os.environ.get("WORKER_TOKEN", "") or _kept(data / "worker_token"),
+            token=os.environ.get("WORKER_TOKEN") or (token_file.read_text().strip() if token_file.exists() else ""),
             cache=Path(os.environ.get("WORKER_CACHE", data / "worker")).resolve(),
             cache_bytes=int(float(os.environ.get("WORKER_CACHE_GIB", 64)) * 2**30),
             heartbeat_seconds=float(os.environ.get("HEARTBEAT_SECONDS", 10)),
             stage_package=os.environ.get("WORKBENCH_STAGE_PACKAGE", "workers.stages"),
             require_sandbox=os.environ.get("WORKER_REQUIRE_SANDBOX", "") in ("1", "true", "yes"),
-            stage_memory_bytes=_stage_memory(os.environ.get("WORKER_STAGE_MEMORY_GIB", "")),
+            stage_memory_bytes=int(float(gib) * 2**30) if gib else memory,
             data=data,
         )
-
-
-def _kept(path: Path) -> str:
-    return path.read_text().strip() if path.exists() else ""
-
-
-def _stage_memory(gib: str) -> int:
-    if gib:
-        return int(float(gib) * 2**30)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 10 * 9

@@ -14,9 +14,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 from celery import Task
@@ -96,7 +96,7 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
         log.error("message dropped, it names no stage of a run: %s", error)
         return
     began = time.monotonic()
-    with logs.bound(request_id=self.request.id), Client(config) as client, ExitStack() as stack:
+    with logs.bound(request_id=self.request.id), closing(Client(config)) as client, ExitStack() as stack:
         try:
             directory = stack.enter_context(scratch(config.scratch))
         except OSError as error:
@@ -104,9 +104,9 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
             return
         try:
             document: StageInput | None = client.claim(claim)
-            with _Run(config, client, directory) as run:
-                while document is not None:
-                    document = _one_stage(run, document, claim, time.monotonic() - began < LATEST_SECONDS)
+            run = _Run(config, client, directory, stack)
+            while document is not None:
+                document = _one_stage(run, document, claim, time.monotonic() - began < LATEST_SECONDS)
         except AttemptRefused as error:
             log.info("stage %s of run %s (attempt %s) dropped: %s", stage, run_id, attempt, error)
         except (Rejected, Unreachable) as error:
@@ -116,7 +116,7 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
 def _one_stage(run: "_Run", document: StageInput, claim: Claim, goes_on: bool) -> StageInput | None:
     """Run the stage and post how it ended; the next stage of the run, where it `goes_on` and that is granted."""
     key = StageKey(run_id=document.run_id, stage=document.stage, attempt=document.attempt)
-    with logs.bound(**key.model_dump()), Reporter(run.config, key, run.client.claim_token) as reporter:
+    with logs.bound(**key.model_dump()), closing(Reporter(run.config, key, run.client.claim_token)) as reporter:
         outcome = _perform(run, document, key, reporter)
         if reporter.superseded:
             return None
@@ -129,20 +129,13 @@ def _one_stage(run: "_Run", document: StageInput, claim: Claim, goes_on: bool) -
 
 
 class _Run:
-    """What the stages of one run share on this worker: the run's files, its GPUs and its process."""
+    """What the stages of one run share on this worker, while the stack lasts: its files, its GPUs and its process."""
 
-    def __init__(self, config: WorkerConfig, client: Client, directory: Path) -> None:
-        self.config, self.client, self._directory = config, client, directory
-        self._stack = ExitStack()
+    def __init__(self, config: WorkerConfig, client: Client, directory: Path, stack: ExitStack) -> None:
+        self.config, self.client, self._directory, self._stack = config, client, directory, stack
         self._folders: Folders | None = None
         self._process: RunProcess | None = None
         self.starts_and_loads = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def folders(self, document: StageInput, key: StageKey, reporter: Reporter) -> Folders:
         """The run's files, fetched for its first stage here. Raises BadModel, _Stopped and what the client raises."""
@@ -203,7 +196,6 @@ def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter)
 def _at_endpoint(
     client: Client, document: StageInput, key: StageKey, reporter: Reporter, recordings: Path | None
 ) -> EndpointSession | None:
-    """The workload's endpoint, at a stage beside which it is measured."""
     endpoint = document.workload.endpoint
     if endpoint is None or document.stage not in ENDPOINT_STAGES:
         return None
@@ -229,7 +221,6 @@ def _finish(client: Client, outcome: Outcome, worker: str) -> StageInput | None:
 
 
 def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, reporter: Reporter) -> Outcome:
-    """Read the result, the failure or the artifacts that the stage wrote."""
     identity: dict[str, Any] = key.model_dump()
     status, failure, output = end.status, end.failure, f"{key.stage}/out.json"
     if status.why == "stopped":
@@ -288,7 +279,7 @@ def _keep_saying(hello: Hello) -> None:
     while True:
         config = WorkerConfig.from_environment()
         try:
-            with Client(config) as client:
+            with closing(Client(config)) as client:
                 client.hello(hello)
             silent = False
         except (AttemptRefused, Rejected, Unreachable) as error:

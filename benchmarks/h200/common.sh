@@ -5,6 +5,8 @@
 #   LIMIT       seconds for the whole script; a step that comes later gets what is left
 #   ONLY        names of steps: no other step runs, so a script may be run in several calls
 #   DRY_RUN=1   prints the commands and runs none
+#   DETACHED=1  starts the run or load in a session of its own and returns; COLLECT=1, in a later call, waits for it and
+#               takes its results so far: for runs that are longer than a call
 #   WORKBENCH_COMMIT   the commit that the results name, where this folder is no git checkout
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -24,6 +26,8 @@ fi
 PYTHON=${PYTHON:-python3}
 export PYTHON PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 VLLM_ALLREDUCE_USE_SYMM_MEM=0
 
 if [[ -z $DRY_RUN ]]; then
     mkdir -p "$OUT" "$scratch"

@@ -4,8 +4,7 @@
 #
 # Writes experts-products.json, decode-experts-gpt-oss.json and decode-experts-qwen3.json. The weights are drawn on the
 # GPU. Predicted: 190 s, in two calls by ONLY="gate checks products gpt_oss" and ONLY=qwen3: 25 for the gate, 15 for the
-# models, 15 for the products, 70 and 65 for the steps. gpt-oss-20b's step takes 0.86 ms at the least in MXFP4 and 1.68
-# in bf16 at batch 1, 2.13 and 6.42 at batch 8; Qwen3-30B-A3B's 0.76 in int8 and 1.42, 3.22 and 6.04, at 4.3 TB/s.
+# models, 15 for the products, 70 and 65 for the steps.
 set -euo pipefail
 LIMIT=${LIMIT:-195}
 ONLY=${ONLY:-gate checks products gpt_oss qwen3}

@@ -3,8 +3,6 @@
 #
 #   MINUTES=8.5     of the workload; 15 leave room for max-autotune (160 s to build) as well
 #   EXCLUDE=        variants that are not tried, divided by commas: compiled,compiled_tuned leave their time to others
-#   DETACHED=1      starts the run in a session of its own and returns; COLLECT=1, in a later call, waits for it and
-#                   takes its results: for calls that are shorter than the run
 #
 # Writes run.json, plan.json, report.html, result.html, timeline-before.json and timeline-after.json. Predicted: 490 s
 # at 8.5 minutes, as it took with vLLM at 40d2d05: the run ended a minute before its minutes were up.
@@ -14,7 +12,6 @@ LIMIT=${LIMIT:-590}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-if [[ -n $VLLM_PYTHON ]]; then WORKER_VLLM=$(dirname "$(dirname "$VLLM_PYTHON")"); export WORKER_VLLM; fi
 excluded=()
 for name in ${EXCLUDE:+${EXCLUDE//,/ }}; do excluded+=(--exclude "$name"); done
 site_run workbench_run llama-3.2-1b --sla benchmarks/h200/flagship.yaml --minutes "$MINUTES" "${excluded[@]}" --rerun

@@ -3,16 +3,13 @@
 # requests in bf16 and in fp8, in process.
 #
 # ONLY="fp8_model fp8", with VLLM (use-vllm.sh): a checkpoint of that shape as compressed-tensors writes FP8-dynamic,
-# through HTTP, beside vLLM on the same files, which rounds activations as well. Predicted: 330 s, 60 to write it; 1.1 to
-# 1.3 times vLLM's tokens with one user, 0.9 to 1.1 times with 32.
+# through HTTP, beside vLLM on the same files, which rounds activations as well: 330 s, 60 to write it.
 #
 # ONLY="megakernel_gate megakernel" is the megakernel's part: its products and small models, 88 s, then the same shape
 # served to 1, 4 and 8 requests, 44 s.
 #
 # Writes serve-fp8-llama-3.1-8b.json, serve-fp8.json and serve-fp8-megakernel.json, whose rows are joined with those of
-# the first. A token reads 6.98 GB of layers and 1.05 GB of the LM head, 1.83 ms at 4.4 TB/s. Predicted: in the
-# megakernel 2.0 to 2.1 ms for 1 and 2.5 to 2.7 for 8 (2.02 and 2.69 in `change_over`); by the kernels runner 2.8 to 3.2
-# for 1 and 8 (3.28 and 3.47), 3.6 to 4.1 for 32 (3.68). Predicted: 270 s, 80 for the gate, 190 to serve.
+# the first. Predicted: 270 s, 80 for the gate, 190 to serve.
 set -euo pipefail
 LIMIT=${LIMIT:-285}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

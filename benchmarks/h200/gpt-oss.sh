@@ -5,16 +5,13 @@
 # vLLM where VLLM names a folder with it (use-vllm.sh).
 #
 # Writes decode-gpt-oss.json, decode-gpt-oss-8.json and serve-gpt-oss.json. The weights are drawn on the GPU.
-# Predicted: 410 s without serve. Predicted 1.05 ms a token in MXFP4 and 1.83 in bf16, for eight 2.5 and 6.7: one sequence
-# took 1.19 and 1.85, eight 4.14 and 6.75.
+# Predicted: 410 s without serve.
 set -euo pipefail
 LIMIT=${LIMIT:-500}
 ONLY=${ONLY:-checks gate megakernel_checks megakernel megakernel_batch}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-beside=()
-if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=3)
 
 step checks 110 "${pytest[@]}" tests/kernels/runners/test_gpu_experts.py tests/kernels/server/test_gpu_backends.py \

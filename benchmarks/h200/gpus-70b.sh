@@ -2,23 +2,14 @@
 # Llama-3.1-70B's shape on the GPUS (2 or 4, default 2) first GPUs of one host, bf16, fp8 and NVFP4, with their loss from
 # float32, beside torch's peer: a model that no GPU holds, its weights made on them. And a timeline of 16 of its layers.
 #
-# Writes decode-70b.json, timeline-70b-fp8.json.gz and peer-llama-3.1-70b-symm_mem.json. Predicted: 700 s on two GPUs, 80
-# of them for the peer and 40 for the timeline; more than a call's 600, so ONLY divides it. Each precision: start and
-# ceilings 25 s, weights 10, float32 logits of 1,024 tokens 25, torch's own logits 15, the proof of the programs 15 (42 on
-# two shared cores; none where caches.sh made it), packing and compiling 20, prompts and the gate 10, ten requests of 64
-# tokens 15, judging 10, 1,024 tokens one by one 20. Each of two GPUs holds 142.2 GB in bf16 of 150.1, and 3.2 more while
-# it packs the LM head; in fp8 107.5 and 35.3 of codes, and 2.6 more. The CUDA context and the last layer's products of
-# one row take 1.5 to 2. Each of four holds 73.5.
-# Measured on two H200s: fp8 144 s, the timeline 26, bf16 148, NVFP4 177, the peer 33; fp8 on four 125.
-# By 69.5 GB of a GPU's weights at 4.45 TB/s and 160 exchanges of 1.1 µs a token takes 15.8 ms at least in bf16 on two
-# GPUs, 8.0 in fp8; on four, with exchanges of 1.8 µs, 8.1 and 4.2. TTFT reads as much, and sums 160 times 2 MB: 18 to
-# 25 ms on two.
+# Writes decode-70b.json, timeline-70b-fp8.json.gz and peer-llama-3.1-70b-symm_mem.json. Predicted: 700 s on two GPUs, more
+# than a call's 600, so ONLY divides it. Measured on two H200s: fp8 144 s, the timeline 26, bf16 148, NVFP4 177, the peer
+# 33; fp8 on four 125. Each of two GPUs holds 142.2 GB in bf16 of 150.1, and 3.2 more while it packs the LM head; in fp8
+# 107.5 and 35.3 of codes, and 2.6 more. The CUDA context and the last layer's products of one row take 1.5 to 2. Each of
+# four holds 73.5.
 set -euo pipefail
 LIMIT=${LIMIT:-590}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-
-# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
-export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 
 gpus=${GPUS:-2}
 [[ $gpus == 2 || $gpus == 4 ]] || { echo "gpus-70b: GPUS is $gpus; 2 and 4 are measured" >&2; exit 2; }

@@ -9,14 +9,11 @@
 #            four its promise is a token within 12 ms
 #
 # Writes today.json, and in small/ and large/ run.json, plan.json, report.html and result.html. Predicted: 230 s, of them
-# tests 30, today 50 and small 150: 132 s were measured before it measured both ways, which take 20 more. Large: 350, of
-# them 15 until admit is done, 100 for baseline, 25 for the profile, 50 for compose, 15 to end. At 4bdd5549 a run of 6
-# minutes took 349 s, 119 of verify's 158 for nine requests of each way, and its quality then lacked 3.9 GiB for the LM
-# head in float32. Before has four requests now, and the head is cast in blocks: predicted *met* after 330 s.
+# tests 30, today 50 and small 150. Large: 350, of them 15 until admit is done, 100 for baseline, 25 for the profile, 50
+# for compose, 15 to end; a run of 6 minutes took 349 at 4bdd5549.
 set -euo pipefail
 LIMIT=${LIMIT:-590}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 sla=benchmarks/h200/gpus-larger.yaml
 if [[ ${GPUS:-2} == 4 ]]; then sla=benchmarks/h200/gpus-larger-four.yaml; fi
 if [[ -z ${ONLY:-} ]]; then ONLY="tests today small"; fi

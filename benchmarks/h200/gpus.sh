@@ -5,18 +5,12 @@
 #
 # Writes decode-8b.json, decode-1b.json, timeline-llama-3.2-1b.json.gz, peer-<model>-<sum>.json and serve-vllm.json.
 # Predicted: 560 s for the first six steps and some of the others. Measured on four H100s: start 22 s, seven tests 59, the
-# 8B on one, two and four GPUs 201, the 1B 71, each peer 30; on two H100s the tests 41, the 1B 57, a timeline 17. On
-# two H200s: the first tests 34, the 8B 164, the 1B 58, a peer 24, the sanitizer 17, vLLM 169.
-# By 1.23 GB and 33 exchanges of 1.1 µs a token of the 1B takes 0.28 + 0.04 ms at least on two GPUs, where one has
-# 0.56; of the 8B 1.64 ms, where cuBLAS and NCCL under a graph take 2.99. On four, with exchanges of 1.8 µs: 0.14 + 0.06
-# and 0.90, where cuBLAS and NCCL take 2.26.
+# 8B on one, two and four GPUs 201, the 1B 71, each peer 30; on two H200s: the first tests 34, the 8B 164, the 1B 58, a
+# peer 24, the sanitizer 17, vLLM 169.
 set -euo pipefail
 LIMIT=${LIMIT:-560}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
-
-# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
-export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 VLLM_ALLREDUCE_USE_SYMM_MEM=0
 
 gpus=${GPUS:-2}
 megakernel=tests/kernels/megakernel

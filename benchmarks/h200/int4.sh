@@ -3,12 +3,10 @@
 # (zero points, groups of 128) served to 1 and 8 requests in bf16 and int4; tokens of the 8B's and the 1B's shape.
 #
 # ONLY="awq_model awq", with VLLM (use-vllm.sh): an AWQ checkpoint of that shape through HTTP, beside vLLM on the same
-# files. Predicted: 250 s, 60 to write it; 1.4 times vLLM's tokens with one user.
+# files: 250 s, 60 to write it.
 #
-# Writes serve-int4-llama-3.1-8b.json, serve-awq.json, decode-int4-8b.json and decode-int4-1b.json. Predicted from bytes: of the 8B 4.48 GB
-# a token (int4, int4_zero), 1.36 to 1.45 ms, and 4.92 GB (int4_minimum), 1.42 to 1.55 ms; of the 1B 0.83 and 0.89 GB, 0.27
-# to 0.33 ms; served 2.2 to 2.5 times bf16 to one request, 1.6 to 2 times to eight. Predicted: 280 s, 30 for the gate, 110
-# to serve, 95 and 45 for the tokens; ONLY="gate serve" and ONLY="decode_8b decode_1b" are two calls.
+# Writes serve-int4-llama-3.1-8b.json, serve-awq.json, decode-int4-8b.json and decode-int4-1b.json. Predicted: 280 s, 30
+# for the gate, 110 to serve, 95 and 45 for the tokens; ONLY="gate serve" and ONLY="decode_8b decode_1b" are two calls.
 set -euo pipefail
 LIMIT=${LIMIT:-285}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

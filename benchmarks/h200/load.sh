@@ -3,29 +3,18 @@
 #
 #   bash benchmarks/h200/load.sh [MODEL]        default: llama-3.2-1b
 #
-# Before is vLLM's server where VLLM names a folder with it, else generate of transformers in batches.
-#
-#   MINUTES=8       of the workload
-#   DETACHED=1      starts the run in a session of its own and returns; COLLECT=1, in a later call, waits for it and
-#                   takes its results: for calls that are shorter than the run
+# The workload has MINUTES (default 8). Before is vLLM's server where VLLM names a folder with it, else generate of
+# transformers in batches.
 #
 # Writes run.json (with money and energy), plan.json, report.html, result.html and both timelines. Predicted: 590 s
-# with MINUTES=11, as Qwen2.5-1.5B took with vLLM at 3b0f9f5; Llama-3.2-1B took 543 s with 10. Of Qwen's load stage of
-# 272 s vLLM took 83 s to start and this server 61 s, one after the other: each has the GPU to itself. A verdict on p95
-# takes 166 requests that count as one each: 4 users of Qwen had them after 11 s, 8 of Llama after 11 s.
+# with MINUTES=11, as Qwen2.5-1.5B took with vLLM at 3b0f9f5; Llama-3.2-1B took 543 s with 10.
 set -euo pipefail
 MINUTES=${MINUTES:-8}
 LIMIT=${LIMIT:-590}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-baseline=()
-if [[ -n $VLLM_PYTHON ]]; then
-    WORKER_VLLM=$(dirname "$(dirname "$VLLM_PYTHON")")
-    export WORKER_VLLM
-    baseline=(--baseline vllm)
-fi
-
-site_run workbench_run "${1:-llama-3.2-1b}" --sla benchmarks/h200/load.yaml "${baseline[@]}" --minutes "$MINUTES"
+site_run workbench_run "${1:-llama-3.2-1b}" --sla benchmarks/h200/load.yaml ${VLLM_PYTHON:+--baseline vllm} \
+    --minutes "$MINUTES"
 keep logs "$scratch/data/log"
 finish

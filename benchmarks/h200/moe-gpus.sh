@@ -8,21 +8,15 @@
 #
 # Writes serve-moe.json or decode-moe.json. Predicted: 240 s without vLLM: the checks compile two kernels and take 45, the
 # server took 104 to 108 to start, its loads 15, and it is judged on one GPU. ONLY=decode 130, ONLY=backends 50.
-# Predicted tokens/s of the megakernel, one sequence: 865 on two, 1,137 on four.
 set -euo pipefail
 LIMIT=${LIMIT:-280}
 ONLY=${ONLY:-checks serve}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
-export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 VLLM_ALLREDUCE_USE_SYMM_MEM=0
-
 gpus=${GPUS:-2}
 ranks=two-gpus
 if ((gpus == 4)); then ranks=four-gpus; fi
-beside=()
-if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=2)
 bench=("$PYTHON" -m kernels bench)
 model=(--model qwen3-30b-a3b --tensor-parallel-size "$gpus")

@@ -5,17 +5,14 @@
 # server twice, with empty caches and with filled ones.
 #
 # Writes decode-moe.json, serve-moe.json and timeline.npz. The weights are drawn on the GPU, by each server anew.
-# Predicted: 480 s without vLLM, the record and the starts. At c5b09526 these took 60 s cold and 34 warm (`compile` 30 and
-# 9, `graphs` 11 and 9, `megakernel` 7 and 4, `imports` 6, `weights` 5), and 38 passes 23 s more after it. Since then the
-# engine searches once for what it compiles: 28 to 30 s warm are predicted.
+# Predicted: 480 s without vLLM, the record and the starts, which took 60 s cold and 34 warm at c5b09526, and 38 passes 23
+# s more after it.
 set -euo pipefail
 LIMIT=${LIMIT:-490}
 ONLY=${ONLY:-product checks decode serve serve-small}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-beside=()
-if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=3)
 bench=("$PYTHON" -m kernels bench)
 users=(--users 1 --users 8 --users 32 --users 128)

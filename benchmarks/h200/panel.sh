@@ -11,8 +11,6 @@
 #   GPUS=1          so many GPUs measure at once, one run each
 #   LONGEST=240     seconds; a run that takes longer is cancelled, and the next model follows
 #   LIMIT=590       seconds; the runs that they end are cancelled, and panel.json keeps those before
-#   DETACHED=1      starts the panel in a session of its own and returns; COLLECT=1, in a later call, waits for it for
-#                   LIMIT seconds and takes its results so far: for panels that are longer than a call
 #
 # Writes panel.json, in which device and rows name the card, after each run. Predicted: 590 s, which six models take;
 # all twelve take 1,150 s: 45 until the site runs, 70 for each model of up to 2 billion parameters, 100 of up to 8, 150

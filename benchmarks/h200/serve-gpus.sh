@@ -12,11 +12,6 @@ LIMIT=${LIMIT:-480}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
-export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 VLLM_ALLREDUCE_USE_SYMM_MEM=0
-
-beside=()
-if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 options=("${@:2}")
 if ((${#options[@]} == 0)); then options=(--users 1 --users 32); fi
 

@@ -10,9 +10,6 @@ LIMIT=${LIMIT:-585}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 
-beside=()
-if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
-
 step serve 575 "$PYTHON" -m kernels bench serve --model "${1:-llama-3.2-1b}" "${beside[@]}" --poisson 30 \
     --json "$OUT/serve.json" --append "${@:2}"
 finish

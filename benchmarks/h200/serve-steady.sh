@@ -1,18 +1,14 @@
 #!/usr/bin/env bash
-# Ten minutes of open load on the server of Llama-3.2-1B: memory over time, lost requests, exact counts of tokens.
+# Ten minutes of open load on the server of Llama-3.2-1B: memory over time, lost requests, exact counts of tokens. No
+# time is measured: with DETACHED, tests may run on the GPU meanwhile.
 #
 #   MINUTES=10 RATE=100   of the load; requests a second
 #   GPUS=1          so many GPUs share the model, by tensor parallelism
-#   DETACHED=1      starts it in a session of its own and returns; COLLECT=1, in a later call, waits for it and takes its
-#                   result: for calls that are shorter. No time is measured, so tests may run on the GPU meanwhile
 #
 # Writes serve-steady.json. Predicted: 630 s, as at 4895f2b: 20 s with warm caches until the server answers, the minutes,
 # and a few seconds until all is counted.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-
-# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
-export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 
 load=("$PYTHON" -m benchmarks.serve_steady --model llama-3.2-1b --minutes "${MINUTES:-10}" --rate "${RATE:-100}"
     --max-num-seqs 128 --tensor-parallel-size "${GPUS:-1}")

@@ -2,10 +2,9 @@
 # The server's steps: the gate of attention over pages in one kernel, its engine in process at 1, 8, 32, 128 and 256
 # requests at once, by the kernels alone, then the GPU tests of both.
 #
-# Writes serve-steps.json; log.txt has the gate's rows. At c062b3c the gate took 15 s and the engine 54 s; the tests were
-# ended after 60 s each, in NVRTC. Predicted: 330 s. Steps of 2,048 tokens of prompts (192 at c062b3c) should bring 128
-# and 256 at once from 45,000 to 58,000 and 69,000 tokens/s: a pass of 128 decodes and 256 tokens of prompts is 2.15 ms.
-# Where the gate fails, `step_attention` leaves PREFERRED in kernels/server/execution/ops.py.
+# Writes serve-steps.json; log.txt has the gate's rows. Predicted: 330 s: the gate took 15 s and the engine 54 s at
+# c062b3c, the tests compile and were ended after 60 s each. Where the gate fails, `step_attention` leaves PREFERRED in
+# kernels/server/execution/ops.py.
 set -euo pipefail
 LIMIT=${LIMIT:-340}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

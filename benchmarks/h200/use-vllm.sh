@@ -1,4 +1,5 @@
-# Sourced: sets VLLM_PYTHON from VLLM, a folder with vLLM; empty where VLLM is not set.
+# Sourced: sets VLLM_PYTHON and the workers' WORKER_VLLM from VLLM, a folder with vLLM, and `beside`, the option of
+# `bench serve`; empty where VLLM is not set.
 #
 #   VLLM         an environment, VLLM/bin/python, such as `python3.12 -m venv` and `pip install vllm` make; or a folder of
 #                archives NAME.tar.xz of packages, with their sums in SHA256, for a machine without network. The archives
@@ -57,3 +58,5 @@ elif [[ -n ${VLLM:-} ]]; then
     VLLM_PYTHON=$VLLM/bin/python
 fi
 export VLLM_PYTHON
+if [[ -n $VLLM_PYTHON ]]; then WORKER_VLLM=$(dirname "$(dirname "$VLLM_PYTHON")"); export WORKER_VLLM; fi
+beside=(${VLLM_PYTHON:+--vllm "$VLLM_PYTHON"})

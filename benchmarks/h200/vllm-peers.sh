@@ -6,9 +6,7 @@
 #   VLLM=/srv/vllm bash benchmarks/h200/vllm-peers.sh [MODEL]        default: llama-3.2-1b
 #   BATCH=8 PROMPT=1024                                               one other shape
 #
-# Writes decode-vllm.json. Predicted: 245 s. vLLM's first start takes 35 s and later ones 10 to 17, the asynchronous
-# engine's as long: six are some 125. At 4895f2b four shapes of llama-3.2-1b took 331 s with four starts of vLLM, so
-# some 60 s each without them, the first, which tunes the kernels, 90; ceilings, weights and requests are 30.
+# Writes decode-vllm.json. Predicted: 245 s: six starts of vLLM 125, the two others 120.
 set -euo pipefail
 LIMIT=${LIMIT:-400}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -24,7 +24,6 @@ def false_alarms(name: str, requests: int, paths: int = PATHS) -> float:
 
 
 def main() -> None:
-    """Prints a Markdown table of the false alarms."""
     print(f"| times of requests | {' | '.join(f'{count} requests' for count in REQUESTS)} |")
     print("| --- " * (1 + len(REQUESTS)) + "|")
     for name in TIMES:

@@ -104,7 +104,6 @@ def worst_of_rates(percentile: float, requests: int, searches: int = SEARCHES_OF
 
 
 def main() -> None:
-    """Prints Markdown tables of the largest share of searches that err: of users, and of rates."""
     print("| users at most | percentile |", " | ".join(f"{count:,} requests a load" for count in REQUESTS), "|")
     print("| --- " * (2 + len(REQUESTS)) + "|")
     for most in MOST:

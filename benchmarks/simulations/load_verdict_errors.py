@@ -148,7 +148,6 @@ def called_met(
 
 
 def main() -> None:
-    """Prints a Markdown table of the share of loads that are called met."""
     print("| server |", " | ".join(f"p{percentile}" for percentile in PERCENTILES), "|")
     print("| --- " * (1 + len(PERCENTILES)) + "|")
     for name, server in SERVERS.items():

@@ -100,7 +100,6 @@ def accepted_answers(times: float = 1.0, answers: int = LEAST_ANSWERS, paths: in
 
 
 def main() -> None:
-    """Prints a Markdown table of the shares of plans that are accepted."""
     if sys.argv[1:] == ["answers"]:
         print(f"| answers of a classifier | {' | '.join(SIZES)} |")
         print("| --- " * (1 + len(SIZES)) + "|")

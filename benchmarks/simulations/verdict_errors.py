@@ -129,7 +129,6 @@ def requests_until_met(percentile: float, kept: str, count_each: bool = False, p
 
 
 def rows(percentile: float) -> Iterator[str]:
-    """The Markdown rows of one percentile."""
     rates = errors(percentile, REQUESTS[-1])
     for requests in REQUESTS:
         met, missed = (shares[requests - 1] for shares in (rates.met, rates.missed))
@@ -137,7 +136,6 @@ def rows(percentile: float) -> Iterator[str]:
 
 
 def dependent() -> Iterator[str]:
-    """The Markdown table of errors of requests that depend on each other."""
     percentiles = PERCENTILES[:-1]
     yield f"| times of requests | {' | '.join(f'p{percentile}' for percentile in percentiles)} |"
     yield "| --- " * (1 + len(percentiles)) + "|"
@@ -149,7 +147,6 @@ def dependent() -> Iterator[str]:
 
 
 def requests_taken() -> Iterator[str]:
-    """The Markdown table of the requests that a verdict takes."""
     percentiles = PERCENTILES[:-1]
     yield f"| independent requests | {' | '.join(f'p{percentile}' for percentile in percentiles)} |"
     yield "| --- " * (1 + len(percentiles)) + "|"

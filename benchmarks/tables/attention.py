@@ -131,7 +131,6 @@ def decode_attention_fp8() -> str:
 
 @table("step")
 def step() -> str:
-    """step_hopper beside torch: µs."""
     lines = []
     for heads, head_dim, label in ((32, 64, "32 on 8, 64 (Llama-3.2-1B)"), (12, 128, "12 on 2, 128 (Qwen2.5-1.5B)")):
         for batch, keys in ((1, 192), (1, 1088), (32, 192)):

@@ -19,7 +19,6 @@ def _fused(cases: Sequence[tuple[str, Mapping[str, object]]], variant: str, peer
 
 @table("rmsnorm")
 def rmsnorm() -> str:
-    """RMSNorm over 16,384 rows of 2,048."""
     cases: list[tuple[str, Mapping[str, object]]] = [
         ("norm", {"m": 16384, "residual": False, "quantise": None}),
         ("norm of x + residual", {"m": 16384, "residual": True, "quantise": None}),
@@ -30,7 +29,6 @@ def rmsnorm() -> str:
 
 @table("gated")
 def gated() -> str:
-    """Gated activations over 16,384 rows of 8,192."""
     cases = [
         (label, {"m": 16384, "activation": activation}) for label, activation in (("SwiGLU", "silu"), ("GeGLU", "gelu"))
     ]
@@ -39,7 +37,6 @@ def gated() -> str:
 
 @table("rope")
 def rope() -> str:
-    """Rotation of 16,384 tokens, 32 heads of 64 on 8."""
     cases: list[tuple[str, Mapping[str, object]]] = [
         ("q and k rotated", {"q_len": 16384, "append": False}),
         ("and k, v written to the cache", {"q_len": 16384, "append": True, "paged": False}),

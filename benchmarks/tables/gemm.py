@@ -41,13 +41,11 @@ def linear(variant: str, shape: tuple[int, int, int], **where: object) -> Row:
 
 
 def shape_of(shape: tuple[int, int, int]) -> str:
-    """A product's shape as m×n×k."""
     return "×".join(str(size) for size in shape)
 
 
 @table("gemm")
 def gemm() -> str:
-    """gemm_hopper in bf16 beside cuBLAS."""
     lines = []
     for shape in LARGE:
         ours, peer = (linear(name, shape, weights="bf16", epilogue="none") for name in ("gemm_hopper", "torch_linear"))
@@ -59,7 +57,6 @@ def gemm() -> str:
 
 @table("gemm-fused")
 def gemm_fused() -> str:
-    """gemm_hopper with an epilogue beside torch's product and its own kernels."""
     cases = (
         ("bias", (4096, 6144, 4096), "torch_linear", "cuBLASLt's epilogue"),
         ("bias", (4096, 6144, 4096), "torch_linear_separate", "cuBLAS, then a kernel"),
@@ -78,7 +75,6 @@ def gemm_fused() -> str:
 
 @table("gemm-fp8")
 def gemm_fp8() -> str:
-    """gemm_hopper_fp8 beside torch's fp8 products, with the error of each."""
     lines = []
     for scales in ("tensor", "row", "block"):
         for shape in LARGE:
@@ -95,7 +91,6 @@ def gemm_fp8() -> str:
 
 @table("grouped")
 def grouped() -> str:
-    """grouped_hopper beside torch's grouped product and a loop of cuBLAS."""
     cases = (
         ("Qwen3-30B-A3B, 4,096 tokens, gate and up", 32768, 768),
         ("Qwen3-30B-A3B, 4,096 tokens, down", 32768, 2048),
@@ -116,7 +111,6 @@ def grouped() -> str:
 
 @table("skinny")
 def skinny() -> str:
-    """skinny in bf16 beside cuBLAS and its bound."""
     lines = []
     for shape in FEW:
         ours, peer = (linear(name, shape, weights="bf16", epilogue="none") for name in ("skinny", "torch_linear"))
@@ -127,7 +121,6 @@ def skinny() -> str:
 
 @table("skinny-lossy")
 def skinny_lossy() -> str:
-    """skinny with weights in eight and four bits, each beside its bound."""
     lines = []
     for shape in FEW:
         lossy = [linear(f"skinny_{name}", shape, weights=name, epilogue="none") for name in ("fp8", "nvfp4", "int4")]
@@ -157,7 +150,6 @@ def _lm_head(m: int, sampling: str, weights: str) -> Row:
 
 @table("lm-head")
 def lm_head() -> str:
-    """lm_head_skinny in bf16 beside torch."""
     lines = []
     for m in (1, 8, 16):
         for sampling, peer in (("argmax", "torch_lm_head"), ("top_k_p", "torch_lm_head_sampling")):
@@ -190,7 +182,6 @@ def lm_head_lossy() -> str:
 
 @table("bench-sample")
 def bench_sample() -> str:
-    """What `bench gemm` prints of one product, shortened."""
     shown = [
         linear(name, (1, 16384, 2048), weights="bf16", epilogue="none")
         for name in ("torch_linear", "gemm_hopper", "skinny")

@@ -120,7 +120,6 @@ INTEGERS = ("decode-int8", "decode-int8-8b-batches", "decode-int4-8b", "decode-i
 
 @table("integers")
 def integers() -> str:
-    """The megakernel's first 64 tokens and a token in bf16 and in integers."""
     lines = []
     for source in INTEGERS:
         for row in rows(source):
@@ -134,7 +133,6 @@ def integers() -> str:
 
 @table("mixtures")
 def mixtures() -> str:
-    """Tokens of mixtures of experts, by GPUs, batch and runner."""
     measured = [
         row for name in ("decode-moe", "h200x2/decode-moe", "decode-gpt-oss", "decode-gpt-oss-8") for row in rows(name)
     ]

@@ -66,10 +66,7 @@ def several_h100s() -> str:
 
 
 def _modelled(model: str, weights: str, name: str, gpu_class: str) -> list[float]:
-    """ms predicted of 1, 2 and 4 GPUs of a class of four, before a run has measured their rates.
-
-    `name` is a field of a result.
-    """
+    """ms of a result's field `name`, predicted of 1, 2 and 4 GPUs of a class whose rates no run has measured."""
     stated = {
         "model": model,
         "traffic": {"prompt_tokens": 128, "output_tokens": 64},
@@ -86,9 +83,7 @@ def _time(row: Row | None, name: str) -> str:
 
 
 def _fidelity(rows_: Sequence[Row | None]) -> list[str]:
-    """That of the most GPUs that a line shows and that have one. One with what torch in bf16 loses comes first, and has
-    that in brackets.
-    """
+    """That of the most GPUs of a line; with what torch loses in bf16 in brackets, if any has that."""
     shown = [row for row in reversed(rows_) if row]
     if not shown:
         return ["–", "–"]

@@ -12,8 +12,6 @@ NOT_MEASURED = "not measured²"
 
 
 def table(name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
-    """Registers a function as the table `name`."""
-
     def registered(function: Callable[[], str]) -> Callable[[], str]:
         TABLES[name] = function
         return function
@@ -29,7 +27,6 @@ def markdown(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
 
 
 def us(row: Row) -> str:
-    """A row's time in µs: one decimal up to 1 ms."""
     time = row["ms"] * 1000
     return f"{time:,.1f}" if time < 1000 else f"{time:,.0f}"
 
@@ -58,10 +55,7 @@ def also_measured(names: Iterable[str], cases: Sequence[Mapping[str, object]]) -
 
 
 def fidelity(row: Row) -> list[str]:
-    """KL divergence from float32 in nats and the share of other most likely tokens.
-
-    Where these were not measured dashes, and of lower precision words.
-    """
+    """KL divergence from float32 in nats, and the share of other most likely tokens; dashes or words without."""
     if row["kl"] is None:
         return [NOT_MEASURED if is_lossy(row) else "–"] * 2
     return [f"{row['kl']:#.2g}", f"{row['disagreement']:.1%}".replace("%", " %")]
@@ -73,9 +67,6 @@ def ratio(ours: Row, peer: Row) -> str:
 
 
 def shares(row: Row, ceiling: str) -> list[str]:
-    """The share of a bandwidth over the whole time, and with an empty launch taken off.
-
-    Beyond LARGEST_SHARE no share stands there: time or bandwidth is wrong.
-    """
+    """The share of a bandwidth over the whole time, and less a launch; none beyond LARGEST_SHARE, which is wrong."""
     shares = (bandwidth_share(LIBRARY, row, ceiling, launch) for launch in (0.0, LAUNCH_MS))
     return [f"{share:.3f}" if share <= LARGEST_SHARE else f"impossible, above {LARGEST_SHARE}" for share in shares]

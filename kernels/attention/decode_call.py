@@ -1,6 +1,4 @@
-"""A call of decode attention: chooses the splits for a case and checks each call. Only `build` imports this module: it
-needs Triton.
-"""
+"""A call of decode attention: chooses the splits and checks each call. Needs Triton: only `build` imports it."""
 
 import math
 from abc import abstractmethod
@@ -24,14 +22,11 @@ from kernels.ops import AttentionCase
 LOG2E = math.log2(math.e)
 INTEGERS = (torch.int32, torch.int64)
 MOST_CHUNKS = 16
-"""The most rounds in which the last program to arrive reads the parts. It works alone: the other programs have ended.
-"""
+"""The most rounds in which the last program to arrive reads the parts: it works alone."""
 
 
 def processors() -> int:
-    """Streaming multiprocessors of the GPU that is compiled for, or of the current one; 2 in Triton's interpreter, so
-    that splits are merged.
-    """
+    """SMs of the GPU that is compiled for, or of the current one; 2 in Triton's interpreter, so that splits merge."""
     if (gpu := compiled_for()) is not None:
         return gpu.sms
     if not torch.cuda.is_available():
@@ -45,10 +40,7 @@ def split_count(pairs: int, kv_len: int, block: int, per_sm: int) -> int:
 
 
 def constants_for(case: AttentionCase, tuning: dict[str, int]) -> dict[str, int]:
-    """The kernel's constants of rows and splits.
-
-    If only a few parts would need another round of reading in the merge, their splits are left out.
-    """
+    """Constants of rows and splits. Splits that need another round of reading for a few parts are left out."""
     group, warps = case.heads // case.kv_heads, tuning["warps"]
     rows = max(1, case.q_len * group)
     seen = case.kv_len if case.window is None else min(case.kv_len, case.window + case.q_len - 1)
@@ -75,9 +67,7 @@ class DecodeArguments(NamedTuple):
 
 
 def _open_layout(values: Iterable[Any]) -> tuple[Any, ...]:
-    """What can differ between the output and arguments of two right calls: the case fixes q's shape, and v has that of
-    k.
-    """
+    """What differs between the tensors of two right calls: the case fixes q's shape, and v has k's."""
     out, q, k, v, *rest = values
     strides = q.stride(), k.stride(), v.stride()
     return out.data_ptr(), q.data_ptr(), k.data_ptr(), v.data_ptr(), k.shape, *strides, identity(rest) if rest else ()
@@ -99,10 +89,8 @@ class Scratch:
 
 
 class CacheAttention(CudaCall):
-    """A call of decode attention, by a kernel in Triton or CUDA C++; `DecodeSplit.build` says how it is called.
-
-    For a CUDA graph, capture it with lengths or position in a tensor that
-    keeps its address, and k and v with the case's kv_len as capacity. Replays read the tensors' current values.
+    """A call of decode attention, as `DecodeSplit.build` says. Capture it with lengths or position in a tensor that
+    keeps its address, and k and v with kv_len as capacity: replays read current values.
     """
 
     workspace = True
@@ -199,11 +187,7 @@ class KeyCounts(NamedTuple):
     capacity: int
 
     def check(self, k: torch.Tensor, page_table: torch.Tensor | None) -> None:
-        """Reads lengths (or positions: `more` is 1) and the page table on the host.
-
-        Raises ValueError for a length below 0 or above the capacity, and for a used entry of the table that is no page
-        of k.
-        """
+        """Reads lengths (or positions) and page table on the host. Raises ValueError for one beyond the cache or k."""
         name, most = "position" if self.more else "lengths", self.capacity - self.more
         lengths = self.given.tolist() if self.given is not None else [most]
         for sequence, count in enumerate(lengths):

@@ -33,8 +33,7 @@ struct Shared {
 };
 static_assert(sizeof(Shared) <= SHARED_BYTES, "decode_hopper_plan.shared_bytes");
 
-// Merges one output of Count parts. Part j has a normalised output, part(j), and the base-2 logarithm of its sum of
-// exponentials, weight(j).
+// Merges an output of Count parts: part(j) is normalised, weight(j) the base-2 logarithm of its sum of exponentials.
 template <int Count, typename Weight, typename Part>
 __device__ __forceinline__ float merged(const Weight& weight, const Part& part) {
   float weights[Count], top = -CUDART_INF_F, out = 0, total = 0;

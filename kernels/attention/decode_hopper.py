@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.attention.decode_hopper_tiles import STEP, build_of, page_of, split_count
 from kernels.attention.decode_split import refused
-from kernels.check_args import C_TYPES, merge_params
+from kernels.check_args import C_TYPES, check_served, merge_params
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
@@ -40,19 +40,31 @@ class DecodeHopper(Variant):
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
             return Refusal(f"device is {gpu.name}: this variant is written for Hopper (sm_90a)")
-        return _refused(case)
+        if case.dtype not in C_TYPES:
+            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+        if case.q_len != 1:
+            return Refusal(f"q_len is {case.q_len}: this variant takes one query")
+        if case.head_dim not in HEAD_DIMS:
+            return Refusal(f"head_dim is {case.head_dim}: this variant takes 64 and 128")
+        if case.heads > GROUP_MOST * case.kv_heads:
+            return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
+        if case.window is not None:
+            return Refusal(f"window is {case.window}: this variant reads all keys")
+        if case.sinks:
+            return Refusal("sinks are given: this variant has none")
+        if case.softcap is not None:
+            return Refusal(f"softcap is {case.softcap:g}: this variant has no soft cap")
+        if case.paged and (case.page_size or STEP) % STEP:
+            return Refusal(f"page_size is {case.page_size}: this variant takes multiples of {STEP}")
+        return refused(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """`decode_split`'s function for one query. k and v must be aligned to 16 bytes; a page holds a multiple of 16
-        keys.
-
-        Params: `warps` of a block, and `steps` of 16 keys that a warp has in flight. Raises ValueError.
+        """`decode_split`'s function for one query; k, v aligned to 16 bytes, pages of a multiple of 16 keys. Params:
+        `warps` of a block, and `steps` of 16 keys that a warp has in flight.
         """
         from kernels.attention.decode_hopper_call import HopperCall
 
-        refusal = _refused(case)
-        if refusal is not None:
-            raise ValueError(f"case.{refusal.reason}")
+        check_served(self, case)
         tuning = merge_params(self.name, params, self.space(case)[0])
         if tuning["warps"] not in range(1, 17) or tuning["steps"] not in range(1, 9):
             raise ValueError(f"params: warps from 1 to 16 and steps from 1 to 8 are possible, not {tuning}")
@@ -67,23 +79,3 @@ class DecodeHopper(Variant):
     def space(self, case: AttentionCase) -> list[dict[str, Any]]:
         shapes = SPACE[case.head_dim, case.kv_dtype == "fp8"]
         return [dict(zip(PARAMS, shape, strict=True)) for shape in shapes]
-
-
-def _refused(case: AttentionCase) -> Refusal | None:
-    if case.dtype not in C_TYPES:
-        return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
-    if case.q_len != 1:
-        return Refusal(f"q_len is {case.q_len}: this variant takes one query")
-    if case.head_dim not in HEAD_DIMS:
-        return Refusal(f"head_dim is {case.head_dim}: this variant takes 64 and 128")
-    if case.heads > GROUP_MOST * case.kv_heads:
-        return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
-    if case.window is not None:
-        return Refusal(f"window is {case.window}: this variant reads all keys")
-    if case.sinks:
-        return Refusal("sinks are given: this variant has none")
-    if case.softcap is not None:
-        return Refusal(f"softcap is {case.softcap:g}: this variant has no soft cap")
-    if case.paged and (case.page_size or STEP) % STEP:
-        return Refusal(f"page_size is {case.page_size}: this variant takes multiples of {STEP}")
-    return refused(case)

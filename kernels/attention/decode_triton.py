@@ -49,9 +49,7 @@ class Config(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """The rows of a program: q [ROWS, BLOCK_D], the factor that makes q · k a score [ROWS], and each row's last visible
-    key [ROWS].
-    """
+    """A program's q [ROWS, BLOCK_D], the factor that makes q · k a score and the last visible key, each [ROWS]."""
 
     q: Any
     scale: Any
@@ -220,10 +218,7 @@ def merge(scratch, first, factor, o, o_at, C: tl.constexpr):
 
 @triton.jit
 def finish(state, factor, scratch, pair, split, o, o_at, C: tl.constexpr):
-    """Stores this split's part. The last split of a pair (sequence, KV head) to arrive merges all parts into o.
-
-    It adds them in the order of the splits, so the sum does not depend on which split is last.
-    """
+    """Stores this split's part; the last of a pair to arrive merges all into o, in order, so that sums are alike."""
     top, total, acc = state
     row, d = tl.arange(0, C.ROWS), tl.arange(0, C.BLOCK_D)
     out = acc / tl.where(total == 0, 1.0, total)[:, None]
@@ -296,9 +291,7 @@ def decode(q, k, v, o, scratch, cache, score, C: tl.constexpr):
 
 
 def row_constants(rows: int, group: int, head_dim: int, splits: int, warps: int) -> dict[str, int]:
-    """The kernel's constants for `rows` queries times grouped heads. The merge reads as many splits at once as fit into
-    64 registers a thread.
-    """
+    """Constants for `rows` queries times grouped heads. The merge reads as many splits as fit into 64 registers."""
     block_d, real_block = triton.next_power_of_2(max(16, head_dim)), triton.next_power_of_2(rows)
     return {
         "HEAD_DIM": head_dim, "BLOCK_D": block_d, "GROUP": group, "REAL": rows, "ROWS": max(16, real_block),

@@ -85,8 +85,7 @@ __device__ __forceinline__ void attend(Shared& shared, const Shape& shape, const
     slot.advance();
     return stage;
   };
-  // Warpgroups issue their products one after the other: while the products of one run, the others compute
-  // exponentials.
+  // Warpgroups issue products in turn: while those of one run, the others compute exponentials.
   const auto warp_scheduler_barrier_sync = [&]() { named_barrier_sync(1 + me, 2 * kWarpgroup); };
   const auto warp_scheduler_barrier_arrive = [&]() { named_barrier_arrive(1 + (me + 1) % CONSUMERS, 2 * kWarpgroup); };
   if (me == CONSUMERS - 1) warp_scheduler_barrier_arrive();

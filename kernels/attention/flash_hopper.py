@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
-from kernels.check_args import merge_params
+from kernels.check_args import check_served, merge_params
 from kernels.cuda.nvrtc import ARCHITECTURE, Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
@@ -24,10 +24,8 @@ SHAPES: dict[int, tuple[tuple[int, int, int], ...]] = {64: ((3, 128, 8), (2, 128
 
 @register
 class FlashHopper(Variant):
-    """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128, bf16 and fp16, sequences of one length.
-
-    One warpgroup's products run while the others compute exponentials. Sums are rescaled lazily: only when a maximum
-    has grown by more than a threshold. Source: Shah et al., FlashAttention-3 (2024).
+    """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128. Products of one warpgroup run while
+    others compute exponentials, rescaled lazily: Shah et al., FlashAttention-3 (2024).
     """
 
     name = "flash_hopper"
@@ -51,9 +49,7 @@ class FlashHopper(Variant):
         """
         from kernels.attention.flash_call import FlashCall
 
-        refusal = refused(case)
-        if refusal is not None:
-            raise ValueError(f"case.{refusal.reason}")
+        check_served(self, case)
         return FlashCall(case, _plan(case, _params(case, params)))
 
     def cuda_builds(self, case: AttentionCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:

@@ -17,9 +17,7 @@ from kernels.ops import AttentionCase
 
 
 class FlashTritonCall(CudaCall):
-    """f(q, k, v, sinks=None, out=None) -> o, contiguous; `tuning` as `FlashTriton.build` says, `pdl` is a dependent
-    launch.
-    """
+    """f(q, k, v, sinks=None, out=None) -> o, contiguous; `tuning` as `FlashTriton.build` says."""
 
     open_layout = staticmethod(size_and_strides)
 

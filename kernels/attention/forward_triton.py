@@ -1,8 +1,6 @@
-"""FlashAttention's forward pass in Triton: one program per tile of queries of one head.
-
-A program keeps its queries and loops over the visible keys in blocks. For each row it keeps the running maximum of the
-scores, the sum of their exponentials and the weighted sum of the values. Blocks that every row sees completely need no
-mask. Exponentials are of base 2, with log2 e folded into the scale. Source: Dao, FlashAttention-2 (2023).
+"""FlashAttention's forward pass in Triton: one program per tile of queries of one head, which loops over the visible
+keys and keeps each row's running maximum, sum of exponentials (base 2) and weighted values. Source: Dao,
+FlashAttention-2 (2023).
 """
 
 from typing import NamedTuple
@@ -49,10 +47,8 @@ def _visible(rows, columns, kv_len, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
 
 @triton.jit
 def _walk(state, queries, k, v, span, score, MASK: tl.constexpr, C: tl.constexpr):
-    """Attends to the keys [begin, end), a multiple of BLOCK_N from 0.
-
-    `queries`: the values [BLOCK_M, BLOCK_D], and their rows among the keys. `span`: begin, end and the sequence's
-    length. k and v are a `Strided` of one sequence and head. `score` as in `attention_forward`.
+    """Attends to the keys [begin, end), from a multiple of BLOCK_N. `queries`: values [BLOCK_M, BLOCK_D] and rows;
+    `span`: begin, end, the sequence's length; `score` as in `attention_forward`.
     """
     total, largest, weight = state
     q, rows = queries

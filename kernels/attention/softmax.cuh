@@ -1,5 +1,4 @@
-// The online softmax of one warpgroup's 64 rows of scores (Milakov and Gimelshein, 2018). Each thread holds parts of
-// two rows.
+// The online softmax of a warpgroup's 64 rows (Milakov and Gimelshein, 2018). A thread holds parts of two rows.
 #pragma once
 #include <math_constants.h>
 

@@ -71,8 +71,7 @@ __device__ __forceinline__ Eight read_eight(const float* from) {
   return found;
 }
 
-// Where a sequence's key lies in the caches, in elements: behind the sequence's first one or, PAGE_SIZE, in its page. -1
-// where the table names no page.
+// Where a sequence's key lies in the caches, in elements, or with PAGE_SIZE in its page; -1 where the table names none.
 struct Slots {
   const int* table;
   int pages, token_step;
@@ -84,8 +83,7 @@ struct Slots {
   }
 };
 
-// Starts copying keys and values [first, first + count) of one head. A key of no page becomes NaN, and with it the
-// sequence.
+// Starts copying keys and values [first, first + count) of a head. A key of no page makes its sequence NaN.
 __device__ void fetch(Shared& shared, const Element* keys, const Element* values, const Slots& slots, int first,
                       int count) {
   for (int i = threadIdx.x; i < count * kLanes; i += kThreads) {
@@ -100,8 +98,7 @@ __device__ void fetch(Shared& shared, const Element* keys, const Element* values
   }
 }
 
-// A warp holds a head: a lane has the elements lane, lane + 32 and so on of its lower half, and their partners in the
-// upper half.
+// A warp holds a head: a lane has elements lane, lane + 32, … of the lower half, and their partners in the upper.
 constexpr int kEach = kHalf / 32;
 
 // The weights of the norm of a query's or key's head. Without HEAD_NORMS it changes nothing.

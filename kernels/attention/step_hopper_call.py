@@ -34,10 +34,7 @@ class StepArguments(NamedTuple):
 
 
 def contiguous_layout(values: Iterable[Any]) -> tuple[Any, ...]:
-    """What can differ between the output and arguments of two right calls without pages, norms and sinks: the case
-    fixes all shapes but the capacity and strides of the caches and the number of positions, one for all sequences or
-    one for each.
-    """
+    """What differs between right calls without pages, norms and sinks: capacity, caches' strides, positions."""
     out, qkv, cos, sin, k_cache, v_cache, position, *_ = values
     return (
         out.data_ptr(), qkv.data_ptr(), cos.data_ptr(), sin.data_ptr(), k_cache.data_ptr(), v_cache.data_ptr(),

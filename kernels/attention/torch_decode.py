@@ -1,12 +1,12 @@
 """torch's flash kernels for one query over a long cache, as peers: packed groups of heads, and flex_attention."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels.attention.torch_sdpa import HALVES, SdpaCudnn, SdpaFlash, never
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
-from kernels.registry import Refusal, Variant, register, register_like
+from kernels.registry import Peer, Refusal, register, register_like
 from kernels.torch_compiled import BUILD_SECONDS, compiled
 
 if TYPE_CHECKING:
@@ -23,14 +23,10 @@ def _one_query(case: AttentionCase, gpu: Gpu) -> Refusal | None:
     return None
 
 
-class _Packed(Variant):
-    """The heads that share keys are the queries of one head: a flash kernel then reads each key once.
-
-    One query sees all keys, so that no mask is needed.
-    """
+class _Packed(Peer):
+    """Heads that share keys are the queries of one: a flash kernel reads each key once, and needs no mask."""
 
     op = "attention"
-    peer = True
     sdpa: SdpaFlash | SdpaCudnn
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
@@ -40,12 +36,10 @@ class _Packed(Variant):
             return Refusal(f"heads and kv_heads are {case.heads}: no heads share their keys")
         return self.sdpa.limits(case, gpu)
 
-    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v) -> o. Takes no params; raises ValueError when given any."""
+    def function(self, case: AttentionCase) -> "Callable[..., torch.Tensor]":
         import torch.nn.functional as F
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        self.refuse_params(params)
         backend = getattr(SDPBackend, self.sdpa.backend)
         grouped = (case.batch, case.kv_heads, case.heads // case.kv_heads, case.head_dim)
 
@@ -63,13 +57,12 @@ for sdpa, library in ((SdpaFlash, "torch's FlashAttention"), (SdpaCudnn, "cuDNN'
 
 
 @register
-class TorchFlexDecode(Variant):
+class TorchFlexDecode(Peer):
     """flex_attention, for which Inductor has a flash-decoding kernel."""
 
     name = "torch_flex_decode"
     op = "attention"
     summary = "torch's flex_attention compiled by Inductor"
-    peer = True
     build_seconds = BUILD_SECONDS
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
@@ -77,11 +70,9 @@ class TorchFlexDecode(Variant):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16 only")
         return never(case) or _one_query(case, gpu)
 
-    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v) -> o. Takes no params; raises ValueError when given any. Compiles at the first call."""
+    def function(self, case: AttentionCase) -> "Callable[..., torch.Tensor]":
         from torch.nn.attention.flex_attention import flex_attention
 
-        self.refuse_params(params)
         flex = compiled(flex_attention)
 
         def attend(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Peer, Refusal, register
 
 if TYPE_CHECKING:
     import torch
@@ -18,11 +18,10 @@ MOST_SCORES = 8
 """GiB of float32 scores that `sdpa_math` may hold: it has several of their size."""
 
 
-class _Sdpa(Variant):
+class _Sdpa(Peer):
     """One backend. k and v have the layout of the case's docstring; the call transposes heads to the front."""
 
     op = "attention"
-    peer = True
     backend: ClassVar[str]
     repeats_heads: ClassVar[bool] = False
 
@@ -33,12 +32,10 @@ class _Sdpa(Variant):
         """The restrictions of this backend."""
         return None
 
-    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v) -> o. Takes no params; raises ValueError when given any."""
+    def function(self, case: AttentionCase) -> "Callable[..., torch.Tensor]":
         import torch.nn.functional as F
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        self.refuse_params(params)
         backend = getattr(SDPBackend, self.backend)
         grouped = case.heads != case.kv_heads
         repeats = case.heads // case.kv_heads if grouped and self.repeats_heads else 1
@@ -192,13 +189,12 @@ def _widest(case: AttentionCase, limit: int) -> Refusal | None:
 
 
 @register
-class TorchVarlen(Variant):
+class TorchVarlen(Peer):
     """torch's FlashAttention over packed sequences; repeats heads of k and v, since torch 2.11 has no groups here."""
 
     name = "torch_varlen"
     op = "attention"
     summary = "torch's FlashAttention over packed sequences"
-    peer = True
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if case.lengths is None:
@@ -209,12 +205,10 @@ class TorchVarlen(Variant):
             return Refusal(f"head_dim is {case.head_dim}: FlashAttention takes multiples of 8 up to 256")
         return never(case) or half_only(case, gpu)
 
-    def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v) -> o. Takes no params; raises ValueError when given any, or when the case is not packed."""
+    def function(self, case: AttentionCase) -> "Callable[..., torch.Tensor]":
         import torch
         from torch.nn.attention.varlen import varlen_attn
 
-        self.refuse_params(params)
         if case.lengths is None:
             raise ValueError("lengths: none are given, and this variant reads packed sequences only")
         starts = torch.tensor([0, *accumulate(case.lengths)], dtype=torch.int32)

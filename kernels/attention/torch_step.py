@@ -1,13 +1,11 @@
-"""torch's own decode step: rotation, two writes, then products and a softmax over the whole cache, or
-flex_attention.
-"""
+"""torch's own decode step: rotation, two writes, then products and a softmax over the cache, or flex_attention."""
 
 from collections.abc import Callable
 from typing import Any
 
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Peer, Refusal, register
 from kernels.torch_compiled import BUILD_SECONDS, compiled, no_compiler, register_compiled
 
 
@@ -23,24 +21,21 @@ def refusal(case: StepAttentionCase) -> Refusal | None:
 
 
 @register
-class TorchStepAttention(Variant):
+class TorchStepAttention(Peer):
     """torch's ops, one after the other."""
 
     name = "torch_step_attention"
     op = "step_attention"
     summary = "torch's rotation, append and attention, one after the other"
-    peer = True
 
     def serves(self, case: StepAttentionCase, gpu: Gpu) -> Refusal | None:
         return refusal(case)
 
-    def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None, q_norm=None, k_norm=None, sinks=None) -> o."""
+    def function(self, case: StepAttentionCase) -> Callable[..., Any]:
         from functools import partial
 
         from kernels.ops.step_attention import step_attention
 
-        self.refuse_params(params)
         return partial(step_attention, case)
 
 
@@ -48,13 +43,12 @@ register_compiled(TorchStepAttention, "torch's rotation, append and attention")
 
 
 @register
-class TorchStepFlex(Variant):
+class TorchStepFlex(Peer):
     """Rotation and append as generated kernels, then flex_attention, for which Inductor has a flash-decoding kernel."""
 
     name = "torch_step_flex"
     op = "step_attention"
     summary = "torch's rotation, append and flex_attention compiled by Inductor"
-    peer = True
     build_seconds = BUILD_SECONDS
 
     def serves(self, case: StepAttentionCase, gpu: Gpu) -> Refusal | None:
@@ -62,17 +56,12 @@ class TorchStepFlex(Variant):
             return Refusal("sinks are given: flex_attention has none")
         return no_compiler(gpu) or refusal(case)
 
-    def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None, q_norm=None, k_norm=None) -> o. Compiles at the
-        first call.
-        """
+    def function(self, case: StepAttentionCase) -> Callable[..., Any]:
         from functools import partial
 
         from torch.nn.attention.flex_attention import flex_attention
 
         from kernels.ops.step_attention import appended
-
-        self.refuse_params(params)
 
         rotate, attend = compiled(partial(appended, case)), compiled(flex_attention)
 

@@ -20,8 +20,7 @@ struct Operands {
 constexpr int kRows = 128, kEpilogueWarps = 4;
 constexpr int kPanelColumns = 64, kWide = EPILOGUE == kSwiglu ? 2 : 1, kKept = 32 / kWide;
 
-// A double buffer for y: two panels of 32 rows × 64 columns in the 128-byte swizzle. One is written while the other is
-// stored.
+// A double buffer for y: two panels of 32 rows × 64 columns, 128-byte swizzle, one written, one stored.
 using Staging = SharedTile<OUT, 32, kPanelColumns>[2];
 
 __device__ __forceinline__ float silu(float x) { return x / (1.f + ex2_ftz(x * -1.4426950408889634f)); }
@@ -49,8 +48,7 @@ __device__ __forceinline__ void apply(float (&d)[32], const Operands& p, int row
   }
 }
 
-// One panel of y of a tile, from the sums at `sums`, whose lane is this warp's first row, by way of `staged`. `row` is
-// that row.
+// One panel of y, from the sums at `sums`, whose lane is this warp's first row, `row`, by way of `staged`.
 template <typename Tile>
 __device__ __forceinline__ void store_panel(OUT* staged, const Tile& tile, const TensorMap& y, u32 sums, int panel,
                                             int row) {

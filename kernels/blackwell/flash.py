@@ -1,13 +1,11 @@
-"""`flash_blackwell`: FlashAttention by hand for sm_100a, scores and sums in tensor memory.
-
-It compiles and is emulated; it never ran on the chip.
-"""
+"""`flash_blackwell`: FlashAttention by hand for sm_100a; compiles and is emulated, never ran on the chip."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
+from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
@@ -34,10 +32,8 @@ KINDS = {"bf16": "kBf16", "fp16": "kF16"}
 
 @register
 class FlashBlackwell(Variant):
-    """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128, bf16 and fp16, sequences of one length.
-
-    While the tensor cores multiply for one warpgroup, the other computes exponentials: FlashAttention-4's order of
-    products, and its lazy rescaling.
+    """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128. One warpgroup computes exponentials
+    while the tensor cores multiply for the other, as in FlashAttention-4.
     """
 
     name = "flash_blackwell"
@@ -52,17 +48,12 @@ class FlashBlackwell(Variant):
         return refused(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v) -> o, contiguous.
-
-        Param: `slots`, blocks of keys or of values in flight. Raises ValueError for an unsupported case or param. A
-        call raises ValueError that names an argument that does not fit the case, or that TMA cannot read: addresses
-        and strides must be multiples of 16 bytes.
+        """f(q, k, v) -> o, contiguous. Param: `slots`, blocks of keys or of values in flight. Raises ValueError, in a
+        call for what TMA cannot read: addresses and strides must be multiples of 16 bytes.
         """
         from kernels.attention.flash_call import FlashCall
 
-        refusal = refused(case)
-        if refusal is not None:
-            raise ValueError(f"case.{refusal.reason}")
+        check_served(self, case, SM)
         return FlashCall(case, plan(case, params))
 
     def cuda_builds(self, case: AttentionCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:

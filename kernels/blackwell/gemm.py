@@ -1,7 +1,4 @@
-"""`gemm_blackwell` and `gemm_blackwell_scaled`: products by hand for sm_100a, summed in tensor memory.
-
-They compile and are emulated; they never ran on the chip.
-"""
+"""`gemm_blackwell(_scaled)`: products by hand for sm_100a; compile and are emulated, never ran on the chip."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -9,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.blackwell.gemm_tiles import COLUMNS, EPILOGUES, SM, space, tile_of
 from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
+from kernels.gemm.hopper import rounded
 from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
@@ -51,10 +49,8 @@ class _BlackwellVariant(Variant):
         return space(case)
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
-        """f(x [m, k], w, bias=None [n], residual=None [m, n]) -> y [m, n]; with scales x and w are what `passed` and
-        `pack` return.
-
-        Raises ValueError that names the argument: of another shape, dtype or device, misaligned, not contiguous.
+        """f(x [m, k], w, bias=None [n], residual=None [m, n]) -> y [m, n]; with scales x and w as `passed` and `pack`
+        give.
         """
         from kernels.blackwell.gemm_call import BlackwellLinear
 
@@ -112,15 +108,8 @@ class GemmBlackwellScaled(_BlackwellVariant):
         return block_scaled.operand(rows, block, max(COLUMNS)) if block else scaled.of_w(rows, case.scales or "tensor")
 
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        from kernels.quant import block_scaled, scaled
+        from kernels.quant import block_scaled
 
-        x, w = arguments["x"], arguments["w"]
         if block := block_scaled.named(case.scales):
-            dequantised = {name: block_scaled.through(operand, block) for name, operand in (("x", x), ("w", w))}
-        else:
-            scales = case.scales or "tensor"
-            dequantised = {
-                "x": scaled.dequantise(scaled.of_x(x, scales)),
-                "w": scaled.dequantise(scaled.of_w(w, scales)),
-            }
-        return arguments | dequantised
+            return arguments | {name: block_scaled.through(arguments[name], block) for name in ("x", "w")}
+        return rounded(case, arguments)

@@ -20,13 +20,13 @@ from kernels.blackwell.gemm_tiles import (
     sizes,
     tile_of,
 )
-from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
-from kernels.cuda.launch import Launch
+from kernels.cuda.launch import Launch, struct
 from kernels.dtypes import DTYPES
 from kernels.ops import LinearCase
-from kernels.ops.base import EPSILON
+from kernels.ops.linear import LinearArguments
 from kernels.quant import block_scaled
 from kernels.tiles.maps import TENSOR_MAP, named
 
@@ -51,17 +51,8 @@ class BlackwellLinear(CudaCall):
         self.case, self.tile = case, tile_of(case, params)
         self.kernel = nvrtc.load(build_of(case, self.tile), "gemm", self.tile.shared_bytes)
 
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        x: Any,
-        w: Any,
-        bias: Tensor | None = None,
-        residual: Tensor | None = None,
-        eps: float = EPSILON,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
+        x, w, bias, residual, _ = LinearArguments(*arguments, **more)
         case, tile = self.case, self.tile
         of_x, of_w = parts(case, x), parts(case, w)
         if check:
@@ -109,13 +100,7 @@ class BlackwellLinear(CudaCall):
                 padded = ROWS if name == "x" else max(COLUMNS)
                 tiles = (-(-rows // padded) * padded // ROWS, self._scale_tiles(), block_scaled.TILE_BYTES)
                 check_tensor(f"{name}'s block scales", of[2], tiles, (torch.uint8,), device, "contiguous", 16)
-        because = f"epilogue is {case.epilogue}"
-        check_presence("bias", bias, case.adds_bias, because)
-        if bias is not None:
-            check_tensor("bias", bias, (case.n,), dtype, device, "contiguous", 16)
-        check_presence("residual", residual, case.epilogue == "residual", because)
-        if residual is not None:
-            check_tensor("residual", residual, (m, case.n), dtype, device, "contiguous", 16)
+        check_additions(case, m, bias, residual, device, aligned=(16, 16))
         check_out(out, (m, case.n), dtype)
 
     def _scale_tiles(self) -> int:
@@ -140,12 +125,7 @@ def parts(case: LinearCase, operand: Any) -> OperandTensors:
 
 def parameters(
     case: LinearCase, tile: Tile, x: OperandTensors, w: OperandTensors, bias: Tensor | None, residual: Tensor | None
-) -> np.ndarray:
+) -> Any:
     """The `Params` of a launch. It holds addresses of all these tensors."""
-    packed = np.zeros((), PARAMS)
-    for name, value in sizes(case, tile, x[0].shape[0]).items():
-        packed[name] = value
     tensors = {"x_scales": x[1], "w_scales": w[1], "bias": bias, "residual": residual}
-    for name, tensor in tensors.items():
-        packed[name] = 0 if tensor is None else tensor.data_ptr()
-    return packed
+    return struct(PARAMS, **sizes(case, tile, x[0].shape[0]), **tensors)

@@ -113,9 +113,7 @@ def matrix_kind(case: LinearCase) -> str:
 
 
 def space(case: LinearCase) -> list[dict[str, Any]]:
-    """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first.
-    Pairs need rows for both blocks.
-    """
+    """The tiles to time, each with the most stages, the least work of the busiest SM first; pairs need more rows."""
     kind = matrix_kind(case)
     tiles = [{"columns": column, "stages": most_stages(kind, column, pair), "pair": pair, "dynamic": dynamic}
              for column in COLUMNS for pair in (True, False) if not pair or case.m > ROWS

@@ -1,7 +1,4 @@
-"""`grouped_blackwell`, `grouped_blackwell_fp8`: the products of a mixture-of-experts layer in one launch, for sm_100a.
-
-They compile and are emulated; they never ran on the chip.
-"""
+"""`grouped_blackwell(_fp8)`: experts' products for sm_100a; compile and are emulated, never ran on the chip."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -45,10 +42,8 @@ class GroupedBlackwell(Variant):
         return space(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], rows sorted by expert.
-
-        `offs` stays on the device. Ends that are out of order or exceed the rows cause no access outside the tensors.
-        Rows after the last end are not written. Raises ValueError that names the argument.
+        """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], rows sorted by expert. `offs` stays
+        on the device; wrong ends cause no access outside. Rows after the last end are not written.
         """
         from kernels.blackwell.grouped_call import GroupedBlackwellProduct
 

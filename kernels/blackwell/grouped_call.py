@@ -13,7 +13,7 @@ from kernels.blackwell.grouped_tiles import PARAMS, build_of, most_tiles, sizes,
 from kernels.check_args import check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
-from kernels.cuda.launch import Launch
+from kernels.cuda.launch import Launch, struct
 from kernels.dtypes import DTYPES
 from kernels.gemm.grouped_call import check_arguments
 from kernels.ops import GroupedCase
@@ -24,9 +24,7 @@ Parts = tuple[Tensor, Tensor | None]
 
 
 class GroupedBlackwellProduct(CudaCall):
-    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], compiled; with scales x and w are pairs
-    (values, scales). Raises ValueError that names a param.
-    """
+    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y; with scales x and w are pairs (values, scales)."""
 
     open_layout = staticmethod(size_and_strides)
 
@@ -75,12 +73,6 @@ def parts(case: GroupedCase, operand: Any) -> Parts:
 
 def parameters(
     case: GroupedCase, tile: Tile, rows: int, offs: Tensor, scales: tuple[Tensor | None, Tensor | None]
-) -> np.ndarray:
+) -> Any:
     """The `Params` of a launch without y. It holds the addresses of `offs` and of x's and w's scales."""
-    packed = np.zeros((), PARAMS)
-    for name, value in sizes(case, tile, rows).items():
-        packed[name] = value
-    tensors = {"offs": offs, "x_scales": scales[0], "w_scales": scales[1]}
-    for name, tensor in tensors.items():
-        packed[name] = 0 if tensor is None else tensor.data_ptr()
-    return packed
+    return struct(PARAMS, **sizes(case, tile, rows), offs=offs, x_scales=scales[0], w_scales=scales[1])

@@ -94,10 +94,8 @@ class Race(_Part):
 
 
 class Gap(_Part):
-    """An op of a model whose time can shrink; `ms` of one request lie between its time and its bound.
-
-    `kind` is `missing` (no variant of ours passed; the bound is the floor), `behind` (a peer is faster; its time is the
-    bound) or `above` (the bound is the floor). Times are in ms; `calls` counts the calls in one request.
+    """An op whose time can shrink by `ms` a request, to its bound. `kind`: `missing` (no variant passed; the floor),
+    `behind` (a peer is faster; its time) or `above` (the floor). Times in ms; `calls` in one request.
     """
 
     model: Name
@@ -122,10 +120,8 @@ class ModelCost(_Part):
 
 
 class BringUp(_Part):
-    """Everything that a bring-up found.
-
-    `stopped` holds a sentence for each step whose process ended or took too long; `left_out` names the steps that there
-    was no time for. `limits` is null where their step gave nothing.
+    """Everything that a bring-up found: `stopped`, a sentence for each step that ended or was late, and `left_out`,
+    those there was no time for.
     """
 
     version: Literal[1] = 1

@@ -10,10 +10,7 @@ from kernels.measure.roofline import LARGEST_SHARE
 
 @dataclass(frozen=True)
 class OpShare:
-    """The shares of an op over its races, as fractions; None where no race has one.
-
-    `of_ceiling` is the median of `ceiling_share`, `lowest` its least. `of_peer` is the median of `peer_share`.
-    """
+    """An op's shares over its races: medians of `ceiling_share` and `peer_share`, and its least; None without."""
 
     op: str
     races: int

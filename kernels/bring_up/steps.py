@@ -1,7 +1,4 @@
-"""Steps that run in processes of their own: a kernel that breaks or never ends costs its step, not the bring-up.
-
-A step's result is a JSON file in the bring-up's folder. A step whose file is there does not run again.
-"""
+"""Steps in processes: one that breaks or never ends costs its step alone. A step whose JSON file is there is over."""
 
 import json
 import multiprocessing
@@ -19,10 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class BringUpStep:
-    """`work(**arguments)` gives what the file `name`.json keeps. `seconds` is the longest that it may take.
-
-    `label` tells people what it does.
-    """
+    """`work(**arguments)` gives the content of `name`.json, within `seconds`. `label` tells people what it does."""
 
     name: str
     label: str
@@ -69,10 +63,7 @@ def stopped(folder: Path) -> dict[str, str]:
 def run_steps(
     folder: Path, steps: Sequence[BringUpStep], end: float, on_step: Callable[[str], None], processes: int = 1
 ) -> list[str]:
-    """Runs the steps that have no file yet, in order, until `end`. Returns the labels of those left out.
-
-    `end` is in monotonic seconds; `on_step` is called for each step that has ended, one at a time.
-    """
+    """Runs the steps without a file, in order, until `end` (monotonic s). Returns the labels of those left out."""
     waiting: queue.SimpleQueue[BringUpStep] = queue.SimpleQueue()
     for step in steps:
         if outcome(folder, step.name) is None:

@@ -24,9 +24,7 @@ def bench(cpu: bool) -> list[Case]:
 
 
 def check(dtype: DType, cpu: bool) -> list[Case]:
-    """Odd lengths, filters shorter and longer than the input, shared filters, circular ones; on a GPU up to what needs
-    several kernels.
-    """
+    """Odd lengths, filters short and long, shared, circular; on a GPU up to what needs several kernels."""
     shapes = [(4, 64, 1, 4), (3, 2, 301, 301), (2, 4, 256, 7), (1, 2, 1000, 3000)]
     if not cpu:
         shapes += [

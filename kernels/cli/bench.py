@@ -266,15 +266,11 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
 
 
 def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[BenchRow]:
-    """The bench rows of one case's trials; refused ones left out, but not what there was no time for.
-
-    Ratios are among those that passed and are not in doubt.
-    """
+    """A case's trials without refused ones. Ratios are among those that passed and are not in doubt."""
     from kernels import registry
     from kernels.proof.kernel_names import is_own
-    from kernels.tune.autotune import NOT_TRIED
 
-    tried = [trial for trial in trials if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
+    tried = [trial for trial in trials if trial.gate != "refused" or trial.late]
     sure = [trial for trial in tried if trial.raced and trial.gate == "pass" and trial.ms and not trial.doubt]
     ratios = ratios_to_best_peer({trial.id: (trial, trial.ms) for trial in sure if trial.ms})
     settled = ratios_to_best_peer({trial.id: (trial, trial.settled.ms) for trial in sure if trial.settled})

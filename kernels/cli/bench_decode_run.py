@@ -32,8 +32,7 @@ COMPARED_TOKENS = 256
 PROBED = 8
 """Ids behind the prompt that are compared, of a runner that reads prompts by a pass of its own."""
 FIRST = (1,)
-"""The token, beside the last one, whose stated time is held against the host's clock: a row's TTFT and time per token
-follow from the two."""
+"""The token beside the last one whose time is held against the host's clock: both give TTFT and time a token."""
 
 
 @dataclass
@@ -172,9 +171,7 @@ def failure(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Exact:
-    """The float32 model's `logits` [sequences, LENGTH, vocab] of `ids`, on the CPU, and how far torch's own ops in the
-    model's dtype are from them.
-    """
+    """The float32 model's `logits` [sequences, LENGTH, vocab] of `ids`, and how far torch's own ops are from them."""
 
     ids: Tensor
     logits: Tensor
@@ -182,10 +179,7 @@ class Exact:
 
     @classmethod
     def of(cls, model: Any, reference: Runner, case: ModelCase, tokens: int) -> "Exact":
-        """Over `tokens` tokens, rounded up to whole batches. `reference` runs torch's own ops on the model.
-
-        It is asked before a runner takes the memory that it needs, or rounds the weights in place.
-        """
+        """Over `tokens` tokens in whole batches; `reference` runs torch's own ops before a runner changes the model."""
         config, _ = catalogue.entry(case.model)
         count = -(-tokens // (LENGTH * case.batch)) * case.batch
         ids = torch.randint(model.config.vocab_size, (count, LENGTH), generator=torch.Generator().manual_seed(6))
@@ -203,10 +197,7 @@ class Exact:
 
 
 def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str) -> None:
-    """Notes how far torch's eager model and our own runners are from float32, and what these serve from themselves.
-
-    `dtype` is the precision of the activations.
-    """
+    """Notes how far torch's eager model and our runners are from float32. `dtype` is the activations'."""
     for run in (run for run in runs if not run.variant.peer):
         run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
         if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[dtype]):
@@ -238,10 +229,8 @@ def rows(
     measured: Callable[[Any, Sequence[BenchTarget]], Iterator[BenchRow]],
     larger: bool = True,
 ) -> Iterator[BenchRow]:
-    """The rows that `measured` gives of those that are wanted, one after the other. Of a model that is `larger` than
-    one GPU, those on one GPU are errors.
-
-    Each variant has a model or shards of its own, which it may round in place.
+    """Rows that `measured` gives, one after the other; of a model `larger` than one GPU, those on one are errors. Each
+    variant has a model of its own, which it may round.
     """
     for variant, case in wanted:
         try:

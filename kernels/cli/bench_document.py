@@ -59,10 +59,7 @@ class BenchRow(TimedVariant):
 
 
 class MeasuredDocument(BaseModel):
-    """The machine, versions, commit and measured ceilings that a document's rows belong to.
-
-    `sources` is the digest of the code (`kernels.measure.environment.sources_digest`).
-    """
+    """Machine, versions, commit and ceilings of a document's rows; `sources` as `sources_digest` gives it."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
 

@@ -56,9 +56,7 @@ class ChosenExperts:
 
 @contextmanager
 def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
-    """What the routers of a transformers model choose in its passes over `batch` rows within the block; of a sharded
-    one nothing is counted.
-    """
+    """What the routers choose in passes over `batch` rows within the block; of a sharded model nothing is counted."""
     chosen_experts = ChosenExperts()
 
     def note(gate: Any, _: Any, given: Any) -> None:
@@ -75,9 +73,7 @@ def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
 
 
 def with_experts(case: ModelCase, model: Any, chosen_experts: ChosenExperts) -> ModelCase:
-    """The case with the bytes of the experts that its sequences chose, evenly where nothing was counted; as it is
-    without experts.
-    """
+    """The case with the bytes of the experts that its sequences chose, evenly where nothing was counted."""
     sizes = expert_sizes(model.config.to_dict())
     if not chosen_experts.counts or sizes is None:
         return with_even_experts(case, model.config.to_dict())
@@ -86,9 +82,7 @@ def with_experts(case: ModelCase, model: Any, chosen_experts: ChosenExperts) -> 
 
 
 def with_even_experts(case: ModelCase, config: dict[str, Any]) -> ModelCase:
-    """The case with the bytes of the experts that its sequences choose where they choose evenly; as it is without
-    experts.
-    """
+    """The case with the bytes of the experts that its sequences choose where they choose evenly."""
     sizes = expert_sizes(config)
     return case if sizes is None else _with_distinct(case, sizes, distinct(sizes, case.batch))
 

@@ -246,9 +246,7 @@ class ServeBench:
 
 
 def rounding_of(row: ServeRow, model: ServedModel) -> str:
-    """The precision whose rounding a server's answers may show: of a checkpoint in fp8 this library's server holds the
-    very values, and peers round activations too.
-    """
+    """The precision whose rounding answers may show: in fp8 this server holds the very values, peers round more."""
     if stored_rows(model.config):
         return "fp8" if row.peer else model.dtype if row.case.weights == "fp8" else row.case.weights
     return row.case.weights

@@ -1,6 +1,4 @@
-"""What a model's runs compile on a GPU, found without that GPU: the passes are put together on torch's meta
-device, which has shapes and no memory.
-"""
+"""What a model's runs compile on a GPU, found without it: torch's meta device has shapes and no memory."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -41,11 +39,9 @@ def of_model(
     tensor_parallel_sizes: Sequence[int] = (),
     explored: bool = True,
 ) -> Iterator[AnyBuild]:
-    """Every build of a model in bf16 on the GPU: the megakernel with the proofs of its programs and the default ops of
-    its prompts, where `explored` what explore and compose try at each traffic, and the servers. `weights` are the lower
-    precisions that are tried too, `tensor_parallel_sizes` those of the megakernel beside 1.
-
-    Raises ValueError for a model that the compact decoder does not run, and for a number that does not divide it.
+    """Every build of a model in bf16 on the GPU: megakernel with proofs, prompts, where `explored` the trials, and
+    servers, in lower `weights` too and over `tensor_parallel_sizes`. Raises ValueError for a model that the compact
+    decoder does not run or a size that does not divide it.
     """
     model = skeleton(config, "bf16")
     if reason := refusal(model):
@@ -101,9 +97,7 @@ def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]
 
 
 def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape, *, sharded: bool = False) -> Iterator[Build]:
-    """The default ops of a megakernel's prompts, in every bucket up to the whole sequence. Of a `sharded` model, those
-    of its first rank.
-    """
+    """The default ops of a megakernel's prompts, in every bucket. Of a `sharded` model, those of its first rank."""
     ops = prompt_ops(LayerOps(model, traffic), gpu, PACKS_HEAD if sharded else (), sharded=sharded)
     buckets = {bucket(length) for length in range(1, traffic.longest + 1)}
     for queries in sorted(buckets):

@@ -1,6 +1,4 @@
-"""`python -m kernels compile`: compiles ahead, without a GPU, what models will need on one, and proves the programs of
-their megakernels.
-"""
+"""`python -m kernels compile`: compiles ahead, without a GPU, and proves the programs of megakernels."""
 
 import argparse
 import json
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.cli.numbers import positive
 from kernels.hardware import GPUS
 from kernels.model_files import ModelRefused, catalogue, files_at, inspect, is_quantised
-from kernels.tune.jobs import parallel_imap
+from kernels.tune.jobs import parallel_map
 
 if TYPE_CHECKING:
     from kernels.server.execution.compiling import AnyBuild
@@ -74,7 +72,7 @@ def compile(options: argparse.Namespace) -> int:
         flush=True,
     )
     began, spent, failed = time.monotonic(), 0.0, 0
-    results = parallel_imap(partial(_made, options.into), [wanted[name] for name in lacking], options.jobs)
+    results = parallel_map(partial(_made, options.into), [wanted[name] for name in lacking], options.jobs)
     for number, (name, (seconds, problem)) in enumerate(zip(lacking, results, strict=True), start=1):
         spent, failed = spent + seconds, failed + bool(problem)
         print(f"{number} of {len(lacking)}: {problem or name} in {seconds:.1f} s", flush=True)
@@ -94,10 +92,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _wanted(options: argparse.Namespace) -> Iterator["AnyBuild"]:
-    """Every build of the models, and the proofs of their megakernels' programs.
-
-    Raises ValueError, or KeyError for a name that is in no catalogue.
-    """
+    """Every build of the models, and the proofs. Raises ValueError, or KeyError for a name in no catalogue."""
     from kernels.cli.builds import of_checks, of_model
     from kernels.model.layer_ops import BatchShape
     from kernels.server.execution.sizing import RequestedSize

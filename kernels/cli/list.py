@@ -91,10 +91,8 @@ def _cases(variant: Variant) -> Sequence[Case]:
 
 
 def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
-    """On which GPU classes and generations, and in which types of activations, some of the cases are served.
-
-    `library_only` says that no runner uses any case that the variant serves; `library_only_features` names the features
-    that it serves and no runner uses.
+    """GPU classes, generations and types in which some cases are served. `library_only`: no runner uses any of them;
+    `library_only_features`: those that no runner uses.
     """
     serving = [gpu for gpu in GPUS.values() if any(variant.serves(case, gpu) is None for case in cases)]
     dtypes = dict.fromkeys(str(getattr(case, "dtype", "")) for case in cases)

@@ -71,10 +71,7 @@ class ServedModel:
         )
 
     def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
-        """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once.
-
-        Generated routers choose experts evenly; of others only the experts of one token are counted.
-        """
+        """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests; experts as counted."""
         model = skeleton(self.config, self.dtype)
         cases = {batch: model_case(model, self.name, self.dtype, batch, prompt, FLOOR_TOKENS) for batch in batches}
         if self.generated:

@@ -6,10 +6,8 @@ from kernels.cuda.launch import is_capturing, raw_stream
 
 
 class ArrivalCounters:
-    """Sets of `count` int32 counters, which are 0 whenever no launch runs: the kernel resets them.
-
-    A set belongs to one built function and one stream, whose calls run in order. All CUDA graphs of one function share
-    another set, zeroed before any capture: their replays must not overlap.
+    """Sets of `count` int32 counters, 0 between launches, for one built function and one stream each. All CUDA graphs
+    of a function share another set, zeroed before any capture: their replays must not overlap.
     """
 
     def __init__(self, count: int) -> None:
@@ -19,10 +17,8 @@ class ArrivalCounters:
             self._of(torch.device("cuda", torch.cuda.current_device()), None)
 
     def take(self, name: str, device: torch.device) -> torch.Tensor:
-        """The counters of the device's current stream; `name` is the argument that is on the device.
-
-        Raises ValueError under the capture of a graph on another device than the one that was current when the function
-        was built.
+        """The counters of the current stream; `name` is the argument on the device. Raises ValueError under the capture
+        of a graph on another device than that of the build.
         """
         if device.type != "cuda":
             return self._of(device, 0)

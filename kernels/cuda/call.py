@@ -65,10 +65,7 @@ class Output(NamedTuple):
 
 
 def allocation(outputs: Sequence[Output], device: torch.device) -> Callable[[], Any]:
-    """Makes new outputs: a tensor, or a tuple where there are several.
-
-    torch.empty reads lengths that are arguments of their own in two thirds of the time that it takes for a tuple.
-    """
+    """Makes new outputs, a tuple of several. torch.empty reads separate lengths faster than a tuple."""
     allocators = [partial(torch.empty, *output.shape, dtype=output.dtype, device=device) for output in outputs]
     return allocators[0] if len(allocators) == 1 else lambda: tuple([make() for make in allocators])
 
@@ -126,10 +123,7 @@ def pointers(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def identity(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Everything that a check or a packed launch can depend on: all of a tensor but its values.
-
-    An address belongs to one device. Only tensors without elements share the address 0.
-    """
+    """Everything that a check can depend on: all of a tensor but its values. Only empty tensors share address 0."""
     facts: list[Any] = []
     for value in values:
         if type(value) is Tensor:
@@ -192,10 +186,7 @@ class CudaCall(ABC):
         return outputs
 
     def unchecked(self, *arguments: Any, out: Any, **named: Any) -> Any:
-        """The call without checks, into given outputs: wrong arguments give wrong results or a CUDA error.
-
-        Its launch is kept by `open_layout` of every tensor and by the other arguments.
-        """
+        """The call without checks, into given outputs: wrong arguments give wrong results or a CUDA error."""
         if named and self.in_order is not None:
             arguments, named = self.in_order(*arguments, **named), {}
         device, stream = current_stream()
@@ -220,10 +211,7 @@ class CudaCall(ABC):
 
 
 class Workspace(Generic[V]):
-    """Memory that the calls of one built variant write to and read back, one for each stream: they follow each other.
-
-    Under CUDA-graph capture every call gets its own, from the graph's pool.
-    """
+    """Memory of a built variant's calls, one for each stream; under graph capture each call's from its pool."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[int, int], V] = {}

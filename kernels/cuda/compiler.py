@@ -1,7 +1,4 @@
-"""NVRTC, NVIDIA's compiler of CUDA C++, by itself. It needs no GPU, so that builds can be made ahead on any machine.
-
-CuPy's own wrapper needs CuPy, and cannot name sm_90a or sm_100a, which wgmma and setmaxnreg need.
-"""
+"""NVRTC by itself, which needs no GPU. CuPy's wrapper needs CuPy, and cannot name sm_90a or sm_100a."""
 
 import ctypes
 import os
@@ -22,10 +19,7 @@ def version() -> str:
 
 
 def compiled(source: Path, options: Sequence[str]) -> tuple[str, bytes]:
-    """The compiler's log and the binary (cubin) of a source, with these options and CUDA's own headers.
-
-    Raises RuntimeError with the errors. Threads may compile at once.
-    """
+    """Log and binary (cubin) of a source with CUDA's headers, in any thread. Raises RuntimeError with errors."""
     library, program = _library(), ctypes.c_void_p()
     given = [*options, *(f"-I{include}" for include in _includes())]
     library.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None)

@@ -38,10 +38,7 @@ def config(
 
 
 def clusters_at_once(function: int, size: int, threads: int, shared_bytes: int) -> int:
-    """The driver's answer to how many clusters of `size` blocks of a CUfunction the GPU runs at once.
-
-    Raises RuntimeError with CUDA's code.
-    """
+    """How many clusters of `size` blocks of a CUfunction the GPU runs at once. Raises RuntimeError with CUDA's code."""
     count = ctypes.c_int()
     launch = config((size, 1, 1), threads, shared_bytes, 0, Attribute(CLUSTER_DIMENSION, 0, (size, 1, 1)))
     failed = driver().cuOccupancyMaxActiveClusters(ctypes.byref(count), ctypes.c_void_p(function), ctypes.byref(launch))

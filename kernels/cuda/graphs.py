@@ -10,10 +10,8 @@ logger = logging.getLogger(__name__)
 
 
 def captured(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
-    """The function as one CUDA graph launch; on other devices the function itself, warmed up.
-
-    `function` must work only on buffers whose addresses do not change. It compiles and autotunes in one call before
-    the capture. A graph stores addresses and does not keep buffers or the function alive: its owner must.
+    """The function as one CUDA graph launch, on other devices as it is. It must work on buffers that keep their
+    addresses and be compiled by one call. A graph keeps neither alive: its owner must.
     """
     if device.type != "cuda":
         function()
@@ -32,11 +30,9 @@ def captured(function: Callable[[], None], device: torch.device) -> Callable[[],
 
 
 def captured_together(function: Callable[[], None], devices: Sequence[torch.device]) -> Callable[[], object]:
-    """As `captured`, for a function that works on several GPUs: one graph over all of them, launched on the first.
-
-    The function must fork and join: its work on the other GPUs' current streams begins after the work that is on the
-    first GPU's current stream, and that stream waits for it at the end. Where CUDA refuses such a graph, the function
-    runs as it is, and a warning says so.
+    """As `captured`, for a function on several GPUs: one graph over all, launched on the first. It must fork from the
+    first GPU's current stream and join it at the end. Where CUDA refuses such a graph, the function runs as it is, and
+    a warning says so.
     """
     others = [device for device in dict.fromkeys(devices) if device != devices[0]]
     if not others:

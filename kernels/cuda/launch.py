@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from kernels.cuda.driver import Attribute, config, driver
 
@@ -58,6 +60,14 @@ class Launch:
             failed = self._launch()
         if failed:
             raise RuntimeError(f"cuLaunchKernelEx failed with CUDA error {failed}")
+
+
+def struct(dtype: np.dtype, **values: Any) -> Any:
+    """A struct as a numpy scalar: a tensor by its address, None as 0. What is not given is 0."""
+    fields = np.zeros((), dtype)
+    for name, value in values.items():
+        fields[name] = 0 if value is None else value.data_ptr() if isinstance(value, Tensor) else value
+    return fields
 
 
 def current_stream() -> tuple[int, int]:

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +73,25 @@ class Build:
 
 
 def load(build: Build, entry: str, shared_bytes: int = 0) -> Any:
-    """The CuPy function `entry` of a build.
-
-    `shared_bytes` is the dynamic shared memory a launch may ask for. `entry` is an extern "C" name.
-    Raises RuntimeError with the compiler's log.
-    """
+    """The CuPy function of an extern "C" `entry`, with so much shared memory. Raises RuntimeError with the log."""
     import cupy
 
     kernel = cupy.RawModule(path=str(build.binary())).get_function(entry)
     if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # the same module may have been loaded for more
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     return kernel
+
+
+def kernel(build: Build, entry: str, shared_bytes: int = 0) -> Any:
+    """`load` on the current GPU, once for each build: each GPU has a shared-memory limit of its own."""
+    import torch
+
+    return _kernel(torch.cuda.current_device(), build, entry, shared_bytes)
+
+
+@cache
+def _kernel(device: int, build: Build, entry: str, shared_bytes: int) -> Any:
+    return load(build, entry, shared_bytes)
 
 
 def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:

@@ -8,10 +8,7 @@ from typing import Any
 from kernels.cuda import driver, nvrtc
 
 SHARED_MOST = 227 * 1024
-"""Bytes of shared memory that a block may have on sm_90, for which every CUDA source here is compiled.
-
-CUDA C++ Programming Guide, *Technical Specifications per Compute Capability*; a GPU test compares the driver's answer.
-"""
+"""Bytes of shared memory of a block on sm_90 (CUDA C++ Programming Guide); a GPU test compares the driver's answer."""
 
 RESERVED = 1024
 """Bytes of an SM's shared memory that CUDA takes for each block. Same source."""
@@ -20,10 +17,7 @@ SHARED_HALF = (SHARED_MOST + RESERVED) // 2 - RESERVED
 """Bytes of a block that leave room for a second one on its SM."""
 
 H200_CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}
-"""Clusters by their blocks that an H200 runs at once where an SM has room for one block only.
-
-Source: `cuOccupancyMaxActiveClusters` on an H200. Plans made without a GPU use it.
-"""
+"""Clusters that an H200 runs at once, a block an SM (`cuOccupancyMaxActiveClusters`), for plans without a GPU."""
 
 EMPTY_BUILD = nvrtc.Build(Path(__file__).with_name("empty.cu"))
 

@@ -1,7 +1,5 @@
-"""A tensor of heads as one argument of a Triton kernel.
-
-A launch passes plain tuples, since Triton 3.6 rebuilds each named one. A kernel gives the fields their names by
-`Strided(*q)`.
+"""A tensor of heads as one argument of a Triton kernel: a plain tuple, since Triton 3.6 rebuilds each named one, which
+the kernel names by `Strided(*q)`.
 """
 
 from typing import Any, NamedTuple
@@ -10,9 +8,7 @@ import torch
 
 
 class Strided(NamedTuple):
-    """A tensor [sequences or pages, tokens, heads, head_dim]: its pointer, and the strides of its first three
-    dimensions in elements. That of the last is 1.
-    """
+    """A tensor [sequences or pages, tokens, heads, head_dim]: its pointer, and its strides but the last, which is 1."""
 
     data: Any
     first: Any

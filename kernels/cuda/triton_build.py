@@ -1,7 +1,5 @@
-"""Kernels in Triton compiled before their first launch, on a machine that needs no GPU.
-
-Calls with tensors on torch's meta device launch nothing: within `compiling_for` they are noted with what Triton would
-compile for them. Written for Triton 3.6, whose cache is then filled.
+"""Kernels in Triton compiled ahead, on a machine that needs no GPU: within `compiling_for` calls with tensors on
+torch's meta device are noted. Written for Triton 3.6, whose cache is then filled.
 """
 
 import base64
@@ -39,9 +37,7 @@ class TritonBuild:
 
     @property
     def name(self) -> str:
-        """The path of the file that Triton writes last. It depends on Triton's version, the source of the function and
-        of those that it calls, and not on where they lie.
-        """
+        """The path of the file that Triton writes last, by its version and the functions' source, wherever they lie."""
         return f"{FOLDER}/{base64.b32encode(self._digest()).decode().rstrip('=')}/__grp__{self.function}.json"
 
     @property
@@ -101,9 +97,7 @@ class TritonBuild:
 
 
 class Noted(NamedTuple):
-    """The compute capability × 10 and the streaming multiprocessors of the GPU that is compiled for, and what was
-    noted.
-    """
+    """Compute capability × 10 and SMs of the GPU that is compiled for, and what was noted."""
 
     sm: int
     sms: int

@@ -1,8 +1,6 @@
-"""Triton kernels launched by the driver alone: Triton's own launcher reads every argument again at each call.
-
-A launch by `kernel[grid](...)` takes tens of µs of the host: it looks at the type and alignment of each argument to
-find the compiled kernel. Where the arguments are known, so is the kernel. Written for Triton 3.6, whose launcher passes
-the arguments in the order of the signature, without constants, and two scratch pointers behind them.
+"""Triton kernels launched by the driver alone: Triton's own launcher reads every argument again, which takes tens of
+µs. Written for Triton 3.6, whose launcher passes arguments in the signature's order, without constants, and two scratch
+pointers behind them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +34,7 @@ class BoundKernel:
     """Pairs of a place among the arguments and the number of the output whose address belongs there."""
 
     def launch(self, grid: Sequence[int], stream: int, outputs: Any) -> Launch:
-        """A launch that writes into `outputs`, a tensor or several, of the dtypes that the kernel was bound to.
-
-        Raises ValueError for an output that does not begin at a multiple of 16 bytes.
-        """
+        """A launch into `outputs` of the bound dtypes. Raises ValueError unless they begin at multiples of 16."""
         addresses = [tensor.data_ptr() for tensor in _several(outputs)]
         for address in addresses:
             if address % ALIGNMENT:
@@ -59,11 +54,9 @@ def prepared(
     workspace: object = None,
     **options: Any,
 ) -> Prepared:
-    """A call of `kernel`, a `triton.jit` function, that the driver launches on a GPU, and Triton in its interpreter. On
-    torch's meta device the launch is noted for `kernels.cuda.triton_build`.
-
-    `allocate` makes the outputs, a tensor or several; `arguments` gives those of the kernel for such outputs. They
-    may be nested tuples. `options` are those of a launch, such as `num_warps`.
+    """A call of `kernel` that the driver launches on a GPU, and Triton in its interpreter; on torch's meta device it is
+    noted for `kernels.cuda.triton_build`. `allocate` makes the outputs, `arguments` (perhaps nested) the kernel's for
+    such; `options` are such as `num_warps`.
     """
     outputs = allocate()
     if _several(outputs)[0].is_cuda:
@@ -80,9 +73,7 @@ def prepared(
 
 
 def launched(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], outputs: Any, **options: Any) -> None:
-    """Launches once what `prepared` keeps for many calls, on the current stream; `outputs` are among the arguments. An
-    empty grid launches nothing.
-    """
+    """Launches on the current stream what `prepared` keeps for many calls. An empty grid launches nothing."""
     if not all(grid):
         return
     stream = current_stream()[1] if _several(outputs)[0].is_cuda else 0
@@ -90,20 +81,14 @@ def launched(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], outputs
 
 
 def bound(kernel: Any, arguments: Sequence[Any], outputs: Any, **options: Any) -> BoundKernel:
-    """`kernel` compiled for these arguments on the current GPU. `outputs` are the tensors that a launch replaces.
-
-    Raises NotImplementedError for a kernel that needs scratch memory of Triton's or a cluster.
-    """
+    """`kernel` compiled for these arguments; a launch replaces `outputs`. Raises NotImplementedError for clusters."""
     compiled = kernel.run(*arguments, grid=(1, 1, 1), warmup=True, **options)
     return packed(compiled, arguments, outputs, _loaded(compiled))
 
 
 @cache
 def _loaded(compiled: Any) -> int:
-    """The address of the compiled kernel's CUfunction on the current GPU.
-
-    Triton's own loading would also compile a launcher in C for each signature, which takes longer and is not called.
-    """
+    """The compiled kernel's CUfunction on the current GPU. Triton's own loading compiles an unused launcher."""
     import triton
 
     driver = triton.runtime.driver.active
@@ -137,10 +122,7 @@ def _several(outputs: Any) -> Sequence[Tensor]:
 
 
 def leaves(arguments: Sequence[Any], source: Any) -> Iterator[tuple[Any, str]]:
-    """Every argument that a launch passes, with its type in the signature of `source`, such as `*bf16` or `i32`.
-
-    Constants are left out. To Triton an integer of 1 is a constant, too.
-    """
+    """Arguments that a launch passes, with their types in `source`'s signature; constants, and 1, are left out."""
     yield from _leaves(tuple(arguments), tuple(source.signature.values()))
 
 

@@ -1,7 +1,4 @@
-"""Models whose files hold quantised weights are written once as a model directory in bf16, which everything else reads.
-
-A process of its own converts them: the libraries that read a stranger's tokenizer may end it. Imports without torch.
-"""
+"""Quantised models become a directory in bf16, in a process: tokenizers may end it. Imports without torch."""
 
 import json
 import shutil
@@ -19,10 +16,8 @@ from kernels.model_files.gguf import SUFFIX
 
 
 def plain_model(source: Path, folder: Path | None = None) -> Path:
-    """The model at `source`, a directory or a GGUF file, as a directory in bf16: `source` itself where it is one, else
-    `folder`, which is made unless it is there (default: one in the user's cache, named by the content).
-
-    Raises ModelRefused.
+    """The model at `source`, a directory or a GGUF file, as a directory in bf16: itself, or `folder`, made unless it is
+    there (default: in the user's cache). Raises ModelRefused.
     """
     if source.is_file() and source.suffix != SUFFIX:
         raise ModelRefused(source.name, "", "a model is a directory or a GGUF file")

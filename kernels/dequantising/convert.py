@@ -141,9 +141,7 @@ def _save(folder: Path, shard: dict[str, torch.Tensor], number: int) -> dict[str
 
 
 def _write_kv_scales(folder: Path, files: Mapping[str, Path], heads: int) -> None:
-    """The scales of keys and values, one or one for each of the heads, but those that are not above 0, which say that
-    there is none; no file where there are none. Raises ModelRefused.
-    """
+    """Scales of keys and values, of all heads or each; no file where none is above 0. Raises ModelRefused."""
     scales: dict[str, torch.Tensor] = {}
     for name, tensor in kv_scales(read_tensors(files)).items():
         with safe_open(files[tensor.file], framework="pt") as file:

@@ -249,9 +249,7 @@ class Job(NamedTuple):
 
 
 def of_gguf(stored: np.ndarray, dtype: str) -> list[np.ndarray]:
-    """The scales of bytes [rows, bytes of a row] in Q8_0, Q4_0 or Q4_1, [rows, columns / 32] float32, and of the last
-    one the minimums; [] of another type.
-    """
+    """Scales [rows, columns / 32] float32 of bytes in Q8_0, Q4_0 or Q4_1, and its minimums; [] of other types."""
     if dtype not in BLOCK_NUMBERS or stored.ndim != 2:
         return []
     size, count = BLOCK_NUMBERS[dtype]
@@ -297,9 +295,7 @@ def _of_rows(weight: Grouped) -> Rows | None:
 
 
 def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
-    """The scales and minimums in float16 where they and codes are this bf16 weight bit for bit; else None. Of rows they
-    stay as they are.
-    """
+    """Scales and minimums in float16 (of rows: as they are) where they and codes are this bf16 weight; else None."""
     if isinstance(stored, Rows):
         return stored
     if stored is None or weight.ndim != 2 or stored.scales.shape != (len(weight), -(-weight.shape[1] // GROUP)):

@@ -1,17 +1,16 @@
 """A call of fft_conv.cu, for long sequences between those of fft_outer.cu. Needs CUDA."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, Workspace
-from kernels.cuda.launch import Launch
+from kernels.cuda.launch import Launch, struct
 from kernels.dtypes import DTYPES
 from kernels.fft.fft_tiles import CHUNK, OUTER, PARAMS, FftConfig
 from kernels.ops import FftConvCase
@@ -32,17 +31,8 @@ def builds_of(case: FftConvCase, config: FftConfig) -> list[nvrtc.Build]:
     return [inner] if config.outer == 1 else [inner, nvrtc.Build.of(OUTER, config.outer_macros(case))]
 
 
-@cache
-def _kernel(device: int, build: nvrtc.Build, entry: str, shared_bytes: int) -> Any:
-    """The kernel on torch's current GPU, `device`: each has a shared-memory limit of its own."""
-    return nvrtc.load(build, entry, shared_bytes)
-
-
 class FftConv(CudaCall):
-    """f(u [batch, width, length], w, w_pre=None, w_post=None, d=None) -> y, of u's shape and dtype.
-
-    w is what `fft_tiles.spectrum` made. The other tensors are contiguous. Raises ValueError that names the argument.
-    """
+    """f(u [batch, width, length], w, w_pre=None, w_post=None, d=None) -> y like u; w from `fft_tiles.spectrum`."""
 
     in_order = Arguments
 
@@ -84,11 +74,8 @@ class FftConv(CudaCall):
 
     def _launches_of(self, params: Any, stream: int, device: torch.device) -> list[Launch]:
         """The launches of a call, chunk by chunk."""
-        config, index, launches = self.config, torch.cuda.current_device(), []
-        total, inner = (
-            self.case.batch * self.case.width,
-            _kernel(torch.cuda.current_device(), self.builds[0], config.entry, config.shared_bytes),
-        )
+        config, total, launches = self.config, self.case.batch * self.case.width, []
+        inner = nvrtc.kernel(self.builds[0], config.entry, config.shared_bytes)
         for begin in range(0, total, self._chunk):
             mine = params.copy()
             mine["begin"], mine["end"] = begin, min(total, begin + self._chunk)
@@ -100,7 +87,7 @@ class FftConv(CudaCall):
                 return [middle]
             size, strips = config.outer_shared_bytes, (sequences * config.points // config.strip,)
             first, last = (
-                Launch(_kernel(index, self.builds[1], name, size), strips, config.outer_threads, (mine,), stream, size)
+                Launch(nvrtc.kernel(self.builds[1], name, size), strips, config.outer_threads, (mine,), stream, size)
                 for name in ("fft_outer_forward", "fft_outer_backward")
             )
             launches += [first, middle, last]
@@ -114,11 +101,9 @@ def _launch_all(launches: list[Launch]) -> None:
 
 def packed_params(case: FftConvCase, given: Arguments) -> Any:
     """`struct Params` of a call without y, a workspace and the sequences."""
-    params = np.zeros((), PARAMS)
     tensors = {"u": given.u, "before": given.w_pre, "after": given.w_post, "skip": given.d}
-    for name, tensor in (tensors | {"spectrum": given.w[0], "scales": given.w[1]}).items():
-        params[name] = 0 if tensor is None else tensor.data_ptr()
-    params["width"], params["length"], params["end"] = case.width, case.length, case.batch * case.width
+    sizes = {"width": case.width, "length": case.length, "end": case.batch * case.width}
+    params = struct(PARAMS, **tensors, spectrum=given.w[0], scales=given.w[1], **sizes)
     places = case.length * 2 | int(params["u"]) | int(params["before"]) | int(params["after"])
     params["prefetched"] = 0 if places % 16 else case.length * 2
     return params

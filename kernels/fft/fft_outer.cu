@@ -26,8 +26,7 @@ struct Matrix {
       at[m][k][2 * s] = tiles::pack<f16>(w.x / 4, -w.y / 4), at[m][k][2 * s + 1] = tiles::pack<f16>(w.y / 4, w.x / 4);
     }
   }
-  // d = the transform of b[n][κ][s], the words (8κ + 4s + c, 8n + g): re of (8m + g, 8n + 2c + e) in d[m][n][e], im in
-  // d[m][n][2 + e].
+  // d = the transform of b[n][κ][s], words (8κ + 4s + c, 8n + g): re of (8m + g, 8n + 2c + e) in d[m][n][e], im behind.
   __device__ __forceinline__ void transform(float (&d)[2][2][4], const u32 (&b)[2][2][2]) const {
 #pragma unroll
     for (int i = 0; i < 4; i++) {

@@ -16,8 +16,7 @@ struct Shared {
   uint4 matrix[kBlocks * kBlocks][32];
   alignas(16) u32 data[kRows * kPitch];
 
-  // exp(-2πi · k · i / kRows) / √kRows: rows are 8 k with their real, then their imaginary parts, columns are 8 i with
-  // both parts in turn.
+  // exp(-2πi · k · i / kRows) / √kRows: rows are 8 k, real then imaginary, columns 8 i with both in turn.
   __device__ void make() {
     constexpr float kUnitary = unitary(kRows);
     constants.make(), twiddles.make();

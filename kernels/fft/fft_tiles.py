@@ -30,10 +30,8 @@ PARAMS = np.dtype([*((name, np.uint64) for name in POINTERS), *((name, np.int32)
 
 @dataclass(frozen=True)
 class FftConfig:
-    """A block transforms a sequence of `points` values, or 4,096 values of several, by `threads` threads; `blocks` of
-    them share an SM.
-
-    A longer sequence is `outer` of these. `strip` columns of them are transformed at once.
+    """A block transforms `points` values, or 4,096 of several sequences, by `threads` threads; `blocks` share an SM. A
+    longer sequence is `outer` of these, `strip` columns of them at once.
     """
 
     points: int

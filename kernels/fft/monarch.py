@@ -71,10 +71,7 @@ class Monarch(Variant):
 
 @register
 class MonarchLong(Monarch):
-    """The same in three passes: a transform over rows of the sequence, the kernel of `monarch` on each row, and back.
-
-    Param: `outer`, the rows of a sequence.
-    """
+    """In three passes: over rows, `monarch`'s kernel on each, and back. Param: `outer`, the rows of a sequence."""
 
     name = "monarch_long"
     kernels = ("fft_outer_forward", "fft_conv_rows", "fft_outer_backward")

@@ -42,8 +42,7 @@ __device__ __forceinline__ bool inside(int n, const Params& p) { return FULL || 
 
 // `at` is where place n of a row lies in a tensor.
 
-// Two or four values as they lie in memory, from place n of a row; zeros beyond its end. FOURS: rows begin at multiples
-// of four values.
+// Two or four values from place n of a row; zeros beyond its end. FOURS: rows begin at multiples of four values.
 template <int N>
 struct Packed {
   u32 words[N / 2] = {};
@@ -152,8 +151,7 @@ __device__ __forceinline__ float inverse_scale_of(int exponent) {
   return __uint_as_float((u32)(exponent + 1 - Bound) << 23);
 }
 __host__ __device__ constexpr int log2_of(int power) { return power < 2 ? 0 : 1 + log2_of(power / 2); }
-// Values below this power of two, `count` of them: their sum of squares stays in the range of fp16, and every step of a
-// unitary transform keeps it.
+// Values below this power of two: `count` squares stay in fp16's range, and every unitary step keeps it.
 __host__ __device__ constexpr int bound_of(int count) { return 15 - (log2_of(count) + 1) / 2; }
 // 1 / √count.
 __host__ __device__ constexpr float unitary(int count) {

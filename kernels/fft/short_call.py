@@ -1,6 +1,6 @@
 """A call of short_conv.cu. Needs CUDA."""
 
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +35,8 @@ def blocks_of(case: FftConvCase, segment: int) -> int:
     return -(-case.batch * case.width * -(-case.length // (256 * segment)) // (THREADS // 32))
 
 
-@cache
-def _kernel(device: int, build: nvrtc.Build) -> Any:
-    """The kernel on torch's current GPU, `device`."""
-    return nvrtc.load(build, "short_conv")
-
-
 class ShortConv(CudaCall):
-    """f(u [batch, width, length], w, w_pre=None, w_post=None, d=None) -> y, of u's shape and dtype.
-
-    w is what `Toeplitz.pack` made. The other tensors are contiguous. Raises ValueError that names the argument.
-    """
+    """f(u [batch, width, length], w, w_pre=None, w_post=None, d=None) -> y like u; w from `Toeplitz.pack`."""
 
     in_order = Arguments
 
@@ -57,7 +48,7 @@ class ShortConv(CudaCall):
         given, case = Arguments(*arguments, **named), self.case
         if check:
             check_call(case, given, out, case.filter, DTYPES[case.dtype])
-        params, kernel = packed_params(case, given), _kernel(torch.cuda.current_device(), self.build)
+        params, kernel = packed_params(case, given), nvrtc.kernel(self.build, "short_conv")
         grid = (blocks_of(case, self.segment),)
 
         def bind(y: torch.Tensor) -> Launch:

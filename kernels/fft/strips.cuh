@@ -3,8 +3,7 @@
 #include "sequences.cuh"
 #include "tiles16.cuh"
 
-// Long sequences: OUTER rows of `points` values each. What fft_outer.cu transforms at once, kStrip columns of all rows,
-// has an exponent of its own.
+// Long sequences: OUTER rows of `points` values. The kStrip columns that are transformed at once share an exponent.
 constexpr int kStrip = STRIP, kStripBound = bound_of(OUTER * kStrip);
 
 // The largest exponent of a sequence's strips. A whole warp calls it.

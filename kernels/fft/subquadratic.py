@@ -8,7 +8,7 @@ from kernels.fft.torch_fft import TorchFft
 from kernels.hardware import Gpu
 from kernels.ops import FftConvCase
 from kernels.ops.fft_conv import folded
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Peer, Refusal, register
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +19,7 @@ LEAST_TAPS = 128
 
 
 @register
-class Subquadratic(Variant):
+class Subquadratic(Peer):
     """`fft_causal_conv1d`, for filters of any length: the package's direct product, `causal_conv1d`, needs cuDNN 9.24.
 
     It takes u and the taps in one dtype: the case's, or float32 where d is added, since bf16 rounds too often for the
@@ -29,7 +29,6 @@ class Subquadratic(Variant):
     name = "subquadratic"
     op = "fft_conv"
     summary = "NVIDIA's fft_causal_conv1d of subquadratic-ops-torch, the gates by torch"
-    peer = True
 
     def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
         if gpu.gpu_class == "cpu":
@@ -44,11 +43,9 @@ class Subquadratic(Variant):
             return Refusal(f"{PACKAGE} is not installed: this variant calls NVIDIA's package")
         return None
 
-    def build(self, case: FftConvCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(u, w, w_pre=None, w_post=None, d=None) -> y, with w from `pack`."""
+    def function(self, case: FftConvCase) -> Callable[..., Any]:
         from kernels.cuda import compiler
 
-        self.refuse_params(params)
         compiler.version()  # loads NVRTC, which the package is linked with and does not look for
         convolution = importlib.import_module(f"{PACKAGE}.fft_causal_conv1d").fft_causal_conv1d
 

@@ -129,8 +129,7 @@ struct Twiddles {
   __device__ __forceinline__ Pair of_pair(int pair, int k) const { return {rows[pair][k].x, rows[pair][k].y}; }
 };
 
-// A warp's part of a transform over i: column g of product n is column(g, n) of the tiles, and the results at the columns
-// 2c + e are pairs over e.
+// A warp's part of a transform over i: column g of product n is column(g, n), results at 2c + e are pairs over e.
 template <int Products>
 struct Strip {
   struct alignas(4 * Products) Words {

@@ -20,10 +20,7 @@ MOST_TAPS = 129
 
 @register
 class Toeplitz(Variant):
-    """Sixteen outputs at a time of the inputs that enter them, from registers alone.
-
-    Param: `segment`, the groups of 16 outputs that follow each other in one lane's registers.
-    """
+    """Sixteen outputs at a time, from registers. Param: `segment`, the groups of 16 outputs of one lane."""
 
     name = "toeplitz"
     kernels = ("short_conv",)

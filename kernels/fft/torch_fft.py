@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.hardware import Gpu
 from kernels.ops import FftConvCase
 from kernels.ops.fft_conv import folded, transform_length
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Peer, Refusal, register
 from kernels.torch_compiled import Compiled
 
 if TYPE_CHECKING:
@@ -18,24 +18,21 @@ MOST_TAPS = 256
 
 
 @register
-class TorchFft(Variant):
+class TorchFft(Peer):
     """cuFFT's real transforms in float32; the filter's is made ahead."""
 
     name = "torch_fft"
     op = "fft_conv"
     summary = "torch's real Fourier transforms in float32, the filter's made ahead"
-    peer = True
 
     def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
         if case.width % (case.filters or case.width):
             return Refusal(f"width is {case.width}, not a multiple of filters {case.filters}")
         return None
 
-    def build(self, case: FftConvCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(u, w, w_pre=None, w_post=None, d=None) -> y, with w from `pack`."""
+    def function(self, case: FftConvCase) -> Callable[..., Any]:
         import torch
 
-        self.refuse_params(params)
         n, per_filter = transform_length(case), case.width // (case.filters or case.width)
 
         def convolve(u: Any, w: Any, w_pre: Any = None, w_post: Any = None, d: Any = None) -> Any:
@@ -67,13 +64,12 @@ class TorchFftCompiled(Compiled):
 
 
 @register
-class TorchConv1d(Variant):
+class TorchConv1d(Peer):
     """cuDNN's convolution in float32 with a filter for each channel: in bf16 it rounds once too often for the gate."""
 
     name = "torch_conv1d"
     op = "fft_conv"
     summary = "torch's conv1d in float32 with as many groups as channels"
-    peer = True
 
     def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
         if case.filter > MOST_TAPS:
@@ -82,11 +78,8 @@ class TorchConv1d(Variant):
             return Refusal("circular is True: torch pads with zeros")
         return TorchFft().serves(case, gpu)
 
-    def build(self, case: FftConvCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(u, w, w_pre=None, w_post=None, d=None) -> y, with w from `pack`."""
+    def function(self, case: FftConvCase) -> Callable[..., Any]:
         import torch.nn.functional as F
-
-        self.refuse_params(params)
 
         def convolve(u: Any, w: Any, w_pre: Any = None, w_post: Any = None, d: Any = None) -> Any:
             x = u.float() if w_pre is None else u.float() * w_pre

@@ -41,10 +41,8 @@ def _gated(gate_up, y, n, step, blocks, ACTIVATION: tl.constexpr, BLOCK: tl.cons
 
 
 class Gated(CudaCall):
-    """f(gate_up, out=None) -> y [m, n] = activation(gate) · up of gate_up [m, 2n], as `GatedCase` says.
-
-    The rows of gate_up may have any stride. A program of `warps` warps takes `block` columns. `pdl` is a dependent
-    launch. Raises ValueError that names the argument.
+    """f(gate_up, out=None) -> y [m, n] = activation(gate) · up of gate_up [m, 2n], rows of any stride; `warps` of a
+    program take `block` columns.
     """
 
     open_layout = staticmethod(size_and_strides)

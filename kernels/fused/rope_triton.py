@@ -20,9 +20,7 @@ CACHES = (*FLOATS, torch.float8_e4m3fn)
 
 
 class Config(NamedTuple):
-    """The constants of a build; a BLOCK is a number rounded up to a power of two. PAGE_SIZE 0 is a contiguous cache;
-    SCALED divides what goes into it by the scales of its heads.
-    """
+    """Constants of a build; a BLOCK is a power of two, PAGE_SIZE 0 a contiguous cache, SCALED one with scales."""
 
     HEADS: int
     KV_HEADS: int
@@ -59,9 +57,7 @@ class Out(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """The slots of an append: positions and page table with the strides of a sequence, the number of pages, the
-    capacity of a sequence, and the scales [kv_heads].
-    """
+    """The slots of an append: positions, page table and stride, number of pages, capacity, scales [kv_heads]."""
 
     position: Any
     position_step: Any
@@ -163,9 +159,7 @@ class _Rotation(CudaCall):
         self.warps, self.pdl = warps, pdl
 
     def _packed(self, given: AppendArguments, stream: int, allocate: Callable[[], Any], append: bool) -> Prepared:
-        """The call with packed arguments. Without `append`, `k_cache` only has the shape and strides of the rotated k,
-        to which k goes, to the slot of its token.
-        """
+        """The call packed. Without `append`, `k_cache` only has the shape and strides of the rotated k."""
         q, k, v, cos, sin, cache, _, position, page_table, k_scale, v_scale = given
         batch, q_len, heads, head_dim = q.shape
         if not batch * q_len:
@@ -195,9 +189,7 @@ class _Rotation(CudaCall):
 
 class Rope(_Rotation):
     """f(q, k, cos, sin, out=None) -> (q, k) rotated by halves; q [batch, q_len, heads, head_dim], k with kv_heads; cos
-    and sin [batch, q_len, head_dim].
-
-    All but the last dimension may have any stride. Raises ValueError that names the argument.
+    and sin [batch, q_len, head_dim]; any stride but in the last dimension.
     """
 
     open_layout = staticmethod(size_and_strides)
@@ -216,9 +208,7 @@ class Rope(_Rotation):
 
 
 def _append_layout(values: Iterable[Any]) -> tuple[Any, ...]:
-    """What can differ between the outputs and arguments of two right appends: the case fixes the shapes of q, k, v, cos
-    and sin, and the caches have equal shapes and strides.
-    """
+    """What differs between right appends: the case fixes q, k, v, cos and sin, and both caches have one layout."""
     out, q, k, v, cos, sin, k_cache, v_cache, position, *table = values
     return (
         out.data_ptr(), q.data_ptr(), k.data_ptr(), v.data_ptr(), cos.data_ptr(), sin.data_ptr(), k_cache.data_ptr(),

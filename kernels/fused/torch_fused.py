@@ -9,29 +9,25 @@ from kernels.ops.gated import gated
 from kernels.ops.lm_head import TOP_K
 from kernels.ops.paged_kv import scaled, slots
 from kernels.ops.rope import AppendArguments, rope
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Peer, Refusal, register
 from kernels.torch_compiled import register_compiled
 
 
 @register
-class TorchRmsNorm(Variant):
+class TorchRmsNorm(Peer):
     """torch's rms_norm, after the addition of a residual if given."""
 
     name = "torch_rmsnorm"
     op = "rmsnorm"
     summary = "torch's rms_norm, the residual added before it"
-    peer = True
 
     def serves(self, case: RmsNormCase, gpu: Gpu) -> Refusal | None:
         return None
 
-    def build(self, case: RmsNormCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(x, w, residual=None, eps=1e-6) -> y, or (values, scale) when it quantises, then x + residual."""
+    def function(self, case: RmsNormCase) -> Callable[..., Any]:
         import torch.nn.functional as F
 
         from kernels.quant.scaled import of_x
-
-        self.refuse_params(params)
 
         def norm(x: Any, w: Any, residual: Any = None, eps: float = 1e-6) -> Any:
             total = x if residual is None else x + residual
@@ -43,20 +39,17 @@ class TorchRmsNorm(Variant):
 
 
 @register
-class TorchGated(Variant):
+class TorchGated(Peer):
     """Two slices, an activation and a product."""
 
     name = "torch_gated"
     op = "gated"
     summary = "torch's activation and product, one after the other"
-    peer = True
 
     def serves(self, case: GatedCase, gpu: Gpu) -> Refusal | None:
         return None
 
-    def build(self, case: GatedCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(gate_up) -> y."""
-        self.refuse_params(params)
+    def function(self, case: GatedCase) -> Callable[..., Any]:
         return lambda gate_up: gated(case, gate_up)
 
 
@@ -70,24 +63,19 @@ def append_refusal(case: RopeCase) -> Refusal | None:
 
 
 @register
-class TorchRope(Variant):
+class TorchRope(Peer):
     """Rotation by halves, as transformers writes it; an append is an indexed assignment after it."""
 
     name = "torch_rope"
     op = "rope"
     summary = "torch's rotation by halves, then an indexed assignment to the cache"
-    peer = True
 
     def serves(self, case: RopeCase, gpu: Gpu) -> Refusal | None:
         if case.head_dim % 2:
             return Refusal(f"head_dim is {case.head_dim}: a rotation by halves needs an even one")
         return append_refusal(case)
 
-    def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(q, k, cos, sin) -> (q, k), or f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None,
-        k_scale=None, v_scale=None) -> q.
-        """
-        self.refuse_params(params)
+    def function(self, case: RopeCase) -> Callable[..., Any]:
         if not case.append:
             return rope
 
@@ -102,53 +90,48 @@ class TorchRope(Variant):
         return append
 
 
+def _unequal(case: LmHeadCase) -> Refusal | None:
+    if case.weights != case.dtype:
+        return Refusal(f"weights is {case.weights} and dtype {case.dtype}: torch wants them equal")
+    return None
+
+
 @register
-class TorchLmHead(Variant):
+class TorchLmHead(Peer):
     """The whole logits, then an argmax."""
 
     name = "torch_lm_head"
     op = "lm_head"
     summary = "torch's product with the whole vocabulary, then argmax"
-    peer = True
 
     def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
         if case.sampling != "argmax":
             return Refusal(f"sampling is {case.sampling}: this variant takes the largest logit only")
-        if case.weights != case.dtype:
-            return Refusal(f"weights is {case.weights} and dtype {case.dtype}: torch wants them equal")
-        return None
+        return _unequal(case)
 
-    def build(self, case: LmHeadCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(x, w) -> ids [m] int64."""
+    def function(self, case: LmHeadCase) -> Callable[..., Any]:
         import torch.nn.functional as F
 
-        self.refuse_params(params)
         return lambda x, w: F.linear(x, w).argmax(dim=-1)
 
 
 @register
-class TorchLmHeadSampling(Variant):
+class TorchLmHeadSampling(Peer):
     """The whole logits, then top-k, softmax, top-p and a draw."""
 
     name = "torch_lm_head_sampling"
     op = "lm_head"
     summary = "torch's product with the whole vocabulary, then a draw from the best"
-    peer = True
 
     def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
         if case.sampling != "top_k_p":
             return Refusal(f"sampling is {case.sampling}: this variant draws from the best")
-        if case.weights != case.dtype:
-            return Refusal(f"weights is {case.weights} and dtype {case.dtype}: torch wants them equal")
-        return None
+        return _unequal(case)
 
-    def build(self, case: LmHeadCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(x, w, temperature, top_p, seed, stream, index, top_k=50) -> ids [m] int64, as `LmHeadSkinny.build` says."""
+    def function(self, case: LmHeadCase) -> Callable[..., Any]:
         import torch.nn.functional as F
 
         from kernels.fused.torch_sampling import sample
-
-        self.refuse_params(params)
 
         def draw(
             x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, stream: Any, index: Any, top_k: Any = TOP_K

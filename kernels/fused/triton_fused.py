@@ -33,10 +33,7 @@ class RmsNormTriton(Variant):
         return gpu_refusal(gpu, 89 if case.quantise else 80)
 
     def build(self, case: RmsNormCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(x, w, residual=None, eps=1e-6, out=None) -> y, or (values, scale) when it quantises, then x + residual.
-
-        Takes `rows` of a program, its `warps`, and `pdl`, a dependent launch.
-        """
+        """`RmsNorm` for the case; takes `rows` of a program, its `warps`, and `pdl`, a dependent launch."""
         import torch
 
         from kernels.fused.rmsnorm_triton import RmsNorm
@@ -101,10 +98,7 @@ class RopeTriton(Variant):
         return append_refusal(case) or gpu_refusal(gpu, 89 if case.kv_dtype else 80)
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(q, k, cos, sin, out=None) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position,
-        page_table=None, k_scale=None, v_scale=None, out=None) -> q, as `AppendArguments` and `RopeAppend` say. Takes
-        `warps` and `pdl`.
-        """
+        """`RopeAppend` for a case that appends, else `Rope`. Takes `warps` and `pdl`."""
         from kernels.fused.rope_triton import Rope, RopeAppend
 
         tuning = merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL})

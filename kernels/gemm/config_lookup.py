@@ -17,10 +17,7 @@ def matching(candidates: Iterable[C], params: Mapping[str, Any], names: Collecti
 def config_of(
     name: str, key: str, candidates: Iterable[C], params: Mapping[str, Any], names: Sequence[str], others: Sequence[str]
 ) -> C:
-    """The tile config of a case that a variant's params name; without params the best guess.
-
-    Raises ValueError that names a wrong param: one that is neither in `names` nor in `others`, or has another value.
-    """
+    """The tile config that params name, else the best guess. Raises ValueError for an unknown param or value."""
     check_params(name, params, (*names, *others))
     config = matching(candidates, params, names)
     if config is None:

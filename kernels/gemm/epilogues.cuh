@@ -108,8 +108,7 @@ __device__ __forceinline__ Rows root_mean_squares(float sum, int k, float epsilo
   return {__shfl_sync(~0u, mine, lane), __shfl_sync(~0u, mine, lane + 16)};
 }
 
-// Stores panels of y, 64 rows each, from `column` and `row` on. `fill(panel, i)` writes panel i into the staging
-// buffer; the copy engine copies it to y.
+// Stores panels of y, 64 rows each, from `column` and `row` on; `fill(panel, i)` writes panel i for the copy engine.
 template <int Count, typename Staging, typename F>
 __device__ __forceinline__ void store_panels(Staging& staging, const TensorMap& y, int barrier, int column, int row,
                                              const F& fill) {

@@ -62,8 +62,7 @@ struct Consumer {
     return kChunks == 8 ? swizzled(row, chunk) : row * 64 + ((chunk ^ (row / 2 & 3)) << 4);
   }
 
-  // Writes the 8×8 matrices [first, first + Count) of a warp's part of y into the staging buffer. Without a gate a warp
-  // has two for each 8 rows.
+  // Writes the 8×8 matrices [first, first + Count) of a warp's part of y; without a gate two for each 8 rows.
   template <int Count, int N>
   __device__ __forceinline__ void stage(const Accumulator<N>& d, int first, int row) {
     const u32 warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, matrix = first + lane / 8 % Count;

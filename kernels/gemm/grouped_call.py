@@ -24,9 +24,7 @@ W_BOX = 8, COLUMNS // TILE, 8 * TILE
 
 
 class GroupedProduct(CudaCall):
-    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n]. Of `tiled` weights w is
-    [experts, n / 16, k / 16, 256].
-    """
+    """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n]; `tiled` w [experts, n/16, k/16, 256]."""
 
     open_layout = staticmethod(size_and_strides)
 
@@ -71,9 +69,7 @@ def rows_apart(w: Tensor) -> int:
 
 
 def by_columns(w: Tensor) -> Tensor:
-    """A view of tiles [experts, n / 16, k / 16, 256] as 8 columns of 16 rows each, [k / 8, rows / 16, 128], where
-    `rows` also count what lies between an expert's tiles and the next one's.
-    """
+    """A view of tiles [experts, n/16, k/16, 256] as columns [k/8, rows/16, 128], rows between experts counted."""
     experts, tiles, k_tiles, _ = w.shape
     rows = (experts - 1) * rows_apart(w) + tiles
     return w.as_strided((2 * k_tiles, rows, 8 * TILE), (8 * TILE, w.stride(1), 1))

@@ -64,10 +64,8 @@ class _GroupedFew(Variant):
         return [Build.of(SOURCE, constants(case, params.get("k_warps") or k_warps_of(case)))]
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x [·, k], w, offs [experts] int32, most=None, token [rows] int64, bias) -> y [rows, n].
-
-        w is what `pack` returned; `token`, where the case gathers, names the row of x of each row of y. `most` is how
-        many rows an expert has at most, if fewer than `rows`. Of `offs` as `grouped_hopper`.
+        """f(x [·, k], w, offs [experts] int32, most=None, token [rows] int64, bias) -> y [rows, n]; w as packed,
+        `token` the row of x of each row of y, `most` the most rows of an expert. Of `offs` as `grouped_hopper`.
         """
         from kernels.gemm.grouped_few_call import GroupedFew, k_warps_of
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing
-from kernels.cuda.launch import Launch
-from kernels.cuda.nvrtc import Build
+from kernels.cuda.launch import Launch, struct
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_call, skinny_pack
@@ -50,9 +50,7 @@ def padded_rows(case: GroupedCase) -> int:
 
 
 def packed(case: GroupedCase, weight: Tensor) -> Tensor:
-    """w [experts, rows, k] as one stream, uint8; gates and ups lie in tiles of 8 rows each. Raises ValueError for
-    another shape.
-    """
+    """w [experts, rows, k] as one stream, uint8; gates and ups in tiles of 8 rows. Raises ValueError for its shape."""
     if tuple(weight.shape) != (case.experts, case.weight_rows, case.k):
         shape = [case.experts, case.weight_rows, case.k]
         raise ValueError(f"weight has shape {list(weight.shape)}, not {shape}")
@@ -98,10 +96,7 @@ def parameters(case: GroupedCase, most: int | None = None, **given: Any) -> tupl
     rows = max(1, min(8 * tiles_of(case), case.rows if most is None else most, dynamic_most(case) // x_bytes))
     own = {"rows": case.rows, "n": case.n, "k": case.k, "units": padded_rows(case) // TILE_ROWS, "steps": steps}
     own |= {"x_bytes": x_bytes, "most": rows}
-    params = np.zeros((), PARAMS)
-    for name, value in (own | given).items():
-        params[name] = value.data_ptr() if isinstance(value, Tensor) else value
-    return params, rows * x_bytes
+    return struct(PARAMS, **own, **given), rows * x_bytes
 
 
 def grid_of(case: GroupedCase, k_warps: int) -> tuple[int, int]:
@@ -115,7 +110,7 @@ class GroupedFew(CudaCall):
     def __init__(self, case: GroupedCase, k_warps: int) -> None:
         super().__init__()
         self.case, self.k_warps = case, k_warps
-        self.compiled = Build.of(SOURCE, constants(case, k_warps))
+        self.compiled = nvrtc.Build.of(SOURCE, constants(case, k_warps))
 
     def _prepare(
         self,
@@ -136,7 +131,7 @@ class GroupedFew(CudaCall):
             return Prepared(allocate, lambda _: nothing)
         params, shared = parameters(case, most, stream=w, x=x, offs=offs, **more)
         grid = grid_of(case, self.k_warps)
-        entry = skinny_call.kernel(self.compiled, "grouped_few", dynamic_most(case))
+        entry = nvrtc.kernel(self.compiled, "grouped_few", dynamic_most(case))
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()

@@ -34,9 +34,7 @@ class GroupedHopper(Variant):
         return refusal(case, gpu, 90) or operands_refusal(case)
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
-        """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]. As tiles where
-        params say `tiled`.
-        """
+        """w, for swiglu with gate and up interleaved by 8 rows, [experts, 2n, k]; as tiles where params say `tiled`."""
         rows = packed(case, weight)
         return core_matrices(rows) if params.get("tiled") else rows
 
@@ -44,11 +42,9 @@ class GroupedHopper(Variant):
         return [Build.of(SOURCE, constants(case, **params)[0])]
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], rows sorted by expert.
-
-        With params {"tiled": True} w is [experts, n / 16, k / 16, 256], as `core_matrices` gives it.
-        `offs` stays on the device. Ends that are out of order or exceed the rows cause no access outside the tensors.
-        Rows after the last end are not written. Raises ValueError that names the argument.
+        """f(x [rows, k], w [experts, n, k], offs [experts] int32) -> y [rows, n], rows sorted by expert; with {"tiled":
+        True} w as `core_matrices` gives it. `offs` stays on the device: wrong ends cause no access outside, rows after
+        the last one are not written. Raises ValueError that names the argument.
         """
         from kernels.gemm.grouped_call import GroupedProduct
 

@@ -1,5 +1,4 @@
-// The scheduler of grouped.cu: where the rows of each expert end, how they are divided into tiles, and the order of a
-// cluster's tiles.
+// The scheduler of grouped.cu: where experts' rows end, their tiles, and the order of a cluster's tiles.
 #pragma once
 #include "expert_rows.cuh"
 #include "mainloops.cuh"

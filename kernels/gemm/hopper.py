@@ -31,11 +31,8 @@ class HopperVariant(Variant):
         return space(case)
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
-        """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n].
-
-        With `scales` x and w are pairs (values, scales). `quantise` gives (values e4m3 [m, n], scales float32 [m,
-        ⌈n / 128⌉]), a scale for each row and 128 columns. Raises ValueError that names the argument: of another shape,
-        dtype or device, misaligned, not contiguous.
+        """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n]; with `scales` x and w are pairs.
+        `quantise` gives (values e4m3, scales float32 [m, ⌈n / 128⌉]). Raises ValueError that names the argument.
         """
         from kernels.gemm.hopper_call import HopperLinear
 

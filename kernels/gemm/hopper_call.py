@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from kernels.check_args import C_TYPES, check_out, check_presence, check_tensor
+from kernels.check_args import C_TYPES, check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
@@ -18,7 +18,7 @@ from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.dtypes import DTYPES
 from kernels.gemm.hopper_tiles import THREADS, Tile, tile_of
 from kernels.ops import LinearCase, Scales
-from kernels.ops.base import EPSILON
+from kernels.ops.linear import LinearArguments
 from kernels.tiles.maps import named
 
 SOURCE = Path(__file__).with_name("hopper.cu")
@@ -55,17 +55,8 @@ class HopperLinear(CudaCall):
         unit = 16 if self.quantised else 8
         self.padded = -(-case.n // unit) * unit  # rows of y begin at multiples of 16 bytes
 
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        x: Any,
-        w: Any,
-        bias: Tensor | None = None,
-        residual: Tensor | None = None,
-        eps: float = EPSILON,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
+        x, w, bias, residual, eps = LinearArguments(*arguments, **more)
         case = self.case
         (x, x_scales), (w, w_scales) = (operand if case.scales else (operand, None) for operand in (x, w))
         if check:
@@ -122,13 +113,8 @@ class HopperLinear(CudaCall):
         operand = (torch.float8_e4m3fn if case.scales else DTYPES[case.dtype],)
         check_tensor("x", x, (None, case.k), operand)
         check_tensor("w", w, (case.weight_rows, case.k), operand)
-        m, dtype, because = x.shape[0], (DTYPES[case.dtype],), f"epilogue is {case.epilogue}"
-        check_presence("bias", bias, case.adds_bias, because)
-        if bias is not None:
-            check_tensor("bias", bias, (case.n,), dtype, layout="any")
-        check_presence("residual", residual, case.epilogue == "residual", because)
-        if residual is not None:
-            check_tensor("residual", residual, (m, case.n), dtype, layout="any")
+        m = x.shape[0]
+        check_additions(case, m, bias, residual, layout="any")
         if out is None:
             return
         if self.quantised:
@@ -147,9 +133,7 @@ class HopperLinear(CudaCall):
 
 
 def _with_contiguous_scales(values: Iterable[Any]) -> tuple[Any, ...]:
-    """What can differ between two right calls where x and w are pairs whose scales are contiguous: the case and out's
-    size fix all other sizes.
-    """
+    """What differs between right calls where x and w are pairs with contiguous scales: all sizes follow from out's."""
     out, (x, x_scales), (w, w_scales), *rest = values
     addresses = x.data_ptr(), w.data_ptr(), x_scales.data_ptr(), w_scales.data_ptr()
     return *addresses, x.stride(), w.stride(), size_and_strides((out, *rest))

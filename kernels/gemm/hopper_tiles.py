@@ -19,8 +19,7 @@ ROWS = 128
 """Rows of x in a tile."""
 
 LONG_SUM = 8192
-"""Values of k beyond which e4m3 sums need promotion to pass the accuracy gate; with fp16 outputs they always need it.
-"""
+"""Values of k beyond which e4m3 sums need promotion to pass the gate; with fp16 outputs they always need it."""
 
 PAIRS = H200_CLUSTERS[2]
 """Clusters of two blocks that the choice of tiles counts on; a launch asks for its GPU's."""
@@ -91,9 +90,7 @@ def panels_of(case: LinearCase, columns: int) -> int:
 
 
 def _widths(case: LinearCase, promote: bool) -> list[int]:
-    """Allowed widths of a tile: whole panels of y; with a residual, panels in two equal halves; with 128-column scales,
-    multiples of 128.
-    """
+    """Whole panels of y; with a residual two equal halves of panels; with 128-column scales multiples of 128."""
     odd = not (promote or case.gates or case.epilogue in ("quantise", "residual"))
     return [256, 192, 128] if odd else [256, 128]
 

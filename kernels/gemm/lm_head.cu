@@ -100,8 +100,7 @@ __device__ __forceinline__ int drawn(const List& list, const Settings& how, int 
   return token_of(key_of(best) ? best : first);
 }
 
-// Token feedback, the inputs of the next step: the position, the embedding of each token [m][words], and the tokens in
-// the host's memory.
+// Token feedback for the next step: position, embeddings [m][words], and the tokens in the host's memory.
 struct Feedback {
   const uint4* embedding;  // [vocab][words], or null
   uint4* stream;
@@ -109,8 +108,7 @@ struct Feedback {
   long long* position;  // or null; `moves` is added to it
   const long long* moves;
   int words, rows;
-  // One thread calls it before the tokens are written. Readers of the old position ran before this kernel, those of the
-  // new one begin after it.
+  // One thread calls it before tokens are written; readers of the old position ran before, of the new one run after.
   __device__ __forceinline__ void move_position() const {
     if (position) *position += *moves;
   }

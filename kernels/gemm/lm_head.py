@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.config_lookup import config_of, resized
-from kernels.gemm.skinny import CONFIG_PARAMS, MOST_ROWS, WEIGHTS, RoundedWeights
+from kernels.gemm.skinny import CONFIG_PARAMS, WEIGHTS, RoundedWeights, streamed_refusal
 from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig, configs, packing_of
 from kernels.hardware import Gpu
 from kernels.ops import LmHeadCase
@@ -27,16 +27,8 @@ class _LmHead(Variant):
     advances_token = True
 
     def serves(self, case: LmHeadCase, gpu: Gpu) -> Refusal | None:
-        if gpu.sm != 90:
-            return Refusal(f"device is {gpu.name}: this variant is written for sm_90a")
-        if case.dtype not in ("bf16", "fp16"):
-            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
-        if case.weights != (self.weights or case.dtype):
-            return Refusal(f"weights is {case.weights}: this variant multiplies {self.weights or case.dtype}")
-        if case.m > MOST_ROWS:
-            return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
-        if case.k % 8:
-            return Refusal(f"k is {case.k}: this variant reads 8 values at once")
+        if refusal := streamed_refusal(case, gpu, self.weights):
+            return refusal
         if not _configs(case):
             return Refusal(f"m is {case.m}: {case.m} rows of {case.k} do not fit into shared memory")
         return None

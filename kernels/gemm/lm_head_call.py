@@ -1,6 +1,4 @@
-"""A call of the LM head: the blocks of the streamed product find candidates. With argmax the last block to end merges
-them; with sampling a second kernel does. Needs CUDA to run.
-"""
+"""A call of the LM head: blocks find candidates, which the last block, or of samples a second kernel, merges."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,17 +11,16 @@ import torch
 from torch import Tensor
 
 from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.cuda import nvrtc
 from kernels.cuda.arrivals import ArrivalCounters
 from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, pointers
-from kernels.cuda.launch import Launch
-from kernels.cuda.nvrtc import Build
+from kernels.cuda.launch import Launch, struct
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
-from kernels.gemm.skinny_call import SchedulerCounters, check_stream, kernel, macros, parameters
+from kernels.gemm.skinny_call import SchedulerCounters, check_stream, macros, parameters
 from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig
 from kernels.ops import LmHeadCase
-from kernels.ops.lm_head import SETTING_DTYPES, TOP_K
-from kernels.ops.token_feedback import TokenFeedback
+from kernels.ops.lm_head import SETTING_DTYPES, TOP_K, TokenFeedback
 
 SOURCE = Path(__file__).with_name("lm_head.cu")
 
@@ -59,9 +56,9 @@ def schedules_dynamically(config: TileConfig, dynamic: bool) -> bool:
     return dynamic and config.kind != "nvfp4" and config.m == 1 and not config.keep
 
 
-def build_of(config: TileConfig, case: LmHeadCase, dynamic: bool) -> Build:
+def build_of(config: TileConfig, case: LmHeadCase, dynamic: bool) -> nvrtc.Build:
     """lm_head.cu for a case on the current GPU, or without a GPU on an H200."""
-    return Build.of(SOURCE, head_macros(config, case, config.at_once(), schedules_dynamically(config, dynamic)))
+    return nvrtc.Build.of(SOURCE, head_macros(config, case, config.at_once(), schedules_dynamically(config, dynamic)))
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ class LmHead(CudaCall):
         next_step = packed_feedback(feedback)
 
         def launch(entry: str, *arguments: Any) -> Launch:
-            loaded = kernel(compiled, entry, SHARED_MOST - CANDIDATES_BYTES)
+            loaded = nvrtc.kernel(compiled, entry, SHARED_MOST - CANDIDATES_BYTES)
             size = config.shared_bytes(at_once, self.pdl)
             return Launch(loaded, (blocks,), config.threads, (params, *arguments), cuda_stream, size, self.pdl)
 
@@ -140,7 +137,7 @@ class LmHead(CudaCall):
             return Prepared(allocate, bind_one, workspace=scores)
         settings = packed_settings(given.settings, given.top_k, case.vocab)
         candidates = launch("lm_head_candidates", next_step)
-        join = kernel(compiled, "lm_head_join", 0)
+        join = nvrtc.kernel(compiled, "lm_head_join")
 
         def bind_two(ids: Tensor) -> Callable[[], None]:
             arguments = (scores.data_ptr(), ids.data_ptr(), np.int32(blocks), settings, next_step)
@@ -170,27 +167,16 @@ class LmHead(CudaCall):
 
 def packed_settings(settings: Mapping[str, Tensor | None], top_k: int | Tensor, vocab: int) -> Any:
     """`SETTINGS` as a numpy scalar, zeros for what is None."""
-    packed = np.zeros((), SETTINGS)
-    for name, value in settings.items():
-        packed[name] = 0 if value is None else value.data_ptr()
-    if isinstance(top_k, Tensor):
-        packed["top_k"] = top_k.data_ptr()
-    else:
-        packed["common_top_k"] = min(top_k, vocab)
-    return packed
+    of_all = {"top_k": top_k} if isinstance(top_k, Tensor) else {"common_top_k": min(top_k, vocab)}
+    return struct(SETTINGS, **settings, **of_all)
 
 
 def packed_feedback(feedback: TokenFeedback | None) -> Any:
-    """`FEEDBACK` as a numpy scalar, zeros without feedback.
-
-    Raises ValueError unless the embedding's rows are whole, aligned words of 16 bytes.
-    """
-    packed = np.zeros((), FEEDBACK)
+    """`FEEDBACK` as a numpy scalar. Raises ValueError unless the embedding's rows are aligned words of 16 bytes."""
     if feedback is None:
-        return packed
-    packed["position"], packed["moves"] = feedback.position.data_ptr(), feedback.moves.data_ptr()
-    if feedback.seen is not None:
-        packed["seen"], packed["rows"] = feedback.seen.data_ptr(), len(feedback.seen)
+        return struct(FEEDBACK)
+    rows = 0 if feedback.seen is None else len(feedback.seen)
+    packed = struct(FEEDBACK, position=feedback.position, moves=feedback.moves, seen=feedback.seen, rows=rows)
     if feedback.embedding is not None and feedback.stream is not None:
         row_bytes = feedback.embedding.shape[1] * feedback.embedding.itemsize
         if row_bytes % 16 or feedback.embedding.data_ptr() % 16 or feedback.stream.data_ptr() % 16:

@@ -13,8 +13,7 @@ constexpr float kLowestFinite = -0x1.fffffep127f;
 __device__ __forceinline__ u32 key_of(u64 candidate) { return (u32)(candidate >> 32); }
 __device__ __forceinline__ int token_of(u64 candidate) { return (int)~(u32)candidate; }
 
-// One merge step of a bitonic sort (Batcher, 1968): sorts a list that rises and then falls, or the reverse, from SIZE
-// on in falling order.
+// One merge step of a bitonic sort (Batcher, 1968): a list that rises then falls, or the reverse, from SIZE on.
 using List = u64[kPairs];
 template <int SIZE>
 __device__ __forceinline__ void bitonic_merge(List& list) {

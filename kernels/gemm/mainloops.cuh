@@ -5,8 +5,7 @@
 
 using namespace tiles;
 
-// This warp has read a stage. It arrives at the barriers of both blocks of the cluster, since each loads a part of the
-// stage.
+// This warp has read a stage: arrives at both blocks' barriers, since each loads a part of the stage.
 __device__ __forceinline__ void release(Barrier& empty) {
   __syncwarp();
   if (threadIdx.x % 32 < kBlocks) arrive_remote(empty, threadIdx.x % 32);
@@ -40,8 +39,7 @@ __device__ __forceinline__ void each_stage(Accumulator<N>& d, S& s, PipelineStat
   at.advance();
 }
 
-// d = 64 rows of x times a tile of w in `steps` stages. With Sum, returns the sum of squares of this thread's part of
-// x. `overlapped_prologue` as above.
+// d = 64 rows of x times a tile of w in `steps` stages. With Sum, the sum of squares of this thread's part of x.
 template <bool Sum, typename T, int N, typename S, int Stages, typename F>
 __device__ __forceinline__ float multiply_tile(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me, int steps,
                                                const F& overlapped_prologue) {

@@ -8,8 +8,7 @@
 __device__ __forceinline__ void warp_scheduler_barrier_sync(int me) { named_barrier_sync(3 + me, 2 * kWarpgroup); }
 __device__ __forceinline__ void warp_scheduler_barrier_arrive(int to) { named_barrier_arrive(3 + to, 2 * kWarpgroup); }
 
-// As multiply_tile. Blocks: each block of 128 values has a scale, in s.scales of its stage. Before its first tile,
-// warpgroup 1 lets warpgroup 0 begin.
+// As multiply_tile; Blocks: 128 values share a scale of s.scales. Warpgroup 1 lets 0 begin before its first tile.
 template <bool Blocks, typename T, int N, typename S, int Stages>
 __device__ __forceinline__ void multiply_tile_promoted(Accumulator<N>& d, S& s, PipelineState<Stages>& at, int me,
                                                        int steps) {
@@ -36,8 +35,7 @@ __device__ __forceinline__ void multiply_tile_promoted(Accumulator<N>& d, S& s, 
   }
 }
 
-// One warp: stores the scales of each of a tile's `steps` beside its stage, those of x's 128 rows before those of w,
-// one for 128 columns.
+// One warp: stores the scales of a tile's `steps` beside its stages, x's 128 rows first, one for 128 columns.
 template <int Columns, int Stages, typename S>
 __device__ __forceinline__ void put_scales(S& s, const Params& p, int steps) {
   PipelineState<Stages> at;

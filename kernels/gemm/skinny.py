@@ -8,7 +8,7 @@ from kernels.cuda.nvrtc import Build
 from kernels.gemm import config_lookup
 from kernels.gemm.skinny_tiles import TileConfig, can_schedule_dynamically, configs, packing_of, weight_kind
 from kernels.hardware import Gpu
-from kernels.ops import LinearCase
+from kernels.ops import LinearCase, LmHeadCase
 from kernels.registry import Refusal, Variant, register, register_like
 
 if TYPE_CHECKING:
@@ -17,6 +17,21 @@ if TYPE_CHECKING:
 MOST_ROWS = 16
 CONFIG_PARAMS = ("splits", "k_warps", "row_tiles", "warps")
 LAUNCH_PARAMS = ("pdl", "l2_prefetch", "late_trigger", "dynamic")
+
+
+def streamed_refusal(case: LinearCase | LmHeadCase, gpu: Gpu, weights: str) -> Refusal | None:
+    """What a product that streams its weight refuses, of weights in this precision; "" is the activations' own."""
+    if gpu.sm != 90:
+        return Refusal(f"device is {gpu.name}: this variant is written for sm_90a")
+    if case.dtype not in ("bf16", "fp16"):
+        return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
+    if case.weights != (weights or case.dtype):
+        return Refusal(f"weights is {case.weights}: this variant multiplies {weights or case.dtype}")
+    if case.m > MOST_ROWS:
+        return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
+    if case.k % 8:
+        return Refusal(f"k is {case.k}: this variant reads 8 values at once")
+    return None
 
 
 class _Skinny(Variant):
@@ -43,18 +58,10 @@ class _Skinny(Variant):
     )
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
-        if gpu.sm != 90:
-            return Refusal(f"device is {gpu.name}: this variant is written for sm_90a")
-        if case.dtype not in ("bf16", "fp16"):
-            return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
-        if case.weights != (self.weights or case.dtype):
-            return Refusal(f"weights is {case.weights}: this variant multiplies {self.weights or case.dtype}")
+        if refusal := streamed_refusal(case, gpu, self.weights):
+            return refusal
         if case.scales is not None:
             return Refusal(f"scales is {case.scales}: this variant takes x in {case.dtype}")
-        if case.m > MOST_ROWS:
-            return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
-        if case.k % 8:
-            return Refusal(f"k is {case.k}: this variant reads 8 values at once")
         if case.epilogue == "quantise":
             return Refusal("epilogue is quantise: this variant writes the activations' type")
         if not _configs(case):
@@ -93,10 +100,7 @@ class _Skinny(Variant):
         return config_lookup.resized(_configs(case), params, CONFIG_PARAMS)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
-        """(stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32).
-
-        Raises ValueError when weight is not [weight_rows, k].
-        """
+        """(stream uint8,), of fp8 and nvfp4 with the scales of packed rows. Raises ValueError for another shape."""
         from kernels.gemm.skinny_call import packed
 
         if tuple(weight.shape) != (case.weight_rows, case.k):

@@ -1,7 +1,7 @@
 """A call of a skinny product: packs the weight, checks the arguments, launches the kernel. Needs CUDA to run."""
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, pointers
-from kernels.cuda.launch import Launch
+from kernels.cuda.launch import Launch, struct
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
 from kernels.gemm.skinny_tiles import KINDS, STEP_K, TileConfig, can_schedule_dynamically
 from kernels.ops import LinearCase
-from kernels.ops.base import EPSILON
+from kernels.ops.linear import LinearArguments
 from kernels.quant.absmax import quantised
 
 SOURCE = Path(__file__).with_name("skinny.cu")
 
 DIRECT_MOST = 20 << 10
-"""Bytes of x up to which a block's threads load it themselves. If x must become fp16, this is faster than a bulk copy.
-"""
+"""Bytes of x up to which a block's threads load it themselves: faster than a bulk copy if it becomes fp16."""
 
 OWN_MOST = 8
 """The most loads of x that a lane has in flight."""
@@ -103,24 +102,10 @@ def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynami
 
 
 def own_loads(config: TileConfig, dtype: str, normalises: bool) -> int:
-    """The 16-byte loads with which each lane fetches those columns of a single row of x that its warp multiplies.
-
-    0: x is loaded in another way, by a bulk copy if it needs no conversion.
-    """
+    """The 16-byte loads by which lanes fetch their columns of x's only row; 0: x is loaded in another way."""
     loads = -(-config.steps * STEP_K[config.kind] // (8 * 32))
     changes = normalises or (config.kind != "same" and dtype == "bf16")
     return loads if config.m == 1 and changes and loads <= OWN_MOST else 0
-
-
-def kernel(build: nvrtc.Build, entry: str, shared_bytes: int = SHARED_MOST) -> Any:
-    """The compiled entry, one for each build and GPU. Its static shared memory counts too."""
-    return _kernel(torch.cuda.current_device(), build, entry, shared_bytes)
-
-
-@cache
-def _kernel(device: int, build: nvrtc.Build, entry: str, shared_bytes: int) -> Any:
-    """The entry on torch's current GPU, `device`: each has a shared-memory limit of its own."""
-    return nvrtc.load(build, entry, shared_bytes)
 
 
 def build_of(config: TileConfig, case: LinearCase, dynamic: bool) -> nvrtc.Build:
@@ -130,11 +115,7 @@ def build_of(config: TileConfig, case: LinearCase, dynamic: bool) -> nvrtc.Build
 
 
 def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int = 0, **given: Any) -> Any:
-    """`Params` as a numpy scalar; what is not given is 0.
-
-    Raises ValueError where so few clusters run at once that each has too many units to leave room for a ring.
-    """
-    params = np.zeros((), PARAMS)
+    """`Params`, 0 where not given. Raises ValueError where too few clusters run at once to leave room for a ring."""
     own = {
         "m": config.m, "k": config.k, "units": config.units, "steps": config.steps, "x_bytes": config.x_bytes,
         "stages": config.stages(at_once, pdl), "kept_units": config.kept_units(at_once),
@@ -145,24 +126,17 @@ def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int 
     if not own["stages"]:
         clusters = f"{at_once} clusters of {config.splits}"
         raise ValueError(f"m is {config.m}: {clusters} at once have too many rows of w each for the shared memory")
-    for name, value in (own | given).items():
-        params[name] = value.data_ptr() if isinstance(value, Tensor) else value
-    return params
+    return struct(PARAMS, **own, **given)
 
 
 class SchedulerCounters:
-    """The two int32 counters of each weight's dynamic scheduler.
-
-    They are 0 whenever no launch runs. Two launches with one weight must not run at the same time.
-    """
+    """Two int32 counters of each weight's dynamic scheduler, 0 between launches, which must not overlap."""
 
     def __init__(self) -> None:
         self._counters: dict[int, Tensor] = {}
 
     def of(self, w: tuple[Tensor, ...]) -> Tensor:
-        """The weight's counters. Raises ValueError if their first use is under graph capture: only a replay would zero
-        them.
-        """
+        """The weight's counters. Raises ValueError if first used under graph capture: only a replay would zero them."""
         key = w[0].data_ptr()
         if key not in self._counters:
             if torch.cuda.is_current_stream_capturing():
@@ -173,10 +147,8 @@ class SchedulerCounters:
 
 class SkinnyLinear(CudaCall):
     """f(x [m, k], w [n, k], bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
-
-    Each block brings `prefetch_bytes` beyond the ring into the L2 while the previous kernel still runs. With
-    `late_trigger` the next kernel begins only when all weights of this one have been requested. With `dynamic` a
-    dynamic scheduler assigns the last units.
+    `prefetch_bytes` beyond the ring go into the L2 ahead; `late_trigger`: the next kernel begins when all weights are
+    requested; `dynamic`: a scheduler assigns the last units.
     """
 
     open_layout = staticmethod(pointers)
@@ -196,17 +168,8 @@ class SkinnyLinear(CudaCall):
         self.counters = SchedulerCounters() if dynamic and can_schedule_dynamically(config, case) else None
         self.compiled = build_of(config, case, dynamic)
 
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        x: Tensor,
-        w: tuple[Tensor, ...],
-        bias: Tensor | None = None,
-        residual: Tensor | None = None,
-        eps: float = EPSILON,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
+        x, w, bias, residual, eps = LinearArguments(*arguments, **more)
         case, config = self.case, self.config
         if check:
             self._check(x, w, bias, residual, out)
@@ -214,16 +177,13 @@ class SkinnyLinear(CudaCall):
         if case.m == 0:
             return Prepared(allocate, lambda _: nothing)
         at_once = config.at_once()
-        optional = {"bias": bias, "residual": residual, "row_scales": w[1] if len(w) > 1 else None}
-        given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
-        given |= {"stream": w[0], "x": x}
+        given: dict[str, Any] = {"stream": w[0], "x": x, "bias": bias, "residual": residual, "n": case.n, "eps": eps}
+        given |= {"row_scales": w[1] if len(w) > 1 else None, "late_trigger": self.late_trigger}
         if self.counters is not None:
             given["counters"] = self.counters.of(w)
-        params = parameters(
-            config, at_once, self.pdl, self.prefetch_bytes, late_trigger=self.late_trigger, n=case.n, eps=eps, **given
-        )
+        params = parameters(config, at_once, self.pdl, self.prefetch_bytes, **given)
         shared, grid = config.shared_bytes(at_once, self.pdl), (config.groups(at_once) * config.splits,)
-        entry = kernel(self.compiled, "skinny_linear")
+        entry = nvrtc.kernel(self.compiled, "skinny_linear", SHARED_MOST)
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()
@@ -239,23 +199,8 @@ class SkinnyLinear(CudaCall):
         dtype = (DTYPES[case.dtype],)
         check_tensor("x", x, (case.m, case.k), dtype, layout="contiguous", aligned=16)
         check_stream(w, self.config)
-        check_additions(case, bias, residual)
+        check_additions(case, case.m, bias, residual)
         check_out(out, (case.m, case.n), dtype)
-
-
-def check_additions(case: LinearCase, bias: Tensor | None, residual: Tensor | None, aligned: int = 1) -> None:
-    """Checks bias [n] and residual [m, n] against the epilogue.
-
-    Raises ValueError if one is missing, unexpected or not contiguous. The residual's address must be a multiple of
-    `aligned`.
-    """
-    dtype, because = (DTYPES[case.dtype],), f"epilogue is {case.epilogue}"
-    check_presence("bias", bias, case.adds_bias, because)
-    if bias is not None:
-        check_tensor("bias", bias, (case.n,), dtype, layout="contiguous")
-    check_presence("residual", residual, case.epilogue == "residual", because)
-    if residual is not None:
-        check_tensor("residual", residual, (case.m, case.n), dtype, layout="contiguous", aligned=aligned)
 
 
 def check_stream(w: tuple[Tensor, ...], config: TileConfig) -> None:

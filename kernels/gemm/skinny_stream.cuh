@@ -1,5 +1,4 @@
-// The parameters of the skinny product, its shared memory, and the warps that load x, weights, scales, bias and
-// residual.
+// The skinny product's parameters, shared memory, and the warps that load x, weights, scales, bias and residual.
 #pragma once
 #include "skinny_halves.cuh"
 
@@ -19,8 +18,7 @@ constexpr int kUnitOutputs = kUnitTiles * kTileRows;
 constexpr int kStepBytes = WARPS * ROW_TILES * Weight::kBytes;
 constexpr int kChunkBytes = CHUNK * kStepBytes;
 constexpr int kMostStages = 16;
-// Chunks in flight while the ring is filled. With more than 48 KB in flight, the loads that the previous kernel waits
-// for would queue.
+// Chunks in flight while the ring fills: with more than 48 KB the previous kernel's loads would queue.
 constexpr int kInFlight = kChunkBytes < 16384 ? 49152 / kChunkBytes : 3;
 constexpr bool kRowScales = kWeights == kFp8 || kWeights == kNvfp4;
 constexpr bool kDirect = DIRECT;  // x is loaded through registers; otherwise by bulk copies
@@ -113,8 +111,7 @@ __device__ __forceinline__ void fetch_row(To* to, const From* from, int count) {
       if (base + i * 32 < count) to[base + i * 32] = (To)v[i];
   }
 }
-// One warp writes zeros beyond the columns of x, then loads row scales and bias, which no kernel writes, and the
-// residual.
+// One warp writes zeros beyond x's columns, then loads row scales and bias, which no kernel writes, and residual.
 __device__ __forceinline__ void fetch_others(const Params& p, const SharedLayout& at, const Share& share) {
   const int units = share.end - share.first, packed = share.first * kUnitTiles * 16, first = share.first * kUnitOutputs;
   const int outputs = min(units * kUnitOutputs, p.n - first);
@@ -191,8 +188,7 @@ struct Producer {
       }
     }
   }
-  // Initialises the barriers. Requests are served in order, so x is requested first, unless the previous kernel may
-  // still write it.
+  // Initialises the barriers; x is requested first, in order, unless the previous kernel may still write it.
   __device__ __forceinline__ void start(const Params& p, const SharedLayout& at, const Share& share) {
     Shared& s = *at.shared;
 #pragma unroll 1

@@ -16,8 +16,7 @@
 #define SMALL_CLUSTER
 #endif
 
-// Another thread initialises the barriers that the blocks of the cluster share. Blocks use them after the cluster has
-// synchronised.
+// Another thread initialises the cluster's shared barriers, which blocks use after it has synchronised.
 __device__ __forceinline__ void start_joining(Shared& s, const Work& work) {
   const int own = max(0, min(kOwn, COLS / 8 - work.split * kOwn));
   init(s.ready, SPLITS * (WGS + (NORM ? kSquaring : 0)));

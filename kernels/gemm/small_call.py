@@ -1,6 +1,6 @@
 """A call of a small product: checks the arguments, encodes their tensor maps, launches. Needs CUDA."""
 
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.check_args import check_out, check_tensor
+from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, pointers
-from kernels.cuda.launch import Launch
+from kernels.cuda.launch import Launch, struct
 from kernels.dtypes import DTYPES
-from kernels.gemm.skinny_call import check_additions
 from kernels.gemm.small_tiles import CODES_BYTES, PACKED_BYTES, PANEL, SmallTileConfig
 from kernels.ops import LinearCase
-from kernels.ops.base import EPSILON
+from kernels.ops.linear import LinearArguments
 from kernels.tiles.maps import named
 
 SOURCE = Path(__file__).with_name("small.cu")
@@ -39,16 +38,8 @@ def build_of(config: SmallTileConfig) -> nvrtc.Build:
     return nvrtc.Build.of(SOURCE, macros(config))
 
 
-@cache
-def _kernel(device: int, build: nvrtc.Build, shared_bytes: int) -> Any:
-    """The kernel on torch's current GPU, `device`: each has a shared-memory limit of its own."""
-    return nvrtc.load(build, "small_gemm", shared_bytes)
-
-
 class SmallLinear(CudaCall):
-    """f(x [m, k], w, bias=None [n], residual=None [m, n], eps) -> y [m, n]; w [weight_rows, k], or what `pack_int8`
-    or `pack_fp8` returns.
-    """
+    """f(x [m, k], w, bias=None, residual=None, eps) -> y [m, n]; w [weight_rows, k], or what `small_pack` returns."""
 
     open_layout = staticmethod(pointers)
 
@@ -57,27 +48,15 @@ class SmallLinear(CudaCall):
         self.case, self.config, self.pdl = case, config, pdl
         self.compiled = build_of(config)
 
-    def _prepare(
-        self,
-        check: bool,
-        stream: int,
-        out: Any,
-        x: Tensor,
-        w: Tensor,
-        bias: Tensor | None = None,
-        residual: Tensor | None = None,
-        eps: float = EPSILON,
-    ) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
+        x, w, bias, residual, eps = LinearArguments(*arguments, **more)
         case, config = self.case, self.config
         if check:
             self._check(x, w, bias, residual, out)
-        params = np.zeros((), PARAMS)
-        params["m"], params["n"], params["k"], params["pdl"] = case.m, case.n, case.k, self.pdl
-        params["inverse_k"], params["eps"] = 1 / case.k, eps
-        for name, value in (("bias", bias), ("residual", residual)):
-            params[name] = 0 if value is None else value.data_ptr()
+        sizes = {"m": case.m, "n": case.n, "k": case.k, "inverse_k": 1 / case.k}
+        params = struct(PARAMS, **sizes, pdl=self.pdl, eps=eps, bias=bias, residual=residual)
         maps = self._weights(w), named("x", x, (config.x_rows, PANEL))
-        kernel = _kernel(torch.cuda.current_device(), self.compiled, config.shared_bytes)
+        kernel = nvrtc.kernel(self.compiled, "small_gemm", config.shared_bytes)
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()
@@ -106,5 +85,5 @@ class SmallLinear(CudaCall):
             check_tensor("w", w, (tiles, *packed), (torch.uint8,), layout="contiguous", aligned=16)
         else:
             check_tensor("w", w, (case.weight_rows, case.k), dtype, layout="contiguous")
-        check_additions(case, bias, residual, aligned=16)
+        check_additions(case, case.m, bias, residual, aligned=(1, 16))
         check_out(out, (case.m, case.n), dtype)

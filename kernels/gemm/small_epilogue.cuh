@@ -28,8 +28,7 @@ constexpr int kOwn = (COLS / 8 + SPLITS - 1) / SPLITS;  // of 8 rows of x, those
 constexpr int kChunks = PAIRED ? 4 : 8;                 // of 8 outputs, those of a warpgroup
 constexpr int kPieces = (kOwn * 8 * kChunks + kWarpgroup - 1) / kWarpgroup;  // of 16 bytes, those a thread moves
 
-// A warpgroup's part of y: `rows` rows from `token`, kChunks · 8 columns from `column`. It is staged in shared memory,
-// 128 bytes a row, swizzled.
+// A warpgroup's part of y: `rows` rows from `token`, kChunks · 8 columns from `column`, staged and swizzled.
 struct Output {
   const Params& p;
   int token, rows, column;
@@ -59,8 +58,7 @@ struct Output {
     each_piece([&](int i, int row, int chunk, long long) { *(uint4*)(staging + swizzled(row, chunk)) = from[i]; });
     named_barrier_sync(2 + warpgroup(), kWarpgroup);
   }
-  // One over the root mean square of a row of x. `squares` are the sums of squares [SPLITS][COLS]; with SPLITS 1 it
-  // holds the result already.
+  // One over the root mean square of a row of x, from sums [SPLITS][COLS]; with SPLITS 1 it is there already.
   __device__ __forceinline__ float scale(const float* squares) const {
     float sum = 0.f;
 #pragma unroll

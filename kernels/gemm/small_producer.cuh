@@ -31,8 +31,7 @@ struct Shared {
 };
 static_assert(SPLITS == 1 || !ACROSS, "only rows of x are shared by the blocks of a cluster");
 static_assert(SPLITS == 1 || ALIAS || WGS * kOwn * 1024 <= STAGES * sizeof(Stage), "y has room where the ring was");
-// The work of this block: kOutputs columns of y from `row`, kXRows rows from `token`, panels [first, first + panels) of
-// k.
+// This block's work: kOutputs columns of y from `row`, kXRows rows from `token`, k panels from `first` on.
 struct Work {
   int split, row, token, first, panels, all, tiles;
   __device__ __forceinline__ Work(const Params& p) {

@@ -1,7 +1,4 @@
-"""Tile configs of a small product: rows of w a block, tiles of rows of x, splits of k, stages. Imports without torch.
-
-One wave fills the GPU, or the best of several; a cluster is the `splits` blocks that divide k.
-"""
+"""Tile configs of a small product, without torch. A wave fills the GPU; a cluster is the `splits` blocks of k."""
 
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -230,10 +227,7 @@ class SmallTileConfig:
 
 @cache
 def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
-    """Every tile config of the case, the best guess first; of two equal guesses the one that uses more SMs.
-
-    A model's passes ask for the same ones again and again.
-    """
+    """Every tile config of the case, the best guess first, of equal ones the one that uses more SMs; cached."""
     candidates = [
         SmallTileConfig(case, groups, splits, tokens)
         for groups in (1, 2, 3, 4)

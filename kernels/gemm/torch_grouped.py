@@ -1,11 +1,11 @@
 """torch's variants for a mixture of experts: a loop of products, and `torch._grouped_mm`."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Peer, Refusal, register
 from kernels.torch_compiled import BUILD_SECONDS, compiled
 
 if TYPE_CHECKING:
@@ -32,22 +32,18 @@ def operands_refusal(case: GroupedCase) -> Refusal | None:
 
 
 @register
-class TorchGroupedLoop(Variant):
+class TorchGroupedLoop(Peer):
     """torch.mm (cuBLAS on a GPU) once for each expert with rows; reads `offs` on the host."""
 
     name = "torch_grouped_loop"
     op = "grouped"
     summary = "a loop of torch.mm over the experts"
-    peer = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
         return operands_refusal(case)
 
-    def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, offs) -> y. Takes no params; raises ValueError when given any."""
+    def function(self, case: GroupedCase) -> "Callable[..., torch.Tensor]":
         import torch
-
-        self.refuse_params(params)
 
         def product(x: "torch.Tensor", w: "torch.Tensor", offs: "torch.Tensor") -> "torch.Tensor":
             y = torch.empty(case.rows, case.weight_rows, dtype=x.dtype, device=x.device)
@@ -62,14 +58,13 @@ class TorchGroupedLoop(Variant):
 
 
 @register
-class TorchGrouped(Variant):
+class TorchGrouped(Peer):
     """torch's grouped product (CUTLASS), followed by the gate."""
 
     name = "torch_grouped_mm"
     op = "grouped"
     summary = "torch._grouped_mm over the experts"
     device_lengths = True
-    peer = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
@@ -82,11 +77,9 @@ class TorchGrouped(Variant):
             )
         return operands_refusal(case)
 
-    def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, offs) -> y. Takes no params; raises ValueError when given any."""
+    def function(self, case: GroupedCase) -> "Callable[..., torch.Tensor]":
         import torch
 
-        self.refuse_params(params)
         return lambda x, w, offs: _gated(case, torch._grouped_mm(x, w.transpose(-2, -1), offs=offs))
 
 
@@ -98,6 +91,5 @@ class TorchGroupedCompiled(TorchGrouped):
     summary = "torch._grouped_mm and its gate compiled by Inductor"
     build_seconds = BUILD_SECONDS
 
-    def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, offs) -> y. Takes no params; raises ValueError when given any. Compiles at the first call."""
-        return compiled(super().build(case, params))
+    def function(self, case: GroupedCase) -> "Callable[..., torch.Tensor]":
+        return compiled(super().function(case))

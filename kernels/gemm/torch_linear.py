@@ -5,18 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
-from kernels.registry import Refusal, Variant, check_params, register
+from kernels.registry import Peer, Refusal, Variant, check_params, register
 from kernels.torch_compiled import BUILD_SECONDS, compiled, no_compiler
 
 if TYPE_CHECKING:
     import torch
 
 
-def _plain(case: LinearCase) -> "Callable[..., Any]":
-    """The product and its epilogue as eager torch calls, one after the other.
+from typing import TYPE_CHECKING
 
-    `quantise` gives (values e4m3 [m, n], scales float32 [m, 1]).
-    """
+from kernels.gemm.hopper import rounded
+from kernels.quant.formats import FLOAT_SCALES
+
+
+def _plain(case: LinearCase) -> "Callable[..., Any]":
+    """Product and epilogue as eager torch calls. `quantise` gives (values e4m3 [m, n], scales float32 [m, 1])."""
     import torch.nn.functional as F
 
     from kernels.ops.base import EPSILON
@@ -54,42 +57,36 @@ def _unquantised(case: LinearCase) -> Refusal | None:
 
 
 @register
-class TorchLinear(Variant):
+class TorchLinear(Peer):
     """F.linear (cuBLAS on a GPU, oneDNN on a CPU), followed by the epilogue."""
 
     name = "torch_linear"
     op = "linear"
     summary = "torch's linear, the epilogue after it"
-    peer = True
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         return _unquantised(case)
 
-    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, bias=None, residual=None, eps=1e-6) -> y. Takes no params; raises ValueError when given any."""
-        self.refuse_params(params)
+    def function(self, case: LinearCase) -> "Callable[..., torch.Tensor]":
         return _plain(case)
 
 
 @register
-class TorchLinearSeparate(Variant):
+class TorchLinearSeparate(Peer):
     """F.linear without a bias; a separate kernel adds it. cuBLAS has a bias epilogue, but few other epilogues."""
 
     name = "torch_linear_separate"
     op = "linear"
     summary = "torch's linear, the bias by a kernel after it"
-    peer = True
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if case.epilogue != "bias":
             return Refusal(f"epilogue is {case.epilogue}: this variant adds a bias only")
         return _unquantised(case)
 
-    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, bias) -> y. Takes no params; raises ValueError when given any."""
+    def function(self, case: LinearCase) -> "Callable[..., torch.Tensor]":
         import torch.nn.functional as F
 
-        self.refuse_params(params)
         return lambda x, w, bias: F.linear(x, w) + bias
 
 
@@ -116,17 +113,14 @@ class TorchLinearCompiled(Variant):
 
 
 @register
-class Int8DynamicCpu(Variant):
-    """int8 weights (one scale per output) times int8 activations (one scale per row, found at each call).
-
-    oneDNN sums the products exactly in int32; where a CPU cannot in one pass, it does in two. `w` is what `pack`
-    returns: (values int8 [n, k], scales [n]).
+class Int8DynamicCpu(Peer):
+    """int8 weights times int8 activations (a scale per output and row). oneDNN sums exactly in int32, where need be in
+    two passes. `w` is what `pack` returns: (values int8 [n, k], scales [n]).
     """
 
     name = "int8_dynamic_cpu"
     op = "linear"
     summary = "dynamic int8 product on the CPU"
-    peer = True
     lossy = True
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
@@ -140,11 +134,8 @@ class Int8DynamicCpu(Variant):
             return Refusal(f"epilogue is {case.epilogue}: this variant knows none and bias only")
         return None
 
-    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(x, w, bias=None) -> y with the packed w. Takes no params; raises ValueError when given any."""
+    def function(self, case: LinearCase) -> "Callable[..., torch.Tensor]":
         import torch
-
-        self.refuse_params(params)
 
         summed = torch._int_mm if _sums_exactly(case) else _sum_of_halves
 
@@ -172,10 +163,7 @@ class Int8DynamicCpu(Variant):
 
 
 def _sums_exactly(case: LinearCase) -> bool:
-    """Whether oneDNN sums the largest int8 values of this shape exactly.
-
-    Without VNNI instructions it adds two products in 16 bits, which overflow.
-    """
+    """Whether oneDNN sums int8's largest values exactly: without VNNI two products overflow 16 bits."""
     import torch
 
     rows, columns = (torch.full((count, case.k), 127, dtype=torch.int8) for count in (case.m, case.n))
@@ -183,10 +171,7 @@ def _sums_exactly(case: LinearCase) -> bool:
 
 
 def _sum_of_halves(rows: "torch.Tensor", columns: "torch.Tensor") -> "torch.Tensor":
-    """rows @ columns of int8, in int32, as two products with half of each column.
-
-    Halved values are at most 64, so the sum of two products with int8 values fits in 16 bits.
-    """
+    """rows @ columns of int8 in int32, by halves of columns: two products with halved values fit in 16 bits."""
     import torch
 
     half = columns >> 1
@@ -200,3 +185,58 @@ def quantise_rows(x: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
     wide = x.float()
     scales = wide.abs().amax(dim=-1, keepdim=True).clamp_min(1e-30) / 127
     return (wide / scales).round().to(torch.int8), scales
+
+
+@register
+class TorchScaled(Variant):
+    """cuBLASLt's fp8 product; `fast` adds in the tensor cores' accumulators, shorter than float32."""
+
+    name = "torch_scaled_mm"
+    op = "linear"
+    summary = "torch's scaled fp8 product, the epilogue after it"
+    peer = True
+    lossy = True
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if gpu.sm < 89:
+            return Refusal(f"device is {gpu.name}: fp8 products need compute capability 8.9")
+        if case.weights != "fp8" or case.scales not in FLOAT_SCALES or case.dtype != "bf16":
+            given = f"weights is {case.weights} with {case.scaling}, dtype {case.dtype}"
+            return Refusal(f"{given}: this variant takes x and w in e4m3 and writes bf16")
+        if case.k % 16 or case.n % 16 or (case.scales == "block" and case.k % 512):
+            return Refusal(f"n is {case.n} and k {case.k}: multiples of 16, and of 512 for k with block scales")
+        if case.m % 4 and case.scales == "block":
+            return Refusal(f"m is {case.m}: with block scales cuBLASLt takes rows of scales of 16 bytes only")
+        if case.normalises:
+            return Refusal(f"epilogue is {case.epilogue}: rows of e4m3 values are not normalised")
+        return None
+
+    def space(self, case: LinearCase) -> list[dict[str, Any]]:
+        return [{"fast": False}] if case.scales == "block" else [{"fast": True}, {"fast": False}]
+
+    def pack(
+        self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor"
+    ) -> "tuple[torch.Tensor, torch.Tensor]":
+        from kernels.quant import scaled
+
+        return scaled.of_w(weight, case.scales or "tensor")
+
+    def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        return rounded(case, arguments)
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
+        """f(x, w, bias=None, residual=None) -> y; x and w are pairs (values, scales). Takes `fast`."""
+        import torch
+
+        check_params(self.name, params, ("fast",))
+        fast = bool(params.get("fast", False))
+
+        def product(x: Any, w: Any, bias: Any = None, residual: Any = None) -> Any:
+            (x_values, x_scales), (w_values, w_scales) = x, w
+            y = torch._scaled_mm(
+                x_values, w_values.t(), scale_a=x_scales, scale_b=w_scales.t(), out_dtype=torch.bfloat16,
+                use_fast_accum=fast,
+            )  # fmt: skip
+            return finished(case, y if bias is None else y + bias, residual)
+
+        return product

@@ -48,10 +48,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, secret: str = "") -> "Address":
-        """The address in a URL such as `http://127.0.0.1:8000/v1`. Raises BadAddress.
-
-        A path is taken as it is, without that of an API at its end; where there is none it is `/v1`.
-        """
+        """The address in a URL such as `http://127.0.0.1:8000/v1`, its path `/v1` if none. Raises BadAddress."""
         try:
             parts = urlsplit(url)
             port = parts.port

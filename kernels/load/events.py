@@ -43,10 +43,7 @@ class EventReader:
         self._done = False
 
     def feed(self, data: bytes, now_ns: int) -> None:
-        """Reads the whole lines in `data`, which arrived at `now_ns`. They end with LF, CRLF or CR.
-
-        The data of an event may have several lines; most have one, which is read before the blank line behind it comes.
-        """
+        """Reads whole lines that arrived at `now_ns`, ended by LF, CRLF or CR; an event's data may have several."""
         if self._after_cr:
             data = data.removeprefix(b"\n")
         self._after_cr = data.endswith(b"\r")
@@ -150,10 +147,7 @@ class DocumentReader:
 
 
 class RefusalReader:
-    """The body of an answer that is not what was requested: the failure's sentence.
-
-    `content_type` is that of an answer whose status is 200.
-    """
+    """An answer that was not requested: the failure's sentence. `content_type` is that of a status 200."""
 
     def __init__(self, exchange: Exchange, content_type: str = "") -> None:
         self._exchange, self._content_type = exchange, content_type
@@ -221,10 +215,7 @@ def _ids(choice: dict[str, Any], name: str) -> list[int]:
 
 
 def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> None:
-    """Takes the server's counts. An answer cannot have many more tokens than were asked for or came as events.
-
-    A count of 0 says nothing: servers that do not count send it, and others before the first token.
-    """
+    """Takes the server's counts where they may be: not many more tokens than asked for or come, and not 0."""
     usage = document.get("usage")
     if not isinstance(usage, dict):
         return

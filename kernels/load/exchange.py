@@ -51,11 +51,8 @@ class Exchange:
 
     @property
     def event_ns(self) -> list[int]:
-        """When each event that held a token was read.
-
-        Servers differ in whether an event without text is a token (half a character, the end of the text) or none (the
-        last event, a sign of life before the first token). It counts where the server counts one token for each event;
-        otherwise only events with text do.
+        """When each event that held a token was read. Servers differ in whether one without text is a token (half a
+        character) or none (a sign of life): it counts where the server counts one token for each event.
         """
         if self.counted_output == len(self.chunk_ns):
             return self.chunk_ns
@@ -69,10 +66,7 @@ class Exchange:
 
     @property
     def token_ns(self) -> list[int]:
-        """When each token could be read. Tokens that shared an event count as if they came with the last one.
-
-        So TTF-N is never shown smaller than it was, and TPOT, from the first to the last, is exact.
-        """
+        """When each token could be read, those of an event with its last: TTF-N is never too small, TPOT exact."""
         events = self.event_ns
         missing = self.tokens - len(events) if self.several_in_an_event and events else 0
         return events + events[-1:] * missing

@@ -19,9 +19,7 @@ FROM_THE_END = ("e2e", "batch_latency")
 
 
 def warmed_up(sent: LoadTrace) -> LoadTrace:
-    """A load whose length was not known before: its steady part begins WARM_SHARE of its time after the first request
-    was due.
-    """
+    """A load of unknown length: its steady part begins WARM_SHARE of its time after the first request was due."""
     begin = sent.exchanges[0].intended_ns
     return replace(sent, counted_from_ns=begin + round(WARM_SHARE * (sent.stopped_ns - begin)))
 
@@ -40,10 +38,8 @@ class LatencyPromise:
 
 
 class LoadFigures:
-    """A load that was sent, in one round or in several.
-
-    Its steady part lasts from the end of the warm-up until sending stopped. `exchanges` are the requests that were due
-    in it, and `seconds` is its length, over all rounds.
+    """A load that was sent, in rounds. Its steady part lasts from the warm-up's end until sending stopped: `exchanges`
+    are the requests due in it, `seconds` its length, over all rounds.
     """
 
     def __init__(self, rounds: Sequence[LoadTrace]) -> None:
@@ -65,10 +61,7 @@ class LoadFigures:
         return samples_of(served, metric, n)
 
     def token_times(self) -> np.ndarray:
-        """When each token of the steady part came, those of the warm-up's requests included: ns from its beginning.
-
-        Of several rounds the parts follow each other without a gap.
-        """
+        """Times of the steady part's tokens in ns, the warm-up's requests included; rounds follow without a gap."""
         times, before_ns = [], 0
         for sent in self.rounds:
             since, until = sent.counted_from_ns, sent.stopped_ns

@@ -32,10 +32,8 @@ def quiet(counts: Counts) -> None:
 
 @dataclass(frozen=True)
 class PlannedLoad:
-    """The requests of a load, in order. `body` writes the JSON of each; it is posted to `/v1` + `path`.
-
-    With `users` the load is a closed loop: each user sends the next request when the last one has ended. Without, it is
-    an open loop: each request is sent at its `at_s`. A request fails `time_out_s` after it was due.
+    """A load's requests, in order; `body` writes the JSON posted to `/v1` + `path`. With `users` a closed loop, each of
+    whom sends when answered; without, each is sent at its `at_s`. A request fails `time_out_s` after it was due.
     """
 
     requests: Iterator[PlannedRequest]
@@ -114,10 +112,8 @@ class Generator:
         self._counts = counts or Counts()
 
     async def run(self, progress: OnProgress = quiet, start_ns: int = 0) -> LoadTrace:
-        """Sends until the time is over or no request is left, then waits for the last answers.
-
-        Sending begins at `start_ns` of the monotonic clock, or LEAD_NS from now if that is 0. Raises what the iterator
-        of requests or `body` raises.
+        """Sends until the time is over or no request is left, from `start_ns` (0: LEAD_NS from now) on, then waits for
+        answers. Raises what requests or `body` raise.
         """
         self._connections = Connections(self._address)
         self._timer = WakeUpTimer()

@@ -12,21 +12,15 @@ MOST_LAG_MS = 5.0
 
 
 def too_late(send_p99: float, loop_p99: float) -> bool:
-    """Whether a measurement is void: by the ms at p99 by which requests were sent late, and by which ticks came late.
-
-    In an open loop the arrivals are then not those that were planned. In a closed loop each user pauses for as long:
-    that counts against the server where times run from the intended sending, and in rates, which are too low; gaps
-    between tokens may be too short, since the server had less to do.
+    """Whether a measurement is void, by the ms at p99 by which requests and ticks were late: an open loop's arrivals
+    were not those planned; a closed loop's users paused, which lowers rates and may shorten gaps between tokens.
     """
     return max(send_p99, loop_p99) > MOST_LAG_MS
 
 
 @dataclass(frozen=True)
 class Lag:
-    """The generator's own delays in ms over all requests, warm-up included; each figure is of its latest process.
-
-    `send`: from a request's intended time until the generator began with it. `loop`: of the event loop's regular ticks.
-    """
+    """The generator's own delays in ms, of its latest process: `send` behind an intended time, `loop` of its ticks."""
 
     send_p50: float
     send_p99: float
@@ -54,10 +48,7 @@ class Lag:
         return too_late(self.send_p99, self.loop_p99)
 
     def sentence(self, closed: bool) -> str:
-        """Why the measurement is void; where users of a `closed` loop were sent for late, also what is wrong with it.
-
-        "" where it is not void.
-        """
+        """Why the measurement is void, and what is wrong with a `closed` loop that was late; "" where it is not."""
         if not self.void:
             return ""
         late, paused = max(self.send_p99, self.loop_p99), ""

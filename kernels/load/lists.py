@@ -1,7 +1,4 @@
-"""Lists of requests of random token ids: every server gets the same list, in the same order.
-
-Lengths and gaps are drawn by numpy's generators, each quantity from a stream of its own.
-"""
+"""Lists of requests of random token ids, the same for every server; each quantity has a stream of numpy's."""
 
 import itertools
 import json
@@ -111,9 +108,6 @@ def log_normal(median: float, sigma: float, most: int, seed: int, stream: int) -
 
 
 def arrivals(rate: float, shape: float, seed: int, stream: int) -> Iterator[float]:
-    """Seconds after the beginning at which requests come, `rate` a second; gaps are gamma of `shape`, 1 for Poisson.
-
-    The first request comes after a gap as well.
-    """
+    """Seconds at which requests come, `rate` a second; gaps, the first too, are gamma of `shape`, 1 for Poisson."""
     scale = 1 / (rate * shape)
     return itertools.accumulate(endless(lambda generator: generator.gamma(shape, scale, DRAWN_AT_ONCE), seed, stream))

@@ -33,10 +33,7 @@ class Sends(Protocol):
 
 
 class SenderProcess:
-    """A child process that lives as long as a `with` block.
-
-    It is started as a program of its own, since a process of Celery's pool may not start one by `multiprocessing`.
-    """
+    """A child of a `with` block, started as a program: Celery's processes may not start one by `multiprocessing`."""
 
     def __init__(self, part: Sends, keep: Sequence[int]) -> None:
         """`keep` are the file descriptors that the child inherits, since `part` refers to them."""

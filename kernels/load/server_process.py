@@ -25,10 +25,8 @@ _reserved: list[socket.socket] = []
 
 
 def reserved_port() -> int:
-    """A port of 127.0.0.1 that nobody else is given until this process ends.
-
-    The port is bound and never listened at. A server that sets SO_REUSEADDR, as web servers do, can bind it as well;
-    the system gives it to no connection and to no other server meanwhile.
+    """A port of 127.0.0.1, bound and never listened at until this process ends: only a server that sets SO_REUSEADDR,
+    as web servers do, can bind it as well.
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -41,10 +39,7 @@ def reserved_port() -> int:
 def running(
     command: Sequence[str], ready_url: str, log: Path, seconds: float, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts the command, waits up to `seconds` for a 200 from `ready_url`, and ends its whole group afterwards.
-
-    What it prints goes to `log`. Raises NotStarted.
-    """
+    """Runs the command, waits for a 200 from `ready_url`, ends its whole group afterwards. Raises NotStarted."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True

@@ -41,10 +41,8 @@ CPUS_OF_A_SERVER = 6
 
 @dataclass(frozen=True)
 class Sending:
-    """A load that `processes` processes send to `address`. Each takes its share of the requests and users.
-
-    `load` makes the whole load, the same each time. It is pickled for each process, so it is a function of a module, or
-    a `functools.partial` of one.
+    """A load that `processes` processes send to `address`, each its share. `load` makes the whole load, the same each
+    time; it is pickled, so a module's function or a `functools.partial` of one.
     """
 
     address: Address
@@ -78,10 +76,7 @@ class Sending:
 
 @dataclass(frozen=True)
 class LoadShare:
-    """The share of one process: every `processes`-th request from `number` on, and as many of the users.
-
-    `counts` is the descriptor of the file by which the processes share their counters.
-    """
+    """One process's share: every `processes`-th request from `number` on. `counts` is their shared file."""
 
     sending: Sending
     number: int
@@ -106,10 +101,8 @@ async def _show(counts: Counts, progress: OnProgress) -> None:
 
 
 def merged(parts: list[LoadTrace]) -> LoadTrace:
-    """Puts together what several generators sent.
-
-    The steady part of a closed loop ends when the first generator stops sending. That of an open loop ends when the
-    last one does, or, if some gave up because too many requests were open, when the first one stops.
+    """Several generators' loads as one. A closed loop's steady part ends when the first stops sending, an open loop's
+    when the last does, or, if some gave up, the first.
     """
     exchanges = [one for part in parts for one in part.exchanges]
     exchanges.sort(key=lambda exchange: (exchange.intended_ns, exchange.planned.index))
@@ -132,10 +125,7 @@ def most_processes(here: bool) -> int:
 
 
 def processes_for(users: int | None, requests: Iterable[PlannedRequest], seconds: float) -> int:
-    """The number of processes for a closed loop of `users`, or for an open loop (`users` None).
-
-    An open loop's follows from the events a second of those of its `requests` that are due within `seconds`.
-    """
+    """Processes for a closed loop of `users`, or an open one by the events a second due within `seconds`."""
     if users:
         return math.ceil(users / USERS_OF_A_PROCESS)
     events, last_s = 0, 0.0

@@ -30,10 +30,7 @@ class ServerCommand:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What every server is started for: a model's directory, its name to clients, and the size of the traffic.
-
-    vLLM alone is told `memory`, its share of the GPU's, and whether prompts begin alike, `shared_prefix`.
-    """
+    """What servers are started for. vLLM alone is told `memory`, its share, and `shared_prefix`."""
 
     directory: Path
     name: str
@@ -48,10 +45,7 @@ class ServerSettings:
 def vllm(
     wanted: ServerSettings, python: str, environment: Mapping[str, str], options: Sequence[str] = ()
 ) -> ServerCommand:
-    """vLLM's OpenAI server, by the Python of its environment. Raises ValueError when that Python is not there.
-
-    Its prefix cache is off where prompts share nothing; CUDA graphs and asynchronous scheduling are its own defaults.
-    """
+    """vLLM's server, without prefix cache where prompts share nothing. Raises ValueError without its Python."""
     if shutil.which(python) is None:
         raise ValueError(f"{python} is no Python")
     version = _installed(python, environment, "vllm")
@@ -85,9 +79,7 @@ def vllm(
 
 
 def with_plan(server: ServerCommand, plan: Path, drafts: int = 0) -> ServerCommand:
-    """The same server of vLLM with the plan in a file, by the plug-in of `clients/vllm`. A pass makes `drafts` further
-    tokens of each sequence. Raises ValueError when the plug-in is not there.
-    """
+    """vLLM's server with the plan by the plug-in of `clients/vllm`, `drafts` a pass. Raises ValueError without it."""
     python, environment, extra_options = server.command[0], {**server.environment, PLAN: str(plan)}, list[str]()
     if not _installed(python, environment, PLUGIN):
         raise ValueError(f"{python} has no {PLUGIN}")

@@ -13,28 +13,20 @@ SPIN_COUNT = "20000"
 
 
 def thread_settings(outer: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables for a process that computes on the CPU, unless `outer` sets them. Apply before torch is
-    imported.
-    """
+    """Environment of a process that computes on the CPU, unless `outer` sets it. Apply before torch is imported."""
     wanted = {"OMP_NUM_THREADS": str(usable_cores()), "GOMP_SPINCOUNT": SPIN_COUNT}
     return {name: outer.get(name, value) for name, value in wanted.items()}
 
 
 def usable_cores(cpus: Path = CPUS, quota: Path = QUOTA, affinity: Collection[int] | None = None) -> int:
-    """Physical cores among the CPUs that this process may use, at most the cgroup's quota; at least 1.
-
-    More threads than that wait for each other at every barrier, which slows a small model by a factor of 10 to 100.
-    """
+    """Physical cores within the CPUs and the quota, at least 1: more threads slow small models 10 to 100 times."""
     allowed = os.sched_getaffinity(0) if affinity is None else affinity
     cores = {_core(cpus / f"cpu{number}" / "topology") or number for number in allowed}
     return max(1, min(len(cores), _quota(quota) or len(cores)))
 
 
 def usable_cpus(quota: Path = QUOTA) -> int:
-    """CPUs, hyper-threads among them, that this process may use, at most the cgroup's quota; at least 1.
-
-    For processes that wait most of the time.
-    """
+    """CPUs, hyper-threads too, within the cgroup's quota, at least 1: for processes that mostly wait."""
     count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, min(count, _quota(quota) or count))
 

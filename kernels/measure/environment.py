@@ -25,10 +25,7 @@ SOURCES = (".cu", ".cuh", ".html", ".json", ".py")
 
 
 def environment_info(device: str | None = None) -> dict[str, Any]:
-    """The environment: device, libraries and commit, in the shape of `workers.documents.measurement.Environment`.
-
-    `device` is cuda or cpu; None takes the GPU if there is one. Of several GPUs it is the first visible one.
-    """
+    """Device, libraries and commit as `workers.documents.measurement.Environment`; None: the first GPU, if any."""
     import torch
 
     on_gpu = torch.cuda.is_available() if device is None else device.startswith("cuda")
@@ -105,10 +102,7 @@ def commit() -> str:
 
 
 def checked_out_commit(root: Path) -> str:
-    """The commit checked out at `root`, with `-dirty` behind it when tracked files differ.
-
-    Empty when `root` is not the top of a git checkout, as of an installed package inside another project.
-    """
+    """The commit at `root`, with `-dirty` behind it when files differ; "" where `root` is no checkout's top."""
     git = ["git", "-C", str(root)]
     top = _output([*git, "rev-parse", "--show-toplevel"])
     if not top or Path(top).resolve() != root.resolve():
@@ -118,10 +112,8 @@ def checked_out_commit(root: Path) -> str:
 
 @functools.cache
 def sources_digest(root: Path, folders: Sequence[str] = PACKAGES) -> str:
-    """SHA-256 over path and content of every source file in `folders` of `root`, in hexadecimal.
-
-    It is the same for the same code, where the history was rewritten, in an installed package, and where an
-    environment variable names the commit; of changed files it is another.
+    """SHA-256 over path and content of the source files in `folders` of `root`: the same for the same code, installed
+    or with a rewritten history; another of changed files.
     """
     digest = hashlib.sha256()
     for path in sorted(

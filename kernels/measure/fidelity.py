@@ -15,10 +15,8 @@ LENGTH = 128
 
 
 def distances(expected: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """KL divergence in nats [...] float64, and whether another token is the most likely [...] bool.
-
-    Both are of log-probabilities [..., vocab]: of the reference, and of a runner. The divergence of logits that are no
-    numbers is no number.
+    """KL divergence in nats [...] float64, and whether another token is the most likely [...], of two log-probabilities
+    [..., vocab]; NaN where logits are none.
     """
     kl = (expected.exp() * (expected - own)).sum(-1).double()
     return kl, expected.argmax(-1) != own.argmax(-1)
@@ -47,10 +45,7 @@ class Fidelity:
 def fidelity(
     expected: Iterable[Tensor], runners: "Mapping[str, Runner]", ids: Tensor, batch: int
 ) -> dict[str, Fidelity]:
-    """Teacher-forced over ids [sequences, length], `batch` sequences at a time.
-
-    `expected` are the float32 model's logits [batch, length, vocab] of each batch, on any device.
-    """
+    """Teacher-forced over ids [sequences, length]. `expected`: float32's logits [batch, length, vocab] of batches."""
     distances = {name: Fidelity() for name in runners}
     for exact, rows in zip(expected, ids.split(batch), strict=True):
         for name, runner in runners.items():

@@ -85,10 +85,7 @@ def _image(config: dict[str, Any], parameters: int, batch: int) -> ForwardPart:
 
 
 def _recording(config: dict[str, Any], batch: int) -> list[ForwardPart]:
-    """Whisper: two convolutions and the encoder over all positions, and a decoder of one token, where there is one.
-
-    The decoder's keys and values of the encoder's output are counted with the encoder, whose positions they multiply.
-    """
+    """Whisper: two convolutions, the encoder, and a decoder of one token; its keys are counted with the encoder."""
     fields = ("d_model", "encoder_layers", "encoder_ffn_dim", "max_source_positions", "num_mel_bins")
     counts = [_count(config, name) for name in fields]
     width, layers, inner, positions, bins = (count or 0 for count in counts)

@@ -11,10 +11,7 @@ STUDENT = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306,
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
-    """Median and its 95 % interval from order statistics (binomial, exact; the whole range below 6 samples).
-
-    Raises ValueError when there is no sample.
-    """
+    """Median and 95 % interval by order statistics (the range below 6 samples). Raises ValueError without any."""
     if not samples:
         raise ValueError("an interval needs at least one sample")
     ordered, n = sorted(samples), len(samples)
@@ -24,10 +21,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
 
 
 def percentile(ordered: Sequence[float], p: float) -> float:
-    """sorted[floor(n·p)] of samples already in order, `p` as a number such as 50 or 99; no interpolation.
-
-    Raises ValueError when there is no sample or `p` is not in [0, 100).
-    """
+    """sorted[floor(n·p)] of sorted samples, `p` such as 50, no interpolation. Raises ValueError outside [0, 100)."""
     if not ordered or not 0 <= p < 100:
         raise ValueError(f"percentile {p} of {len(ordered)} samples does not exist")
     return ordered[math.floor(len(ordered) * Fraction(str(p)) / 100)]
@@ -49,10 +43,8 @@ def percentile_interval(samples: Sequence[float], p: float, alike: float = 1.0) 
 
 
 def across_processes(values: Sequence[float]) -> tuple[float, float, float]:
-    """The geometric mean of one value above 0 a process, with a 95 % interval that contains their spread.
-
-    Student's t interval of the mean logarithm, and at least from the smallest to the largest value. Raises ValueError
-    for fewer than 3 or more than 10 values.
+    """The geometric mean of one value a process with Student's 95 % interval of the logarithm, which contains the
+    smallest and the largest. Raises ValueError for fewer than 3 or more than 10 values.
     """
     freedom = len(values) - 1
     if freedom not in STUDENT:
@@ -64,9 +56,7 @@ def across_processes(values: Sequence[float]) -> tuple[float, float, float]:
 
 @cache
 def _ranks(n: int, p: float) -> tuple[int, int]:
-    """The ranks of the interval's ends, counted from 0. Of a binomial `below` with n and p, P(below <= low) and
-    P(below > high) are at most 2.5 %.
-    """
+    """Ranks of the interval's ends, from 0: of a binomial with n and p, at most 2.5 % lie beyond each."""
     q, low, cumulative = p / 100, 0, 0.0
     for below in range(n + 1):
         log = math.lgamma(n + 1) - math.lgamma(below + 1) - math.lgamma(n - below + 1)

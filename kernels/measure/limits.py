@@ -1,7 +1,4 @@
-"""Limits of a GPU beside its rates: what barriers cost, how fast shared memory is read, how fast GPUs exchange data.
-
-On an H200 shared memory was read at 99 % of what its clock allows. Copies between GPUs have not been measured yet.
-"""
+"""Limits of a GPU beside its rates: barriers, shared memory (an H200: 99 % of its clock), exchanges (not measured)."""
 
 import ctypes
 from collections.abc import Callable
@@ -87,10 +84,7 @@ def build_of(sm: int) -> Build:
 
 
 def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Callable[[], None]:
-    """A call that zeroes `word` and enqueues the kernel so that all of its blocks run at once.
-
-    It raises RuntimeError with CUDA's code, also where the blocks find no room together.
-    """
+    """Zeroes `word` and enqueues the kernel, all blocks at once. Raises RuntimeError with CUDA's code."""
     import torch
 
     from kernels.cuda import nvrtc

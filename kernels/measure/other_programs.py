@@ -1,8 +1,5 @@
-"""Whether another program held the GPU while something was measured, from what NVML tells of its processes.
-
-NVML lists the processes that have a CUDA context on the GPU, with their memory. It does not tell whether such a
-process computes just now, so one that only holds memory counts as well. Processes of another container are hidden
-where ids are those of a namespace; then nothing can be told.
+"""Whether another program held the GPU while something was measured: NVML lists processes with a CUDA context and their
+memory, also idle ones, but none of other containers where ids are of a namespace; then nothing is told.
 """
 
 import os
@@ -16,10 +13,8 @@ _root: int | None = None
 
 @dataclass(frozen=True)
 class GpuSnapshot:
-    """What NVML told of a GPU at one moment.
-
-    `processes`: the memory in bytes of each listed process by its id, None where it is not told. `own`: those ids among
-    them that are of this program; empty where this process is not listed, as where ids are those of another namespace.
+    """What NVML told of a GPU: the memory in bytes of `processes` by id, None where not told; `own` ids are of this
+    program, empty where ids are of another namespace.
     """
 
     processes: dict[int, int | None]
@@ -35,10 +30,7 @@ class GpuSnapshot:
 
 
 def summary(snapshots: Sequence[GpuSnapshot], seconds_between: float) -> dict[str, float | int | None]:
-    """The most other programs at once, how long any was seen, and their largest memory in GiB; None: not known.
-
-    `seconds_between` is the time from one snapshot to the next; each snapshot stands for so long.
-    """
+    """The most other programs at once, how long any was seen, their most GiB; None: not known."""
     counts = [snapshot.others for snapshot in snapshots]
     known = [others for others in counts if others is not None]
     if not known:
@@ -79,10 +71,7 @@ def set_root(process: int) -> None:
 
 
 def is_other(process: int) -> bool:
-    """Whether the process of this id is neither an ancestor nor a descendant of this process, or of the root set.
-
-    One that has ended does not count: NVML may list it a moment longer.
-    """
+    """Whether a process is neither ancestor nor descendant of this or the root set, and has not ended."""
     import psutil
 
     me = psutil.Process()

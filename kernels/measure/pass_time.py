@@ -53,8 +53,7 @@ SEQUENCE_US = 1.2
 """What each further sequence adds to a megakernel's layer, words and products: its steps of Llama-3.2-1B with one and
 with eight sequences (`serve-megakernel.json`, `change_over`)."""
 LOSSY_LAYER_US = 17.7
-"""The least time of a megakernel's layer that unpacks its weights: Llama-3.2-1B in NVFP4 (`decode.json`). GPUs that
-share the model divide it."""
+"""The least time of a megakernel's layer that unpacks its weights, from `decode.json`; GPUs divide it."""
 UNPACKED = {"int8": 4.0, "fp8": 4.2, "nvfp4": 6.1, "mxfp4": 4.7}
 """So many 10¹² weights a second the SMs of an H200 or H100 unpack at most, whatever they could read. fp8 and NVFP4:
 Llama-3.1-70B's shape on two H200s, whose layers take 110 and 77 µs (`h200x2/decode-70b.json`). int8, whose codes the
@@ -101,9 +100,7 @@ class ModelSizes:
     head_share: float = 1.0
 
     def read(self, rows: float) -> float:
-        """Parameters of the layers that `rows` tokens read: of a mixture each expert that one of them has, once, for as
-        many others as have its bytes.
-        """
+        """Parameters of the layers that `rows` tokens read: of a mixture each chosen expert once."""
         of = self.experts
         if of is None:
             return self.body
@@ -123,10 +120,8 @@ class PassWork:
 
 @dataclass(frozen=True)
 class LayerTime:
-    """A layer's `idle_us` beside its bytes and FLOPs, and the `least_us` that it takes however few its weights are,
-    with the `unhidden` share of reading them.
-
-    `unpacked` weights in 10¹² a second at most go through the SMs of all GPUs that divide the model.
+    """A layer's `idle_us`, the `least_us` of few weights, the `unhidden` share of reading them, and the most `unpacked`
+    weights in 10¹² a second of all GPUs.
     """
 
     idle_us: float
@@ -196,9 +191,7 @@ def megakernel_layer(weights: str, sequences: float, tensor_parallel_size: int, 
 def kernels_layer(
     kernels: int, kernel_us: float, tensor_parallel_size: int = 1, reads_prompt: bool = True
 ) -> LayerTime:
-    """The same of a layer of so many dependent kernels; `kernel_us` is KERNEL_US, or that of another device. On several
-    GPUs it has sums over all of them.
-    """
+    """The same of a layer of so many dependent kernels of `kernel_us`; on several GPUs with sums over them."""
     sum_us = PROMPT_SUM_US[tensor_parallel_size] * (1.0 if reads_prompt else STEP_SUM_SHARE)
     return LayerTime(kernels * kernel_us + GPU_EXCHANGES * sum_us)
 
@@ -206,10 +199,7 @@ def kernels_layer(
 def pass_ms(
     of: ModelSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], layer: LayerTime
 ) -> float:
-    """Milliseconds of a pass whose weights have `weight_bytes` bytes and whose keys `kv_share` of 16 bits.
-
-    `rates`: TB/s and TFLOP/s, of all GPUs that divide the model evenly.
-    """
+    """Ms of a pass over `weight_bytes`, keys `kv_share` of 16 bits. `rates`: TB/s and TFLOP/s of all GPUs."""
     read, multiplied = rates[0] * 1e9, rates[1] * 1e9
     weight = max(weight_bytes / read, 1 / (layer.unpacked * 1e9))
     attention = 4.0 * of.q_width * of.layers * work.pairs

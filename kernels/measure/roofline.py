@@ -23,10 +23,8 @@ def doubt(floor: float | None, ms: float) -> str:
 
 
 def exceeds_peak(case: BaseCase, ms: float, gpu: Gpu, ceilings: Mapping[str, object] | None = None) -> str | None:
-    """A sentence when `ms` with a cold cache is below what the chip can reach, else None.
-
-    Bounds: SMs × FLOP per clock × highest SM clock (fp8 double), and the datasheet's bandwidth. Without a datasheet (a
-    CPU), ten times the measured `ceilings`.
+    """A sentence when `ms` is below what the chip can reach, else None: SMs × FLOP per clock × highest clock (fp8
+    double), the datasheet's bandwidth, or (a CPU) ten times the `ceilings`.
     """
     if ms <= 0:
         return f"Impossible: {ms:g} ms is no time at all."
@@ -79,10 +77,7 @@ def floor_ms(case: BaseCase, ceilings: Mapping[str, object]) -> float | None:
 def floors_ms(
     flops: float, moved_bytes: float, precisions: Sequence[str], rates: Mapping[str, float], tbps: float
 ) -> tuple[float, float]:
-    """Least ms of the FLOPs at the measured matrix rate, and of the bytes at the bandwidth `tbps` in TB/s.
-
-    `rates` are in TFLOP/s. The first of the precisions with a measured rate counts, else the fastest measured rate.
-    """
+    """Least ms of FLOPs and of bytes at `tbps`; of `rates` (TFLOP/s) the first precision's, else the fastest."""
     rate = next(
         (rates[precision] for precision in precisions if rates.get(precision)), max(rates.values(), default=0.0)
     )

@@ -32,16 +32,12 @@ _LEAST_CPU_SECONDS = 0.2
 
 
 class TelemetrySampler:
-    """Samples clocks, power and temperature in the background while a `with` block runs.
-
-    `summary()` fits `workers.documents.measurement.Telemetry`; what the machine does not tell is None. On a CPU
-    `sm_mhz_*` is the cores' clock.
+    """Samples clocks, power and temperature during a `with` block; `summary()` fits
+    `workers.documents.measurement.Telemetry`, None where not told. `sm_mhz_*` of a CPU is the cores' clock.
     """
 
     def __init__(self, device: str = "cuda", interval: float = 0.05, gpus: int = 1) -> None:
-        """`interval` in seconds. The first `gpus` that are visible are read: the clock of the first, the power of all,
-        and other programs on all of them.
-        """
+        """`interval` in s. Of the first visible `gpus`: the clock of one, power and other programs of all."""
         self._others = None if device.startswith("cuda") else _OthersCpuTime()
         self._sample = _gpu_sampler(range(gpus)) if device.startswith("cuda") else _cpu_sample
         self._gpu_snapshot = _snapshot_reader(range(gpus)) if device.startswith("cuda") else lambda: None
@@ -70,10 +66,7 @@ class TelemetrySampler:
                 return
 
     def summary(self, since_s: float = -math.inf, until_s: float = math.inf) -> dict[str, Any]:
-        """Medians and extremes of the samples so far; with bounds, of those between two times of the monotonic clock.
-
-        What is said of other programs is always of the whole time.
-        """
+        """Medians and extremes so far, or between two monotonic times; of other programs, of the whole time."""
         samples = [sample for sample in list(self._samples) if since_s <= sample["at"] <= until_s]
         clocks, power, heat = (
             [sample[name] for sample in samples if name in sample] for name in ("mhz", "watts", "celsius")
@@ -94,10 +87,7 @@ class TelemetrySampler:
 
 
 def power_record(readings: Sequence[tuple[float, float]]) -> dict[str, float | None]:
-    """The mean of readings (seconds, watts) weighted by time, by the trapezoidal rule, and the longest gap in seconds.
-
-    Both are None of fewer than two readings.
-    """
+    """The mean of readings (s, W) by the trapezoidal rule, and the longest gap in s; None of fewer than two."""
     pairs = list(itertools.pairwise(readings))
     whole = readings[-1][0] - readings[0][0] if pairs else 0.0
     if not whole:
@@ -107,10 +97,7 @@ def power_record(readings: Sequence[tuple[float, float]]) -> dict[str, float | N
 
 
 class _OthersCpuTime:
-    """The share of this process's CPUs that other programs used, from construction to `stop`.
-
-    Descendants of this process are no other programs: compilers and servers that it has started.
-    """
+    """The share of this process's CPUs that others than its descendants used, from construction to `stop`."""
 
     def __init__(self) -> None:
         self._begin = self._now()

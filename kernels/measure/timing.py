@@ -1,8 +1,6 @@
-"""Times calls interleaved, with a cold cache, until the interval of the median is narrow enough.
-
-On a GPU two CUDA events enclose each sample. Before it, the L2 is filled with clean lines of an unrelated buffer, and
-the stream stays busy until the host has queued the whole call: launch gaps of a slow host do not count as kernel time.
-On a CPU the clock is `time.perf_counter_ns`.
+"""Times calls interleaved, cache cold, until the median's interval is narrow enough. On a GPU two CUDA events enclose a
+sample, behind clean lines in the L2 and a stream held until the host has queued the call, so that launch gaps do not
+count. On a CPU the clock is `time.perf_counter_ns`.
 """
 
 import os
@@ -41,10 +39,8 @@ class Timing:
 
 @dataclass
 class StoppingRule:
-    """When timing ends: once every interval is at most `width` of its median wide, or after `seconds` or `most` rounds.
-
-    There are at least `least` rounds; three are enough when the seconds are over. Each call is warmed up before, for
-    `warmup_seconds`.
+    """Timing ends once every interval is at most `width` of its median, or after `seconds` (then at least three rounds)
+    or `most` rounds, after `least`; calls are warmed up for `warmup_seconds`.
     """
 
     seconds: float = 2.0
@@ -82,10 +78,8 @@ def interleaved(
     watches: Mapping[str, Watch] | None = None,
     note: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Timing]:
-    """Times the calls in rounds, each round in a new order, after a warm-up of each.
-
-    `watches` has the watch of a call under the call's name, where it has one. `note` is told the name of the call that
-    runs next.
+    """Times the calls in rounds, each in a new order, after a warm-up. `watches` by a call's name; `note` gets the name
+    of the next call.
     """
     rule, watches = rule or StoppingRule(), watches or {}
     device = torch.device(device)
@@ -151,10 +145,8 @@ class CpuTimer:
 
 
 class CudaTimer:
-    """Time between two CUDA events around a call, after the L2 was filled with clean lines of other data.
-
-    The watch writes the inputs while the stream is held, and takes the answer behind the second event. Work on another
-    stream that does not wait for this one reads old inputs; work that this one does not wait for is taken unfinished.
+    """Time between two CUDA events around a call, behind a flush of the L2. The watch writes inputs while the stream is
+    held, and takes the answer behind the second event: unsynchronised work reads old inputs or is unfinished.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -191,10 +183,7 @@ HOST_BATCH = 25
 
 @torch.no_grad()
 def host_us(call: Call, device: torch.device, calls: int = 1000, seconds: float = 0.2) -> float | None:
-    """The median host time of a call on a GPU in µs; None on a CPU, where it would be the whole time.
-
-    Taken over `calls` calls with warm caches, or as many as `seconds` allow.
-    """
+    """Median host µs of `calls` calls on a GPU, caches warm, or as many as `seconds` allow; None on a CPU."""
     if device.type != "cuda":
         return None
     spent: list[int] = []
@@ -211,16 +200,12 @@ def host_us(call: Call, device: torch.device, calls: int = 1000, seconds: float 
 
 
 SETTLING_SECONDS, SETTLED_SAMPLES, BUSY_MS, MOST_BUSY = 0.3, 9, 20.0, 1000
-"""Work before the first settled sample, as before a settled ceiling; samples; work between two of them in ms, and its
-most calls."""
+"""Work before the first settled sample; samples; work between two of them in ms, and its most calls."""
 
 
 @torch.no_grad()
 def settled(call: Call, device: torch.device, timer: Timer | None = None) -> Timing | None:
-    """The time of a call with a cold cache while the GPU does the same work without a pause; None on a CPU.
-
-    Power then holds the clocks down. `timer` replaces the device's own.
-    """
+    """A call's time, cache cold, while the GPU does that work without a pause, clocks down; None on a CPU."""
     if device.type != "cuda" and timer is None:
         return None
     timer = timer or timer_for(device)

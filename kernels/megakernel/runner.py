@@ -221,10 +221,7 @@ class MegakernelRunner(Runner):
 
     @torch.no_grad()
     def logits(self, ids: Tensor) -> Tensor:
-        """Every position by the megakernel, from an empty cache; [rows, length, vocab] float32.
-
-        Raises ValueError for ids of no token of the vocabulary: the kernel would read beyond the embedding.
-        """
+        """Every position from an empty cache; [rows, length, vocab] float32. Raises ValueError for unknown ids."""
         self._check_ids(ids)
         if self._machine is None or not self._holds(ids.shape[1], self._machine.capacity):
             self.prepare(self._machine.layout.batch if self._machine else 1, ids.shape[1], 1)
@@ -260,10 +257,7 @@ class MegakernelRunner(Runner):
             raise ValueError(f"ids: {int(ids.min())} to {int(ids.max())} are not all of 0 to {self.shape.vocab - 1}")
 
     def _forced(self, machine: SingleGpuMegakernel | RankedMachine, ids: Tensor, start: int) -> Tensor:
-        """Logits [rows, length - start, vocab] float32 of ids [rows, length] from position `start` on.
-
-        At most `layout.batch` rows; keys and values of what precedes lie in the caches.
-        """
+        """Logits [rows, length - start, vocab] float32 of ids [rows, length] from `start` on, behind cached keys."""
         self._cancel[1][0] = 0
         (rows, length), batch, vocab = ids.shape, machine.layout.batch, self.shape.vocab
         out = torch.empty(rows, length - start, vocab, dtype=torch.float32, device=machine.gpu)

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from kernels.cuda import nvrtc
-from kernels.cuda.current import current
+from kernels.cuda.current import connect, current
 from kernels.cuda.launch import Launch, raw_stream
-from kernels.cuda.peer_access import connect
 
 SOURCE = Path(__file__).with_name("all_reduce.cu")
 BLOCKS, THREADS = 64, 512
@@ -59,16 +58,12 @@ class AllReduceByCopies(AllReduce):
 
 
 class AllReduceByPeerAccess(AllReduce):
-    """Sums by one kernel on each GPU, which writes its partials into the memory of the others: `all_reduce.cu`.
-
-    For bf16 and up to `rows` rows. A rank that waits longer than TIMEOUT_NS gives up, and so do all; their sums are
-    then NaN, and `check` says which GPU did not come.
+    """Sums by `all_reduce.cu` on each GPU, into the memory of the others, in bf16 for up to `rows` rows. A rank that
+    waits longer than TIMEOUT_NS gives up, and so do all: their sums are NaN, and `check` names it.
     """
 
     def __init__(self, gpus: Sequence[torch.device], rows: int, hidden: int) -> None:
-        """Raises ValueError for GPUs that cannot reach each other's memory and for a hidden size that is no multiple
-        of 8.
-        """
+        """Raises ValueError for GPUs out of each other's reach and a hidden size that is no multiple of 8."""
         if hidden % VECTOR:
             raise ValueError(f"hidden_size {hidden}: sums over several GPUs need a multiple of {VECTOR}")
         connect(gpus)

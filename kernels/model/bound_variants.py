@@ -20,9 +20,7 @@ LOWERED = ("weights",)
 
 @dataclass(frozen=True)
 class BoundVariant:
-    """One variant built for one case. `distance` is that between the case and the planned one: the sum of |ln(size
-    ratio)|.
-    """
+    """A variant built for one case. `distance` from the planned one: the sum of |ln(size ratio)|."""
 
     variant: registry.Variant
     case: Case
@@ -85,9 +83,7 @@ class BoundVariants:
         return variant.build(case, params)
 
     def pack(self, bound: BoundVariant, weight: Tensor, norm: Tensor | None = None) -> Any:
-        """The weight [n, k] as the variant packs it, once for all calls and for all variants that pack it alike. `norm`
-        [k] is multiplied into it first.
-        """
+        """The weight [n, k], times `norm` [k], as the variant packs it: once for all that pack it alike."""
         packing = bound.variant.packing(bound.case, bound.params)
         slot = (weight.data_ptr(), packing, 0 if norm is None else norm.data_ptr())
         if slot not in self._packed:

@@ -282,9 +282,7 @@ def decode_attention(
     q: Tensor, k: Tensor, v: Tensor, position: Tensor, shape: LayerShape, sinks: Tensor | None = None
 ) -> Tensor:
     """Attention of one query q [b, 1, h, d] over the first position + 1 keys of k, v [b, length, kv_h, d], with `sinks`
-    [h].
-
-    Written as products and sums over the whole (short) cache: compiled, they fuse into two memory-bound kernels.
+    [h]: over the whole cache, which compiles into two memory-bound kernels.
     """
     batch, _, heads, head_dim = q.shape
     length, kv_heads, window = k.shape[1], k.shape[2], shape.window
@@ -311,9 +309,7 @@ def project(x: Tensor, matrices: tuple[Tensor, ...], biases: tuple[Tensor | None
 
 
 class Positions(NamedTuple):
-    """Where a pass's tokens stand in their sequences: `at` [q] int64, and the cos and sin of these positions, [q,
-    head_dim] or [b, q, head_dim].
-    """
+    """A pass's places: `at` [q] int64, and their cos and sin, [q, head_dim] or [b, q, head_dim]."""
 
     at: Tensor
     cos: Tensor
@@ -384,10 +380,7 @@ def mlp(x: Tensor, w: Dense | Experts, linear: Linear) -> Tensor:
 def finish(
     delta: Tensor, residual: Tensor, norm: Tensor, lm_head: Tensor, token: Tensor, position: Tensor, eps: float
 ) -> Tensor:
-    """After the last layer: writes the greedy next ids into token [b, 1] and moves position on.
-
-    Returns the normed hidden states [b, q, hidden], whose product with the LM head are the logits.
-    """
+    """Writes greedy next ids into token [b, 1], moves position on; returns normed hidden states [b, q, hidden]."""
     hidden = rms_norm(residual + delta, norm, eps)
     token.copy_(F.linear(hidden[:, -1], lm_head).argmax(-1, keepdim=True))
     position.add_(delta.shape[1])

@@ -22,8 +22,7 @@ SHARDED = ("llama", "qwen2", "qwen3", "mistral", "qwen3_moe", "mixtral", "olmoe"
 STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose angles depend on the position alone."""
 LONG_ROPE = "longrope"
-"""One whose angles, of all positions, are others where a sequence may be longer than the model was first trained for.
-"""
+"""One whose angles are others where a sequence may be longer than the model was first trained for."""
 NOPE = ("smollm3", "exaone4")
 """Families with layers that rotate nothing."""
 INTERLEAVED = ("glm", "glm4", "ernie4_5")
@@ -131,9 +130,7 @@ class Multipliers(NamedTuple):
 
 
 def multipliers(config: dict[str, Any]) -> Multipliers:
-    """Those of a config.json. Raises ValueError for logits that no power of two divides: their factor joins the last
-    norm's weight, which must stay exact.
-    """
+    """Those of a config.json. Raises ValueError for logits that no power of two divides: norms must stay exact."""
     eps = config.get("rms_norm_eps") or 1e-6
     if config["model_type"] in GEMMAS:
         scores = (config.get("query_pre_attn_scalar") or head_size(config)) ** -0.5

@@ -1,7 +1,5 @@
-"""Whole layers of a model on one device after the other, as transformers' `device_map` places them.
-
-Only one device works at a time: a pipeline without micro-batches. transformers and accelerate move what passes between
-devices.
+"""Whole layers of a model on one device after the other, as transformers' `device_map` places them, and accelerate
+moves what passes between: a pipeline without micro-batches.
 """
 
 from collections.abc import Sequence

@@ -63,9 +63,7 @@ def in_units(w: Experts) -> "torch.Tensor":
 
 
 def can_tile(model: Any, gpu: Gpu) -> bool:
-    """Whether a transformers model has experts without biases, of which a product on this GPU reads tiles, and room to
-    make these.
-    """
+    """Whether a model has experts without biases, of which a product on this GPU reads tiles, and room for these."""
     if not is_sparse(first := model.model.layers[0]) or gpu.sm != 90 or model.dtype.itemsize != 2:
         return False
     if hasattr(experts := first.mlp.experts, "down_proj_bias"):
@@ -77,10 +75,8 @@ def can_tile(model: Any, gpu: Gpu) -> bool:
 
 
 def tile_experts(*models: Any) -> None:
-    """Puts tiles in the place of the experts of a transformers model, or of all shards of one. Its own modules
-    cannot compute with them; a decoder made of the model afterwards does. Raises ValueError as `tiles_of`, and on a GPU
-    where a product of tiles differs from torch's of the weights or takes longer than that of rows; all shards then keep
-    their rows.
+    """Puts tiles in place of the experts of a model or of all its shards, which only a decoder made afterwards computes
+    with. Raises ValueError as `tiles_of`, and where tiles are wrong or slower; rows then stay.
     """
     tiles = [tiles_of(model) for model in models]
     for model, own in zip(models, tiles, strict=True):

@@ -121,9 +121,7 @@ def unchosen_parameters(config: Any, mlp: Any) -> int:
 
 
 def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
-    """Weights [m, top_k] float32 and ids [m, top_k] int64 of the experts that the router's logits [m, experts]
-    choose.
-    """
+    """Weights [m, top_k] float32 and ids [m, top_k] int64 that the router's logits [m, experts] choose."""
     chances = torch.softmax(logits, dim=-1, dtype=torch.float32)
     topk_weights, topk_ids = chances.topk(w.top_k, dim=-1)
     if w.normalised:
@@ -140,9 +138,7 @@ def ordered(topk_ids: Tensor, experts: int) -> Order:
 
 
 def combined(y: Tensor, topk_weights: Tensor, inverse: Tensor) -> Tensor:
-    """[m, hidden], in the dtype of y: each token's rows of y [m · top_k, hidden] times their weights, summed in
-    float32.
-    """
+    """[m, hidden] in y's dtype: each token's rows of y [m · top_k, hidden] times weights, summed in float32."""
     return (y[inverse].float() * topk_weights[..., None]).sum(1).to(y.dtype)
 
 

@@ -35,9 +35,7 @@ class RouteConstants(NamedTuple):
 
 @triton.jit
 def _route_tokens(logits, topk_weights, topk_ids, experts, C: tl.constexpr):
-    """The best of a token's logits [experts]: their ids, and their weights by the softmax. The id is of an expert that
-    there is, also where logits are NaN.
-    """
+    """The best of logits [experts]: ids of experts that there are, also of NaN, and weights by the softmax."""
     TOP_K: tl.constexpr = C.TOP_K
     token = tl.program_id(0)
     expert = tl.arange(0, C.BLOCK)

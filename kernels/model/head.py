@@ -10,7 +10,7 @@ from kernels.model.bound_variants import BoundVariant, BoundVariants, folded_in
 from kernels.model.products import Rows, Stream
 from kernels.model.state import State
 from kernels.ops import LmHeadCase
-from kernels.ops.token_feedback import TokenFeedback
+from kernels.ops.lm_head import TokenFeedback
 
 
 def bound_head(model: decoder.Decoder, variants: BoundVariants, batch: int) -> BoundVariant:
@@ -21,10 +21,8 @@ def bound_head(model: decoder.Decoder, variants: BoundVariants, batch: int) -> B
 
 
 class Head:
-    """Chooses the next ids and advances the position.
-
-    A variant with `advances_token` does both. The norm's weight is folded into the head's. The norm's factor 1 / rms of
-    a row is left out: it does not change which logit is the largest.
+    """Chooses the next ids and advances the position, by the variant if it `advances_token`. The norm's weight is
+    folded into the head's, and a row's 1 / rms left out: it does not change the largest logit.
     """
 
     def __init__(self, model: decoder.Decoder, variants: BoundVariants, state: State, rows: Rows, queries: int) -> None:

@@ -1,7 +1,5 @@
-"""The input of one forward pass, and the tensor that is compared, for any transformers model.
-
-A model's *main input* is ids [batch, length] for text, pixels [batch, channels, height, width] for images, or a
-spectrogram [batch, bins, frames] for sound. The configuration gives the sizes of images and sound.
+"""The input of one pass, and the tensor that is compared, of any model. The *main input* is ids [batch, length], pixels
+[batch, channels, height, width] or a spectrogram [batch, bins, frames].
 """
 
 import inspect
@@ -19,10 +17,7 @@ FRAMES_PER_POSITION = 2
 
 
 def zeros(model: PreTrainedModel, batch: int, length: int) -> torch.Tensor:
-    """A main input for `batch` requests on the model's device; texts are of `length` ids.
-
-    Raises ValueError when the configuration does not describe it.
-    """
+    """A main input of `batch` requests, texts of `length` ids. Raises ValueError where the config has none."""
     shape = _shape(model, batch, length)
     dtype = torch.int64 if model.main_input_name == "input_ids" else model.dtype
     return torch.zeros(shape, dtype=dtype, device=model.device)
@@ -88,10 +83,8 @@ def check(config: dict[str, Any]) -> None:
 
 
 def output_tensor(outputs: Any) -> torch.Tensor:
-    """Logits, or the last hidden state of a model without a head. A detector's logits have its boxes behind them.
-
-    Of a model that answers questions [batch, 2, length]: a logit of each position as the answer's start and as its end.
-    Of a model that labels pixels [batch, height, width, labels].
+    """Logits, or the last hidden state; a detector's with boxes behind; of answers to questions [batch, 2, length],
+    start and end; of labels [batch, height, width, labels].
     """
     if isinstance(outputs, SemanticSegmenterOutput) and outputs.logits is not None:
         return outputs.logits.movedim(1, -1)

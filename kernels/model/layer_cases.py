@@ -30,9 +30,7 @@ def fits_step(w: Weights, shape: LayerShape) -> bool:
 
 
 def step_weights(w: Weights) -> dict[str, Tensor]:
-    """`q_norm` and `k_norm` [head_dim] and `sinks` [heads] of a layer that has them, as arguments of a decode step in
-    one kernel.
-    """
+    """`q_norm`, `k_norm` [head_dim] and `sinks` [heads] of a layer that has them, as arguments of a step."""
     of_layer = {"q_norm": w.q_norm, "k_norm": w.k_norm, "sinks": w.sinks}
     return {name: weight for name, weight in of_layer.items() if weight is not None}
 
@@ -88,10 +86,8 @@ def step_case(
 
 
 def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase | None, GroupedCase]:
-    """Gate and up, activation, and down of a layer's experts for `m` tokens. Each token has `top_k` rows.
-
-    Tiles have gate and up interleaved, and the product itself gates. Otherwise the activation is a kernel of its own:
-    a copy of the weights for it would be more than half of the model.
+    """Gate and up, activation, and down of a layer's experts for `m` tokens, `top_k` rows each. A product of tiles
+    gates by itself; otherwise the activation is a kernel: a copy of the weights for it would be too large.
     """
     (experts, hidden), rows = w.router.shape, m * w.top_k
     down = GroupedCase(rows=rows, experts=experts, n=hidden, k=w.inner, dtype=dtype)

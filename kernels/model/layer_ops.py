@@ -154,9 +154,7 @@ class LayerOps:
         return [plain] if bias else [(self._linear(m, shape, "residual"),), plain]
 
     def _norm(self, m: int, follows: tuple[Case, ...], before: tuple[Case, ...], weight: Tensor | None) -> list[Case]:
-        """The case between two products: a norm, an addition or both; [] where the products do both themselves, or
-        torch adds because the family has no norm there.
-        """
+        """The case between two products: a norm, an addition or both; [] where products or torch do both."""
         if weight is None:
             return []
         first, last = follows[0], before[-1]

@@ -19,9 +19,7 @@ from kernels.quant.quantised_matrix import (
 
 
 class Dense(NamedTuple):
-    """The weights of a dense MLP. Packed, `gate_up` is one matrix with the gate first, otherwise gate and up. gelu is
-    its tanh form.
-    """
+    """A dense MLP's weights. Packed, `gate_up` is one matrix, gate first, else two. gelu is its tanh form."""
 
     gate_up: tuple[Tensor, ...]
     gate_up_bias: tuple[Tensor | None, ...]
@@ -120,9 +118,7 @@ def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]
 
 
 def norm_of(config: Any, owner: Any, name: str) -> Tensor | None:
-    """What a norm multiplies by in the model's dtype, in which transformers leaves not every family's; None where the
-    family has none of that name.
-    """
+    """What a norm multiplies by, in the model's dtype; None where the family has none of that name."""
     if not hasattr(owner, name):
         return None
     weight: Tensor = getattr(owner, name).weight
@@ -142,10 +138,8 @@ def _dense(config: Any, mlp: Any, pack: bool) -> Dense:
 
 
 def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
-    """The modules' tensors; when packed, one tensor.
-
-    Either way the modules' own parameters become views of its rows, so that no later decoder moves what a CUDA graph
-    of an earlier one reads.
+    """The modules' tensors; when packed, one. Their parameters become views of its rows, so that no later decoder moves
+    what an earlier one's CUDA graph reads.
     """
     parts = [getattr(module, name) for module in modules]
     if parts[0] is None:

@@ -35,8 +35,7 @@ logger = logging.getLogger(__name__)
 NO_PADDING = -1
 """No token has this id: classifiers of decoders, which look for the last token before padding, refuse to have none."""
 _building = threading.RLock()
-"""transformers builds a model under its dtype as torch's default, which all threads share. Two at once may leave one's
-behind."""
+"""transformers builds a model under its dtype as torch's default, which threads share: one build at a time."""
 
 
 @dataclass(frozen=True)
@@ -220,9 +219,7 @@ def _read(
 
 
 def _attach_scales(model: PreTrainedModel, model_dir: Path) -> None:
-    """Gives weights the scales and zeros that they were stored with and a dequantised model keeps, and attention those
-    of its keys and values.
-    """
+    """Gives weights their stored scales and zeros, and attention those of its keys and values."""
     for attribute in STORED:
         if (path := model_dir / attribute).is_file():
             for name, numbers in load_file(path).items():

@@ -76,9 +76,7 @@ Product = Callable[[Stream], Tensor]
 
 
 def normed_product(rows: Rows, norm: Tensor | None, w: Tensor, bias: Tensor | None) -> Product:
-    """stream ↦ rmsnorm(stream) · wᵀ + bias: one kernel that scales its rows, or a norm and a product. Without a norm
-    stream · wᵀ + bias.
-    """
+    """stream ↦ rmsnorm(stream) · wᵀ + bias, in one kernel or two. Without a norm stream · wᵀ + bias."""
     plain: Epilogue = "none" if bias is None else "bias"
     if norm is None:
         alone = _product(rows, rows.linear(w.shape, plain), w, bias)
@@ -91,9 +89,7 @@ def normed_product(rows: Rows, norm: Tensor | None, w: Tensor, bias: Tensor | No
 
 
 def gated_product(rows: Rows, norm: Tensor | None, mlp: Dense) -> Product:
-    """stream ↦ activation(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, two or three. Without a
-    norm that of stream · wᵀ.
-    """
+    """stream ↦ activation(gate) · up of rmsnorm(stream) · wᵀ, gate first; in one to three kernels."""
     w, bias = mlp.gate_up[0], mlp.gate_up_bias[0]
     n, k = w.shape[0] // 2, w.shape[1]
     if bias is None and mlp.activation == "silu":
@@ -112,10 +108,8 @@ def gated_product(rows: Rows, norm: Tensor | None, mlp: Dense) -> Product:
 def added_product(
     rows: Rows, w: Tensor, bias: Tensor | None, partial: bool = False, norm: Tensor | None = None
 ) -> Callable[[Tensor, Stream], None]:
-    """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op. With a norm
-    ↦ stream + rmsnorm(y · wᵀ + bias).
-
-    A `partial` product is always left there: it is a rank's part of the sum over all ranks of a sharded model.
+    """(y, stream) ↦ stream + y · wᵀ + bias, or `delta` for the next op; with a norm stream + rmsnorm(y · wᵀ + bias). A
+    `partial` product is always left: it is a rank's part of a sum.
     """
     added = rows.linear(w.shape, "residual")
     plain = rows.linear(w.shape, "none" if bias is None else "bias")
@@ -200,9 +194,7 @@ def _routing(router: Tensor) -> Routing:
 
 
 def _grouped(rows: Rows, case: GroupedCase, w: Tensor, tiled: bool) -> Grouped:
-    """The planned product. One in fewer bits has its own form of w; others take the model's. Raises ValueError where
-    none is planned for tiles.
-    """
+    """The planned product, in fewer bits with its own form of w. Raises ValueError for tiles without one."""
     planned = rows.variants.planned(case)
     if tiled and (planned is None or not planned.params.get("tiled")):
         raise ValueError(f"{case.key}: no product of tiles is planned")

@@ -1,7 +1,4 @@
-"""The ops of a prompt's pass when no plan names any. They depend on the size alone, as measured on an H200.
-
-This module times nothing: the preferences are what measurements of whole models on an H200 showed.
-"""
+"""The ops of a prompt's pass when no plan names any, by its size alone, as measured in models on an H200."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -33,8 +30,7 @@ SMALL_HEADS, LARGE_ROWS = 128, 128
 ROW_WARPS = {"warps": 8}
 """Params of `rmsnorm_triton` up to FEW rows, where only the next product waits for it."""
 ONE_TILE = {"tokens": 1}
-"""The tile config of a product with residual up to LARGE_ROWS rows. In the chain it is fastest; alone another one is.
-"""
+"""The tile config of a product with residual up to LARGE_ROWS rows: the fastest in the chain, not alone."""
 
 PACKS_HEAD = ("lm_head_skinny",)
 """A variant of the prompt's LM head that several GPUs do without: it holds the head once more, on the first of them."""
@@ -77,9 +73,7 @@ def of_prompts(ops: Collection[PlannedOp], traffic: BatchShape) -> list[PlannedO
 
 
 def is_of_prompts(case: Case, traffic: BatchShape) -> bool:
-    """Whether a prompt's pass runs the case; every pass runs the head. Experts and norms of heads have several rows for
-    each token.
-    """
+    """Whether a prompt's pass runs the case, or the head. Experts and norms of heads have several rows a token."""
     queries = bucket(traffic.prompt)
     if isinstance(case, LmHeadCase):
         return True
@@ -90,9 +84,7 @@ def is_of_prompts(case: Case, traffic: BatchShape) -> bool:
 
 
 def _alone(op: PlannedOp) -> PlannedOp:
-    """Triton's ops as ordinary launches: a dependent launch is only safe beside neighbours that are dependent launches
-    too.
-    """
+    """Triton's ops as ordinary launches: dependent ones are safe only beside dependent neighbours."""
     if not op.variant.endswith("_triton"):
         return op
     return op.model_copy(update={"params": {**op.params, "pdl": False}})

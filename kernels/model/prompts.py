@@ -31,10 +31,8 @@ def room_for(prompt: int, tokens: int) -> int:
 
 
 class PromptReader:
-    """Reads prompts into the state's cache with a plan's variants.
-
-    A prompt of any length up to the capacity runs in its bucket's graph. Causality hides the padding on the right from
-    the prompt's ids, and later steps overwrite the padding's keys.
+    """Reads prompts into the state's cache with a plan's variants, of any length in its bucket's graph: causality hides
+    the padding on the right, and later steps overwrite it.
     """
 
     def __init__(self, model: decoder.Decoder, variants: BoundVariants, state: State, *, whole: bool) -> None:
@@ -59,10 +57,8 @@ class PromptReader:
         return Bucket(Pass(self.model, self.variants, self.state, size, whole=self._whole), self._length)
 
     def read(self, prompt: Tensor) -> Tensor:
-        """Runs the prompt [b, length] in its bucket's graph. Captures the graph at first use.
-
-        Leaves the greedy next ids in the state's token and the length in its position. Returns the residual stream of
-        the whole bucket, as `Pass.run` does; the next prompt overwrites it.
+        """Runs the prompt [b, length] in its bucket's graph, captured at first use: the greedy next ids go into the
+        state's token, the length into its position. Returns the bucket's stream, as `Pass.run` does.
         """
         length = prompt.shape[1]
         self.capture(length)

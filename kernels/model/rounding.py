@@ -26,10 +26,7 @@ MATRICES = {
 
 
 class Rounding(BaseModel):
-    """The option `rounding` of a plan. GPTQ is calibrated on uniform ids of `seed`: `sequences` of `length` tokens.
-
-    They are the same on every machine, so that a plan names its weights without a text.
-    """
+    """The option `rounding`: GPTQ calibrated on uniform ids of `seed`, the same everywhere: no text is needed."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -113,10 +110,7 @@ def rounded_decoder(compact: Any, rounded: RoundedWeights) -> Any:
 
 @torch.no_grad()
 def with_folded_norms(compact: Any) -> Any:
-    """Folds the weight of each norm into the matrices behind it, in bf16; the norms are ones then. Changes `compact`.
-
-    A product that scales its rows by the norm itself holds such matrices, so it is they that have to be rounded.
-    """
+    """Folds norms into the matrices behind them, in bf16, in place: such matrices are what products hold."""
     compact.layers = [
         layer._replace(
             input_norm=_ones(layer.input_norm),

@@ -18,9 +18,7 @@ class SentenceHead(torch.nn.Module):
         self._layers = torch.nn.ModuleList(_layer(layer, directory) for layer in modules.layers)
 
     def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Vectors [texts, width] of `hidden` states [texts, tokens, values]; in `mask` [texts, tokens] each text's
-        tokens are 1, and 0 behind them.
-        """
+        """Vectors [texts, width] of states [texts, tokens, values]; `mask` [texts, tokens] is 0 behind a text."""
         vector = torch.cat([_pooled(mode, hidden, mask) for mode in self._pooling], -1)
         for layer in self._layers:
             vector = layer(vector)

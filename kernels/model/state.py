@@ -7,10 +7,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class State:
-    """`position` [1] int64 is the position of the next token to read; `token` [b, 1] is that token.
-
-    Two more exist where the planned LM head advances the token itself. `stream` [b, hidden] is the token's embedding,
-    with which a step begins. `seen` [capacity + 1, b] int64 is the host's copy of each token by its position.
+    """`position` [1] int64 and `token` [b, 1] of the next token to read. Where the planned LM head advances the token,
+    `stream` [b, hidden] is its embedding, and `seen` [capacity + 1, b] int64 the host's copy.
     """
 
     batch: int

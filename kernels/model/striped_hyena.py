@@ -82,10 +82,7 @@ class LongConvolution(nn.Module):
         return convolved[..., :length].to(u.dtype) * w_post
 
     def last(self, products: Tensor, position: Tensor) -> Tensor:
-        """conv(products, taps) [batch, width] at `position`, of u · w_pre [batch, tokens, width].
-
-        What lies behind the position counts for nothing.
-        """
+        """conv(products, taps) [batch, width] at `position`, of u · w_pre [batch, tokens, width] up to there."""
         distance = position - torch.arange(products.shape[1], device=products.device)
         taps = self.taps(products.shape[1]).index_select(1, distance.clamp_min(0)).masked_fill(distance < 0, 0.0)
         return (products.float() * taps.T).sum(1).to(products.dtype)
@@ -126,10 +123,8 @@ CONVOLUTIONS = (LongConvolution, ShortConvolution)
 
 
 class HyenaMixer(nn.Module):
-    """What stands in for attention: a projection, a short convolution of each channel, two gates, a long convolution.
-
-    The cache keeps the projections of all tokens as keys, and what the long convolution takes of them as values. A call
-    with several tokens begins at position 0, one with a single token and a cache is a decode step.
+    """What stands in for attention: a projection, a short convolution of each channel, gates, a long convolution. The
+    cache keeps projections as keys, the long one's input as values. Several tokens begin at position 0.
     """
 
     def __init__(self, config: StripedHyenaConfig, layer_idx: int) -> None:

@@ -33,8 +33,7 @@ ADDED_ONCE = ("o_proj.bias", "down_proj.bias", "down_proj_bias")
 EXPERT_COLUMNS = 8
 """Each rank gets a multiple of so many columns of an expert: 16 bytes, which grouped products read at once."""
 GATE_FIRST = "experts.gate_up_proj"
-"""The rows of every expert's gate, then those of up, of both of which a rank has some. gpt-oss's, which alternate, are
-columns of the parameter."""
+"""The rows of every expert's gate, then of up; gpt-oss's alternate as columns of the parameter."""
 STORED_EXPERTS = (("mlp", "gate_proj", "up_proj", "down_proj"), ("block_sparse_moe", "w1", "w3", "w2"))
 """What files with one tensor for each expert call the MLP, gate, up and down; the second are Mixtral's."""
 
@@ -64,10 +63,7 @@ def shards_of(model: Any) -> list[Any]:
 
 
 def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch.device]:
-    """The devices of so many shards: the first GPUs, or with the `kind` "cpu" this machine's memory for each shard.
-
-    Raises ValueError where fewer GPUs can be seen.
-    """
+    """The devices of so many shards: the first GPUs, or the CPU for each. Raises ValueError for fewer GPUs."""
     if kind == "cpu":
         return [torch.device("cpu")] * tensor_parallel_size
     if (visible := torch.cuda.device_count()) < tensor_parallel_size:
@@ -78,9 +74,7 @@ def devices_of(tensor_parallel_size: int, kind: str | None = None) -> list[torch
 
 
 def shard_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict[str, Any]:
-    """The configuration of each rank's model. Raises ValueError naming the first size that does not divide, or the
-    family that is not sharded.
-    """
+    """Each rank's configuration. Raises ValueError for a size that does not divide, or such a family."""
     family = config.get("model_type")
     if family not in SHARDED:
         raise ValueError(f"model_type {family!r}: {', '.join(SHARDED)} are sharded over several GPUs")
@@ -110,10 +104,8 @@ def load(
     generated: bool = False,
     dtype: str = "bf16",
 ) -> TensorParallelModel:
-    """The model sharded over `devices`, `generated` from the seed or read from the safetensors of `directory`.
-
-    Each device gets its shard alone, and the whole model is nowhere. Raises ValueError as `generate` and `read`, and
-    where a device holds too little.
+    """The model sharded over `devices`, `generated` from the seed or read from `directory`'s safetensors, whole
+    nowhere. Raises ValueError as `generate` and `read`, and where a device holds too little.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
@@ -132,10 +124,7 @@ def load(
 
 @torch.no_grad()
 def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str, seed: int = 0) -> TensorParallelModel:
-    """The model that `kernels.runners.load` generates of this configuration and seed, sharded over `devices`.
-
-    Each rank's weights are made on its device, and the whole model nowhere. Raises ValueError as `shard_config`.
-    """
+    """The generated model over `devices`, each rank's weights made there. Raises ValueError as `shard_config`."""
     shard_config(config, len(devices))
     whole: Any = loading.skeleton(config, dtype)
 
@@ -149,10 +138,8 @@ def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str
 
 @torch.no_grad()
 def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device], dtype: str) -> TensorParallelModel:
-    """The model in the safetensors of `directory`, sharded over `devices`: each rank copies its own slices of files
-    that are mapped, and of the scales and zeros that a dequantised model keeps.
-
-    Raises ValueError as `shard_config` does, and for a tensor that is missing or has another shape.
+    """The model in `directory`'s safetensors over `devices`: each rank copies its slices of mapped files, scales and
+    zeros. Raises ValueError as `shard_config`, and for a missing or misshapen tensor.
     """
 
     def fill(shard: Any, place: Place) -> None:
@@ -294,9 +281,7 @@ def _read_groups(path: Path, attribute: str, shard: Any, place: Place) -> None:
 
 
 def _boxes(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> list[tuple[Box, Box]]:
-    """Which boxes of the whole tensor a rank has, each behind its place in the rank's own: two of gate and up of
-    experts, else one (`_box`).
-    """
+    """Which boxes of the whole tensor a rank has, each behind its place: two of experts' gate and up (`_box`)."""
     box = _box(name, whole, shape, place)
     if not name.endswith(GATE_FIRST) or whole[1] == shape[1]:
         return [(tuple(slice(0, length) for length in shape), box)]

@@ -27,10 +27,8 @@ class PartialSum(nn.Module):
 
 
 class RankModules(nn.Module):
-    """The attention or the MLP of one layer on every rank, in place of the whole model's: it takes the same arguments
-    on the first rank's device, and gives the sum there.
-
-    `copies` has what all layers of a pass are given, such as rotary angles, on each of the other devices.
+    """One layer's attention or MLP on every rank, in place of the whole model's: the first device's arguments, and the
+    sum there. `copies` has what all layers of a pass are given, on each of the others.
     """
 
     def __init__(self, ranks: Sequence[Any], copies: dict[Any, tuple[Any, Any]]) -> None:

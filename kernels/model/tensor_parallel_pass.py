@@ -48,9 +48,7 @@ def run_halves(
     devices: Sequence[torch.device],
     exchange: AllReduce,
 ) -> None:
-    """Runs all layers: `halves[r]` are rank r's, on `devices[r]`. After each half all ranks add the partial sums that
-    the half left in `delta` of their streams.
-    """
+    """Runs all layers, `halves[r]` on `devices[r]`; behind each half ranks add the partial sums in `delta`."""
     for of_ranks in zip(*halves, strict=True):
         for half, given, device in zip(of_ranks, inputs, devices, strict=True):
             with current(device):
@@ -90,9 +88,7 @@ class TensorParallelPass:
         self.exchange: AllReduce = all_reduce(self._devices, rows, ranks[0].model.embedding)
 
     def run(self, ids: Tensor, length: Tensor | None = None) -> Tensor:
-        """See `Pass.run`. What other GPUs do, each on its current stream, follows the first one's current stream, which
-        then waits for it.
-        """
+        """See `Pass.run`. Other GPUs' work is ordered with the first one's current stream, before and behind."""
         follow(self._devices)
         inputs = []
         for rank, (own, device) in enumerate(zip(self._passes, self._devices, strict=True)):

@@ -1,6 +1,4 @@
-"""What can be built: by the installed transformers, read from its source files without importing it (that imports
-torch), and the family of our own.
-"""
+"""What can be built: by transformers, read from its source without importing it, and our own family."""
 
 import ast
 import importlib.metadata

@@ -73,10 +73,7 @@ def climbs_out(path: str) -> bool:
 
 
 def check_content(path: str, head: bytes, size: int) -> None:
-    """Refuses a pickle, archive or program by its first bytes, whatever its name says.
-
-    `head` is the file's first MiB, or all of it. Raises ModelRefused.
-    """
+    """Refuses a pickle, archive or program by `head`, a file's first MiB, whatever its name. Raises ModelRefused."""
     for magic, what in ARCHIVE_MAGIC.items():
         if head.startswith(magic) and not (magic == b"GGUF" and path.endswith(".gguf")):
             raise ModelRefused(path, "", f"the content is a {what}, whatever the name says")

@@ -29,10 +29,8 @@ def content_digest(files: Pairs) -> str:
 
 
 def model_digest(config: dict[str, Any], files: Pairs, generated: bool, seed: int = 0) -> str:
-    """SHA-256 over what changes the model's outputs: it names the model in plans.
-
-    The configuration counts by what it says, so white space and the order of its keys change nothing. Of the other
-    files, those count for which `changes_outputs` holds. `seed` counts only when the weights are `generated`.
+    """SHA-256 over what changes the model's outputs: the configuration by what it says, files by `changes_outputs`, and
+    `seed` if `generated`. It names the model in plans.
     """
     document: dict[str, Any] = {"config": config}
     if generated:

@@ -4,10 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 
 class ModelRefused(Exception):
-    """Why a model is not taken: the file, the field in it, and the reason, as one sentence.
-
-    `others` are what else is wrong with the model.
-    """
+    """Why a model is not taken: file, field and reason, as one sentence. `others`: what else is wrong."""
 
     def __init__(self, file: str, field: str, reason: str, others: Sequence["ModelRefused"] = ()) -> None:
         self.file, self.field, self.reason, self.others = file, field, reason, tuple(others)

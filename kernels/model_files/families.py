@@ -235,10 +235,8 @@ def head_shape(config: dict[str, Any]) -> tuple[int, int]:
 
 
 def estimated_parameters(config: dict[str, Any]) -> int:
-    """The number of parameters the configuration implies.
-
-    For a known family the sum over its tensors; else a rough figure, L·(4·h² + experts·3·h·inner) + 2·V·h with the
-    width of an expert where it is given; 0 when the dimensions are not there.
+    """The number of parameters the configuration implies: of a known family the sum over its tensors, else about
+    L·(4·h² + experts·3·h·inner) + 2·V·h; 0 without dimensions.
     """
     family = FAMILIES.get(config["model_type"])
     if family is not None:

@@ -21,8 +21,7 @@ VERSIONS = (2, 3)
 MAX_ENTRIES, MAX_TENSORS = 10_000, 200_000
 MAX_TEXT = 2**24
 MAX_ITEMS = 2**22
-"""Of all arrays. The largest vocabularies have 262,144 tokens with three arrays about them, and twice as many merges.
-"""
+"""Of all arrays. The largest vocabularies have 262,144 tokens, three arrays, and twice as many merges."""
 MAX_HEADER = 2**28
 MAX_RANK = 4
 MAX_ALIGNMENT = 2**20
@@ -40,9 +39,7 @@ BLOCKS: dict[int, tuple[str, int, int]] = {
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """The metadata by key, and the tensors in the order of their bytes; `start` and `end` count from the file's first
-    byte, and shapes are as torch has them, rows first.
-    """
+    """Metadata by key, and tensors in the order of bytes: `start` and `end` in the file, shapes as torch's."""
 
     metadata: dict[str, Any]
     tensors: list[Tensor]

@@ -1,7 +1,5 @@
-"""The header of a safetensors file, checked to the last byte. Nothing but the header is read.
-
-Format: https://huggingface.co/docs/safetensors, "Format". A file is `u64 n`, n bytes of JSON, then the tensors' bytes
-without holes or overlaps.
+"""The header of a safetensors file, checked to the last byte: `u64 n`, n bytes of JSON, then the tensors' bytes without
+holes or overlaps (https://huggingface.co/docs/safetensors, "Format").
 """
 
 import math
@@ -42,10 +40,7 @@ class Tensor:
 
 
 def read_header(name: str, path: Path) -> list[Tensor]:
-    """The tensors of a safetensors file in the order of their bytes.
-
-    `name` is the file's name for people. Raises ModelRefused when anything about header or length is wrong.
-    """
+    """A safetensors file's tensors in the order of bytes; `name` is for people. Raises ModelRefused."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         head = stream.read(1 << 20)

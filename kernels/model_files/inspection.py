@@ -67,10 +67,8 @@ class ModelFacts(BaseModel):
 
 
 def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> ModelFacts:
-    """Checks a model directory, or files given as {path in the directory: where the content lies}.
-
-    `quota` is the most bytes that the files may have together. Reads headers and small files only.
-    Raises ModelRefused with the file, the field and the reason.
+    """Checks a model directory, or {path in it: where the content lies}, by headers and small files, of `quota` bytes
+    at most. Raises ModelRefused with the file, the field and the reason.
     """
     given = _listed(where) if isinstance(where, Path) else dict(where)
     sizes = {path: _plain_size(path, at) for path, at in given.items()}
@@ -155,9 +153,7 @@ def check_config_size(size: int) -> None:
 
 
 def inspect_config_file(at: Path, files: Mapping[str, Path] = {}) -> ModelFacts:
-    """Checks the config.json whose content lies at `at`, with what other files of the model say of its modules and of
-    how its weights are quantised. Raises ModelRefused.
-    """
+    """Checks the config.json at `at`, with what other files say of modules and weights. Raises ModelRefused."""
     _check_head(FILE, at)
     config = with_quantisers_file(read_json(FILE, at, MAX_CONFIG, MAX_CONFIG_ENTRIES), files)
     return inspect_config(with_modules(config, sentence_modules(files.get)))

@@ -64,9 +64,7 @@ def with_quantisers_file(config: Any, files: Mapping[str, Path]) -> Any:
 
 
 def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
-    """The scheme of a configuration's weights; None where they are not quantised. Raises ModelRefused for a format that
-    is not taken, with its name.
-    """
+    """The scheme of a configuration's weights; None where not quantised. Raises ModelRefused for another format."""
     if isinstance(config.get("quantization"), dict):
         raise ModelRefused(FILE, "quantization", f"MLX's quantised weights are not taken; taken are {TAKEN}")
     if (older := config.get("compression_config")) is not None:
@@ -114,9 +112,7 @@ def _of_all_layers(given: Mapping[str, Any]) -> bool:
 
 
 def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of the model whose weights are dequantised to bf16. It keeps how they were quantised, which the
-    model's digest has to cover.
-    """
+    """The configuration of the model in bf16; it keeps how weights were quantised, for the model's digest."""
     left_out = (FIELD, "dtype", "torch_dtype")
     fields = {key: value for key, value in config.items() if key not in left_out}
     return fields | {"dtype": "bfloat16", "dequantised_from": config[FIELD]}

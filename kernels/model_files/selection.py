@@ -35,10 +35,8 @@ class Selection(NamedTuple):
 
 
 def select_files(paths: Iterable[str], shards: Collection[str] | None = None) -> Selection:
-    """What is read of a folder with these paths; a folder's own ends with a slash.
-
-    `shards` are the files that the index names, where it has been read. Raises ModelRefused without a config.json, and
-    where the weights are there in a form alone that is not read.
+    """What is read of a folder with these paths; a folder's own ends with a slash. `shards` are the index's files,
+    where read. Raises ModelRefused without a config.json or weights in a form that is read.
     """
     paths = list(paths)
     if single := gguf_file(paths):
@@ -62,9 +60,7 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
 
 
 def gguf_file(paths: Iterable[str]) -> str:
-    """The GGUF file that a model consists of; "" for a model directory, which has a config.json. Raises ModelRefused
-    where there are several.
-    """
+    """The model's one GGUF file; "" for a directory with a config.json. Raises ModelRefused for several."""
     paths = list(paths)
     ggufs = sorted(path for path in paths if path.endswith(SUFFIX) and "/" not in path)
     if FILE in paths or not ggufs:

@@ -41,10 +41,7 @@ class Dense(NamedTuple):
 
 @dataclass(frozen=True)
 class SentenceModules:
-    """What is behind the transformer: pooling, by one mode or several, and layers and scaling to length 1 in order.
-
-    `prompts` stand before a text by their names. `longest` is the most tokens of a text.
-    """
+    """What is behind the transformer: pooling, layers, scaling. `prompts` by names; `longest` in tokens."""
 
     pooling: tuple[str, ...] = ("mean",)
     layers: tuple[Dense | Literal["normalize"], ...] = ("normalize",)
@@ -64,10 +61,7 @@ class SentenceModules:
 
 
 def sentence_modules(find: Find) -> SentenceModules | None:
-    """None without modules.json, and where a transformer stands there alone, as of a cross-encoder.
-
-    Raises ModelRefused for modules that the product has not.
-    """
+    """None without modules.json, or where a transformer stands alone. Raises ModelRefused for other modules."""
     listed = [entry for entry in _read(find, MODULES, list) if isinstance(entry, dict)]
     modules = [(str(entry.get("type")).rpartition(".")[2], entry.get("path")) for entry in listed]
     if [name for name, _ in modules] in ([], ["Transformer"]):

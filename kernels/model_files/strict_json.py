@@ -11,8 +11,7 @@ from kernels.model_files.errors import ModelRefused
 MAX_ENTRIES = 8_000_000
 """Commas, quotes and opening brackets allowed in one file; the largest tokenizer.json has about 3 million."""
 MAX_DEPTH = 100
-"""Objects and lists inside one another. Whatever reads the document later may recurse, so this is far below Python's
-limit of 1,000 calls."""
+"""Objects and lists inside one another: far below Python's recursion limit, since readers may recurse."""
 TAG = "__float__"
 SPECIAL = ("Infinity", "-Infinity", "NaN")
 TOO_DEEP = f"the JSON is nested deeper than {MAX_DEPTH} levels"

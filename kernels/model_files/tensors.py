@@ -17,9 +17,7 @@ MAX_INDEX = 64 * 2**20
 
 
 def read_tensors(files: Mapping[str, Path]) -> dict[str, Tensor]:
-    """The tensors of the shards at the folder's top by name, {} when there are none. The headers of other safetensors
-    are checked alone. Raises ModelRefused for a bad shard or index.
-    """
+    """The shards' tensors by name, {} without; other safetensors' headers are checked. Raises ModelRefused."""
     tensors: dict[str, Tensor] = {}
     shards = sorted(path for path in files if path.endswith(".safetensors"))
     for shard in shards:
@@ -63,10 +61,7 @@ def _check_index(weight_map: Mapping[str, str], files: Mapping[str, Path], tenso
 
 
 def check_against_config(tensors: dict[str, Tensor], config: dict[str, Any]) -> None:
-    """Refuses missing, surplus or misshapen tensors of the families in FAMILIES. Raises ModelRefused.
-
-    Files hold a mixture's experts together or one by one, under names of their own: what loads them checks those.
-    """
+    """Refuses missing, surplus or misshapen tensors of FAMILIES (not experts). Raises ModelRefused."""
     family = FAMILIES.get(config["model_type"])
     if family is None or not tensors:
         return

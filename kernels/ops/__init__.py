@@ -28,7 +28,7 @@ __all__ = [
     "SamplingKind", "Scales", "StepAttentionCase", "Weights", "case_from",
 ]  # fmt: skip
 
-Union = (
+AnyCase = (
     ModelCase
     | AttentionCase
     | StepAttentionCase
@@ -40,9 +40,9 @@ Union = (
     | GatedCase
     | FftConvCase
 )
-Case = Annotated[Union, Field(discriminator="op")]
+Case = Annotated[AnyCase, Field(discriminator="op")]
 
-OPS: dict[str, type[BaseCase]] = {get_arg.model_fields["op"].default: get_arg for get_arg in get_args(Union)}
+OPS: dict[str, type[BaseCase]] = {case.model_fields["op"].default: case for case in get_args(AnyCase)}
 """The case classes by op name, in the order in which pages show them."""
 
 PARTS = {name: op.part for name, op in OPS.items()}

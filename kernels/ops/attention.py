@@ -193,10 +193,8 @@ def _sdpa(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.T
 def _each_sequence(
     case: AttentionCase, arguments: Arguments, attend: "Callable[[AttentionCase, Arguments], torch.Tensor]"
 ) -> "torch.Tensor":
-    """o of a case that reads a cache: `attend` of each sequence alone, with its keys and values gathered from the
-    cache.
-
-    They are multiplied by their scales in float32 (float64 beside a float64 q) and rounded to q's dtype.
+    """o of a case that reads a cache: `attend` of each sequence, its keys and values gathered, multiplied by their
+    scales in float32 (float64 beside such a q) and rounded to q's dtype.
     """
     import torch
 
@@ -215,10 +213,7 @@ def _each_sequence(
 
 
 def _cache(case: AttentionCase, make: "Maker", k: "torch.Tensor", v: "torch.Tensor") -> Arguments:
-    """k and v as the case's cache stores them, with the arguments needed to read them.
-
-    Slots without a key are NaN, and so are pages that no sequence uses; their entries in the page table are -1.
-    """
+    """k and v as the cache stores them, with arguments to read them; slots and pages without keys are NaN."""
     import torch
 
     arguments, page_size = {"k": k, "v": v}, case.page_size or PAGE_SIZE

@@ -66,8 +66,7 @@ class BaseCase(BaseModel):
     packs_weight: ClassVar[bool] = False
     """Whether the call's argument `w` is what `Variant.pack` returned."""
     constant: ClassVar[tuple[str, ...]] = ()
-    """Arguments that keep their values from one timed call to the next: weights, and what alone decides how long a
-    call takes."""
+    """Arguments that keep their values between timed calls: weights, and what decides how long a call takes."""
 
     @property
     def key(self) -> str:

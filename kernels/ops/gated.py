@@ -19,10 +19,8 @@ Activation = Literal["silu", "gelu", "swigluoai"]
 
 
 class GatedCase(BaseCase):
-    """y[m, n] = activation(gate[m, n]) · up[m, n], gate and up packed as [m, 2n], gate first.
-
-    `swigluoai` is gpt-oss's: gate · sigmoid(1.702 · gate) · (up + 1), gate clamped to at most 7 and up to ±7; their
-    columns alternate.
+    """y[m, n] = activation(gate) · up of [m, 2n], gate first. `swigluoai` is gpt-oss's: gate · sigmoid(1.702 · gate) ·
+    (up + 1), gate at most 7, up within ±7; their columns alternate.
     """
 
     part = "gates"

@@ -1,7 +1,7 @@
 """Linear layers: a matrix product and its epilogue. Imports without torch."""
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -119,6 +119,16 @@ class LinearCase(BaseCase):
 
     def comparable(self, outputs: Outputs) -> Outputs:
         return (multiplied_out(*outputs),) if self.epilogue == "quantise" and len(outputs) == 2 else outputs
+
+
+class LinearArguments(NamedTuple):
+    """The arguments of a call, in their order. `x` and `w` are what the variant takes of them."""
+
+    x: Any
+    w: Any
+    bias: "torch.Tensor | None" = None
+    residual: "torch.Tensor | None" = None
+    eps: float = EPSILON
 
 
 def linear(

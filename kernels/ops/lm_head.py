@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -150,10 +150,8 @@ class ArgmaxOracle(Oracle):
 
 @dataclass
 class SampledOracle(Oracle):
-    """Drawn tokens: the error is the smallest change of scores and shares that makes the chosen token the right one.
-
-    The limit is twice torch's own error, plus what float32 rounding does to a logit over its temperature and to the
-    noise, which is at most 23.
+    """Drawn tokens: the error is the smallest change of scores and shares that makes the token right, the limit twice
+    torch's, plus float32's rounding of a logit over its temperature and of the noise, at most 23.
     """
 
     logits: "Tensor"
@@ -211,3 +209,19 @@ def _noise(tokens: "Tensor", settings: Arguments) -> "Tensor":
 
     rows = zip(tokens.cpu().numpy(), samplings(settings, 0), strict=True)
     return torch.from_numpy(np.stack([gumbel(how, index, row) for row, (how, index) in rows])).double()
+
+
+class TokenFeedback(NamedTuple):
+    """Tensors that one decode step writes for the next.
+
+    `token` [m, 1] int64; `position` [1] int64, to which `moves` [1] int64 is added. The embeddings of the ids, rows of
+    `embedding` [vocab, hidden], go into `stream` [m, hidden]. The ids go into row `position` (after the addition) of
+    `seen` [rows, m] int64 in pinned memory. Either is skipped if None.
+    """
+
+    token: "Tensor"
+    position: "Tensor"
+    moves: "Tensor"
+    embedding: "Tensor | None" = None
+    stream: "Tensor | None" = None
+    seen: "Tensor | None" = None

@@ -34,8 +34,7 @@ class ModelCase(BaseCase):
     gpus: int | None = Field(default=None, ge=2)
     """None: one."""
     distinct_experts: float | None = None
-    """Different experts of a layer that the sequences' tokens chose together, in the mean; None: not counted, and
-    `bytes_per_token` has those of one token."""
+    """Different experts of a layer that the tokens chose together, in the mean; None: as `bytes_per_token` counts."""
     top_tenth_share: float | None = None
     """The share of the choices that fell on the most chosen tenth of the experts."""
 
@@ -66,8 +65,5 @@ class ModelCase(BaseCase):
 
 
 def last_only(parameters: int, head: int, layers: int) -> int:
-    """How many of the parameters multiply a prompt's last token alone: `head` of them, and those of one of `layers`.
-
-    All of that layer is counted, so the FLOPs of a request stay a lower bound.
-    """
+    """The parameters that multiply a prompt's last token alone: the `head`, and one of `layers`, all counted."""
     return head + -(-(parameters - head) // layers)

@@ -16,10 +16,7 @@ SPARE_SLOTS = 40
 def slots(
     position: "torch.Tensor", q_len: int, page_table: "torch.Tensor | None", page_size: int
 ) -> "tuple[torch.Tensor, torch.Tensor]":
-    """Two int64 index tensors [batch, q_len]: cache[first, second] are the slots from position[b] on.
-
-    Contiguous: sequence and token. Paged (page_table [batch, max_pages] int32): page and token within the page.
-    """
+    """Two int64 indexes [batch, q_len] of the slots from position[b] on: sequence or page, and token."""
     import torch
 
     token = position.long()[:, None] + torch.arange(q_len, device=position.device)
@@ -30,16 +27,12 @@ def slots(
 
 
 def scaled(rows: "torch.Tensor", scale: "torch.Tensor") -> "torch.Tensor":
-    """Keys or values [..., kv_heads, head_dim] as an fp8 cache holds them, before they are rounded to e4m3: divided by
-    the scale of their head and cut off at the largest e4m3 number.
-    """
+    """Keys or values [..., kv_heads, head_dim] divided by their head's scale, cut off at the largest e4m3."""
     return (rows / scale[:, None]).clamp(-E4M3_MOST, E4M3_MOST)
 
 
 def shuffled_pages(batch: int, per_sequence: int, generator: "torch.Generator") -> "tuple[torch.Tensor, int]":
-    """A page table [batch, per_sequence] int32 of distinct pages in random order, and the number of pages, one of them
-    unused.
-    """
+    """A page table [batch, per_sequence] int32 of distinct pages, shuffled, and their number, one unused."""
     import torch
 
     pages = batch * per_sequence + 1

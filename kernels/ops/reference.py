@@ -16,10 +16,8 @@ def compute(case: "BaseCase", arguments: dict[str, Any], dtype: torch.dtype = to
 
 
 def rounding(case: "BaseCase", arguments: dict[str, Any]) -> float:
-    """The relative error that rounding alone may leave.
-
-    It is half the epsilon of the case's dtype or, where that is smaller, the random walk of a float32 sum over the
-    longest sum of the case, epsilon·√length.
+    """The relative error that rounding alone may leave: half the dtype's epsilon or, where smaller, the random walk of
+    a float32 sum over the longest sum, epsilon·√length.
     """
     dtype = next(iter(arguments.values())).dtype
     return max(torch.finfo(dtype).eps / 2, torch.finfo(torch.float32).eps * math.sqrt(case.longest_sum))

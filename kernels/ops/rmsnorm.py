@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 class RmsNormCase(BaseCase):
-    """y[m, n] = x / rms(x) · w[n], with x + residual first when `residual`.
-
-    `quantise` gives y as values in fp8 (e4m3) and a float32 scale [m, 1]: y = values · scale, the largest value at 448.
-    """
+    """y[m, n] = x / rms(x) · w[n], of x + residual when `residual`; `quantise`: fp8 values, float32 scale [m, 1]."""
 
     part = "norms"
     torch_variants = ("torch_rmsnorm",)

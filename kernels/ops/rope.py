@@ -62,9 +62,7 @@ class RopeCase(BaseCase):
         return arguments | self._cache(make, scale, k) if self.append else arguments
 
     def _cache(self, make: "Maker", scale: float, k: "torch.Tensor") -> Arguments:
-        """The further arguments of an append: filled caches, and positions within them. Scales of an fp8 cache are too
-        small for the largest keys and values.
-        """
+        """Further arguments of an append: filled caches, positions; scales too small for the largest keys of fp8."""
         import torch
 
         page_size = self.page_size or PAGE_SIZE

@@ -27,10 +27,8 @@ Words = Any
 
 @dataclass(frozen=True)
 class Sampling:
-    """How one sequence's tokens are chosen; the default is greedy.
-
-    `temperature` 0 is greedy, and nothing else then matters; `top_k` 0 and `top_p` 1 keep every token. `stream` is
-    the number of the sequence among those of one seed. Raises ValueError naming the field.
+    """How a sequence's tokens are chosen: greedy, or by a `temperature` above 0; `top_k` 0 and `top_p` 1 keep all.
+    `stream` numbers the sequences of one seed. Raises ValueError naming the field.
     """
 
     temperature: float = 0.0
@@ -123,10 +121,7 @@ def scores(logits: Floats, how: Sampling, index: int) -> Floats:
 
 
 def choose(logits: Floats, how: Sampling, index: int) -> int:
-    """The token of `logits` [vocab] that becomes token `index` of its sequence.
-
-    The smaller id when two are equal; 0 when all logits are NaN.
-    """
+    """The token at `index` of its sequence from `logits` [vocab]; of equals the smaller id, 0 if all are NaN."""
     tokens = np.flatnonzero(~np.isnan(logits) if how.greedy else kept(logits, how))
     if not tokens.size:
         return 0

@@ -104,10 +104,7 @@ def appended(
     page_table: "Tensor | None" = None,
     **norms: "Tensor",
 ) -> "tuple[Tensor, Tensor, Tensor, Tensor]":
-    """The rotated q [batch, heads, head_dim], position [batch], and keys and values [batch, slots, kv_heads, head_dim].
-
-    Writes the rotated k, and v, into slot position[b] of the caches. Of paged caches the slots are copies of the pages.
-    """
+    """Rotated q, position [batch], keys and values [batch, slots, kv_heads, head_dim] (pages: copies); writes k, v."""
     import torch.nn.functional as F
 
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
@@ -127,26 +124,17 @@ def appended(
 
 
 def step_attention(
-    case: StepAttentionCase,
-    qkv: "Tensor",
-    cos: "Tensor",
-    sin: "Tensor",
-    k_cache: "Tensor",
-    v_cache: "Tensor",
-    position: "Tensor",
-    page_table: "Tensor | None" = None,
-    **weights: "Tensor",
+    case: StepAttentionCase, qkv: "Tensor", *given: "Tensor", sinks: "Tensor | None" = None, **named: "Tensor"
 ) -> "Tensor":
     """o [batch, heads · head_dim]; writes the rotated k, and v, into slot position[b] of the caches.
 
-    Paged caches take page_table [batch, max_pages] int32, a case with `norm_eps` q_norm and k_norm [head_dim], one
-    with sinks these [heads].
+    Takes the arguments of `appended`; paged caches page_table [batch, max_pages] int32, a case with `norm_eps` q_norm
+    and k_norm [head_dim], one with sinks these [heads].
     """
     import torch
 
-    sinks = weights.pop("sinks", None)
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
-    q, at, keys, values = appended(case, qkv, cos, sin, k_cache, v_cache, position, page_table, **weights)
+    q, at, keys, values = appended(case, qkv, *given, **named)
     wide = torch.promote_types(qkv.dtype, torch.float32)
     grouped = q.view(case.batch, kv_heads, heads // kv_heads, head_dim).to(wide)
     scores = torch.einsum("bhgd,blhd->bhgl", grouped, keys.to(wide)) * head_dim**-0.5

@@ -14,10 +14,7 @@ HOLD_CYCLES = 2_000_000
 
 
 def hold(device: torch.device) -> None:
-    """Keeps the current stream of a GPU busy, so that what is queued next starts only when all of it is queued.
-
-    Work that the call puts on another stream without waiting for this one then reads inputs that are not there yet.
-    """
+    """Keeps a stream busy until all is queued. Work on other streams that does not wait reads inputs too early."""
     if device.type == "cuda":
         torch.cuda._sleep(HOLD_CYCLES)
 
@@ -55,10 +52,7 @@ def poison_answer(answer: Any) -> None:
 
 
 def overwrite(target: Any, source: Any) -> None:
-    """Copies values into the tensors of one argument, past torch's version counter, as a captured graph does.
-
-    Raises Failed for anything but tensors and tuples of them.
-    """
+    """Copies values past torch's version counter, as a captured graph does. Raises Failed for other arguments."""
     if isinstance(target, torch.Tensor):
         target.data.copy_(source)
     elif isinstance(target, tuple | list):
@@ -72,9 +66,7 @@ CACHES = ("k_cache", "v_cache")
 
 
 def written(case: BaseCase, arguments: Arguments) -> Outputs:
-    """Copies of the call's slots of the caches, each [batch, q_len, kv_heads, head_dim], those in fp8 widened; () for
-    other ops.
-    """
+    """Copies of a call's slots [batch, q_len, kv_heads, head_dim], fp8 widened; () for other ops."""
     at = case.written_slots(arguments)
     if at is None:
         return ()

@@ -30,10 +30,7 @@ from kernels.registry import Variant
 
 @dataclass(frozen=True)
 class GateReport:
-    """The gate's answer. `error` and `limit` are those of the worst output, as shares of its largest value.
-
-    `gate`: pass, fail (a wrong answer) or error (it could not be built or run).
-    """
+    """The gate's answer: pass, fail (wrong) or error (not built or run); the worst output's `error` and `limit`."""
 
     passed: bool
     error: float | None
@@ -51,10 +48,7 @@ def check(
     seed: int = 0,
     references: ReferenceCache | None = None,
 ) -> GateReport:
-    """Puts the variant through the gate for one case: three magnitudes of inputs, ten calls in all.
-
-    `references` caches the oracles of the inputs for the case's other variants.
-    """
+    """Puts a variant through the gate: three magnitudes, ten calls. `references` caches oracles for others."""
     return prove(variant, case, device, params, seed, references)[0]
 
 
@@ -144,9 +138,7 @@ class _Gate:
         return same(before, packed[name]) or rest_is_unchanged(self.case, name, before, packed)
 
     def _call(self, packed: Arguments, values: Arguments | None = None) -> tuple[Outputs, Outputs]:
-        """The outputs of a call, and copies taken as soon as its stream has it done. `values` are written into its
-        tensors before.
-        """
+        """A call's outputs, and copies as soon as its stream has it done; `values` go into its tensors before."""
         hold(self.device)
         for name, value in (values or {}).items():
             overwrite(packed[name], value)
@@ -190,10 +182,7 @@ def expect(
     draw: tuple[str, int],
     references: ReferenceCache,
 ) -> ReferenceAnswer:
-    """The oracle of a call on `drawn` inputs as the variant rounds them, and what the rounding alone changes.
-
-    `draw` names them: their kind and seed.
-    """
+    """The oracle of `drawn` inputs as the variant rounds them, and the rounding's own change. `draw`: kind, seed."""
     used = variant.rounded(case, params, drawn)
 
     def answer() -> ReferenceAnswer:
@@ -205,9 +194,7 @@ def expect(
 
 
 def _rounding_alone(case: BaseCase, used: Arguments, drawn: Arguments) -> float:
-    """The relative change of the op's result (LM head: of its logits) between the inputs `drawn` and the rounded
-    `used`.
-    """
+    """The relative change of the result (LM head: of logits) between `drawn` inputs and rounded `used` ones."""
     rounded, true = (case.continuous(tensors) for tensors in (used, drawn))
     return rms(rounded - true) / max(rms(true), 1e-300)
 
@@ -236,10 +223,8 @@ def poison(shapes: list[tuple[torch.Size, torch.dtype]], device: torch.device, c
 
 
 class PoisonedEmpty:
-    """A context in which torch.empty and its relatives return memory full of NaN (-1 for integers).
-
-    It replaces the functions by name. A dispatch mode would permanently stop Dynamo from compiling functions called
-    under it.
+    """A context in which torch.empty and its relatives, replaced by name, return NaN (-1 for integers). A dispatch mode
+    would stop Dynamo for good from compiling what is called under it.
     """
 
     _NAMES = ((torch, ("empty", "empty_like", "empty_strided")), (torch.Tensor, ("new_empty", "new_empty_strided")))

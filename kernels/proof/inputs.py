@@ -37,9 +37,6 @@ class Maker:
 
 
 def draw(case: BaseCase, device: torch.device | str, seed: int, kind: Magnitude = "normal") -> dict[str, Any]:
-    """Random arguments of one call of the case by name, different for each seed.
-
-    Raises ValueError for a case without such inputs (a whole model).
-    """
+    """Random arguments of one call, different for each seed. Raises ValueError for a whole model."""
     dtype = DTYPES[getattr(case, "dtype", "fp32")]
     return case.inputs(Maker(device, seed, dtype), MAGNITUDES[kind])

@@ -23,8 +23,7 @@ LIBRARIES: dict[str, str] = {
     "Inductor": r"^triton_(?:poi|red|per|tem|for|mm|bmm|flex)",
     "torch": r"\bat::(?:native|cuda)\b|\bat_cuda_detail\b|\bc10::|\bcub::",
 }
-"""Whose a kernel is by a pattern of its name, the first that fits: words for a sentence. What is not here is still not
-the variant's own."""
+"""Whose a kernel is by the first pattern that fits its name. What is not here is not the variant's own."""
 
 _CPU_NOISE = re.compile(r"aten::(?:as_strided|view|t|transpose|reshape|empty|_unsafe_view|expand|select|slice|alias)\b")
 
@@ -52,10 +51,7 @@ def _is_noise(name: str) -> bool:
 
 
 def foreign(kernel_names: Sequence[str], variant: Variant) -> str:
-    """The first GPU kernel that is neither the variant's own nor among its helpers; "" when there is none.
-
-    Operators of a CPU are torch's in every variant, and tell nothing.
-    """
+    """The first GPU kernel neither the variant's own nor a helper; "" without. A CPU's operators tell nothing."""
     own, helpers = variant.own_kernels(), [re.compile(helper) for helper in variant.helpers]
     for name in _on_gpu(kernel_names):
         if name not in own and not any(helper.search(name) for helper in helpers):

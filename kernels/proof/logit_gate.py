@@ -34,10 +34,8 @@ def difference(logits: "torch.Tensor", expected: "torch.Tensor", boxes: int = 0)
 
 
 def refusal(difference: float, precision: str, own: float = 0.0) -> str | None:
-    """A sentence if a relative difference is too large for the precision, None if it passes.
-
-    `own` is how far a mixture differs from itself where torch adds in another order: rounding then chooses other
-    experts where two are nearly equal.
+    """A sentence if a relative difference is too large for the precision, else None. `own` is a mixture's from itself
+    where torch adds in another order: rounding then chooses other experts.
     """
     allowed = max(LARGEST_DIFFERENCE[precision], OWN_TIMES * own)
     if difference <= allowed:
@@ -48,10 +46,8 @@ def refusal(difference: float, precision: str, own: float = 0.0) -> str | None:
 def refusal_after_prompt(
     runner: "Runner", ids: "torch.Tensor", prompt: int, expected: "torch.Tensor", precision: str, own: float = 0.0
 ) -> str | None:
-    """The gate of the pass that reads prompts, where a runner's `logits` goes without it; None if it passes.
-
-    `expected` [batch, length - prompt, vocab] are the model's logits behind the first `prompt` of ids [batch, length].
-    `own` is as for `refusal`.
+    """The gate of a prompt's pass, which `logits` may go without; None if it passes. `expected` [batch, length -
+    prompt, vocab] are the model's behind the first `prompt` ids; `own` as for `refusal`.
     """
     logits = runner.after_prompt(ids, prompt)
     if logits is None:

@@ -83,10 +83,8 @@ class LogitGaps:
         return f"The ids that it served are not the model's: {beyond}" if beyond else None
 
     def own_refusal(self, allowed: float) -> str | None:
-        """Why ids contradict the logits of the very runner that served them, in a sentence; None where they do not.
-
-        `allowed` is the relative difference of logits that rounding to the runner's *activations* explains: the
-        precision of the weights is in both. Of few ids one alone may have the largest gap allowed.
+        """Why ids contradict the logits of the runner that served them; else None. `allowed` is what rounding to its
+        *activations* explains. Of few ids one alone may have the largest gap allowed.
         """
         largest = LARGEST_OVER_MEAN * allowed
         beyond = self._beyond(min(allowed, OWN_MEAN_SHARE * allowed + largest / self.tokens), largest, "its own")
@@ -104,10 +102,7 @@ class LogitGaps:
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found of served ids: `gaps` by the reference's logits, `own` by those of the runner that served them.
-
-    `refusal` is a sentence that says why they do not count; None where they do.
-    """
+    """What was found of served ids: `gaps` and `own` ones; `refusal` says why they do not count, else None."""
 
     gaps: LogitGaps
     own: LogitGaps | None
@@ -142,10 +137,8 @@ def judge(
 def logit_gaps(
     reference: "Runner", prompt: "torch.Tensor", served: Sequence[Sequence[int]], as_generated: bool = False
 ) -> LogitGaps:
-    """The gaps of ids `served` [batch][new] after `prompt` [batch, length] int64, by the logits of `reference`. If
-    `as_generated`, it reads the prompt by the pass that reads it in `generate`.
-
-    Raises ValueError for an id outside the vocabulary, or if the numbers of rows differ.
+    """The gaps of ids `served` [batch][new] after `prompt` [batch, length] by `reference`, `as_generated` by the pass
+    of `generate`. Raises ValueError for an id outside the vocabulary or unequal rows.
     """
     import torch
 
@@ -199,10 +192,8 @@ def answer_gaps(reference: "Runner", prompt: Sequence[int], served: Sequence[int
 
 
 def answers_refusal(answers: Sequence[LogitGaps], allowed: float) -> str | None:
-    """Why the ids of a server's answers, given their gaps, are not the model's, in a sentence; None where they are.
-
-    `allowed` is as in `LogitGaps.refusal`. In 16 bits OUTLIER_ANSWERS may have single larger gaps; the mean gap of each
-    answer stays within `allowed`.
+    """Why a server's answers are not the model's, by their gaps, in a sentence; else None. `allowed` as in
+    `LogitGaps.refusal`; in 16 bits OUTLIER_ANSWERS may have larger gaps, the means of none.
     """
     beyond = [answer for answer in answers if answer.largest > LARGEST_OVER_MEAN * allowed]
     few = len(beyond) <= max(1, OUTLIER_ANSWERS * len(answers))

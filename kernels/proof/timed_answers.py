@@ -29,16 +29,12 @@ variant meets each of them once at most, at a moment drawn by chance."""
 KEPT = 2
 """Answers of each variant that are compared."""
 SLACK = 4.0
-"""An error may be this many times what the gate allows: that limit is made for fixed draws. The answer to other inputs
-is off by far more."""
+"""An error may be so many times the gate's limit for fixed draws. The answer to other inputs is far off."""
 
 
 class ChangingInputs:
-    """The arguments of one case for all its variants; `prepare` makes the values of the next call, `write` writes them.
-
-    They are those of one draw, each row and each column of its tensors under a random sign. Only tensors of random
-    values of both signs get signs: no tables, scales, lengths or pages. The case's `constant` arguments keep those of
-    the first draw.
+    """The arguments of one case for all its variants: `prepare` makes the next call's values, `write` writes them. Rows
+    and columns of one draw get random signs, if their values have both; `constant` arguments stay.
     """
 
     def __init__(self, case: BaseCase, device: torch.device) -> None:
@@ -109,10 +105,7 @@ def _is_random(one: Any, other: Any) -> bool:
 
 
 class TimedAnswers:
-    """A `kernels.measure.timing.Watch` of one variant: it keeps KEPT of its answers to judged inputs.
-
-    They are a sample of all timed calls (reservoir sampling): a variant cannot know which are compared.
-    """
+    """A `kernels.measure.timing.Watch` that keeps a random KEPT of a variant's answers: it cannot know which."""
 
     def __init__(self, variant: Variant, params: dict[str, Any], function: Callable[..., Any], on: ChangingInputs):
         self._variant, self._params, self._inputs = variant, params, on

@@ -3,10 +3,8 @@
 from typing import Literal
 
 Scales = Literal["tensor", "row", "block", "block32", "block16"]
-"""The values that share one scale: the whole tensor, a row, or a block.
-
-`block` is 128 values of a row of x, 128 × 128 of w. `block32` is 32 values of a row (MXFP8: powers of two), `block16`
-16 of a row (NVFP4: e4m3, and one float32 scale for the tensor).
+"""The values that share a scale: the tensor, a row, or a `block` of 128 values of x's row, 128 × 128 of w. `block32` is
+32 of a row (MXFP8: powers of two), `block16` 16 (NVFP4: e4m3, and one float32).
 """
 
 FLOAT_SCALES: tuple[Scales | None, ...] = ("tensor", "row", "block")
@@ -25,8 +23,7 @@ FP8_LAYERS = "fp8_layers"
 """The megakernel's form of fp8 for a checkpoint in it: e4m3 with a scale for each row, the LM head in 16 bits."""
 
 EXPERTS = ("int8", "mxfp4")
-"""The lower precisions in which a mixture's experts are held. In MXFP4 nothing but experts is: a model in it has its
-other matrices in 16 bits."""
+"""The lower precisions of a mixture's experts. In MXFP4 nothing but experts is."""
 
 
 def of_head(weights: str) -> str:

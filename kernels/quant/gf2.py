@@ -7,10 +7,8 @@ BITS = 32
 
 
 def gf2_inverse(linear: Callable[[int], int]) -> list[int]:
-    """For each bit of the result of a map of words, lowest first, the word that it contributes by exclusive or to the
-    map's argument.
-
-    Raises ValueError if the map is not invertible. The method is Gaussian elimination over GF(2).
+    """The words that each bit of a map's result, lowest first, contributes by exclusive or to its argument, by
+    elimination over GF(2). Raises ValueError if the map is not invertible.
     """
     rows = [(linear(1 << bit), 1 << bit) for bit in range(BITS)]  # results and arguments, until results are single bits
     for bit in range(BITS):

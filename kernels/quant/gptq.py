@@ -33,11 +33,9 @@ COLUMNS_TOGETHER = 128
 
 @torch.no_grad()
 def gptq(matrices: Tensor, moments: Tensor, weights: str) -> list[QuantisedMatrix]:
-    """Matrices [n, rows, columns] in fp8, nvfp4 or int4, for inputs x with the second moments [n, columns, columns].
-
-    A moment is the sum of x·xᵀ over calibration inputs, in any scale; it is the Hessian of the squared error. Matrices
-    of one shape are rounded together, since their columns follow each other one by one. Raises ValueError when a weight
-    is not finite, the columns are no multiple of nvfp4's block, or the precision is int8, which needs no calibration.
+    """Matrices [n, rows, columns] in fp8, nvfp4 or int4, for inputs with the second moments [n, columns, columns]: sums
+    of x·xᵀ, in any scale, the Hessian of the squared error. Equal shapes are rounded together. Raises ValueError for
+    other precisions or columns, and where not finite.
     """
     if weights == "int8":
         raise ValueError("rounding: int8 is rounded to nearest, not by gptq")

@@ -1,7 +1,4 @@
-"""MXFP4: e2m1 codes with a power of two for 32 columns (OCP Microscaling Formats, version 1.0), as gpt-oss has experts.
-
-Every value is a bf16 number, so that codes of a model that was dequantised to bf16 are known from its values alone.
-"""
+"""MXFP4: e2m1 codes with a power of two for 32 columns (OCP MX 1.0). bf16 holds every value exactly."""
 
 import torch
 from torch import Tensor
@@ -16,10 +13,8 @@ BIAS, LARGEST_EXPONENT, LARGEST_SCALE = 127, 2, 240
 
 @torch.no_grad()
 def mxfp4_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes uint8 [rows, columns] and scales uint8 [rows, columns / 32, rounded up], 2 to the power of (scale - 127).
-
-    A matrix that was stored in MXFP4 has the values that it was stored in. Raises ValueError where a weight is not
-    finite or above 2¹¹³.
+    """Codes uint8 [rows, columns] and scales uint8 [rows, columns / 32, rounded up], 2^(scale - 127); values stored in
+    MXFP4 are kept. Raises ValueError for a weight not finite or above 2¹¹³.
     """
     missing = -weight.shape[1] % BLOCK
     blocks = torch.nn.functional.pad(weight.float(), (0, missing)).unflatten(1, (-1, BLOCK))

@@ -43,8 +43,7 @@ FRACTION, EXPONENT = (1 << 23) - 1, 0xFF << 23
 ROWS_TOGETHER = 8192
 """Rows quantised at once, so that float32 copies stay small."""
 FULL_SCALES = (8.0, 7.0, 6.5, 6.0, 5.5, 5.0, 4.5, 4.0, 3.5, 3.0)
-"""Candidates for the scaled maximum of a block; values above 6 are clamped. The candidate with the least rounding error
-is used."""
+"""Candidates for a block's scaled maximum; values above 6 are clamped. The least rounding error wins."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +90,7 @@ class QuantisedMatrix:
         return QuantisedMatrix(self.codes.to(device), self.row_scales.to(device), *own)
 
     def values(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-        """The matrix they stand for in `dtype` [rows, columns]. In bf16 that of integers, and of e4m3 with scales that
-        are no powers of two, is rounded once more.
-        """
+        """The matrix in `dtype` [rows, columns]; bf16 rounds integers, and e4m3 without powers of two, once more."""
         out = torch.empty(self.codes.shape, dtype=dtype, device=self.codes.device)
         for rows in _groups(len(out)):
             codes, scale = self.codes[rows], self.row_scales[rows, None]
@@ -119,10 +116,7 @@ def _groups(rows: int) -> list[slice]:
 
 
 def power_of_two(x: Tensor) -> Tensor:
-    """The least power of two that is not under x, float32; 2⁻¹²⁶ for smaller ones, and 1 where x is 0.
-
-    The exponent's bits of a float32, after its fraction has carried into them.
-    """
+    """The least power of two not under x, float32, by a carry into the exponent; at least 2⁻¹²⁶, and 1 of 0."""
     bits = (x.float().contiguous().view(torch.int32) + FRACTION) & EXPONENT
     return torch.where(x > 0, bits.view(torch.float32), 1.0)
 
@@ -230,9 +224,7 @@ def multiples(weight: Tensor) -> Tensor | None:
 
 
 def stored_form(weights: str, matrices: Iterable[Tensor]) -> str:
-    """The form of int4 that most matrices of a model were stored in: `int4`, `int4_zero` or `int4_minimum`. Other
-    precisions as they are.
-    """
+    """The form of int4 that most matrices were stored in, of INT4. Other precisions as they are."""
     if weights != "int4":
         return weights
     zeros = [getattr(matrix, STORED_ZEROS, None) for matrix in matrices]
@@ -242,10 +234,8 @@ def stored_form(weights: str, matrices: Iterable[Tensor]) -> str:
 
 @torch.no_grad()
 def int8_groups(weight: Tensor) -> QuantisedMatrix:
-    """int8 with a float16 scale per 32 columns, for a matrix [rows, columns]; the last group may be short.
-
-    A scale is rounded up, so that no code is cut off. A weight that was stored in int8 has the scales and codes that it
-    was stored in. Raises ValueError when a weight is not finite, or so large that float16 cannot hold its scale.
+    """int8 with a float16 scale per 32 columns, rounded up so that no code is cut off; stored int8 keeps scales and
+    codes. The last group may be short. Raises ValueError where not finite or too large for float16.
     """
 
     def scaled(groups: Tensor) -> Tensor:
@@ -259,10 +249,8 @@ def int8_groups(weight: Tensor) -> QuantisedMatrix:
 
 @torch.no_grad()
 def int4_groups(weight: Tensor) -> QuantisedMatrix:
-    """int4, -8 to 7, with a float16 scale per 32 columns, for a matrix [rows, columns]; the last group may be short.
-
-    A scale, which may be negative, is the one of INT4_FULL's candidates that rounds best. A weight whose file has codes
-    of four bits keeps them and their scales. Raises ValueError as `int8_groups`.
+    """int4, -8 to 7, with a float16 scale per 32 columns, of INT4_FULL's candidates the one that rounds best; stored
+    codes and scales are kept. The last group may be short. Raises ValueError as `int8_groups`.
     """
     if multiples(weight) is not None:
         wide = int8_groups(weight)
@@ -273,10 +261,8 @@ def int4_groups(weight: Tensor) -> QuantisedMatrix:
 
 @torch.no_grad()
 def int4_zero(weight: Tensor) -> QuantisedMatrix:
-    """int4, 0 to 15, with a float16 scale and a zero point for 128 columns, for a matrix [rows, columns].
-
-    A weight whose file has codes of four bits in groups of a multiple of 64 columns keeps them, their scales and zero
-    points. Raises ValueError as `int8_groups`.
+    """int4, 0 to 15, with a float16 scale and a zero point for 128 columns; codes stored in groups of a multiple of 64
+    columns are kept with both. Raises ValueError as `int8_groups`.
     """
     columns, stored = weight.shape[1], stored_groups([weight])
     if stored is not None and multiples(weight) is not None:
@@ -299,10 +285,7 @@ def int4_zero(weight: Tensor) -> QuantisedMatrix:
 
 @torch.no_grad()
 def int4_minimum(weight: Tensor) -> QuantisedMatrix:
-    """int4, 0 to 15, with a float16 scale and a float16 minimum for 32 columns, as GGUF's Q4_1, for [rows, columns].
-
-    A weight that was stored so keeps its codes, scales and minimums. Raises ValueError as `int8_groups`.
-    """
+    """int4, 0 to 15, with float16 scale and minimum for 32 columns, as GGUF's Q4_1. Raises as `int8_groups`."""
     known = stored_groups([weight]) if multiples(weight) is None else None
 
     def rounded(groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -371,9 +354,7 @@ def int4_scales(groups: Tensor) -> Tensor:
 
 
 def int_codes(groups: Tensor, scales: Tensor, most: int) -> Tensor:
-    """Integers -`most` - 1 to `most`, in float32, nearest to groups [..., n, 32] over scales [..., n]; 0 where a scale
-    is.
-    """
+    """Integers -`most` - 1 to `most`, float32, nearest to groups [..., n, 32] over scales; 0 where a scale is."""
     unit = scales.float()[..., None]
     return torch.where(unit != 0, groups / unit, 0).round().clamp(-most - 1, most)
 
@@ -381,9 +362,7 @@ def int_codes(groups: Tensor, scales: Tensor, most: int) -> Tensor:
 def _integers(
     weight: Tensor, name: str, most: int, scaled: Callable[[Tensor], Tensor], stored: bool = True
 ) -> QuantisedMatrix:
-    """Integers up to `most` in groups of 32 with the scales that the weight has `stored`, or `scaled` gives [rows, n]
-    for groups [rows, n, 32].
-    """
+    """Integers up to `most` in groups of 32 with the weight's `stored` scales, or those of `scaled` [rows, n]."""
     check_finite(weight, name)
     columns, known = weight.shape[1], multiples(weight) if stored else None
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
@@ -410,10 +389,8 @@ QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
 
 
 def quantised_shards(parts: Sequence[Tensor], weights: str, columns: bool) -> list[QuantisedMatrix]:
-    """The parts of one matrix as the whole one is rounded, each on its device: some of its `columns`, or of its rows.
-
-    In int8 and int4 the groups of a part begin with the part, so parts of columns are as the whole one only where they
-    have multiples of 32. Raises ValueError as the functions above.
+    """The parts of one matrix, columns or rows, each on its device, as the whole is rounded. Groups of int8 and int4
+    begin with a part: columns must be multiples of 32. Raises ValueError as the functions above.
     """
     quantise, largest = QUANTISERS[weights], None
     if weights == "nvfp4" or (quantise is fp8_rows and columns):

@@ -57,10 +57,7 @@ def free() -> None:
 
 
 def describe(config: dict[str, Any], dtype: str | None = None) -> "ConfigurationFacts":
-    """What transformers would build: kind, family, architecture, parameters, weight and KV bytes (meta device).
-
-    `dtype` None takes the configuration's own. Raises ValueError with one sentence when it cannot be built.
-    """
+    """What transformers would build of the config, on the meta device. Raises ValueError when it cannot be built."""
     from kernels.model import loading
 
     return loading.describe(config, dtype)
@@ -74,11 +71,8 @@ def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None =
 
 
 def apply(model: Any, plan: Plan) -> Runner:
-    """The plan's runner over the model, with the plan's variants of linear, attention and long
-    convolutions.
-
-    The model is whole, or in as many shards as the plan has GPUs. Raises ValueError for another number of shards, and
-    where fewer GPUs can be seen.
+    """The plan's runner over the model, whole or in as many shards as the plan has GPUs, with its variants of linear,
+    attention and long convolutions. Raises ValueError for another number of shards or fewer GPUs.
     """
     from kernels.runners.by_name import apply as put
 

@@ -29,10 +29,8 @@ class Generation:
 
 
 def check_request(prompt: "torch.Tensor", tokens: int) -> None:
-    """Checks a request: `prompt` is [batch, length] of ids, neither dimension is 0, and `tokens` >= 1.
-
-    Raises ValueError that names the argument. Ids outside the vocabulary are not detected: reading them would wait for
-    the GPU.
+    """Checks a request: `prompt` [batch, length] of ids, no dimension 0, `tokens` >= 1, but not the ids, which would
+    wait for the GPU. Raises ValueError that names the argument.
     """
     if prompt.dim() != 2 or not prompt.numel():
         raise ValueError(f"prompt: [batch, length] with a token or more is needed, not {list(prompt.shape)}")
@@ -43,10 +41,7 @@ def check_request(prompt: "torch.Tensor", tokens: int) -> None:
 
 
 class Runner(ABC):
-    """A model made ready to run on one device. Built once, then called many times.
-
-    `prepare` compiles and warms up for one traffic shape and may take minutes; nothing of it is timed.
-    """
+    """A model made ready on one device, for many calls. `prepare` compiles for one traffic, never timed."""
 
     name: ClassVar[str]
     gives_logits: ClassVar[bool] = True
@@ -66,24 +61,16 @@ class Runner(ABC):
 
     @abstractmethod
     def generate(self, prompt: "torch.Tensor", tokens: int, sampling: Samplings = None) -> Generation:
-        """Exactly `tokens` ids from `prompt` [batch, length] int64; end-of-text is ignored.
-
-        Greedy unless `sampling` says otherwise. Raises ValueError where a runner only serves greedy, and as
-        `check_request` does.
+        """Exactly `tokens` ids from `prompt` [batch, length] int64, end-of-text ignored, greedy unless `sampling` says
+        otherwise. Raises ValueError where that is not served, and as `check_request` does.
         """
 
     @abstractmethod
     def logits(self, ids: "torch.Tensor") -> "torch.Tensor":
-        """Teacher-forced logits [batch, length, vocab] of `ids` [batch, length], by the code path that generates.
-
-        Of a model that does not generate: its output for a main input as in `kernels.model.inputs`.
-        """
+        """Teacher-forced logits [batch, length, vocab] of `ids`, by the code that generates, or a model's output."""
 
     def after_prompt(self, ids: "torch.Tensor", prompt: int) -> "torch.Tensor | None":
-        """Teacher-forced logits [batch, length - prompt, vocab] behind the first `prompt` of ids [batch, length].
-
-        The prompt is read by the pass that reads it in `generate`. None where `logits` reads prompts by that pass.
-        """
+        """Logits behind the first `prompt` of ids, which the pass of `generate` reads; None where `logits` does so."""
         return None
 
     def encode(self, ids: "torch.Tensor") -> Generation:

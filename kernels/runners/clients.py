@@ -45,10 +45,8 @@ class EqualRequests:
 
 @dataclass(frozen=True)
 class KeptBatch:
-    """A served batch: `prompt` [batch, prompt_tokens] int64, and the ids that came back, `tokens` [batch][new].
-
-    Of a model that does not generate `output` is that of the request `row`, a batch of one on the host; None where none
-    came.
+    """A served batch: `prompt` [batch, prompt_tokens] int64, and the ids `tokens` [batch][new]; of a model that does
+    not generate `output` of the request `row`, on the host; None where none came.
     """
 
     prompt: torch.Tensor
@@ -124,9 +122,7 @@ class Clients:
         return KeptBatch(prompt, ids), (time.monotonic_ns() - start_ns) / 1e9
 
     def _keep(self, prompt: torch.Tensor, ids: list[list[int]], output: torch.Tensor | None) -> None:
-        """Keeps a random sample of the batches (reservoir sampling), so that no runner can know which are judged, and
-        of outputs a random row.
-        """
+        """Keeps a random sample of batches and rows (reservoir sampling): no runner knows which are judged."""
         place = len(self.kept)
         if place == KEPT_BATCHES:
             place = self._keeping.randrange(len(self.served))

@@ -29,10 +29,7 @@ TUNING_SECONDS = 15.0
 
 
 class TuningRunner(KernelsRunner):
-    """A kernels runner that tunes its ops for the shape it is prepared for, and prints its reasons to stderr.
-
-    Option `weights`: a lower precision whose variants compete too.
-    """
+    """A kernels runner that tunes when prepared and prints why. Option `weights`: a lower precision to try too."""
 
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
@@ -46,11 +43,8 @@ class TuningRunner(KernelsRunner):
 
 
 def default_ops(model: decoder.Decoder, traffic: BatchShape, weights: str = "") -> ChosenOps:
-    """The chosen ops for the traffic on the model's device. The notes give each op's reason, rivals and time of
-    measurement.
-
-    `weights` is a lower precision whose variants compete with those in the model's own, fp8 of a model that was stored
-    in it only where its codes stay as they are.
+    """The chosen ops for the traffic on the model's device; notes give each op's reason, rivals and time. Variants in
+    the lower precision `weights` compete too, fp8 only where a model stored so keeps its codes.
     """
     device = model.embedding.device
     gpu = gpu_of(device)

@@ -79,10 +79,7 @@ def _convolution_forward(module: LongConvolution | ShortConvolution, variants: B
 
 
 def pack_projections(model: nn.Module, linear: Linear, is_planned: Callable[[int, int], bool]) -> int:
-    """Makes one product of the projections of one input. Returns how many groups were packed.
-
-    A group is left separate if a variant is planned for the shape (n, k) of one of its projections.
-    """
+    """One product of the projections of one input, unless variants are planned for theirs; how many were packed."""
     count = 0
     for owner in model.modules():
         for names in GROUPS:

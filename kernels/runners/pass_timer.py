@@ -25,10 +25,8 @@ LEAST_FREE = 0.4
 
 
 class GraphTimer:
-    """A `kernels.tune.plan_search.PassTimer` on the model's own device.
-
-    Within a round a pass is repeated without a flush, as decode steps are: the weights exceed the L2, so each pass
-    reads them again. Weights stay packed between calls. `watch` may leave plans out.
+    """A `kernels.tune.plan_search.PassTimer` on the model's device. A round repeats a pass without a flush: weights
+    exceed the L2. They stay packed between calls; `watch` may leave plans out.
     """
 
     def __init__(self, model: decoder.Decoder, gpu: Gpu, traffic: BatchShape, watch: PlanWatch | None = None) -> None:

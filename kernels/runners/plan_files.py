@@ -43,10 +43,7 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
 
 
 def digested(directory: Path, seed: int) -> tuple[dict[str, Any], bool, str]:
-    """Configuration, whether weights are generated, and the `model_digest` of a directory.
-
-    Raises PlanRefused where it holds no model.
-    """
+    """Config, whether weights are generated, and `model_digest` of a directory. Raises PlanRefused without."""
     config_path = directory / "config.json"
     try:
         config = json.loads(config_path.read_text(), parse_constant=tagged)

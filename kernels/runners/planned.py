@@ -24,10 +24,8 @@ PLAIN: tuple[Epilogue, Epilogue] = ("none", "bias")
 
 
 class PlannedLinear:
-    """f(x [..., k], w [n, k], bias) by the variant planned for (n, k) at the nearest number of rows.
-
-    Falls back to torch's linear if no variant is planned or the planned one cannot serve. Dynamo does not trace into
-    it: variants are kernels already.
+    """f(x [..., k], w [n, k], bias) by the variant planned for (n, k) at the nearest rows, or torch's linear where none
+    can serve. Dynamo does not trace into it: variants are kernels already.
     """
 
     def __init__(self, ops: Iterable[PlannedOp], gpu: Gpu) -> None:

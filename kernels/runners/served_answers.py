@@ -1,7 +1,5 @@
-"""Whether what a runner served to `Clients` is the model's, and whether it came when the runner says.
-
-Right logits do not prove right answers, and a runner states its own times. So a sample of what was served while the
-clock ran is judged, and the stated times are held against the clock of those who asked.
+"""Whether what a runner served to `Clients` is the model's, and came when the runner says: a sample of what was served
+is judged, and stated times are held against the clients' clock.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,10 +29,8 @@ JudgeIds = Callable[[Sequence[KeptBatch]], Judged | None]
 
 @dataclass(frozen=True)
 class JudgedAnswers:
-    """A sample of the timed batches, `kept`, and what was found.
-
-    `ids` is the judgement of their ids, None where no ids were served. `refusal` says in a sentence why what was served
-    is not valid; "" where it is.
+    """A sample of timed batches, `kept`, with the judgement of its `ids` (None: none served) and the `refusal`: why it
+    is not valid, "" where it is.
     """
 
     kept: list[KeptBatch]
@@ -83,10 +79,7 @@ def judge_kept(
 def _other_outputs(
     reference: Runner, clients: Clients, kept: Sequence[KeptBatch], precisions: Precisions
 ) -> str | None:
-    """A sentence when timed answers of a model that does not generate are not the right ones, else None.
-
-    Those are the reference's, and as of ids, the runner's own where it lowers the precision.
-    """
+    """A sentence when timed answers that are no ids are wrong, by the reference and the runner's own; else None."""
     if clients.kind == "decoder":
         return None
     runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[precision] for precision in precisions)
@@ -117,10 +110,8 @@ def _other_number(kept: Sequence[KeptBatch], clients: Clients) -> str | None:
 
 
 def _other_times(clients: Clients) -> str | None:
-    """A sentence when the stated times cannot be, or the median answer could be read later than stated; else None.
-
-    All by the clients' clock. A request is meant to be sent when the one before it ended, so a time that lies ahead
-    would make the next request short.
+    """A sentence when stated times cannot be, or the median answer came later than stated; else None. All by the
+    clients' clock: a stated time ahead of it would make the next request short.
     """
     stated_ns = [(served.start_ns, *served.times_ns) for served in clients.served]
     if any(list(times) != sorted(times) for times in stated_ns) or min(clients.unstated_s) < 0:

@@ -141,10 +141,8 @@ ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
 
 
 def static_cache(model: Any, capacity: int) -> tuple[list[Any], Cache]:
-    """A cache of full length for every layer; the masks keep windows.
-
-    transformers' own windowed static layers count tokens in a Python number, which no captured graph can follow.
-    Raises ValueError for layers that are not attention.
+    """A cache of full length for every layer; masks keep windows, since transformers' windowed static layers count in
+    Python, beyond a graph. Raises ValueError for layers that are not attention.
     """
     types, _ = get_layer_types_and_kwargs(model.config.get_text_config(decoder=True))
     foreign = sorted({kind for kind in types if kind not in ATTENTION_LAYERS})
@@ -210,10 +208,8 @@ class SamplingSession(ModuleSession):
 
 
 class BucketSession(ModuleSession):
-    """For every model family that the compact decoder does not support.
-
-    A prompt of any length up to the capacity runs in the graph of its bucket, padded on the right. Causality hides the
-    padding from the prompt's ids, and later steps overwrite the padding's keys and values.
+    """For every family that the compact decoder does not support: a prompt runs in its bucket's graph, padded on the
+    right. Causality hides the padding, and later steps overwrite it.
     """
 
     def __init__(self, model: Any, batch: int, prompt: int, capacity: int) -> None:

@@ -31,10 +31,8 @@ def has_network() -> bool:
 
 
 def join_alone() -> None:
-    """Makes vLLM's process groups without a network.
-
-    One GPU needs no communication, but vLLM rendezvouses with itself over TCP. torch's `fake` backend holds groups of
-    one process and opens no socket.
+    """Makes vLLM's process groups without a network, by torch's `fake` backend, which opens no socket: one GPU needs no
+    communication, but vLLM meets itself over TCP.
     """
     import torch.distributed
     import torch.testing._internal.distributed.fake_pg  # registers the backend

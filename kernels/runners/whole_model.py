@@ -24,16 +24,12 @@ a norm, a gate, attention or a choice of a token."""
 
 
 class WholeModel(Variant):
-    """`build(case, params)` gives a function that makes a Runner, not yet prepared, of a loaded model.
-
-    `runner_name` and `options` are what a plan holds for it: `runner` and `options` | params.
-    """
+    """`build` gives what makes a Runner of a model; a plan holds `runner_name` and `options` | params for it."""
 
     op = "model"
     peer = True
     in_plans: ClassVar[bool] = True
-    """Whether a plan may hold it. Another engine is only measured beside this library's runners, so it is in no plan.
-    """
+    """Whether a plan may hold it. Another engine is only measured beside this library's runners."""
     forward_summary: ClassVar[str] = ""
     """The summary for a model that does not generate, if it differs."""
     encodes: ClassVar[bool] = True
@@ -42,6 +38,8 @@ class WholeModel(Variant):
     most_gpus: ClassVar[int] = 1
     """GPUs that it may shard a model over."""
     options: ClassVar[dict[str, Any]] = {}
+    needs_gpu: ClassVar[str] = ""
+    """What it does on NVIDIA GPUs alone; "" where it runs on a CPU too."""
 
     @property
     def weights(self) -> str:
@@ -53,6 +51,8 @@ class WholeModel(Variant):
         return {name for variant in variants() if not variant.peer for name in variant.kernels}
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
+        if self.needs_gpu and gpu.gpu_class == "cpu":
+            return Refusal(f"device is CPU: {self.needs_gpu} on NVIDIA GPUs only")
         return None
 
     def build(self, case: ModelCase, params: dict[str, Any]) -> Callable[[Any], Runner]:
@@ -68,10 +68,6 @@ def rebuild_spread(options: dict[str, Any]) -> float:
     """Share by which another build of a plan with these options may differ; larger where timings choose kernels."""
     tuned = options.get("mode") == "max-autotune" or options.get("inductor", {}).get("coordinate_descent_tuning")
     return TUNED_SPREAD if tuned else FIXED_SPREAD
-
-
-def _gpu_only(what: str, gpu: Gpu) -> Refusal | None:
-    return Refusal(f"device is CPU: {what} on NVIDIA GPUs only") if gpu.gpu_class == "cpu" else None
 
 
 @register
@@ -99,21 +95,20 @@ class Compiled(WholeModel):
 
 @register
 class CompiledTuned(WholeModel):
-    """As `Compiled`. Inductor writes the products at batch 1; coordinate descent finds each reduction's blocking.
-
-    Inductor's static launcher is off. With it, a build in a second process took nearly as long as the first build;
-    without it, a third of that.
+    """As `Compiled`; Inductor writes products at batch 1, tuned by coordinate descent. Its static launcher is off: with
+    it a second process built nearly as long as the first, without it a third of that.
     """
 
     name = "compiled_tuned"
     summary = "compiled, matrix-vector products generated and tuned"
     options = {"inductor": {"coordinate_descent_tuning": True, "use_static_cuda_launcher": False}}
     build_seconds = 66.0
+    needs_gpu = "blocking is tuned"
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         if case.batch != 1:
             return Refusal(f"batch is {case.batch}: generated matrix-vector products need batch 1")
-        return _gpu_only("blocking is tuned", gpu)
+        return super().serves(case, gpu)
 
 
 @register
@@ -124,9 +119,7 @@ class CompiledMaxAutotune(WholeModel):
     summary = "compiled with max-autotune"
     options = {"mode": "max-autotune"}
     build_seconds = 160.0
-
-    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
-        return _gpu_only("products are autotuned", gpu)
+    needs_gpu = "products are autotuned"
 
 
 @register
@@ -138,9 +131,7 @@ class CudaGraphs(WholeModel):
     forward_summary = "the forward pass as one CUDA graph, nothing compiled"
     options = {"compile": False}
     build_seconds = 10.0
-
-    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
-        return _gpu_only("CUDA graphs run", gpu)
+    needs_gpu = "CUDA graphs run"
 
 
 @register
@@ -153,11 +144,12 @@ class Vllm(WholeModel):
     encodes = False
     runner_name = "vllm"
     build_seconds = 60.0
+    needs_gpu = "vLLM is measured"
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         if case.weights != "bf16":
             return Refusal(f"weights are {case.weights}: vLLM is measured in bf16")
-        return _gpu_only("vLLM is measured", gpu)
+        return super().serves(case, gpu)
 
 
 @register
@@ -170,18 +162,14 @@ class VllmAsync(Vllm):
 
 
 class _Kernels(WholeModel):
-    """Without a plan it uses the choices of `tune.tuning_cache`, or measures them now, and prints its reasons to
-    stderr.
-    """
+    """Without a plan it uses `tune.tuning_cache`, or measures now, and prints its reasons to stderr."""
 
     peer = False
     encodes = False
     runner_name = "kernels"
     page = "whole-model"
     helpers = TORCH_HELPERS
-
-    def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
-        return _gpu_only("CUDA graphs run", gpu)
+    needs_gpu = "CUDA graphs run"
 
     def build(self, case: ModelCase, params: dict[str, Any]) -> Callable[[Any], Runner]:
         def make(model: Any) -> Runner:

@@ -9,9 +9,7 @@ from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
 class AddRequest(NamedTuple):
-    """To the engine: a new request. It may wait `seconds` for its first step. `logprobs` and `echo` are as in
-    `Request`; `options` change its logits.
-    """
+    """To the engine: a new request, which may wait `seconds`; `logprobs` and `echo` as in `Request`."""
 
     name: str
     ids: list[int]
@@ -72,9 +70,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Declined:
-    """From the engine, instead of `Ready`: the sentence says why it cannot serve. With `for_now` it lacks memory or
-    open files, which may be free again later.
-    """
+    """From the engine, instead of `Ready`: why it cannot serve; `for_now` it lacks memory or open files."""
 
     sentence: str
     for_now: bool = False

@@ -15,10 +15,8 @@ WEIGHTS = ("int8", "int4", "mxfp4", "fp8")
 
 @dataclass(frozen=True)
 class Spec:
-    """What to serve: a model's directory, or the name of a catalogue entry; with a plan, the plan's file.
-
-    `max_model_len`, `max_num_seqs`, `kv_bytes` and `pause_ms` as `kernels.server.execution.sizing.RequestedSize`.
-    `device` None takes the GPU if there is one.
+    """What to serve: a model's directory or a catalogue entry, perhaps a plan's file; sizes as `RequestedSize` has
+    them. `device` None takes the GPU if there is one.
     """
 
     model: str

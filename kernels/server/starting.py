@@ -26,10 +26,8 @@ class Phases:
 
 
 def settle() -> None:
-    """Ends a start: what lives from now on is never looked at again by Python's collector of cycles.
-
-    With torch and transformers imported, a full collection takes a tenth of a second or two, in which an engine
-    launches nothing, and a web server answers nobody.
+    """Ends a start: Python's collector of cycles never looks again at what lives. With torch and transformers a full
+    collection takes a tenth of a second or two, in which nobody is answered.
     """
     gc.collect()
     gc.freeze()

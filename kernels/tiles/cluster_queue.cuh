@@ -39,8 +39,7 @@ struct ClusterNumbers {
     if (first) try_cancel_cluster<Blocks>(queue.answers[at.stage], queue.answered[at.stage]);
   }
 
-  // The number of the cluster whose work is now this one's; -1 after a refusal. Without Dynamic there is always one
-  // more.
+  // The number of the cluster whose work is now this one's; -1 after a refusal, never without Dynamic.
   __device__ __forceinline__ int next() {
     if (number < 0 || !Dynamic) return number = number < 0 ? blockIdx.x / Blocks : number + gridDim.x / Blocks;
     wait(queue.answered[at.stage], at.parity);

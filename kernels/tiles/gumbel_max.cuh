@@ -1,12 +1,10 @@
-// The draw of a token by Gumbel-max, shared by the LM head and the megakernel. The same rule in numpy is
-// kernels/ops/sampling.py.
+// The draw of a token by Gumbel-max, shared by LM head and megakernel; in numpy kernels/ops/sampling.py.
 #pragma once
 #include "tiles.cuh"
 
 namespace tiles {
 
-// A logit and its token as one integer. Integers are ordered by logit; of equal logits the smaller token is larger. NaN
-// is the lowest; -0 equals 0.
+// A logit and its token as one integer in the logits' order, of equal ones the smaller token larger; NaN is lowest.
 __device__ __forceinline__ u64 candidate(float logit, int token) {
   const u32 bits = __float_as_uint(logit + 0.f);
   const u32 ordered = logit != logit ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;

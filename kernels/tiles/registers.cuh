@@ -41,8 +41,7 @@ __device__ __forceinline__ uint2 e4m3x4_to_f16x4(u32 codes) {
       : "r"(codes));
   return pairs;
 }
-// Four integers, stored as bytes with 128 for 0, as four fp16 values, exactly. A byte below that of 0x64 is the fp16
-// number 1024 + byte.
+// Four integers, bytes with 128 for 0, as fp16, exactly: a byte below that of 0x64 is the number 1024 + byte.
 __device__ __forceinline__ uint2 int8x4_to_f16x4(u32 codes) {
   const __half2 zero = __float2half2_rn(1152.f);
   const u32 low = __byte_perm(codes, 0x64646464u, 0x4140), high = __byte_perm(codes, 0x64646464u, 0x4342);
@@ -74,8 +73,7 @@ __device__ __forceinline__ void zero(Accumulator<N>& d) {
   for (int i = 0; i < N / 2; i++) d.at[i] = 0.f;
 }
 
-// Columns [16 · step, 16 · step + 16) of an accumulator as 16-bit values. Product takes them as A from registers, and
-// stmatrix writes them.
+// Columns [16 · step, + 16) of an accumulator as 16-bit values: A of products from registers, or for stmatrix.
 template <typename T, int N>
 __device__ __forceinline__ void convert(u32 (&to)[4], const Accumulator<N>& from, int step) {
 #pragma unroll

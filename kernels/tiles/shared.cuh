@@ -5,8 +5,7 @@
 
 #include "barrier.cuh"
 
-// Bytes of a structure up to the end of `last`, its last member. sizeof would round up to the alignment, which may be
-// 1024 bytes. NVRTC has no offsetof.
+// Bytes of a structure up to the end of its `last` member, where sizeof would round up: NVRTC has no offsetof.
 #define BYTES_UP_TO(type, last) (__INTADDR__(&((type*)0)->last) + sizeof(type::last))
 
 namespace tiles {

@@ -122,8 +122,7 @@ __device__ __forceinline__ void tma_load_first(void* to, const TensorMap& map, B
     tma_load(to, map, barrier, c0, c1, c2);
 }
 
-// tma_load_first; with Both a copy goes to the same place in both blocks of a pair, and the bytes in both count towards
-// the barrier of the first.
+// tma_load_first; with Both to the same place in both blocks of a pair, counted by the first one's barrier.
 template <int Blocks, bool Both>
 __device__ __forceinline__ void tma_load_both(void* to, const TensorMap& map, Barrier& barrier, int c0, int c1,
                                               int c2) {

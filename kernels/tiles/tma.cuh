@@ -55,8 +55,7 @@ TILES_TMA(4, TILES_LIST(int c0, int c1, int c2, int c3), TILES_LIST("r"(c0), "r"
 #undef TILES_TMA
 #undef TILES_LIST
 
-// Copies bytes from device memory into shared memory. They count towards `barrier`. Addresses and `bytes` are multiples
-// of 16.
+// Copies bytes into shared memory, counted towards `barrier`; addresses and `bytes` are multiples of 16.
 __device__ __forceinline__ void bulk_load(void* to, const void* from, u32 bytes, Barrier& barrier, u64 policy) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
@@ -69,8 +68,7 @@ __device__ __forceinline__ void bulk_prefetch_l2(const void* from, u32 bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
-// Copies a whole tile, panel by panel. The map's box is kPanelCols wide and Rows high; the coordinates are those of the
-// tile's first value.
+// Copies a whole tile by panels of a box kPanelCols wide, Rows high; coordinates are the first value's.
 template <typename T, int Rows, int Cols, typename... Rest>
 __device__ __forceinline__ void tma_load_tile(SharedTile<T, Rows, Cols>& to, const TensorMap& map, Barrier& barrier,
                                               int c0, Rest... rest) {
@@ -84,8 +82,7 @@ __device__ __forceinline__ void tma_store_tile(const TensorMap& map, const Share
   for (int p = 0; p < from.kPanels; p++) tma_store(map, from.panel(p), c0 + p * from.kPanelCols, rest...);
 }
 
-// Asynchronous copies of 4 or 16 bytes by this thread, from device memory into shared memory. The 4 bytes are zeros
-// unless `real`.
+// Asynchronous copies of 4 or 16 bytes by this thread into shared memory; of 4 zeros unless `real`.
 __device__ __forceinline__ void cp_async_4(void* to, const void* from, bool real) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(real ? 4 : 0)
                : "memory");

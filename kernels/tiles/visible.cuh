@@ -1,5 +1,4 @@
-// The keys that each query sees, and the tiles that a block works on. Macros: KEYS (of a block), CAUSAL, WINDOW
-// (0: none).
+// The keys that each query sees, and a block's tiles. Macros: KEYS (of a block), CAUSAL, WINDOW (0: none).
 #pragma once
 #include <math_constants.h>
 

@@ -24,8 +24,7 @@ __device__ __forceinline__ u64 nanoseconds() {
   return t;
 }
 
-// Sets the number of registers of each thread of this warpgroup: a multiple of 8 from 24 to 240. The sum over the block
-// is fixed.
+// Sets the registers of this warpgroup's threads, a multiple of 8 from 24 to 240; the block's sum is fixed.
 template <int Registers>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
@@ -40,8 +39,7 @@ __device__ __forceinline__ void fence_proxy_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Programmatic dependent launch. Call the first before any read of the previous kernel's results, the second when the
-// next kernel may begin.
+// Programmatic dependent launch: call the first before reading results, the second when the next may begin.
 __device__ __forceinline__ void griddepcontrol_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ __forceinline__ void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

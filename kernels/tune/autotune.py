@@ -23,9 +23,6 @@ from kernels.registry import Variant
 from kernels.tune.choosing import called, choose, default_of, torchs_own
 from kernels.tune.trial import Trial
 
-NOT_TRIED = "Not tried"
-"""The prefix of the reason of a trial that there was no time for."""
-
 AGAIN = "again"
 """The name under which the default is timed a second time: the A/A difference is the noise."""
 
@@ -139,7 +136,7 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> T
     too_late = left < variant.build_seconds if variant.build_seconds else (report is None and left <= 0)
     if too_late:
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
-        trial.reason = f"{NOT_TRIED}: {wanted} was left for this case."
+        trial.late, trial.reason = True, f"Not tried: {wanted} was left for this case."
         return None
     bench.note(trial, 2 * variant.build_seconds)
     if report is None:
@@ -211,10 +208,8 @@ def _rule(bench: Bench, end: float) -> StoppingRule:
 
 
 def _time_doubtful_again(bench: Bench, ready: list[_Runnable], end: float) -> None:
-    """Measures times that lie below their floors once more, and the ceilings: what is still in doubt is impossible.
-
-    A floor that was too high by the first ceilings is replaced by that of the second; there is no share of it. What
-    torch runs by itself stays, since nothing is claimed of it.
+    """Measures times below their floors once more, and the ceilings: what is still in doubt is impossible, a floor that
+    was too high is replaced. What torch runs by itself stays: nothing is claimed of it.
     """
     doubtful = [candidate for candidate in ready if candidate.trial.gate == "pass" and candidate.trial.doubt]
     if not doubtful:
@@ -239,9 +234,7 @@ def _record_time(bench: Bench, trial: Trial, timing: Timing) -> None:
 
 
 def _judge(bench: Bench, ready: list[_Runnable]) -> None:
-    """Fails what gave wrong answers to timed calls, params that lost included, and what runs other libraries' kernels
-    as its own.
-    """
+    """Fails what answered timed calls wrongly, lost params included, and what runs others' kernels as its own."""
     for judged in range(JUDGED):
         references = ReferenceCache()  # one of these at a time: each holds copies of its inputs
         for candidate in (candidate for candidate in ready if candidate.trial.gate == "pass"):

@@ -9,15 +9,8 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
-def parallel_map(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> list[Found]:
-    """`one(item)` for each item, in order. With `jobs` above 1 it runs in fresh processes: `one` and the items are
-    pickled.
-    """
-    return list(parallel_imap(one, items, jobs))
-
-
-def parallel_imap(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[Found]:
-    """As `parallel_map`, but yields each result as soon as it and all before it have come."""
+def parallel_map(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[Found]:
+    """`one(item)` of each item, in order, as they come; with `jobs` above 1 pickled, in fresh processes."""
     if jobs <= 1:
         yield from map(one, items)
         return

@@ -1,8 +1,6 @@
-"""Chooses the variant of each case of a decoder's passes: first by their separate times, then in the whole model.
-
-The fastest variant alone may not be the fastest in a pass: a fused product saves a kernel, two kernels may overlap, and
-one kernel may leave data in the L2 for the next. The search takes the arrangements with the least sum of times, and the
-runners-up of each case. It captures the pass with each of them, one after the other, and times the whole pass.
+"""Chooses the variant of each case of a decoder's passes: by their separate times, then in the whole model, where
+fusion, overlap and the L2 may change the order. The arrangements with the least sums and the runners-up of each case
+are captured and timed.
 """
 
 import math
@@ -164,9 +162,7 @@ def _swap_note(queries: int, op: PlannedOp, alternative: PlannedOp, before: floa
 
 
 def usable(case: Case, variant: str) -> bool:
-    """Whether a pass can call the variant: a step's attention must read the length on the device, and a product of
-    experts their ends.
-    """
+    """Whether a pass can call the variant: a step's length, and experts' ends, are read on the device."""
     on_device = (isinstance(case, AttentionCase) and case.kind == "decode") or isinstance(case, GroupedCase)
     return registry.variant(variant).device_lengths or not on_device
 

@@ -8,10 +8,8 @@ from kernels.proof.verdict import Gate
 
 
 class SettledTime(BaseModel):
-    """The time of a call with a cold cache on a GPU that works without pauses: its clocks are those that power allows.
-
-    The median in ms with its 95 % interval. `floor_share` is the floor by the settled ceilings over it, None as in
-    `TimedVariant`; `ratio_to_best_peer` the best peer's settled time over it.
+    """A call's time, cache cold, on a GPU without pauses: median in ms and 95 % interval. `floor_share` is by settled
+    ceilings, as in `TimedVariant`; `ratio_to_best_peer` the best peer's time over it.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

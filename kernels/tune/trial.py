@@ -12,10 +12,8 @@ from kernels.tune.timed_variant import SettledTime, TimedVariant
 
 
 class Trial(TimedVariant):
-    """One variant with one set of params, tried for one case.
-
-    `raced` is whether it was timed against the other variants, not only against its own params; `kernels` is then
-    known. `quantisation` is the relative change of the result that rounding the inputs alone causes.
+    """One variant and its params, tried for a case. `raced`: timed against others, its `kernels` known. `quantisation`
+    is the relative change that rounding the inputs alone causes. `late`: no time was left to try it.
     """
 
     case: Case
@@ -26,6 +24,7 @@ class Trial(TimedVariant):
     settled: SettledTime | None = None
     raced: bool = False
     chosen: bool = False
+    late: bool = False
 
     @classmethod
     def of(cls, case: Case, variant: Variant, params: dict[str, Any], reason: str = "") -> Self:

@@ -1,7 +1,4 @@
-"""The measured choice of a variant per case, kept per GPU, driver, library versions and the variants' own code.
-
-The file lies in the directory that the environment variable KERNELS_CACHE names (default ~/.cache/kernel-workbench).
-"""
+"""The measured choice of a variant per case, by GPU, driver, versions and code, in KERNELS_CACHE's folder."""
 
 import hashlib
 import json
@@ -26,10 +23,7 @@ CODE = ("attention", "blackwell", "cuda", "fused", "gemm", "quant", "tiles")
 
 @dataclass(frozen=True)
 class TunedVariant:
-    """The variant for a case, and a sentence with the reason and the rivals; `at` is the time (UTC).
-
-    `ms` is None when nothing was measured.
-    """
+    """The variant of a case and why, with its rivals; `at` is UTC. `ms` is None when nothing was measured."""
 
     variant: str
     params: dict[str, Any]

@@ -28,7 +28,6 @@ MEASURING = [each for each in SCRIPTS if each.stem not in (*SOURCED, *PACKING)]
 
 
 def commands(script: Path, folder: Path, **variables: str) -> list[list[str]]:
-    """What the script would run, word by word."""
     environment = {**os.environ, "DRY_RUN": "1", "OUT": str(folder), "VLLM": "/srv/vllm", "PYTHON": "python"}
     command, environment = ["bash", str(script)], environment | variables
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
@@ -149,7 +148,7 @@ def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path
     assert named == ({"2", "4"} if (script, gpus) == ("gpus", "4") else {gpus})  # four measure two as well
     picked = [words[words.index("-k") + 1] for words in called if "-k" in words]
     assert all(each.startswith("(four-gpus)" if gpus == "4" else "(two-gpus or two_gpus)") for each in picked)
-    text = (FOLDER / f"{script}.sh").read_text()
+    text = (FOLDER / "common.sh").read_text()
     assert f"export {' '.join(f'{name}={value}' for name, value in NO_MULTICAST.items())}" in text
 
 

@@ -43,9 +43,9 @@ def test_a_row_says_what_a_run_chose_and_what_it_left_out_for_time() -> None:
     found = results()
     check = PlanCheck(label="kernels", confirmed=True)
     found.verify.checks = [check.model_copy(update={"label": "megakernel", "confirmed": False}), check]
-    late = "Not tried: building takes about 9 s and 8 s were left."
-    left_out = [found.compose.trials[0].model_copy(update={"label": "megakernel", "reason": late})]
-    found.compose.trials += [*left_out, left_out[0].model_copy(update={"label": "other", "reason": "It is excluded."})]
+    left_out = found.compose.trials[0].model_copy(update={"label": "megakernel", "skipped": "time"})
+    slower = left_out.model_copy(update={"label": "other", "skipped": "prediction"})
+    found.compose.trials += [left_out, slower]
     times = {"started_at": "2026-01-01T00:00:10Z", "finished_at": "2026-01-01T00:01:30.5Z"}
     waiting = {"stage": "price", "started_at": None, "finished_at": None}
     run = {"created_at": "2026-01-01T00:00:00Z", "state": "done", "verdict": "met", "error": None}

@@ -1,7 +1,4 @@
-"""Runs tests of Triton kernels in Triton's interpreter, which needs no GPU (fp16 and fp32 only).
-
-Triton decides at its import whether it interprets, so they run in a process of their own.
-"""
+"""Runs tests in Triton's interpreter (no GPU, fp16 and fp32), in a process: Triton decides at its import."""
 
 import os
 import subprocess

@@ -34,10 +34,8 @@ _HERE = Path(__file__).parent
 
 
 def recorded(source: str, content: bytes, build: Callable[[], tuple[str, bytes]], kind: str) -> tuple[str, bytes]:
-    """The log and the binary of a build, made once for each content. With `$MACHINE_CODE` set it is kept there, and
-    noted for the listing.
-
-    `source` is the name to list, `content` everything that decides the build, `kind` "cubin" or "ptx".
+    """The log and binary of a build, made once for each `content`; with `$MACHINE_CODE` kept there and noted for the
+    listing by `source`. `kind` is "cubin" or "ptx".
     """
     folder, once = os.environ.get(KEPT), cache(build)
     where = Path(folder) if folder else None

@@ -1,6 +1,4 @@
-"""Models of quantised weights as model directories in bf16: GGUF against transformers' own reading, and its blocks
-against dequantisers of their own, weight by weight.
-"""
+"""Quantised models as directories in bf16: GGUF against transformers' reading and dequantisers by weight."""
 
 import json
 import os

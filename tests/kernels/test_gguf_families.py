@@ -1,6 +1,4 @@
-"""Small random models of each architecture that is taken as GGUF: they become a file as llama.cpp's converter would
-write it, and come back with their own weights and logits.
-"""
+"""Small random models of each GGUF architecture: written as llama.cpp's converter does, and read back alike."""
 
 import json
 from collections.abc import Iterator

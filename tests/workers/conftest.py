@@ -102,7 +102,6 @@ def fixed_ceilings(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def known_ceilings() -> Iterator[None]:
-    """`fixed_ceilings` for all tests of a file."""
     with pytest.MonkeyPatch.context() as patch:
         fixed_ceilings(patch)
         yield

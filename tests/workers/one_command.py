@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
@@ -10,7 +11,6 @@ from workers.host.template_process import Template
 
 
 def code_command(code: str, env: Mapping[str, str], folder: Path) -> ChildCommand:
-    """Runs the code in the folder, as the module `given`."""
     (folder / "given.py").write_text(code)
     return ChildCommand("given", [], env, cwd=folder, log_file=folder / "log")
 
@@ -26,7 +26,7 @@ def run(
     template: Template | None = None,
 ) -> ExitStatus:
     """How the command ended. `times`: the seconds until SIGTERM, and more until it is killed."""
-    with Child(command, limits, bounds, on_line, template) as process:
+    with closing(Child(command, limits, bounds, on_line, template)) as process:
         on_start(process.protection)
         why = process.wait(*times, stop or threading.Event(), lambda: False)
         return ExitStatus(process.close(), why)

@@ -9,7 +9,6 @@ from workers.host.template_process import Template
 
 
 def ready_template(*modules: str, env: Mapping[str, str] | None = None) -> Template:
-    """One that has imported the modules."""
     made = Template(modules, env or template_environment(os.environ))
     wait_for(lambda: made.ready, 300, "the template process")
     return made

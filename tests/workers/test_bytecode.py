@@ -18,7 +18,6 @@ from workers.host.child_environment import stage_environment
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a package that can be imported and has no bytecode."""
     folder = tmp_path / "uncompiled_library"
     folder.mkdir()
     (folder / "__init__.py").write_text("")

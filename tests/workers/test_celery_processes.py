@@ -69,7 +69,6 @@ RUN = "00000000-0000-4000-8000-000000000001"
 
 @pytest.fixture
 def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A workbench that does not answer."""
     monkeypatch.setenv("WORKER_TOKEN", "of the test")
     monkeypatch.setenv("WORKER_API_URL", "http://127.0.0.1:9")
 

@@ -23,7 +23,6 @@ Run = Callable[..., tuple[ExitStatus, list[str]]]
 
 @pytest.fixture(scope="module", params=["started", "forked"])
 def template(request: pytest.FixtureRequest) -> Iterator[Template | None]:
-    """None, or a template process that is ready."""
     if request.param == "started":
         yield None
         return

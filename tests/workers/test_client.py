@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import uuid4
 
@@ -61,7 +62,7 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Losing]:
 
 def _finish(next_claim_id: str) -> tuple[str, str]:
     outcome = Outcome(run_id=RUN, stage="admit", attempt=1, result={}, next_claim_id=next_claim_id)
-    with Client(WorkerConfig.from_environment()) as client:
+    with closing(Client(WorkerConfig.from_environment())) as client:
         following = client.finish(outcome, "worker")
         return following.stage if following else "", client.claim_token
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,6 @@ def model(tmp_path) -> Path:
 
 
 def started(model, tmp_path, stage="admit", gpu_class="h100"):
-    """The process that compiles for a run on a worker of its own, or None."""
     cache = tmp_path / "cache"
     cache.mkdir(exist_ok=True)
     config = replace(WorkerConfig.from_environment(), cache=cache, data=tmp_path / "data")
@@ -38,7 +38,7 @@ def started(model, tmp_path, stage="admit", gpu_class="h100"):
 @pytest.mark.slow
 def test_the_megakernel_of_a_model_is_compiled_and_proven_and_found_by_its_name(model, tmp_path, monkeypatch):
     folder = compile_ahead.folder_of(tmp_path / "cache")
-    with started(model, tmp_path) as process:
+    with closing(started(model, tmp_path)) as process:
 
         def is_made() -> bool:
             return {"decode", "proof"} <= {each.name.split("-")[0] for each in folder.iterdir()} or not process.alive

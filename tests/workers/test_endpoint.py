@@ -43,9 +43,9 @@ def document(seconds: float = 10, objectives=PROMISED, endpoint=None, load=None,
 def at(url: str, model="stub", inside=INSIDE, stop=None, api="completions", seconds=0.8, **more) -> EndpointSession:
     endpoint = Endpoint(url=url, model=model, api=api, hardware="two A100 of the customer")
     access = EndpointAccess(key=KEY, inside=inside)
-    found = EndpointSession(document(**more), endpoint, access, stop or threading.Event())
-    found.seconds = seconds
-    return found
+    session = EndpointSession(document(**more), endpoint, access, stop or threading.Event(), lambda *_: None)
+    session.seconds = seconds
+    return session
 
 
 def punctual(there: EndpointSession) -> None:
@@ -184,7 +184,7 @@ def test_a_run_that_is_cancelled_stops_it(stub: Stub, monkeypatch, processes: in
 def test_what_the_operator_does_not_allow_is_not_sent_to(stub: Stub):
     refused = "The operator does not allow it."
     endpoint = Endpoint(url=stub.url, model="stub")
-    there = EndpointSession(document(), endpoint, EndpointAccess(refused=refused), threading.Event())
+    there = EndpointSession(document(), endpoint, EndpointAccess(refused=refused), threading.Event(), lambda *_: None)
     stub.log()
     there.measure("before verify")
     assert not stub.log()
@@ -193,7 +193,7 @@ def test_what_the_operator_does_not_allow_is_not_sent_to(stub: Stub):
 
 def test_the_stage_keeps_what_the_rounds_leave(stub: Stub):
     wanted, endpoint = document(seconds=100), Endpoint(url=stub.url, model="stub-401")
-    there = EndpointSession(wanted, endpoint, EndpointAccess(inside=INSIDE), threading.Event())
+    there = EndpointSession(wanted, endpoint, EndpointAccess(inside=INSIDE), threading.Event(), lambda *_: None)
     assert there.seconds == 10
     assert 60 < there.left_for(wanted).seconds_left <= 90
     there.measure("before verify")

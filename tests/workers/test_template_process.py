@@ -78,7 +78,7 @@ def test_a_template_that_is_killed_leaves_what_was_forked_running(tmp_path: Path
     command = one_command.code_command("import sys; print(1, flush=True); sys.stdin.readline(); print(2)", {}, tmp_path)
     lines: list[str] = []
     bounds = Bounds(readable=python_files(), writable=(str(tmp_path),))
-    with Child(command, ResourceLimits(), bounds, lines.append, template) as child:
+    with closing(Child(command, ResourceLimits(), bounds, lines.append, template)) as child:
         wait_for(lambda: lines, 120, "its first line")
         os.kill(template.pid, signal.SIGKILL)
         wait_for(lambda: not alive(template.pid), 60, "the end of the template")

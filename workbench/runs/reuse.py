@@ -16,7 +16,6 @@ from workbench.prices.models import PriceBookRow
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
 from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial, Stage
-from workers.wording.stages import SHORT_OF_TIME
 
 BEFORE_PLANS: tuple[Stage, ...] = ("baseline", "profile", "explore")
 """The stages before the first plan is tried."""
@@ -87,7 +86,7 @@ def resume_search(run: Run, earlier: Run) -> str:
     its time was over. Returns a sentence that says so.
     """
     explored = earlier.stages.filter(stage="explore").values_list("result", flat=True).first() or {}
-    short = any(SHORT_OF_TIME.search(candidate["reason"]) for candidate in explored.get("candidates", []))
+    short = any(candidate.get("late") for candidate in explored.get("candidates", []))
     when = _take_stages(run, earlier, BEFORE_PLANS[:-1] if short else BEFORE_PLANS)
     return f"This run resumes the search of the run of {when}: the plans that it measured are not tried again."
 
@@ -131,7 +130,7 @@ def _searched_for(document: dict[str, Any]) -> dict[str, Any]:
 def _is_complete(run: Run) -> bool:
     """Whether the search left no plan out for time on an idle machine."""
     tried = [row.result["trials"] for row in run.stages.all() if row.stage == "compose" and row.result is not None]
-    left_out = any(SHORT_OF_TIME.search(trial["reason"]) for trials in tried for trial in trials)
+    left_out = any(trial.get("skipped") == "time" for trials in tried for trial in trials)
     return not left_out and _was_idle(run)
 
 

@@ -56,18 +56,6 @@ def layout(x: str, y: str, **more: Any) -> dict[str, Any]:
     return base
 
 
-def error_bars(intervals: Sequence[Interval]) -> dict[str, Any]:
-    """Error bars from the low to the high end of each interval, for a trace of their values."""
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [interval.high - interval.value for interval in intervals],
-        "arrayminus": [interval.value - interval.low for interval in intervals],
-        "thickness": 1.2,
-        "width": 3,
-    }
-
-
 def interval_bars(name: str, unit: str, bars: Sequence[tuple[str, str, Interval]]) -> dict[str, Any]:
     """A trace of one horizontal bar for each (label, colour, interval in `unit`), the first one lowest."""
     labels, colours, intervals = zip(*bars, strict=True)
@@ -79,7 +67,14 @@ def interval_bars(name: str, unit: str, bars: Sequence[tuple[str, str, Interval]
         "y": list(labels),
         "x": [interval.value for interval in intervals],
         "customdata": [quantity(interval.value, unit) for interval in intervals],
-        "error_x": error_bars(intervals),
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [interval.high - interval.value for interval in intervals],
+            "arrayminus": [interval.value - interval.low for interval in intervals],
+            "thickness": 1.2,
+            "width": 3,
+        },
         "marker": {"color": list(colours)},
         "hovertemplate": "%{y}: %{customdata}<extra></extra>",
     }

@@ -5,7 +5,6 @@ from workers.wording.text import MISSING, number
 
 
 def cell(value: Cell) -> str:
-    """A cell as people read it."""
     if value is None or value == "":
         return MISSING
     if isinstance(value, str):

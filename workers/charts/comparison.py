@@ -74,7 +74,6 @@ def cautions(sides: Sequence[ComparedRun]) -> list[str]:
 
 
 def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
-    """Every section that has a row."""
     names = [side.label for side in sides]
     overlap = (
         "Median of the variant that was chosen, with its 95 % interval. A difference is named where the intervals do "
@@ -176,10 +175,7 @@ def _rows(sides: Sequence[ComparedRun], cells: dict[str, dict[str, str]]) -> lis
 
 
 def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[MetricKey, str]]:
-    """The metrics, each with its unit, that at least two runs measured, in the first one's order.
-
-    Throughput is in tokens per second or in what else the models give.
-    """
+    """The metrics with their units that at least two runs measured, in the first one's order."""
     by_side = [
         [(metric, outcome.unit) for metric in latency.metrics(side.results) if (outcome := _after(side, metric))]
         for side in sides

@@ -43,8 +43,6 @@ def _by_cost(passed: list[Candidate]) -> list[str]:
 
 @dataclass
 class RefusedVariants:
-    """Variants of one op that were refused for one reason, and the cases where they were."""
-
     op: str
     reason: str
     variants: list[str] = field(default_factory=list)

@@ -78,8 +78,6 @@ COSTS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class UnitRow:
-    """One unit cost in words, before and after."""
-
     key: str
     title: str
     basis: Basis
@@ -88,7 +86,6 @@ class UnitRow:
 
 
 def unit_rows(economics: UnitEconomics | None) -> list[UnitRow]:
-    """The unit costs of both sides, each with its interval."""
     if economics is None:
         return []
     return [

@@ -15,10 +15,7 @@ THERE = PALETTE[1]
 
 @dataclass(frozen=True)
 class EndpointPromise:
-    """One objective: its value at the endpoint (`there`), of the baseline runner (`before`) and of the plan (`after`).
-
-    `verdict` is the endpoint's.
-    """
+    """One objective at the endpoint (`there`), whose is the `verdict`, of the baseline runner and of the plan."""
 
     label: str
     there: float | None
@@ -44,16 +41,15 @@ def promises(results: Results) -> list[EndpointPromise]:
 
 def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointPromise:
     objective = outcome.objective
-    judged = next((outcome for outcome in load.outcomes if _same(outcome.objective, objective)), None)
+    promise = (metric_key(objective), objective.percentile)
+    judged = next(
+        (known for known in load.outcomes if (metric_key(known.objective), known.objective.percentile) == promise), None
+    )
     spread = _percentile(load, objective)
     value = judged.value if judged else spread.value if spread else None
     verdict = None if judged is None or load.lag.void else judged.verdict
     sides = (outcome.before, outcome.after)
     return EndpointPromise(objective.label, value, *sides, promised(objective), objective.unit, verdict)
-
-
-def _same(first: Objective, other: Objective) -> bool:
-    return (first.metric, first.n, first.percentile) == (other.metric, other.n, other.percentile)
 
 
 def _percentile(load: LoadResult, objective: Objective) -> Interval | None:

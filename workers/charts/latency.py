@@ -86,7 +86,6 @@ def figure_of(results: Results, metric: MetricKey) -> Figure | None:
 
 
 def table_of(results: Results, metric: MetricKey) -> Table:
-    """Percentiles of one metric before and after."""
     pair = _pair(results, metric)
     names = sorted({name for _, _, dist in pair for name in dist.percentiles}, key=lambda name: float(name.strip("p")))
     rows: list[list[str | float | int | None]] = [

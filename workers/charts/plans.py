@@ -61,7 +61,6 @@ def _primary(trial: PlanTrial) -> Interval:
 
 
 def chosen(results: Results) -> PlanTrial | None:
-    """The plan that was taken."""
     return next((trial for trial in ranked(results) if trial.chosen), None)
 
 
@@ -99,7 +98,6 @@ def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
 
 
 def precisions_of(plan: dict[str, Any]) -> set[str]:
-    """The precisions that the plan's activations and weights are in."""
     precisions = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
     dtype = str(plan.get("dtype", "bf16"))
     return {dtype, str((plan.get("options") or {}).get("weights", dtype)), *map(str, filter(None, precisions))}
@@ -119,7 +117,6 @@ def _measured(trial: PlanTrial) -> str:
 
 
 def peers(results: Results) -> list[PeerTrial]:
-    """Other engines that were, or were not, measured beside the plans."""
     return results.compose.peers if results.compose else []
 
 

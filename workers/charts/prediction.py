@@ -12,10 +12,7 @@ from workers.wording.text import MISSING, capitalised, quantity
 
 @dataclass(frozen=True)
 class PredictionRow:
-    """One predicted figure in words; a dash where nothing was measured to hold it against.
-
-    `error` is signed: `-12 %` where the prediction was too small.
-    """
+    """One predicted figure in words, with its signed error; a dash where nothing was measured to compare it with."""
 
     label: str
     predicted: str

@@ -19,10 +19,7 @@ UNLIKE = 0.25
 
 
 def unlike_before(results: Results, workload: Workload | None) -> str:
-    """A sentence where the profile's request took another time than verify's before; "" otherwise.
-
-    The profile is of the eager runner, so of others nothing is said.
-    """
+    """A sentence where the profile's request took another time than verify's before; of the eager runner alone."""
     verify, profile = results.verify, results.profile
     if verify is None or profile is None or workload is None or workload.present_runner != "eager":
         return ""

@@ -31,6 +31,7 @@ WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "
 THERE = PALETTE[1]
 UNDECIDED = PALETTE[2]
 CROSSED, OPEN = "missed", "not shown to hold"
+MARK_OF = {"met": "", "missed": CROSSED}
 MARKERS = {
     CROSSED: {"size": 10, "color": BAD, "symbol": "x"},
     OPEN: {"size": 12, "color": UNDECIDED, "symbol": "circle-open"},
@@ -41,7 +42,6 @@ FIGURES = re.compile(r"\d[\d,.]*")
 
 
 def sides(results: Results) -> list[tuple[str, str, LoadCurve]]:
-    """Name, colour and curve of each side that was measured."""
     if results.load is None:
         return []
     load = results.load
@@ -145,15 +145,10 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
     line = {"line": {"color": colour, "width": 2.5}, "marker": {"size": 7, "color": colour}}
     traces = [trace(name, points, mode="lines+markers", **line)]
     for label, marker in MARKERS.items():
-        marked = [point for point in points if _marked(point[0]) == label]
+        marked = [point for point in points if MARK_OF.get(point[0].verdict or "", OPEN) == label]
         if marked:
             traces.append(trace(label, marked, mode="markers", marker=marker))
     return traces
-
-
-def _marked(load: LoadResult) -> str:
-    """How a load that does not hold is marked; "" where it holds."""
-    return {"met": "", "missed": CROSSED}.get(load.verdict or "", OPEN)
 
 
 def _figure(traces: list[Figure], traffic: Traffic | None, title: str, **more: Any) -> Figure:
@@ -169,7 +164,6 @@ def _figure(traces: list[Figure], traffic: Traffic | None, title: str, **more: A
 
 
 def figure(results: Results) -> Figure | None:
-    """Tokens per second over the load."""
     traces = []
     for name, colour, curve in sides(results):
         traces += _traces(name, colour, [(load, load.tokens_per_second) for load in curve.limit.loads], "tokens/s")
@@ -185,7 +179,6 @@ def figure(results: Results) -> Figure | None:
 
 
 def promise_figure(results: Results) -> Figure | None:
-    """The first promise's percentile over the load, with its limit."""
     objective, traces = _first(results), []
     if objective is None or objective.limit is None:
         return None
@@ -210,7 +203,6 @@ def _interval(value: Interval | None, alone: float | None = None) -> str | float
 
 
 def table(results: Results) -> Table:
-    """Every load of each side: rates, times and verdict."""
     objectives = results.load.objectives if results.load else []
     measured = {
         metric.metric for _, _, curve in sides(results) for load in curve.limit.loads for metric in load.metrics
@@ -236,7 +228,6 @@ def table(results: Results) -> Table:
 
 
 def promise_table(results: Results) -> Table:
-    """The load that holds on each side, and what stands behind it."""
     body: list[list[Cell]] = []
     for name, _, curve in sides(results):
         limit, highest = curve.limit, curve.limit.held

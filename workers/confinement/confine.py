@@ -34,8 +34,10 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/dxg", "/dev/nvidia*")
 def confine(limits: ResourceLimits, bounds: Bounds, group: ControlGroup) -> Protection:
     """Confine this process; what it starts inherits it all."""
     protection = Protection()
-    to_reach_files = privileges.to_reach_files() if _devices_are_open() else None
-    _die_first_without_memory()
+    gpus_open = all(os.stat(path).st_mode & 0o006 == 0o006 for path in glob.glob("/dev/nvidia[0-9c]*"))  # to every user
+    to_reach_files = privileges.to_reach_files() if gpus_open else None
+    with contextlib.suppress(OSError):  # when memory runs out, the stage goes before its worker
+        Path("/proc/self/oom_score_adj").write_text("500")
     _limit_resources(limits, group, protection)
     own_network = _leave_network(protection)
     confined = to_reach_files is not None or not bounds.required  # it will have a user of its own, or need not
@@ -57,12 +59,6 @@ def confine(limits: ResourceLimits, bounds: Bounds, group: ControlGroup) -> Prot
         protection.missing.append("It can connect to Unix sockets of the worker's user.")
     _filter_calls(own_network, connects, protection)
     return protection
-
-
-def _die_first_without_memory() -> None:
-    """When memory runs out, the stage goes before its worker."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def _limit_resources(limits: ResourceLimits, group: ControlGroup, protection: Protection) -> None:
@@ -161,11 +157,6 @@ def _settings_are_read_only() -> bool:
     """Whether nobody can change the kernel's settings through `/proc`."""
     paths = filter(os.path.exists, ("/proc/sys", "/proc/sysrq-trigger"))
     return all(os.statvfs(path).f_flag & os.ST_RDONLY for path in paths)
-
-
-def _devices_are_open() -> bool:
-    """Whether every user may use the GPUs' devices."""
-    return all(os.stat(path).st_mode & 0o006 == 0o006 for path in glob.glob("/dev/nvidia[0-9c]*"))
 
 
 NEW_MOUNTS, NEW_IPC, NEW_USER, NEW_NETWORK = 0x00020000, 0x08000000, 0x10000000, 0x40000000

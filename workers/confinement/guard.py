@@ -34,7 +34,8 @@ def main() -> NoReturn:
 def guard(limits: ResourceLimits, bounds: Bounds, parent: int, report: int, start: Callable[[], NoReturn]) -> NoReturn:
     """Call `start` in a confined process, pass SIGTERM on to it, and end with its exit code or by its signal."""
     system.prctl(system.CHILD_SUBREAPER, 1)
-    group = ControlGroup(_group_limits(limits))
+    memory = {} if limits.memory_bytes is None else {"memory": limits.memory_bytes}
+    group = ControlGroup({"pids": limits.processes, **memory})
     if privileges.to_reach_files() is not None:
         _hand_over(bounds)
     own_pid = os.getpid()
@@ -56,7 +57,6 @@ def guard(limits: ResourceLimits, bounds: Bounds, parent: int, report: int, star
 
 
 def _become(limits: ResourceLimits, bounds: Bounds, group: ControlGroup, guard_pid: int, report: int) -> None:
-    """Confine this process; it ends when the guard ends."""
     try:
         protection = confine(limits, bounds, group)
         os.write(report, protection.to_json().encode())
@@ -67,11 +67,6 @@ def _become(limits: ResourceLimits, bounds: Bounds, group: ControlGroup, guard_p
     except OSError as error:
         print(f"the stage cannot be confined: {error}", file=sys.stderr, flush=True)
         os._exit(REFUSED_CODE)
-
-
-def _group_limits(limits: ResourceLimits) -> dict[str, int]:
-    memory = {} if limits.memory_bytes is None else {"memory": limits.memory_bytes}
-    return {"pids": limits.processes, **memory}
 
 
 def _hand_over(bounds: Bounds) -> None:
@@ -117,7 +112,6 @@ def _kill_descendants() -> None:
 
 
 def _descendants(root: int) -> set[int]:
-    """The process ids below `root`."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -85,12 +85,10 @@ def _only(families: Sequence[int]) -> list[Instruction]:
 
 
 def refuse(numbers: Iterable[int], code: int = errno.EPERM) -> list[Instruction]:
-    """Let the calls of these numbers fail with `code`."""
     return [part for number in numbers for part in (Instruction(_EQUAL, 0, 1, number), _fail(code))]
 
 
 def no_namespaces() -> list[Instruction]:
-    """Let clone fail when it asks for a namespace."""
     return _on_first_argument(CLONE, [Instruction(_ANY_BIT, 0, 1, NAMESPACES), _fail(errno.EPERM)])
 
 

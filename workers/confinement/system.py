@@ -24,12 +24,10 @@ def prctl(option: int, *arguments: object) -> int:
 
 
 def unshare(flags: int) -> None:
-    """unshare(2)."""
     _checked(_LIBC.unshare(ctypes.c_int(flags)))
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str) -> None:
-    """mount(2)."""
     texts = (text.encode() or None for text in (source, target, kind))
     _checked(_LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None))
 

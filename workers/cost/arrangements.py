@@ -65,7 +65,7 @@ def sentence(workload: Workload, prediction: Prediction | None, book: PriceBook,
         most = max((count for count, ms in curve.items() if tokens * ms <= promise.limit), default=0)
         if most:
             engines = -(-users // most)
-            ms = tokens * curve[_next_power(-(-users // engines))]
+            ms = tokens * curve[1 << (-(-users // engines) - 1).bit_length()]  # predicted for powers of two
             able.append(Arrangement(size, engines, ms, hourly_price(book, gpu_class, size * engines)))
     if not able:
         return f"Predicted: neither tensor parallelism nor replicas serve {what}."
@@ -82,11 +82,6 @@ def _token_ms(prediction: Prediction, size: int) -> dict[int, float]:
         if users := figure.users:
             known[users] = min(known.get(users, math.inf), 1000 * users / figure.value)
     return known
-
-
-def _next_power(users: int) -> int:
-    """The numbers of users that are predicted are powers of two."""
-    return 1 << (users - 1).bit_length()
 
 
 def _tokens(workload: Workload) -> int | None:

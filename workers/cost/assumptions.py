@@ -18,10 +18,7 @@ def at_price(economics: UnitEconomics, usd_per_hour: float) -> UnitEconomics:
 
 
 def at_lengths(economics: UnitEconomics, prompt: int, output: int) -> UnitEconomics:
-    """Both sides with requests of other lengths, at as many users, modelled by `length_factor`.
-
-    Raises ValueError where lengths cannot be modelled.
-    """
+    """Both sides at other lengths, as many users, by `length_factor`. Raises ValueError where it gives None."""
     if (prompt, output) == (economics.prompt_tokens, economics.output_tokens):
         return economics
 

@@ -18,22 +18,12 @@ ROUNDING = 1e-9
 
 
 def gpus_needed(demand: float, capacity: float, spare: float) -> int:
-    """ceil(demand / (capacity · (1 − spare))), at least 1: GPUs that are filled to 1 − spare of their capacity.
-
-    `demand` and the `capacity` of one GPU are in the same unit, users at once or requests per second.
-    """
+    """GPUs for a `demand` in the unit of one GPU's `capacity`, each filled to 1 − spare of that; at least 1."""
     return max(1, math.ceil(demand / (capacity * (1 - spare)) - ROUNDING))
 
 
-def bill(servers: float, usd_per_hour: float, hours_per_day: float, days: float) -> float:
-    """USD: servers · usd_per_hour · hours_per_day · days."""
-    return servers * usd_per_hour * hours_per_day * days
-
-
 def _servers(demand: Demand, load: ServedLoad) -> Interval:
-    """Servers, each of `load.gpus` GPUs. Users who always wait are set by the load, so they have no interval; requests
-    per second have that of the throughput.
-    """
+    """Servers, each of `load.gpus` GPUs. Users who always wait are set by the load, so they have no interval."""
     needs: list[tuple[int, int, int]] = []
     if demand.users is not None and demand.cycle_s is None:
         count = gpus_needed(demand.users, load.users, demand.spare)
@@ -47,10 +37,7 @@ def _servers(demand: Demand, load: ServedLoad) -> Interval:
 
 
 def fleet(demand: Demand, load: ServedLoad) -> Fleet:
-    """The GPUs that one side needs and their bills.
-
-    Raises ValueError where `demand` names neither users nor a rate, and where the load has no price.
-    """
+    """One side's GPUs and bills. Raises ValueError where `demand` has no users and no rate, or the load no price."""
     if demand.users is None and demand.requests_per_second is None:
         raise ValueError("Say how many users there are at once, or how many requests per second.")
     if load.usd_per_hour is None:
@@ -58,15 +45,12 @@ def fleet(demand: Demand, load: ServedLoad) -> Fleet:
     usd, servers = load.usd_per_hour, _servers(demand, load)
 
     def billed(days: float) -> Interval:
-        value, low, high = (
-            bill(value, usd, demand.hours_per_day, days) for value in (servers.value, servers.low, servers.high)
-        )
-        return Interval(value=value, low=low, high=high)
+        return scaled(servers, usd * demand.hours_per_day * days)
 
     month, users = billed(DAYS_A_YEAR / MONTHS_A_YEAR), demand.users
     per_user = None
     if users is not None:
-        per_user = Interval(value=month.value / users, low=month.low / users, high=month.high / users)
+        per_user = scaled(month, 1 / users)
     hours = demand.hours_per_day * demand.duty_cycle * DAYS_A_YEAR / MONTHS_A_YEAR
     requests = requests_per_second(demand, load) * 3600 * hours
     return Fleet(

@@ -31,8 +31,6 @@ def load_words(users: int, rate: float | None = None, speed: float | None = None
 
 @dataclass(frozen=True)
 class PriceBreakdown:
-    """What the loads of a run are priced by."""
-
     workload: Workload
     model: ModelManifest
     book: PriceBook
@@ -83,7 +81,6 @@ class PriceBreakdown:
         )
 
     def highest(self, curve: LoadCurve) -> ServedLoad | None:
-        """The highest load of the curve that holds; None where none does."""
         highest = curve.limit.held
         return self.tested(curve, highest, highest=True) if highest is not None else None
 
@@ -187,7 +184,6 @@ def at_any_load(priced: PriceBreakdown, results: Results) -> AnyLoad | None:
 
 
 def _prices(priced: PriceBreakdown, curve: LoadCurve, first: Objective) -> list[LoadPrice]:
-    """One side by rising load."""
     prices = []
     for load in curve.limit.loads:
         side = priced.tested(curve, load) if load.verdict is not None else None

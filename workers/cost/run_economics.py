@@ -3,7 +3,6 @@
 from workers.cost import fleet, same_load, unit_costs
 from workers.cost.loads import LoadPair, PriceBreakdown
 from workers.cost.pricing import GpuPrice, gpu_price
-from workers.documents.base import Basis
 from workers.documents.load import LoadCurve
 from workers.documents.measurement import Interval
 from workers.documents.model import ModelManifest
@@ -66,13 +65,11 @@ def costs(economics: UnitEconomics) -> list[UnitCost]:
     """Every unit cost that applies, before and after, in the order of the page."""
     before, after = (_costs_of(economics, side) for side in (economics.before, economics.after))
     return [
-        UnitCost(key=key, before=before.get(key), after=after.get(key), basis=_basis(key))
+        UnitCost(
+            key=key, before=before.get(key), after=after.get(key), basis="measured" if key == "energy" else "modelled"
+        )
         for key in dict.fromkeys([*before, *after])
     ]
-
-
-def _basis(key: CostKey) -> Basis:
-    return "measured" if key == "energy" else "modelled"
 
 
 def _costs_of(economics: UnitEconomics, side: ServedLoad | None) -> dict[CostKey, Interval]:
@@ -101,10 +98,7 @@ def _thousand(side: ServedLoad | None, usd: float | None, factor: float | None =
 
 
 def moves(economics: UnitEconomics, price: GpuPrice) -> list[PricePoint]:
-    """USD per thousand requests with one assumption changed at a time: price, duty cycle, lengths.
-
-    The price that is changed is that of the run's own GPU class.
-    """
+    """USD per thousand requests with one assumption changed: the run's own price, duty cycle, lengths."""
     sides: LoadPair = (economics.before, economics.after)
     hourly = [side.usd_per_hour if side else None for side in sides]
     points = []

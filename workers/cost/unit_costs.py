@@ -15,7 +15,6 @@ from workers.stats.intervals import bootstrap, ratio_across_processes
 
 
 def scaled(interval: Interval, by: float) -> Interval:
-    """The interval times a positive number."""
     return Interval(value=interval.value * by, low=interval.low * by, high=interval.high * by)
 
 
@@ -26,7 +25,6 @@ def cost_per(rate: Interval, usd_per_hour: float, units: float) -> Interval:
 
 
 def per_million(rate: Interval, usd_per_hour: float) -> Interval:
-    """USD per million at `rate` per second, by `workers.cost.pricing.usd_per_mtok`."""
     return Interval(
         value=usd_per_mtok(usd_per_hour, rate.value),
         low=usd_per_mtok(usd_per_hour, rate.high),
@@ -35,10 +33,7 @@ def per_million(rate: Interval, usd_per_hour: float) -> Interval:
 
 
 def per_conversation_hour(usd_per_hour: float, users: int) -> Interval:
-    """USD for an hour of one user at a load of `users` at once: usd_per_hour / users.
-
-    The interval is a point: the number of users is set, not measured.
-    """
+    """USD for an hour of one user at a load of `users`: a point, since their number is set, not measured."""
     cost = usd_per_hour / users
     return Interval(value=cost, low=cost, high=cost)
 

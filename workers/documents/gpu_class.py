@@ -20,7 +20,6 @@ def single_gpu_class(gpu_class: str) -> str:
 
 
 def gpus_of(gpu_class: str) -> int:
-    """How many GPUs a worker of the class has."""
     return SEVERAL.get(gpu_class, (gpu_class, 1))[1]
 
 

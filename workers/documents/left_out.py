@@ -26,5 +26,4 @@ class LeftOut(Document):
 
     @property
     def sentence(self) -> str:
-        """Why it was left out."""
         return f"Left out, since it ended the stage's process: {self.reason}."

@@ -135,7 +135,6 @@ class LoadResult(Document):
 
     @property
     def failed(self) -> int:
-        """Counted requests that failed."""
         return sum(failure.count for failure in self.failures)
 
     @property
@@ -183,10 +182,7 @@ class LimitResult(Document):
 
     @property
     def missed(self) -> bool:
-        """Whether no load is expected to hold: the lowest one was shown to miss an objective, or every one was.
-
-        The lowest does not count where more load brings what it misses nearer.
-        """
+        """Whether all loads were shown to miss, or the lowest was and more load brings what it misses no nearer."""
         lowest = bool(self.loads) and self.loads[0].verdict == "missed" and not self.nearer_above
         return lowest or (bool(self.loads) and all(load.verdict == "missed" for load in self.loads))
 

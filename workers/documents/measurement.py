@@ -24,12 +24,10 @@ Item = TypeVar("Item", bound=OfMetric)
 
 
 def metric_key(item: OfMetric) -> MetricKey:
-    """What tells its metric from others."""
     return item.metric, item.n
 
 
 def of_metric(items: Iterable[Item], key: MetricKey) -> Item | None:
-    """The first item of the metric; None without one."""
     return next((item for item in items if metric_key(item) == key), None)
 
 
@@ -192,6 +190,7 @@ class Candidate(Document):
     per_request: float = 1
     kernels: list[str] = []
     chosen: bool = False
+    late: bool = Field(default=False, description="no time was left to try it")
     reason: str = ""
 
 

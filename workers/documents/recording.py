@@ -35,7 +35,6 @@ class Recording(RecordingFacts):
 
     @property
     def sentence(self) -> str:
-        """What was replayed, and how."""
         how = "Every load replays it from its first line on, for as many seconds as the load lasts."
         return " ".join([f"{self.words}.", *self.notes, how, f"SHA-256 {self.sha256[:16]}…"])
 

@@ -56,7 +56,6 @@ class Speedup(Document):
 
     @property
     def scope(self) -> str:
-        """What the interval is of, in words."""
         count = len(self.processes)
         if self.turns:
             return f"over {count} turns of each side"
@@ -64,7 +63,6 @@ class Speedup(Document):
 
     @property
     def noise_sentence(self) -> str:
-        """How far repeats of the same thing differed."""
         return f"Repeats varied {self.noise.low:.3g} to {self.noise.high:.3g}x; smaller differences mean nothing."
 
     @property

@@ -83,6 +83,10 @@ class ExploreResult(Document):
     sentence: str = Field(default="", description="why some of the model's operations were not explored")
 
 
+Skipped = Literal["time", "prediction"]
+"""Time was short, or by what is predicted or known of it another plan is as good."""
+
+
 class PlanTrial(Document):
     """A whole-model plan that was tried: a quick measurement, and why it was or was not taken."""
 
@@ -97,6 +101,7 @@ class PlanTrial(Document):
     build_seconds: float | None = None
     gate: str
     chosen: bool = False
+    skipped: Skipped | None = Field(default=None, description="why a plan that could run has no figure")
     reason: str = ""
     seconds_wanted: float | None = Field(
         default=None, description="what building and measuring it takes, where that time was not left"
@@ -204,7 +209,6 @@ class VerifyResult(Document):
 
     @property
     def gpus(self) -> int:
-        """How many GPUs the plan runs on."""
         return int(self.plan.get("tensor_parallel_size", 1))
 
     @property
@@ -258,12 +262,10 @@ class StageInput(OnGpus):
 
     @property
     def tensor_parallel_size(self) -> int:
-        """The number of GPUs that the model is sharded over as it runs today."""
         return self.results.admit.tensor_parallel_size if self.results.admit else 1
 
     @property
     def placement(self) -> Placement:
-        """How what runs today is placed on several GPUs."""
         return self.results.baseline.placement if self.results.baseline else "tensor_parallel"
 
 

@@ -59,10 +59,7 @@ def main(run: StageFunction) -> NoReturn:
 
 
 def perform(run: StageFunction, document: StageInput, context: Context, path: Path) -> int:
-    """Run the stage, write its output to `path` and the list of its saved artifacts beside them; its exit code.
-
-    SIGTERM means that its time is over.
-    """
+    """Run the stage until SIGTERM; write its output to `path` and the list of what it saved; its exit code."""
     before = signal.signal(signal.SIGTERM, _out_of_time)
     try:
         output, code = _attempt(run, document, context)

@@ -76,7 +76,6 @@ class FreshProcess:
         return self._code
 
     def close(self) -> None:
-        """Ends it."""
         while self._code is None and self._pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)

@@ -13,10 +13,7 @@ IMPORTED = ("torch", "transformers", "sympy")
 
 
 def folders_without(packages: Iterable[str] = IMPORTED) -> list[str]:
-    """The folders of the top packages whose bytecode this Python does not find; one that is not installed is left out.
-
-    Nothing is imported.
-    """
+    """The folders of the installed packages whose bytecode this Python does not find. Nothing is imported."""
     specs = [spec for spec in map(find_spec, packages) if spec and spec.origin and spec.cached]
     return [str(Path(str(spec.origin)).parent) for spec in specs if not Path(str(spec.cached)).exists()]
 

@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Literal, Self
+from typing import IO, Literal
 
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.confinement.guard import KILL_SECONDS
@@ -47,9 +46,7 @@ class ConfinementRefused(Exception):
 
 @dataclass(frozen=True)
 class ChildCommand:
-    """A Python module that is run as `python -m` does, with its whole environment, its working directory, and the file
-    that takes its standard error.
-    """
+    """A module run as by `python -m`, its whole environment and directory, and where its standard error goes."""
 
     module: str
     arguments: Sequence[str]
@@ -59,7 +56,7 @@ class ChildCommand:
 
 
 class Child:
-    """A command that runs, until `close` or the end of the `with` block kills it with all that it started.
+    """A command that runs, until `close` kills it with all that it started.
 
     Each line of its standard output goes to `on_line`, on a thread of its own. `protection` says how far it is
     confined. It dies with the thread that started it, so start it on the one that lives longest.
@@ -82,7 +79,8 @@ class Child:
             (stdin, give), (listen, stdout), (reported, tell) = os.pipe(), os.pipe(), os.pipe()
             for descriptor in (stdin, stdout, tell):
                 theirs.callback(os.close, descriptor)
-            self._input, lines, report = os.fdopen(give, "wb", buffering=0), _text(listen), os.fdopen(reported)
+            self._input, report = os.fdopen(give, "wb", buffering=0), os.fdopen(reported)
+            lines = os.fdopen(listen, encoding="utf-8", errors="replace")
             descriptors = (stdin, stdout, errors.fileno(), tell)
             forked = template.fork(_request(command, limits, bounds), descriptors) if template else None
             self.pid = forked or self._start(command, limits, bounds, descriptors)
@@ -94,15 +92,8 @@ class Child:
             self.close()
             raise ConfinementRefused(f"it cannot be confined as required: {' '.join(self.protection.missing)}")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
     @property
     def alive(self) -> bool:
-        """Whether the command still runs."""
         return self._code is None and not self._has_ended()
 
     def send(self, line: str) -> None:
@@ -187,12 +178,7 @@ class Child:
                 line = line[self._input.write(line) :]
 
 
-def _text(descriptor: int) -> IO[str]:
-    return os.fdopen(descriptor, encoding="utf-8", errors="replace")
-
-
 def _request(command: ChildCommand, limits: ResourceLimits, bounds: Bounds) -> dict[str, object]:
-    """What the template process is told."""
     return {
         "module": command.module,
         "arguments": list(command.arguments),

@@ -32,10 +32,7 @@ COMPILER_CACHES = {
 
 
 def shown(outer: Mapping[str, str], gpu_class: str, uuids: Sequence[str]) -> dict[str, str]:
-    """The environment in which a stage of a class of several GPUs sees these alone, the first one first.
-
-    One process drives them, and each GPU writes into the others' memory. NVLink's multicast stays off.
-    """
+    """The environment in which a stage of a class of several GPUs sees these alone. NVLink's multicast stays off."""
     if gpus_of(gpu_class) == 1:
         return dict(outer)
     return {**outer, "CUDA_VISIBLE_DEVICES": ",".join(uuids), **NO_MULTICAST}

@@ -4,8 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import httpx
@@ -47,7 +46,7 @@ class Unreachable(Exception):
 
 
 class Client:
-    """One worker's connection. Use it as a context manager, and from one thread at a time."""
+    """One worker's connection. Use it from one thread at a time, and close it."""
 
     def __init__(self, config: WorkerConfig) -> None:
         self._http = httpx.Client(
@@ -56,10 +55,7 @@ class Client:
             timeout=httpx.Timeout(60, connect=5),
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._http.close()
 
     def hello(self, hello: Hello) -> None:
@@ -92,7 +88,6 @@ class Client:
         return HeartbeatAnswer.model_validate_json(self._call("POST", "/progress", report, pauses=()).content)
 
     def endpoint(self, key: StageKey) -> EndpointAccess:
-        """What is needed to speak to the endpoint of the held run."""
         return EndpointAccess.model_validate_json(self._call("POST", "/endpoint", key).content)
 
     def finish(self, outcome: Outcome, worker: str) -> StageInput | None:
@@ -114,10 +109,7 @@ class Client:
         return StageInput.model_validate_json(answer.content)
 
     def file(self, key: StageKey, path: str) -> Iterator[bytes]:
-        """One file of the run's model, in chunks.
-
-        Raises AttemptRefused when the attempt is not this worker's, and Unreachable when the connection breaks.
-        """
+        """A model's file in chunks. Raises AttemptRefused; Unreachable when the connection breaks."""
         yield from self._stream(f"/runs/{key.run_id}/{key.stage}/{key.attempt}/files/{quote(path)}")
 
     def recording(self, key: StageKey) -> Iterator[bytes]:

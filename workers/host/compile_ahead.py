@@ -38,7 +38,6 @@ FIRST_STAGES = ("admit", "baseline")
 
 
 def folder_of(cache: Path) -> Path:
-    """The folder of the kernels that a worker with this cache has compiled."""
     return cache / "compiled"
 
 

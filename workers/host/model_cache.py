@@ -24,8 +24,6 @@ HASHERS = 8
 
 
 class Source(Protocol):
-    """Where a model's files come from."""
-
     def file(self, path: str) -> Iterable[bytes]: ...
 
 
@@ -48,7 +46,9 @@ class ModelCache:
         What is there is hashed first, and fetched again when it differs. Raises BadModel when a fetched file differs
         from the manifest; whatever `source` raises passes through.
         """
-        directory = self.root / _plain(manifest.content_digest)
+        if not manifest.content_digest.isalnum():
+            raise BadModel(f"{manifest.content_digest!r} is not a content digest")
+        directory = self.root / manifest.content_digest
         with (self.root / f"{directory.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             while not _is_whole(directory, manifest.files):
@@ -80,7 +80,7 @@ class ModelCache:
             self._evict(draft, draft.name.removeprefix(DRAFT))
         kept = [(path.stat().st_mtime, path) for path in self.root.iterdir() if not path.name.startswith(".")]
         models = [path for _, path in sorted(kept) if path.is_dir()]
-        sizes = {path: _size(path) for path in models}
+        sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in models}
         total = sum(sizes.values())
         for path in models:
             if total + needed <= self.max_bytes:
@@ -103,15 +103,15 @@ def _is_whole(directory: Path, files: Sequence[ModelFile]) -> bool:
     """Whether the directory holds these plain files, with these contents, and nothing else."""
     if directory.is_symlink() or not directory.is_dir():
         return False
-    present = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if _is_leaf(path)}
+    present = {
+        path.relative_to(directory).as_posix()
+        for path in directory.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
     if present != {file.path for file in files}:
         return False
     with ThreadPoolExecutor(min(HASHERS, os.cpu_count() or 1)) as pool:
         return all(pool.map(lambda file: _is_same(directory / file.path, file), files))
-
-
-def _is_leaf(path: Path) -> bool:
-    return path.is_symlink() or not path.is_dir()
 
 
 def _is_same(path: Path, file: ModelFile) -> bool:
@@ -140,12 +140,6 @@ def download(file: ModelFile, chunks: Iterable[bytes], target: Path) -> None:
         raise BadModel(f"{file.path}: what arrived is not the file of {file.size} bytes that was announced")
 
 
-def _plain(digest: str) -> str:
-    if not digest or not digest.isalnum():
-        raise BadModel(f"{digest!r} is not a content digest")
-    return digest
-
-
 def _relative(path: str) -> PurePosixPath:
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
@@ -155,10 +149,6 @@ def _relative(path: str) -> PurePosixPath:
             f"{path}: a name on the worker's disk has at most {LONGEST_NAME} bytes; rename it and upload again"
         )
     return pure
-
-
-def _size(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 @contextmanager

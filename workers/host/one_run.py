@@ -54,7 +54,6 @@ class ExitAfterOneMessage(bootsteps.StartStopStep):
 
 
 def offer(app: Celery) -> None:
-    """Give the application's workers the option."""
     words = "end after one message, or after so many seconds without one"
     app.user_options["worker"].add(click.Option(["--one-run"], type=float, metavar="SECONDS", help=words))
     app.steps["worker"].add(ExitAfterOneMessage)

@@ -4,8 +4,7 @@ import logging
 import threading
 import time
 from collections import deque
-from types import TracebackType
-from typing import Self
+from contextlib import closing
 
 from pydantic import ValidationError
 
@@ -40,21 +39,13 @@ class Reporter:
         self._claim_token = claim_token
         self._lines: deque[Progress] = deque(maxlen=BACKLOG)
         self._done = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> Self:
         self._thread = threading.Thread(target=inheriting(self._speak), name="reporter", daemon=True)
         self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Send what is left, and end the thread."""
         self._done.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
 
     def line(self, text: str) -> None:
         """Take one line of the stage's standard output; what is not a Progress document goes to the log."""
@@ -64,7 +55,7 @@ class Reporter:
             log.info("stage output: %s", text.rstrip())
 
     def _speak(self) -> None:
-        with Client(self._config) as client:
+        with closing(Client(self._config)) as client:
             client.claim_token = self._claim_token
             spoke = time.monotonic()
             while not self._done.wait(FLUSH_SECONDS):

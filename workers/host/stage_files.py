@@ -30,12 +30,10 @@ class Folders(NamedTuple):
 
     @property
     def read(self) -> list[str]:
-        """The folders that the process may read and not write."""
         return [str(path) for path in (self.model, self.recordings) if path]
 
 
 def python_files() -> tuple[str, ...]:
-    """Where this Python and its packages lie."""
     folders = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     return tuple(sorted(folders | {str(Path(folder).resolve()) for folder in folders}))
 
@@ -55,10 +53,7 @@ def readable(outer: Mapping[str, str], packages: Iterable[str], closed: Iterable
 
 
 def toolchains(outer: Mapping[str, str]) -> list[str]:
-    """Where the compilers that CC and CXX name are installed: the folder above their `bin`.
-
-    A compiler reads its own libraries and headers beside its `bin` directory.
-    """
+    """The folders above the `bin` of the compilers that CC and CXX name: their libraries and headers lie there."""
     commands = (outer.get(name, "").split() for name in ("CC", "CXX"))
     programs = (shutil.which(command[0], path=outer.get("PATH")) for command in commands if command)
     folders = (Path(file).resolve().parent for file in programs if file)
@@ -82,7 +77,6 @@ def code_folder(scratch: Path, packages: Iterable[str]) -> Path:
 
 
 def stage_modules(package: str) -> list[str]:
-    """The modules of a package of stages."""
     return [f"{package}.{module.name}" for module in pkgutil.iter_modules(importlib.import_module(package).__path__)]
 
 

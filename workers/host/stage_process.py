@@ -19,6 +19,7 @@ from kernels.cuda.nvrtc import PREBUILT
 from workers.config import WorkerConfig
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.documents.broker import LONGEST_STAGE_SECONDS
+from workers.documents.budget import OVERTIME_SECONDS
 from workers.documents.left_out import HUNG_FILE, NOTE_BYTES, NOTE_FILE, LeftOut
 from workers.documents.measurement import Confinement
 from workers.documents.stage_command import StageCommand, StageEnded
@@ -34,7 +35,6 @@ from workers.host.threads import inheriting
 log = logging.getLogger(__name__)
 
 OVERTIME = 3.0
-OVERTIME_SECONDS = 240
 """A stage paces itself by `seconds_left`. One that does not end is stopped at OVERTIME times that, 0 or more, plus
 OVERTIME_SECONDS; GRACE_SECONDS later it is killed."""
 GRACE_SECONDS = 15
@@ -97,7 +97,6 @@ class RunProcess:
             document = document.model_copy(update={"left_out": left_out, "seconds_left": end - time.monotonic()})
 
     def close(self) -> None:
-        """End the process."""
         if self._child is not None:
             self._child.close()
 

@@ -164,9 +164,7 @@ def why_not() -> str:
 
 
 def all_isas_build() -> bool:
-    """Whether the compiler builds code for every vector instruction set of this CPU. Inductor checks it anew for each
-    cache, in 10 seconds of a CPU.
-    """
+    """Whether the compiler builds code for all of this CPU's vector sets. Inductor takes 10 s to check it per cache."""
     from torch._inductor.cpu_vec_isa import supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
 
     flags = x86_isa_checker()

@@ -31,10 +31,7 @@ LEAST_SLOPE = 0.1
 
 @dataclass(frozen=True)
 class LimitSearch:
-    """A search among 1 to `most` users, which measures `least` loads where there are so many.
-
-    `looks`: how often a load may be put on before it is decided.
-    """
+    """A search among 1 to `most` users of `least` loads or more, each put on `looks` times before it is decided."""
 
     most: int
     least: int = 1

@@ -14,7 +14,7 @@ from pathlib import Path
 from kernels.load.exchange import CANCELLED
 from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, quiet
 from kernels.load.sender_process import SenderDied
-from kernels.measure.latency import ServedBatch, samples_of
+from kernels.measure.latency import samples_of
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
 from workers.documents.measurement import metric_key
 from workers.documents.recording import RecordingFacts
@@ -116,10 +116,7 @@ async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
 
 
 async def put_on(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
-    """Learns what the server takes and how it counts, and puts the load on it; the test as it was then.
-
-    Raises NotMeasurable or InvalidRecording.
-    """
+    """Learns how the server counts and puts the load on it; the test as then. Raises NotMeasurable or as `read`."""
     test, scale = await learn(test)
     try:
         return test, await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
@@ -219,7 +216,9 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
         )
     if tokens.uncounted and test.target.api != "embeddings":
         notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
-    at_once = sum(_came_at_once(served) for _, served in load.served)
+    at_once = sum(  # two tokens may be of one step of the server
+        len(served.times_ns) > 2 and samples_of(served, "tpot")[0] < LEAST_GAP_MS for _, served in load.served
+    )
     if at_once > len(load.served) / 2:  # on a busy machine single ones do
         notes.append(
             f"{at_once:,} answers came in one piece: the server, or a proxy before it, held their tokens back. Their "
@@ -246,8 +245,3 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
             f"{most:.1f} as one."
         )
     return notes
-
-
-def _came_at_once(served: ServedBatch) -> bool:
-    """Whether all tokens of an answer could be read at the same time. Two of them may be of one step of the server."""
-    return len(served.times_ns) > 2 and samples_of(served, "tpot")[0] < LEAST_GAP_MS

@@ -42,10 +42,7 @@ class TokenScale:
 
     @classmethod
     def from_counts(cls, words: tuple[int, int], tokens: tuple[int, int]) -> "TokenScale":
-        """The line through the server's counts for two prompts of unlike length.
-
-        One token a word is taken where the line has less than LEAST_PER_WORD.
-        """
+        """The line through a server's counts of two prompts; one token a word where it has less than LEAST_PER_WORD."""
         slope = (tokens[1] - tokens[0]) / (words[1] - words[0])
         return cls(tokens[0] - slope * words[0], slope) if slope >= LEAST_PER_WORD else cls()
 
@@ -55,17 +52,13 @@ class TokenScale:
 
 
 class PromptTexts:
-    """The prompt of each request: words from a seed. Prompts of one conversation begin alike, others do not.
-
-    All begin with `traffic.shared_prefix` tokens that are the same.
-    """
+    """The prompts: words from a seed. Those of a conversation begin alike, all with the traffic's shared prefix."""
 
     def __init__(self, traffic: Traffic, scale: TokenScale) -> None:
         self._scale, self._seed = scale, traffic.seed
         self._prefix = self._words(f"{self._seed} prefix", traffic.shared_prefix) if traffic.shared_prefix else []
 
     def text(self, planned: PlannedRequest) -> str:
-        """The prompt of one request."""
         who = f"conversation {planned.conversation}" if planned.conversation else f"request {planned.index}"
         count = self._scale.words(planned.prompt_tokens)
         own = random.Random(f"{self._seed} {who}").choices(WORDS, k=count)

@@ -69,10 +69,7 @@ def read(file: Path) -> Iterator[RecordedRequest]:
 
 
 def facts(file: Path, until_s: float = math.inf) -> RecordingFacts:
-    """What a recording holds up to `until_s` seconds behind its first arrival.
-
-    Raises what `read` raises, and InvalidRecording where it has too many requests.
-    """
+    """What a recording holds up to `until_s` after its first arrival. Raises as `read`, and for too many requests."""
     read_requests = _Requests(file)
     requests = prompt = output = 0
     seconds = 0.0

@@ -32,20 +32,15 @@ class LoadTarget:
 
     @property
     def streamed(self) -> bool:
-        """Whether its answers come as events."""
         return self.api != "embeddings"
 
     @property
     def most(self) -> int:
-        """How many processes may send the load."""
         return self.most_processes or most_processes(here=self.address.here)
 
 
 def sending(target: LoadTarget, traffic: Traffic, folder: Path, limits: LoadDuration, scale: TokenScale) -> Sending:
-    """A traffic description, to be sent by as many processes as it takes; recordings are looked for in `folder`.
-
-    Its `run` raises InvalidRecording when a broken line is reached.
-    """
+    """The traffic, sent by as many processes as it takes. `run` raises InvalidRecording at a broken line."""
     users = None if traffic.open_loop else traffic.concurrency
     wanted = processes_for(users, requests(traffic, folder), limits.seconds)
     load = partial(_load, target, traffic, folder, scale)

@@ -68,9 +68,7 @@ class LoadSummary(LoadFigures):
 
     @property
     def in_flight(self) -> float:
-        """The mean number of open requests in the steady parts, by Little's law: the sum of the times for which
-        requests were open there, over the length of these parts.
-        """
+        """The mean number of open requests in the steady parts, by Little's law."""
         inside = itertools.chain.from_iterable(map(_inside_ns, self.rounds))
         return sum(inside) / 1e9 / self.seconds if self.seconds else 0.0
 
@@ -149,7 +147,6 @@ class LoadSummary(LoadFigures):
         return requests
 
     def generator_lag(self) -> GeneratorLag:
-        """The generator's own delays, and whether they void the test."""
         return GeneratorLag(**asdict(self.lag), limit=MOST_LAG_MS, void=self.lag.void)
 
     def failures(self) -> list[LoadFailure]:
@@ -199,10 +196,7 @@ def _of_singles(samples: Sequence[float], p: float, size: float) -> Interval:
 
 
 def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float], size: float) -> list[Interval]:
-    """Percentiles of pooled samples, their intervals by resampling `size` successive requests at once.
-
-    Gaps of one request are alike, and so are the requests that count as one.
-    """
+    """Percentiles of pooled samples; their intervals resample `size` requests at once, since neighbours are alike."""
     drawn = max(1, int(len(groups) / size))
     owner = np.repeat(np.arange(len(groups)) * drawn // len(groups), [len(group) for group in groups])
     values = np.fromiter(itertools.chain.from_iterable(groups), dtype=float, count=len(owner))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -64,9 +64,7 @@ def compare(
     goes_on: Callable[[int, int], bool],
     pool: Pool = mean_of_rows,
 ) -> AnswerComparison:
-    """Runs batches of main inputs through reference, before and after while `goes_on(answers so far, needed)`; at least
-    one.
-    """
+    """Compares batches of main inputs while `goes_on(answers so far, needed)`; at least one."""
     compared = AnswerComparison(distance_of(answer, pool), distance_of(answer, pool), answer, source)
     for batch in inputs:
         if compared.answers and not goes_on(compared.answers, compared.needed):
@@ -91,25 +89,25 @@ def judge(compared: AnswerComparison, generated: bool, allowed: Tolerances | Non
     before, after = compared.before, compared.after
     changes = [paired_difference(*pair) for pair in zip(before.distances, after.distances, strict=True)]
     rises = [error_after - error_before for error_before, error_after in zip(before.errors, after.errors, strict=True)]
-    kl_change = _divergence_change(before, after)
+    facts: dict[str, Any] = {}
+    if isinstance(before, ClassDistance) and isinstance(after, ClassDistance):
+        facts = {"kl_before": _mean(before.kl), "kl_after": _mean(after.kl)}
+        facts |= {"top1_before": _mean(before.wrong), "top1_after": _mean(after.wrong)}
+        facts["kl_change"] = paired_difference(before.kl, after.kl)
+    kl_change: Interval | None = facts.get("kl_change")
     acceptable = not after.broken
     if allowed is not None:
         acceptable &= max(change.high for change in changes) <= allowed.rate
         acceptable &= kl_change is None or kl_change.high <= allowed.nats
         acceptable &= max(rises) <= largest_error(allowed.rate)
     called = "numerical fidelity" if generated else "quality"
-    kl_before, kl_after, top1_before, top1_after = _of_classes(before, after)
     return Quality(
         called=called,
         tokens=compared.answers,
         needed=compared.needed,
         compared=compared.noun,
-        kl_before=kl_before,
-        kl_after=kl_after,
-        top1_before=top1_before,
-        top1_after=top1_after,
+        **facts,
         change=changes[0],
-        kl_change=kl_change,
         source=compared.source,
         measures=_measures(compared),
         acceptable=acceptable,
@@ -117,23 +115,7 @@ def judge(compared: AnswerComparison, generated: bool, allowed: Tolerances | Non
     )
 
 
-def _divergence_change(before: AnswerDistance, after: AnswerDistance) -> Interval | None:
-    """The paired interval of the mean KL divergence in nats, request by request; None for vectors."""
-    if not isinstance(before, ClassDistance) or not isinstance(after, ClassDistance):
-        return None
-    return paired_difference(before.kl, after.kl)
-
-
-def _of_classes(
-    before: AnswerDistance, after: AnswerDistance
-) -> tuple[float | None, float | None, float | None, float | None]:
-    if not isinstance(before, ClassDistance) or not isinstance(after, ClassDistance):
-        return None, None, None, None
-    return _mean(before.kl), _mean(after.kl), _mean(before.wrong), _mean(after.wrong)
-
-
 def _measures(compared: AnswerComparison) -> list[Measure]:
-    """What was compared, for tables."""
     before, after = compared.before, compared.after
     if isinstance(before, ClassDistance) and isinstance(after, ClassDistance):
         named = [("Largest error of a logit", before.errors[0], after.errors[0])]

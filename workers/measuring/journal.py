@@ -60,10 +60,7 @@ class Journal:
 
     @property
     def most_seconds(self) -> float:
-        """The longest that what is tried may take: the stage's time that is left, and the overrun.
-
-        0 where too little is left to try anything more.
-        """
+        """The stage's seconds with the overrun; 0 where too few are left to try anything more."""
         seconds_left = self._with_overrun
         return seconds_left if seconds_left >= min(LEAST_SECONDS, self._overrun) else 0.0
 
@@ -73,19 +70,13 @@ class Journal:
         return max(LEAST_SECONDS, min(LONGEST_SECONDS, SHARE * self._context.seconds_left))
 
     def plan_seconds(self, building: float = 0.0) -> float:
-        """The longest that one part of a plan's trial may take, `building` being the seconds of its build at worst.
-
-        It is at most the stage's time that is left, and the overrun.
-        """
+        """The longest that one part of a plan's trial may take; `building` are the seconds of its build at worst."""
         share = max(LEAST_SECONDS, SHARE * self._context.seconds_left)
         return min(share + building + self._requests, self._with_overrun)
 
     @property
     def _with_overrun(self) -> float:
-        """The stage's seconds that are left, and the overrun.
-
-        The stage's processes share one overrun: what ended one of them has used some of it.
-        """
+        """The stage's seconds and the overrun, which its processes share: what ended one has used some of it."""
         used = self._context.overtime if self.left_out else 0.0
         return self._context.seconds_left + self._overrun - used
 
@@ -124,10 +115,7 @@ class Journal:
                 self._write(None)
 
     def note_parts(self, key: str, label: str, building: float) -> None:
-        """Notes a plan that is measured in parts: a part ends where the stage next reports progress.
-
-        Each part may take `plan_seconds(building)`. It is called within `noted`.
-        """
+        """Notes, within `noted`, a plan whose parts end where the stage reports progress; each has `plan_seconds`."""
 
         def note() -> None:
             self.note(key, label, self.plan_seconds(building))

@@ -114,10 +114,7 @@ def _after(objective: Objective, processes: Sequence[Alternation], usd_per_hour:
 
 
 def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> ObjectiveOutcome:
-    """The outcome of a promise relative to before, by the 95 % interval of the ratio that `speedup` has as well.
-
-    What runs today is once as fast as itself.
-    """
+    """The outcome of a promise relative to before, by the interval of `speedup`; today's is as fast as itself."""
     promised, ratio = outcome.objective.at_least_faster or 1.0, speedup(outcome.objective, processes, None).ratio
     spacing = (
         independent_spacing(outcome.objective.metric, processes[0].after) if len(processes) < LEAST_PROCESSES else 1

@@ -94,10 +94,7 @@ class _Side:
     broken: int = 0
 
     def add(self, reference: torch.Tensor, logits: torch.Tensor, ids: torch.Tensor | None) -> None:
-        """`reference` log-probabilities and `logits` of one sequence [length, vocab].
-
-        `ids` [length] where logits are of the token that follows.
-        """
+        """`reference` log-probabilities and `logits` [length, vocab]; `ids` [length] where they predict the next."""
         log_probs = torch.log_softmax(logits.float(), dim=-1)
         kl, wrong = (distance.flatten().cpu() for distance in distances(reference, log_probs))
         self.broken += int((~kl.isfinite()).sum())

@@ -34,8 +34,9 @@ QUALITY_SECONDS = 60.0
 verdict without it is worth nothing."""
 PROGRESS_SECONDS = 2.0
 """Between two lines about a comparison: each is an event that the run keeps and its page shows."""
-FINISHING_SHARE = 0.1
-"""Share of the stage's seconds that are left, which a comparison leaves for what follows."""
+FINISHING_SHARE, FINISHING_SECONDS = 0.1, 60.0
+"""What a comparison leaves for what follows: a share of the stage's seconds that are left, and these before a
+late stage may be stopped."""
 LEAST_SEQUENCES = 16
 """The fewest sequences of a text to compare, for an interval over sequences, if half of QUALITY_SECONDS allows."""
 NEEDED = {"tokens": quality.LEAST_TOKENS, "classes": answers.LEAST_ANSWERS, "vectors": answers.LEAST_VECTORS}
@@ -65,7 +66,7 @@ def record(document: StageInput, context: Context, before: Runner, folder: Path)
         reference = _float32(document, context, before)
         given = _given(document, context, reference.model)
         soon = time.monotonic() + QUALITY_SECONDS / 2
-        until = time.monotonic() + max(QUALITY_SECONDS, budget.quality_seconds(document.results))
+        until = time.monotonic() + _allowed(context, max(QUALITY_SECONDS, budget.quality_seconds(document.results)))
 
         def goes_on(values: int) -> bool:
             if given.tokens is None:
@@ -139,7 +140,7 @@ def _judge(
     longest = QUALITY_SECONDS
     if not document.workload.constraints.strict_minutes:
         longest = max(longest, budget.quality_seconds(document.results))
-    until = time.monotonic() + max(longest, context.seconds_left * (1 - FINISHING_SHARE))
+    until = time.monotonic() + max(_allowed(context, longest), context.seconds_left * (1 - FINISHING_SHARE))
     answer = given.answer
     needed = NEEDED[answer.form]
     allowed = None if unverified else allowed_rises(document.workload.constraints, document.model, answer)
@@ -164,6 +165,11 @@ def _judge(
     pool = _pool(context.model_dir)
     comparison = answers.compare(sides, given.batches, answer, given.source, goes_on, pool)
     return answers.judge(comparison, document.model.generated, allowed)
+
+
+def _allowed(context: Context, seconds: float) -> float:
+    """The seconds, or the fewer that are left until the stage has to end."""
+    return min(seconds, budget.OVERTIME_SECONDS - FINISHING_SECONDS - context.overtime)
 
 
 def _wanted(tokens: texts.Tokens) -> int:
@@ -197,7 +203,7 @@ def _texts(document: StageInput, context: Context, model: torch.nn.Module, least
     length = texts.sequence_length(traffic, generates, words)
     most = max(least, LEAST_SEQUENCES * length if generates else 0) + length * traffic.batch
     writes = generates and not document.model.generated
-    until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left / 2)
+    until = time.monotonic() + max(_allowed(context, QUALITY_SECONDS), context.seconds_left / 2)
     report_once = cache(partial(context.report_progress, 0.7, "the model writes text to be compared on"))
 
     def goes_on() -> bool:

@@ -37,7 +37,6 @@ class Recorded:
         self._answers = (torch.load(path, device) for path in files)
 
     def logits(self, ids: torch.Tensor, /) -> torch.Tensor:
-        """What the side answered to the next batch."""
         return next(self._answers)
 
 

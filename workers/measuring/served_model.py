@@ -24,9 +24,7 @@ class NoRoom(StageError):
 
 
 def device_of(gpu_class: str) -> str:
-    """cuda or cpu. Raises StageError when a GPU class is asked for on a machine with fewer GPUs than it has, or with
-    some of another type.
-    """
+    """cuda or cpu. Raises StageError where the machine has fewer GPUs than the class, or GPUs of several types."""
     if gpu_class == "cpu":
         return "cpu"
     if not torch.cuda.is_available():
@@ -123,9 +121,7 @@ def planned(document: StageInput, context: Context, plan: Plan, today: Any = Non
 
 
 def _shards(document: StageInput, context: Context, today: Any) -> Any:
-    """The model's shards: those of what runs `today` where it is sharded too, else loaded once for the stages of a
-    process.
-    """
+    """The model's shards: those of what runs `today`, else loaded once for the stages of a process."""
     if hasattr(today, "sharded"):
         return today.sharded
     if today is None:

@@ -203,9 +203,7 @@ def sampled(
     goes_on: Callable[[], bool] = lambda: True,
     before: Sequence[int] = (),
 ) -> Tokens:
-    """Sequences that the model generates at temperature 1 from a random token behind those `before`. Where `goes_on` is
-    false after a token, the sequences end with it.
-    """
+    """What the model writes at temperature 1 behind `before` and a random token, until `goes_on` is false."""
     torch.manual_seed(20)
     device = next(model.parameters()).device
     count = -(-most // length)
@@ -261,5 +259,4 @@ def _write_by_graphs(
 
 
 def groups(tokens: Tokens, batch: int) -> Iterator[torch.Tensor]:
-    """The sequences in groups of at most `batch`."""
     yield from tokens.ids.split(batch)

@@ -8,7 +8,7 @@ from workers.documents.stages import PlanTrial
 from workers.documents.workload import Objective, Workload
 from workers.planning import ranking
 from workers.stats.verdicts import CONFIDENCE
-from workers.wording.text import plain, quantity
+from workers.wording.text import percent, plain, quantity
 
 MOST_NAMED = 3
 """Alternatives that the sentence names at most."""
@@ -75,11 +75,12 @@ def _sentence(
     choice: PlanTrial, cheapest: PlanTrial, feasible: Sequence[PlanTrial], cheap: bool, counted: CountedUnit
 ) -> str:
     others = sorted((trial for trial in feasible if trial is not choice), key=cost_of)
+    sure = f"at {percent(CONFIDENCE, 0)} confidence"
     if others:
         best = "cheapest" if cheap and cost_of(choice) <= cost_of(others[0]) else "fastest"
-        why = f"the {best} of {len(feasible)} plans that keep every promise, each at {CONFIDENCE:.0%} confidence"
+        why = f"the {best} of {len(feasible)} plans that keep every promise, each {sure}"
     else:
-        why = f"the only plan that is shown to keep every promise, at {CONFIDENCE:.0%} confidence"
+        why = f"the only plan that is shown to keep every promise, {sure}"
     if choice is not cheapest:
         why += f", which the workload asks for, though {cheapest.label} is cheaper"
     costs = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Self
 
-from kernels.measure.latency import ServedBatch
+from kernels.measure.latency import ServedBatch, pooled
 from kernels.plan import Plan
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.profile import PlanProfile
@@ -28,6 +28,9 @@ from workers.wording.text import times
 CLEARLY_FASTER = 1.5
 """A plan that is faster by this factor in each process, and decided on every promise, is measured in no more of them
 than ENOUGH_PROCESSES."""
+FAR = 10.0
+"""A latency is missed beside other programs where the fastest request, times the share of the CPU that they left, is
+over so many times the limit."""
 MOST_PLANS = 3
 """The most plans that are verified, the composed one included."""
 
@@ -97,7 +100,6 @@ class PlanMeasurement:
 
     @property
     def further_pairs(self) -> int:
-        """How many pairs of requests a further process serves."""
         return min(MOST_PAIRS, max(LEAST_PAIRS, round(PAIRS_SECONDS / self._pair_seconds)))
 
     def pairs_in(self, context: Context) -> int:
@@ -113,9 +115,7 @@ class PlanMeasurement:
         return sum(median(batch.service_s for batch in side) for side in (first.before, first.after))
 
     def process_seconds(self, context: Context) -> float | None:
-        """The expected seconds of a further process, with a fifth more for its requests; None where the stage has no
-        process of its own.
-        """
+        """A further process's expected seconds, requests with a fifth more; None where the stage starts none."""
         if context.startup_seconds is None:
             return None
         return context.startup_seconds + self.ready_seconds + 1.2 * self.further_pairs * self._pair_seconds
@@ -152,7 +152,6 @@ class PlanMeasurement:
 
     @property
     def keeps(self) -> bool:
-        """Whether every promise is met."""
         return overall([outcome.verdict for outcome in self.outcomes]) == "met"
 
     def _not_faster(self) -> str:
@@ -164,7 +163,6 @@ class PlanMeasurement:
         return ""
 
     def check(self) -> PlanCheck:
-        """The record of this attempt in the result."""
         return PlanCheck(
             label=self.label,
             confirmed=not self.why_not,
@@ -175,7 +173,6 @@ class PlanMeasurement:
 
 
 def present_plan(document: StageInput) -> Plan:
-    """The plan that runs the model as the customer does today."""
     return Plan(
         model_digest=document.model.digest,
         gpu=document.gpu,
@@ -193,10 +190,7 @@ def sizes_of(document: StageInput, plan: Plan | None = None) -> Sizes:
 
 
 def today_words(workload: Workload) -> str:
-    """What sentences call the side that plans are compared with.
-
-    It is "what runs today", or transformers' `generate` for a workload whose baseline under load is vLLM.
-    """
+    """What sentences call the side that plans are compared with."""
     return "what runs today" if workload.compared_with == "before" else workload.compared_with
 
 
@@ -280,17 +274,29 @@ def unchanged(
     )
 
 
-def without_void_verdicts(attempt: PlanMeasurement, busy: bool) -> PlanMeasurement:
+def without_void_verdicts(attempt: PlanMeasurement, busy: float | None) -> PlanMeasurement:
     """The attempt; where its figures are void, no objective is met or missed by them.
 
-    Where other programs kept the CPU `busy`, none is missed: what is met beside them is met without them as well.
+    What is met beside other programs, which used the share `busy` of the CPU, is met without them as well, but nothing
+    is missed, unless it is FAR beyond its limit.
     """
     nothing: dict[str, object] = {"void": True, "verdict_before": "not_enough_samples", "verdict": "not_enough_samples"}
     outcomes = [
-        outcome.model_copy(update=nothing) if attempt.void or (busy and outcome.verdict == "missed") else outcome
+        outcome.model_copy(update=nothing) if attempt.void or _may_be_kept_without(busy, outcome, attempt) else outcome
         for outcome in attempt.outcomes
     ]
     return replace(attempt, outcomes=outcomes)
+
+
+def _may_be_kept_without(busy: float | None, outcome: ObjectiveOutcome, attempt: PlanMeasurement) -> bool:
+    """Whether a missed objective may be kept without other programs, which used the share `busy` of the CPU."""
+    objective = outcome.objective
+    if busy is None or outcome.verdict != "missed":
+        return False
+    if objective.limit is None or objective.unit != "ms":
+        return True
+    fastest = min(pooled(attempt.after, objective.metric, objective.n))
+    return fastest * (1 - busy) <= FAR * objective.limit
 
 
 def gives_way(attempt: PlanMeasurement, document: StageInput) -> bool:
@@ -317,7 +323,6 @@ def with_result_last(measured: list[PlanMeasurement]) -> list[PlanMeasurement]:
 
 
 def is_change(plan: Plan, document: StageInput) -> bool:
-    """Whether the plan runs the model in another way than today."""
     today = present_plan(document)
     return bool(plan.ops or plan.options) or (plan.runner, plan.dtype) != (today.runner, today.dtype)
 

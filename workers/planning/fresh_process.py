@@ -28,9 +28,7 @@ class Result(Measured):
 
 
 def measure(request: VerifyTask, context: Context) -> Result:
-    """Loads the model for each side and warms both up. When its turn has come, it serves requests of both alternately,
-    and judges the plan's ids.
-    """
+    """Loads and warms up both sides, serves them alternately when its turn has come, and judges the plan's ids."""
     document, plan = request.document, request.plan
     context.starts_and_loads = time.monotonic() - request.started_at
     model = load_today(document, context)

@@ -90,7 +90,6 @@ def tunes_defaults(document: StageInput) -> bool:
 
 
 def layer_ops(document: StageInput, model: decoder.Decoder) -> LayerOps:
-    """The model's passes at the workload's traffic."""
     return LayerOps(model, _shape(document))
 
 
@@ -160,9 +159,7 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
 
 
 def options(candidates: Sequence[Candidate], lower: Sequence[str]) -> dict[str, list[Option]]:
-    """Candidates that passed the gate and were timed, fastest first, lossy ones in the `lower` precisions alone; keys
-    are cases in the model's precision.
-    """
+    """Timed candidates that passed, fastest first, lossy ones in `lower`, by the case in the model's precision."""
     by_case: dict[str, list[Option]] = {}
     for candidate in candidates:
         variant = registry.variant(candidate.variant)

@@ -26,9 +26,7 @@ them. A plan beside sharded layers shares their shards.
 
 
 def chosen(document: StageInput, context: Context) -> dict[str, Any]:
-    """Measures both ways and leaves the model as the faster one has it for later stages. It returns the fields
-    `placement`, `placements` and `no_room` of `BaselineResult`.
-    """
+    """Measures both ways, leaves the model as the faster one has it, and returns `BaselineResult`'s fields of it."""
     values: dict[Placement, float] = {}
     has_room = _has_room(document)
     ways = tuple(WAYS) if has_room else tuple(reversed(WAYS))  # the last one's model need not be loaded again

@@ -29,7 +29,7 @@ from workers.traces.op_counter import CountedOp
 from workers.traces.windows import MOST_STEPS, TracedWindows, Window, longer, windows
 from workers.wording.errors import error_sentence
 from workers.wording.plan_profile import MEGAKERNEL
-from workers.wording.text import plain
+from workers.wording.text import percent, plain
 
 SECONDS_NEEDED = 8.0
 """With less of the stage left, the plan is not profiled."""
@@ -166,6 +166,7 @@ def _result(
     floor = None if lower else whole / plan.tensor_parallel_size
     device_ms, launches = sum(row.ms for row in rows), table.launches(traced.work, scale)
     rows, launches = _launched_once(rows, launches) if plan.runner == MEGAKERNEL else (rows, launches)
+    shared = f" Times and launches are those of the first of its {plan.tensor_parallel_size} GPUs, the floor is shared."
     return PlanProfile(
         request_ms=request_ms,
         device_ms=device_ms,
@@ -174,23 +175,15 @@ def _result(
         floor_ms=floor,
         rows=table.with_idle(rows, request_ms),
         sentence=sentence(rows, request_ms, device_ms, launches, floor, traced.on_gpu)
-        + _of_gpus(plan.tensor_parallel_size if plan.placement == "tensor_parallel" else 1),
+        + (shared if plan.placement == "tensor_parallel" and plan.tensor_parallel_size > 1 else ""),
     )
 
 
 def _launched_once(rows: list[OpRow], launches: int) -> tuple[list[OpRow], int]:
-    """The rows and the launches of all of them, with one of the megakernel, which makes all tokens of a request.
-
-    Each window has one, and steps that were not traced have none of their own.
-    """
+    """Rows and launches with one launch of the megakernel for all tokens, in place of one in each window."""
     too_many = sum((row.launches or 1) - 1 for row in rows if row.op == MEGAKERNEL)
     once = {"calls": 1, "launches": 1}
     return [row.model_copy(update=once) if row.op == MEGAKERNEL else row for row in rows], launches - too_many
-
-
-def _of_gpus(gpus: int) -> str:
-    """Which GPU the figures are of, where the plan runs on several; "" where it runs on one."""
-    return f" Times and launches are those of the first of its {gpus} GPUs, the floor is shared." if gpus > 1 else ""
 
 
 def sentence(
@@ -204,7 +197,7 @@ def sentence(
     sentence += f"A request of the plan takes {plain(request_ms)} ms, {spent} {launches:,} {what}"
     total_ms = device_ms or 1.0
     most = ", ".join(
-        f"{row.op} ({row.phase or 'no phase'}, {f'{row.ms / total_ms:.0%}' if doubtful else f'{plain(row.ms)} ms'})"
+        f"{row.op} ({row.phase or 'no phase'}, {percent(row.ms / total_ms, 0) if doubtful else f'{plain(row.ms)} ms'})"
         for row in rows[:ROWS_NAMED]
     )
     sentence += f"; most of that is {most}" if most else ""

@@ -43,6 +43,11 @@ class ProcessRuns:
     refusal: str = ""
 
 
+def left_out(subject: str, void: str) -> str:
+    """That the subject's figures do not count, for the reason `void`, a sentence."""
+    return f"{subject} is left out: {void[0].lower()}{void[1:]}"
+
+
 class FurtherProcesses:
     """The further processes of the plans that verify measures.
 
@@ -96,10 +101,11 @@ class FurtherProcesses:
             context.report_progress(0.95, f"measuring in process {number}")
             further = self._waiting.pop(0) if waited else self._started(plan, number, pairs)
             result = further.measured(max(seconds, context.seconds_left))
-            if not isinstance(result, str) and (void := result.environment.telemetry.void):
-                result = f"is left out: {void[0].lower()}{void[1:-1]}"
             if isinstance(result, str):
                 runs.failure = f"Process {number} {result}."
+                break
+            if result.environment.telemetry.void:
+                runs.failure = left_out(f"Process {number}", result.environment.telemetry.void)
                 break
             runs.served_ids += [result.served_ids] if result.served_ids else []
             if result.refusal:
@@ -128,9 +134,7 @@ class FurtherProcesses:
 
 
 def copies_beside(reserved: int) -> int:
-    """How many processes that hold as much memory as this one, of the GPU's or the host's, fit beside it and `reserved`
-    bytes.
-    """
+    """How many processes with this one's memory, of the GPU or the host, fit beside it and `reserved` bytes."""
     if torch.cuda.is_initialized():
         free, total = torch.cuda.mem_get_info()
         used = total - free

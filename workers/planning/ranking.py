@@ -32,22 +32,19 @@ def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
         alternatives = [
             candidate for candidate in group if candidate is not default and (lossy or not is_lossy(candidate))
         ]
-        if default is None or not alternatives:
+        if default is None or default.chosen or not alternatives:
             continue
         best = min(alternatives, key=lambda candidate: candidate.ms or 0.0)
-        noise = f"difference to {default.variant} lies inside"
-        if (best.ms_high or 0.0) < (default.ms_low or 0.0) and noise not in best.reason:
+        if (best.ms_high or 0.0) < (default.ms_low or 0.0):
             fastest.append(best)
     return fastest
 
 
 def is_lossy(candidate: Candidate) -> bool:
-    """Whether the candidate's variant lowers the precision of the weights."""
     return registry.variant(candidate.variant).lossy
 
 
 def planned(candidate: Candidate) -> PlannedOp:
-    """The candidate as an op of a plan."""
     return PlannedOp(
         op=candidate.op,
         case=candidate.case,
@@ -79,7 +76,6 @@ def hopeful(trials: Sequence[PlanTrial], lower_is_better: bool) -> PlanTrial | N
 
 
 def better(trial: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
-    """Whether `trial` is better and the two intervals do not overlap."""
     if trial.primary is None or other.primary is None:
         return False
     return trial.primary.high < other.primary.low if lower_is_better else trial.primary.low > other.primary.high

@@ -8,15 +8,14 @@ from kernels.runners.whole_model import WholeModel
 from workers.documents.gpu_class import class_of_several
 from workers.documents.stages import StageInput
 from workers.prediction.promises import AvailableGpus, impossible
+from workers.wording.stages import NOT_TRIED
 
 CUDA_GRAPHS = "cuda_graphs"
 """torch's own kernels: of a sharded model what a plan is to be compared with, beside what runs today."""
 
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:
-    """The numbers of GPUs that the variant is tried on: the fewest that hold the model first, then those that the
-    worker has.
-    """
+    """The numbers of GPUs that the variant is tried on: the fewest that hold the model, then more of the worker's."""
     today = document.tensor_parallel_size
     if variant.name == CUDA_GRAPHS and today > 1:
         return [today]
@@ -30,7 +29,6 @@ def label(variant: WholeModel, size: int) -> str:
 
 
 def case_of(variant: WholeModel, document: StageInput, size: int) -> ModelCase:
-    """The workload's traffic as a case of the variant."""
     traffic = document.workload.traffic
     return ModelCase(
         model=document.model.digest,
@@ -43,9 +41,7 @@ def case_of(variant: WholeModel, document: StageInput, size: int) -> ModelCase:
 
 
 def refusal(document: StageInput, size: int, weights: str = "bf16") -> Refusal | None:
-    """Why the model is not sharded over `size` GPUs in a precision: a size that does not divide, or a promise below
-    their floor.
-    """
+    """Why the model is not sharded so: a size that does not divide it, or a promise below the floor."""
     if size == 1:
         return None
     try:
@@ -55,4 +51,4 @@ def refusal(document: StageInput, size: int, weights: str = "bf16") -> Refusal |
     workload, gpu_class, profile = document.workload, class_of_several(document.gpu, size), document.results.profile
     known = AvailableGpus(ceilings={document.gpu: profile.ceilings} if profile else {})
     reasons = (impossible(objective, workload, document.model, gpu_class, known) for objective in workload.objectives)
-    return next((Refusal(f"Not tried: {reason}.") for reason in reasons if reason), None)
+    return next((Refusal(f"{NOT_TRIED}{reason}.") for reason in reasons if reason), None)

@@ -57,10 +57,7 @@ def _bare(plan: Plan) -> Plan | None:
 
 
 def measure(trial_runner: TrialRunner, model: Any, plan: Plan, full: PlanTrial, seconds_left: float) -> list[PlanTrial]:
-    """Trials of the steps of a plan that passed as `full`, each labelled by the group it adds; [] where time lacks.
-
-    The last step is `full` itself, which is not measured again.
-    """
+    """Trials of the steps of a plan that passed as `full`, the last step, not measured again; [] without time."""
     steps = cumulative_plans(plan)
     if full.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
         return []

@@ -8,10 +8,9 @@ from kernels.plan import Plan, PlannedOp
 from kernels.runners.whole_model import WholeModel
 from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial
-from workers.wording.stages import SHORT_OF_TIME
+from workers.wording.stages import NOT_MEASURED, NOT_TRIED
 from workers.wording.text import capitalised, percent
 
-NOT_TRIED, NOT_MEASURED = "Not tried: ", "Not measured: "
 ROUNDING = "rounding"
 """The option that says how weights were rounded. Plans that differ in it alone are of one variant."""
 
@@ -72,7 +71,7 @@ def figures(trials: Sequence[PlanTrial]) -> dict[str, str]:
 
 def ended_for_time(trial: PlanTrial) -> bool:
     """Whether a trial that was begun was ended because the stage's time was over."""
-    return trial.gate == "error" and trial.reason.startswith(NOT_MEASURED) and bool(SHORT_OF_TIME.search(trial.reason))
+    return trial.gate == "error" and trial.skipped == "time"
 
 
 def nothing_else(trials: Sequence[PlanTrial]) -> str:
@@ -83,11 +82,12 @@ def nothing_else(trials: Sequence[PlanTrial]) -> str:
     others = [trial for trial in trials if not trial.chosen]
     if not others or any(trial.primary for trial in others):
         return ""
-    relevant = [trial for trial in others if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
+    relevant = [trial for trial in others if trial.gate != "refused" or trial.skipped]
     reasons = [(trial.label, trial.reason.removeprefix(NOT_TRIED).removeprefix(NOT_MEASURED)) for trial in relevant]
-    why = " ".join(f"{label}: {reason}" for label, reason in reasons)
+    why = " ".join(f"“{label}”: {reason}" for label, reason in reasons)
     sentence = f"No other plan was measured, so none is known to be faster. {why}".rstrip()
-    return f"{sentence} A run with more minutes may measure more." if SHORT_OF_TIME.search(why) else sentence
+    late = any(trial.skipped == "time" for trial in relevant)
+    return f"{sentence} A run with more minutes may measure more." if late else sentence
 
 
 def no_plan(today: PlanTrial, environment: Environment) -> str:

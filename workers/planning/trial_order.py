@@ -26,6 +26,7 @@ from workers.planning.build_times import BuildTimes
 from workers.planning.precision import lowers_precision
 from workers.prediction.precisions import lossy_refusal, precisions_of_plans
 from workers.prediction.predict import MEDIAN, predicted, predicted_primary
+from workers.wording.stages import NOT_TRIED
 from workers.wording.text import percent, quantity
 
 PREDICTION_ERROR, ERROR_ELSEWHERE = 0.1, 0.5
@@ -36,10 +37,8 @@ HOPPER = 90
 """Their compute capability (x 10)."""
 CHEAP_SHARE = 0.1
 """A larger share of the seconds left is not spent on the hope that a prediction is too slow."""
-NOT_TRIED = "Not tried: "
-"""How the reason begins of a plan that could have been tried."""
-MEASURING_SECONDS = 4.0
-"""What comparing and measuring a plan takes beside building it."""
+LEAST_MEASURING_SECONDS, LEAST_BATCHES = 4.0, 4
+"""Comparing and measuring a plan takes so long beside building it, or the time of so many batches of requests."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,20 @@ class TrialOrder:
     def candidate(self, variant: WholeModel, size: int = 1) -> CandidatePlan:
         """The variant on so many GPUs, with what is predicted of it."""
         building = BuildTimes(self._document).expect(variant.name, variant.build_seconds)
-        return CandidatePlan(variant, size, self.predicted(variant, size), building + MEASURING_SECONDS)
+        value = self.predicted(variant, size)
+        return CandidatePlan(variant, size, value, building + self.measuring_seconds(value))
+
+    def measuring_seconds(self, value: float | None = None) -> float:
+        """The seconds that comparing and measuring take of a plan whose first metric is predicted to be `value`; one
+        without a prediction counts as no faster than the present deployment.
+        """
+        baseline, traffic = self._document.results.baseline, self._document.workload.traffic
+        if baseline is None or not baseline.tokens_per_second or self._document.model.kind != "decoder":
+            return LEAST_MEASURING_SECONDS
+        batch_seconds = traffic.batch * traffic.output_tokens / baseline.tokens_per_second
+        if value and baseline.primary and self._lower:
+            batch_seconds *= value / baseline.primary.value
+        return max(LEAST_MEASURING_SECONDS, LEAST_BATCHES * batch_seconds)
 
     def predicted(self, variant: WholeModel, size: int = 1, objective: Objective | None = None) -> float | None:
         """The predicted median of an objective's metric (default: the first), in its unit; None where there is none."""
@@ -230,7 +242,7 @@ def left_out_for_time(document: StageInput) -> list[PlanTrial]:
 def never_tried(document: StageInput) -> list[PlanTrial]:
     """The plans that compose did not try, since time was short or another plan was faster."""
     trials = document.results.compose.trials if document.results.compose else []
-    return [trial for trial in trials if trial.gate == "refused" and trial.reason.startswith(NOT_TRIED)]
+    return [trial for trial in trials if trial.gate == "refused" and trial.skipped]
 
 
 def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list[PlanTrial]:

@@ -39,6 +39,8 @@ from workers.stats.intervals import independent_spacing, median_interval, tokens
 from workers.stats.sample_sizes import needed, verdicts
 from workers.stats.verdicts import overall
 from workers.wording.errors import error_sentence
+from workers.wording.stages import NOT_MEASURED
+from workers.wording.text import percent
 
 AGAIN_SECONDS = 5.0
 """Work that catches TimeLimitExceeded and goes on gets it again after so many seconds."""
@@ -53,26 +55,27 @@ def no_longer_than(seconds: float, what: str) -> Iterator[None]:
     """Raises TimeLimitExceeded inside the block after `seconds`; `what` is the sentence's subject, such as *building*.
 
     SIGALRM ends the block, so a call that returns to Python only late is ended late. Infinite seconds, and threads
-    other than the main one, have no limit. Where the work catches TimeLimitExceeded and raises another exception,
-    TimeLimitExceeded is raised in its place.
+    other than the main one, have no limit. Where the work catches TimeLimitExceeded and raises another exception, or
+    adds to its message as torch.fx does, it is raised anew.
     """
     if seconds == float("inf") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    ended: list[TimeLimitExceeded] = []
+    words = f"{what} was ended after {seconds:.0f} s"
+    ended: list[int] = []
 
     def stop(signum: int, frame: FrameType | None) -> NoReturn:
-        ended.append(TimeLimitExceeded(f"{what} was ended after {seconds:.0f} s"))
-        raise ended[-1]
+        ended.append(signum)
+        raise TimeLimitExceeded(words)
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), AGAIN_SECONDS)
     try:
         yield
     except Exception as error:
-        if ended and error is not ended[-1]:
-            raise ended[-1] from error
+        if ended:
+            raise TimeLimitExceeded(words) from error
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -114,8 +117,6 @@ class TrialTimeouts:
 
 @dataclass
 class TrialRunner:
-    """Tries plans of one model at the workload's traffic."""
-
     document: StageInput
     reference: ReferenceLogits | None = None
 
@@ -140,7 +141,8 @@ class TrialRunner:
                         trial.tokens_per_second = tokens_per_second(clients.served)
                         trial.keeps = keeps(self.document, clients, plan.tensor_parallel_size)
         except TimeLimitExceeded as error:
-            trial.gate, trial.reason = "error", f"Not measured: {error}, since the stage's time was over."
+            trial.gate, trial.skipped = "error", "time"
+            trial.reason = f"{NOT_MEASURED}{error}, since the stage's time was over."
         except Exception as error:
             trial.gate = "error"
             trial.reason = f"It could not run: {error_sentence(error)}"
@@ -223,7 +225,6 @@ def served_rounds(runner: Runner, document: StageInput, seconds: float, size: in
 
 
 def untried(label: str, plan: Plan, document: StageInput, gate: str, reason: str = "") -> PlanTrial:
-    """A trial of the plan without a measurement."""
     summary = summaries.of_plan(plan, generates=document.model.kind == "decoder")
     unit = document.workload.objectives[0].unit
     return PlanTrial(label=label, summary=summary, plan=plan.model_dump(), unit=unit, gate=gate, reason=reason)
@@ -245,9 +246,7 @@ def reference_logits(
 
 
 def reference_of(document: StageInput, context: Context, model: PreTrainedModel, least: int) -> ReferenceLogits:
-    """The reference on at least one batch of the workload, and about `least` tokens: ids of the model's own text where
-    there is one, else random ones.
-    """
+    """A batch of the workload or more, about `least` tokens, of the model's own text, else of random ids."""
     traffic, kind = document.workload.traffic, kind_of(model)
     length = traffic.prompt_tokens + (min(PROBE_STEPS, traffic.output_tokens - 1) if kind == "decoder" else 0)
     most = max(least, traffic.batch * length)
@@ -278,13 +277,13 @@ def token_fidelity(
     tokens = expected.shape[0] * expected.shape[1]
     sentence = (
         f"Beside the model as it is served it chooses another {'next ' if generates else ''}token than float32 in "
-        f"{change.value:.2%} (at most {change.high:.2%}) more of {tokens} tokens, and its mean KL divergence is larger "
-        f"by at most {kl.high:.2g} nats"
+        f"{percent(change.value, 2)} (at most {percent(change.high, 2)}) more of {tokens:,} tokens, and its mean KL "
+        f"divergence is larger by at most {kl.high:.2g} nats"
     )
     if allowed is not None:
         allowed = allowed.beside(before.disagreement, before.mean_kl)
         if not quality.is_acceptable(change, kl, allowed):
-            return "fail", f"{sentence}; {allowed.rate:.2%} and {allowed.nats_words} are allowed."
+            return "fail", f"{sentence}; {percent(allowed.rate, 2)} and {allowed.nats_words} are allowed."
     return "pass", f"{sentence}."
 
 
@@ -299,7 +298,7 @@ def answer_distance(expected: torch.Tensor, output: torch.Tensor, answer: Answer
         logit = f"the largest error of a logit is {error}"
         sentence = logit
         if expected.shape[-1] != 1:
-            sentence = f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
+            sentence = f"the most likely {answer.noun} differs from the model's in {percent(mean, 2)}, and {logit}"
     else:
         sentence = f"the mean cosine distance to the model's vectors is {mean:.2g}, and the largest error {error} value"
     return f"In a quick look at {requests} {'request' if requests == 1 else 'requests'} {sentence}; verify judges it."

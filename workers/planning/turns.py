@@ -23,6 +23,7 @@ from workers.measuring.served_model import dtype_of
 from workers.planning.confirmation import PlanMeasurement, is_clear, is_decided, sizes_of
 from workers.planning.measuring_process import MeasuringProcess
 from workers.planning.precision import weights_of
+from workers.planning.processes import left_out
 from workers.planning.served_checks import of_processes
 from workers.planning.turn_process import LEAST_TURNS, QUALITY, Side, TurnResult, TurnTask
 from workers.wording.text import capitalised
@@ -36,10 +37,7 @@ WORDS = {"before": "what runs today", "after": "the plan"}
 
 
 def copy_fits(plan: Plan, document: StageInput, model: PreTrainedModel) -> bool:
-    """Whether the plan's copy of the weights fits beside `model`, which runs today; it may need more than a copy.
-
-    Plans of a model that takes several GPUs share its shards.
-    """
+    """Whether the plan's copy of the weights fits beside `model`; plans of a sharded model share its shards."""
     if document.tensor_parallel_size > 1:
         return True
     packs = plan.runner == "megakernel" and plan.dtype == dtype_of(document)
@@ -73,7 +71,6 @@ class Turns:
         self.failures: list[str] = []
 
     def measured(self, label: str) -> PlanMeasurement:
-        """The measurement of the plan."""
         start = time.monotonic()
         try:
             self._take_both()
@@ -95,8 +92,8 @@ class Turns:
     def _take_both(self) -> None:
         """Takes LEAST_TURNS of each side; MOST_TURNS where time is left and the plan is not clear.
 
-        A turn that fails, or whose figures or ids do not count, is the last one, but for one of what runs today. Raises
-        StageError where that fails too.
+        A turn that fails, or whose figures or ids do not count, is the last one, but for one of what runs today. After
+        LEAST_TURNS of each side those before it count. Raises StageError where what runs today fails too.
         """
         part, started = TIMING_SHARE * self._context.seconds_left / (2 * LEAST_TURNS), time.monotonic()
         seconds, promises = max(LEAST_SECONDS, part - self._ready_seconds), self._document.workload.objectives
@@ -161,7 +158,9 @@ class Turns:
                 turn = self._measured(name, side, pair, judges, seconds) or turn
             else:
                 self.failures.append(f"Time was short to take {name} again.")
-        if turn:
+        if turn and turn.environment.telemetry.void and pair >= LEAST_TURNS:
+            self.failures.append(left_out(capitalised(name), turn.environment.telemetry.void))
+        elif turn:
             self._sides[side].append(turn)
             if side == "before" and judges:
                 self._judged = judges[-1] + 1

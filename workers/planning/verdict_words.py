@@ -39,10 +39,7 @@ def no_change_sentence(
     verdict: Verdict,
     ended: Sequence[LeftOut] = (),
 ) -> str:
-    """Why no plan is recommended, and whether what runs today meets the SLA.
-
-    `left_out` are labels of plans that time was short for, `ended` are plans that ended verify's process.
-    """
+    """Why no plan is recommended, with those `left_out` for time and `ended` with a process; whether today's holds."""
     reasons = [f"“{item.key}”: {item.sentence}" for item in ended]
     reasons += [f"“{attempt.label}”: {attempt.why_not}" if attempt.changed else attempt.why_not for attempt in attempts]
     if left_out:
@@ -64,10 +61,7 @@ def busy_share(results: Results, verified: Environment) -> float | None:
 
 
 def busy_words(busy: float | None, verdict: Verdict) -> str:
-    """That other programs, which used the share `busy` of the CPU, may be why nothing is decided, as a sentence.
-
-    "" for a verdict that is decided, and where busy is None.
-    """
+    """That other programs may be why nothing is decided, as a sentence; "" where it is, or `busy` is None."""
     if busy is None or verdict in ("met", "missed"):
         return ""
     return (

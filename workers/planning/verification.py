@@ -61,9 +61,7 @@ class _TimeShort(Exception):
 
 @dataclass
 class Bench:
-    """The model as the customer runs it today, by `runner`, ready to be measured beside one plan after another; given
-    up once a plan does not fit beside it.
-    """
+    """What runs today, ready to be measured beside one plan after another; given up once one does not fit beside it."""
 
     document: StageInput
     context: Context

@@ -58,7 +58,6 @@ def rates_of(gpu_class: str, ceilings: Ceilings | None) -> KnownRates | None:
 
 
 def of_generation(workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPlan], rates: KnownRates) -> list[str]:
-    """What is assumed of a model that generates text."""
     sentences = [
         _reached(rates),
         "A pass reads every weight once, a decode step the keys and values too; FLOPs come on top, those of the head "
@@ -96,7 +95,6 @@ def of_generation(workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPla
 
 
 def of_one_pass(rates: KnownRates) -> list[str]:
-    """What is assumed of a model that generates no text."""
     runners = forward_pass.KERNELS
     return [
         _reached(rates),

@@ -92,9 +92,7 @@ def divides(model: ModelManifest, tensor_parallel_size: int) -> bool:
 
 
 def batch_most(model: ModelManifest, tensor_parallel_size: int, weights: str = "bf16") -> int:
-    """The most sequences that the megakernel serves of the model over so many GPUs in a precision; 0 where it does not
-    serve it.
-    """
+    """The most sequences that the megakernel serves of the model over so many GPUs in a precision; 0: none."""
     if tensor_parallel_size > 1 and model.config["model_type"] not in SHARDED:
         return 0
     try:
@@ -127,9 +125,7 @@ def _has_room(model: ModelManifest, gpu: Gpu, size: int) -> bool:
 
 
 def _composes(config: dict[str, Any], gpu: Gpu) -> bool:
-    """Whether the compact decoder runs the model (`kernels.model.decoder.refusal`), and multiplies all experts at once
-    where it has some.
-    """
+    """Whether the compact decoder runs the model, and multiplies all of its experts at once."""
     if config.get("clip_qkv") is not None or activation(config) not in GATES:
         return False
     if not is_mixture(config):

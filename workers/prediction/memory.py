@@ -12,10 +12,7 @@ GIB = 2**30
 
 
 def needed_gib(sla: Sla, model: ModelManifest, precision: str, size: int = 1, copies: int = 1) -> float:
-    """GiB on each of `size` GPUs: weights, KV cache of all requests served at once, activations and the runtime.
-
-    `copies` are those of the layers' weights.
-    """
+    """GiB on each GPU: KV cache of all requests, activations, the runtime, and `copies` of the layers' weights."""
     traffic = sla.traffic
     needed = needed_bytes(
         model.config,

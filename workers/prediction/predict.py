@@ -65,9 +65,7 @@ def predicted(
 
 
 def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, PredictedPlan] | None:
-    """The least median that is predicted of the time that the promise is about, at one request at a time, and the plan
-    that has it; None where none is predicted.
-    """
+    """The least predicted median of the promise's time at one request at a time, with its plan; None without one."""
     values = ((_value(plan, promise.metric, promise.n), plan) for plan in plans if promise.unit == "ms")
     return min(((value, plan) for value, plan in values if value is not None), key=itemgetter(0), default=None)
 

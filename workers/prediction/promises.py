@@ -27,9 +27,7 @@ COMPILED_ON_ONE = "torch.compile runs a model on one GPU; take eager or vllm as 
 
 @dataclass(frozen=True)
 class AvailableGpus:
-    """What is known where a workload would run: the classes that have a worker now, and the ceilings that the newest
-    runs measured, by the class of one GPU.
-    """
+    """The classes that have a worker now, and the newest runs' ceilings by the class of one GPU."""
 
     live: Collection[str] = ()
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
@@ -138,13 +136,10 @@ def _fastest_ms(
     return best[0] if best else None
 
 
-def _of_a_time(objective: Objective) -> bool:
-    """Whether the promise is about a time at the median or above, which predictions are held against."""
-    return objective.unit == "ms" and objective.percentile >= MEDIAN
-
-
 def _beyond(objective: Objective, likely: float | None) -> bool:
-    return bool(likely and _of_a_time(objective) and likely > (objective.limit or 0.0))
+    """Whether a time at the median or above is predicted to miss its limit. Only these are held against predictions."""
+    is_time = objective.unit == "ms" and objective.percentile >= MEDIAN
+    return bool(likely and is_time and likely > (objective.limit or 0.0))
 
 
 def _at_once(sla: Sla) -> int:
@@ -153,10 +148,7 @@ def _at_once(sla: Sla) -> int:
 
 
 def floor_ms(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str) -> float:
-    """The least ms of what the objective waits for, on the GPUs of a class; 0 where nothing bounds it.
-
-    Gaps between tokens have no floor of their own: several tokens may become readable at once.
-    """
+    """The least ms of what the objective waits for; 0 without a bound, as for gaps between tokens."""
     traffic = sla.traffic
     waited: dict[str, tuple[int, int]] = {
         "ttft": (traffic.prompt_tokens, 1),

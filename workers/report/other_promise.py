@@ -14,9 +14,7 @@ from workers.wording.text import dollars, quantity
 
 
 def sentence(results: Results, workload: Workload | None, model: ModelManifest | None) -> str:
-    """The limit of the first promise that was not met at which it would be, with the price at this traffic; "" where
-    there is none, or nothing tells it.
-    """
+    """The limit at which the first promise that was missed would be met, with its price; "" where nothing tells it."""
     verify = results.verify
     outcomes = verify.outcomes if verify else []
     open_outcome = next((outcome for outcome in outcomes if outcome.verdict != "met"), None)

@@ -7,6 +7,7 @@ from workers.charts.plans import precisions_of
 from workers.documents.load import UnderLoadResult
 from workers.documents.money import SameLoad, StatedFleet
 from workers.documents.stages import Results, VerifyResult
+from workers.wording.stages import NOT_TRIED
 from workers.wording.text import VERDICT_LABELS, capitalised, dollars, number, percent, plain, promised, quantity, when
 
 MOST_NAMED = 3
@@ -93,12 +94,14 @@ def _saving(same: SameLoad | None, demand: StatedFleet | None) -> str:
 
 
 def _not_tried(results: Results) -> str:
-    """The plans that were not measured, each with its reason, and how long a run takes that measures them."""
+    """The plans that were not measured, each with its reason, and how long a run takes that measures them. Those that
+    could have been tried come first.
+    """
     trials = results.compose.trials if results.compose else []
-    left_out = [trial for trial in trials if trial.gate == "refused" and trial.reason]
+    refused = (trial for trial in trials if trial.gate == "refused" and trial.reason)
+    left_out = sorted(refused, key=lambda trial: not trial.reason.startswith("Not tried: "))
     words = [
-        f"“{trial.label}”: {trial.reason.removeprefix('Not tried: ').removesuffix('.')}."
-        for trial in left_out[:MOST_NAMED]
+        f"“{trial.label}”: {trial.reason.removeprefix(NOT_TRIED).removesuffix('.')}." for trial in left_out[:MOST_NAMED]
     ]
     if len(left_out) > MOST_NAMED:
         words.append(f"{len(left_out) - MOST_NAMED} more stand in the appendix.")

@@ -67,7 +67,6 @@ def run(document: StageInput, context: Context) -> BaselineResult:
 
 
 def has_enough(document: StageInput, done: int, seconds: float, seconds_left: float) -> bool:
-    """Whether `done` requests in so many seconds do where objectives are undecided."""
     share = CPU_SHARE * 60 * document.workload.constraints.minutes if document.gpu_class == "cpu" else 0.0
     few = done < LEAST_MEASURED or (done < LEAST_ON_CPU and seconds < share and seconds_left > 0)
     return (seconds > MEASURE_SECONDS or seconds_left <= 0) and not few

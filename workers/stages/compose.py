@@ -19,7 +19,7 @@ from kernels.runners import Runner
 from kernels.runners.whole_model import WholeModel
 from kernels.tune.plan_search import ChosenOps
 from workers.documents.measurement import Candidate
-from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
+from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, Skipped, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring.journal import MOST_SECONDS, Journal
 from workers.measuring.served_model import dtype_of, load_once, planned, watched
@@ -29,9 +29,10 @@ from workers.planning.choosing import choose_plan
 from workers.planning.confirmation import present_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
-from workers.planning.trial_order import MEASURING_SECONDS, NOT_TRIED, CandidatePlan, TrialOrder
+from workers.planning.trial_order import CandidatePlan, TrialOrder
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TrialRunner, TrialTimeouts, reference_of, untried
 from workers.prediction.precisions import lossy_refusal
+from workers.wording.stages import NOT_TRIED
 from workers.wording.text import quantity
 
 COMPARED_TOKENS = 2048
@@ -192,14 +193,11 @@ class _Composer:
         """Tries the candidate, unless it is refused, is predicted to be no better than others, or time is short."""
         variant, size, label, count = candidate.variant, candidate.tensor_parallel_size, candidate.label, len(self.done)
         plan = self._plan(variant.runner_name, variant.options, [], size)
-        self._predicted = candidate.predicted
         partly = kernels_plan.partly_stored(self.model, self._stored) if variant.weights == self._stored else ""
-        if reason := self._order.refusal(candidate) or partly or self._why_not(candidate):
-            self._refuse(label, plan, reason)
-        elif late := self._too_late(candidate):
-            self._refuse(label, plan, late)
-            self.done[-1].seconds_wanted = candidate.seconds
-        elif variant.name == kernels_plan.VARIANT:
+        if self._refused(candidate, label, plan, self._order.refusal(candidate) or partly):
+            return
+        self._predicted = candidate.predicted
+        if variant.name == kernels_plan.VARIANT:
             self._try_kernels(variant)
         elif variant.runner_name == kernels_plan.MEGAKERNEL:
             self._try_megakernel(label, plan, variant)
@@ -211,13 +209,22 @@ class _Composer:
         for trial in self.done[count:]:
             trial.predicted = candidate.predicted
             if summaries.ended_for_time(trial):
-                trial.seconds_wanted = variant.build_seconds + MEASURING_SECONDS
+                trial.seconds_wanted = variant.build_seconds + self._order.measuring_seconds(candidate.predicted)
             if trial.build_seconds is not None:
                 BuildTimes(self.document).note(variant.name, trial.build_seconds)
         self._predicted = None
 
-    def _why_not(self, candidate: CandidatePlan) -> str:
-        return self._order.why_not(candidate, self.done, self.context.seconds_left)
+    def _refused(self, candidate: CandidatePlan, label: str, plan: Plan, reason: str) -> bool:
+        """Whether the plan is not tried: for the reason, because others are better, or because time is short."""
+        skipped: Skipped | None = None
+        if not reason and (reason := self._order.why_not(candidate, self.done, self.context.seconds_left)):
+            skipped = "prediction"
+        elif not reason and (reason := self._too_late(candidate)):
+            skipped = "time"
+        if reason:
+            self._refuse(label, plan, reason, skipped, candidate.seconds)
+            self.done[-1].predicted = candidate.predicted
+        return bool(reason)
 
     def _too_late(self, candidate: CandidatePlan) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is."""
@@ -248,15 +255,10 @@ class _Composer:
         lower = tuple(name for name, refusal in refusals.items() if not refusal and name in wanted)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
         reason = explored or ("" if lower else next(iter(refusals.values())))
-        if (
-            reason := reason
-            or kernels_plan.unrounded(self.model, name, self._stored)
-            or self._why_not(candidate)
-            or self._too_late(candidate)
-        ):
-            self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), reason)
-        else:
-            self._try_kernels(variant, lower)
+        plan = self._plan(kernels_plan.VARIANT, {}, [])
+        reason = reason or kernels_plan.unrounded(self.model, name, self._stored)
+        if not self._refused(candidate, variant.name, plan, reason) and (trial := self._try_kernels(variant, lower)):
+            trial.predicted = candidate.predicted
 
     def _try_megakernel(self, label: str, plan: Plan, variant: WholeModel) -> PlanTrial:
         """The megakernel plan, in the form that the model was stored in. On one GPU its prompts use the ops that the
@@ -308,11 +310,10 @@ class _Composer:
     def _rebuild(self, base: str, label: str, plan: Plan, lossy: bool) -> None:
         """Tries the plan on a model of its own, if what building the plan `base` took and a measurement are left."""
         took = next((trial.build_seconds or 0.0 for trial in self.done if trial.label == base), 0.0)
-        wanted, seconds_left = took + MEASURING_SECONDS, self.context.seconds_left
+        wanted, seconds_left = took + self._order.measuring_seconds(), self.context.seconds_left
         if wanted > seconds_left:
             words = f"{NOT_TRIED}building and measuring take about {wanted:.0f} s and {seconds_left:.0f} s were left."
-            self._refuse(label, plan, words)
-            self.done[-1].seconds_wanted = wanted
+            self._refuse(label, plan, words, "time", wanted)
         else:
             self._attempt(label, plan, partial(planned, self.document, self.context, plan), lossy, took)
 
@@ -344,8 +345,10 @@ class _Composer:
     def _measuring_seconds(self) -> float:
         return min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))
 
-    def _refuse(self, label: str, plan: Plan, reason: str) -> None:
-        self.done.append(untried(label, plan, self.document, "refused", reason))
+    def _refuse(self, label: str, plan: Plan, reason: str, skipped: Skipped | None, seconds: float) -> None:
+        trial = untried(label, plan, self.document, "refused", reason)
+        trial.skipped, trial.seconds_wanted = skipped, seconds if skipped == "time" else None
+        self.done.append(trial)
 
     def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp], tensor_parallel_size: int = 1) -> Plan:
         return Plan(

@@ -20,7 +20,7 @@ from kernels.measure.timing import StoppingRule
 from kernels.model.layer_ops import keeps_codes
 from kernels.model_files.config import value
 from kernels.model_files.families import stored_rows
-from kernels.ops import Case, GroupedCase, LinearCase, LmHeadCase, case_from
+from kernels.ops import TORCH_VARIANTS, Case, GroupedCase, LinearCase, LmHeadCase, case_from
 from kernels.quant.formats import EXPERTS
 from kernels.tune.autotune import Bench, try_case
 from kernels.tune.trial import Trial
@@ -36,6 +36,7 @@ from workers.measuring.served_model import device_of, watched
 from workers.planning import kernels_plan
 from workers.planning.trial_order import CandidatePlan, TrialOrder, leading
 from workers.prediction.precisions import lossy_refusal, stored_precision
+from workers.wording.text import percent
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 """The lower precisions of products; those of experts have EXPERTS."""
@@ -100,7 +101,8 @@ def wanted_cases(document: StageInput, profile: ProfileResult) -> tuple[list[Pro
     words = f"{plan.label} is predicted to be the fastest plan, and runs no operation of a decode step by itself"
     share = _prompt_share(document, plan)
     if share < PROMPT_SHARE:
-        return [], f"Nothing was explored: {words}; the prompt is {share:.0%} of what the first promise is about."
+        small = f"the prompt is {percent(share, 0)} of what the first promise is about"
+        return [], f"Nothing was explored: {words}; {small}."
     cases = composed_cases(kernels_plan.prompt_cases(document), profile.ceilings)
     return cases, f"Only a prompt's operations were explored: {words}."
 
@@ -149,7 +151,6 @@ def _candidates_of(
 
 
 def offered(workload: Workload) -> frozenset[str]:
-    """The variants that the workload does not exclude."""
     return frozenset(variant.name for variant in registry.variants()) - set(workload.constraints.exclude)
 
 
@@ -161,10 +162,7 @@ def composed_cases(cases: Mapping[Case, float], ceilings: Ceilings) -> list[Prof
 
 
 def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledCase]:
-    """The profile's cases that some variant is made for, the costliest first; others are left out.
-
-    A case costs its measured `ms` in one request, or its roofline floor where the row has none.
-    """
+    """The cases that some variant is made for, costliest first, by measured ms, else by the floor."""
     ops = {variant.op for variant in registry.variants()} - {"model"}
     cases: dict[str, ProfiledCase] = {}
     for row in rows:
@@ -210,18 +208,18 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
 def _progress(candidates: list[Candidate]) -> dict[str, str] | None:
     """What is known so far, for the run's page."""
     timed = [candidate for candidate in candidates if candidate.ms is not None]
-    better = [candidate for candidate in timed if candidate.chosen and "faster than" in candidate.reason]
+    better = [candidate for candidate in timed if candidate.chosen and candidate.variant not in TORCH_VARIANTS]
     if not timed:
         return None
     return {"candidates timed": str(len(timed)), "shapes with something faster": str(len(better))}
 
 
 def candidate(trial: Trial, per_request: float) -> Candidate:
-    """The trial as a document."""
     return Candidate(
         **trial.shared(),
         id=trial.id,
         summary=registry.variant(trial.variant).summary,
+        late=trial.late,
         floor_ms=trial.floor_ms,
         per_request=per_request,
         chosen=trial.chosen,

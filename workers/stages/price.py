@@ -21,18 +21,19 @@ from workers.documents.workload import Workload
 from workers.harness.context import Context, StageError
 from workers.wording.text import capitalised, dollars, number, plain, times
 
-NONE_HOLDS = "No load that was measured keeps the promises."
-NONE_SHOWN = "No load is shown to keep the promises. The lowest that was measured is not shown to miss them."
-NOT_LOADED = "It was not measured under load, where the price after stands."
+ONE_STEP = "Each pays for the encoder's pass and one decoder step, not for the text that the decoder writes after it."
 
 
 def _measured_line(
-    label: str, device: str, price: GpuPrice, side: ServedLoad | None, priced: PriceBreakdown, none: str
+    label: str,
+    device: str,
+    price: GpuPrice,
+    side: ServedLoad | None,
+    priced: PriceBreakdown,
+    absence: tuple[bool | None, str],
 ) -> CostLine:
-    """A side's line. The price of a GPU-hour of hardware that is not ours is not known; then there is no cost.
-
-    `none`: why there is no `side`, where there is none.
-    """
+    """A side's line, without a cost where the hardware is not ours; `absence` is `_absence` of a missing `side`."""
+    holds, note = (side.holds, _named(label, side, priced)) if side else absence
     rate = side.per_second.value if side and side.holds is not False else None
     usd = side.usd_per_hour if side else price.typical
     cost = usd_per_mtok(usd, rate) if rate and usd else None
@@ -45,16 +46,20 @@ def _measured_line(
         speed_basis="measured",
         usd_per_mtok=cost,
         usd_per_mtok_at_duty=cost / priced.workload.duty_cycle if cost else None,
-        holds_sla=side.holds if side else False if none == NONE_HOLDS else None,
-        note=_named(label, side, priced) if side else none,
+        holds_sla=holds,
+        note=note,
     )
 
 
-def _none(curve: LoadCurve | None, loaded: bool) -> str:
-    """Why a side has no load to price; `loaded`: whether the price after stands at a searched load."""
+def _absence(curve: LoadCurve | None, loaded: bool) -> tuple[bool | None, str]:
+    """Whether a side without a load to price holds the SLA, and why it has none; `loaded`: whether the price after
+    stands at a searched load.
+    """
     if curve is None and loaded:
-        return NOT_LOADED
-    return NONE_HOLDS if curve is None or curve.limit.missed else NONE_SHOWN
+        return None, "It was not measured under load, where the price after stands."
+    if curve is None or curve.limit.missed:
+        return False, "No load that was measured keeps the promises."
+    return None, "No load is shown to keep the promises. The lowest that was measured is not shown to miss them."
 
 
 def _named(label: str, side: ServedLoad, priced: PriceBreakdown) -> str:
@@ -176,12 +181,6 @@ def _against_present(result: PriceResult, gpus: int) -> str:
     return f"Against the present deployment, as stated: {faster} on {cheaper}, together {number(together)}x."
 
 
-def _one_step(model: ModelManifest) -> str:
-    if not model.decodes_once:
-        return ""
-    return "Each pays for the encoder's pass and one decoder step, not for the text that the decoder writes after it."
-
-
 def _at_load(result: PriceResult) -> str:
     """The load at which the prices stand: what more at once does to them, a run of one load does not measure."""
     prices = {line.usd_per_mtok for line in result.lines[:2]} - {None}
@@ -219,7 +218,7 @@ def price(
     curves = [load.before, load.after if verify.recommended else load.before] if load else [None, None]
     loaded = bool(after and after.highest)
     lines = [
-        _measured_line(label, verify.environment.device, gpu, side, priced, _none(curve, loaded))
+        _measured_line(label, verify.environment.device, gpu, side, priced, _absence(curve, loaded))
         for label, side, curve in zip(("before", "after"), sides, curves, strict=True)
     ]
     if workload.present is not None:
@@ -249,7 +248,7 @@ def price(
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
     first = _sentence(result, gpu, verify, searched=curves[1] is not None)
-    notes = [first, several, _one_step(model)]
+    notes = [first, several, ONE_STEP if model.decodes_once else ""]
     return result.model_copy(update={"sentence": " ".join(filter(None, notes))})
 
 

@@ -26,6 +26,7 @@ from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
 from workers.traces.capture import REQUESTS_TIMED, answer, request, wall_ms
 from workers.traces.table import profiled_cases
 from workers.traces.windows import TracedWindows, Window, longer, sample, windows
+from workers.wording.text import percent
 
 KNOWN_FOR = timedelta(hours=12)
 """So long the ceilings that a run has measured on a GPU hold for the next ones on it."""
@@ -110,11 +111,6 @@ def _ceilings(document: StageInput, context: Context) -> Ceilings:
     return Ceilings.model_validate({**measured, "gpu_uuid": uuid, "at": now.isoformat(timespec="seconds")})
 
 
-def _wants_graphs(document: StageInput, generates: bool) -> bool:
-    on_gpu = device_of(document.gpu_class) == "cuda"
-    return generates and on_gpu and document.workload.present_runner == "compiled"
-
-
 def run(document: StageInput, context: Context) -> ProfileResult:
     """The profile stage: of the eager model, whose operations have names, and of CUDA graphs where these run today."""
     traffic = document.workload.traffic
@@ -137,14 +133,14 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         wall = _timed(runner, prompt, traffic.output_tokens, generates)
     launches = table.launches(sampled.work, scale)
     replayed: list[OpRow] = []
-    if _wants_graphs(document, generates):
+    if generates and device_of(document.gpu_class) == "cuda" and document.workload.present_runner == "compiled":
         context.report_progress(0.8, "tracing the compiled model's CUDA graphs")
         replayed = _replayed(document, model, prompt, sampled, limits, context)
     shown, doubt = table.with_idle(rows, wall.request_ms), table.beyond(device_ms, wall.request_ms)
     waiting, pace = waits(rows, wall.phases), paces(rows, wall.phases)
     facts = RequestFacts(limits, sampled.on_gpu, launches, waiting, bool(doubt), pace, generates)
     trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json", sampled.first, context)
-    context.report_progress(1.0, f"attributed {share:.1%} of the device's time")
+    context.report_progress(1.0, f"attributed {percent(share, 1)} of the device's time")
     return ProfileResult(
         environment=environment(),
         ceilings=limits,

@@ -70,7 +70,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     usd, workload = hourly_price(document.prices, document.gpu_class), document.workload
     attempts, left_out, final = _tried(document, context, usd)
     busy = verdict_words.busy_share(document.results, final.environment)
-    recommended, final = not attempts[-1].why_not, without_void_verdicts(final, busy is not None)
+    recommended, final = not attempts[-1].why_not, without_void_verdicts(final, busy)
     verdict, waiting = _decided(document, left_out, final)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
     refusal = next((attempt.refusal for attempt in attempts if attempt.plan == plan_of(document)), ended)

@@ -196,10 +196,7 @@ def ratio_across_processes(ratios: Sequence[float]) -> Interval:
 
 
 def noise_across_processes(medians: Sequence[float]) -> Interval:
-    """The noise floor of one plan, by its median in each of several processes: the ratio of the two that differ most.
-
-    The interval holds that ratio and its inverse.
-    """
+    """The largest ratio of one plan's medians in two processes; the interval holds it and its inverse."""
     largest = max(medians) / min(medians)
     return Interval(value=largest, low=1 / largest, high=largest)
 

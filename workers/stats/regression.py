@@ -70,10 +70,7 @@ def together(metrics: int) -> int:
 
 
 def ratio_of(kept: Sequence[float], new: Sequence[float], metrics: int = 1) -> Interval:
-    """new / kept of medians, one a process, with the interval where so many metrics are judged together at 99 %.
-
-    Raises TooFewProcesses.
-    """
+    """new / kept of medians, one a process, at 99 % for so many metrics together. Raises TooFewProcesses."""
     for medians in (kept, new):
         if not LEAST_PROCESSES <= len(medians) <= 6:
             raise TooFewProcesses(f"it takes {LEAST_PROCESSES} to 6 processes of verify, not {len(medians)}")

@@ -83,10 +83,7 @@ def as_pooled(percentile: float, shares: Sequence[float], counts: Sequence[int])
 
 @lru_cache
 def needed_requests(percentile: float, over: int = 0, confidence: float = CONFIDENCE, inefficiency: float = 1.0) -> int:
-    """The fewest requests that show `percentile` within its limit when `over` of them lie wholly beyond it.
-
-    `inefficiency` of them, 1 or more, count as one.
-    """
+    """The fewest requests that show `percentile` when `over` lie beyond; `inefficiency` of them count as one."""
     low, high = over, over + 1
     while not _shown(percentile, high, over, confidence, inefficiency):
         low, high = high, high * 2
@@ -121,10 +118,7 @@ def bets(rate: float, side: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_capital(rate: float, values: np.ndarray, counts: np.ndarray, side: str) -> float:
-    """Natural logarithm of the capital after requests with shares `values`, each `counts` times, in any order.
-
-    Counts need not be whole.
-    """
+    """Logarithm of the capital after requests with shares `values`, each `counts` times, whole or not, in any order."""
     rates, log_weights = bets(rate, side)
     factors = (1 - values) * ((1 - rates) / (1 - rate))[:, None] + values * (rates / rate)[:, None]
     seen = counts > 0

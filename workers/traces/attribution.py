@@ -60,8 +60,6 @@ def attribute(trace: Trace) -> list[DeviceWork]:
 
 
 class _Stack:
-    """The scopes and the outermost operation open at a moment of one thread's time."""
-
     def __init__(self, phase: str) -> None:
         self._open: list[HostSpan] = []
         self._phase = phase

@@ -69,7 +69,6 @@ def wall_ms(answered: Generation) -> float:
 
 
 def median_ms(answers: Sequence[Generation]) -> float:
-    """The median of the requests' times in ms."""
     return median(map(wall_ms, answers))
 
 

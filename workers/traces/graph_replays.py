@@ -50,16 +50,13 @@ def name_replays(work: Sequence[DeviceWork], counted: Sequence[CountedOp]) -> li
     """
     first, later = ("forward",) * 2 if any(op.phase == "forward" for op in counted) else ("prefill", "decode")
     named = [piece._replace(phase=later) for piece in work if not piece.graph]
+    steps = max(1, sum(op.label == "lm_head" and op.phase == "decode" for op in counted))
     for index, replay in enumerate(_replays(work)):
         phase = first if index == 0 else later
         sequence = [op for op in counted if op.phase == phase and _is_matrix_label(op.label)]
-        sequence_once = sequence[: len(sequence) // max(1, _decode_steps(counted))] if phase == "decode" else sequence
+        sequence_once = sequence[: len(sequence) // steps] if phase == "decode" else sequence
         named += _named(replay, [op.label for op in sequence_once], phase)
     return sorted(named)
-
-
-def _decode_steps(counted: Sequence[CountedOp]) -> int:
-    return sum(op.label == "lm_head" and op.phase == "decode" for op in counted)
 
 
 def _is_matrix_label(label: str) -> bool:

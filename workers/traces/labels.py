@@ -104,7 +104,8 @@ def label(scope: TraceScope | None, operation: str, phase: str) -> str:
     if name == "add" and scope.owner.endswith(_RESIDUAL):
         return "residual add"
     if "Attention" in scope.owner:
-        return "attention" if name in _ATTENTION else _attention_part(name, scope)
+        in_layout = "attention layout" if name in _LAYOUT else _own(name, scope)
+        return "attention" if name in _ATTENTION else in_layout
     if name == "mul" and scope.owner.endswith("MLP"):
         return "gated activation"
     if scope.owner.endswith(_WHOLE_MODELS):
@@ -125,10 +126,6 @@ def _at_the_top(name: str, scope: TraceScope) -> str:
     if name in _BOOKKEEPING:
         return "mask and positions"
     return _own(name, scope) if name else UNATTRIBUTED
-
-
-def _attention_part(name: str, scope: TraceScope) -> str:
-    return "attention layout" if name in _LAYOUT else _own(name, scope)
 
 
 def _of_experts(name: str, scope: TraceScope) -> str:

@@ -43,10 +43,7 @@ class _Group:
 
 
 def floors_of(counted: CountedOp, ceilings: Ceilings) -> tuple[float, float]:
-    """Least time in ms by FLOPs over the measured matrix rate and by bytes over the measured bandwidth.
-
-    A rate that was not measured for the dtype is taken from the fastest that was.
-    """
+    """Least ms by FLOPs and by bytes over measured rates; a dtype that was not measured has the fastest rate."""
     best = ceilings.of_single_calls
     return floors_ms(counted.flops, counted.least_bytes, (counted.dtype,), best.matrix_tflops, best.read_tbps)
 
@@ -140,7 +137,6 @@ def with_idle(rows: list[OpRow], request_ms: float) -> list[OpRow]:
 
 
 def attributed_share(rows: Sequence[OpRow]) -> float:
-    """The share of the device's time whose operation is known."""
     device_ms = sum(row.ms for row in rows if row.bound != "idle")
     lost = sum(row.ms for row in rows if row.op in NOT_ATTRIBUTED)
     return 1 - lost / device_ms if device_ms else 0.0

@@ -36,10 +36,7 @@ class _Event(NamedTuple):
 
 
 def keep(path: Path, trace: Trace, context: Context, prefix: str = "") -> tuple[Artifact, RequestTimeline | None]:
-    """Keeps the trace of `path`, its first events when it is very large, and its timeline.
-
-    `trace` is what was read from `path`. Without a timed event there is no timeline.
-    """
+    """Keeps the trace of `path`, read as `trace`, cut where very large, and its timeline, if an event is timed."""
     short = reader.shorten(path, path.with_name(f"{prefix}kept.json.gz"), MOST_TRACE_BYTES)
     kept = context.save_artifact(short, f"{prefix}trace.json.gz", "application/gzip")
     document, lanes, sentence = build(trace)

@@ -28,16 +28,16 @@ NO_NETWORK = (
 AFTER_HERE = "The workload names vLLM with the plan as after. It was not started either, so after is what runs it here."
 LATE = "the generator itself was late"
 SHARED = "other programs used the machine meanwhile"
-TOO_FEW = "served too few requests to say: with more minutes a load lasts longer."
+MORE_MINUTES = "with more minutes a load lasts longer"
 
 
 def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
-    """The curve with its sentence."""
     return LoadCurve(server=server, limit=limit, sentence=limit_sentence(limit))
 
 
-def limit_sentence(limit: LimitResult) -> str:
-    """What a search found, which loads could not be measured, and why it ended early."""
+def limit_sentence(limit: LimitResult, remedy: str = MORE_MINUTES) -> str:
+    """What a search found, which loads could not be measured, and why it ended early. `remedy` is for short loads."""
+    too_few = f"served too few requests to say: {remedy}."
     loads, void = limit.loads, [load for load in limit.loads if load.verdict is None]
     judged = len(loads) - len(void)
     above = next((load for load in loads if load.level > limit.level), None)
@@ -48,7 +48,7 @@ def limit_sentence(limit: LimitResult) -> str:
         sentences.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
         undecided = [load for load in loads if load.verdict == "not_enough_samples" and load.level > limit.held.level]
         if undecided:
-            sentences.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in undecided)}) {TOO_FEW}")
+            sentences.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in undecided)}) {too_few}")
         if limit.speed is not None:
             replayed = (limit.held.warm_up_seconds + limit.held.seconds) * limit.speed
             sentences.append(f"That was shown for the first {plain(replayed)} s of the recording.")
@@ -68,9 +68,9 @@ def limit_sentence(limit: LimitResult) -> str:
         lowest = "" if limit.nearer_above or loads[0].verdict is None else f", not even {least}"
         sentences.append(f"No load is shown to hold every objective{lowest}.")
         if all(load.verdict == "not_enough_samples" for load in loads if load.verdict is not None):
-            sentences.append(f"Each {TOO_FEW}")
+            sentences.append(f"Each {too_few}")
         elif loads[0].verdict == "not_enough_samples":
-            sentences.append(f"The lowest, {least}, {TOO_FEW}")
+            sentences.append(f"The lowest, {least}, {too_few}")
     if judged:
         counted = "One load was judged," if judged == 1 else f"{judged} loads were judged, each"
         sentences.append(f"{counted} at {plain(100 * limit.confidence_each, 5)} % confidence.")
@@ -177,5 +177,6 @@ def limit_words(limit: LimitResult) -> str:
     if not any(load.verdict for load in limit.loads):
         return f"no load could be measured, since {_why_void(limit.loads)}"
     if limit.held is None:
-        return "no load is shown to keep every promise"
+        few = all(load.verdict in ("not_enough_samples", None) for load in limit.loads)
+        return f"no load is shown to keep every promise{', since each served too few requests to say' if few else ''}"
     return f"every promise is kept {at_load(limit)}: {number(limit.held.tokens_per_second)} tokens/s"

@@ -1,7 +1,5 @@
 """What each stage of a run does, as people read it."""
 
-import re
-
 from workers.documents.stages import Stage, StageInput
 from workers.wording.text import percent
 
@@ -16,8 +14,8 @@ DOING: dict[Stage, str] = {
     "price": "computing the price",
     "report": "writing the report",
 }
-SHORT_OF_TIME = re.compile(r"time was over|s were left")
-"""What reasons say of plans that the stage had no time for."""
+NOT_TRIED, NOT_MEASURED = "Not tried: ", "Not measured: "
+"""How the reason begins of a plan that could have been tried, or whose trial was ended."""
 
 
 def out_of_time(document: StageInput) -> str:

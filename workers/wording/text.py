@@ -91,9 +91,7 @@ def dollars(value: float | None) -> str:
 
 
 def request_words(traffic: Traffic, model: ModelManifest) -> str:
-    """What a request of the traffic looks like: `128 prompt and 64 output tokens`, `texts of 128 tokens`, `one image a
-    request`; of encoder-decoders also that the decoder makes one step.
-    """
+    """A request in words: `128 prompt and 64 output tokens`, `texts of 128 tokens`, `one image a request`."""
     if model.kind == "decoder":
         return f"{traffic.prompt_tokens:,} prompt and {traffic.output_tokens:,} output tokens"
     step = ", with one decoder step" if model.decodes_once else ""
@@ -209,10 +207,7 @@ MORE = {"residual": "with residual", "quantise": "into fp8", "append": "with KV 
 
 
 def case_label(op: str, case: dict[str, Any]) -> str:
-    """A case in a few words: `linear 128×2048×8192 with SwiGLU`, `attention decode 1×32h×64 1×160`.
-
-    Attention of many queries is called `prefill` where each sees the keys before it, else `not causal`.
-    """
+    """A case in a few words: `linear 128×2048×8192 with SwiGLU`, `attention decode 1×32h×64 1×160`."""
     if op in ("linear", "lm_head"):
         label = f"{op.replace('_', ' ')} {case.get('m')}×{case.get('n', case.get('vocab'))}×{case.get('k')}"
         weights = "" if case.get("weights") == case.get("dtype") else str(case.get("weights"))

@@ -51,10 +51,7 @@ class Pages(NamedTuple):
 
 
 class EngineModel(Decoder):
-    """The weights of a decoder that another engine has loaded: `layers` and `shapes` of equal length.
-
-    `cos` and `sin` are [positions, head_dim], in the dtype of the model.
-    """
+    """A decoder's weights as another engine loaded them; `cos` and `sin` [positions, head_dim] in its dtype."""
 
     def __init__(
         self,
@@ -71,9 +68,7 @@ class EngineModel(Decoder):
 
 
 def plan_for(path: Path, model: Path, gpu: Gpu) -> Plan:
-    """The plan in a file. Raises PlanRefused in a sentence where it is not for this model, in this precision, or for
-    this GPU.
-    """
+    """The plan in a file. Raises PlanRefused where it is not for this model, this precision or this GPU."""
     plan = read_plan(path)
     if plan.gpu != gpu.gpu_class or plan.tensor_parallel_size > 1:
         raise PlanRefused(
@@ -98,9 +93,7 @@ def planned_ops(model: EngineModel, plan: Plan, gpu: Gpu, rows: int, pages: Page
 
 
 class StepInput(NamedTuple):
-    """Where a step's tokens go: `position` [rows] int64, page_table [rows, pages] int32, and cos and sin of the
-    positions, [rows, 1, head_dim], where rotation is a kernel of its own.
-    """
+    """Where tokens go: `position` [rows] int64, page_table [rows, pages] int32, cos and sin [rows, 1, head_dim]."""
 
     position: Tensor
     page_table: Tensor
@@ -108,9 +101,7 @@ class StepInput(NamedTuple):
 
 
 class DecodeStep:
-    """The step for a number of rows, which may be captured. Its products are bound and their weights packed once, its
-    attention at the first call, when the caches are there.
-    """
+    """The step for a number of rows, which may be captured; weights are packed once, attention at the first call."""
 
     def __init__(
         self, model: EngineModel, variants: BoundVariants, rows: int, pages: Pages, choose: bool = False
@@ -133,9 +124,7 @@ class DecodeStep:
         self._choose = drawing_head(self._rows, model, None, "argmax") if choose and variants.planned(head) else None
 
     def __call__(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches) -> Tensor:
-        """The normed hidden states [rows, hidden] of the tokens `ids` [rows] at `position` [rows] int64; their keys and
-        values are in the caches afterwards. page_table [rows, pages] int32.
-        """
+        """Normed hidden states [rows, hidden] of `ids` [rows] at `position` [rows]; keys and values go into caches."""
         return self._rows.norm(self._layers(ids, position, page_table, caches), self.model.norm)
 
     def several(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches, last: bool = True) -> Tensor:
@@ -165,9 +154,7 @@ class DecodeStep:
         return stream
 
     def _attention(self, w: Weights, shape: LayerShape) -> Callable[[Tensor, Tensor, Tensor, StepInput], Tensor]:
-        """f(qkv, keys, values, input) -> o [rows, heads · head_dim]; k and v go into their pages. One kernel, or norms,
-        rotation and attention where none serves sequences of this length.
-        """
+        """f(qkv, keys, values, input) -> o [rows, heads · head_dim]; k and v go into their pages."""
         (page_size, capacity), variants, rows, dtype = self._pages, self._rows.variants, self._rows.m, self._rows.dtype
         whole = step_case(w, shape, rows, capacity, dtype, page_size)
         decode = attention_case(shape, "decode", rows, 1, capacity, dtype, page_size)
@@ -197,10 +184,7 @@ class DecodeStep:
 
 
 class DraftWriter:
-    """Writes the drafts of the decodes that lead a batch, by `DecodeStep.several` without its last place.
-
-    It computes on buffers of its own, so that a CUDA graph for each number of rows may replay it.
-    """
+    """Drafts of the decodes that lead a batch, in buffers of its own: CUDA graphs for each number of rows replay it."""
 
     def __init__(self, steps: Mapping[int, DecodeStep], places: int, pages: Pages) -> None:
         """`places` are the tokens of a decode in a pass: one, and its drafts."""
@@ -252,10 +236,7 @@ class DecodeSteps:
     def __init__(
         self, model: EngineModel, plan: Plan, gpu: Gpu, sizes: Collection[int], pages: Pages, choose: bool = False
     ) -> None:
-        """Raises ValueError in a sentence where the memory does not hold the packed copies of the weights.
-
-        On a GPU a step with an op that torch would run is left out.
-        """
+        """Raises ValueError where memory does not hold the packed weights. A step with torch's ops is left out."""
         on_gpu = model.embedding.is_cuda
         if on_gpu:
             needed = packed_bytes(model, gpu, weights=weights_of(plan)) + (model.lm_head.nbytes if choose else 0)

@@ -1,8 +1,5 @@
-"""All that is used of vLLM's interfaces. Tried with the versions in TRIED; another one is refused, and vLLM goes on.
-
-The registered classes of MODELS are replaced by subclasses whose `forward` runs a step of decodes by
-`decode_step`, outside of what torch.compile sees. vLLM captures that step into its CUDA graphs, one for each number of
-rows, as it captures its own. All other steps, the logits, the sampler and the scheduler are vLLM's.
+"""All that is used of vLLM's interfaces, of the versions in TRIED; with another one vLLM goes on alone. MODELS become
+subclasses whose `forward` runs a step of decodes by `decode_step`, which vLLM captures as its own. All else is vLLM's.
 """
 
 import os
@@ -50,9 +47,7 @@ EXPERTS_LAYOUT = "TRITON"
 
 
 def register_models() -> None:
-    """Tells vLLM of the classes below. A version of vLLM that was not tried goes on as it is, with a sentence in its
-    log.
-    """
+    """Tells vLLM of the classes below; says in its log where that version of vLLM was not tried."""
     from vllm.logger import init_logger
 
     if (installed := version("vllm")) not in TRIED:
@@ -101,10 +96,8 @@ def _take_drafts() -> None:
 
 
 class UnwrittenDrafts:
-    """Drafts that are written by the pass which vLLM verifies them in. It computes the tokens of a sequence one after
-    the other, so each is what the model chooses, and vLLM's rejection sampler judges it by the logits of that pass.
-
-    With structured output, whose masks vLLM makes before the pass, the drafts are 0, and a pass makes one token.
+    """Drafts by the pass in which vLLM verifies them: it computes a sequence's tokens one after the other, so each is
+    what the model chooses, and vLLM's sampler judges it. With structured output they are 0: its masks come before.
     """
 
     supports_mm_inputs = False
@@ -185,9 +178,7 @@ PLANNED: "WeakSet[Planned]" = WeakSet()
 
 
 class Planned:
-    """The steps of one of vLLM's models. They are made in the pass by which vLLM measures the memory that it needs:
-    the weights are loaded by then, and there are no KV pages yet.
-    """
+    """The steps of a model, made in vLLM's memory-measuring pass: weights are loaded, and there are no KV pages."""
 
     def __init__(self, model: Any, vllm_config: Any) -> None:
         from vllm.logger import init_logger

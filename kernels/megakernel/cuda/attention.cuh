@@ -128,8 +128,7 @@ __device__ __forceinline__ float4* partial_sums_at(AttentionScratch& a, int e, i
   return (float4*)&a.merged[threadIdx.x / 32][min(lane % 4 * 2 + e, kGroupMost - 1)][dim];
 }
 
-// The maximum and this lane's sum of weights that head g has before any keys: its sink's, in the first part of the first
-// split, else none.
+// Maximum and this lane's sum of head g before any keys: its sink's, in the first part of split 0, else none.
 __device__ __forceinline__ void begin_softmax(const Params& p, const Instruction& in, const Span& span,
                                               const Part& part, float& most, float& total) {
   most = kLowest, total = 0;
@@ -178,8 +177,7 @@ __device__ __forceinline__ void leave_state(AttentionScratch& a, const Part& par
   if (lane % 4 == 0 && lane / 4 < part.heads) a.state[threadIdx.x / 32][lane / 4] = make_float2(most, total);
 }
 
-// Adds a pass's weighted values to the partial sums of earlier passes, which are multiplied by `keep` (of head g). The
-// first pass has no earlier sums.
+// Adds a pass's weighted values to earlier passes' sums times `keep` of head g; the first pass has none.
 template <int Tiles>
 __device__ __forceinline__ void add_pass(AttentionScratch& a, const Part& part, bool first, float keep,
                                          const float (&weights)[Tiles][2][4],

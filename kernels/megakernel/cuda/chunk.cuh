@@ -4,8 +4,7 @@
 
 using namespace tiles;
 
-// kernels/megakernel/program/weights.py: codes of so many bits, and of integers the tiles that share
-// a scale, and their zeros.
+// kernels/megakernel/program/weights.py: codes of so many bits; of integers the tiles of a scale, and zeros.
 template <int Bits, int Scaled, int Zeros>
 struct Form {
   static constexpr bool kInteger = Scaled > 0, kPowers = false;

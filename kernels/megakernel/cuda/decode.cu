@@ -1,5 +1,4 @@
-// The megakernel: one persistent block on each SM runs its list of instructions once a token, until `count` tokens are
-// made. See docs/kernels/megakernel.md.
+// The megakernel: a persistent block on each SM runs its instructions once a token; docs/kernels/megakernel.md.
 #include "produce.cuh"
 #include "sampling.cuh"
 #include "sliced.cuh"
@@ -164,8 +163,7 @@ struct Epilogue {
   }
 };
 
-// One instruction of the consumers. Returns false when the SM has given up. Attention needs most registers, so few
-// values live across it.
+// One instruction of the consumers; false when the SM has given up. Few values live across attention.
 __device__ __forceinline__ bool execute(const Params& p, Shared& s, PipelineState<STAGES>& ring,
                                         const Instruction& in) {
   note_instruction(p, s, in.index);

@@ -51,8 +51,7 @@ __device__ __forceinline__ ulonglong2 load_pair(const u64* from) {
                : "memory");
   return words;
 }
-// Loads the pair of words again if `missed`. A predicate instead of a branch keeps all loads of a lane in flight
-// together.
+// Loads the pair of words again if `missed`: a predicate, no branch, keeps a lane's loads in flight together.
 __device__ __forceinline__ void reload_if(ulonglong2& words, const u64* from, bool missed) {
   if (missed) note(from, 2, false);
   asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p ld.relaxed." WORD_SCOPE ".global.v2.u64 {%0, %1}, [%3];\n}"

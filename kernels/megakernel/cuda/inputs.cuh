@@ -2,8 +2,7 @@
 #pragma once
 #include "machine.cuh"
 
-// The place of element k of an input vector in its tile of 16 elements. Lane t of a fragment holds k = 2t, 2t + 1, 2t +
-// 8, 2t + 9.
+// The place of element k of an input in its 16: lane t of a fragment holds k = 2t, 2t + 1, 2t + 8, 2t + 9.
 __device__ __forceinline__ int permuted(int k) { return ((k & 7) >> 1) * 4 + (k >> 3 & 1) * 2 + (k & 1); }
 
 // Input elements k .. k + 3 (k a multiple of 4) of sequence b.
@@ -18,8 +17,7 @@ constexpr int kSquares = SLICE ? WARPS : kSequenceWarps;                        
 static_assert(kSequenceWarps > 0, "a sequence has a warp of its own");
 constexpr int kNormSteps = (HIDDEN + kSequenceThreads * 4 - 1) / (kSequenceThreads * 4);
 
-// Where the threads leave their sums of squares for the RMS-scale warp. The place is free: sums of units are written to
-// it only after the scale is known.
+// The threads' sums of squares for the RMS-scale warp, where units' sums come only once the scale is known.
 __device__ __forceinline__ float* thread_squares(Shared& s) { return &s.product.warp_sums[1][0][0][0]; }
 // This warp has written its squares.
 __device__ __forceinline__ void arrive_squared(Shared& s) {
@@ -190,8 +188,7 @@ __device__ __forceinline__ void wait_rms_scale(Shared& s, int step) {
   }
 }
 
-// Loads `k_tiles` tiles of words from `base` on as the input, 8 elements in three words. Returns the sum of the fourth
-// words.
+// Loads `k_tiles` tiles of words from `base` as input, 8 elements in three words; sums the fourth words.
 __device__ __forceinline__ float load_eights(const Params& p, Shared& s, const Instruction& in, u32 flag,
                                              const u64* base, int k_tiles) {
   constexpr int kEach = (INPUT_LENGTH / 8 * kColumns + kConsumers - 1) / kConsumers, kItems = kEach < 8 ? kEach : 8;

@@ -27,8 +27,7 @@ constexpr int kOwn = kEach * F::kGroups;  // groups of a chunk that a warp multi
 template <class F>
 constexpr int kSpans = (kOwn<F> + kLanes - 1) / kLanes;  // of kLanes groups, of these
 
-// A lane's share of a warp's blocks of a chunk, and the inputs they meet. Scales and units are those of the group whose
-// sums the lane gets.
+// A lane's share of a warp's blocks of a chunk, and their inputs; scales and units are those of its group.
 template <class F>
 struct Codes {
   uint4 codes[kEach];

@@ -1,5 +1,4 @@
-// Keys and values as operands of the tensor cores: what an instruction attends to, how a warp loads its rows, and the
-// two products of attention.
+// Keys and values as tensor-core operands: what attends to what, how a warp loads rows, both products.
 #pragma once
 #include "gemv.cuh"
 
@@ -109,8 +108,7 @@ __device__ __forceinline__ void take_row(const __nv_bfloat16* row, int lane, u32
   }
 }
 
-// All SMs together bring a layer's rows into the L2 cache before they attend. Each brings few rows: many would delay
-// the words of other SMs.
+// All SMs together bring a layer's rows into the L2, few each: many would delay the words of others.
 constexpr int kRowsOfSm = 16;
 __device__ __forceinline__ void prefetch_rows_l2(const Params& p, int layer) {
   if (KEYS_IN_RING || threadIdx.x != kConsumers - 32) return;
@@ -125,8 +123,7 @@ __device__ __forceinline__ void prefetch_rows_l2(const Params& p, int layer) {
   }
 }
 
-// Loads the warp's tiles from key `first` on. Rows from `end` on are 0. No row is read before its final write, so the
-// L1 cache cannot hold a stale one.
+// Loads the warp's tiles from key `first` on, 0 from `end` on. Rows are final, so the L1 cache is never stale.
 template <int Tiles>
 __device__ __forceinline__ void fetch_keys(const __nv_bfloat16* cache, const Part& part, int first, int end,
                                            u32 (&rows)[Tiles][2][kKeyWords]) {

@@ -12,8 +12,7 @@ struct AttentionScratch {
   float2 squares[QK_NORM == 2 ? WARPS : 1];
 };
 
-// Values that the other SM of a pair sends: for each 4 columns of OUT's input, its weighted sum of values and its
-// (maximum, sum of weights).
+// What the other SM of a pair sends: for 4 columns of OUT's input weighted values and (maximum, sum of weights).
 struct Exchange {
   alignas(16) float4 sum[OUT_INPUT / 4];
   float2 state[OUT_INPUT / 4];
@@ -102,8 +101,7 @@ __device__ __forceinline__ Shared& shared_memory() {
 }
 
 #if DEBUG
-// Notes the words that the current instruction reads or writes. A word outside of all buffers is noted as the one
-// behind the last.
+// Notes the words that the instruction reads or writes; one outside of all buffers as the one behind the last.
 __device__ __forceinline__ void note(const u64* at, int words, bool written) {
   const Shared& s = shared_memory();
   for (int i = 0; i < words; i++) {

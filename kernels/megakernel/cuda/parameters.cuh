@@ -54,8 +54,7 @@ constexpr int kProducerRegisters = EXPERTS ? 56 : PAIRS && KEYS_IN_RING ? 48 : 4
 constexpr int kArrivals = DEBUG ? kConsumers : WARPS;
 constexpr int kUnitBatch = kColumns == 8 ? 2 : kColumns == 4 ? 4 : 8;  // row tiles that are reduced together
 constexpr bool kMany = BATCH > 1;
-// Whether one lane of a warp polls for DOWN's input before the others read. Not in small models, where the ring holds
-// most of a layer.
+// Whether one lane of a warp polls for DOWN's input first: not where the ring holds most of a layer.
 constexpr bool kWatchGated = kMany || (WEIGHT_BITS == 16 && COPIES == 1);
 constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
 constexpr int kGroup = HEADS / KV_HEADS;

@@ -1,5 +1,4 @@
-// The producer: one thread that copies this SM's weights into the ring, and the keys and values of its attention
-// instructions.
+// The producer: one thread that copies this SM's weights, and its keys and values, into the ring.
 #pragma once
 #include "experts.cuh"
 #include "ring_keys.cuh"

@@ -1,5 +1,4 @@
-// Attention to keys and values from the ring. The producer loads them, as it loads weights, while the consumers wait
-// for q.
+// Attention to keys and values from the ring, loaded by the producer while the consumers wait for q.
 #pragma once
 #include "attention.cuh"
 

@@ -99,8 +99,7 @@ __device__ __forceinline__ void narrow(const Sampling& how, Search& q, const flo
   __syncwarp();
 }
 
-// Returns to lane i the warp's sum of v[i % kBins]. In each round lanes at distance O add their values, and each keeps
-// half of them.
+// Returns to lane i the warp's sum of v[i % kBins]: lanes at distance O add values, and each keeps half.
 template <int O = 16>
 __device__ __forceinline__ float sum_of_bins(float (&v)[kBins]) {
 #pragma unroll
@@ -164,8 +163,7 @@ __device__ __forceinline__ u64* round_area(const Params& p, u32 round) {
 }
 __device__ __forceinline__ u32 round_flag(u32 round) { return round % 0xffffu + 1; }
 
-// One round: publishes this SM's bins and leaves the sums over all SMs in `read`. Returns false when the SM has given
-// up.
+// One round: publishes this SM's bins, leaves all SMs' sums in `read`; false when the SM has given up.
 __device__ __forceinline__ bool exchange_bins(const Params& p, Shared& s, const Instruction& end, int step, u32 round) {
   const u32 flag = round_flag(round);
   u64* area = round_area(p, round);

@@ -2,8 +2,7 @@
 #pragma once
 #include "machine.cuh"
 
-// The consumers wait for a chunk. After the time limit they set `faulted` and continue with whatever bytes the slot
-// holds, until the next barrier.
+// The consumers wait for a chunk; after the time limit they set `faulted` and go on until the next barrier.
 __device__ __forceinline__ void wait_chunk(const Params& p, Shared& s, const Instruction& in, Barrier& barrier,
                                            u32 parity) {
   u64 began = 0;

@@ -230,8 +230,7 @@ __device__ __forceinline__ float2 prepare_inputs(char* input, int tiles) {
   return make_float2(1.f, 1.f);
 }
 
-// Stores a warp's sums of a unit for the sum over warps. `undo` are the factors of the sequences of columns 2t and 2t +
-// 1.
+// Stores a warp's sums of a unit; `undo` are the factors of the sequences of columns 2t and 2t + 1.
 template <class F>
 __device__ __forceinline__ void leave_sums(float (&mine)[16 * BATCH], const Sums& sum, float2 row_scale, float2 undo) {
   const int column = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;

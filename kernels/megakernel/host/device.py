@@ -87,8 +87,7 @@ def params_of(ranks: int) -> np.dtype:
 RING_BOX = (32, 1, 64)
 """Rows, key-value heads and dimensions of one copy into the ring: kBoxKeys of ring_keys.cuh."""
 RING_PROMOTION = 128
-"""Bytes that a copy brings into the L2 for each row: the bytes beside a row belong to another head, which other SMs
-read."""
+"""Bytes that a copy brings into the L2 for each row: those beside it belong to a head of other SMs."""
 
 
 def check_present(wanted: int, present: int) -> None:
@@ -189,10 +188,8 @@ def prefetch_bytes(program: Program, tuning: Tuning) -> int:
 
 
 def prologue_chunks(program: Program, tuning: Tuning) -> int:
-    """Chunks of gate and up that consumers load into registers while they wait for the partials, its input.
-
-    They speed up one sequence in bf16 for some hidden sizes. An SM that merges splits alone has registers for them only
-    if all its threads load equally many columns.
+    """Chunks of gate and up that consumers keep in registers while they wait for partials: faster for one sequence in
+    bf16 at some hidden sizes, if threads that merge splits load equally many columns.
     """
     shape, layout = program.shape, program.layout
     gains = layout.batch == 1 and layout.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
@@ -218,8 +215,7 @@ def split_keys(program: Program) -> int:
 
 
 def attention_sizes(program: Program) -> dict[str, int]:
-    """The most query heads and key-value heads that one instruction attends with, and the input of OUT that attends
-    or shares splits."""
+    """The most query and KV heads that one instruction attends with, and the input of OUT that attends."""
     shape, spans, columns = program.shape, set(), 8
     for table in program.instructions:
         for op, units, k_tile, k_tiles, head, heads in table[:, [0, 2, 4, 5, 8, 9]].tolist():
@@ -306,10 +302,8 @@ class MegakernelBuild:
 
 
 def built(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) -> MegakernelBuild:
-    """The build of a layout for the current GPU, on which `beside` ranks run side by side; without pairs if not all of
-    them fit on it at once.
-
-    Raises InvalidProgram for programs that fail validation, and ValueError for some that leave no room for a ring.
+    """The build of a layout for the current GPU and `beside` ranks on it, without pairs that do not fit. Raises
+    InvalidProgram for programs that fail, ValueError without room for a ring.
     """
     made = programs(shape, layout)
     check_programs_once(*made)

@@ -1,6 +1,7 @@
 """A model made ready for the megakernel: packed weights, caches, buffers, and the launch on one GPU."""
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from kernels.cuda.current import current
 from kernels.cuda.launch import Launch, raw_stream
 from kernels.cuda.nvrtc import Build
 from kernels.megakernel.host import device
-from kernels.megakernel.host.exclusive_launch import exclusive_launch
 from kernels.megakernel.host.pack import pack
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.exchange import word_shapes
@@ -26,6 +26,29 @@ from kernels.model.decoder import Decoder
 from kernels.model.rounding import RoundedWeights
 from kernels.ops.sampling import Samplings, of_batch
 from kernels.tiles.maps import named
+
+_LOCK = threading.Lock()
+_LAST: dict[int, torch.cuda.Event] = {}
+
+
+@contextmanager
+def exclusive_launch(device: torch.device, beside: Sequence[torch.cuda.Stream] = ()) -> Iterator[None]:
+    """Orders its body's launch after all earlier exclusive launches on this GPU. It uses torch's current stream.
+
+    The blocks of a megakernel wait for each other and take every SM, so two whose blocks are mixed would wait for ever.
+    Each launch waits, on the GPU, for the event of the one before, whatever its stream and model. A launch over several
+    GPUs also uses the streams `beside`, of its other ranks; the body leaves the current stream waiting for them.
+    """
+    stream = torch.cuda.current_stream(device)
+    with _LOCK:
+        for queue in (stream, *beside):
+            if queue.device_index in _LAST:
+                queue.wait_event(_LAST[queue.device_index])
+        yield
+        done = torch.cuda.Event()
+        done.record(stream)
+        _LAST.update((queue.device_index, done) for queue in (stream, *beside))
+
 
 TIMEOUT_NS = 500_000_000
 """How long one wait inside the kernel may take before the launch gives up."""
@@ -66,10 +89,8 @@ class DecodeRequest:
 
 
 class Rank:
-    """A GPU's shard of a model made ready: its weights, caches, words, and its launch.
-
-    `keys` and `values` are [layers, batch, capacity, kv_heads, head_dim] bf16 of its own heads. `peers` are the bytes
-    from its words to those of each other rank.
+    """A GPU's shard made ready: weights, caches, words, launch. `keys` and `values` [layers, batch, capacity, kv_heads,
+    head_dim] bf16 of its heads; `peers`: bytes to each other rank's words.
     """
 
     def __init__(
@@ -130,10 +151,7 @@ class Rank:
             at += size
 
     def params(self, request: DecodeRequest, tokens: int, host_cancel: np.ndarray) -> np.ndarray:
-        """The parameters of a launch; `tokens` is the address of int32 [count, batch] that get each token when made.
-
-        Raises ValueError when the context does not fit or there are too many stop tokens.
-        """
+        """A launch's parameters; `tokens` gets int32 [count, batch]. Raises ValueError for a wrong context or stops."""
         count, stop, logits = request.count, request.stop, request.logits
         positions = positions_of(request.position, self.layout.batch)
         if count < 1 or min(positions) < 0 or max(positions) + count > self.capacity:
@@ -184,10 +202,7 @@ class Rank:
 
     @contextmanager
     def traced(self) -> Iterator[None]:
-        """Inside the block launches run the traced build, on the same weights, caches and words, and fill `trace`.
-
-        Raises RuntimeError with the compiler's log.
-        """
+        """Launches inside the block run the traced build and fill `trace`. Raises RuntimeError with its log."""
         usual = self.kernel
         with current(self.gpu):
             self.kernel = device.load(self.traced_build, self.constants)
@@ -217,10 +232,7 @@ class Rank:
 
 
 class SingleGpuMegakernel(Rank):
-    """The megakernel of a transformers model `model` (bf16, on a GPU) for `layout.batch` sequences, on one GPU.
-
-    `rounded` and `beside` as for `Rank`. The prompt's pass writes `keys` and `values`.
-    """
+    """The megakernel of a bf16 model for `layout.batch` sequences on one GPU; `rounded`, `beside` as for `Rank`."""
 
     def __init__(
         self,
@@ -238,10 +250,8 @@ class SingleGpuMegakernel(Rank):
         self.launches, self.ranks = 0, [self]
 
     def launch(self, request: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
-        """Enqueues one launch on torch's current stream.
-
-        `host_tokens` int32 [count, batch] is pinned and gets each token as it is made; `host_cancel` int32 [1] is
-        pinned. Raises ValueError when the context does not fit or there are too many stop tokens.
+        """Enqueues one launch on the current stream; `host_tokens` int32 [count, batch], pinned, get tokens as made;
+        `host_cancel` int32 [1] too. Raises ValueError for a wrong context or too many stop tokens.
         """
         params = self.params(request, host_tokens.ctypes.data, host_cancel)
         with exclusive_launch(self.gpu):

@@ -41,9 +41,7 @@ def fragments(weight: "torch.Tensor") -> "torch.Tensor":
 
 
 def matrices(w: "Weights") -> Iterator[tuple[int, "torch.Tensor"]]:
-    """The matrices of one layer of a packed decoder by product; of experts only the router's, with its rows filled up
-    to a multiple of 16.
-    """
+    """The matrices of a layer by product; of experts only the router's, its rows filled up to a multiple of 16."""
     import torch
 
     from kernels.model.experts import Experts
@@ -122,9 +120,7 @@ def _int8_words(codes: "torch.Tensor") -> "torch.Tensor":
 
 
 def _int4_words(codes: "torch.Tensor") -> "torch.Tensor":
-    """[..., 2, 8] codes as [..., 2] words, of row g and of row g + 8: in each byte a code of the first product's four
-    below one of the second's.
-    """
+    """[..., 2, 8] codes as [..., 2] words: in a byte a code of the first product's four below one of the second's."""
     import torch
 
     by_row = codes.unflatten(-1, (2, 2, 2)).transpose(-3, -2).flatten(-2)  # product, row half, column half and pair
@@ -161,9 +157,7 @@ _WORDS = {
 
 
 def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
-    """A matrix in a precision of `FORMATS`, or in MXFP4; in bf16 the codes are the values. Raises ValueError where a
-    weight is not finite or too large.
-    """
+    """A matrix in a precision of `FORMATS`, or MXFP4; codes of bf16 are values. Raises ValueError where not finite."""
     import torch
 
     from kernels.quant.mxfp4 import mxfp4_blocks
@@ -183,10 +177,7 @@ def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
 def coded(
     model: "Decoder", weights: str, rounded: "RoundedWeights | None"
 ) -> Iterator[tuple[int, int, "QuantisedMatrix"]]:
-    """(product, layer, codes) of every matrix, the LM head's rows filled up to a multiple of 16.
-
-    `rounded` are codes that the model was rounded to before; without them each matrix is rounded to nearest.
-    """
+    """(product, layer, codes) of every matrix, the head's rows a multiple of 16; `rounded`, or to nearest."""
     import torch
 
     head, layers = model.lm_head, len(model.layers)
@@ -256,10 +247,7 @@ def _units_in_mxfp4(matrices: "torch.Tensor") -> "torch.Tensor":
 def pack(
     model: "Decoder", program: Program, rounded: "RoundedWeights | None" = None
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """A rank's weights as they stream, uint8, and where each SM's begin and the last ends, int64 [sms + 1].
-
-    `model` is packed, that rank's shard of a sharded one; `rounded` as for `coded`.
-    """
+    """A rank's stream of weights, uint8, and where each SM's begin, int64 [sms + 1]; `rounded` as for `coded`."""
     import torch
 
     sizes, form_of = program.stream_bytes(), program.layout.form_of

@@ -26,9 +26,7 @@ _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeigh
 
 
 class RankModel(NamedTuple):
-    """A rank's shard of a transformers model, on its GPU; the compact decoder of its prompts; and the codes of its
-    matrices where they are rounded.
-    """
+    """A rank's shard of a model, its prompts' decoder, and the codes of its matrices where rounded."""
 
     model: Any
     compact: Decoder
@@ -36,9 +34,7 @@ class RankModel(NamedTuple):
 
 
 def form_of(weights: str, model: Any) -> str:
-    """The form of a precision that a transformers model was stored in: of int4 that of most matrices, of fp8 one with
-    the LM head in 16 bits where every matrix of its layers was stored so.
-    """
+    """A stored precision's form: of int4 most matrices', of fp8 with a 16-bit head if every matrix was so."""
     if weights == "fp8" and in_fp8(Decoder(model).layers):
         return FP8_LAYERS
     return stored_form(weights, [layer.self_attn.o_proj.weight for layer in model.model.layers])
@@ -46,11 +42,9 @@ def form_of(weights: str, model: Any) -> str:
 
 @torch.no_grad()
 def rank_models(model: Any, devices: Sequence[torch.device], weights: str, rounding: Rounding) -> list[RankModel]:
-    """The models of all ranks, of a whole model on the first device, or of one that is sharded over them already.
-
-    The whole model is left as it is. A model that is sharded already is rounded in place; the codes are those of the
-    whole model. Experts in fewer bits are the launch's alone. Raises ValueError for a rounding that needs the whole
-    model on one GPU.
+    """The models of all ranks, of a whole model, which is left as it is, or of a sharded one, which is rounded in place
+    with the whole one's codes. Experts in fewer bits are the launch's. Raises ValueError for a rounding that needs the
+    whole model on one GPU.
     """
     weights = format_of_dense(weights).name
     if isinstance(model, TensorParallelModel):
@@ -88,9 +82,7 @@ def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> Ro
 
 @torch.no_grad()
 def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankModel]:
-    """A model, whole or sharded, with the codes of each rank's matrices, rounded to nearest. `own` are the decoders of
-    its shards. Nothing of it is changed.
-    """
+    """A model, whole or sharded, with codes rounded to nearest; `own` decoders are the shards'. Changes nothing."""
     weights = format_of_dense(weights).name
     shards = shards_of(model)
     if weights == "bf16":
@@ -118,10 +110,7 @@ def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankMod
 def shard_codes(
     whole_codes: RoundedWeights, shard: Decoder, place: tuple[int, int], device: torch.device
 ) -> RoundedWeights:
-    """A rank's shard of a model's codes, on its GPU: rows of q, k and v and of gate and up, columns of the others.
-
-    `place` is the rank and how many there are.
-    """
+    """A rank's shard of codes on its GPU: rows of q, k, v, gate and up, columns of others. `place`: rank of many."""
     rank, shape = place[0], shard.shapes[0]
     heads = [count * shape.head_dim for count in (shape.heads, shape.kv_heads, shape.kv_heads)]
     columns = {"o": shard.layers[0].o.shape[1], "down": shard.layers[0].dense.down.shape[1]}

@@ -1,8 +1,6 @@
-"""One model made ready for the megakernel on several GPUs: a rank on each, and a launch of all of them.
-
-One process drives all GPUs. So a rank's words are an address in its peers' kernels, without handles that processes
-exchange; events put the launches of all GPUs in an order; one thread of the host reads the tokens and hears of a fault.
-A process for each GPU would start its launches side by side, which one launch for all tokens does not need.
+"""One model made ready for the megakernel on several GPUs, a rank on each, driven by one process: words are addresses
+in peers' kernels without handles, events order the launches of all GPUs, and one host thread reads tokens and hears of
+faults.
 """
 
 from collections import Counter
@@ -14,11 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.cuda.current import current
-from kernels.cuda.peer_access import connect
+from kernels.cuda.current import connect, current
 from kernels.megakernel.host import device
-from kernels.megakernel.host.exclusive_launch import exclusive_launch
-from kernels.megakernel.host.machine import DecodeRequest, Rank
+from kernels.megakernel.host.machine import DecodeRequest, Rank, exclusive_launch
 from kernels.megakernel.host.rank_models import RankModel
 from kernels.megakernel.program.layout import Layout, head_tiles
 from kernels.megakernel.program.shape import ModelShape
@@ -64,10 +60,8 @@ class RankedMachine:
         self.tokens: list[Tensor] = []
 
     def launch(self, decode: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
-        """Enqueues a launch on every GPU, as `SingleGpuMegakernel.launch` does on one; torch's current stream then
-        waits for all of them.
-
-        `tokens` are then what each of the other ranks chooses, int32 [count, batch] on its GPU.
+        """Enqueues a launch on every GPU; torch's current stream then waits for all. `tokens` are then what each other
+        rank chooses, int32 [count, batch] on its GPU.
         """
         streams = [torch.cuda.current_stream(self.gpu), *self._others]
         with exclusive_launch(self.gpu, self._others):
@@ -100,10 +94,7 @@ class RankedMachine:
             return replace(request, first=request.first.to(rank.gpu), forced=forced, logits=logits)
 
     def _run(self, params: Sequence[Params], streams: Sequence[torch.cuda.Stream]) -> None:
-        """All kernels, one directly after the other since each waits for the others; then all words are emptied.
-
-        A rank's words may be written until all ranks have ended.
-        """
+        """Runs all kernels, one behind the other since each waits for the others; words are emptied when all end."""
         ended = []
         for rank, stream, own in zip(self.ranks, streams, params, strict=True):
             with current(rank.gpu), torch.cuda.stream(stream):

@@ -22,10 +22,8 @@ WARM_UP = 2
 def record(
     config: dict[str, Any], path: Path, prompt: int, tokens: int, batch: int, weights: str = "bf16", gpus: int = 1
 ) -> trace.Recorded:
-    """Generates with weights from a seed, saves the middle token's timeline at `path` and returns it.
-
-    On several GPUs each makes its shard of the model, and lower precisions are rounded to nearest. Raises ValueError if
-    the megakernel cannot run.
+    """Generates with weights from a seed, saves the middle token's timeline at `path` and returns it; on several GPUs
+    shards, rounded to nearest. Raises ValueError if the megakernel cannot run.
     """
     from kernels.model import tensor_parallel  # it imports transformers
 

@@ -1,7 +1,5 @@
-"""Where the time of a recorded token went: its shares by kind of instruction, and the bytes that each kind reads.
-
-Imports without torch. Weights travel through the ring, which reads ahead while instructions wait for their input. So
-an instruction may take less time than its bytes; the whole token may not.
+"""Where a recorded token's time went, by kind of instruction, and the bytes each reads. Imports without torch. Weights
+are read ahead, so an instruction, but no token, may take less time than its bytes.
 """
 
 from collections.abc import Sequence
@@ -57,10 +55,8 @@ class TokenShares(NamedTuple):
 
 
 def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> TokenShares:
-    """The shares of a token that attends to `keys` keys of each sequence; over several GPUs the mean of all.
-
-    Where OUT attends by itself, its first phase is taken as attention. It contains waiting for q, k and v, since no
-    mark lies between the two. Raises BadTrace for a timeline without marks.
+    """The shares of a token over `keys` keys, over several GPUs the mean. OUT's first phase is attention where OUT
+    attends, and contains waiting for q, k and v. Raises BadTrace without marks.
     """
     if not timeline.spans:
         raise BadTrace("the timeline has no marks")
@@ -87,10 +83,8 @@ def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> T
 
 
 def bytes_of(programs: Sequence[Program], keys: float) -> dict[str, float]:
-    """The bytes that a GPU reads for a token, by kind of instruction, the mean of the ranks' programs.
-
-    Weights are counted as they lie in the stream, with scales and padding. Of a mixture as many experts are counted as
-    sequences have between them in the mean, where each chooses evenly.
+    """The bytes that a GPU reads for a token by kind of instruction, the mean of the ranks: weights as they stream, and
+    of a mixture as many experts as sequences have between them where each chooses evenly.
     """
     by_op: dict[str, float] = {}
     for program in programs:

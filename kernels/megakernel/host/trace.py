@@ -35,9 +35,7 @@ class BadTrace(ValueError):
 
 
 class InstructionSpan(NamedTuple):
-    """One instruction that left marks: its SM, operation and layer, its four marks in nanoseconds, its fields, and its
-    GPU.
-    """
+    """One instruction that left marks: SM, operation, layer, four marks in ns, its fields, and its GPU."""
 
     sm: int
     op: str
@@ -48,10 +46,8 @@ class InstructionSpan(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """The instructions of a token on every SM of every GPU, over a model's `layers`.
-
-    `sms` are those of one GPU. All marks are by the first GPU's clock; those of the others may be off by `doubt_ns`.
-    Timelines that were recorded before END left marks have no `end`.
+    """A token's instructions on every SM of every GPU, over `layers`; `sms` of one. Marks are by the first GPU's clock,
+    off by `doubt_ns` at most. Older timelines have no `end`.
     """
 
     sms: int
@@ -82,9 +78,7 @@ def save(path: Path, recorded: Recorded) -> None:
 
 
 def load(path: Path) -> list[tuple[Program, Trace]]:
-    """For each GPU the program, without its sections of weights, and the raw trace. Raises BadTrace, or OSError for no
-    file.
-    """
+    """For each GPU the program, without its weights, and the raw trace. Raises BadTrace, or OSError for no file."""
     try:
         with np.load(path, allow_pickle=False) as kept:
             traces, tables, starts = kept["trace"], kept["program"], kept["program_start"]
@@ -133,11 +127,9 @@ def _spans(program: Program, trace: Trace) -> list[InstructionSpan]:
 
 
 def _clock_ahead(first: Sequence[InstructionSpan], other: Sequence[InstructionSpan]) -> tuple[int, int]:
-    """By how many nanoseconds the clock of another GPU is ahead of the first one's, and how far that may be off.
-
-    Each GPU's input is a sum of partials of both. So it comes on neither before both have made them: that bounds the
-    difference of the clocks from both sides, at every exchange of every layer. The middle of the narrowest bounds is
-    taken.
+    """By how many ns the clock of another GPU is ahead of the first one's, and how far that may be off: an input, a sum
+    of both's partials, comes on neither before both made them, which bounds the difference at every exchange. The
+    middle of the narrowest bounds is taken.
     """
     made, read = zip(*(_exchanges(spans) for spans in (first, other)), strict=True)
     most = [read[1][place] - made[0][place] for place in read[1].keys() & made[0].keys()]
@@ -166,9 +158,7 @@ def _exchanges(spans: Sequence[InstructionSpan]) -> tuple[dict[tuple[str, int], 
 
 
 def chrome_trace(timeline: Timeline) -> dict[str, Any]:
-    """A document for chrome://tracing or ui.perfetto.dev: a process for each GPU, in it a row for each SM, with
-    instructions and their phases.
-    """
+    """A document for chrome://tracing or ui.perfetto.dev: a process for each GPU, a row for each SM."""
     origin = min((span.marks[START] for span in timeline.spans), default=0)
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "thread_name", "pid": gpu, "tid": sm, "args": {"name": f"SM {sm}"}}
@@ -236,10 +226,7 @@ def summary(timeline: Timeline) -> dict[str, tuple[float, float, float]]:
 
 
 def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
-    """Lines of text: the activity of each of `sms` of every GPU while they are in `layer`, from left to right.
-
-    A letter of LETTERS while it works, the small letter while it publishes, a dot while it waits for input.
-    """
+    """Lines of text: each SM in `layer`; a letter of LETTERS at work, small while it publishes, a dot in wait."""
     spans = [span for span in timeline.spans if span.layer == layer]
     if not spans:
         return [f"layer {layer} left no marks"]

@@ -40,10 +40,8 @@ class WeightSection:
 
 @dataclass
 class Program:
-    """`instructions[sm]` int32 [n, 16], the last one END; `sections[sm]` in stream order.
-
-    `shape` is the shard of the model that each of `layout.tensor_parallel_size` GPUs has, and `rank` the one that runs
-    this program.
+    """`instructions[sm]` int32 [n, 16], the last one END; `sections[sm]` in stream order. `shape` is a GPU's shard of
+    the model, and `rank` the one that runs this program.
     """
 
     shape: ModelShape

@@ -1,7 +1,5 @@
-"""The 8-byte flagged words in which SMs exchange values, as exchange.cuh makes them. Imports without torch.
-
-A word carries its flag in its lowest 16 bits. The reader needs neither a counter nor a fence: it polls until the flag
-is the expected one.
+"""The 8-byte words by which SMs exchange values (exchange.cuh), without torch. The lowest 16 bits are a flag that the
+reader polls for, so it needs neither a counter nor a fence.
 """
 
 from kernels.megakernel.program.layout import Layout

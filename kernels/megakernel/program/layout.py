@@ -26,8 +26,7 @@ SPLITS_MOST = 32
 WHOLE_CONTEXT = 8192
 """Above this capacity an attention instruction has all query heads of its key-value head."""
 SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 64, 48, 256
-"""Neighbours then share up to SHARED_SPLITS if there are SHARED_FROM, or if a part of OUT has no more columns than
-NARROW_COLUMNS."""
+"""Neighbours share up to SHARED_SPLITS from SHARED_FROM on, or if OUT's parts have NARROW_COLUMNS or fewer."""
 EVEN_SMS, EVEN_HIDDEN = 128, 1024
 """One sequence takes so many SMs at most where the hidden size is a multiple of EVEN_HIDDEN: see `default_layout`."""
 SMALL_HIDDEN = 1024
@@ -242,10 +241,8 @@ def _reading_once(shape: ModelShape, layout: Layout) -> Layout:
 
 
 def _attending_parts(shape: ModelShape, tensor_parallel_size: int) -> int:
-    """The number of column parts of an OUT that attends.
-
-    Twice the default if partials are short and an SM would otherwise have two key-value heads of 128 dimensions, which
-    would take two passes over their keys.
+    """The number of column parts of an OUT that attends: twice the default if partials are short and an SM would
+    otherwise have two key-value heads of 128 dimensions, in two passes over their keys.
     """
     two = shape.head_dim == 128 and shape.kv_heads * tensor_parallel_size > ATTENDING_PARTS
     return max(
@@ -350,10 +347,7 @@ def shares(
 
 
 def products(shape: ModelShape, layout: Layout) -> dict[int, tuple[int, int, int]]:
-    """Row tiles, column tiles and column parts of each product; HEAD's row tiles are those of all ranks.
-
-    In a mixture GATE_UP and DOWN are one group's: the experts of a group as one matrix.
-    """
+    """Row tiles, column tiles and parts of each product; HEAD's of all ranks, GATE_UP's and DOWN's of one group."""
     k = shape.hidden // 16
     router = {ROUTER: (-(-shape.experts // 16), k, 1)} if shape.experts else {}
     return {
@@ -376,10 +370,7 @@ def expert_groups(shape: ModelShape, batch: int) -> int:
 
 
 def strided(tiles: int, sms: int, rotation: int) -> list[tuple[int, int]]:
-    """Deals row tiles to the SMs one by one: (first tile, tiles), each `sms` behind the one before.
-
-    However many of the first tiles are at work, no SM has more than one more of them than another.
-    """
+    """Deals row tiles to the SMs one by one: (first, tiles), `sms` apart, so that none has two more at work."""
     first = [(sm - rotation) % sms for sm in range(sms)]
     return [(tile, len(range(tile, tiles, sms))) for tile in first]
 

@@ -229,9 +229,7 @@ def _check_mixture(shape: ModelShape, config: dict[str, Any]) -> None:
 
 
 def positions_of(position: int | Sequence[int], batch: int) -> list[int]:
-    """The position of each sequence's first token, given as one for all or one for each. Raises ValueError for another
-    number.
-    """
+    """Each sequence's first position, given as one for all or one for each. Raises ValueError for another number."""
     positions = [position] * batch if isinstance(position, int) else list(position)
     if len(positions) != batch:
         raise ValueError(f"position: {len(positions)} of them for {batch} sequences")

@@ -134,9 +134,7 @@ def format_of(name: str) -> Format:
 
 
 def fitting_chunk(name: str, k_tiles: int) -> int:
-    """Blocks of a chunk of a precision `name`. Those of 8 bits have shorter ones where units of `k_tiles` then
-    fill all.
-    """
+    """Blocks of a chunk of a precision; those of 8 bits have shorter ones where units of `k_tiles` fill all."""
     form = format_of_dense(name)
     blocks = k_tiles / form.tiles
     short = form.bits == 8 and blocks % SHORT_CHUNK_BLOCKS == 0 and blocks % CHUNK_BLOCKS

@@ -171,9 +171,7 @@ def _qkv(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> E
 
 
 def _heads(shape: ModelShape, layer: int, groups: list[tuple[int, int, int]], sequences: range) -> tuple[Access, ...]:
-    """The rows of queries, newest keys and newest values that heads of these sequences need; where q and k are normed
-    over all heads, of these all.
-    """
+    """Rows of queries, newest keys and values that heads of these sequences need; all where norms span heads."""
     each, tiles, (first, head, _) = shape.head_dim // TILE, shape.qkv_rows // TILE, groups[0]
     kvs = shape.heads + first, len(groups)
     own = (head, sum(n for *_, n in groups)), kvs
@@ -221,9 +219,7 @@ def _out(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> E
 
 
 def keeps_newest(shape: ModelShape, words: dict[str, int], kv: int) -> bool:
-    """Whether this OUT writes the newest key and value of the head to the cache. Of all OUTs that attend with the head,
-    the one with its first row tile and column does.
-    """
+    """Whether this OUT writes the head's newest key and value: the one with its first row tile and column."""
     column = kv * (shape.heads // shape.kv_heads) * (shape.head_dim // TILE)
     return words["tile"] == 0 and column >= words["k_tile"]
 

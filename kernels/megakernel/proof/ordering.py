@@ -32,9 +32,7 @@ PROBLEMS_MOST = 20
 
 
 class Buffer:
-    """The state of a buffer's blocks: the epoch, its writer, and the last reader for each of those `columns` of the
-    clock whose instructions read it.
-    """
+    """A buffer's blocks: the epoch, its writer, and the last reader for each of the clock's `columns`."""
 
     def __init__(self, blocks: int, columns: set[int]) -> None:
         self.epoch = np.full(blocks, -1, dtype=np.int64)
@@ -46,9 +44,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Node:
-    """One instruction of one token on SM `sm` of all ranks. Its readers learn `column` = `value`, and if `strong` its
-    whole clock.
-    """
+    """One instruction of a token on SM `sm`. Its readers learn `column` = `value`, if `strong` its whole clock."""
 
     sm: int
     index: int
@@ -234,10 +230,7 @@ class Ordering:
                 )
 
     def _caches(self) -> Iterator[ProgramProblem]:
-        """Rows of the caches are plain stores: a fence in their writer's HEAD and one in their reader's END order them.
-
-        The END of each SM must therefore come after the HEAD of all SMs that write what it reads in the next token.
-        """
+        """Caches are plain stores, ordered by fences: each END must come after the HEADs that write what it reads."""
         heads = [self._head_after(sm) for sm in range(self.sms)]
         writers: dict[tuple[int, int, int], set[int]] = {}
         met: list[set[tuple[int, int, int]]] = [set() for _ in range(self.sms)]

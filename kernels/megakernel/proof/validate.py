@@ -44,9 +44,7 @@ class InvalidProgram(ValueError):
 
 
 def validate(*programs: Program) -> list[ProgramProblem]:
-    """All problems found in the programs of all ranks, in their order; an empty list is the proof. Takes seconds for a
-    model of a billion weights.
-    """
+    """All problems in the programs of all ranks, in order; an empty list is the proof. Takes seconds."""
     problems = _together(programs)
     for program in programs if not problems else ():
         rank = program.rank if program.layout.tensor_parallel_size > 1 else -1
@@ -56,9 +54,7 @@ def validate(*programs: Program) -> list[ProgramProblem]:
 
 
 def _routers(programs: tuple[Program, ...]) -> list[ProgramProblem]:
-    """Whether each SM has the same rows of the routers on every rank: equal residuals then make equal bits of all
-    logits, by which each rank chooses for itself.
-    """
+    """Whether SMs have the same rows of routers on every rank, so that equal bits make equal choices."""
     own = [[table[table[:, COLUMN["op"]] == ROUTER][:, ROUTED] for table in each.instructions] for each in programs]
     return [
         ProgramProblem("router", sm, -1, "it has other rows of the router than this SM of GPU 0", program.rank)
@@ -109,9 +105,7 @@ def _is_known(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Proof:
-    """The proof of a layout's programs, of all ranks together, as a file. `shape` is the shard of the model that each
-    rank has.
-    """
+    """The proof of a layout's programs, of all ranks, as a file. `shape` is each rank's shard of the model."""
 
     shape: ModelShape
     layout: Layout

@@ -3,12 +3,13 @@
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
 from kernels.cuda.current import current
@@ -21,24 +22,54 @@ from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import KvCacheDtype, PlannedOp
 from kernels.quant.quantised_matrix import stored_groups
-from kernels.server.execution.captured_passes import Captured, HostBuffers, LaunchedStep
 from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
 from kernels.server.execution.inputs import Fields, Sequences, size, views
 from kernels.server.execution.logits_processing import processed
-from kernels.server.execution.logprobs import logprobs_of, read_back, read_prompts
+from kernels.server.execution.logprobs import Copied, CopiedPrompt, logprobs_of, read_back, read_prompts
 from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass, PagedState, TensorParallelPackedPass
 from kernels.server.execution.shapes import Shape, fitting, needed_first, shapes
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Step
 
+
+class Captured(NamedTuple):
+    """One shape: its pass, of several ranks the first one's; its graph; the device's memory of its fields, and the
+    host's, to be used alternately; and what owns the buffers that the graph works on.
+    """
+
+    one_pass: PackedPass
+    run: Callable[[], object]
+    memory: Tensor
+    host: "deque[HostBuffers]"
+    owner: object
+
+
+class HostBuffers(NamedTuple):
+    """Memory on the host: the fields' bytes, the same as arrays by name, and the ids that come back."""
+
+    memory: Tensor
+    fields: dict[str, Any]
+    ids: Tensor
+
+
+@dataclass(frozen=True)
+class LaunchedStep:
+    """A launched step: ids, log probabilities, the event behind them, and which ids belong to its parts."""
+
+    ids: Tensor
+    draws: list[int]
+    logprobs: Copied | None
+    prompts: list[CopiedPrompt]
+    event: "torch.cuda.Event | None"
+
+
 IN_FLIGHT = 2
 """Steps that may be launched and not read. The host's memory of a step is written again IN_FLIGHT + 1 steps later."""
 BLOCK = 16
 """The most queries of a block of a chunk."""
 APART_SECONDS = 2.0
-"""While steps are computed, shapes that a start has left are captured so far apart at least: each takes tenths of a
-second."""
+"""While steps are computed, shapes left by a start are captured so far apart: each takes tenths of a second."""
 TIMED_LENGTH, TIMED_REPLAYS = 256, 20
 """Tokens of each sequence, and replays, when two arrangements of a pass are timed."""
 TIMED_STEPS = 3
@@ -65,10 +96,8 @@ def block_of(model: decoder.Decoder, kv_cache_dtype: KvCacheDtype = "auto") -> i
 
 
 class KernelsBackend:
-    """Computes steps of the compact decoder with this library's kernels, on a CPU with torch's.
-
-    `limits.chunk_rows` must be the model's `block_of`. `prepare` captures the shapes, all or those that a start needs;
-    without it, as on a CPU, each is made when a step first needs it.
+    """Computes steps with this library's kernels, on a CPU with torch's; `limits.chunk_rows` is the model's `block_of`.
+    `prepare` captures shapes, all or a start's; without it each is made when first needed.
     """
 
     def __init__(
@@ -160,9 +189,7 @@ class KernelsBackend:
         self._count()
 
     def capture_next(self) -> bool:
-        """Captures an LM head of the smallest captured shape that lacks one, else the smallest of the shapes that are
-        left; whether there was one.
-        """
+        """Captures a head of the smallest captured shape, else the smallest shape left; whether there was one."""
         if self._heads_left:
             self._capture_head()
         elif self._left:
@@ -176,9 +203,7 @@ class KernelsBackend:
         self._add_head(shape, next(iter(self._heads_left[shape])))
 
     def _prepare_late(self, shape: Shape) -> None:
-        """Captures one of the shapes that are left. Where the memory does not suffice, larger ones serve in their
-        place.
-        """
+        """Captures a shape that is left. Where the memory does not suffice, larger ones serve in its place."""
         try:
             self._prepare(shape)
         except torch.OutOfMemoryError:
@@ -289,9 +314,7 @@ class KernelsBackend:
 
     @torch.no_grad()
     def pass_ms(self, decodes: int) -> float:
-        """The ms of a pass of `decodes` greedy sequences of TIMED_LENGTH tokens, or of the most that run if that is
-        less.
-        """
+        """The ms of a pass of `decodes` greedy sequences of TIMED_LENGTH tokens, or of the most that run."""
         alone = [candidate for candidate in self.shapes if not candidate.blocks]
         shape = next((candidate for candidate in alone if candidate.decodes >= decodes), alone[-1])
         if "argmax" in self._heads_left.get(shape, {}):
@@ -350,9 +373,7 @@ class KernelsBackend:
 
     @torch.no_grad()
     def _add_head(self, shape: Shape, kind: SamplingKind) -> None:
-        """Captures one of the LM heads that are left, times it beside logits and a draw, and keeps it if it is faster.
-        Without memory for it, logits and a draw stay.
-        """
+        """Captures a head that is left, times it beside logits and a draw, and keeps the faster, if there is memory."""
         ops = self._heads_left[shape].pop(kind)
         if not self._heads_left[shape]:
             del self._heads_left[shape]

@@ -39,7 +39,7 @@ from kernels.server.execution.megakernel_backend import (
 from kernels.server.execution.ops import WIDENED_ROWS, Copies, Usable
 from kernels.server.execution.served_plans import (
     MEGAKERNEL,
-    OF_FP8,
+    keeps_fp8,
     megakernel_most,
     of_server,
     precision_refusal,
@@ -66,10 +66,8 @@ LEAST_FP8 = 89
 
 
 def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lambda: False) -> tuple[Engine, Ready]:
-    """Loads the model and captures its graphs; returns the engine, and its message that it is ready. `compiled` waits
-    for what `make_ahead` compiles meanwhile, and says whether it did.
-
-    Raises ValueError or MemoryError with one sentence, or PlanRefused where the plan is the cause.
+    """Loads the model and captures its graphs; the engine, and its message that it is ready. `compiled` waits for
+    `make_ahead`, and says whether it did all. Raises ValueError, MemoryError or PlanRefused, in one sentence.
     """
     directory, config = configuration(spec)
     plan = read_plan(Path(spec.plan)) if spec.plan else None
@@ -134,10 +132,8 @@ def _measured_with(facts: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
-    """The plan's settings of the server; those that were measured elsewhere are reset. A plan without a megakernel
-    keeps it out.
-
-    `here` names this machine's `device`, `driver` and `torch`, which must be those of the measurement.
+    """The plan's settings of the server, reset where measured elsewhere than `here`: another `device`, `driver` or
+    `torch`. A plan without a megakernel keeps it out.
     """
     for what, value in here.items():
         wanted = getattr(serving, what, None)
@@ -162,10 +158,7 @@ def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
 def chosen(
     backends: Sequence[Backend], planned: Serving | None, here: Mapping[str, str | None], exclude: Collection[str] = ()
 ) -> Serving:
-    """The settings that a server with these backends runs with, as a plan keeps them.
-
-    `planned` are the plan's own settings, if it has any; `here` is as in `known_here`, `exclude` as in `Spec`.
-    """
+    """The settings of a server with these backends, as a plan keeps them; `planned` are the plan's own."""
     kernels, first = backends[-1], backends[0]
     assert isinstance(kernels, KernelsBackend)
     timed = first.timed if isinstance(first, MegakernelBackend) else {}
@@ -219,11 +212,11 @@ def backends(
     form = stored_form(weights, [layer.o for layer in decoder.layers])
     compiled_ahead, weights = compiled_ahead and form == weights, form
     all_fp8 = decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)
-    may_be_fp8 = plan is None and gpu.sm == 90 and len(shards) == 1 and not set(OF_FP8) & set(exclude)
-    if all_fp8 and stored_rows(config) and may_be_fp8 and not weights:
+    by_default = keeps_fp8(config, gpu, len(shards), plan, exclude)
+    if all_fp8 and by_default and not weights:
         fits = copies_beside(decoder, model.config, gpu, wanted, weights="fp8") is Copies.ALL
         weights = "fp8" if fits else ""
-    compiled_ahead &= weights == "fp8" or not (stored_rows(config) and may_be_fp8)
+    compiled_ahead &= weights == "fp8" or not by_default
     if weights == "fp8" and not all_fp8:
         raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):
@@ -285,9 +278,7 @@ def stored_weights(weights: str, copies: Copies) -> str:
 
 
 def _tile(shards: Sequence[Any]) -> bool:
-    """Puts tiles in the place of the experts and returns True. Where they do not fit, are wrong or slower, says so and
-    keeps rows.
-    """
+    """Puts tiles in place of the experts; returns True. Where they do not fit, are wrong or slower, says so."""
     try:
         tile_experts(*shards)
         return True
@@ -309,10 +300,8 @@ def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:
 
 
 def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: str = "bf16") -> dict[int, int]:
-    """The batch sizes for which the megakernel gets an instance, each with the bytes that the instance takes.
-
-    They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together. The answer is
-    {} if the megakernel does not serve the model or the GPU.
+    """The megakernel's batches with their bytes, for up to `most` sequences and MEGAKERNEL_SHARE of the free memory; {}
+    where it does not serve the model or the GPU.
     """
     first, *others = tensor_parallel.shards_of(model)
     if gpu.sm != 90 or first.dtype != torch.bfloat16:
@@ -337,11 +326,9 @@ def megakernel_beside(
     weights: str = "bf16",
     time_all: bool = True,
 ) -> list[MegakernelBackend]:
-    """A list with the megakernel's backend, which takes steps of up to `up_to` sequences; [] if it takes none.
-
-    If `up_to` is None, the limit is measured before the server is ready: both backends are timed at each of the
-    batches, over sequences of equal length, and the megakernel takes as many sequences as it is faster for. Unless
-    `time_all`, they are timed from the largest batch down to the first for which it is faster.
+    """A list with the megakernel's backend for steps of up to `up_to` sequences; [] for none. If that is None, both
+    backends are timed over equal lengths at each batch, or unless `time_all` from the largest down to the first where
+    the megakernel is faster.
     """
     if not batches:
         return []
@@ -383,9 +370,7 @@ def _tell(sentence: str) -> None:
 
 
 def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any], stored: str = "") -> str | None:
-    """Why the plan cannot be served here, in a sentence; None if it can. `facts` are those of `environment_info`,
-    `stored` is what `precision_refusal` takes.
-    """
+    """Why the plan cannot be served here; None if it can. `facts` of `environment_info`; `stored`: the weights'."""
     if plan.gpu != gpu.gpu_class:
         return (
             f"--plan: it was made for {plan.gpu} and this device is {gpu.gpu_class}: "

@@ -29,7 +29,7 @@ from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, check_builds, tile_experts
 from kernels.model.loading import skeleton
 from kernels.model.tensor_parallel import shard_config
-from kernels.model_files.families import stored_experts, stored_rows
+from kernels.model_files.families import stored_experts
 from kernels.ops import Case
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.quant.formats import of_stored
@@ -39,7 +39,7 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.inputs import size, views
 from kernels.server.execution.megakernel_backend import capacity_of
 from kernels.server.execution.packed import PackedPass, PagedState
-from kernels.server.execution.served_plans import BATCHES, MEGAKERNEL, OF_FP8, megakernel_most, of_server, weights_of
+from kernels.server.execution.served_plans import BATCHES, MEGAKERNEL, keeps_fp8, megakernel_most, of_server, weights_of
 from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
 from kernels.server.spec import Spec, configuration
 
@@ -121,9 +121,7 @@ def compile_together(wanted: Iterable[Build | TritonBuild | Proof]) -> int:
 
 
 def _make(several: Sequence[TritonBuild | Proof]) -> None:
-    """Makes some in a fresh interpreter: the engine's process is a daemon, to which multiprocessing allows no children.
-    What fails there is made when it is needed.
-    """
+    """Makes some in a fresh interpreter: a daemon may have no children. What fails is made when it is needed."""
     subprocess.run([sys.executable, "-c", MAKE], input=pickle.dumps(several), stderr=subprocess.DEVNULL, check=False)
 
 
@@ -222,9 +220,8 @@ def served_builds(
     if size > 1:
         yield all_reduce.build_of(size)
     if size == 1:
-        may_be_fp8 = plan is None and dtype == "bf16" and not set(OF_FP8) & set(exclude)
-        in_fp8 = stored_rows(config) if may_be_fp8 else ""
-        weights = weights or stored_experts(config) or in_fp8
+        fp8 = dtype == "bf16" and keeps_fp8(config, gpu, size, plan, exclude)
+        weights = weights or stored_experts(config) or ("fp8" if fp8 else "")
     if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
         yield from check_builds(model, gpu)
         tile_experts(model)

@@ -29,9 +29,7 @@ class Backend(Protocol):
         """
 
     def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
-        """Waits for the oldest unread step. Returns the ids that it chose for each of its parts, and the log
-        probabilities by the number of the part whose request asks for them.
-        """
+        """Waits for the oldest unread step: its parts' ids, and log probabilities by the number of a part."""
 
 
 class Captures(Protocol):

@@ -24,9 +24,7 @@ WHITESPACE = r"[ \n]{0,20}"
 """Between the parts of JSON: without a bound a small model may write nothing else. 20 characters indent ten levels."""
 MULTIPLE = re.compile(r'"multipleOf": (\d+(?:\.\d+)?(?:[eE][+-]?\d{1,9})?)')
 MOST_REMAINDERS = 100_000
-"""llguidance makes a state of each remainder of `multipleOf` when it reads a grammar: so many take a second, and ten
-million take the machine's memory.
-"""
+"""llguidance makes a state of each remainder of `multipleOf`: so many take a second, ten million the memory."""
 KEPT = 8
 """So many grammars are kept, for the choices of a request and for those that come again."""
 
@@ -85,9 +83,7 @@ class Matcher:
 
     @staticmethod
     def masks(matchers: Sequence["Matcher"], vocabulary: int) -> NDArray[np.int32]:
-        """[matchers, words]: a bit for each token, 1 where it may come next. A stop token may where an answer is whole.
-        Threads share the matchers.
-        """
+        """[matchers, words]: a bit for each token that may come next, stop tokens where whole. Threads share them."""
         own = -(-matchers[0]._tokens // WORD)
         masks: NDArray[np.int32] = np.zeros((len(matchers), own), np.int32)
         places = [(matcher._own, place) for place, matcher in enumerate(matchers)]
@@ -114,9 +110,7 @@ def _remainders(multiple: str) -> int:
 
 
 class _Tokens:
-    """A vocabulary as llguidance reads one. It has one token more, behind all others, for the end of an answer: which
-    tokens stop an answer is the request's to say.
-    """
+    """A vocabulary as llguidance reads one, with one token more for an answer's end: requests name stop tokens."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None

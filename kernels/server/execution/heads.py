@@ -1,8 +1,5 @@
-"""The library's LM heads at the end of a pass: they draw the next tokens and write no logits.
-
-They serve steps without chunks if no request asks for log probabilities or changes logits. `argmax` serves a step whose
-requests are all greedy. `top_k_p` serves one whose requests are greedy or have a top-k of MOST_TOP_K at most. Any other
-step ends with logits and a draw.
+"""The library's LM heads at the end of a pass, which write no logits. They serve steps without chunks, log
+probabilities or changed logits: `argmax` greedy requests, `top_k_p` these and a top-k of MOST_TOP_K at most.
 """
 
 from collections.abc import Callable, Collection
@@ -62,10 +59,8 @@ def drawn_by(step: Step) -> SamplingKind | None:
 
 
 def drawing_head(rows: Rows, model: decoder.Decoder, fields: Fields, kind: SamplingKind) -> Callable[[Stream], Tensor]:
-    """stream [draws, hidden] ↦ ids [draws] int64 by the planned head, -1 where it gives a row up.
-
-    A variant that streams its weight shares the copy that logits are computed from, in which the norm's weight is
-    folded. The factor of a row is left out of argmax, which it does not change.
+    """stream [draws, hidden] ↦ ids [draws] int64 by the planned head, -1 where it gives a row up. Variants that stream
+    share the logits' copy, with the norm's weight in it; argmax leaves out a row's factor.
     """
     bound = rows.variants.planned(head_case(model, rows.m, kind))
     assert bound is not None

@@ -44,10 +44,8 @@ class CopiedPrompt(NamedTuple):
 
 @torch.no_grad()
 def read_back(step: Step, draws: Sequence[int], logits: Tensor, chosen: Tensor) -> Copied | None:
-    """Starts the log probabilities of the step's parts whose requests ask; None where none does.
-
-    `draws` are the rows of the parts in logits [draws, vocab] and in chosen [draws] int64. Does not wait for the
-    device; the result may be read by `logprobs_of` after an event that is recorded behind this call.
+    """Starts log probabilities of the parts whose requests ask; None: none does. `draws` are their rows in logits and
+    chosen. `logprobs_of` may read the result after an event recorded behind this call.
     """
     parts = [(number, part.request.logprobs) for number, part in enumerate(step.parts) if part.samples]
     asking = [(number, wanted) for number, wanted in parts if wanted is not None]

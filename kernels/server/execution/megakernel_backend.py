@@ -38,10 +38,8 @@ TIMED_LENGTH, TIMED_LAUNCHES = 256, 10
 
 
 class Instance(Protocol):
-    """A megakernel for `batch` sequences of up to `capacity` tokens.
-
-    `caches` are each rank's keys and values [layers, batch, capacity, kv_heads, head_dim]: they hold what precedes a
-    launch, and get its rows.
+    """A megakernel for `batch` sequences of up to `capacity` tokens. Each rank's `caches`, keys and values [layers,
+    batch, capacity, kv_heads, head_dim], hold what precedes a launch, and get its rows.
     """
 
     batch: int
@@ -49,9 +47,7 @@ class Instance(Protocol):
     caches: Sequence[tuple[Tensor, Tensor]]
 
     def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
-        """Makes tokens [count, batch] int32, in the host's memory, after the tokens `first` [batch] int64 at
-        `positions`. Does not wait for the device.
-        """
+        """Makes tokens [count, batch] int32, on the host, after `first` [batch] int64. Does not wait for the device."""
 
 
 class SlotState(NamedTuple):
@@ -78,9 +74,7 @@ class MegakernelHostBuffers(NamedTuple):
 
 
 class MegakernelBackend:
-    """Computes steps of up to `max_num_seqs` decodes. It has the pages of `states`, each rank's, as the kernels backend
-    has.
-    """
+    """Computes steps of up to `max_num_seqs` decodes, over the kernels backend's pages: each rank's `states`."""
 
     def __init__(
         self, states: Sequence[PagedState], limits: SchedulerLimits, instances: Sequence[Instance], count: int = COUNT
@@ -107,9 +101,7 @@ class MegakernelBackend:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Compiles the copies between the pages and each instance: no request waits for that later. One row goes from
-        the pages to an instance and back.
-        """
+        """Compiles the copies between pages and instances, one row there and back: no request waits for that."""
         row = torch.zeros((2, 1), dtype=torch.int64, device=self._device)
         for instance in self.instances:
             self._move(row, self._pages, instance.caches)
@@ -173,9 +165,7 @@ class MegakernelBackend:
 
     @torch.no_grad()
     def token_ms(self, sequences: int) -> float:
-        """The ms of one token of each of `sequences` sequences of TIMED_LENGTH tokens with unlike first ones, without
-        joining.
-        """
+        """The ms of one token of each of `sequences` sequences of TIMED_LENGTH tokens, without joining."""
         instance, host = self.instances[self._number(sequences)], self._host[0]
         first = torch.arange(instance.batch, dtype=torch.int64, device=self._device)
         positions = [min(TIMED_LENGTH, self.longest) - self.count] * instance.batch
@@ -205,10 +195,8 @@ class MegakernelBackend:
         return next(at for at, each in enumerate(self.instances) if each.batch >= sequences)
 
     def _joined(self, number: int, step: Step) -> tuple[list[int], NDArray[np.int64]]:
-        """The place of each part in the instance, and the rows to copy: [2, any], in the pages and in the instance.
-
-        A sequence that stays in its place lacks only the rows of its latest tokens. What lies in places without a part
-        is lost: the launch writes into them.
+        """Each part's place in the instance, and the rows to copy [2, any], in pages and instance. A sequence that
+        stays lacks its latest tokens' rows; what lies in places without a part is lost.
         """
         instance, slots = self.instances[number], self._slots[number]
         known = {(id(slot.request), slot.admitted): at for at, slot in enumerate(slots) if slot is not None}
@@ -266,9 +254,7 @@ def capacity_of(context: int) -> int:
 
 
 def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[int, int]:
-    """The batches of the instances that serve up to `most` sequences, each with its size(batch) in bytes: the smallest
-    ones, as long as all of them fit into `free` bytes.
-    """
+    """The batches of instances for `most` sequences, with size(batch) in bytes: the smallest that fit into `free`."""
     sizes: dict[int, int] = {}
     for batch in BATCHES:
         if batch >= 2 * most or sum(sizes.values()) + size(batch) > free:
@@ -278,10 +264,7 @@ def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[i
 
 
 def crossing(kernels_ms: Mapping[int, float], megakernel_ms: Mapping[int, float]) -> int:
-    """The most sequences up to which the megakernel is faster; 0 where it is slower even for the fewest.
-
-    Both mappings give the ms of a token by the number of sequences.
-    """
+    """The most sequences up to which the megakernel takes fewer ms a token; 0 where none."""
     most = 0
     for sequences in sorted(megakernel_ms):
         if megakernel_ms[sequences] >= kernels_ms[sequences]:

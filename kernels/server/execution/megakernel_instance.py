@@ -21,9 +21,7 @@ from kernels.server.execution.served_plans import BATCHES
 
 
 class MachineInstance:
-    """The megakernel of a transformers model in bf16, or of one sharded over several GPUs, for `batch` sequences of up
-    to `capacity` tokens.
-    """
+    """The megakernel of a bf16 model, or of a sharded one, for `batch` sequences of up to `capacity` tokens."""
 
     def __init__(
         self,

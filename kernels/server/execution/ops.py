@@ -121,10 +121,7 @@ def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: i
 
 
 def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[PlannedOp]:
-    """The LM heads that can end such a pass in place of logits and a draw, and the norm before the one that samples.
-
-    They read the packed copy of the weight that the product of the logits reads, so there are none without it.
-    """
+    """The LM heads that can end such a pass, and the sampling one's norm; they read the logits' packed weight."""
     ops = (
         [(case, _op(case, usable.of_head)) for case in head_cases(model, shape)]
         if usable.copies and usable.folds

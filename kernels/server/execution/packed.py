@@ -24,13 +24,13 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.all_reduce import AllReduce
 from kernels.model.bound_variants import BoundVariants
+from kernels.model.decoder import LayerShape, masked_attention
 from kernels.model.layer_cases import attention_case, default_scale, fits_step, rope_case, step_case, step_weights
 from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.model.tensor_parallel_pass import follow, join, run_halves
 from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import TEMPERATURES, Sampling, choose
-from kernels.server.execution.attention import paged_attention
 from kernels.server.execution.heads import drawing_head
 from kernels.server.execution.inputs import Fields
 from kernels.server.execution.shapes import Shape
@@ -40,9 +40,7 @@ RopeAngles = tuple[Tensor, Tensor]
 
 @dataclass
 class PackedInput:
-    """What each half of a layer takes: the residual stream, and the rows' angles of each table where an op asks for
-    them.
-    """
+    """What a half of a layer takes: the residual stream, and angles of each table where an op asks for them."""
 
     stream: Stream
     angles: list[RopeAngles] | None
@@ -91,10 +89,8 @@ class PagedState:
 
 
 class PackedPass:
-    """The pass of one shape. `run` works on the tensors of `fields` and can be captured.
-
-    With a `rank` the model is that rank's shard: each of its `halves` leaves a partial sum, as those of
-    `kernels.model.passes.Pass` do, and the first rank alone has a head.
+    """The pass of one shape: `run` works on `fields` and can be captured. With a `rank` the model is its shard:
+    `halves` leave partial sums, as those of `kernels.model.passes.Pass`, and the first rank alone has a head.
     """
 
     def __init__(
@@ -128,13 +124,10 @@ class PackedPass:
         self.draws_later = False
         """Whether `run` leaves the draw to its caller; a captured run draws nevertheless."""
         self.logits = self.chosen.new_empty(0)
-        """The logits [draws, vocab] of the last run, empty with an LM head; those of a captured run lie at one address
-        for all replays, as `chosen` does."""
+        """The logits [draws, vocab] of the last run, empty with an LM head; of a captured run at one address."""
 
     def run(self) -> None:
-        """Computes the rows, writes their keys and values, and leaves each draw's token in `chosen` and in `last` of
-        its slot; without an LM head its logits in `logits`.
-        """
+        """Computes the rows and their keys and values; tokens go into `chosen` and `last`, or logits into `logits`."""
         given = self.begin()
         for half in self.halves:
             half(given)
@@ -253,9 +246,7 @@ class PackedPass:
     def _attend(
         self, more: Mapping[str, Tensor], shape: decoder.LayerShape, batch: int, queries: int
     ) -> Callable[..., Tensor]:
-        """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables, out=o), o like q and contiguous, by the
-        planned variant, or torch's.
-        """
+        """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables, out=o), o like q, planned or torch's"""
         state = self.state
         capacity = self.fields.tables.shape[1] * state.page_size
         case = attention_case(
@@ -269,10 +260,8 @@ class PackedPass:
 
 
 class TensorParallelPackedPass:
-    """The passes of all ranks as one. The first rank's pass has the fields, the draws and the logits.
-
-    `memories[r]` [bytes] is what the fields of rank r view; those of the first rank and its newest tokens are copied to
-    the others before each run.
+    """The passes of all ranks as one; the first rank's has fields, draws and logits. `memories[r]` [bytes] is what rank
+    r's fields view: the first's, and its newest tokens, are copied to others before each run.
     """
 
     def __init__(self, passes: Sequence[PackedPass], memories: Sequence[Tensor], exchange: AllReduce) -> None:
@@ -306,10 +295,8 @@ def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
 
 
 def draw_tokens(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
-    """Writes the ids of logits [draws, vocab] into out [draws] int64, and into last[fields.target]: greedy where the
-    temperature is 0.
-
-    On a GPU two kernels draw all rows, and the host does not wait. On a CPU numpy draws them one by one.
+    """Ids of logits [draws, vocab] into out [draws] int64 and last[fields.target], greedy where the temperature is 0:
+    by two kernels on a GPU, without waiting, on a CPU by numpy one by one.
     """
     if logits.device.type != "cpu":
         from kernels.server.execution.sampling_triton import draw_rows
@@ -330,9 +317,45 @@ def _drawn(logits: Tensor, fields: Fields) -> Tensor:
 
 
 def _sampling(temperature: float, top_k: int, top_p: float, seed: int, stream: int) -> Sampling:
-    """The row's settings; the top-p of a greedy row, and of padding, does not matter. The least temperature is below
-    itself in float32.
-    """
+    """The row's settings. Top-p of greedy rows does not matter; float32 lowers the least temperature."""
     if not temperature:
         return Sampling(0.0, top_k, 1.0, seed % (1 << 64), stream)
     return Sampling(max(temperature, TEMPERATURES[0]), top_k, top_p, seed % (1 << 64), stream)
+
+
+def paged_attention(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    lengths: Tensor,
+    tables: Tensor,
+    *,
+    shape: LayerShape,
+    sinks: Tensor | None = None,
+    **scales: Tensor,
+) -> Tensor:
+    """o like q [batch, queries, heads, head_dim]; the last query of sequence b sees the first lengths[b] keys, each
+    query before it one less. Keys and values [pages, page_size, kv_heads, head_dim], tables [batch, pages of a
+    sequence], sinks [heads]; of pages in fp8 k_scale and v_scale [kv_heads]. A query that sees no key gives zeros.
+    """
+    queries, capacity = q.shape[1], tables.shape[1] * keys.shape[1]
+    longest = capacity if q.device.type != "cpu" else max(1, int(lengths.max()))  # a GPU must not wait for the host
+    used = tables[:, : -(-longest // keys.shape[1])].long()
+    k, v = (
+        _widened(each[used].flatten(1, 2)[:, :longest], scale, q.dtype).transpose(1, 2)
+        for each, scale in ((keys, scales.get("k_scale")), (values, scales.get("v_scale")))
+    )
+    key = torch.arange(longest, device=q.device)
+    last = lengths.long()[:, None] - queries + torch.arange(queries, device=q.device)
+    seen = key <= last[:, :, None]
+    if shape.window is not None:
+        seen &= key > last[:, :, None] - shape.window
+    blind = last < 0
+    mask = (seen | blind[:, :, None])[:, None]
+    o = masked_attention(q.transpose(1, 2), k, v, mask, shape, sinks)
+    return o.transpose(1, 2).masked_fill(blind[:, :, None, None], 0)
+
+
+def _widened(rows: Tensor, scale: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """rows [..., kv_heads, head_dim] of fp8 times their scales; others as they are."""
+    return rows if scale is None else (rows.float() * scale[:, None]).to(dtype)

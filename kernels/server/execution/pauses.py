@@ -18,10 +18,7 @@ TIMED_ROWS = 32
 
 
 def estimated(pass_ms: Callable[[int], float], most: int) -> Callable[[Shape], float]:
-    """The ms of a pass by its rows: a line through passes of one decode and of TIMED_ROWS, `most` if that is less.
-
-    For a CPU, where passes over the longest sequences take seconds and gigabytes. `pass_ms` times a pass of decodes.
-    """
+    """A CPU pass's ms by its rows: a line through decodes of one and TIMED_ROWS, where long ones take seconds."""
     many, one_ms = min(TIMED_ROWS, most), pass_ms(1)
     row_ms = max(0.0, pass_ms(many) - one_ms) / max(1, many - 1)
     return lambda shape: one_ms + row_ms * (shape.rows - 1)
@@ -30,10 +27,8 @@ def estimated(pass_ms: Callable[[int], float], most: int) -> Callable[[Shape], f
 def within(
     limits: SchedulerLimits, shapes: Sequence[Shape], ms: Callable[[Shape], float], most: float
 ) -> tuple[SchedulerLimits, float]:
-    """The limits with the most tokens beside decodes whose longest step takes `most` ms, and the ms of that step; with
-    the fewest tokens if none is so short. `ms` times a pass.
-
-    With fewer rows a pass takes less time, at most in proportion. Sizes that would be too long even then are not timed.
+    """The limits with the most tokens beside decodes whose longest step takes `most` ms by `ms`, else the fewest, and
+    its ms. Fewer rows save time in proportion at most: sizes too long even then are not timed.
     """
     whole = limits.max_num_batched_tokens
     sizes = sorted({whole, *(rows for rows in mixed_rows(whole) if rows % limits.chunk_rows == 0)})
@@ -47,9 +42,7 @@ def within(
 
 
 def longest_pass(limits: SchedulerLimits, shapes: Sequence[Shape]) -> Shape:
-    """The pass of the longest step with decodes and chunks. `shapes` are in the order of
-    `kernels.server.execution.shapes.shapes`.
-    """
+    """The pass of the longest step with decodes and chunks. `shapes` are those of `shapes.shapes`, in order."""
     decodes = limits.max_num_seqs
     room, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)
     return next(

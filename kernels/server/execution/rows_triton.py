@@ -11,10 +11,7 @@ BLOCK, WARPS = 1024, 4
 
 @triton.jit(do_not_specialize=["count"])  # else one row, multiples of 16 and others are compiled each, while serving
 def _move(at, count, source, target, width, BLOCK: tl.constexpr):
-    """Row at[i] of the source becomes row at[count + i] of the target, in every layer, of keys and of values.
-
-    source and target: the keys, the values, and the elements of a layer.
-    """
+    """Row at[i] of source becomes row at[count + i] of target, in every layer: (keys, values, a layer's elements)."""
     source_keys, source_values, source_layer = source
     target_keys, target_values, target_layer = target
     row, layer = tl.program_id(0), tl.program_id(1).to(tl.int64)

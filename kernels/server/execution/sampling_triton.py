@@ -63,9 +63,7 @@ def _best(best, place, score, token):
 
 @triton.jit
 def _measure(row, vocab, trials, scale, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """For each of three trials, how many logits are at or above it, or the sum of their exp((logit - top) / heat), with
-    (top, heat) as `scale`.
-    """
+    """For each of three trials, how many logits reach it, or the sum of their exp((logit - top) / heat)."""
     low, middle, high = trials
     top, heat = scale
     first = tl.zeros([BLOCK], tl.float32)
@@ -83,9 +81,7 @@ def _measure(row, vocab, trials, scale, COUNT: tl.constexpr, BLOCK: tl.constexpr
 
 @triton.jit
 def _smallest_kept(row, vocab, least, wanted, scale, COUNT: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr):
-    """The largest integer, `least` or above, at or above which the logits still count `wanted`, or weigh it. Two bits
-    are found by each reading of the row.
-    """
+    """The largest integer from `least` on that logits reach `wanted` times, or by weight: two bits a reading."""
     found = tl.full([], 0, tl.uint32)
     for pair in range(BITS // 2):
         step = tl.full([], 0x40000000, tl.uint32) >> (2 * pair)
@@ -122,10 +118,7 @@ def _first_of_best(best, place, vocab):
 
 @triton.jit(do_not_specialize=["splits"])
 def _parts(rows, settings, parts, splits, BLOCK: tl.constexpr):
-    """The best score of one split of a row, and its token: the logit, with its noise where the row keeps all tokens.
-
-    rows: logits, the distance of two rows and the vocabulary; parts: scores and tokens [rows, splits].
-    """
+    """The best score of a split, and its token, with noise where the row keeps all; parts [rows, splits]."""
     given = Settings(*settings)
     logits, step, vocab = rows
     scores, tokens = parts
@@ -173,9 +166,7 @@ def _kept_best(row, vocab, heat, top, kept, noise, BLOCK: tl.constexpr, BITS: tl
 
 @triton.jit(do_not_specialize=["splits"])
 def _pick(rows, settings, parts, to, splits, MOST: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr):
-    """One row's token, to both of `to`: its place among the rows, and its target. MOST: at least as many as the splits.
-    BITS: the upper bits in which logits of their dtype differ.
-    """
+    """One row's token, to both of `to`. MOST: no fewer than the splits. BITS: upper bits of the logits' dtype."""
     logits, step, vocab = rows
     scores, tokens = parts
     out, last = to

@@ -1,8 +1,11 @@
 """Whether a plan can be served, what it says of its server, and what a server leaves out. Imports without torch."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from kernels import registry
+from kernels.hardware import Gpu
+from kernels.model_files.families import stored_rows
 from kernels.plan import KvCacheDtype, Plan
 from kernels.quant.formats import INT4
 
@@ -22,6 +25,16 @@ LOWERED = (
 )
 """The variants by which passes multiply by such weights, and by fp8. Passes of more than 64 rows take the model's own,
 unless a plan names another, and others of more than 16 where that is faster."""
+
+
+def keeps_fp8(
+    config: dict[str, Any], gpu: Gpu, tensor_parallel_size: int, plan: Plan | None, exclude: Collection[str]
+) -> bool:
+    """Whether a server that nothing else is asked of multiplies by the codes of a checkpoint in fp8, where memory holds
+    them beside the model's own weights.
+    """
+    hopper = gpu.sm == 90 and tensor_parallel_size == 1
+    return hopper and plan is None and not set(OF_FP8) & set(exclude) and stored_rows(config) == "fp8"
 
 
 MEGAKERNEL = "megakernel"
@@ -44,9 +57,7 @@ def weights_of(plan: Plan) -> str:
 
 
 def precision_refusal(plan: Plan, stored: str = "") -> str | None:
-    """Why a plan that rounds weights is not served, in a sentence; None where it has none but SERVED, or fp8 of a model
-    that was `stored` so.
-    """
+    """Why a plan that rounds weights is not served; None: it has none but SERVED, or fp8 where `stored` so."""
     served = set(LOWERED).difference(() if stored == "fp8" else OF_FP8)
     other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in served]
     weights = weights_of(plan)
@@ -57,9 +68,7 @@ def precision_refusal(plan: Plan, stored: str = "") -> str | None:
 
 
 def taken_of_plan(plan: Plan, dtype: str, running: int) -> str:
-    """What a server in `dtype` of `running` requests at once takes of the plan, in a sentence: packed passes of many
-    requests have kernels of their own.
-    """
+    """What a server in `dtype` for `running` requests takes of the plan: packed passes have their own kernels."""
     taken = ["the plan's model"]
     if dtype == plan.dtype:
         taken.append(dtype)
@@ -90,14 +99,10 @@ VARIANTS = (
     "grouped_hopper",
     *LOWERED,
 )
-"""The variants that passes use where no plan names others (`kernels.server.execution.ops`); without one, torch's
-own.
-"""
+"""The variants that passes use where no plan names others (`kernels.server.execution.ops`), else torch's."""
 NAMES = (MEGAKERNEL, *VARIANTS)
 
 
 def of_server(excluded: Iterable[str], kv_cache_dtype: KvCacheDtype = "auto") -> list[str]:
-    """Those of the excluded names that a server can leave out, sorted, and the megakernel beside KV pages in fp8, which
-    it does not copy. The other names are of nothing that it uses.
-    """
+    """The excluded names that a server can leave out, sorted, and the megakernel beside KV pages in fp8."""
     return sorted(set(NAMES).intersection([*excluded, *([MEGAKERNEL] if kv_cache_dtype == "fp8" else [])]))

@@ -20,9 +20,7 @@ LEAST_BLOCKS = 4
 
 
 class Shape(NamedTuple):
-    """A pass over `decodes` rows of one token, and `blocks` of `block` consecutive tokens of up to `prefill_chunks`
-    chunks.
-    """
+    """A pass over `decodes` rows, and `blocks` of `block` consecutive tokens of up to `prefill_chunks` chunks."""
 
     decodes: int
     blocks: int
@@ -41,10 +39,7 @@ class Shape(NamedTuple):
 
 
 def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
-    """The shapes that hold every step within the limits, the cheapest first.
-
-    `decodes` are those of passes without chunks (none: the defaults).
-    """
+    """Shapes that hold every step in the limits, the cheapest first; `decodes` of those without chunks, or defaults."""
     block, most = limits.chunk_rows, limits.max_num_seqs
     alone = {*(decode for decode in decodes if decode < most), most} if decodes else set(default_decodes(most))
     beside = {*(each for each in limits.mixed if each < most), most}
@@ -60,9 +55,7 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
 
 
 def needed_first(pass_shapes: Sequence[Shape]) -> list[Shape]:
-    """A few of all shapes, which together hold every step, with padding: of those without chunks, and of those with
-    chunks beside no decodes and beside the most.
-    """
+    """A few shapes that together hold every step: without chunks, with chunks alone, and beside the most decodes."""
     longest = {shape.decodes: shape for shape in pass_shapes if shape.blocks}
     most = max(shape.decodes for shape in pass_shapes)
 

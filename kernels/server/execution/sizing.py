@@ -22,9 +22,7 @@ PAGE_SIZE = 16
 LONGEST_CONTEXT = 8192
 """The default limit of a sequence in tokens; a model with a shorter context has its own."""
 SHARE_OF_FREE = 0.8
-"""The share of the device's free memory, without `packed_bytes`, that KV pages may take. The rest is for graphs and, on
-a CPU, for what a pass computes.
-"""
+"""The share of free memory, without `packed_bytes`, that KV pages take; the rest is for graphs and passes."""
 CPU_KV_BYTES = 4 * 2**30
 """KV pages take no more on a CPU, where an operator who does not say has other programs too; as many as vLLM's."""
 STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
@@ -33,10 +31,8 @@ STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
 
 @dataclass(frozen=True)
 class RequestedSize:
-    """The size that an operator asks for; what is None is chosen here.
-
-    A sequence has at most `max_model_len` tokens, `max_num_seqs` requests run at once, and the KV pages take `kv_bytes`
-    bytes in `kv_cache_dtype`. A step with prompts may delay the tokens of others by `pause_ms`.
+    """The size that an operator asks for, None where chosen here: tokens of a sequence, requests at once, bytes and
+    dtype of KV pages, and `pause_ms` by which a step with prompts may delay others' tokens.
     """
 
     max_model_len: int | None = None
@@ -53,9 +49,7 @@ def page_bytes(model: decoder.Decoder, kv_cache_dtype: KvCacheDtype = "auto") ->
 
 
 def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, weights: str = "") -> int:
-    """The bytes of the `copies` of weights, in a lower precision where `weights` names one, that passes hold beside the
-    model's own.
-    """
+    """The bytes of the `copies` of weights, perhaps in lower precision, that passes hold beside the model's own."""
     if gpu.sm != 90 or not copies:
         return 0
     packed = [model.lm_head, *(weight for w in model.layers for weight in w.streamed)]
@@ -88,9 +82,7 @@ def free_bytes(device: torch.device) -> int:
 def copies_beside(
     model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0, weights: str = ""
 ) -> Copies:
-    """The most copies of weights, as `packed_bytes` counts them, that leave memory for the KV pages wanted, or for one
-    sequence of the context, where `reserved` bytes are left for others.
-    """
+    """The most copies of weights that leave memory for the KV pages wanted, or one sequence, and `reserved` bytes."""
     device = model.embedding.device
     if device.type != "cuda":
         return Copies.ALL

@@ -6,16 +6,51 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kernels.ops.sampling import Sampling
 from kernels.server.http.client import EngineClient, TokenEvent
 from kernels.server.http.errors import ApiError
-from kernels.server.http.logprob_entries import Entries, LogprobEntry
 from kernels.server.http.metrics import Metrics
 from kernels.server.http.schemas import CompletionRequest, GenerationRequest
 from kernels.server.http.text import IncrementalDetokenizer, StopChecker, TextCodec
 from kernels.server.http.tools import ToolCall, ToolCalling, ToolParser
 from kernels.server.scheduler.requests import LogitsOptions, Logprobs
+
+
+class LogprobEntry(NamedTuple):
+    """A token with its log probabilities; its text begins at the character `offset` of the answer."""
+
+    token: int
+    offset: int
+    logprobs: Logprobs | None
+    """None for the first token of a prompt, which nothing precedes."""
+
+
+class Entries:
+    """Keeps entries until the text of their tokens is sent, so that a stop text removes them together with the text."""
+
+    def __init__(self) -> None:
+        self._pending: list[LogprobEntry] = []
+        self._generated = self._sent = 0
+
+    def add(self, token: int, logprobs: Logprobs | None, made: int) -> None:
+        """Adds a token that makes the text `made` characters longer. A stop text may still remove some of them."""
+        self._pending.append(LogprobEntry(token, self._generated, logprobs))
+        self._generated += made
+
+    def take(self, characters: int) -> list[LogprobEntry]:
+        """Returns the entries to send with the answer's next `characters`: those whose text begins before their end."""
+        self._sent += characters
+        count = sum(logprob_entry.offset < self._sent for logprob_entry in self._pending)
+        entries, self._pending = self._pending[:count], self._pending[count:]
+        return entries
+
+    def rest(self) -> list[LogprobEntry]:
+        """Returns the entries that are left at the end of an answer without a stop text."""
+        entries, self._pending = self._pending, []
+        return entries
+
 
 LONGEST_GRAMMAR = 1 << 17
 """The characters of a grammar. OpenAI takes 120,000 of a schema; ten times as many keep others waiting for seconds."""
@@ -25,9 +60,7 @@ MOST_ECHOED = 1 << 21
 
 @dataclass
 class Piece:
-    """What one step adds to a choice: text and ids, which may both be empty, at the end the reason, and log
-    probabilities where the request asks for them.
-    """
+    """What one step adds to a choice: text and ids, perhaps empty, the reason at the end, log probabilities."""
 
     choice: int
     text: str = ""
@@ -57,9 +90,7 @@ class Usage:
 
 @dataclass
 class Completion:
-    """The choices of one request: `n` for each prompt, in the order of the prompts, in sequences of up to `longest`
-    tokens.
-    """
+    """The choices of one request: `n` for each prompt, in their order, in sequences of `longest` tokens at most."""
 
     client: EngineClient
     text: TextCodec

@@ -40,9 +40,7 @@ LARGE_BODY = 64 << 10
 async def document_of(
     request: Request, kind: type[Document], longest: int | None = None, reader: BodyReader | None = None
 ) -> Document:
-    """The request's body as a document, whose prompts have `longest` tokens at most. `reader` reads large ones; None:
-    this process does. Raises ApiError.
-    """
+    """The body as a document, prompts of `longest` tokens at most, large ones by `reader`. Raises ApiError."""
     too_large = ApiError(413, f"the body exceeds {LARGEST_BODY >> 20} MiB")
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":

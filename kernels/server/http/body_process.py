@@ -40,9 +40,7 @@ class BodyReader:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def read(self, kind: type[Document], body: bytes, longest: int | None) -> Document:
-        """The document of such a body, as `document_in` has it. If the process has ended or ends meanwhile, a new one
-        reads the body. Raises ApiError, and ReaderEnded if that one ends too.
-        """
+        """The body's document, as `document_in`, by a new process if one ends. Raises ApiError, ReaderEnded."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, kind, body, longest)
 

@@ -58,9 +58,7 @@ class ChatTemplate:
     def render(
         self, messages: Sequence[dict[str, Any]], variables: Mapping[str, Any], add_generation_prompt: bool = True
     ) -> str:
-        """The text of a chat, which the assistant is to continue with `add_generation_prompt`, with the template's
-        further `variables`. Raises ValueError with one sentence.
-        """
+        """The text of a chat, which the assistant continues with `add_generation_prompt`. Raises ValueError."""
         given = {"tools": None, "documents": None, **self._special, **variables, "messages": list(messages)}
         parts, size = [], 0
         try:

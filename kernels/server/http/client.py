@@ -15,9 +15,7 @@ from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
 class TokenEvent(NamedTuple):
-    """One token of an answer, or its end: `token` None only tells the reason. `cached` tokens of the prompt were read
-    from the prefix cache.
-    """
+    """One token of an answer, or its end (`token` None); `cached` tokens of the prompt were in the prefix cache."""
 
     token: int | None
     finish_reason: str | None
@@ -90,10 +88,8 @@ class EngineClient:
         options: LogitsOptions | None = None,
         echo: bool = False,
     ) -> AsyncGenerator[list[TokenEvent], None]:
-        """The tokens of one request's answer, each time all that have come. Leaving the iteration early cancels it.
-        `logprobs`, `options` and `echo` as `kernels.server.messages.AddRequest` has them.
-
-        Raises ApiError when the engine is not ready, refuses or dies.
+        """The tokens of a request's answer, each time all that have come; leaving early cancels it. `logprobs`,
+        `options` and `echo` as in `AddRequest`. Raises ApiError when the engine is not ready, refuses or dies.
         """
         with self._opened(ids, max_tokens, sampling, stop_ids, logprobs, options, echo) as queue:
             while True:
@@ -136,10 +132,7 @@ class EngineClient:
         options: LogitsOptions | None = None,
         echo: bool = False,
     ) -> Iterator[asyncio.Queue[Any]]:
-        """Sends a request to the engine and yields the queue of what comes for it. Leaving before its end cancels it.
-
-        Raises ApiError when the engine is not ready.
-        """
+        """Sends a request, yields the queue of what comes for it, and cancels it if left early. Raises ApiError."""
         if self._ending is not None:
             raise self._ending
         if self.ready is None:

@@ -67,9 +67,7 @@ class StructuredOutputs(BaseModel):
 
 
 class LogitsFields(BaseModel):
-    """Penalties as OpenAI and vLLM have them: those of frequency and presence count the answer's tokens, that of
-    repetition the prompt's as well.
-    """
+    """OpenAI's and vLLM's penalties: frequency and presence count the answer's tokens, repetition the prompt's too."""
 
     frequency_penalty: Penalty = 0.0
     presence_penalty: Penalty = 0.0

@@ -74,9 +74,7 @@ class Metrics:
     """Counts of requests and tokens, and times; with other web servers of the same engine, those of all together."""
 
     def __init__(self, client: "EngineClient", model: str, several: bool = False) -> None:
-        """`model` is its name to clients. `several`: the counts of all processes are kept in the folder that
-        PROMETHEUS_MULTIPROC_DIR names.
-        """
+        """`model` is its name to clients. `several`: all processes count in PROMETHEUS_MULTIPROC_DIR's folder."""
         self._registry, self._model = CollectorRegistry(), model
         self._registry.register(_Engine(client))
         own = None if several else self._registry

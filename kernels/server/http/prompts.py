@@ -13,9 +13,7 @@ from kernels.server.messages import Ready
 from kernels.server.scheduler.requests import input_too_long, prompt_too_long
 
 LONG_TEXT, MANY_PARTS = 2000, 100
-"""Texts of so many characters, or so many of them, are encoded in a thread. The tokenizer lets go of the interpreter's
-lock there, so that other requests go on.
-"""
+"""Texts so long, or so many, are encoded in a thread, where the tokenizer lets go of the interpreter's lock."""
 PLAIN_MESSAGE = {"role", "content"}
 """The fields of a message that is as long as its content."""
 MANY_IDS = 1 << 16

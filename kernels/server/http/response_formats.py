@@ -6,9 +6,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.server.http.answering import Completion, Piece
+from kernels.server.http.answering import Completion, LogprobEntry, Piece
 from kernels.server.http.errors import ApiError
-from kernels.server.http.logprob_entries import LogprobEntry
 from kernels.server.http.text import TextCodec
 from kernels.server.http.writing import with_list
 

@@ -109,9 +109,7 @@ def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str])
 
 
 class GenerationRequest(LogitsFields, ABC):
-    """What both kinds of request have. `top_k`, `stop_token_ids`, `ignore_eos`, `skip_special_tokens` and
-    `return_token_ids` are known from vLLM.
-    """
+    """What both kinds of request have; fields from `top_k` to `return_token_ids` are known from vLLM."""
 
     model: str
     temperature: float = 1.0

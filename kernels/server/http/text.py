@@ -33,18 +33,14 @@ class TextCodec(Protocol):
     tool_format: ToolFormat | None
 
     def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
-        """The ids of a prompt, with the `special` tokens that the tokenizer adds. Raises TooLong where its size
-        says that there are more than `most`.
-
-        In a thread it keeps no other thread waiting, however long the text is.
+        """The ids of a prompt, with the tokenizer's `special` tokens. Raises TooLong where its size implies more than
+        `most`. In a thread it keeps no other waiting, however long the text is.
         """
 
     def chat(
         self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
     ) -> list[int]:
-        """The ids of a chat that the assistant is to continue, with further `variables` of the chat template. Raises
-        ValueError with one sentence, and TooLong.
-        """
+        """The ids of a chat to continue, by the template's `variables`. Raises ValueError, TooLong."""
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ids; bytes that are no whole character end in the replacement character."""

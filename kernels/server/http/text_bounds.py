@@ -22,10 +22,8 @@ class TooLong(ValueError):
 
 
 def longest_token(own: "Tokenizer") -> int | None:
-    """The most UTF-8 bytes of a text that one of its tokens stands for; None where a token may stand for any number.
-
-    There is a bound for BPE over all bytes whose steps before it drop nothing. Others have none: WordPiece makes one
-    unknown token of a long word, and some tokenizers drop spaces.
+    """The most UTF-8 bytes that one token stands for, as BPE over all bytes bounds them; None where a token may stand
+    for any number, as WordPiece's unknown one or where spaces are dropped.
     """
     model, added = own.model, list(own.get_added_tokens_decoder().values())
     if type(model).__name__ != "BPE" or any(each.lstrip or each.rstrip for each in added):

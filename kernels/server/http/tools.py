@@ -157,9 +157,7 @@ def grammar_of(tools: list[Tool], form: ToolFormat) -> Grammar:
 
 
 class ToolParser:
-    """Takes calls out of the text of an answer as it comes. What may belong to a call is held back until it is whole;
-    what is none after all is text.
-    """
+    """Takes calls out of an answer as it comes. What may belong to a call is held back until it is whole."""
 
     def __init__(self, calling: ToolCalling) -> None:
         self._form, self._parallel = calling.form, calling.parallel

@@ -14,10 +14,7 @@ def piece_by_piece(document: Any) -> bytes:
 
 
 async def with_list(name: str, elements: Iterable[Any], others: dict[str, Any]) -> bytes:
-    """An object with the fields of `others`, and the field `name` with a list of the elements.
-
-    Others get a turn behind each element: all of them together may take seconds to make and to write.
-    """
+    """An object of `others` and a list `name` of elements; others get a turn behind each, which takes time."""
     written = []
     for element in elements:
         written.append(_encode(element))

@@ -16,10 +16,7 @@ PAUSE_SECONDS = 1.0
 
 
 class GivenConnections:
-    """The connections that a process is given. Each stays open here until that process says that it has taken it.
-
-    `back` gets those that it does not take, for want of open files or because it ends.
-    """
+    """Connections given to a process, open here until it has taken them; `back` gets those it does not take."""
 
     def __init__(self, control: socket.socket, back: Callable[[socket.socket], None]) -> None:
         """`control` does not block."""

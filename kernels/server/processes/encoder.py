@@ -47,10 +47,7 @@ class Waiting(NamedTuple):
 
 
 def gives_vectors(config: dict[str, Any]) -> bool:
-    """Whether a configuration is that of an encoder, which embeds texts and generates none. Imports no torch.
-
-    Raises ValueError for a classifier: vectors of its hidden states are not what it answers.
-    """
+    """Whether a configuration is an encoder's. Imports no torch. Raises ValueError for a classifier."""
     names = config.get("architectures") or []
     reads = kind_of(str(config.get("model_type")), names, bool(config.get("is_encoder_decoder"))) == "encoder"
     if reads and answer_of_config(config).form == "classes":
@@ -171,9 +168,7 @@ def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], rep
 
 
 def next_batch(waiting: deque[Waiting], pads: bool = True) -> list[Waiting]:
-    """The first requests, as many as fit into MOST_ROWS and, padded to the longest, MOST_TOKENS; one at least. If not
-    `pads`, all have one length.
-    """
+    """The first requests within MOST_ROWS and, padded, MOST_TOKENS, at least one; unless `pads`, of one length."""
     batch: list[Waiting] = []
     longest = 0
     while waiting and len(batch) < MOST_ROWS:

@@ -39,10 +39,7 @@ class ServerDeclined(RuntimeError):
 
 
 class HandoffServer:
-    """A server in a process of its own. Its connections are those that `kernels.load` hands over through `handoff_fd`.
-
-    `serving` is what it chose once it is ready, as `kernels.plan.Serving` has it.
-    """
+    """A server in a process, whose connections `kernels.load` hands over; `serving` is what it chose."""
 
     def __init__(self, spec: Spec, env: Mapping[str, str]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -24,10 +24,7 @@ GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 def live(
     build: Callable[[Phases], tuple[Engine, Ready]], serve: Callable[[Engine, Connection], None], connection: Connection
 ) -> None:
-    """Builds an engine and serves until it is stopped, and until the other side of the pipe is closed.
-
-    A start that fails by what was asked for, or for want of memory or open files, is told in one sentence.
-    """
+    """Builds an engine and serves until stopped or the pipe is closed; tells in a sentence why a start fails."""
     ignore_signals()
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # the server says its phase, and its log has lines
     try:

@@ -22,10 +22,7 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 def spawn(main: Callable[..., None], arguments: tuple[Any, ...], name: str) -> tuple[BaseProcess, Connection]:
-    """Starts a process of `main`, called with the arguments and its end of a pipe; the process and the other end.
-
-    SIGINT and SIGTERM wait until the process calls `ignore_signals`. Raises OSError where there is no room for it.
-    """
+    """A process of `main`, with signals masked until `ignore_signals`, and the pipe's other end. Raises OSError."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -69,10 +66,8 @@ def ignore_signals() -> None:
 
 
 def read_messages(connection: Connection, take: Callable[[Any], None], ended: Callable[[], None]) -> None:
-    """From now on `take` gets each message, and `ended` is called once the other side is closed.
-
-    The event loop reads all that have arrived, so that tokens which came together are told together. A thread would
-    wait for the loop to let go of the interpreter's lock.
+    """From now on `take` gets each message, and `ended` is called once the other side is closed. The event loop reads
+    all that have arrived together; a thread would wait for its lock.
     """
     loop, arrived = asyncio.get_running_loop(), select.poll()
     arrived.register(connection, select.POLLIN)
@@ -97,10 +92,8 @@ def stop_reading(connection: Connection) -> None:
 
 
 def start_sender(connection: Connection, outbox: "SimpleQueue[Any]") -> None:
-    """Starts a thread that sends what comes into `outbox`, so that a full pipe keeps nobody but it waiting.
-
-    At None it closes the connection and ends. What the other side can no longer take is lost. Raises OSError where
-    there is no room for a thread.
+    """Starts a thread that sends what comes into `outbox`, so that a full pipe keeps only it waiting, until None or
+    until the other side is gone. Raises OSError without room for a thread.
     """
     thread = threading.Thread(target=_send, args=(connection, outbox), name=SENDER, daemon=True)
     try:

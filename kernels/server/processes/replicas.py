@@ -1,8 +1,6 @@
-"""Several engines of one model behind the same web servers: data parallelism.
-
-A request goes to the replica that has read the longest beginning of its prompt, which that one's prefix cache may still
-hold, as long as this replica is not busier than the least busy one by more than IMBALANCE_THRESHOLD requests. Otherwise
-the least busy one gets it. A replica that dies ends its own requests with an error; the others go on.
+"""Several engines of one model behind the same web servers: data parallelism. The replica that has read the longest
+beginning of a prompt gets it, unless busier than the least busy one by more than IMBALANCE_THRESHOLD. One that dies
+ends its own requests.
 """
 
 import asyncio
@@ -40,9 +38,7 @@ Main = Callable[[Spec, Connection], None]
 
 
 def on_gpus(main: Main, gpus: range, spec: Spec, connection: Connection) -> None:
-    """What a replica's process runs: `main`, which sees these GPUs alone, of those that the server may use. On a
-    machine without GPUs it changes nothing.
-    """
+    """A replica's process: `main`, which sees these alone of the server's GPUs; nothing changes without GPUs."""
     library = nvml.library()
     if library is not None and spec.device != "cpu":
         named = os.environ.get(VISIBLE)
@@ -147,9 +143,7 @@ class EngineReplicas:
 
 
 class _Replica:
-    """One engine with its open requests, and the blocks of prompts that it has read. As the engine's `EngineListener`
-    it tells `heard` everything.
-    """
+    """One engine, its open requests, and the blocks of prompts it has read. It tells `heard` everything."""
 
     def __init__(self, engine: EngineProcess, heard: "Callable[[_Replica, Any], None]") -> None:
         self.engine, self._heard = engine, heard

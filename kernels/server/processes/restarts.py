@@ -9,9 +9,7 @@ from multiprocessing.process import BaseProcess
 
 logger = logging.getLogger(__name__)
 RESTART_SECONDS = 1.0
-"""The pause before a dead process is started again; it doubles each time that one dies before it is ready, and each
-time that one cannot be started.
-"""
+"""The pause before a dead process is started again; doubled by each death before it is ready, or failure."""
 LONGEST_PAUSE = 60.0
 REAP_SECONDS = 5.0
 """How long the end of a dead process is waited for, so that its exit code is known."""
@@ -50,9 +48,7 @@ def _longer(pause: float) -> float:
 
 
 async def end_of(process: BaseProcess, seconds: float) -> None:
-    """Waits for the end of a process, for so many seconds at most, and reaps it. It needs no thread, for which there
-    may be no room.
-    """
+    """Waits so many seconds at most for the end of a process, and reaps it, without a thread."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while process.exitcode is None and loop.time() < until:

@@ -1,8 +1,6 @@
-"""A web server in a process of its own, one of several over one engine.
-
-The server's main process (`web_processes`) sends it connections and its part of the engine's messages.
-`prometheus_client` reads the name of its folder when it is imported, so `kernels.server.http.app` is imported only
-after the folder is set.
+"""A web server in a process of its own, one of several over one engine. The main process (`web_processes`) sends it
+connections and messages. `prometheus_client` reads its folder's name at import, so `kernels.server.http.app` is
+imported later.
 """
 
 import asyncio
@@ -88,10 +86,7 @@ class WebSpec:
 
 
 def main(web: WebSpec, prefix: str, control: socket.socket, folder: str, pipe: Connection) -> None:
-    """The process's main function. It ends when the main process tells it to, or has ended itself.
-
-    `prefix` begins the names of its requests. Connections come through `control`.
-    """
+    """The process's main function, until the main process says so or ends. `prefix` begins requests' names."""
     ignore_signals()
     os.makedirs(folder, exist_ok=True)
     os.environ[METRICS_FOLDER] = folder

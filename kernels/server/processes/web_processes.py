@@ -1,6 +1,4 @@
-"""Several web servers over one engine, each in a process of its own: one process cannot write as many tokens as the
-engine makes.
-"""
+"""Several web servers over one engine, each a process: one cannot write as many tokens as the engine makes."""
 
 import asyncio
 import itertools
@@ -51,10 +49,8 @@ class _Process:
 
 
 class WebProcesses:
-    """The processes of several web servers. As the engine's `EngineListener` it gives each its part of the messages.
-
-    All methods belong to one event loop. A request's name begins with the number of its process and a full stop, and
-    no two processes, one started after the other, have a name in common.
+    """The processes of several web servers, which as the engine's `EngineListener` gives each its messages, in one
+    event loop. A request's name begins with its process's number, which none ever has again.
     """
 
     def __init__(self, engine: EngineProcess | EngineReplicas, web: WebSpec, count: int) -> None:
@@ -82,9 +78,7 @@ class WebProcesses:
         return len(self._waiting) >= MOST_WAITING
 
     def take(self, connection: socket.socket) -> None:
-        """Gives a connection to one process after another; to the next one where one has no room for it. While none has
-        room, it waits.
-        """
+        """Gives connections to one process after another, past those without room. While none has room, it waits."""
         self._waiting.append(connection)
         if len(self._waiting) == 1:
             self._deal()

@@ -24,10 +24,7 @@ SEVERAL = 4
 
 
 def processes_for(spec: Spec, cpus: int, gpu: bool) -> int:
-    """The number of web servers for what `spec` asks for, on a machine with so many CPUs, and with a GPU or without.
-
-    With 1 the server's main process is the web server. A model on the CPU needs its cores for itself.
-    """
+    """Web servers for `spec` on such a machine; 1: the main process is it. A model on a CPU needs the cores."""
     on_gpu = spec.device == "cuda" or (spec.device is None and gpu)
     several = on_gpu and cpus >= FEWEST_CPUS and spec.max_num_seqs >= FEWEST_RUNNING
     return spec.web_processes or (SEVERAL if several else 1)
@@ -57,10 +54,7 @@ class WebServers(Protocol):
 
 @asynccontextmanager
 async def web_servers(engine: EngineProcess | EngineReplicas, web: WebSpec) -> AsyncIterator[WebServers]:
-    """The web servers of one engine: one in this process, or several in processes of their own.
-
-    Raises ValueError with a sentence where the model's tokenizer cannot be read.
-    """
+    """One engine's web servers, here or in processes. Raises ValueError where the tokenizer cannot be read."""
     count = processes_here(web.spec)
     if count > 1:
         from kernels.server.http import app  # noqa: F401  a package that is missing is named here, once

@@ -46,10 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class GrammarCompiler:
-    """Makes what changes the logits of requests, in a thread. The requests wait, and the engine's steps do not.
-
-    A grammar may take a tenth of a second to read, the model's vocabulary for the first one longer.
-    """
+    """Makes what changes requests' logits in a thread: grammars take tenths of a second, and steps go on."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -128,10 +125,8 @@ def main(spec: Spec, connection: Connection) -> None:
 
 
 def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -> None:
-    """Runs steps until it is stopped or the pipe is closed, which raises EOFError. Waits only while there are none.
-
-    The first outputs are a report, so that nobody takes a server without requests for one without free KV pages.
-    While the server does not read, its outputs are gathered, so that the engine does not wait for it.
+    """Runs steps until stopped, or the pipe is closed, which raises EOFError. The first outputs are a report of free KV
+    pages; outputs are gathered while the server does not read, so that nothing waits.
     """
     connection.send(EngineOutputs(report=asdict(_report(engine))))
     open_requests: dict[str, Request] = {}
@@ -233,9 +228,7 @@ SHARE = 0.5
 
 
 def read_ahead(directory: Path) -> list[Thread]:
-    """Starts to read the safetensors of a folder, unless they are larger than SHARE of the free memory. The threads end
-    with the process.
-    """
+    """Reads a folder's safetensors ahead unless larger than SHARE of free memory; threads end with the process."""
     files = sorted(directory.rglob("*.safetensors")) if directory.is_dir() else []
     if sum(file.stat().st_size for file in files) > SHARE * host_memory.free_bytes():
         return []

@@ -141,10 +141,8 @@ class Scheduler:
         return step if step.decodes or step.prefill_chunks else None
 
     def multi_step(self, step: Step, count: int, longest: int) -> Step:
-        """The step that `next_step` has just planned, as up to `count` passes, if it has no chunks.
-
-        There are no more passes than the shortest answer still needs, than free pages hold, and than keep each sequence
-        within `longest` tokens.
+        """The planned step as up to `count` passes, if it has no chunks: no more than the shortest answer needs, free
+        pages hold, and keep each sequence within `longest` tokens.
         """
         if step.prefill_chunks:
             return step
@@ -221,10 +219,7 @@ class Scheduler:
         return cost
 
     def _reserve(self, request: Request, tokens: int) -> bool:
-        """Gives the request pages for `tokens` tokens. Requests that came later give theirs up, the last one first.
-
-        False if the request itself was the last one and gave its own up.
-        """
+        """Gives pages for `tokens` tokens; the last requests give theirs up. False if this one gave its own up."""
         missing = self.pages.needed(tokens) - len(request.pages)
         if missing <= 0:
             return True

@@ -8,15 +8,12 @@ from typing import Literal, NamedTuple, Protocol
 from kernels.ops.sampling import GREEDY, Sampling
 
 FinishReason = Literal["stop", "length", "complete", "failed", "cancelled", "deadline"]
-"""`stop`: by a stop token. `complete`: by the last token of its grammar. `failed`: the grammar takes no further token.
-"""
+"""`stop`: by a stop token. `complete`: its grammar ends. `failed`: the grammar takes no further token."""
 RequestState = Literal["waiting", "running", "finished"]
 
 
 def prompt_too_long(prompt: int, answer: int, longest: int, least: bool = False) -> str:
-    """The sentence for a prompt and an answer that together exceed `longest` tokens. With `least` the prompt has at
-    least so many.
-    """
+    """The sentence for prompt and answer beyond `longest` tokens. With `least` the prompt has more, or so many."""
     what = f"the prompt of {'at least ' * least}{prompt:,} and the answer of {answer:,} tokens together exceed"
     return _exceeded(longest, what)
 
@@ -121,10 +118,8 @@ class Request:
 
 
 class ScheduledTokens(NamedTuple):
-    """What one step computes of a request: its tokens from `start` to before `start + tokens`.
-
-    `samples` says that the step also chooses the next token. `place` is that token's index in the sequence, from
-    which its random numbers follow.
+    """What a step computes of a request: tokens from `start` to before `start + tokens`, and the next if it `samples`,
+    whose index `place` its random numbers follow from.
     """
 
     request: Request
@@ -136,9 +131,7 @@ class ScheduledTokens(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One pass: parts of a single token each, and chunks of prompts; or, without chunks, `count` passes one after the
-    other: a pass takes the tokens that the one before chose.
-    """
+    """One pass of single tokens and chunks of prompts, or `count` passes without chunks, one behind the other."""
 
     decodes: list[ScheduledTokens] = field(default_factory=list)
     prefill_chunks: list[ScheduledTokens] = field(default_factory=list)
@@ -156,18 +149,14 @@ class Step:
 
 
 class Logprobs(NamedTuple):
-    """The natural logarithm of a token's probability, and the likeliest tokens with theirs, the likeliest first. It is
-    the model's distribution, before temperature, top-k and top-p.
-    """
+    """Logarithms of a token's probability and of the likeliest, the largest first, before temperature and top-k."""
 
     own: float
     likeliest: list[tuple[int, float]]
 
 
 class Token(NamedTuple):
-    """A token that a request was answered with, or with `token` None only its end. `finish_reason` is given at the end,
-    `logprobs` where the request asks for them.
-    """
+    """A token of an answer, or with `token` None its end; `finish_reason` at the end, `logprobs` where asked for."""
 
     request: Request
     token: int | None

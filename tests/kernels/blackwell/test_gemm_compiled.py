@@ -1,7 +1,4 @@
-"""gemm_blackwell and grouped_blackwell as machine code of sm_100a: no spills, the instructions expected, budgets kept.
-
-They never ran.
-"""
+"""gemm_blackwell, grouped_blackwell as sm_100a code: no spills, expected instructions, budgets. They never ran."""
 
 import re
 from collections.abc import Mapping

@@ -42,9 +42,7 @@ def spread(each: Tensor) -> Tensor:
 
 
 def variations(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The arguments themselves, and copies that Triton specialises otherwise: elsewhere, misaligned, with gaps, and one
-    after the other misaligned.
-    """
+    """The arguments, and copies that Triton specialises otherwise: elsewhere, misaligned, with gaps."""
     yield arguments
     yield {name: each.clone() for name, each in arguments.items()}
     yield {name: shifted(each) for name, each in arguments.items()}

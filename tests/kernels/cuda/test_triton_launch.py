@@ -1,6 +1,4 @@
-"""Arguments of Triton kernels that the driver launches without Triton: which are passed, in how many bytes, and what
-tells two calls apart.
-"""
+"""Arguments of Triton kernels launched without Triton: which, in how many bytes, what tells calls apart."""
 
 import ctypes
 import gc

@@ -11,9 +11,8 @@ from kernels.dtypes import DTYPES
 from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_tiles
 from kernels.gemm.skinny_tiles import configs
 from kernels.ops import GroupedCase, LinearCase, LmHeadCase, reference
-from kernels.ops.lm_head import SETTING_DTYPES, sample
+from kernels.ops.lm_head import SETTING_DTYPES, TokenFeedback, sample
 from kernels.ops.lm_head import logits as logits_of
-from kernels.ops.token_feedback import TokenFeedback
 from kernels.proof import inputs
 from kernels.quant import scaled
 from kernels.quant.quantised_matrix import STORED_ROWS

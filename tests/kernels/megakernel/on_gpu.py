@@ -112,3 +112,22 @@ def launched(runner: Any, first: torch.Tensor, position: Any, count: int, **opti
     tokens = made.reshape(count, -1).copy()
     del memory
     return tokens
+
+
+def assert_near_with_best_tokens(runner: Any, prompt: torch.Tensor, count: int, exact: Any, rounded: Any) -> None:
+    """Logits of a generation are as near to float32 as torch's of `rounded`, and each token is float32's best."""
+    made = torch.tensor(runner.generate(prompt, count).tokens, device="cuda")
+    ids = torch.cat([prompt, made], dim=1)
+    with torch.no_grad():
+        truth, torchs = exact(ids).logits, rounded(ids).logits.float()
+    assert (runner.logits(ids).float() - truth).norm() <= 1.1 * (torchs - truth).norm()
+    behind = truth[:, prompt.shape[1] - 1 : -1]
+    chosen = behind.gather(-1, made[..., None])[..., 0]
+    assert (behind.max(-1).values - chosen).max() < 0.05 * truth.std()
+
+
+def assert_one_answer(runner: Any, prompt: torch.Tensor, count: int, times: int, options: Any = (None,)) -> None:
+    """Each of `options` in turn gives the same tokens every time."""
+    expected = [runner.generate(prompt, count, how).tokens for how in options]
+    for i in range(times):
+        assert runner.generate(prompt, count, options[i % len(options)]).tokens == expected[i % len(options)], i

@@ -1,16 +1,14 @@
 """Mixtures of experts in the megakernel, on a GPU."""
 
-import numpy as np
 import pytest
 import torch
 
 from kernels import runners
 from kernels.ops.sampling import Sampling
-from tests.kernels.megakernel.interpreter.attend import splits_of
-from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
-from tests.kernels.megakernel.test_gpu_fidelity import kl_blocks
+from tests.kernels.megakernel.on_gpu import PROMPT, assert_one_answer, models, runner_of
+from tests.kernels.megakernel.sample_model import kl_blocks
 from tests.kernels.megakernel.tiny_models import GPU_MIXTURES, round_experts
-from tests.kernels.megakernel.touched import differences
+from tests.kernels.megakernel.touched import undeclared
 from workers.measuring import quality, texts
 
 pytestmark = pytest.mark.gpu
@@ -23,10 +21,7 @@ def test_instructions_touch_what_they_declare(family):
     runner = runner_of(model, tuning={"debug": True})
     for prompt in (PROMPT, 300):
         runner.generate(torch.ones(1, prompt, dtype=torch.int64, device="cuda"), 8)
-        machine = runner._machine
-        bits = machine.touched.cpu().numpy().view(np.uint32)
-        splits = splits_of(prompt + 8, machine.constants["SPLIT_KEYS"], machine.layout.splits)
-        assert not list(differences(machine.program, bits, machine.word_starts, splits))[:3]
+        assert not undeclared(runner._machine, prompt + 8)[:3]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 8])
@@ -80,7 +75,4 @@ def test_generations_give_one_answer(family, weights, batch):
     """Behind the same prompt, which the kernels runner's pass reads; greedy and drawn alternately."""
     runner = runner_of(models(GPU_MIXTURES[family])[0], weights=weights)
     prompt = torch.randint(0, 4099, (batch, PROMPT), device="cuda")
-    options = [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)]
-    expected = [runner.generate(prompt, 32, how).tokens for how in options]
-    for i in range(500):
-        assert runner.generate(prompt, 32, options[i % 2]).tokens == expected[i % 2], i
+    assert_one_answer(runner, prompt, 32, 500, [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)])

@@ -2,16 +2,23 @@
 
 import threading
 
-import numpy as np
 import pytest
 import torch
 
 from kernels.megakernel.host import trace
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.interpreter.attend import splits_of
-from tests.kernels.megakernel.on_gpu import FAMILIES, PROMPT, assert_layers_are_near, batches_of, models, runner_of
+from tests.kernels.megakernel.on_gpu import (
+    FAMILIES,
+    PROMPT,
+    assert_layers_are_near,
+    assert_one_answer,
+    batches_of,
+    models,
+    runner_of,
+)
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
-from tests.kernels.megakernel.touched import differences
+from tests.kernels.megakernel.touched import undeclared
 
 pytestmark = pytest.mark.gpu
 
@@ -26,11 +33,9 @@ def test_instructions_touch_what_they_declare(family, sampling):
         runner = runner_of(model, tuning={"debug": True}, layout=layout)
         runner.generate(torch.ones(batch, prompt, dtype=torch.int64, device="cuda"), 8, sampling)
         machine = runner._machine
-        bits = machine.touched.cpu().numpy().view(np.uint32)
-        splits = splits_of(prompt + 8, machine.constants["SPLIT_KEYS"], machine.layout.splits)
-        assert splits == splits_of(prompt, machine.constants["SPLIT_KEYS"], machine.layout.splits)
-        found = differences(machine.program, bits, machine.word_starts, splits, sampling is not None)
-        assert not list(found)[:3]
+        splits = (splits_of(at, machine.constants["SPLIT_KEYS"], machine.layout.splits) for at in (prompt, prompt + 8))
+        assert len(set(splits)) == 1
+        assert not undeclared(machine, prompt + 8, sampling is not None)[:3]
 
 
 @pytest.mark.parametrize(("family", "batch"), batches_of(1, 2, 8))
@@ -90,7 +95,4 @@ def test_ten_thousand_generations_give_one_answer():
     """Back to back, greedy and drawn alternately."""
     runner = runner_of(models(GPU_CONFIGS["llama"])[0])
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
-    options = [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)]
-    expected = [runner.generate(prompt, 8, how).tokens for how in options]
-    for i in range(10_000):
-        assert runner.generate(prompt, 8, options[i % 2]).tokens == expected[i % 2], i
+    assert_one_answer(runner, prompt, 8, 10_000, [None, Sampling(1.0, top_k=200, top_p=0.95, seed=1)])

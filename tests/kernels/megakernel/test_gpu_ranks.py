@@ -11,11 +11,10 @@ from kernels.megakernel.program.instructions import FIELDS, QKV
 from kernels.megakernel.proof.structure import instruction_rows
 from kernels.ops.sampling import GREEDY, Sampling
 from tests.kernels.megakernel import on_gpu
-from tests.kernels.megakernel.interpreter.attend import splits_of
 from tests.kernels.megakernel.on_gpu import PLACES, PROMPT, config_of, models, runner_of
 from tests.kernels.megakernel.test_gpu_experts import check_fidelity
 from tests.kernels.megakernel.tiny_models import GPU_MIXTURES
-from tests.kernels.megakernel.touched import differences
+from tests.kernels.megakernel.touched import undeclared
 
 pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("devices", PLACES)]
 
@@ -54,8 +53,7 @@ def test_a_mixture_is_as_near_to_float32_as_torch_and_answers_alike(devices, fam
     expected = runner.generate(prompt, 32).tokens
     for others in runner._machine.tokens:
         assert others.T.tolist() == [tokens[1:] for tokens in expected]
-    for i in range(200):
-        assert runner.generate(prompt, 32).tokens == expected, i
+    on_gpu.assert_one_answer(runner, prompt, 32, 200)
 
 
 def test_each_layer_leaves_the_residual_of_the_reference_on_every_rank(devices):
@@ -84,18 +82,14 @@ def test_instructions_of_every_rank_touch_what_they_declare(devices, sampling):
     runner = runner_of(models(config_of("qwen2", devices))[0], devices=devices, tuning={"debug": True})
     runner.generate(torch.ones(1, PROMPT, dtype=torch.int64, device="cuda"), 8, sampling)
     for rank in runner._machine.ranks:
-        bits = rank.touched.cpu().numpy().view(np.uint32)
-        splits = splits_of(PROMPT + 8, rank.constants["SPLIT_KEYS"], rank.layout.splits)
-        assert not list(differences(rank.program, bits, rank.word_starts, splits, sampling is not None))[:3]
+        assert not undeclared(rank, PROMPT + 8, sampling is not None)[:3]
 
 
 def test_every_generation_is_the_same(devices):
     model, _ = models(config_of("llama", devices))
     runner = runner_of(model, devices=devices)
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
-    expected = runner.generate(prompt, 32).tokens
-    for _ in range(2000):
-        assert runner.generate(prompt, 32).tokens == expected
+    on_gpu.assert_one_answer(runner, prompt, 32, 2000)
 
 
 def test_a_timeline_has_all_ranks_on_one_clock(devices):

@@ -1,18 +1,30 @@
-"""The megakernel on a Hopper GPU: its tokens, logits, batches, cancelling and repeatability."""
+"""The megakernel on a Hopper GPU: its tokens, logits, batches, positions, cancelling and repeatability."""
 
 import pytest
 import torch
 
+from kernels import runners
 from kernels.megakernel.host import device, record, trace
 from kernels.megakernel.host.shares import shares_of
 from kernels.model.decoder import Decoder
+from kernels.proof import logit_gate
 from kernels.runners.sessions import DecoderSession
-from tests.kernels.megakernel.on_gpu import PROMPT, last_logits, models, runner_of
+from tests.kernels.megakernel.on_gpu import (
+    FAMILIES,
+    PROMPT,
+    assert_near_with_best_tokens,
+    batches_of,
+    last_logits,
+    launched,
+    models,
+    runner_of,
+)
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu
 
-TOKENS = 16
+TOKENS, COUNT = 16, 8
+LONG_PROMPT, BEHIND = 100, 8
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 8])
@@ -22,14 +34,7 @@ def test_its_logits_are_as_near_float32_as_torchs_and_its_tokens_are_their_best(
     model, exact = models(config)
     runner = runner_of(model)
     prompt = torch.randint(0, config["vocab_size"], (batch, PROMPT), device="cuda")
-    made = torch.tensor(runner.generate(prompt, TOKENS).tokens, device="cuda")
-    ids = torch.cat([prompt, made], dim=1)
-    with torch.no_grad():
-        truth, torchs = exact(ids).logits, model(ids).logits.float()
-    own = runner.logits(ids).float()
-    assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
-    chosen = truth[:, PROMPT - 1 : -1].gather(-1, made[..., None])[..., 0]
-    assert (truth[:, PROMPT - 1 : -1].max(-1).values - chosen).max() < 0.05 * truth.std()
+    assert_near_with_best_tokens(runner, prompt, TOKENS, exact, model)
 
 
 @pytest.mark.parametrize("batch", [3, 5, 6, 7])
@@ -174,3 +179,63 @@ def test_a_timeline_is_recorded_beside_the_usual_kernel(batch, length):
     assert 10 < found.token_us < 10_000
     assert runner.ranks[0].kernel is usual
     assert runner.generate(prompt, TOKENS).tokens == expected
+
+
+@pytest.mark.parametrize("positions", [(20, 300, 131), (0, 1, 700), (511, 512, 63, 64, 65)])
+@pytest.mark.parametrize("family", ["llama", "llama-32", "qwen3"])
+def test_each_answers_as_if_all_were_so_long(family: str, positions: tuple[int, ...]) -> None:
+    """The same bits of every logit."""
+    batch, vocab = len(positions), GPU_CONFIGS[family]["vocab_size"]
+    runner = runner_of(models(GPU_CONFIGS[family])[0])
+    runner.prepare(batch, 800, COUNT)
+    machine = runner._machine
+    rows = [torch.randn_like(each) for each in (machine.keys, machine.values)]
+    first = torch.arange(batch, device="cuda")
+
+    def logits(at: tuple[int, ...] | int) -> torch.Tensor:
+        machine.keys.copy_(rows[0])
+        machine.values.copy_(rows[1])
+        made = torch.empty(COUNT, batch, vocab, device="cuda")
+        launched(runner, first, at, COUNT, logits=made)
+        return made
+
+    mixed = logits(positions)
+    for which, position in enumerate(positions):
+        assert torch.equal(mixed[:, which], logits(position)[:, which])
+
+
+def expected_of(model, ids):
+    return runners.runner("eager", model).logits(ids).float()
+
+
+@pytest.mark.parametrize(("family", "batch"), batches_of(1, 3))
+def test_logits_behind_a_prompt_are_the_models(family, batch):
+    model, exact = models(FAMILIES[family])
+    ids = torch.randint(0, 4099, (batch, LONG_PROMPT + BEHIND), device="cuda")
+    runner = runner_of(model)
+    runner.prepare(batch, LONG_PROMPT, BEHIND)
+    own = runner.after_prompt(ids, LONG_PROMPT)
+    truth, torchs = (expected_of(each, ids)[:, LONG_PROMPT:] for each in (exact, model))
+    assert own.shape == truth.shape
+    assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
+    assert logit_gate.refusal_after_prompt(runner, ids, LONG_PROMPT, torchs, "bf16") is None
+
+
+def test_a_wrong_prompt_pass_is_refused_though_forced_decoding_is_right(monkeypatch):
+    model, _ = models(GPU_CONFIGS["llama"])
+    ids = torch.randint(0, 4099, (1, LONG_PROMPT + BEHIND), device="cuda")
+    runner = runner_of(model)
+    runner.prepare(1, LONG_PROMPT, BEHIND)
+    read = runner._prompts.read
+
+    def overwrites(prompt):
+        found = read(prompt)
+        runner._machine.values.fill_(10.0)
+        return found
+
+    monkeypatch.setattr(runner._prompts, "read", overwrites)
+    expected = expected_of(model, ids)
+    assert logit_gate.refusal(logit_gate.difference(runner.logits(ids), expected), "bf16") is None
+    said = logit_gate.refusal_after_prompt(runner, ids, LONG_PROMPT, expected[:, LONG_PROMPT:], "bf16")
+    print(said)
+    assert "Its logits differ from the model's by" in said

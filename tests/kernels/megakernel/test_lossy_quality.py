@@ -13,8 +13,7 @@ from workers.measuring import quality
 from workers.measuring.allowed_rises import Tolerances
 
 ALLOWED = 0.04
-"""A rise of the disagreement above that of fp8 weights and of NVFP4 weights by GPTQ, and below that of NVFP4 weights
-rounded to nearest (4.9 points)."""
+"""A rise of the disagreement above fp8's and GPTQ's NVFP4, below that of NVFP4 to nearest (4.9 points)."""
 
 
 @cache

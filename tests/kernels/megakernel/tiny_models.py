@@ -124,8 +124,7 @@ GPU_CONFIGS = {
     "qwen3": _config("qwen3", 512, 2048, 16, 8, 128, 4099, **ON_GPU),
     "wide": _config("llama", 8192, 2048, 16, 4, 64, 4099, **ON_GPU),
 }
-"""Large enough that every SM of an H200 has work; with head_dim 32, half of them. One sequence of `wide` slices its
-residual."""
+"""Large enough that every SM of an H200 has work; with head_dim 32 half. `wide` slices its residual."""
 
 GPU_NEAR = {
     "phi3": _config("phi3", 512, 2048, 8, 2, 64, 4099, pad_token_id=0, sliding_window=64, **ON_GPU),

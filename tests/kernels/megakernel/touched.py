@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.shape import ModelShape
 from kernels.megakernel.proof.effects import TILE, Access, effects
 from kernels.megakernel.proof.structure import instruction_name, instruction_rows
+from tests.kernels.megakernel.interpreter.attend import splits_of
 
 Touched = dict[str, dict[str, set[int]]]
 """By "reads" and "writes": flat indexes into each buffer."""
@@ -110,3 +112,10 @@ def differences(
                         where = f"SM {sm}, instruction {words['index']}, {instruction_name(words)}"
                         more, less = sorted(real - wanted)[:SHOWN], sorted(wanted - real)[:SHOWN]
                         yield f"{where}: {kind} of {name}: undeclared {more}, declared but not seen {less}"
+
+
+def undeclared(rank: Any, tokens: int, samples: bool = False) -> list[Any]:
+    """`differences` of a GPU's last launch, up to so many tokens."""
+    splits = splits_of(tokens, rank.constants["SPLIT_KEYS"], rank.layout.splits)
+    bits = rank.touched.cpu().numpy().view(np.uint32)
+    return list(differences(rank.program, bits, rank.word_starts, splits, samples))

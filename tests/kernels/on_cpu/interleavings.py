@@ -24,9 +24,7 @@ _TMEM, _COLUMNS, _QUARTERS = 1024, 512, 4
 
 @dataclass(frozen=True)
 class Access:
-    """A step that reads or writes memory: masks, and who ends it: ("warp", warp, block), ("load", number), or
-    ("tensor", place in their order).
-    """
+    """A step on memory: masks, and who ends it: ("warp", warp, block), ("load", number), or ("tensor", place)."""
 
     reads: int
     writes: int

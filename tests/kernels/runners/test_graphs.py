@@ -16,7 +16,7 @@ from kernels.model.decoder import Decoder
 from kernels.model.passes import Pass
 from kernels.model.state import State
 from kernels.ops import LmHeadCase
-from kernels.ops.token_feedback import TokenFeedback
+from kernels.ops.lm_head import TokenFeedback
 from kernels.plan import Plan
 from kernels.runners import compiled
 from kernels.runners.compiled import CompiledRunner

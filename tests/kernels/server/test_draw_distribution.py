@@ -74,9 +74,7 @@ SETTINGS = {"temperature": WHOLE, "high temperature": HOT, "top-k": TOP_K, "top-
 
 
 def one_likely() -> Tensor:
-    """Logits [vocab] without equal ones: one token is about as likely as all others together, so that a change of
-    temperature moves much mass.
-    """
+    """Logits [vocab], all different: one token is about as likely as all others together."""
     found = 0.4 * torch.randn(VOCAB, generator=torch.Generator().manual_seed(1))
     found[77] = 4.2
     assert len(found.unique()) == VOCAB
@@ -84,9 +82,7 @@ def one_likely() -> Tensor:
 
 
 def shares(logits: Tensor, how: Sampling) -> np.ndarray:
-    """The probability of each token, from its definition: the largest ones, as many as top-k says, then of these as
-    many as reach top-p.
-    """
+    """Each token's probability by definition: the top-k largest, of these as many as reach top-p."""
     scaled = logits.double().numpy() / how.temperature
     order = np.argsort(-scaled, kind="stable")[: how.top_k or len(logits)]
     mass = np.exp(scaled[order] - scaled.max())
@@ -97,9 +93,7 @@ def shares(logits: Tensor, how: Sampling) -> np.ndarray:
 
 
 def cells(wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens that may be drawn, the likeliest first, and of each the number of its cell: CELLS at most, of about
-    equal mass.
-    """
+    """The tokens that may be drawn, likeliest first, and the number of each one's cell, CELLS at most."""
     order = np.argsort(-wanted, kind="stable")[: int((wanted > 0).sum())]
     before = wanted[order].cumsum() - wanted[order]
     return order, np.unique(np.floor(before * CELLS), return_inverse=True)[1]

@@ -10,8 +10,7 @@ from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
 from kernels.server.execution import backend as backend_module
-from kernels.server.execution.backend import KernelsBackend, block_of
-from kernels.server.execution.captured_passes import Captured
+from kernels.server.execution.backend import Captured, KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.heads import MOST_TOP_K, drawn_by, head_case, most_equal_rows, planned_heads
 from kernels.server.execution.shapes import Shape

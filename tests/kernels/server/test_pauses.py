@@ -11,12 +11,12 @@ import pytest
 from kernels.hardware import GPUS
 from kernels.model.decoder import Decoder
 from kernels.ops.sampling import GREEDY
-from kernels.server.execution import building
+from kernels.server.execution import building, sizing
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.pauses import estimated, longest_pass, within
 from kernels.server.execution.shapes import Shape, fitting, shapes
-from kernels.server.execution.sizing import STEP_TOKENS_ON, RequestedSize, limits_for
+from kernels.server.execution.sizing import CPU_KV_BYTES, STEP_TOKENS_ON, RequestedSize, limits_for, page_bytes
 from kernels.server.messages import AddRequest, EngineOutputs
 from kernels.server.processes.worker import GrammarCompiler, serve
 from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
@@ -120,6 +120,15 @@ def test_a_step_reads_prompts_of_several_short_requests() -> None:
         limits_for(Decoder(model), model.config, RequestedSize(max_model_len=16, max_num_seqs=2)).max_num_batched_tokens
         == 32
     )
+
+
+@pytest.mark.parametrize(("free", "most"), [(2**40, CPU_KV_BYTES), (10 * 2**20, 8 * 2**20)])
+def test_pages_on_a_cpu_leave_memory_to_other_programs(monkeypatch, free: int, most: int) -> None:
+    model = llama()
+    monkeypatch.setattr(sizing, "free_bytes", lambda device: free)
+    limits = limits_for(Decoder(model), model.config, RequestedSize(max_num_seqs=2**30))
+    page = page_bytes(Decoder(model))
+    assert most - page < limits.pages * page <= most
 
 
 def test_the_engine_goes_on_while_the_server_does_not_read() -> None:

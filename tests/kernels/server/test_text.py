@@ -11,9 +11,8 @@ from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from kernels.server.http.answering import Piece, StreamState
+from kernels.server.http.answering import Entries, LogprobEntry, Piece, StreamState
 from kernels.server.http.client import TokenEvent
-from kernels.server.http.logprob_entries import Entries, LogprobEntry
 from kernels.server.http.response_formats import of_chat, of_completion
 from kernels.server.http.text import ByteText, IncrementalDetokenizer, StopChecker, TextCodec, text_of
 from kernels.server.scheduler.requests import Logprobs

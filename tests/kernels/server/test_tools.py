@@ -5,11 +5,10 @@ import json
 import pytest
 
 from kernels.server.execution.grammars import Grammars
-from kernels.server.http.answering import Piece, StreamState
+from kernels.server.http.answering import Entries, Piece, StreamState
 from kernels.server.http.chat_messages import Message
 from kernels.server.http.client import TokenEvent
 from kernels.server.http.errors import ApiError
-from kernels.server.http.logprob_entries import Entries
 from kernels.server.http.schemas import ChatCompletionRequest
 from kernels.server.http.text import ByteText, IncrementalDetokenizer, StopChecker
 from kernels.server.http.tools import ToolCalling, ToolFormat, ToolParser, format_of

@@ -75,7 +75,14 @@ def test_create_login_prints_a_login_that_works_and_keeps_to_it(client, settings
     call_command("create_login", "--json")
     assert json.loads(capsys.readouterr().out) == {"email": first["email"], "password": first["password"]}
     assert User.objects.count() == 1
-    assert (tmp_path / "first_password").stat().st_mode & 0o077 == 0
+    other = ("create_login", "--json", "--email", "Bea@other.test", "--organisation", "Other")
+    call_command(*other)
+    second = json.loads(capsys.readouterr().out)
+    assert second["password"] != first["password"], "another organisation's admin has a password of their own"
+    call_command(*other)
+    assert json.loads(capsys.readouterr().out) == second
+    for kept in tmp_path.glob("first_password*"):
+        assert kept.stat().st_mode & 0o077 == 0
     with pytest.raises(CommandError, match="--organisation: spaces alone are not enough"):
         call_command("create_login", "--organisation", "  ")
 

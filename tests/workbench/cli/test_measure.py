@@ -120,3 +120,11 @@ def test_no_promise_is_judged_by_a_void_measurement():
     rows = console.export_text().partition("promise")[2].splitlines()[1:]
     assert [row.split()[-1] for row in rows] == ["void"] * len(rows)
     assert len(rows) > 1
+
+
+def test_a_search_whose_loads_were_short_names_the_option_that_makes_them_longer():
+    limit = under_load().before.limit
+    few = [load.model_copy(update={"verdict": "not_enough_samples"}) for load in limit.loads]
+    console = Console(record=True, width=200)
+    load_tables.limit_found(limit.model_copy(update={"loads": few}), console)
+    assert "served too few requests to say: with more --seconds a load lasts longer." in console.export_text()

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -38,7 +39,7 @@ def worker(live_server, settings, tmp_path):
         membership = user.memberships.get()
         run = services.create_run(create_workload(membership.organisation, user, document), user)
         key = StageKey(run_id=str(run.id), stage="admit", attempt=1)
-        with Client(config) as client:
+        with closing(Client(config)) as client:
             claimed = client.claim(Claim(**key.model_dump(), worker="w"))
             files = _Files(client, key, threading.Event())
             with ModelCache(tmp_path / "models", 2**30).model(claimed.model, files) as directory:

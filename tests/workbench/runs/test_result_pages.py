@@ -180,6 +180,8 @@ def test_a_run_that_is_over_says_that_it_has_no_plan_and_why(browser, api, engin
         ("result/", f"The run ended without a verdict: {why}"),
     ):
         assert words in browser(engineer).get(f"/runs/{run.id}/{address}").content.decode()
+    row = browser(engineer).get(f"/runs/{run.id}/").content.decode().partition('data-stage="baseline"')[2]
+    assert f"badge-{state}" in row.partition("</li>")[0], "the stage ended as its run did"
 
 
 def test_a_plan_that_was_not_verified_is_offered_as_such(browser, engineer, organisation, done):

@@ -151,6 +151,32 @@ def test_the_result_page_offers_the_minutes_that_were_missing_and_starts_such_a_
     assert minutes_wanted(longer) is None
 
 
+def test_an_undecided_run_offers_more_minutes_unless_it_goes_on(browser, engineer, account, done):
+    offer = "Give it more minutes"
+    assert offer not in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    for verdict in ("not_enough_samples", "too_close"):
+        Run.objects.filter(id=done.id).update(verdict=verdict)
+        assert offer in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+        assert offer not in browser(account).get(f"/runs/{done.id}/result/").content.decode()
+    stage = done.stages.get(stage="verify")
+    stage.result |= {"verdict": "not_enough_samples", "minutes_wanted": 7.5}
+    stage.save()
+    assert offer not in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+
+
+def test_samples_beyond_the_limit_are_counted_of_promises_that_have_one():
+    known = sample_results.results()
+    first = known.verify.outcomes[0]
+    ratio = first.objective.model_copy(update={"limit": None, "at_least_faster": 50.0})
+    for objective, counted in ((first.objective, first.over), (ratio, "–")):
+        outcome = first.model_copy(update={"objective": objective})
+        results = known.model_copy(update={"verify": known.verify.model_copy(update={"outcomes": [outcome]})})
+        facts = page_context.context(sample_results.workload(), sample_results.manifest(), results, [])
+        table = render_to_string("results/_result.html", facts).partition("Samples over the limit")[2]
+        row = table.partition("</tr>")[2]
+        assert f'<td class="number">{counted}</td>' in row.partition("</tr>")[0]
+
+
 def test_the_page_of_a_model_of_images_counts_images():
     model = sample_results.manifest().model_copy(update={"kind": "other", "counted": "images"})
     workload = sample_results.workload().model_copy(update={"present": None, "traffic": Traffic(batch=8)})
@@ -175,6 +201,21 @@ def test_the_page_of_a_model_of_images_counts_images():
     tokens = "tokens/s,Tokens/s,M tokens,million tokens,KL divergence,output tokens,own generate"
     for words in tokens.split(","):
         assert words not in page
+
+
+@pytest.mark.parametrize(
+    ("holds", "words"), [(True, "a million tokens, at "), (False, "No price: the promise is not kept")]
+)
+def test_the_question_of_the_cost_is_answered_beside_its_heading(holds, words):
+    known = sample_results.results()
+    today, after, *others = known.price.lines
+    after = after.model_copy(update={"holds_sla": holds} | ({} if holds else {"usd_per_mtok": None}))
+    results = known.model_copy(
+        update={"price": known.price.model_copy(update={"lines": [today, after, *others]}), "load": None}
+    )
+    known_facts = page_context.context(sample_results.workload(), sample_results.manifest(), results, [])
+    page = render_to_string("results/_result.html", known_facts | {"same_load": None})
+    assert words in page.partition("What does it cost?")[2].partition("</summary>")[0]
 
 
 def test_a_run_that_was_cancelled_before_anything_was_measured_says_so(browser, engineer, organisation):

@@ -71,11 +71,11 @@ def test_a_new_search_is_made_where_it_is_asked_for(browser, engineer, known):
     assert states(Run.objects.latest("created_at"))["baseline"] == StageRun.State.DONE
 
 
-def known_as(known, verdict, reason="", share=None):
-    """Another verdict, the reason why a plan has no figure, and the share of a CPU that others used."""
+def known_as(known, verdict, skipped=None, share=None):
+    """Another verdict, why a plan has no figure, and the share of a CPU that others used."""
     Run.objects.filter(id=known.id).update(verdict=verdict)
     stage = known.stages.get(stage="compose")
-    stage.result["trials"][-1]["reason"] = reason
+    stage.result["trials"][-1]["skipped"] = skipped
     stage.result["environment"] |= {"gpu_class": "cpu", "telemetry": {"others_cpu_share": share}}
     stage.save()
 
@@ -90,14 +90,14 @@ def test_a_search_that_tried_all_there_is_is_known_for_any_verdict_minutes_and_l
 
 
 @pytest.mark.parametrize(
-    ("reason", "share"),
-    [("Not tried: building takes about 9 s and 8 s were left.", None), ("Slower than eager.", 0.61)],
+    ("skipped", "share"),
+    [("time", None), ("prediction", 0.61)],
     ids=["for want of time", "on a busy machine"],
 )
-def test_a_search_that_is_not_complete_is_known_only_where_its_plan_met_the_promises(engineer, known, reason, share):
-    known_as(known, "met", reason, share)
+def test_a_search_that_is_not_complete_is_known_only_where_its_plan_met_the_promises(engineer, known, skipped, share):
+    known_as(known, "met", skipped, share)
     assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.DONE
-    known_as(known, "missed", reason, share)
+    known_as(known, "missed", skipped, share)
     assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.PENDING
 
 
@@ -108,7 +108,7 @@ def unfinished(known):
         model=model_for(known.organisation, known.created_by, document.model)
     )
     known.workload.refresh_from_db()
-    known_as(known, "not_enough_samples", "Not tried: building takes about 9 s and 8 s were left.")
+    known_as(known, "not_enough_samples", "time")
     stage = known.stages.get(stage="verify")
     stage.result |= {"verdict": "not_enough_samples", "minutes_wanted": 7.5}
     stage.save()
@@ -131,7 +131,7 @@ def test_a_run_with_more_minutes_resumes_the_search(browser, engineer, known):
 def test_where_verify_refused_a_plan_the_search_goes_on_without_it(engineer, known):
     """Also one that left nothing out for time."""
     unfinished(known)
-    known_as(known, "not_enough_samples", "Slower than eager.")
+    known_as(known, "not_enough_samples", "prediction")
     label = known.stages.get(stage="compose").result["trials"][1]["label"]
     verify = known.stages.get(stage="verify")
     verify.result["checks"] = [{"label": label, "confirmed": False, "reason": "Refused."}]
@@ -145,7 +145,7 @@ def test_where_verify_refused_a_plan_the_search_goes_on_without_it(engineer, kno
 def test_what_was_explored_with_too_little_time_is_explored_anew(engineer, known):
     unfinished(known)
     stage = known.stages.get(stage="explore")
-    stage.result["candidates"][0]["reason"] = "Not tried: 0.2 s were left."
+    stage.result["candidates"][0]["late"] = True
     stage.save()
     assert states(go_on(known, engineer))["explore"] == StageRun.State.PENDING
 

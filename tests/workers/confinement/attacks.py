@@ -132,7 +132,6 @@ def _name_a_thread_of_another_process() -> None:
 
 
 def needs(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Each must work: stages do it."""
     return {
         "read its model": _read(f"{targets['model']}/config.json"),
         "list its model": lambda: os.listdir(targets["model"]),

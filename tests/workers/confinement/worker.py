@@ -103,7 +103,6 @@ def _run(
 
 
 def _template(code: str) -> Template:
-    """One that is ready."""
     made = Template(["email.mime.text"], {"PATH": os.environ["PATH"], "PYTHONPATH": code})
     while not made.ready:
         time.sleep(0.01)

@@ -12,7 +12,6 @@ from workers.stages import compose
 
 
 def run(document: StageInput, context: Context) -> ComposeResult:
-    """Compose with what is planted."""
     plant(AbortsInAModel, Crashing, HangingModel)
     registry.variant("kernels").serves = lambda case, gpu: None
     kernels_plan.composes = lambda document, model: True

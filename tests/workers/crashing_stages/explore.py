@@ -8,7 +8,6 @@ from workers.stages import explore
 
 
 def run(document: StageInput, context: Context) -> ExploreResult:
-    """Explore with what is planted."""
     plant(Aborts, Hangs, LosesTheGpu)
     journal.LEAST_SECONDS = journal.LONGEST_SECONDS = 10.0
     explore.CASE_RULE.seconds = 0.3

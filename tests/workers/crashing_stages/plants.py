@@ -70,8 +70,6 @@ class AbortsInAModel(Planted):
 
 
 class Crashing(WholeModel):
-    """A whole model whose runner loses the GPU, in place of the megakernel."""
-
     name, runner_name = "megakernel", "megakernel"
     summary = "planted by a test"
 
@@ -100,8 +98,6 @@ class HangingIn16Bits(EagerRunner):
 
 
 class HangingModel(WholeModel):
-    """A whole model whose plan hangs when it is built."""
-
     name = "planted_hanging_model"
     summary = "planted by a test"
 

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+import torch.fx
 
 from workers.planning.trials import TimeLimitExceeded, no_longer_than
 
@@ -23,6 +24,12 @@ def test_work_that_takes_too_long_is_ended_by_a_sentence_also_where_it_makes_ano
 
     with pytest.raises(TimeLimitExceeded, match=r"^building was ended after 0 s$"), no_longer_than(0.1, "building"):
         compile_in_vain()
+
+    graph = torch.fx.Graph()
+    graph.call_function(time.sleep, (600,))
+    lowering = torch.fx.Interpreter(torch.fx.GraphModule({}, graph))
+    with pytest.raises(TimeLimitExceeded, match=r"^building was ended after 0 s$"), no_longer_than(0.1, "building"):
+        lowering.run()
     with pytest.raises(RuntimeError, match="its own"), no_longer_than(60, "building"):
         raise RuntimeError("its own")
 

@@ -12,8 +12,6 @@ from benchmarks import stub_server
 
 
 class Stub:
-    """Where it listens, and what it wrote when."""
-
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
 
@@ -25,7 +23,6 @@ class Stub:
 
 @contextmanager
 def running_stub(first_ms: float = 20, gap_ms: float = 4) -> Iterator[Stub]:
-    """A stub with these times until the block ends."""
     command = [sys.executable, stub_server.__file__, "--first-ms", str(first_ms), "--gap-ms", str(gap_ms)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -32,5 +32,4 @@ def test_its_times_are_no_further_off_than_those_of_openais_client(monkeypatch: 
 
 
 def off(found: dict, name: str) -> float:
-    """The median, where there are percentiles."""
     return found[name]["p50"] if isinstance(found[name], dict) else found[name]

@@ -75,7 +75,6 @@ class Stack:
         self.worker_env.pop("DATABASE_URL", None)
 
     def start(self) -> None:
-        """Start everything and make a member's token and a model."""
         self.start_redis()
         if not self.postgres:
             copy_database(self.directory / "data")
@@ -98,7 +97,6 @@ class Stack:
         return wait_for(condition, 300, what, logs or self.logs, self.processes)
 
     def stop(self) -> None:
-        """Kill everything that was started."""
         for name in list(self.processes):
             self.kill(name)
 
@@ -127,7 +125,6 @@ class Stack:
         self._start("ledger", self.env, *self._celery("workbench", "ledger,intake", "ledger", *schedule))
 
     def start_again(self, name: str) -> None:
-        """Start a process that was killed."""
         known = {"redis": self.start_redis, "web": self.start_web, "worker-api": self.start_worker_api}
         known["ledger"] = self.start_ledger
         known.get(name, lambda: self.start_worker(name))()
@@ -242,7 +239,6 @@ class Stack:
         return dict(json.loads(said[-1])) if said else {}
 
     def go(self, run_id: str) -> None:
-        """Let a stage that pauses go on."""
         (self.told / f"{run_id}.go").touch()
 
     def logs(self) -> str:
@@ -253,7 +249,6 @@ class Stack:
         return "\n".join(ends)
 
     def tree(self, name: str) -> list[int]:
-        """The process and its children."""
         pid = self.processes[name].pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [pid, *map(int, children)]
@@ -291,5 +286,4 @@ class Stack:
 
 
 def kill_process(pid: int) -> None:
-    """kill -9."""
     os.kill(pid, signal.SIGKILL)

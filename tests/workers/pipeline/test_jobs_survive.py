@@ -21,7 +21,6 @@ UUIDS = [f"GPU-of-the-test-{os.getpid()}-{index}" for index in range(4)]
 
 
 def _assert_done_once(stack: Stack, run_id: str) -> None:
-    """The run is done, and each stage has counted exactly once."""
     run = stack.wait(run_id)
     assert run["state"] == "done", stack.story(run_id)
     assert run["verdict"] == "met"
@@ -30,7 +29,6 @@ def _assert_done_once(stack: Stack, run_id: str) -> None:
 
 @pytest.fixture(scope="module")
 def finished(stack: Stack) -> str:
-    """A run that has come through undisturbed."""
     run_id = stack.submit("nothing")
     _assert_done_once(stack, run_id)
     return run_id

@@ -17,8 +17,6 @@ from workers.documents.broker import GPU_TASK, SWEEP_RUNS_TASK
 
 
 class Attack:
-    """Makes a file when it is unpickled."""
-
     def __init__(self, proof: Path) -> None:
         self.proof = proof
 
@@ -27,7 +25,6 @@ class Attack:
 
 
 def _message(queue: str, task: str, attack: bytes) -> str:
-    """A message of Celery's whose body is a pickle."""
     info = {"exchange": "", "routing_key": queue}
     properties = {"body_encoding": "base64", "delivery_tag": "planted", "delivery_info": info, "delivery_mode": 2}
     headers = {"task": task, "id": "planted", "lang": "py", "argsrepr": "()"}

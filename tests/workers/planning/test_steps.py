@@ -12,14 +12,11 @@ FILE = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "llama-3.
 
 
 def kernels_plan() -> Plan:
-    """The plan of a committed run on an H200."""
     trials = json.loads(FILE.read_text())["results"]["compose"]["trials"]
     return Plan.model_validate(next(each["plan"] for each in trials if each["label"] == "kernels"))
 
 
 class Tries:
-    """Keeps what it is asked to try."""
-
     def __init__(self) -> None:
         self.asked: list[str] = []
 

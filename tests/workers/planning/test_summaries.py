@@ -8,8 +8,9 @@ import pytest
 from kernels import registry
 from kernels.ops import LinearCase
 from kernels.plan import Plan, PlannedOp
+from workers.documents.stages import PlanTrial
 from workers.planning import kernels_plan
-from workers.planning.summaries import of_plan
+from workers.planning.summaries import nothing_else, of_plan
 
 OPS = [
     ("linear", "torch_linear"),
@@ -52,3 +53,13 @@ def test_a_kernels_plan_that_is_rounded_to_one_precision_names_it():
     assert options == {"weights": "fp8"}
     assert kernels_plan.runner_options([own]) == kernels_plan.runner_options([fp8, nvfp4]) == {}
     assert "weights in fp8" in of_plan(plan("kernels", options))
+
+
+def test_where_no_other_plan_has_a_figure_each_is_quoted_with_its_reason():
+    today = PlanTrial(label="eager", plan={}, gate="pass", chosen=True)
+    late = PlanTrial(label="compiled", plan={}, gate="error", reason="Not measured: the stage's time was over.")
+    refused = PlanTrial(label="kernels", plan={}, gate="refused", reason="device is CPU")
+    assert nothing_else([today, refused, late]) == (
+        "No other plan was measured, so none is known to be faster. “compiled”: the stage's time was over. "
+        "A run with more minutes may measure more."
+    )

@@ -76,6 +76,14 @@ def test_a_turn_beside_another_program_is_taken_once_again_where_time_is_left(
     assert (attempt.failure, attempt.refusal) == (failure, "")
 
 
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_fourth_turn_beside_another_program_leaves_three_that_count(context, monkeypatch, side):
+    attempt = taken(context, monkeypatch, lambda *turn: BESIDE if turn == (side, 4) else ALONE)
+    assert (attempt.turns, attempt.void, attempt.refusal) == (3, "", "")
+    words = {"before": "what runs today", "after": "the plan"}[side]
+    assert attempt.failure == f"Turn 4 of {words} is left out: a{VOID[1:]}"
+
+
 @pytest.mark.parametrize(("seconds", "turns"), [(600, 3), (0, 1)])
 def test_turns_of_what_runs_today_go_on_after_a_refused_plan_until_it_is_decided(context, monkeypatch, seconds, turns):
     """Eight requests prove a median; each turn has three."""

@@ -11,14 +11,14 @@ from workers.planning import trials
 def test_lossy_plan_that_disagrees_too_often_fails():
     logits = torch.randn(1, 400, 8)
     gate, fidelity = trials.token_fidelity(logits, logits, logits, Tolerances.stated(0.01))
-    assert (gate, "in 0.00% (at most 0.00%) more of 400 tokens" in fidelity) == ("pass", True)
+    assert (gate, "in 0.00 % (at most 0.00 %) more of 400 tokens" in fidelity) == ("pass", True)
     changed = logits.clone()
     changed[0, :8] = -logits[0, :8]
     gate, reason = trials.token_fidelity(logits, logits, changed, Tolerances.stated(0.01))
     assert gate == "fail"
-    assert "another next token than float32 in 2.08% (at most " in reason
+    assert "another next token than float32 in 2.08 % (at most " in reason
     assert "more of 400 tokens" in reason
-    assert "; 1.00% and 0.001 nats are allowed" in reason
+    assert "; 1.00 % and 0.001 nats are allowed" in reason
     assert trials.token_fidelity(logits, logits, changed, None)[0] == "pass"
     assert "another token than" in trials.token_fidelity(logits, logits, changed, None, generates=False)[1]
 

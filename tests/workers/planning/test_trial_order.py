@@ -7,12 +7,19 @@ import pytest
 from kernels import registry
 from kernels.model_files import catalogue
 from kernels.ops import GroupedCase, LinearCase
-from tests.workers.conftest import candidate, manifest, stage_input
+from tests.workers.conftest import ENVIRONMENT, candidate, manifest, stage_input
 from workers.documents.measurement import Ceilings, Environment, Interval, Rates
-from workers.documents.stages import ExploreResult, PlanTrial
+from workers.documents.stages import BaselineResult, ExploreResult, PlanTrial
 from workers.documents.workload import Constraints, LoadSearch, Objective
 from workers.planning.build_times import BuildTimes
-from workers.planning.trial_order import TrialOrder, keeps_promise, leading, minutes_wanted, predicted_to_keep
+from workers.planning.trial_order import (
+    LEAST_MEASURING_SECONDS,
+    TrialOrder,
+    keeps_promise,
+    leading,
+    minutes_wanted,
+    predicted_to_keep,
+)
 from workers.planning.verdict_words import left_out_words
 from workers.prediction.precisions import lossy_refusal, stored_precision
 from workers.prediction.predict import predicted
@@ -76,6 +83,19 @@ def test_int8_that_gains_less_than_predictions_err_comes_last_and_not_where_the_
     assert order.why_not(int8, [before, reached], 3600) == ""
     keeping = reached.model_copy(update={"keeps": "met"})
     assert order.why_not(int8, [before, keeping], 3600).startswith("Not tried: ")
+
+
+def test_measuring_a_plan_takes_as_long_as_its_requests_do():
+    given = document()
+    interval = Interval(value=40_000.0, low=39_000.0, high=41_000.0)
+    measured = {"environment": ENVIRONMENT, "runner": "eager", "dtype": "bf16", "requests": 3, "distributions": []}
+    given.results.baseline = BaselineResult(**measured, tokens_per_second=64 / 40, primary=interval)
+    order = TrialOrder(given)
+    assert order.measuring_seconds() == 4 * 40, "four batches, as long as today's"
+    assert order.measuring_seconds(20_000.0) == 4 * 20
+    assert order.measuring_seconds(40.0) == LEAST_MEASURING_SECONDS
+    slow = next(each for each in order.candidates() if each.label == "compiled")
+    assert slow.seconds > order.measuring_seconds(slow.predicted) > 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ IMPORTED_IN = os.getpid()
 
 
 def run(document: StageInput, context: Context) -> Any:
-    """The sample result of the stage."""
     known = sorted(context.shared)
     context.shared[document.stage] = True
     imported = "here" if os.getpid() == IMPORTED_IN else "before"

@@ -26,7 +26,6 @@ from workers.wording.load_search import NO_VLLM
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> Path:
-    """The tiny model as an uploaded directory."""
     directory = tmp_path_factory.mktemp("saved")
     load(None, TINY, generated=True, dtype="fp32", device="cpu").save_pretrained(directory)
     return directory

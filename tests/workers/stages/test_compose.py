@@ -19,7 +19,7 @@ from workers.documents.measurement import Candidate, Ceilings, Interval
 from workers.documents.stages import ExploreResult, PlanTrial, Results
 from workers.planning import kernels_plan, trials
 from workers.planning.precision import lowers_precision
-from workers.planning.trial_order import TrialOrder
+from workers.planning.trial_order import LEAST_MEASURING_SECONDS, TrialOrder
 from workers.stages import compose
 from workers.stats.verdicts import needed_requests
 
@@ -86,7 +86,8 @@ def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context, monk
     assert compose._Composer(strict, context)._lower_dtype() is None
     context._deadline = time.monotonic()
     late = by_label(composed(context, [], constraints=allowed))["eager in bf16"]
-    assert (late.gate, late.seconds_wanted) == ("refused", pytest.approx(compose.MEASURING_SECONDS, abs=0.4))
+    assert (late.gate, late.skipped) == ("refused", "time")
+    assert late.seconds_wanted == pytest.approx(LEAST_MEASURING_SECONDS, abs=0.4)
     assert late.reason.endswith("take about 4 s and 0 s were left.")
 
 
@@ -195,6 +196,7 @@ def test_a_build_is_ended_when_the_stages_time_is_over(context, monkeypatch):
     trial = by_label(composed(context, []))["megakernel"]
     assert context.seconds_left > -60
     assert (trial.gate, trial.primary) == ("error", None)
+    assert trial.skipped == "time"
     assert trial.reason.startswith("Not measured: building was ended after ")
 
 

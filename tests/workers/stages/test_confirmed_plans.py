@@ -64,7 +64,6 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def further_process(result: Result) -> SimpleNamespace:
-    """A further process that is ready at once, with its result."""
     ready = SimpleNamespace(is_ready=lambda seconds: True, close=lambda: None)
     return SimpleNamespace(process=ready, measured=lambda seconds: result)
 
@@ -181,18 +180,14 @@ def test_the_next_plans_to_verify_beat_todays_the_cheapest_that_keep_the_promise
 
 
 @pytest.mark.parametrize(
-    ("reason", "predicted", "verdict"),
-    [
-        ("Not tried: 30 ms are predicted, and megakernel was measured with 20 ms.", 30.0, "not_enough_samples"),
-        ("Not tried: 60 ms are predicted, and megakernel was measured with 20 ms.", 60.0, "missed"),
-        ("The workload excludes it.", 30.0, "missed"),
-    ],
+    ("skipped", "predicted", "verdict"),
+    [("prediction", 30.0, "not_enough_samples"), ("prediction", 60.0, "missed"), (None, 30.0, "missed")],
 )
-def test_no_promise_is_missed_while_a_plan_that_was_not_tried_is_predicted_to_keep_it(reason, predicted, verdict):
+def test_no_promise_is_missed_while_a_plan_that_was_not_tried_is_predicted_to_keep_it(skipped, predicted, verdict):
     document = document_of(1, ("eager", "fp32", 100), ("megakernel", "fp32", 20))
     document.workload.objectives[0].limit = 50.0
     trials = document.results.compose.trials
-    refused = {"gate": "refused", "reason": reason, "predicted": predicted}
+    refused = {"gate": "refused", "skipped": skipped, "predicted": predicted}
     trials.append(PlanTrial(label="kernels", plan=trials[0].plan, unit="ms", **refused))
     slow = served(1000, 30, 8)
     final = PlanMeasurement.of(

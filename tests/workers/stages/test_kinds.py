@@ -53,7 +53,6 @@ def on_a_busy_machine(patch: pytest.MonkeyPatch) -> None:
 
 @cache
 def run_of(name: str) -> Run:
-    """The run of one kind, whose plan changes nothing."""
     with pytest.MonkeyPatch.context() as patch:
         on_a_busy_machine(patch)
         return through_all_stages(CONFIGS[name], constraints={"gpu_classes": ["cpu"], "exclude": list(EXCLUDED)})

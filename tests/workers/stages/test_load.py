@@ -77,7 +77,6 @@ def run(tmp_path, monkeypatch, verified):
 
 @pytest.fixture
 def unloadable(monkeypatch) -> None:
-    """A model that does not fit."""
     for place in ("workers.loadtest.servers.sides.load_today", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
 

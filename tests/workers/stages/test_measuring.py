@@ -1,5 +1,6 @@
 """Admit, baseline and verify of a tiny model, eager on both sides."""
 
+import math
 import os
 
 import pytest
@@ -14,7 +15,7 @@ from workers.documents.model import ModelFile
 from workers.documents.stages import ComposeResult, Results, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring import alternation
-from workers.planning import verification
+from workers.planning import confirmation, verification
 from workers.planning.verdict_words import busy_share
 from workers.stages import admit, baseline, price, verify
 
@@ -76,16 +77,25 @@ def test_weights_that_nothing_can_be_judged_with_are_refused_before_anything_is_
     assert (failure.refused, failure.field) == (True, "model")
 
 
-@pytest.mark.parametrize(("busy", "verdict"), [(1.1, "missed"), (measurement.BUSY, "not_enough_samples")])
-def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, monkeypatch, busy, verdict):
+@pytest.mark.parametrize(
+    ("busy", "far", "verdict"),
+    [
+        (1.1, confirmation.FAR, "missed"),
+        (measurement.BUSY, math.inf, "not_enough_samples"),
+        (measurement.BUSY, confirmation.FAR, "missed"),
+    ],
+    ids=["idle", "busy", "busy, far beyond the limit"],
+)
+def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, monkeypatch, busy, far, verdict):
     monkeypatch.setattr(measurement, "BUSY", busy)
+    monkeypatch.setattr(confirmation, "FAR", far)
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 1.0)
     warmed = []
     warm = alternation.warm_clients
     monkeypatch.setattr(verification, "warm_clients", lambda *facts: warmed.append(facts) or warm(*facts))
     objectives = [{"metric": "ttft", "limit": 0.001}, {"metric": "throughput", "limit": 1}]
     document = stage_input("verify", objectives=objectives)
-    with rival_programs(((os.cpu_count() or 1) + 1) // 2 if verdict != "missed" else 0):
+    with rival_programs(((os.cpu_count() or 1) + 1) // 2 if busy < 1 else 0):
         result = verify.run(with_plan(document), context)
     assert len(warmed) == 1, "what runs today was measured beside itself"
     assert result.verdict == verdict

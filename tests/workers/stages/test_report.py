@@ -142,10 +142,11 @@ def test_a_missed_report_says_what_was_not_tried_and_why():
     known, document = results(), stage_input()
     facts = {"plan": {}, "gate": "refused", "reason": "Not tried: it would take 4 more minutes."}
     left_out = [PlanTrial(label=f"plan {each}", **facts) for each in range(5)]
-    compose = known.compose.model_copy(update={"trials": [*known.compose.trials, *left_out]})
+    never = PlanTrial(label="megakernel", plan={}, gate="refused", reason="device is CPU")
+    compose = known.compose.model_copy(update={"trials": [never, *left_out]})
     missed = known.verify.model_copy(update={"verdict": "missed", "minutes_wanted": 22.0})
     for verify, said in ((missed, True), (known.verify, False)):
         found = known.model_copy(update={"compose": compose, "verify": verify})
         first_page = render(document.model_copy(update={"results": found})).partition("Technical appendix")[0]
-        assert ("“plan 0”: it would take 4 more minutes. “plan 1”" in first_page) == said
-        assert ("2 more stand in the appendix. A run of 22 minutes tries" in first_page) == said
+        assert ("Not tried</dt><dd>“plan 0”: it would take 4 more minutes. “plan 1”" in first_page) == said
+        assert ("3 more stand in the appendix. A run of 22 minutes tries" in first_page) == said

@@ -67,7 +67,6 @@ def _hang_once(document: StageInput, context: Context) -> None:
 
 
 def _tell(context: Context, what: dict[str, Any]) -> None:
-    """Say what the test reads among the run's events."""
     context.report_progress(0.5, json.dumps(what))
 
 

@@ -104,7 +104,6 @@ def test_a_saving_behind_the_host_is_told_from_one_that_counts_now(bound, phase)
 
 
 def fused_says(table: list[OpRow], wall_ms: float, on_gpu: bool = True) -> str:
-    """What is said of the table's first row in a decode phase of so many ms."""
     wall = {"decode": wall_ms}
     facts = RequestFacts(CEILINGS, on_gpu, 9, waits(table, wall), paces=paces(table, wall))
     return bottlenecks(table[:1], facts)[0].sentence.partition("or a megakernel ")[2]

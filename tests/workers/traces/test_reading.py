@@ -34,7 +34,6 @@ def attributed(folder: Path, *events: dict) -> list[attribution.DeviceWork]:
 
 
 def replayed(*names: str) -> list[dict]:
-    """A launch of a CUDA graph with these kernels."""
     kernels = [event("kernel", name, 10 + n, 1, tid=7, correlation=5) for n, name in enumerate(names)]
     return [event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5), *kernels]
 

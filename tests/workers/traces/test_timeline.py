@@ -26,7 +26,6 @@ def traced(kernels=KERNELS):
 
 
 def unpacked(document):
-    """(lane, row, start, end, name) of every event, in ns."""
     for lane in document["lanes"]:
         for number, row in enumerate(lane["rows"]):
             at = 0

@@ -13,7 +13,10 @@ def test_the_sentence_names_vllm_where_it_is_before():
     two = whole_sentence(found.before, None, recommended=False)
     assert one[0].startswith("Before (vLLM 0.22.1), no load")
     assert one[1].startswith("After, every promise is kept with 20 users at once")
-    assert two.startswith("Today, no load")
+    assert two == "Today, no load is shown to keep every promise."
+    few = [load.model_copy(update={"verdict": "not_enough_samples"}) for load in before.limit.loads]
+    short = before.model_copy(update={"limit": before.limit.model_copy(update={"loads": few})})
+    assert whole_sentence(short, None).endswith("promise, since each served too few requests to say.")
 
 
 def test_the_result_says_up_to_how_many_users_the_megakernel_serves():
@@ -59,3 +62,17 @@ def test_void_loads_the_confidence_and_higher_loads_without_a_verdict_are_named(
     said = curve_of(after.server, after.limit.model_copy(update={"loads": loads})).sentence
     assert f"Higher loads ({higher}) served too few requests" in said
     assert "Higher loads" not in after.sentence
+
+
+def test_a_search_that_could_not_measure_its_load_judges_nothing_and_blames_no_server():
+    after = sample_loads.under_load().after
+    void = next(load for load in after.limit.loads if load.verdict is None)
+    alone = after.limit.model_copy(update={"loads": [void], "users": 0, "saturation": None})
+    said = curve_of(after.server, alone).sentence
+    assert said.startswith("The load of 24 users could not be measured: the generator itself was late; nothing was")
+    assert "judged, each" not in said
+    lower = [load for load in after.limit.loads if load.users <= 20]
+    below = curve_of(after.server, after.limit.model_copy(update={"loads": [*lower, void]})).sentence
+    assert (
+        "The next load, 24 users, could not be measured: the generator itself was late. So this limit is not" in below
+    )

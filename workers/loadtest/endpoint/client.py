@@ -38,14 +38,10 @@ class EndpointClient:
         self._endpoint, self._access, self._stop = endpoint, access, stop
 
     def put(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, LoadTrace]:
-        """Puts the test that is made for the endpoint on it. Raises one of FAILURES, or MeasurementStopped.
-
-        The host is resolved once for all connections of a test, and each of its addresses checked.
-        """
+        """Puts a test on the endpoint, whose addresses are checked once. Raises FAILURES, MeasurementStopped."""
         return asyncio.run(self._stoppable(self._sent(make)))
 
     def hidden(self, sentence: str) -> str:
-        """The sentence without the key."""
         return without_key(sentence, self._access.key)
 
     async def _sent(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, LoadTrace]:

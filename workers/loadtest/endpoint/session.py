@@ -40,10 +40,6 @@ LEAST_LEFT = 5.0
 ProgressCallback = Callable[[float, str], None]
 
 
-def _quiet(fraction: float, message: str) -> None:
-    """Says nothing."""
-
-
 class EndpointSession:
     """Measures one endpoint during one attempt at a stage.
 
@@ -58,7 +54,7 @@ class EndpointSession:
         endpoint: Endpoint,
         access: EndpointAccess,
         stop: threading.Event,
-        on_progress: ProgressCallback = _quiet,
+        on_progress: ProgressCallback,
         recordings: Path = Path(),
     ) -> None:
         self._document, self._endpoint, self._recordings = document, endpoint, recordings
@@ -99,10 +95,7 @@ class EndpointSession:
         return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - spent)})
 
     def measure(self, when: str) -> None:
-        """Sends one round; the result calls it `when`. Does nothing after a round has failed.
-
-        Raises MeasurementStopped.
-        """
+        """Sends a round, called `when`; none once one has failed. Raises MeasurementStopped."""
         if self._failure:
             return
         at = datetime.now(UTC).isoformat(timespec="seconds")

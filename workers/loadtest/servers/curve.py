@@ -90,10 +90,7 @@ class CurveSearch:
 
 
 def _seconds_for(load: LoadResult) -> float:
-    """Seconds that a load must be put on for its verdict, at the rate at which it answered requests.
-
-    0 where it has a verdict, or answered none.
-    """
+    """Seconds until a load has its verdict at the rate of its answers; 0 where it has one, or answered none."""
     undecided = [outcome for outcome in load.outcomes if outcome.verdict == "not_enough_samples"]
     if load.verdict != "not_enough_samples" or not all(outcome.requests for outcome in undecided):
         return 0.0

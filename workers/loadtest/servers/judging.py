@@ -45,7 +45,10 @@ def judge(
     `allowed`: the mean logit gap that rounding explains on each side. Raises StageError where the model cannot be
     loaded, and what a forward pass raises.
     """
-    lines = {name: _round_robin(loads) for name, loads in answers.items()}
+    lines = {
+        name: [answer for turn in itertools.zip_longest(*loads) for answer in turn if answer is not None]
+        for name, loads in answers.items()
+    }
     gaps_of: dict[str, list[LogitGaps]] = {name: [] for name, line in lines.items() if line}
     if not gaps_of:
         return {}
@@ -61,11 +64,6 @@ def judge(
         reference.close()
         runners.free()
     return {name: _judgement(gaps, allowed[name]) for name, gaps in gaps_of.items()}
-
-
-def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
-    """The first answer of each load, then the second of each, and so on."""
-    return [item for turn in itertools.zip_longest(*loads) for item in turn if item is not None]
 
 
 def _judgement(gaps: list[LogitGaps], allowed: float) -> ServedIds:

@@ -52,9 +52,7 @@ IN_PROCESS = "No HTTP and no tokenizer stand between users and runner, as they d
 
 
 class Sides:
-    """Measures one side after the other, on the same device, with the same users and objectives. A side is a server, or
-    a runner in batches.
-    """
+    """Measures servers, and runners in batches, one after the other, by the same users and objectives."""
 
     def __init__(self, document: StageInput, context: Context, objectives: list[Objective], hardware: str) -> None:
         self.document, self.context, self._objectives = document, context, objectives
@@ -241,10 +239,7 @@ class BatchLoop:
         return waiting, lost
 
     def _add_next(self, due: list[WaitingRequest], free_ns: int, start_ns: int) -> None:
-        """The next request: of an open loop at its own time after the start, else when a user has paused.
-
-        A recording of arrivals has none behind its last line.
-        """
+        """The next request, if any: of an open loop at its own time after the start, else when a user has paused."""
         planned = next(self._plan, None)
         if planned is None:
             return

@@ -1,5 +1,6 @@
-"""`manage.py create_login`: make the first organisation and its admin, and print the login. It may be repeated."""
+"""`manage.py create_login`: make an organisation and its admin, and print the login. It may be repeated."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -12,6 +13,8 @@ from workbench.accounts.models import ApiToken, Membership, Organisation, Role, 
 from workbench.short_text import check_short_text
 from workbench.storage.secret_files import kept_secret
 
+EMAIL = "admin@localhost.localdomain"
+
 
 class Command(BaseCommand):
     """Creates an organisation and an admin, whose generated password is kept beside the data until it is changed."""
@@ -19,7 +22,7 @@ class Command(BaseCommand):
     help = "Create an organisation with an admin and print the login; --token prints a write token as well."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--email", default="admin@localhost.localdomain")
+        parser.add_argument("--email", default=EMAIL)
         parser.add_argument("--name", default="Admin")
         parser.add_argument("--organisation", default="My organisation")
         parser.add_argument("--token", action="store_true", help="also make and print an API token that may write")
@@ -34,8 +37,10 @@ class Command(BaseCommand):
                 raise CommandError(f"--{option}: {error}") from None
         if options["migrate"]:
             call_command("migrate", interactive=False, verbosity=0)
-        password = kept_secret(settings.WORKBENCH_DATA / "first_password")
-        user = User.objects.filter(email=options["email"].lower()).first()
+        email = options["email"].lower()
+        whose = "" if email == EMAIL else f"_{hashlib.sha256(email.encode()).hexdigest()[:16]}"
+        password = kept_secret(settings.WORKBENCH_DATA / f"first_password{whose}")
+        user = User.objects.filter(email=email).first()
         if user is None:
             user = User.objects.create_user(options["email"], password, name=options["name"])
         organisation = self._organisation(user, options["organisation"])
